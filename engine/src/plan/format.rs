@@ -1,0 +1,177 @@
+//! The structures inside a plan's postcard sections. Writer (compiler) and reader (engine) share them.
+
+use floe_kernels::{DType, Dims, Kernel};
+use serde::{Deserialize, Serialize};
+
+/// First bytes of every plan.
+pub const MAGIC: [u8; 8] = *b"FLOEPLAN";
+/// Version of the format. Any change of a structure below, or of [`Kernel`], raises it.
+pub const VERSION: u32 = 1;
+/// Alignment of blobs in the file and of the arena's base: 256 bytes.
+pub const BLOB_ALIGNMENT: u64 = 256;
+/// Alignment of every operand's offset: 16 bytes.
+pub const OPERAND_ALIGNMENT: u64 = 16;
+/// Most operands of one step.
+pub const MAX_OPERANDS: usize = 16;
+
+/// Where an operand lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Region {
+    /// The plan's constants; never written.
+    Weights,
+    /// The arena: activations, workspace, counters.
+    Arena,
+    /// Binding number `.0`.
+    Binding(u16),
+}
+
+/// A range of bytes that a step reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Operand {
+    /// Where.
+    pub region: Region,
+    /// First byte, a multiple of [`OPERAND_ALIGNMENT`] unless the host runs the step (then of the element size).
+    pub offset: u64,
+    /// Bytes that the step may touch.
+    pub bytes: u64,
+    /// Whether the step writes it (outputs and workspace).
+    pub written: bool,
+}
+
+/// Which way a binding goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Direction {
+    /// The user writes it before a replay.
+    Input,
+    /// The user reads it after a replay.
+    Output,
+    /// Persists between replays: an input whose next value is what the plan's last copy step wrote; zero after reset.
+    State,
+}
+
+/// A named input, output or state. Bytes are row-major in the model's element type, whatever the plan computes in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binding<'a> {
+    /// Name in the model.
+    pub name: &'a str,
+    /// Which way.
+    pub direction: Direction,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents.
+    pub shape: Dims,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant)]
+pub enum Action {
+    /// Run a host twin. Operands: inputs, outputs, then workspace if it needs any.
+    Host(Kernel),
+    /// Launch a CUDA kernel with one pointer for each operand, in order.
+    Launch {
+        /// Number in the variant's kernel table.
+        kernel: u32,
+        /// Blocks.
+        grid: [u32; 3],
+        /// Threads of a block.
+        block: [u32; 3],
+        /// Dynamic shared memory in bytes.
+        shared: u32,
+    },
+}
+
+/// One step. A replay runs steps in order, or concurrently where neither depends on the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// What is done.
+    pub action: Action,
+    /// On what.
+    pub operands: heapless::Vec<Operand, MAX_OPERANDS>,
+    /// Earlier steps that must have finished: numbers, ascending. At most 16; the compiler adds joins through later steps
+    /// where more would be needed.
+    pub after: heapless::Vec<u32, 16>,
+}
+
+/// A CUDA function inside an image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelEntry<'a> {
+    /// Number of the image in the variant's image table.
+    pub image: u32,
+    /// Name of the function.
+    pub name: &'a str,
+}
+
+/// How a kernel image is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ImageKind {
+    /// Machine code for exactly the variant's architecture.
+    Cubin,
+    /// PTX, compiled by the driver when loaded; NUL-terminated. Runs on the variant's architecture and later ones.
+    Ptx,
+}
+
+/// A kernel image: a range of the images blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Image {
+    /// First byte in the images blob, a multiple of 16.
+    pub offset: u64,
+    /// Bytes, without padding.
+    pub bytes: u64,
+}
+
+/// What a variant needs; the fixed part of its description.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VariantHeader<'a> {
+    /// Name of the target it was compiled for.
+    pub target: &'a str,
+    /// Compute capability times ten; 0 for the host.
+    pub architecture: u32,
+    /// How its images are stored.
+    pub image_kind: ImageKind,
+    /// Oldest CUDA driver interface that loads the images, as `cuDriverGetVersion` counts; 0 for the host.
+    pub driver: u32,
+    /// NVRTC that compiled the images, for example `12.6`; empty for the host.
+    pub nvrtc: &'a str,
+    /// `f32` or `f16`.
+    pub precision: &'a str,
+    /// Bytes of the arena.
+    pub arena_bytes: u64,
+    /// Largest number of live bytes at any step: no placement can be smaller.
+    pub arena_lower_bound: u64,
+    /// Leading bytes of the arena that are zero before the first replay (counters).
+    pub zeroed_bytes: u64,
+    /// Number of steps.
+    pub steps: u32,
+    /// Number of entries in the kernel table.
+    pub kernels: u32,
+    /// Number of images.
+    pub images: u32,
+    /// Number of bindings.
+    pub bindings: u32,
+}
+
+/// Why a step is as it is. Not read by the engine; `floec inspect` prints it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepNote<'a> {
+    /// Nodes of the model, comma-separated.
+    pub sources: &'a str,
+    /// Family, for example `conv`.
+    pub family: &'a str,
+    /// Algorithm, for example `tensor_core_gemm`.
+    pub algorithm: &'a str,
+    /// Configuration, for example `64x64x32 stages 3`.
+    pub configuration: &'a str,
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Floating-point operations.
+    pub flops: u64,
+    /// Expected microseconds.
+    pub expected: f64,
+    /// Whether `expected` was measured (timing table) or modelled.
+    pub measured: bool,
+    /// Runner-up `algorithm configuration`, empty where there was none.
+    pub runner_up: &'a str,
+    /// Its expected microseconds.
+    pub runner_up_expected: f64,
+}

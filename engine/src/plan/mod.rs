@@ -1,0 +1,3 @@
+//! The plan file; `PLAN_FORMAT.md` beside the crate describes every byte.
+
+pub mod format;

@@ -1,0 +1,1 @@
+//! See `main.rs`, run with `cargo run --release --example quickstart`.

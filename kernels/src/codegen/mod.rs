@@ -1,0 +1,103 @@
+//! What the compiler needs beyond the host twins: targets, candidates and the pieces CUDA sources share.
+
+mod target;
+
+pub use target::Target;
+
+use crate::{Kernel, View};
+
+/// How an input operand must lie in memory for a candidate. The compiler repacks constants at compile time and inserts
+/// copies for everything else.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Packing {
+    /// As the kernel's view says.
+    Keep,
+    /// Copied into this view first (extents may be larger than the operand's: the rest is zero).
+    View(View),
+}
+
+/// A pointer argument of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Argument {
+    /// Input operand.
+    Input(usize),
+    /// Output operand.
+    Output(usize),
+    /// Scratch, this many bytes into the candidate's workspace (256-byte aligned base).
+    Workspace(u64),
+    /// Counters that are zero before the first replay and that every replay must leave zero; bytes into them.
+    Counters(u64),
+}
+
+/// One kernel launch of a candidate. All shapes are constants inside `source`; the arguments are pointers only.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// CUDA C++ that needs no header, with `extern "C" __global__ void ENTRY(…)`.
+    pub source: String,
+    /// Name of the `__global__` function.
+    pub entry: String,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory in bytes.
+    pub shared: u32,
+    /// Pointers, in order.
+    pub arguments: Vec<Argument>,
+}
+
+/// One way to run a kernel on a target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// Algorithm as `--algorithm` names it: `tensor_core_gemm`, `direct`, `depthwise`, `generated`…
+    pub algorithm: &'static str,
+    /// The configuration within the algorithm, for example `64x64x32 stages 3 split 4`.
+    pub configuration: String,
+    /// The launches, in order.
+    pub launches: Vec<Launch>,
+    /// Bytes of workspace.
+    pub workspace: u64,
+    /// Bytes of counters.
+    pub counters: u64,
+    /// Required packing of each input operand; empty means `Keep` for all.
+    pub packing: Vec<Packing>,
+    /// Expected device time in microseconds by the cost model.
+    pub cost: f64,
+}
+
+/// Why a family has no candidate for a kernel on a target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unsupported(pub String);
+
+/// Families that can run on a GPU.
+pub trait Generate {
+    /// All candidates for a target, at least one, in any order; pointers of operands are 16-byte aligned.
+    ///
+    /// # Errors
+    /// Where the family cannot run this kernel there, with a reason that names type, shape or parameter.
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported>;
+}
+
+impl Kernel {
+    /// All candidates of the kernel on a target; see [`Generate::candidates`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        match self {
+            Self::Conv(k) => k.candidates(target),
+            Self::ConvTranspose(k) => k.candidates(target),
+            Self::MatMul(k) => k.candidates(target),
+            Self::Pointwise(k) => k.candidates(target),
+            Self::Pool(k) => k.candidates(target),
+            Self::Copy(k) => k.candidates(target),
+            Self::Gather(k) => k.candidates(target),
+            Self::Pad(k) => k.candidates(target),
+            Self::Reduce(k) => k.candidates(target),
+            Self::Softmax(k) => k.candidates(target),
+            Self::Normalize(k) => k.candidates(target),
+            Self::Lrn(k) => k.candidates(target),
+            Self::Resize(k) => k.candidates(target),
+        }
+    }
+}

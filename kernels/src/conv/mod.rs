@@ -1,0 +1,31 @@
+//! Convolution in one, two or three spatial dimensions, with groups (depthwise included) and a fused epilogue.
+
+#[cfg(feature = "codegen")]
+mod cuda;
+mod host;
+
+use crate::{View, pointwise::Epilogue};
+use serde::{Deserialize, Serialize};
+
+/// Cross-correlation as ONNX `Conv`, spatial dimensions always three (unused leading ones have extent 1).
+///
+/// Operands: input, weights, bias if `epilogue.bias`, extras; one output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Conv {
+    /// `[n, c, spatial…]`, rank 3 to 5.
+    pub input: View,
+    /// `[m, c / groups, kernel…]`. Extents may be padded beyond the logical ones by a candidate's packing.
+    pub weights: View,
+    /// `[n, m, spatial…]`.
+    pub output: View,
+    /// Steps of the window, one for each spatial dimension, padded with leading 1s to three.
+    pub strides: [u32; 3],
+    /// Distances between taps, likewise.
+    pub dilations: [u32; 3],
+    /// Zeros before the first element, likewise with leading 0s. Zeros after follow from the output's extents.
+    pub pads: [u32; 3],
+    /// Number of groups; equal to `c` for a depthwise convolution.
+    pub groups: u32,
+    /// What happens before the store.
+    pub epilogue: Epilogue,
+}

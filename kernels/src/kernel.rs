@@ -1,0 +1,113 @@
+//! The one enum over all families: what a step of a host plan carries, and what the compiler selects for.
+
+use crate::{
+    KernelError, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, gather::Gather, lrn::Lrn, matmul::MatMul,
+    normalize::Normalize, pad::Pad, pointwise::Pointwise, pool::Pool, reduce::Reduce, resize::Resize, softmax::Softmax,
+};
+use serde::{Deserialize, Serialize};
+
+/// Most inputs of any kernel.
+pub const MAX_INPUTS: usize = 8;
+/// Most outputs of any kernel.
+pub const MAX_OUTPUTS: usize = 4;
+
+/// A kernel with all its parameters.
+///
+/// Variants are appended, never reordered: their numbers are part of the plan format.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, clippy::large_enum_variant)]
+pub enum Kernel {
+    Conv(Conv),
+    ConvTranspose(ConvTranspose),
+    MatMul(MatMul),
+    Pointwise(Pointwise),
+    Pool(Pool),
+    Copy(Copy),
+    Gather(Gather),
+    Pad(Pad),
+    Reduce(Reduce),
+    Softmax(Softmax),
+    Normalize(Normalize),
+    Lrn(Lrn),
+    Resize(Resize),
+}
+
+/// Applies a method to whichever family the kernel belongs to.
+macro_rules! each {
+    ($kernel:expr, $k:ident => $body:expr) => {
+        match $kernel {
+            Kernel::Conv($k) => $body,
+            Kernel::ConvTranspose($k) => $body,
+            Kernel::MatMul($k) => $body,
+            Kernel::Pointwise($k) => $body,
+            Kernel::Pool($k) => $body,
+            Kernel::Copy($k) => $body,
+            Kernel::Gather($k) => $body,
+            Kernel::Pad($k) => $body,
+            Kernel::Reduce($k) => $body,
+            Kernel::Softmax($k) => $body,
+            Kernel::Normalize($k) => $body,
+            Kernel::Lrn($k) => $body,
+            Kernel::Resize($k) => $body,
+        }
+    };
+}
+
+/// What every family offers. Implemented beside each family's parameters.
+pub trait Family {
+    /// Name of the family, for reports: `conv`, `pool`, …
+    fn name(&self) -> &'static str;
+
+    /// Total check of the parameters; after it, [`Family::run`] cannot fail on operands of the required length.
+    ///
+    /// # Errors
+    /// What is wrong with the parameters.
+    fn check(&self) -> Result<(), KernelError>;
+
+    /// Views of the input operands, in operand order. `None` past the last.
+    fn input(&self, index: usize) -> Option<&crate::View>;
+
+    /// Views of the output operands, in operand order.
+    fn output(&self, index: usize) -> Option<&crate::View>;
+
+    /// Bytes that input `index` must have at least (for most families the view's; a bias has no view).
+    ///
+    /// # Errors
+    /// Where the view is not valid.
+    fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {
+        self.input(index).map(crate::View::bytes).transpose()
+    }
+
+    /// Bytes of scratch that the host twin needs, 64-byte aligned. Not what a GPU candidate needs.
+    fn host_workspace(&self) -> u64 {
+        0
+    }
+
+    /// Floating-point operations, a multiply-add counting two.
+    fn flops(&self) -> u64;
+
+    /// Runs the host twin. Checks operand count, length and alignment first and never panics after [`Family::check`].
+    ///
+    /// # Errors
+    /// Where operands do not fit the parameters.
+    fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError>;
+}
+
+impl Kernel {
+    /// The family that the kernel belongs to.
+    pub fn family(&self) -> &dyn Family {
+        each!(self, k => k)
+    }
+
+    /// Number of input operands.
+    pub fn inputs(&self) -> usize {
+        let family = self.family();
+        (0..MAX_INPUTS).take_while(|&i| matches!(family.input_bytes(i), Ok(Some(_)) | Err(_))).count()
+    }
+
+    /// Number of output operands.
+    pub fn outputs(&self) -> usize {
+        let family = self.family();
+        (0..MAX_OUTPUTS).take_while(|&i| family.output(i).is_some()).count()
+    }
+}

@@ -1,0 +1,35 @@
+//! The kernel families of Floe.
+//!
+//! Each family is one folder: its parameters and their check (`mod.rs`), its host twin in plain Rust (`host.rs`) and,
+//! behind the feature `codegen`, its CUDA source and candidates (`cuda.rs` with a `.cu` beside it). A family knows
+//! shapes, strides and types; it never knows graphs or files.
+//!
+//! The crate is `no_std` without `alloc` unless `codegen` is on.
+#![cfg_attr(not(any(test, feature = "codegen")), no_std)]
+#![warn(missing_docs)]
+
+mod error;
+mod kernel;
+mod view;
+
+pub mod pointwise;
+
+pub mod conv;
+pub mod conv_transpose;
+pub mod copy;
+pub mod gather;
+pub mod lrn;
+pub mod matmul;
+pub mod normalize;
+pub mod pad;
+pub mod pool;
+pub mod reduce;
+pub mod resize;
+pub mod softmax;
+
+#[cfg(feature = "codegen")]
+pub mod codegen;
+
+pub use error::KernelError;
+pub use kernel::{Family, Kernel, MAX_INPUTS, MAX_OUTPUTS};
+pub use view::{DType, Dims, MAX_RANK, Strides, View};

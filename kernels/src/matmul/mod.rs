@@ -1,0 +1,24 @@
+//! Batched matrix product with a fused epilogue.
+
+#[cfg(feature = "codegen")]
+mod cuda;
+mod host;
+
+use crate::{View, pointwise::Epilogue};
+use serde::{Deserialize, Serialize};
+
+/// `c[b…, i, j] = Σₖ a[b…, i, k]·b[b…, k, j]`, accumulated in f32 (f64 for f64 operands).
+///
+/// All views have the same rank ≥ 2; batch dimensions broadcast by stride 0, transposition is in the strides.
+/// Operands: a, b, bias if `epilogue.bias` (f32, one value for each column), extras; one output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MatMul {
+    /// `[batch…, m, k]`.
+    pub a: View,
+    /// `[batch…, k, n]`.
+    pub b: View,
+    /// `[batch…, m, n]`.
+    pub output: View,
+    /// What happens before the store.
+    pub epilogue: Epilogue,
+}

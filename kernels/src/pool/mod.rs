@@ -1,0 +1,43 @@
+//! Windowed pooling.
+
+#[cfg(feature = "codegen")]
+mod cuda;
+mod host;
+
+use crate::View;
+use serde::{Deserialize, Serialize};
+
+/// How a window becomes one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum PoolKind {
+    /// Largest element; padding never wins.
+    Max,
+    /// Mean over the elements inside the input.
+    AverageExcludingPads,
+    /// Mean over the window clipped to input plus padding (`count_include_pad`): with `ceil_mode`, taps beyond the
+    /// end padding do not count.
+    AverageIncludingPads,
+}
+
+/// Max or average pooling in one to three spatial dimensions.
+///
+/// Operands: input; one output.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Pool {
+    /// `[n, c, spatial…]`.
+    pub input: View,
+    /// `[n, c, spatial…]`.
+    pub output: View,
+    /// What is computed.
+    pub kind: PoolKind,
+    /// Window extents, padded with leading 1s to three.
+    pub window: [u32; 3],
+    /// As in [`crate::conv::Conv`].
+    pub strides: [u32; 3],
+    /// As in [`crate::conv::Conv`].
+    pub dilations: [u32; 3],
+    /// Padding before, leading 0s.
+    pub pads: [u32; 3],
+    /// Padding after; only counts for `AverageIncludingPads`.
+    pub pads_end: [u32; 3],
+}

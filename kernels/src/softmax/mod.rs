@@ -1,0 +1,21 @@
+//! Softmax and LogSoftmax along one dimension.
+
+#[cfg(feature = "codegen")]
+mod cuda;
+mod host;
+
+use crate::View;
+use serde::{Deserialize, Serialize};
+
+/// `eˣ⁻ᵐ / Σ eˣ⁻ᵐ` along `axis`, or its logarithm. Operands: input; one output of the same extents.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Softmax {
+    /// Input.
+    pub input: View,
+    /// Output.
+    pub output: View,
+    /// Dimension.
+    pub axis: u8,
+    /// Whether the logarithm is returned.
+    pub log: bool,
+}

@@ -1,0 +1,128 @@
+//! The graph: nodes in topological order over values with known type and static shape.
+
+use crate::{
+    Op,
+    tensor::{DType, Tensor},
+};
+
+/// Number of a value in [`Graph::values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TensorId(pub usize);
+
+/// Number of a node in [`Graph::nodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub usize);
+
+/// What is known of a value: element type and static shape.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Fact {
+    /// Element type.
+    pub dtype: DType,
+    /// Extents, outermost first; empty for a scalar.
+    pub shape: Vec<usize>,
+}
+
+impl Fact {
+    /// A fact from its parts.
+    pub fn new(dtype: DType, shape: &[usize]) -> Self {
+        Self { dtype, shape: shape.to_vec() }
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// A value of the graph.
+#[derive(Clone, Debug)]
+pub struct Value {
+    /// Name in the model, or one made from the node's name.
+    pub name: String,
+    /// Type and shape.
+    pub fact: Fact,
+    /// The bytes, where the value is a constant.
+    pub constant: Option<Tensor>,
+}
+
+/// An operator with its operands.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Name in the model, or `OperatorType_number` where the model gives none.
+    pub name: String,
+    /// What is computed, attributes resolved.
+    pub op: Op,
+    /// Inputs in the order that [`Op`] documents; absent optional ones are left out (the op says which are there).
+    pub inputs: Vec<TensorId>,
+    /// Outputs.
+    pub outputs: Vec<TensorId>,
+    /// Names of the model's nodes that this one stands for.
+    pub sources: Vec<String>,
+}
+
+/// A network with static shapes. Nodes are in topological order; every value has a fact.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// Name of the model.
+    pub name: String,
+    /// The nodes, producers before consumers.
+    pub nodes: Vec<Node>,
+    /// All values.
+    pub values: Vec<Value>,
+    /// Inputs, in the model's order, initializers left out.
+    pub inputs: Vec<TensorId>,
+    /// Outputs, in the model's order. May be inputs or constants.
+    pub outputs: Vec<TensorId>,
+}
+
+impl Graph {
+    /// Adds a value.
+    pub fn add_value(&mut self, name: impl Into<String>, fact: Fact) -> TensorId {
+        self.values.push(Value { name: name.into(), fact, constant: None });
+        TensorId(self.values.len() - 1)
+    }
+
+    /// Adds a constant.
+    pub fn add_constant(&mut self, name: impl Into<String>, tensor: Tensor) -> TensorId {
+        let fact = Fact { dtype: tensor.dtype, shape: tensor.shape.clone() };
+        self.values.push(Value { name: name.into(), fact, constant: Some(tensor) });
+        TensorId(self.values.len() - 1)
+    }
+
+    /// A value.
+    pub fn value(&self, id: TensorId) -> &Value {
+        &self.values[id.0]
+    }
+
+    /// Type and shape of a value.
+    pub fn fact(&self, id: TensorId) -> &Fact {
+        &self.values[id.0].fact
+    }
+
+    /// The bytes of a constant value.
+    pub fn constant(&self, id: TensorId) -> Option<&Tensor> {
+        self.values[id.0].constant.as_ref()
+    }
+
+    /// For every value the nodes that read it, once for each use.
+    pub fn consumers(&self) -> Vec<Vec<NodeId>> {
+        let mut consumers = vec![Vec::new(); self.values.len()];
+        for (number, node) in self.nodes.iter().enumerate() {
+            for input in &node.inputs {
+                consumers[input.0].push(NodeId(number));
+            }
+        }
+        consumers
+    }
+
+    /// For every value the node that makes it.
+    pub fn producers(&self) -> Vec<Option<NodeId>> {
+        let mut producers = vec![None; self.values.len()];
+        for (number, node) in self.nodes.iter().enumerate() {
+            for output in &node.outputs {
+                producers[output.0] = Some(NodeId(number));
+            }
+        }
+        producers
+    }
+}

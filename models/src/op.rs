@@ -1,0 +1,336 @@
+//! The operators of the graph: ONNX operators with attributes resolved to static values and synonyms merged.
+//!
+//! Inputs that ONNX passes as tensors but that shape the computation (axes, pads, shapes, scales…) are attributes here;
+//! the importer refuses models where they are not constant.
+
+use serde::{Deserialize, Serialize};
+
+/// Element type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum DType {
+    F32,
+    F16,
+    Bf16,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Bool,
+}
+
+impl DType {
+    /// Bytes of one element.
+    pub const fn size(self) -> usize {
+        match self {
+            Self::I8 | Self::U8 | Self::Bool => 1,
+            Self::F16 | Self::Bf16 | Self::I16 | Self::U16 => 2,
+            Self::F32 | Self::I32 | Self::U32 => 4,
+            Self::F64 | Self::I64 | Self::U64 => 8,
+        }
+    }
+
+    /// Whether the type is a floating-point one.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F16 | Self::Bf16 | Self::F64)
+    }
+}
+
+/// Window of a convolution or pooling; vectors have one entry for each spatial dimension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Steps.
+    pub strides: Vec<usize>,
+    /// Distances between taps.
+    pub dilations: Vec<usize>,
+    /// Padding before (auto_pad resolved).
+    pub pads_begin: Vec<usize>,
+    /// Padding after.
+    pub pads_end: Vec<usize>,
+}
+
+/// Element-wise operators of one operand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Unary {
+    Abs,
+    Neg,
+    Sign,
+    Floor,
+    Ceil,
+    Round,
+    Sqrt,
+    Reciprocal,
+    Exp,
+    Log,
+    Erf,
+    Sigmoid,
+    Tanh,
+    Relu,
+    Softplus,
+    Softsign,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Sinh,
+    Cosh,
+    Asinh,
+    Acosh,
+    Atanh,
+    Not,
+    BitNot,
+    IsNan,
+    /// Whether +∞ and −∞ count.
+    IsInf {
+        positive: bool,
+        negative: bool,
+    },
+    LeakyRelu {
+        alpha: f32,
+    },
+    Elu {
+        alpha: f32,
+    },
+    Selu {
+        alpha: f32,
+        gamma: f32,
+    },
+    Celu {
+        alpha: f32,
+    },
+    ThresholdedRelu {
+        alpha: f32,
+    },
+    HardSigmoid {
+        alpha: f32,
+        beta: f32,
+    },
+    HardSwish,
+    Mish,
+    /// The error-function form, or the tanh approximation.
+    Gelu {
+        tanh: bool,
+    },
+    /// x·sigmoid(alpha·x)
+    Swish {
+        alpha: f32,
+    },
+    /// Bounds in f64 (exact for every type up to 2⁵³); absent ones are infinite.
+    Clip {
+        min: Option<f64>,
+        max: Option<f64>,
+    },
+    Shrink {
+        bias: f32,
+        lambda: f32,
+    },
+}
+
+/// Element-wise operators of two operands, with NumPy broadcasting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Binary {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Pow,
+    Min,
+    Max,
+    /// Sign of the divisor.
+    Mod,
+    /// Sign of the dividend.
+    Fmod,
+    Equal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    And,
+    Or,
+    Xor,
+    BitAnd,
+    BitOr,
+    BitXor,
+    ShiftLeft,
+    ShiftRight,
+    /// x where x ≥ 0, else x·slope.
+    PRelu,
+}
+
+/// Pooling kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Pooling {
+    Max,
+    Average { include_pads: bool },
+}
+
+/// Reductions, `Arg…` with int64 output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Reduction {
+    Sum,
+    Mean,
+    Max,
+    Min,
+    Product,
+    L1,
+    L2,
+    SumSquare,
+    LogSum,
+    LogSumExp,
+    ArgMax { last: bool },
+    ArgMin { last: bool },
+}
+
+/// What stands outside a padded tensor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum PadMode {
+    Constant(f64),
+    Reflect,
+    Edge,
+    Wrap,
+}
+
+/// Resize interpolation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Interpolation {
+    NearestHalfDown,
+    NearestHalfUp,
+    NearestFloor,
+    NearestCeil,
+    Linear,
+    Cubic { coefficient: f32, exclude_outside: bool },
+}
+
+/// Resize coordinate transformation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Coordinates {
+    HalfPixel,
+    HalfPixelSymmetric,
+    PytorchHalfPixel,
+    AlignCorners,
+    Asymmetric,
+}
+
+/// An operator.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// Inputs x, weights, [bias]. Spatial rank 1 to 3.
+    Conv { window: Window, groups: usize },
+    /// Inputs x, weights, [bias]. Output extents are in the fact.
+    ConvTranspose { window: Window, groups: usize },
+    /// Inputs x, scale, bias, mean, variance.
+    BatchNormalization { epsilon: f32 },
+    /// Inputs x, scale, bias.
+    InstanceNormalization { epsilon: f32 },
+    /// Inputs x, scale, [bias]; over dimensions `axis..`.
+    LayerNormalization { axis: usize, epsilon: f32, center: bool },
+    /// Inputs x, scale, bias (one value a channel).
+    GroupNormalization { groups: usize, epsilon: f32 },
+    /// Input x.
+    Lrn { size: usize, alpha: f32, beta: f32, bias: f32 },
+    /// Element-wise, one input.
+    Unary(Unary),
+    /// Element-wise, two inputs, broadcasting. Variadic Sum, Min, Max and Mean are chains of these.
+    Binary(Binary),
+    /// Inputs condition (bool), a, b; broadcasting.
+    Where,
+    /// To the output's element type.
+    Cast,
+    /// Input x.
+    Pool { kind: Pooling, kernel: Vec<usize>, window: Window },
+    /// Mean or maximum over all spatial dimensions, kept as 1.
+    GlobalPool { kind: Pooling },
+    /// Inputs to join.
+    Concat { axis: usize },
+    /// Outputs are the pieces; their extents are in the facts.
+    Split { axis: usize },
+    /// One entry for each dimension; `step` may be negative; extents are in the output's fact.
+    Slice { starts: Vec<usize>, steps: Vec<i64> },
+    /// One entry for each dimension, negative crops.
+    Pad { before: Vec<i64>, after: Vec<i64>, mode: PadMode },
+    /// Same elements, new extents (Reshape, Flatten, Squeeze, Unsqueeze); the new shape is in the output's fact.
+    Reshape,
+    /// Dimension d of the output is dimension `permutation[d]` of the input.
+    Transpose { permutation: Vec<usize> },
+    /// Broadcast to the output's shape.
+    Expand,
+    /// Repeat along each dimension.
+    Tile { repeats: Vec<usize> },
+    /// Inputs data, indices.
+    Gather { axis: usize },
+    /// Inputs a, b; ranks ≥ 1 with NumPy's rules for vectors.
+    MatMul,
+    /// alpha·op(a)·op(b) + beta·c; inputs a, b, [c].
+    Gemm { alpha: f32, beta: f32, transpose_a: bool, transpose_b: bool },
+    /// Along `axis`.
+    Softmax { axis: usize, log: bool },
+    /// Over `axes`; `keep` leaves extent 1.
+    Reduce { kind: Reduction, axes: Vec<usize>, keep: bool },
+    /// `scales` for each dimension.
+    Resize { scales: Vec<f32>, interpolation: Interpolation, coordinates: Coordinates },
+    /// Depth to space: `column_row_depth` false is ONNX's DCR mode.
+    DepthToSpace { block: usize, column_row_depth: bool },
+    /// Space to depth.
+    SpaceToDepth { block: usize },
+    /// The input itself.
+    Identity,
+}
+
+impl Op {
+    /// Short name for messages and reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Conv { .. } => "Conv",
+            Self::ConvTranspose { .. } => "ConvTranspose",
+            Self::BatchNormalization { .. } => "BatchNormalization",
+            Self::InstanceNormalization { .. } => "InstanceNormalization",
+            Self::LayerNormalization { .. } => "LayerNormalization",
+            Self::GroupNormalization { .. } => "GroupNormalization",
+            Self::Lrn { .. } => "LRN",
+            Self::Unary(_) => "Unary",
+            Self::Binary(_) => "Binary",
+            Self::Where => "Where",
+            Self::Cast => "Cast",
+            Self::Pool { .. } => "Pool",
+            Self::GlobalPool { .. } => "GlobalPool",
+            Self::Concat { .. } => "Concat",
+            Self::Split { .. } => "Split",
+            Self::Slice { .. } => "Slice",
+            Self::Pad { .. } => "Pad",
+            Self::Reshape => "Reshape",
+            Self::Transpose { .. } => "Transpose",
+            Self::Expand => "Expand",
+            Self::Tile { .. } => "Tile",
+            Self::Gather { .. } => "Gather",
+            Self::MatMul => "MatMul",
+            Self::Gemm { .. } => "Gemm",
+            Self::Softmax { .. } => "Softmax",
+            Self::Reduce { .. } => "Reduce",
+            Self::Resize { .. } => "Resize",
+            Self::DepthToSpace { .. } => "DepthToSpace",
+            Self::SpaceToDepth { .. } => "SpaceToDepth",
+            Self::Identity => "Identity",
+        }
+    }
+}
+
+/// Evaluates operators on constants, so that the importer can fold shape arithmetic. The compiler provides one that
+/// runs the host twins, so that folding and running cannot disagree.
+pub trait Evaluate {
+    /// The outputs of `op` on constant inputs, with the facts that shape inference gave. `None` where it cannot.
+    fn evaluate(&self, op: &Op, inputs: &[&crate::Tensor], outputs: &[crate::Fact]) -> Option<Vec<crate::Tensor>>;
+}

@@ -1,0 +1,2 @@
+//! CUDA for Floe's engine.
+#![warn(missing_docs)]

@@ -1,0 +1,60 @@
+//! The fused graph: what the fusion pass hands to layout and lowering.
+//!
+//! A node is either one operator of the graph, a pointwise program over broadcast inputs, or a convolution or matrix
+//! product with a program applied to its accumulator.
+
+use floe_kernels::pointwise::Program;
+use floe_models::{Op, TensorId, Value};
+
+/// What a fused node computes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FusedOp {
+    /// One operator, unfused. Element-wise operators (`Unary`, `Binary`, `Where`), `Identity` and
+    /// `BatchNormalization` never appear here.
+    Operator(Op),
+    /// `output = program(inputs…)`, inputs broadcast to the output by NumPy's rules; at most seven inputs.
+    Pointwise(Program),
+    /// `Conv`, `ConvTranspose`, `MatMul` or `Gemm` with an epilogue.
+    ///
+    /// Node inputs: the operator's own (`operands` of them: x, w, [bias]; a `Gemm` here has alpha = beta = 1 and a bias
+    /// of one value for each column, or none; a `MatMul` may have such a bias too), then the program's inputs 1.. ,
+    /// broadcast to the output. At most three of them.
+    Anchored {
+        /// The operator.
+        op: Op,
+        /// How many of the node's inputs belong to the operator.
+        operands: usize,
+        /// Class `F32`; input 0 is the accumulator plus bias.
+        program: Option<Program>,
+    },
+}
+
+/// A node of the fused graph.
+#[derive(Clone, Debug)]
+pub struct FusedNode {
+    /// Name of the node that gives it its name (`--algorithm NODE=…` refers to this).
+    pub name: String,
+    /// What is computed.
+    pub op: FusedOp,
+    /// Inputs.
+    pub inputs: Vec<TensorId>,
+    /// Outputs.
+    pub outputs: Vec<TensorId>,
+    /// Names of all model nodes that went into it.
+    pub sources: Vec<String>,
+}
+
+/// The fused graph; same values as the graph it came from, fewer nodes.
+#[derive(Clone, Debug, Default)]
+pub struct FusedGraph {
+    /// Name of the model.
+    pub name: String,
+    /// Topological order.
+    pub nodes: Vec<FusedNode>,
+    /// Values; some are no longer made or read by any node.
+    pub values: Vec<Value>,
+    /// As in the graph.
+    pub inputs: Vec<TensorId>,
+    /// As in the graph.
+    pub outputs: Vec<TensorId>,
+}

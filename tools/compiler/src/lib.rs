@@ -1,0 +1,3 @@
+//! Floe's plan compiler.
+#![warn(missing_docs)]
+pub mod fused;

@@ -1,0 +1,2 @@
+//! Floe's device command line.
+fn main() {}

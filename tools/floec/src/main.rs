@@ -1,0 +1,2 @@
+//! Floe's desk command line.
+fn main() {}
