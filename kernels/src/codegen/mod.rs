@@ -1,7 +1,12 @@
 //! What the compiler needs beyond the host twins: targets, candidates and the pieces CUDA sources share.
 
+mod source;
 mod target;
 
+pub use source::{
+    PRELUDE, element_type, f32_literal, f64_literal, load_function, program_function, program_result, program_source,
+    register_type,
+};
 pub use target::Target;
 
 use crate::{Kernel, View};

@@ -1,0 +1,184 @@
+//! Pieces that CUDA sources share: the prelude and the printing of pointwise programs.
+
+use crate::DType;
+use crate::pointwise::{Binary, Class, Instruction, Program, Unary};
+use std::fmt::Write;
+
+/// Types, conversions and scalar functions that every generated source starts with. Needs no header.
+pub const PRELUDE: &str = include_str!("prelude.cu");
+
+/// The prelude's name of an element type in memory: `f16`, `boolean`, …
+pub const fn element_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "boolean",
+        other => other.name(),
+    }
+}
+
+/// The CUDA type of a program's registers.
+pub const fn register_type(class: Class) -> &'static str {
+    match class {
+        Class::F32 => "f32",
+        Class::F64 => "f64",
+        Class::I64 => "i64",
+        Class::U64 => "u64",
+    }
+}
+
+/// The prelude's function that turns an element into a register of `class`: `to_f32`, …
+pub const fn load_function(class: Class) -> &'static str {
+    match class {
+        Class::F32 => "to_f32",
+        Class::F64 => "to_f64",
+        Class::I64 => "to_i64",
+        Class::U64 => "to_u64",
+    }
+}
+
+/// An `f32` literal with exactly the bits of `value`; infinities and NaN have no other spelling without a header.
+pub fn f32_literal(value: f32) -> String {
+    format!("__int_as_float({:#010x})", value.to_bits())
+}
+
+/// An `f64` literal with exactly the bits of `value`.
+pub fn f64_literal(value: f64) -> String {
+    format!("__longlong_as_double({:#018x}ll)", value.to_bits())
+}
+
+/// The name of the register that holds the result of [`program_source`].
+pub fn program_result(program: &Program) -> String {
+    format!("r{}", program.instructions.len().saturating_sub(1))
+}
+
+/// A checked program as one CUDA statement an instruction, `const f32 r0 = …;`, each on a line of its own.
+///
+/// `inputs` are expressions of the register type, one for each program input; the result is in the register that
+/// [`program_result`] names. Put the lines into a block of their own, or use [`program_function`].
+pub fn program_source(program: &Program, inputs: &[&str]) -> String {
+    let kind = register_type(program.class);
+    let mut source = String::new();
+    for (number, &instruction) in program.instructions.iter().enumerate() {
+        let value = match instruction {
+            Instruction::Input(i) => inputs.get(usize::from(i)).copied().unwrap_or("0").to_string(),
+            Instruction::Float(v) if program.class == Class::F32 => f32_literal(v as f32),
+            Instruction::Float(v) => f64_literal(v),
+            Instruction::Integer(v) => format!("({kind}){v:#x}ull"),
+            Instruction::Unary(op, a) => unary(program.class, op, &format!("r{a}")),
+            Instruction::Binary(Binary::Pow, a, b) => match small_power(program, b) {
+                Some(2) => format!("r{a} * r{a}"),
+                Some(3) => format!("r{a} * r{a} * r{a}"),
+                _ => binary(program.class, Binary::Pow, &format!("r{a}"), &format!("r{b}")),
+            },
+            Instruction::Binary(op, a, b) => binary(program.class, op, &format!("r{a}"), &format!("r{b}")),
+            Instruction::Select(c, a, b) => format!("r{c} != 0 ? r{a} : r{b}"),
+        };
+        writeln!(source, "const {kind} r{number} = {value};").expect("writing to a string");
+    }
+    source
+}
+
+/// A checked program as a device function `TYPE name(TYPE x0, TYPE x1, …)` over the register type.
+pub fn program_function(name: &str, program: &Program) -> String {
+    let kind = register_type(program.class);
+    let names: Vec<String> = (0..program.inputs).map(|i| format!("x{i}")).collect();
+    let parameters: Vec<String> = names.iter().map(|name| format!("{kind} {name}")).collect();
+    let inputs: Vec<&str> = names.iter().map(String::as_str).collect();
+    let body: String = program_source(program, &inputs).lines().map(|line| format!("    {line}\n")).collect();
+    let result = program_result(program);
+    format!("DEVICE {kind} {name}({}) {{\n{body}    return {result};\n}}\n", parameters.join(", "))
+}
+
+/// The exponent where it is the constant 2 or 3, which multiplication computes faster than `pow`.
+fn small_power(program: &Program, exponent: u8) -> Option<u8> {
+    match program.instructions.get(usize::from(exponent)) {
+        Some(Instruction::Float(2.0) | Instruction::Integer(2)) => Some(2),
+        Some(Instruction::Float(3.0) | Instruction::Integer(3)) => Some(3),
+        _ => None,
+    }
+}
+
+/// The expression of a one-operand instruction.
+fn unary(class: Class, op: Unary, x: &str) -> String {
+    // CUDA's f32 functions end in `f`; both float classes share everything else.
+    let f = if class == Class::F32 { "f" } else { "" };
+    let call = |name: &str| format!("{name}{f}({x})");
+    let kind = register_type(class);
+    match op {
+        Unary::Abs if class.is_float() => call("fabs"),
+        Unary::Abs if class == Class::U64 => x.to_string(),
+        Unary::Abs => format!("{x} < 0 ? (i64)(0 - (u64){x}) : {x}"),
+        Unary::Neg if class.is_float() => format!("-{x}"),
+        Unary::Neg => format!("({kind})(0 - (u64){x})"),
+        Unary::Sign => format!("sign({x})"),
+        Unary::Floor => call("floor"),
+        Unary::Ceil => call("ceil"),
+        Unary::Round => call("rint"),
+        Unary::Sqrt => call("sqrt"),
+        Unary::Rsqrt => format!("1 / sqrt{f}({x})"),
+        Unary::Reciprocal => format!("1 / {x}"),
+        Unary::Exp => call("exp"),
+        Unary::Log => call("log"),
+        Unary::Erf => call("erf"),
+        Unary::Sigmoid => format!("sigmoid({x})"),
+        Unary::Tanh => call("tanh"),
+        Unary::Relu => format!("relu({x})"),
+        Unary::Softplus => format!("softplus({x})"),
+        Unary::Sin => call("sin"),
+        Unary::Cos => call("cos"),
+        Unary::Tan => call("tan"),
+        Unary::Asin => call("asin"),
+        Unary::Acos => call("acos"),
+        Unary::Atan => call("atan"),
+        Unary::Sinh => call("sinh"),
+        Unary::Cosh => call("cosh"),
+        Unary::Asinh => call("asinh"),
+        Unary::Acosh => call("acosh"),
+        Unary::Atanh => call("atanh"),
+        Unary::Not => format!("({kind})({x} == 0)"),
+        Unary::IsNan => format!("({kind})({x} != {x})"),
+        Unary::IsInf if class == Class::F32 => format!("(f32)(fabsf({x}) == {})", f32_literal(f32::INFINITY)),
+        Unary::IsInf => format!("({kind})(fabs({x}) == {})", f64_literal(f64::INFINITY)),
+        Unary::BitNot => format!("~{x}"),
+        Unary::ToF16 => format!("({kind})to_f32(store_as<f16>({x}))"),
+    }
+}
+
+/// The expression of a two-operand instruction.
+fn binary(class: Class, op: Binary, a: &str, b: &str) -> String {
+    let float = class.is_float();
+    let f = if class == Class::F32 { "f" } else { "" };
+    let kind = register_type(class);
+    // Signed overflow is undefined in C++ but wraps in a program: integer arithmetic is unsigned.
+    let arithmetic = |operator: &str| {
+        if class == Class::I64 { format!("(i64)((u64){a} {operator} (u64){b})") } else { format!("{a} {operator} {b}") }
+    };
+    let truth = |operator: &str| format!("({kind})({a} {operator} {b})");
+    let logic = |operator: &str| format!("({kind})(({a} != 0) {operator} ({b} != 0))");
+    match op {
+        Binary::Add => arithmetic("+"),
+        Binary::Sub => arithmetic("-"),
+        Binary::Mul => arithmetic("*"),
+        Binary::Div if float => format!("{a} / {b}"),
+        Binary::Div => format!("divide({a}, {b})"),
+        Binary::Pow if float => format!("pow{f}({a}, {b})"),
+        Binary::Pow => format!("power({a}, {b})"),
+        Binary::Min => format!("minimum({a}, {b})"),
+        Binary::Max => format!("maximum({a}, {b})"),
+        Binary::Mod => format!("modulo({a}, {b})"),
+        Binary::Fmod if float => format!("fmod{f}({a}, {b})"),
+        Binary::Fmod => format!("remainder_of({a}, {b})"),
+        Binary::Equal => truth("=="),
+        Binary::Less => truth("<"),
+        Binary::LessOrEqual => truth("<="),
+        Binary::Greater => truth(">"),
+        Binary::GreaterOrEqual => truth(">="),
+        Binary::And => logic("&&"),
+        Binary::Or => logic("||"),
+        Binary::Xor => logic("!="),
+        Binary::BitAnd => format!("{a} & {b}"),
+        Binary::BitOr => format!("{a} | {b}"),
+        Binary::BitXor => format!("{a} ^ {b}"),
+        Binary::ShiftLeft => format!("shift_left({a}, {b})"),
+        Binary::ShiftRight => format!("shift_right({a}, {b})"),
+    }
+}
