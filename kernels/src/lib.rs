@@ -9,7 +9,9 @@
 #![warn(missing_docs)]
 
 mod error;
+pub(crate) mod host;
 mod kernel;
+mod strided;
 mod view;
 
 pub mod pointwise;

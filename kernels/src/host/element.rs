@@ -1,0 +1,177 @@
+//! The element types as Rust types, with the conversions of ONNX `Cast`.
+
+use bytemuck::{Pod, Zeroable};
+use half::{bf16, f16};
+
+/// A byte that is 0 or 1 in memory; any other byte reads as true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
+pub(crate) struct Boolean(pub u8);
+
+/// An element type in memory and its conversions: floats to integers truncate towards zero and saturate (NaN gives 0),
+/// integers wrap, anything to bool is `≠ 0`.
+#[allow(dead_code)]
+pub(crate) trait Element: Pod {
+    fn to_f32(self) -> f32;
+    fn from_f32(value: f32) -> Self;
+    fn to_f64(self) -> f64;
+    fn from_f64(value: f64) -> Self;
+    /// `u64` gives its bit pattern.
+    fn to_i64(self) -> i64;
+    fn from_i64(value: i64) -> Self;
+}
+
+macro_rules! number {
+    ($($t:ty),*) => {$(
+        impl Element for $t {
+            #[inline(always)]
+            fn to_f32(self) -> f32 {
+                self as f32
+            }
+            #[inline(always)]
+            fn from_f32(value: f32) -> Self {
+                value as Self
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self {
+                value as Self
+            }
+            #[inline(always)]
+            fn to_i64(self) -> i64 {
+                self as i64
+            }
+            #[inline(always)]
+            fn from_i64(value: i64) -> Self {
+                value as Self
+            }
+        }
+    )*};
+}
+
+number!(f32, f64, i8, i16, i32, i64, u8, u16, u32, u64);
+
+macro_rules! half_float {
+    ($($t:ty),*) => {$(
+        impl Element for $t {
+            #[inline(always)]
+            fn to_f32(self) -> f32 {
+                Self::to_f32(self)
+            }
+            #[inline(always)]
+            fn from_f32(value: f32) -> Self {
+                Self::from_f32(value)
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                Self::to_f64(self)
+            }
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self {
+                Self::from_f64(value)
+            }
+            #[inline(always)]
+            fn to_i64(self) -> i64 {
+                Self::to_f32(self) as i64
+            }
+            #[inline(always)]
+            fn from_i64(value: i64) -> Self {
+                Self::from_f64(value as f64)
+            }
+        }
+    )*};
+}
+
+half_float!(f16, bf16);
+
+impl Element for Boolean {
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        f32::from(self.0 != 0)
+    }
+    #[inline(always)]
+    fn from_f32(value: f32) -> Self {
+        Self(u8::from(value != 0.0))
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        f64::from(self.0 != 0)
+    }
+    #[inline(always)]
+    fn from_f64(value: f64) -> Self {
+        Self(u8::from(value != 0.0))
+    }
+    #[inline(always)]
+    fn to_i64(self) -> i64 {
+        i64::from(self.0 != 0)
+    }
+    #[inline(always)]
+    fn from_i64(value: i64) -> Self {
+        Self(u8::from(value != 0))
+    }
+}
+
+/// Evaluates an expression with `$t` standing for the Rust type of a [`crate::DType`]:
+/// `with_element!(view.dtype, T => copy::<T>(…))`.
+macro_rules! with_element {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::F32 => {
+                type $t = f32;
+                $body
+            }
+            $crate::DType::F16 => {
+                type $t = half::f16;
+                $body
+            }
+            $crate::DType::Bf16 => {
+                type $t = half::bf16;
+                $body
+            }
+            $crate::DType::F64 => {
+                type $t = f64;
+                $body
+            }
+            $crate::DType::I8 => {
+                type $t = i8;
+                $body
+            }
+            $crate::DType::I16 => {
+                type $t = i16;
+                $body
+            }
+            $crate::DType::I32 => {
+                type $t = i32;
+                $body
+            }
+            $crate::DType::I64 => {
+                type $t = i64;
+                $body
+            }
+            $crate::DType::U8 => {
+                type $t = u8;
+                $body
+            }
+            $crate::DType::U16 => {
+                type $t = u16;
+                $body
+            }
+            $crate::DType::U32 => {
+                type $t = u32;
+                $body
+            }
+            $crate::DType::U64 => {
+                type $t = u64;
+                $body
+            }
+            $crate::DType::Bool => {
+                type $t = $crate::host::Boolean;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_element;

@@ -1,0 +1,132 @@
+//! Operand bytes as elements.
+
+use super::{Element, Walk, with_element};
+use crate::{DType, Family, KernelError, MAX_INPUTS, MAX_OUTPUTS, View};
+use bytemuck::Pod;
+
+/// Operand bytes as elements; bytes after the last whole element are left out.
+///
+/// # Errors
+/// `Misaligned(operand)`.
+pub(crate) fn cast<T: Pod>(bytes: &[u8], operand: usize) -> Result<&[T], KernelError> {
+    let whole = bytes.len() - bytes.len() % size_of::<T>().max(1);
+    bytemuck::try_cast_slice(&bytes[..whole]).map_err(|_| KernelError::Misaligned(operand as u8))
+}
+
+/// As [`cast`], for writing.
+///
+/// # Errors
+/// `Misaligned(operand)`.
+pub(crate) fn cast_mut<T: Pod>(bytes: &mut [u8], operand: usize) -> Result<&mut [T], KernelError> {
+    let whole = bytes.len() - bytes.len() % size_of::<T>().max(1);
+    bytemuck::try_cast_slice_mut(&mut bytes[..whole]).map_err(|_| KernelError::Misaligned(operand as u8))
+}
+
+/// Checks number, length and alignment of all operands of a family against its parameters: every twin's first line.
+///
+/// Operands count inputs first, then outputs, then the workspace.
+///
+/// # Errors
+/// Those of [`Family::check`], `OperandCount`, `OperandTooShort` or `Misaligned`.
+pub(crate) fn check_operands(
+    family: &impl Family,
+    inputs: &[&[u8]],
+    outputs: &[&mut [u8]],
+    workspace: &[u8],
+) -> Result<(), KernelError> {
+    family.check()?;
+    let fits = |bytes: &[u8], needed: u64, align: usize, operand: usize| {
+        if (bytes.len() as u64) < needed {
+            Err(KernelError::OperandTooShort(operand as u8))
+        } else if needed > 0 && bytes.as_ptr().addr() % align != 0 {
+            Err(KernelError::Misaligned(operand as u8))
+        } else {
+            Ok(())
+        }
+    };
+    for i in 0..=MAX_INPUTS {
+        match (family.input_bytes(i)?, inputs.get(i)) {
+            // An input without a view is a vector of f32 parameters.
+            (Some(needed), Some(bytes)) => fits(bytes, needed, family.input(i).map_or(4, |v| v.dtype.size()), i)?,
+            (None, None) => break,
+            _ => return Err(KernelError::OperandCount),
+        }
+    }
+    for i in 0..=MAX_OUTPUTS {
+        match (family.output(i), outputs.get(i)) {
+            (Some(view), Some(bytes)) => fits(bytes, view.bytes()?, view.dtype.size(), inputs.len() + i)?,
+            (None, None) => break,
+            _ => return Err(KernelError::OperandCount),
+        }
+    }
+    fits(workspace, family.host_workspace(), 64, inputs.len() + outputs.len())
+}
+
+/// Element `index` of an operand as f32; 0 outside of it.
+pub(crate) fn load(dtype: DType, bytes: &[u8], index: usize) -> f32 {
+    with_element!(dtype, T => cast::<T>(bytes, 0).ok().and_then(|s| s.get(index)).map_or(0.0, |x| x.to_f32()))
+}
+
+/// Writes element `index` of an operand, converted; nothing outside of it.
+pub(crate) fn store(dtype: DType, bytes: &mut [u8], index: usize, value: f32) {
+    with_element!(dtype, T => {
+        if let Some(x) = cast_mut::<T>(bytes, 0).ok().and_then(|s| s.get_mut(index)) {
+            *x = T::from_f32(value);
+        }
+    });
+}
+
+/// Reads `row.len()` elements, `step` apart from element `start` on, as f32; 0 for those outside the operand.
+pub(crate) fn load_row(dtype: DType, bytes: &[u8], start: usize, step: i32, row: &mut [f32]) {
+    with_element!(dtype, T => {
+        let elements = cast::<T>(bytes, 0).unwrap_or(&[]);
+        match (step, elements.get(start..start.saturating_add(row.len()))) {
+            (1, Some(dense)) => row.iter_mut().zip(dense).for_each(|(to, x)| *to = x.to_f32()),
+            (0, _) => row.fill(elements.get(start).map_or(0.0, |x| x.to_f32())),
+            _ => {
+                let mut index = start;
+                for to in row {
+                    *to = elements.get(index).map_or(0.0, |x| x.to_f32());
+                    index = index.wrapping_add_signed(step as isize);
+                }
+            }
+        }
+    });
+}
+
+/// Writes a row of f32 values, converted, `step` apart from element `start` on; nothing outside the operand.
+pub(crate) fn store_row(dtype: DType, bytes: &mut [u8], start: usize, step: i32, row: &[f32]) {
+    with_element!(dtype, T => {
+        let elements = cast_mut::<T>(bytes, 0).unwrap_or(&mut []);
+        let end = start.saturating_add(row.len());
+        if step == 1 && end <= elements.len() {
+            elements[start..end].iter_mut().zip(row).for_each(|(to, &x)| *to = T::from_f32(x));
+        } else {
+            let mut index = start;
+            for &x in row {
+                if let Some(to) = elements.get_mut(index) {
+                    *to = T::from_f32(x);
+                }
+                index = index.wrapping_add_signed(step as isize);
+            }
+        }
+    });
+}
+
+/// Writes zeros into the padding lanes of a channels-last view (see [`View::lanes`]); nothing for other views.
+pub(crate) fn clear_lanes(view: &View, bytes: &mut [u8]) {
+    let Some(&channels) = view.shape.get(1) else { return };
+    if view.lanes <= channels {
+        return;
+    }
+    let size = view.dtype.size();
+    let mut dims = view.shape.clone();
+    dims[1] = 1;
+    let padding = (view.lanes - channels) as usize * size;
+    for [pixel] in Walk::new(&dims, [&view.strides], [view.offset]) {
+        let start = (pixel + channels as usize) * size;
+        if let Some(lanes) = bytes.get_mut(start..start + padding) {
+            lanes.fill(0);
+        }
+    }
+}

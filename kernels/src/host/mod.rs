@@ -1,0 +1,12 @@
+//! What the host twins share: typed access to operand bytes, walks over strided views, and the vector code.
+//!
+//! Nothing here allocates or panics. Offsets into operands are element counts; a twin checks operand lengths once with
+//! [`check_operands`], after which every offset that a checked view yields lies inside its operand.
+
+mod element;
+mod memory;
+mod walk;
+
+pub(crate) use element::{Boolean, Element, with_element};
+pub(crate) use memory::{cast, cast_mut, check_operands, clear_lanes, load, load_row, store, store_row};
+pub(crate) use walk::{Walk, for_each_index};
