@@ -1,0 +1,83 @@
+//! The machines that plans are compiled for: `targets/descriptions/*.toml`, embedded in the program.
+
+use floe_kernels::codegen::Target;
+use std::sync::OnceLock;
+
+/// Every description, in the order in which they are listed.
+const DESCRIPTIONS: [&str; 9] = [
+    include_str!("../../../targets/descriptions/host.toml"),
+    include_str!("../../../targets/descriptions/jetson-orin-nano.toml"),
+    include_str!("../../../targets/descriptions/jetson-orin-nx.toml"),
+    include_str!("../../../targets/descriptions/jetson-agx-orin.toml"),
+    include_str!("../../../targets/descriptions/jetson-xavier.toml"),
+    include_str!("../../../targets/descriptions/jetson-thor.toml"),
+    include_str!("../../../targets/descriptions/rtx-4090.toml"),
+    include_str!("../../../targets/descriptions/a100.toml"),
+    include_str!("../../../targets/descriptions/h200.toml"),
+];
+
+/// There is no target of that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown target '{name}'; there are: {}", names())]
+pub struct UnknownTarget {
+    /// The name that was asked for.
+    pub name: String,
+}
+
+/// All targets.
+pub fn all() -> &'static [Target] {
+    static TARGETS: OnceLock<Vec<Target>> = OnceLock::new();
+    TARGETS.get_or_init(|| {
+        // The texts are compiled in and a test parses them, so a failure here is a broken build.
+        DESCRIPTIONS.iter().map(|text| toml::from_str(text).expect("embedded target description")).collect()
+    })
+}
+
+/// The target with a name.
+///
+/// # Errors
+/// Where there is none; the message lists all names.
+pub fn find(name: &str) -> Result<&'static Target, UnknownTarget> {
+    all().iter().find(|target| target.name == name).ok_or_else(|| UnknownTarget { name: name.to_owned() })
+}
+
+fn names() -> String {
+    all().iter().map(|target| target.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_are_complete_and_named_as_their_files() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../targets/descriptions");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        files.sort();
+        let mut names: Vec<String> = all().iter().map(|target| target.name.clone()).collect();
+        names.sort();
+        assert_eq!(names, files);
+    }
+
+    #[test]
+    fn gpu_numbers_are_consistent() {
+        for target in all().iter().filter(|target| !target.is_host()) {
+            assert!(target.shared_per_block <= target.shared_per_multiprocessor, "{}", target.name);
+            // Within a fifth of cores × clock × 2: 64 f32 lanes a multiprocessor on sm_72 and sm_80, else 128.
+            let lanes = if matches!(target.architecture, 72 | 80) { 64.0 } else { 128.0 };
+            let peak = f64::from(target.multiprocessors) * lanes * 2.0 * target.clock * 1e-6;
+            assert!((target.f32_tflops / peak - 1.0).abs() < 0.2, "{}: {peak}", target.name);
+            assert!(target.f16_tflops > target.f32_tflops && target.nvrtc.contains("=="), "{}", target.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known_ones() {
+        let message = find("jetson-nano").unwrap_err().to_string();
+        assert!(message.contains("'jetson-nano'") && message.contains("jetson-orin-nano, jetson-orin-nx"), "{message}");
+        assert_eq!(find("h200").unwrap().architecture, 90);
+    }
+}
