@@ -106,3 +106,9 @@ impl Kernel {
         }
     }
 }
+
+/// Kernels of every family with odd sizes, types, layouts and parameters: what the host twins and every GPU are
+/// verified on.
+pub fn all_cases() -> Vec<Kernel> {
+    [crate::pointwise::cases(), crate::copy::cases(), crate::gather::cases(), crate::pad::cases()].concat()
+}

@@ -84,6 +84,8 @@ template <> struct Store<f16> {
 };
 template <> struct Store<bf16> {
     template <typename R> static DEVICE bf16 from(R x) { return bf16{f32_to_bf16((f32)x)}; }
+    static DEVICE bf16 from(i64 x) { return from((f64)x); }
+    static DEVICE bf16 from(u64 x) { return from((f64)x); }
     static DEVICE bf16 from(f64 x) { return bf16{f32_to_bf16(f64_to_f32_odd(x))}; }
 };
 template <typename T, typename R> DEVICE T store_as(R x) { return Store<T>::from(x); }

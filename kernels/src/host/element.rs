@@ -21,6 +21,19 @@ pub(crate) trait Element: Pod {
     fn from_i64(value: i64) -> Self;
 }
 
+/// Rounds to odd: rounding the result again to f16 or bf16 then gives what rounding `x` once would have given
+/// (Boldo and Melquiond, "When double rounding is odd", 2005).
+pub(crate) fn to_f32_odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    if f64::from(nearest) == x || x.is_nan() {
+        return nearest;
+    }
+    // Towards zero, then the last bit set.
+    let bits = nearest.to_bits();
+    let truncated = if f64::from(nearest).abs() > x.abs() { bits - 1 } else { bits };
+    f32::from_bits(truncated | 1)
+}
+
 macro_rules! number {
     ($($t:ty),*) => {$(
         impl Element for $t {
@@ -71,7 +84,8 @@ macro_rules! half_float {
             }
             #[inline(always)]
             fn from_f64(value: f64) -> Self {
-                Self::from_f64(value)
+                // Not `half`'s own conversion, which rounds twice or drops bits, depending on the processor.
+                Self::from_f32(to_f32_odd(value))
             }
             #[inline(always)]
             fn to_i64(self) -> i64 {
@@ -79,7 +93,7 @@ macro_rules! half_float {
             }
             #[inline(always)]
             fn from_i64(value: i64) -> Self {
-                Self::from_f64(value as f64)
+                Self::from_f32(to_f32_odd(value as f64))
             }
         }
     )*};

@@ -7,6 +7,6 @@ mod element;
 mod memory;
 mod walk;
 
-pub(crate) use element::{Boolean, Element, with_element};
+pub(crate) use element::{Boolean, Element, to_f32_odd, with_element};
 pub(crate) use memory::{cast, cast_mut, check_operands, clear_lanes, load, load_row, store, store_row};
 pub(crate) use walk::{Walk, for_each_index};

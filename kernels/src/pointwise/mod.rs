@@ -1,11 +1,18 @@
 //! Fused pointwise chains: one pass over memory for any number of element-wise operators with broadcasting.
 
 #[cfg(feature = "codegen")]
+mod cases;
+#[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+mod interpret;
+mod math;
 mod program;
 
+pub use interpret::BLOCK;
 pub use program::{Binary, Class, Instruction, MAX_INSTRUCTIONS, Program, Unary};
+#[cfg(feature = "codegen")]
+pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};
