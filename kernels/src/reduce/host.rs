@@ -1,7 +1,47 @@
-//! Host twin.
+//! Host twin: blocks of f32 (or f64, i64, u64) partial results, with the rounding error carried between blocks of a sum.
 
-use super::Reduce;
-use crate::{Family, KernelError, View};
+use super::{Reduce, ReduceKind};
+use crate::host::{cast, cast_mut, check_operands, clear_lanes};
+use crate::strided::{
+    self, Axis, Fold, Nest, Number, Real, Widen, check_view, fold_run, largest, offset, product, smallest, sum,
+};
+use crate::{DType, Family, KernelError, View};
+use half::{bf16, f16};
+
+impl ReduceKind {
+    /// Whether the result is an index.
+    pub(super) fn is_index(self) -> bool {
+        matches!(self, Self::ArgMax | Self::ArgMaxLast | Self::ArgMin | Self::ArgMinLast)
+    }
+
+    /// Whether the result needs roots, logarithms or exponentials, and with them a floating-point type.
+    fn needs_float(self) -> bool {
+        matches!(self, Self::L2 | Self::LogSum | Self::LogSumExp)
+    }
+}
+
+impl Reduce {
+    /// Whether dimension `d` is reduced.
+    pub(super) fn reduces(&self, d: usize) -> bool {
+        self.input.shape[d] != self.output.shape[d]
+    }
+
+    /// Number of elements behind each output element.
+    pub(super) fn count(&self) -> u64 {
+        let reduced = (0..self.input.rank()).filter(|&d| self.reduces(d));
+        reduced.fold(1, |n, d| n.saturating_mul(self.input.shape[d].into()))
+    }
+
+    /// Loops over the outputs (operands: input, output).
+    pub(super) fn outer(&self) -> Nest<2> {
+        Nest::over([&self.input, &self.output], |d| !self.reduces(d))
+    }
+
+    /// Loops over the elements behind one output.
+    pub(super) fn inner(&self) -> Nest<1> {
+        Nest::over([&self.input], |d| self.reduces(d))
+    }
+}
 
 impl Family for Reduce {
     fn name(&self) -> &'static str {
@@ -9,22 +49,200 @@ impl Family for Reduce {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        Err(KernelError::Parameter("not written yet"))
+        check_view(&self.input)?;
+        check_view(&self.output)?;
+        if self.input.rank() != self.output.rank() {
+            return Err(KernelError::Shape("ranks of input and output differ"));
+        }
+        let mut extents = self.input.shape.iter().zip(&self.output.shape);
+        if extents.any(|(&input, &output)| output != input && output != 1) {
+            return Err(KernelError::Shape("an output extent is neither 1 nor the input's"));
+        }
+        let dtype = self.input.dtype;
+        if self.kind.is_index() {
+            if self.output.dtype != DType::I64 {
+                return Err(KernelError::Type("indices are i64"));
+            }
+            if (0..self.input.rank()).filter(|&d| self.reduces(d)).count() > 1 {
+                return Err(KernelError::Shape("an index along more than one dimension"));
+            }
+            if self.count() == 0 {
+                return Err(KernelError::Shape("an index into an empty dimension"));
+            }
+        } else if self.output.dtype != dtype {
+            return Err(KernelError::Type("output differs from input"));
+        }
+        if self.kind.needs_float() && !dtype.is_float() {
+            return Err(KernelError::Type("roots, logarithms and exponentials of integers"));
+        }
+        if dtype == DType::Bool && !matches!(self.kind, ReduceKind::Max | ReduceKind::Min) {
+            return Err(KernelError::Type("only the largest and the smallest of booleans"));
+        }
+        Ok(())
     }
 
-    fn input(&self, _index: usize) -> Option<&View> {
-        None
+    fn input(&self, index: usize) -> Option<&View> {
+        (index == 0).then_some(&self.input)
     }
 
-    fn output(&self, _index: usize) -> Option<&View> {
-        None
+    fn output(&self, index: usize) -> Option<&View> {
+        (index == 0).then_some(&self.output)
     }
 
     fn flops(&self) -> u64 {
-        0
+        strided::elements(&self.input)
     }
 
-    fn run(&self, _inputs: &[&[u8]], _outputs: &mut [&mut [u8]], _workspace: &mut [u8]) -> Result<(), KernelError> {
-        Err(KernelError::Parameter("not written yet"))
+    fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
+        check_operands(self, inputs, outputs, workspace)?;
+        let ([input], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
+        match self.input.dtype {
+            DType::F32 => self.run_float::<f32>(input, output),
+            DType::F16 => self.run_float::<f16>(input, output),
+            DType::Bf16 => self.run_float::<bf16>(input, output),
+            DType::F64 => self.run_float::<f64>(input, output),
+            DType::I8 => self.run_any::<i8>(input, output),
+            DType::I16 => self.run_any::<i16>(input, output),
+            DType::I32 => self.run_any::<i32>(input, output),
+            DType::I64 => self.run_any::<i64>(input, output),
+            DType::U8 | DType::Bool => self.run_any::<u8>(input, output),
+            DType::U16 => self.run_any::<u16>(input, output),
+            DType::U32 => self.run_any::<u32>(input, output),
+            DType::U64 => self.run_any::<u64>(input, output),
+        }?;
+        clear_lanes(&self.output, output);
+        Ok(())
+    }
+}
+
+/// Columns that are reduced side by side where neighbouring outputs read neighbouring inputs.
+const COLUMNS: usize = 64;
+/// Rows between two looks after the carried rounding error.
+const ROWS: usize = 64;
+
+impl Reduce {
+    /// Kinds that only floating-point types have; all others through [`Reduce::run_any`].
+    fn run_float<T: Widen<Wide: Real>>(&self, input: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
+        match self.kind {
+            ReduceKind::L2 => self.fold::<T>(input, output, sum(), |x| x.times(x), |total| total.sqrt()),
+            ReduceKind::LogSum => self.fold::<T>(input, output, sum(), |x| x, |total| total.ln()),
+            ReduceKind::LogSumExp => self.log_sum_exp::<T>(input, output),
+            _ => self.run_any::<T>(input, output),
+        }
+    }
+
+    fn run_any<T: Widen>(&self, input: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
+        let count = self.count();
+        match self.kind {
+            ReduceKind::Sum => self.fold::<T>(input, output, sum(), |x| x, |total| total),
+            ReduceKind::Mean => self.fold::<T>(input, output, sum(), |x| x, |total| total.over(count)),
+            ReduceKind::Max => self.fold::<T>(input, output, largest(), |x| x, |best| best),
+            ReduceKind::Min => self.fold::<T>(input, output, smallest(), |x| x, |best| best),
+            ReduceKind::Product => self.fold::<T>(input, output, product(), |x| x, |total| total),
+            ReduceKind::L1 => self.fold::<T>(input, output, sum(), Number::magnitude, |total| total),
+            ReduceKind::SumSquare => self.fold::<T>(input, output, sum(), |x| x.times(x), |total| total),
+            ReduceKind::ArgMax | ReduceKind::ArgMaxLast => self.index::<T>(input, output, |a, b| a > b),
+            ReduceKind::ArgMin | ReduceKind::ArgMinLast => self.index::<T>(input, output, |a, b| a < b),
+            ReduceKind::L2 | ReduceKind::LogSum | ReduceKind::LogSumExp => Err(KernelError::Type("input")),
+        }
+    }
+
+    fn fold<T: Widen>(
+        &self,
+        input: &[u8],
+        output: &mut [u8],
+        fold: Fold<T::Wide, impl Fn(T::Wide, T::Wide) -> T::Wide + Copy>,
+        term: impl Fn(T::Wide) -> T::Wide + Copy,
+        finish: impl Fn(T::Wide) -> T::Wide,
+    ) -> Result<(), KernelError> {
+        let (input, output) = (cast::<T>(input, 0)?, cast_mut::<T>(output, 1)?);
+        let start = [self.input.offset as usize, self.output.offset as usize];
+        let (mut outer, mut inner) = (self.outer(), self.inner());
+        let neutral = (fold.identity, T::Wide::ZERO);
+        let read = |x: T| term(x.widen());
+
+        let columns = outer.pop();
+        let by_columns = columns.strides[0] == 1 && inner.axes.last().is_some_and(|run| run.strides[0] != 1);
+        if by_columns {
+            for [from, to] in outer.walk(start) {
+                for first in (0..columns.extent as usize).step_by(COLUMNS) {
+                    let width = COLUMNS.min(columns.extent as usize - first);
+                    let mut totals = [neutral; COLUMNS];
+                    let mut rows = inner.walk([from + first]).peekable();
+                    while rows.peek().is_some() {
+                        let mut block = [fold.identity; COLUMNS];
+                        for [row] in rows.by_ref().take(ROWS) {
+                            for (cell, &x) in block.iter_mut().zip(&input[row..row + width]) {
+                                *cell = (fold.join)(*cell, read(x));
+                            }
+                        }
+                        for (total, cell) in totals.iter_mut().zip(block) {
+                            *total = fold.add(*total, cell);
+                        }
+                    }
+                    for (i, &total) in totals[..width].iter().enumerate() {
+                        output[offset(to, columns.strides[1], first + i)] = T::narrow(finish(T::Wide::settle(total)));
+                    }
+                }
+            }
+        } else {
+            outer.push(columns);
+            let run = inner.pop();
+            for [from, to] in outer.walk(start) {
+                let rows = inner.walk([from]);
+                let total = rows.fold(neutral, |total, [row]| {
+                    fold_run((input, row, run.strides[0], run.extent as usize), total, fold, read)
+                });
+                output[to] = T::narrow(finish(T::Wide::settle(total)));
+            }
+        }
+        Ok(())
+    }
+
+    /// `m + ln Σ eˣ⁻ᵐ` with the largest finite element m.
+    fn log_sum_exp<T: Widen<Wide: Real>>(&self, input: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
+        let (input, output) = (cast::<T>(input, 0)?, cast_mut::<T>(output, 1)?);
+        let start = [self.input.offset as usize, self.output.offset as usize];
+        let (outer, mut inner) = (self.outer(), self.inner());
+        let run = inner.pop();
+        for [from, to] in outer.walk(start) {
+            let each = |[row]: [usize; 1]| (input, row, run.strides[0], run.extent as usize);
+            let (top, _) = inner.walk([from]).fold((T::Wide::LOWEST, T::Wide::ZERO), |total, row| {
+                fold_run(each(row), total, largest(), |x: T| x.widen())
+            });
+            let shift = if top.is_finite() { top } else { T::Wide::ZERO };
+            let total = inner.walk([from]).fold((T::Wide::ZERO, T::Wide::ZERO), |total, row| {
+                fold_run(each(row), total, sum(), |x: T| (x.widen() - shift).exp())
+            });
+            output[to] = T::narrow(T::Wide::settle(total).ln() + shift);
+        }
+        Ok(())
+    }
+
+    /// Index of the best element by `better`. NaNs are better than numbers and equal to each other.
+    fn index<T: Widen>(
+        &self,
+        input: &[u8],
+        output: &mut [u8],
+        better: impl Fn(T::Wide, T::Wide) -> bool,
+    ) -> Result<(), KernelError> {
+        let (input, output) = (cast::<T>(input, 0)?, cast_mut::<i64>(output, 1)?);
+        let start = [self.input.offset as usize, self.output.offset as usize];
+        let (outer, mut inner) = (self.outer(), self.inner());
+        let last = matches!(self.kind, ReduceKind::ArgMaxLast | ReduceKind::ArgMinLast);
+        let Axis { extent, strides: [stride] } = inner.pop();
+        for [from, to] in outer.walk(start) {
+            let (mut best, mut index) = (input[from].widen(), 0);
+            for i in 1..extent as usize {
+                let x = input[offset(from, stride, i)].widen();
+                let wins = better(x, best) || (x.is_nan() && !best.is_nan());
+                let ties = last && (x == best || (x.is_nan() && best.is_nan()));
+                if wins || ties {
+                    (best, index) = (x, i);
+                }
+            }
+            output[to] = index as i64;
+        }
+        Ok(())
     }
 }

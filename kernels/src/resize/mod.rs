@@ -3,6 +3,7 @@
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+mod taps;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

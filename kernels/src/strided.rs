@@ -1,0 +1,434 @@
+//! What kernels that reduce over strided views share: accumulators, merged loop nests and accurate sums.
+
+use crate::{DType, KernelError, MAX_RANK, View};
+use bytemuck::Pod;
+use core::ops::{Add, Div, Mul, Sub};
+use half::{bf16, f16};
+
+/// Arithmetic of an accumulator. Integers wrap.
+pub(crate) trait Number: Copy + PartialOrd {
+    const ZERO: Self;
+    const ONE: Self;
+    /// −∞ or the smallest integer.
+    const LOWEST: Self;
+    /// +∞ or the largest integer.
+    const HIGHEST: Self;
+    fn plus(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+    fn magnitude(self) -> Self;
+    /// Quotient, towards zero for integers; 0 where an integer is divided by nothing.
+    fn over(self, count: u64) -> Self;
+    fn is_nan(self) -> bool;
+    /// Adds `term` to a total that carries its rounding error (Neumaier's variant of Kahan's sum).
+    fn compensated(total: (Self, Self), term: Self) -> (Self, Self);
+    /// Total and carried error as one number.
+    fn settle(total: (Self, Self)) -> Self;
+}
+
+/// Floating-point accumulator: f32 for f32, f16 and bf16, or f64.
+pub(crate) trait Real:
+    Number + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
+{
+    fn from_f32(value: f32) -> Self;
+    fn from_f64(value: f64) -> Self;
+    fn exp(self) -> Self;
+    fn ln(self) -> Self;
+    fn sqrt(self) -> Self;
+    fn pow(self, exponent: Self) -> Self;
+    fn is_finite(self) -> bool;
+}
+
+macro_rules! real {
+    ($t:ident, $exp:ident, $ln:ident, $sqrt:ident, $pow:ident, $abs:ident) => {
+        impl Number for $t {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const LOWEST: Self = $t::NEG_INFINITY;
+            const HIGHEST: Self = $t::INFINITY;
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+            fn times(self, other: Self) -> Self {
+                self * other
+            }
+            fn magnitude(self) -> Self {
+                libm::$abs(self)
+            }
+            fn over(self, count: u64) -> Self {
+                self / count as $t
+            }
+            fn is_nan(self) -> bool {
+                self != self
+            }
+            #[inline]
+            fn compensated((total, error): (Self, Self), term: Self) -> (Self, Self) {
+                let sum = total + term;
+                let lost =
+                    if total.magnitude() >= term.magnitude() { (total - sum) + term } else { (term - sum) + total };
+                (sum, error + lost)
+            }
+            fn settle((total, error): (Self, Self)) -> Self {
+                // An infinite total has a carried error of NaN.
+                if Real::is_finite(total) { total + error } else { total }
+            }
+        }
+
+        impl Real for $t {
+            fn from_f32(value: f32) -> Self {
+                value.into()
+            }
+            fn from_f64(value: f64) -> Self {
+                value as $t
+            }
+            fn exp(self) -> Self {
+                libm::$exp(self)
+            }
+            fn ln(self) -> Self {
+                libm::$ln(self)
+            }
+            fn sqrt(self) -> Self {
+                libm::$sqrt(self)
+            }
+            fn pow(self, exponent: Self) -> Self {
+                libm::$pow(self, exponent)
+            }
+            fn is_finite(self) -> bool {
+                self.magnitude() < $t::INFINITY
+            }
+        }
+    };
+}
+
+real!(f32, expf, logf, sqrtf, powf, fabsf);
+real!(f64, exp, log, sqrt, pow, fabs);
+
+macro_rules! integer {
+    ($t:ident, $magnitude:expr) => {
+        impl Number for $t {
+            const ZERO: Self = 0;
+            const ONE: Self = 1;
+            const LOWEST: Self = $t::MIN;
+            const HIGHEST: Self = $t::MAX;
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            fn times(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+            fn magnitude(self) -> Self {
+                ($magnitude)(self)
+            }
+            fn over(self, count: u64) -> Self {
+                self.checked_div(count as $t).unwrap_or(0)
+            }
+            fn is_nan(self) -> bool {
+                false
+            }
+            fn compensated((total, error): (Self, Self), term: Self) -> (Self, Self) {
+                (total.wrapping_add(term), error)
+            }
+            fn settle((total, _): (Self, Self)) -> Self {
+                total
+            }
+        }
+    };
+}
+
+integer!(i64, i64::wrapping_abs);
+integer!(u64, core::convert::identity);
+
+/// An element in memory and the number that computes with it.
+pub(crate) trait Widen: Pod {
+    /// What sums are kept in.
+    type Wide: Number;
+    fn widen(self) -> Self::Wide;
+    /// Rounds floating-point numbers to nearest even; integers keep their low bits.
+    fn narrow(value: Self::Wide) -> Self;
+}
+
+macro_rules! widen {
+    ($($t:ident as $wide:ident: $widen:expr, $narrow:expr;)*) => {$(
+        impl Widen for $t {
+            type Wide = $wide;
+            #[inline(always)]
+            fn widen(self) -> $wide {
+                ($widen)(self)
+            }
+            #[inline(always)]
+            fn narrow(value: $wide) -> Self {
+                ($narrow)(value)
+            }
+        }
+    )*};
+}
+
+widen! {
+    f32 as f32: core::convert::identity, core::convert::identity;
+    f64 as f64: core::convert::identity, core::convert::identity;
+    f16 as f32: f16::to_f32, f16::from_f32;
+    bf16 as f32: bf16::to_f32, bf16::from_f32;
+    i8 as i64: i64::from, |v| v as i8;
+    i16 as i64: i64::from, |v| v as i16;
+    i32 as i64: i64::from, |v| v as i32;
+    i64 as i64: core::convert::identity, core::convert::identity;
+    u8 as u64: u64::from, |v| v as u8;
+    u16 as u64: u64::from, |v| v as u16;
+    u32 as u64: u64::from, |v| v as u32;
+    u64 as u64: core::convert::identity, core::convert::identity;
+}
+
+/// Evaluates an expression with `$t` standing for the Rust type of a floating-point [`DType`].
+macro_rules! with_float {
+    ($dtype:expr, $what:literal, $t:ident => $body:expr) => {
+        match $dtype {
+            $crate::DType::F32 => {
+                type $t = f32;
+                $body
+            }
+            $crate::DType::F16 => {
+                type $t = half::f16;
+                $body
+            }
+            $crate::DType::Bf16 => {
+                type $t = half::bf16;
+                $body
+            }
+            $crate::DType::F64 => {
+                type $t = f64;
+                $body
+            }
+            _ => Err($crate::KernelError::Type($what)),
+        }
+    };
+}
+pub(crate) use with_float;
+
+/// Refuses any type but f32, f16, bf16 and f64.
+pub(crate) fn check_float(dtype: DType, what: &'static str) -> Result<(), KernelError> {
+    if dtype.is_float() { Ok(()) } else { Err(KernelError::Type(what)) }
+}
+
+/// Number of logical elements, without a panic for extents whose product overflows.
+pub(crate) fn elements(view: &View) -> u64 {
+    view.shape.iter().fold(1, |n, &extent| n.saturating_mul(extent.into()))
+}
+
+/// Checks that a view is sound and has fewer than 2³¹ elements; returns their number.
+pub(crate) fn check_view(view: &View) -> Result<u64, KernelError> {
+    view.bytes()?;
+    // A zero extent must not hide a product of the others that a loop nest would overflow on.
+    let bound = view.shape.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.max(1).into()));
+    if bound >= 1 << 31 {
+        return Err(KernelError::Shape("2^31 elements or more"));
+    }
+    Ok(elements(view))
+}
+
+/// One loop: its extent and how far each of `N` operands moves per step, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Axis<const N: usize> {
+    pub extent: u64,
+    pub strides: [i64; N],
+}
+
+/// Nested loops over `N` strided operands at once, outermost first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Nest<const N: usize> {
+    pub axes: heapless::Vec<Axis<N>, MAX_RANK>,
+}
+
+impl<const N: usize> Nest<N> {
+    /// The loops over the dimensions of equally shaped views that `keep` selects; neighbouring dimensions that all
+    /// operands cross with one stride are one loop.
+    pub fn over(views: [&View; N], keep: impl Fn(usize) -> bool) -> Self {
+        let mut nest = Self { axes: heapless::Vec::new() };
+        for d in (0..views.first().map_or(0, |v| v.rank())).filter(|&d| keep(d)) {
+            let extent = views[0].shape[d].into();
+            nest.push(Axis { extent, strides: views.map(|v| v.strides[d].into()) });
+        }
+        nest
+    }
+
+    /// Adds an innermost loop, merging it with the one around it where that changes nothing.
+    pub fn push(&mut self, axis: Axis<N>) {
+        if axis.extent == 1 {
+            return;
+        }
+        if let Some(outer) = self.axes.last_mut() {
+            let fits = |(outer, inner): (&i64, &i64)| inner.checked_mul(axis.extent as i64) == Some(*outer);
+            if outer.strides.iter().zip(&axis.strides).all(fits) {
+                *outer = Axis { extent: outer.extent.saturating_mul(axis.extent), strides: axis.strides };
+                return;
+            }
+        }
+        // As many axes as dimensions at most, so this cannot overflow.
+        let _ = self.axes.push(axis);
+    }
+
+    /// Takes the innermost loop out, or one of a single step where there is none.
+    pub fn pop(&mut self) -> Axis<N> {
+        self.axes.pop().unwrap_or(Axis { extent: 1, strides: [0; N] })
+    }
+
+    /// Offsets of all operands at every step, from those at index 0.
+    pub fn walk(&self, start: [usize; N]) -> Walk<'_, N> {
+        let ended = self.axes.iter().any(|axis| axis.extent == 0);
+        Walk { axes: &self.axes, index: [0; MAX_RANK], at: start.map(|o| o as i64), ended }
+    }
+}
+
+/// Iterator of [`Nest::walk`].
+pub(crate) struct Walk<'a, const N: usize> {
+    axes: &'a [Axis<N>],
+    index: [u64; MAX_RANK],
+    at: [i64; N],
+    ended: bool,
+}
+
+impl<const N: usize> Iterator for Walk<'_, N> {
+    type Item = [usize; N];
+
+    fn next(&mut self) -> Option<[usize; N]> {
+        if self.ended {
+            return None;
+        }
+        let here = self.at.map(|offset| offset as usize);
+        for (axis, index) in self.axes.iter().zip(&mut self.index).rev() {
+            *index += 1;
+            if *index < axis.extent {
+                for (at, stride) in self.at.iter_mut().zip(&axis.strides) {
+                    *at += stride;
+                }
+                return Some(here);
+            }
+            *index = 0;
+            for (at, stride) in self.at.iter_mut().zip(&axis.strides) {
+                *at -= stride * (axis.extent as i64 - 1);
+            }
+        }
+        self.ended = true;
+        Some(here)
+    }
+}
+
+/// Offset `steps` strides away from `base`.
+#[inline(always)]
+pub(crate) fn offset(base: usize, stride: i64, steps: usize) -> usize {
+    base.wrapping_add_signed((stride as isize).wrapping_mul(steps as isize))
+}
+
+/// Elements that are summed before the carried rounding error is looked after.
+const BLOCK: usize = 256;
+/// Independent partial results, for the CPU's vector units.
+const LANES: usize = 16;
+
+/// Folds `term` of the elements of a strided run into a running total. Sums carry their rounding error.
+pub(crate) fn fold_run<T: Copy, W: Number>(
+    run: (&[T], usize, i64, usize),
+    mut total: (W, W),
+    fold: Fold<W, impl Fn(W, W) -> W + Copy>,
+    term: impl Fn(T) -> W + Copy,
+) -> (W, W) {
+    let (elements, base, stride, count) = run;
+    let mut start = 0;
+    while start < count {
+        let size = BLOCK.min(count - start);
+        let first = offset(base, stride, start);
+        let mut lanes = [fold.identity; LANES];
+        if stride == 1 {
+            let mut chunks = elements[first..first + size].chunks_exact(LANES);
+            for chunk in &mut chunks {
+                for (lane, &x) in lanes.iter_mut().zip(chunk) {
+                    *lane = (fold.join)(*lane, term(x));
+                }
+            }
+            for (lane, &x) in lanes.iter_mut().zip(chunks.remainder()) {
+                *lane = (fold.join)(*lane, term(x));
+            }
+        } else {
+            for i in 0..size {
+                let lane = &mut lanes[i % LANES];
+                *lane = (fold.join)(*lane, term(elements[offset(first, stride, i)]));
+            }
+        }
+        let mut width = LANES;
+        while width > 1 {
+            width /= 2;
+            for i in 0..width {
+                lanes[i] = (fold.join)(lanes[i], lanes[i + width]);
+            }
+        }
+        total = fold.add(total, lanes[0]);
+        start += size;
+    }
+    total
+}
+
+/// How terms become one value.
+#[derive(Clone, Copy)]
+pub(crate) struct Fold<W, J> {
+    /// The neutral element.
+    pub identity: W,
+    /// Whether `join` is addition, whose rounding error is worth carrying.
+    pub sum: bool,
+    /// The operation.
+    pub join: J,
+}
+
+impl<W: Number, J: Fn(W, W) -> W + Copy> Fold<W, J> {
+    /// Joins the fold of a block of terms to a total and its carried error.
+    pub fn add(&self, total: (W, W), block: W) -> (W, W) {
+        if self.sum { W::compensated(total, block) } else { ((self.join)(total.0, block), total.1) }
+    }
+}
+
+/// The sum, for [`fold_run`].
+pub(crate) fn sum<W: Number>() -> Fold<W, impl Fn(W, W) -> W + Copy> {
+    Fold { identity: W::ZERO, sum: true, join: W::plus }
+}
+
+/// The largest; a NaN wins.
+pub(crate) fn largest<W: Number>() -> Fold<W, impl Fn(W, W) -> W + Copy> {
+    Fold { identity: W::LOWEST, sum: false, join: |a: W, b: W| if a > b || a.is_nan() { a } else { b } }
+}
+
+/// The smallest; a NaN wins.
+pub(crate) fn smallest<W: Number>() -> Fold<W, impl Fn(W, W) -> W + Copy> {
+    Fold { identity: W::HIGHEST, sum: false, join: |a: W, b: W| if a < b || a.is_nan() { a } else { b } }
+}
+
+/// The product.
+pub(crate) fn product<W: Number>() -> Fold<W, impl Fn(W, W) -> W + Copy> {
+    Fold { identity: W::ONE, sum: false, join: W::times }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_dimensions_become_one_loop() {
+        let view = View::contiguous(DType::F32, &[2, 3, 1, 4]).unwrap();
+        let nest = Nest::over([&view], |_| true);
+        assert_eq!(nest.axes.as_slice(), [Axis { extent: 24, strides: [1] }]);
+        let last = View::channels_last(DType::F32, &[2, 3, 5, 4]).unwrap();
+        let nest = Nest::over([&last], |d| d != 1);
+        assert_eq!(nest.axes.as_slice(), [Axis { extent: 40, strides: [8] }]);
+        assert_eq!(nest.walk([1]).map(|[o]| o).collect::<Vec<_>>(), (0..40).map(|i| 1 + 8 * i).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn long_sums_keep_their_precision() {
+        let values = vec![0.1f32; 1_000_000];
+        let total = f32::settle(fold_run((&values, 0, 1, values.len()), (0.0, 0.0), sum(), |x| x));
+        let exact = f64::from(0.1f32) * 1e6;
+        assert!((f64::from(total) - exact).abs() < 1e-6 * exact, "{total} is not {exact}");
+    }
+
+    #[test]
+    fn infinities_and_nans_survive_a_sum() {
+        let run = |values: &[f32]| f32::settle(fold_run((values, 0, 1, values.len()), (0.0, 0.0), sum(), |x| x));
+        assert_eq!(run(&[1.0, f32::INFINITY, 2.0]), f32::INFINITY);
+        assert!(run(&[1.0, f32::NAN]).is_nan());
+    }
+}
