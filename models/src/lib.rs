@@ -1,10 +1,20 @@
-//! Floe's graph and the import of ONNX models into it.
+//! Floe's graph, the import of ONNX models into it, and the model zoo.
+//!
+//! [`import()`] reads an ONNX file and gives a [`Graph`] with static shapes: [`Op`]s with all attributes resolved over
+//! values whose [`Fact`] is known. What depends on constants only is folded on the way.
 #![warn(missing_docs)]
 
+mod error;
 pub mod graph;
+mod import;
+pub mod infer;
+pub mod onnx;
 pub mod op;
 pub mod tensor;
 
+pub use error::{ImportError, Problem};
 pub use graph::{Fact, Graph, Node, NodeId, TensorId, Value};
+pub use import::{ImportOptions, from_bytes, import};
+pub use infer::{ShapeError, infer};
 pub use op::{Evaluate, Op};
 pub use tensor::{DType, Tensor};

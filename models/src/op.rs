@@ -226,66 +226,181 @@ pub enum Coordinates {
 }
 
 /// An operator.
+///
+/// Shapes: `n` batch, `c` input channels, `m` output channels, `…` one to three spatial dimensions. Where a comment says
+/// that extents are in the fact, [`crate::infer()`] takes them from there and checks them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// Inputs x, weights, [bias]. Spatial rank 1 to 3.
-    Conv { window: Window, groups: usize },
-    /// Inputs x, weights, [bias]. Output extents are in the fact.
-    ConvTranspose { window: Window, groups: usize },
-    /// Inputs x, scale, bias, mean, variance.
-    BatchNormalization { epsilon: f32 },
-    /// Inputs x, scale, bias.
-    InstanceNormalization { epsilon: f32 },
-    /// Inputs x, scale, [bias]; over dimensions `axis..`.
-    LayerNormalization { axis: usize, epsilon: f32, center: bool },
-    /// Inputs x, scale, bias (one value a channel).
-    GroupNormalization { groups: usize, epsilon: f32 },
-    /// Input x.
-    Lrn { size: usize, alpha: f32, beta: f32, bias: f32 },
+    /// Inputs x `[n, c, …]`, weights `[m, c / groups, …]`, `[bias]` `[m]`.
+    Conv {
+        /// Strides, dilations and padding.
+        window: Window,
+        /// Number of groups.
+        groups: usize,
+    },
+    /// Inputs x `[n, c, …]`, weights `[c, m / groups, …]`, `[bias]` `[m]`. Output extents are in the fact; they settle
+    /// how much is cut from the end, so `pads_end` and ONNX's output padding say nothing more.
+    ConvTranspose {
+        /// Strides, dilations and what is cut off.
+        window: Window,
+        /// Number of groups.
+        groups: usize,
+    },
+    /// Inputs x `[n, c, …]`, scale, bias, mean, variance, each `[c]`.
+    BatchNormalization {
+        /// Added to the variance.
+        epsilon: f32,
+    },
+    /// Inputs x `[n, c, …]`, scale, bias, each `[c]`.
+    InstanceNormalization {
+        /// Added to the variance.
+        epsilon: f32,
+    },
+    /// Inputs x, scale, `[bias]`, the latter with as many elements as the dimensions `axis..` have together.
+    LayerNormalization {
+        /// First of the normalised dimensions.
+        axis: usize,
+        /// Added to the variance.
+        epsilon: f32,
+        /// Whether the mean is subtracted; false is RMS normalisation.
+        center: bool,
+    },
+    /// Inputs x `[n, c, …]`, scale, bias, each `[c]`.
+    GroupNormalization {
+        /// Number of groups of channels.
+        groups: usize,
+        /// Added to the variance.
+        epsilon: f32,
+    },
+    /// Local response normalisation over channels: x / (bias + alpha / size · Σx²)^beta. Input x `[n, c, …]`.
+    Lrn {
+        /// Number of channels that are summed over.
+        size: usize,
+        /// Factor.
+        alpha: f32,
+        /// Exponent.
+        beta: f32,
+        /// Bias.
+        bias: f32,
+    },
     /// Element-wise, one input.
     Unary(Unary),
-    /// Element-wise, two inputs, broadcasting. Variadic Sum, Min, Max and Mean are chains of these.
+    /// Element-wise, two inputs of one type, broadcasting. Variadic Sum, Min, Max and Mean are chains of these.
     Binary(Binary),
     /// Inputs condition (bool), a, b; broadcasting.
     Where,
-    /// To the output's element type.
+    /// To the output's element type, which is in the fact.
     Cast,
-    /// Input x.
-    Pool { kind: Pooling, kernel: Vec<usize>, window: Window },
-    /// Mean or maximum over all spatial dimensions, kept as 1.
-    GlobalPool { kind: Pooling },
+    /// Input x `[n, c, …]`. Output extents are in the fact: with ONNX's ceil_mode a last window may reach beyond
+    /// `pads_end`, and what lies there never counts.
+    Pool {
+        /// What is computed.
+        kind: Pooling,
+        /// Extents of the kernel.
+        kernel: Vec<usize>,
+        /// Strides, dilations and padding.
+        window: Window,
+    },
+    /// Mean or maximum over all spatial dimensions, kept as 1. Input x `[n, c, …]`.
+    GlobalPool {
+        /// What is computed.
+        kind: Pooling,
+    },
     /// Inputs to join.
-    Concat { axis: usize },
+    Concat {
+        /// Dimension.
+        axis: usize,
+    },
     /// Outputs are the pieces; their extents are in the facts.
-    Split { axis: usize },
-    /// One entry for each dimension; `step` may be negative; extents are in the output's fact.
-    Slice { starts: Vec<usize>, steps: Vec<i64> },
+    Split {
+        /// Dimension.
+        axis: usize,
+    },
+    /// Element i of the output is element `starts + i·steps` of the input; extents are in the output's fact.
+    Slice {
+        /// First index along each dimension.
+        starts: Vec<usize>,
+        /// Step along each dimension, negative ones go backwards.
+        steps: Vec<i64>,
+    },
     /// One entry for each dimension, negative crops.
-    Pad { before: Vec<i64>, after: Vec<i64>, mode: PadMode },
+    Pad {
+        /// Elements before.
+        before: Vec<i64>,
+        /// Elements after.
+        after: Vec<i64>,
+        /// What stands there.
+        mode: PadMode,
+    },
     /// Same elements, new extents (Reshape, Flatten, Squeeze, Unsqueeze); the new shape is in the output's fact.
     Reshape,
-    /// Dimension d of the output is dimension `permutation[d]` of the input.
-    Transpose { permutation: Vec<usize> },
-    /// Broadcast to the output's shape.
+    /// Reorders dimensions.
+    Transpose {
+        /// Dimension d of the output is dimension `permutation[d]` of the input.
+        permutation: Vec<usize>,
+    },
+    /// Broadcast to the output's shape, which is in the fact.
     Expand,
-    /// Repeat along each dimension.
-    Tile { repeats: Vec<usize> },
-    /// Inputs data, indices.
-    Gather { axis: usize },
+    /// Repeats.
+    Tile {
+        /// How often along each dimension.
+        repeats: Vec<usize>,
+    },
+    /// Inputs data, indices (I32 or I64).
+    Gather {
+        /// Dimension of the data that is indexed.
+        axis: usize,
+    },
     /// Inputs a, b; ranks ≥ 1 with NumPy's rules for vectors.
     MatMul,
-    /// alpha·op(a)·op(b) + beta·c; inputs a, b, [c].
-    Gemm { alpha: f32, beta: f32, transpose_a: bool, transpose_b: bool },
+    /// alpha·op(a)·op(b) + beta·c; inputs a, b, `[c]`, the latter broadcast to the product.
+    Gemm {
+        /// Factor of the product.
+        alpha: f32,
+        /// Factor of c.
+        beta: f32,
+        /// Whether a is transposed.
+        transpose_a: bool,
+        /// Whether b is transposed.
+        transpose_b: bool,
+    },
     /// Along `axis`.
-    Softmax { axis: usize, log: bool },
-    /// Over `axes`; `keep` leaves extent 1.
-    Reduce { kind: Reduction, axes: Vec<usize>, keep: bool },
-    /// `scales` for each dimension.
-    Resize { scales: Vec<f32>, interpolation: Interpolation, coordinates: Coordinates },
-    /// Depth to space: `column_row_depth` false is ONNX's DCR mode.
-    DepthToSpace { block: usize, column_row_depth: bool },
-    /// Space to depth.
-    SpaceToDepth { block: usize },
+    Softmax {
+        /// Dimension.
+        axis: usize,
+        /// Whether the logarithm is taken.
+        log: bool,
+    },
+    /// Over `axes`; none means element-wise (|x| for L1, say), never all.
+    Reduce {
+        /// What is computed.
+        kind: Reduction,
+        /// Dimensions.
+        axes: Vec<usize>,
+        /// Whether they stay, with extent 1.
+        keep: bool,
+    },
+    /// Output extents are in the fact.
+    Resize {
+        /// Output over input extent along each dimension, as coordinates are computed with.
+        scales: Vec<f32>,
+        /// How values between samples are found.
+        interpolation: Interpolation,
+        /// How coordinates are found.
+        coordinates: Coordinates,
+    },
+    /// Depth to space, rank 4.
+    DepthToSpace {
+        /// Block extent.
+        block: usize,
+        /// CRD mode; false is ONNX's DCR mode.
+        column_row_depth: bool,
+    },
+    /// Space to depth, rank 4; the inverse of the DCR mode.
+    SpaceToDepth {
+        /// Block extent.
+        block: usize,
+    },
     /// The input itself.
     Identity,
 }

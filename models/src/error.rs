@@ -1,0 +1,176 @@
+//! What can be wrong with a model.
+
+use crate::infer::ShapeError;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a model cannot be imported.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The file cannot be read.
+    #[error("cannot read '{}': {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Not an ONNX file.
+    #[error("not an ONNX file: {reason}")]
+    NotOnnx {
+        /// What was found instead.
+        reason: String,
+    },
+    /// The file ends in the middle of a field.
+    #[error("the ONNX file is truncated: it ends at byte {length}, inside the field that starts at byte {offset}")]
+    Truncated {
+        /// Where the unfinished field starts.
+        offset: usize,
+        /// Length of the file.
+        length: usize,
+    },
+    /// The outermost structure is that of ONNX, something inside is damaged.
+    #[error("the ONNX file is damaged: {reason}")]
+    Malformed {
+        /// What the decoder found.
+        reason: String,
+    },
+    /// The model uses a version of the operator set that is not supported.
+    #[error("the model uses version {version} of the operator set '{domain}'; supported are {supported}")]
+    OperatorSet {
+        /// Domain.
+        domain: String,
+        /// Version in the model.
+        version: i64,
+        /// Versions that are.
+        supported: String,
+    },
+    /// An initializer, constant or attribute tensor cannot be used.
+    #[error("tensor '{name}': {reason}")]
+    Tensor {
+        /// Name, empty for attributes.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// An input is something else than a tensor of a supported type.
+    #[error("input '{input}': {reason}")]
+    Input {
+        /// Name.
+        input: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// An input has extents that the model leaves open and the user has not given.
+    #[error(
+        "input '{input}' has the open shape {declared}; give it with --shape, for example --shape {input}={example}"
+    )]
+    ShapeMissing {
+        /// Name.
+        input: String,
+        /// The shape in the model, unknown extents by their symbol or `?`.
+        declared: String,
+        /// A shape that would do.
+        example: String,
+    },
+    /// The given shape contradicts the model's.
+    #[error("--shape {input}={given} contradicts the model, which declares {declared}")]
+    ShapeMismatch {
+        /// Name.
+        input: String,
+        /// The given shape.
+        given: String,
+        /// The shape in the model.
+        declared: String,
+    },
+    /// A shape or constant is given for something that is no input.
+    #[error("the model has no input '{input}'; its inputs are: {inputs}")]
+    UnknownInput {
+        /// The given name.
+        input: String,
+        /// The inputs that there are, with their shapes.
+        inputs: String,
+    },
+    /// A node cannot be imported.
+    #[error("node '{node}' ({operator}): {problem}")]
+    Node {
+        /// Name of the node, or `OperatorType_number`.
+        node: String,
+        /// Operator, with its domain where that is not `ai.onnx`.
+        operator: String,
+        /// Why.
+        #[source]
+        problem: Problem,
+    },
+    /// An output is made by no node.
+    #[error("output '{output}' is made by no node, input or initializer")]
+    OutputMissing {
+        /// Name.
+        output: String,
+    },
+}
+
+impl ImportError {
+    /// Whether the model is valid but asks for something that Floe does not do (test suites count these as skipped).
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            Self::OperatorSet { .. } | Self::Input { .. } => true,
+            Self::Tensor { reason, .. } => reason.contains("not supported"),
+            Self::Node { problem, .. } => !matches!(problem, Problem::Shape(_) | Problem::Invalid(_)),
+            _ => false,
+        }
+    }
+}
+
+/// What is wrong with one node.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// No such operator.
+    #[error("the operator is not supported{hint}")]
+    Operator {
+        /// What would help, starting with punctuation; or empty.
+        hint: String,
+    },
+    /// An attribute has a value that is not supported, or is unknown.
+    #[error("attribute '{attribute}' = {value} is not supported; supported: {supported}")]
+    Attribute {
+        /// Name of the attribute.
+        attribute: String,
+        /// Its value.
+        value: String,
+        /// What is supported.
+        supported: String,
+    },
+    /// An element type is not supported.
+    #[error("element type {found} is not supported; supported: {supported}")]
+    ElementType {
+        /// The type.
+        found: String,
+        /// What is supported.
+        supported: String,
+    },
+    /// An input has to be known when compiling, but depends on the network's inputs.
+    #[error("input {index} ({input}) must be a constant, but '{value}' is computed from the network's inputs")]
+    NotConstant {
+        /// Position.
+        index: usize,
+        /// Name in the operator's specification.
+        input: &'static str,
+        /// Name in the model.
+        value: String,
+    },
+    /// An optional output is used that is only made in training or is not supported.
+    #[error("{reason}")]
+    Output {
+        /// Which output of which node, and why.
+        reason: String,
+    },
+    /// Shapes or element types do not fit.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// The node breaks the operator's specification.
+    #[error("{0}")]
+    Invalid(String),
+}

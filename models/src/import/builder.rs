@@ -1,0 +1,288 @@
+//! The graph under construction: scopes of names, emission of nodes with inferred shapes, constant folding.
+
+use super::node::NodeView;
+use crate::{
+    DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Tensor, TensorId,
+    infer::infer,
+    onnx::proto::{GraphProto, NodeProto, TensorProto},
+    op::{Binary, Unary},
+};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+};
+
+/// Results of floating-point operators are folded up to this many elements; integers always.
+const MOST_FOLDED: usize = 1 << 24;
+/// Operators that only repeat elements are folded up to this many: beyond it they would swell the plan.
+const MOST_REPEATED: usize = 1 << 16;
+
+/// A graph under construction.
+pub(super) struct Builder<'a> {
+    /// What has been built.
+    pub graph: Graph,
+    /// Version of the default operator set.
+    pub opset: i64,
+    /// Folder of external data.
+    pub folder: Option<&'a Path>,
+    evaluate: &'a dyn Evaluate,
+    /// Values by name, innermost scope last.
+    scopes: Vec<HashMap<String, TensorId>>,
+    /// Outputs that a node lists but Floe does not make, with the reason.
+    missing: HashMap<String, String>,
+    /// Name of the model's node that is being imported.
+    current: String,
+    names: HashSet<String>,
+}
+
+impl<'a> Builder<'a> {
+    pub fn new(opset: i64, folder: Option<&'a Path>, evaluate: &'a dyn Evaluate) -> Self {
+        Self {
+            graph: Graph::default(),
+            opset,
+            folder,
+            evaluate,
+            scopes: vec![HashMap::new()],
+            missing: HashMap::new(),
+            current: String::new(),
+            names: HashSet::new(),
+        }
+    }
+
+    /// Gives a name to a value in the innermost scope.
+    pub fn bind(&mut self, name: &str, id: TensorId) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name.to_string(), id);
+        }
+        let value = &mut self.graph.values[id.0];
+        if value.name.is_empty() {
+            value.name = name.to_string();
+        }
+    }
+
+    /// The value of a name, from the innermost scope that has it.
+    pub fn lookup(&self, name: &str) -> Option<TensorId> {
+        self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
+    }
+
+    /// Adds the initializers of a graph to the innermost scope, but not those that are bound there already.
+    pub fn initializers(&mut self, initializers: Vec<TensorProto>) -> Result<(), ImportError> {
+        for initializer in initializers {
+            if self.scopes.last().is_some_and(|scope| scope.contains_key(&initializer.name)) {
+                continue;
+            }
+            let name = initializer.name.clone();
+            let tensor = crate::onnx::tensor::read(initializer, self.folder)?;
+            let id = self.graph.add_constant("", tensor);
+            self.bind(&name, id);
+        }
+        Ok(())
+    }
+
+    /// Imports nodes in order.
+    pub fn nodes(&mut self, nodes: Vec<NodeProto>) -> Result<(), ImportError> {
+        for (number, node) in nodes.into_iter().enumerate() {
+            self.node(node, number)?;
+        }
+        Ok(())
+    }
+
+    /// Imports a graph inside a scope of its own and gives its outputs.
+    pub fn subgraph(&mut self, graph: GraphProto) -> Result<Vec<TensorId>, ImportError> {
+        let current = self.current.clone();
+        self.scopes.push(HashMap::new());
+        let result = self.initializers(graph.initializer).and_then(|()| self.nodes(graph.node)).and_then(|()| {
+            let missing = |name: &str| ImportError::OutputMissing { output: name.to_string() };
+            graph.output.iter().map(|output| self.lookup(&output.name).ok_or_else(|| missing(&output.name))).collect()
+        });
+        self.scopes.pop();
+        self.current = current;
+        result
+    }
+
+    fn node(&mut self, proto: NodeProto, number: usize) -> Result<(), ImportError> {
+        let operator = match proto.domain.as_str() {
+            "" | "ai.onnx" => proto.op_type.clone(),
+            domain => format!("{domain}.{}", proto.op_type),
+        };
+        let name = if proto.name.is_empty() { format!("{}_{number}", proto.op_type) } else { proto.name.clone() };
+        self.current = self.unique(&name);
+        let current = self.current.clone();
+        let first_value = self.graph.values.len();
+        let error = |problem: Problem| ImportError::Node { node: current.clone(), operator: operator.clone(), problem };
+
+        let mut inputs = Vec::with_capacity(proto.input.len());
+        for (index, name) in proto.input.iter().enumerate() {
+            let id = (!name.is_empty()).then(|| self.resolve(index, name)).transpose().map_err(error)?;
+            inputs.push(id);
+        }
+        let outputs = proto.output.clone();
+        let made = if operator == "If" {
+            // Errors inside a branch name the inner node, so they are passed on as they are.
+            let branch = NodeView::new(proto, inputs, self.opset).branch(self).map_err(error)?;
+            self.subgraph(branch)?
+        } else {
+            let mut view = NodeView::new(proto, inputs, self.opset);
+            let made = super::operators::import(self, &mut view).map_err(error)?;
+            view.finish().map_err(error)?;
+            made
+        };
+        for (index, name) in outputs.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            match made.get(index) {
+                Some(&id) => self.bind(name, id),
+                None => {
+                    let reason = format!("output {index} of {operator} '{current}' is not supported");
+                    self.missing.insert(name.clone(), reason);
+                }
+            }
+        }
+        for (index, value) in self.graph.values[first_value..].iter_mut().enumerate() {
+            if value.name.is_empty() {
+                value.name = format!("{current}/{index}");
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve(&self, index: usize, name: &str) -> Result<TensorId, Problem> {
+        self.lookup(name).ok_or_else(|| match self.missing.get(name) {
+            Some(reason) => Problem::Output { reason: reason.clone() },
+            None => Problem::Invalid(format!("input {index} ('{name}') is made by no node before this one")),
+        })
+    }
+
+    fn unique(&mut self, name: &str) -> String {
+        let mut unique = name.to_string();
+        let mut number = 1;
+        while !self.names.insert(unique.clone()) {
+            number += 1;
+            unique = format!("{name}_{number}");
+        }
+        unique
+    }
+
+    /// Type and shape of a value.
+    pub fn fact(&self, id: TensorId) -> &Fact {
+        self.graph.fact(id)
+    }
+
+    /// Extents of a value.
+    pub fn shape(&self, id: TensorId) -> &[usize] {
+        &self.graph.fact(id).shape
+    }
+
+    /// Adds a constant that the model does not name.
+    pub fn constant(&mut self, tensor: Tensor) -> TensorId {
+        self.graph.add_constant("", tensor)
+    }
+
+    /// A scalar of the given type.
+    pub fn scalar(&mut self, dtype: DType, value: f64) -> Result<TensorId, Problem> {
+        let tensor = scalar(dtype, value).ok_or_else(|| Problem::Invalid(format!("{value} is no {dtype:?}")))?;
+        Ok(self.constant(tensor))
+    }
+
+    /// Adds a node whose outputs follow from its inputs; gives its only output.
+    pub fn emit(&mut self, op: Op, inputs: &[TensorId]) -> Result<TensorId, Problem> {
+        self.emit_all(op, inputs, &[]).map(|outputs| outputs[0])
+    }
+
+    /// Adds a node with an output that the operator leaves open.
+    pub fn emit_as(&mut self, op: Op, inputs: &[TensorId], output: Fact) -> Result<TensorId, Problem> {
+        self.emit_all(op, inputs, &[output]).map(|outputs| outputs[0])
+    }
+
+    /// Adds a node, or the constants that it evaluates to. `declared` as in [`infer`]. At least one output.
+    pub fn emit_all(&mut self, op: Op, inputs: &[TensorId], declared: &[Fact]) -> Result<Vec<TensorId>, Problem> {
+        let facts = infer(&op, &inputs.iter().map(|&id| self.fact(id)).collect::<Vec<_>>(), declared)?;
+        if let Some(tensors) = self.fold(&op, inputs, &facts) {
+            return Ok(tensors.into_iter().map(|tensor| self.constant(tensor)).collect());
+        }
+        let outputs: Vec<_> = facts.into_iter().map(|fact| self.graph.add_value("", fact)).collect();
+        let name = match self.graph.nodes.last() {
+            Some(last) if last.sources.last() == Some(&self.current) => self.unique(&self.current.clone()),
+            _ => self.current.clone(),
+        };
+        let sources = vec![self.current.clone()];
+        self.graph.nodes.push(Node { name, op, inputs: inputs.to_vec(), outputs: outputs.clone(), sources });
+        Ok(outputs)
+    }
+
+    fn fold(&self, op: &Op, inputs: &[TensorId], facts: &[Fact]) -> Option<Vec<Tensor>> {
+        let constants = inputs.iter().map(|&id| self.graph.constant(id)).collect::<Option<Vec<_>>>()?;
+        let integer = facts.iter().all(|fact| !fact.dtype.is_float());
+        let elements: usize = facts.iter().map(Fact::elements).sum();
+        let most = if matches!(op, Op::Expand | Op::Tile { .. }) { MOST_REPEATED } else { MOST_FOLDED };
+        if elements > most && !(integer && elements <= MOST_FOLDED) {
+            return None;
+        }
+        // Same bytes under another shape need no arithmetic.
+        if let (Op::Reshape | Op::Identity, [constant], [fact]) = (op, constants.as_slice(), facts) {
+            return Some(vec![constant.reshaped(fact.shape.clone())]);
+        }
+        let tensors = self.evaluate.evaluate(op, &constants, facts)?;
+        let fits = tensors.len() == facts.len()
+            && tensors.iter().zip(facts).all(|(tensor, fact)| tensor.dtype == fact.dtype && tensor.shape == fact.shape);
+        fits.then_some(tensors)
+    }
+
+    /// Adds an element-wise operator of one operand.
+    pub fn unary(&mut self, op: Unary, x: TensorId) -> Result<TensorId, Problem> {
+        self.emit(Op::Unary(op), &[x])
+    }
+
+    /// Adds an element-wise operator of two operands.
+    pub fn binary(&mut self, op: Binary, a: TensorId, b: TensorId) -> Result<TensorId, Problem> {
+        self.emit(Op::Binary(op), &[a, b])
+    }
+
+    /// The same elements under another shape; the value itself where it has that shape.
+    pub fn reshape(&mut self, x: TensorId, shape: &[usize]) -> Result<TensorId, Problem> {
+        if self.shape(x) == shape {
+            return Ok(x);
+        }
+        let fact = Fact::new(self.fact(x).dtype, shape);
+        self.emit_as(Op::Reshape, &[x], fact)
+    }
+
+    /// Broadcasts to a shape; the value itself where it has that shape.
+    pub fn expand(&mut self, x: TensorId, shape: &[usize]) -> Result<TensorId, Problem> {
+        if self.shape(x) == shape {
+            return Ok(x);
+        }
+        let fact = Fact::new(self.fact(x).dtype, shape);
+        self.emit_as(Op::Expand, &[x], fact)
+    }
+
+    /// Converts the element type; the value itself where it has that type.
+    pub fn cast(&mut self, x: TensorId, dtype: DType) -> Result<TensorId, Problem> {
+        if self.fact(x).dtype == dtype {
+            return Ok(x);
+        }
+        let fact = Fact { dtype, shape: self.shape(x).to_vec() };
+        self.emit_as(Op::Cast, &[x], fact)
+    }
+}
+
+/// A scalar tensor of any type; `None` where the value does not fit an integer type.
+pub(super) fn scalar(dtype: DType, value: f64) -> Option<Tensor> {
+    let integer = value as i64;
+    let exact = integer as f64 == value;
+    let bytes = match dtype {
+        DType::F32 => (value as f32).to_le_bytes().to_vec(),
+        DType::F64 => value.to_le_bytes().to_vec(),
+        DType::F16 => half::f16::from_f64(value).to_le_bytes().to_vec(),
+        DType::Bf16 => half::bf16::from_f64(value).to_le_bytes().to_vec(),
+        DType::Bool => vec![u8::from(value != 0.0)],
+        _ if !exact => return None,
+        DType::I64 => integer.to_le_bytes().to_vec(),
+        DType::U64 => u64::try_from(integer).ok()?.to_le_bytes().to_vec(),
+        DType::I32 => i32::try_from(integer).ok()?.to_le_bytes().to_vec(),
+        DType::U32 => u32::try_from(integer).ok()?.to_le_bytes().to_vec(),
+        DType::I16 => i16::try_from(integer).ok()?.to_le_bytes().to_vec(),
+        DType::U16 => u16::try_from(integer).ok()?.to_le_bytes().to_vec(),
+        DType::I8 => i8::try_from(integer).ok()?.to_le_bytes().to_vec(),
+        DType::U8 => u8::try_from(integer).ok()?.to_le_bytes().to_vec(),
+    };
+    Some(Tensor::new(dtype, vec![], bytes))
+}

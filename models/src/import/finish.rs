@@ -1,0 +1,78 @@
+//! The last steps of an import: outputs get their names, what nothing reads is dropped.
+
+use super::builder::Builder;
+use crate::{Graph, ImportError, Node, Op, TensorId, Value, onnx::proto::ValueInfoProto};
+
+/// Binds the outputs and drops dead nodes and values. Declared types and shapes of outputs are not read: exporters
+/// leave them empty or wrong.
+pub(super) fn finish(builder: Builder, outputs: &[ValueInfoProto]) -> Result<Graph, ImportError> {
+    let mut found = Vec::with_capacity(outputs.len());
+    for output in outputs {
+        let missing = || ImportError::OutputMissing { output: output.name.clone() };
+        found.push((output.name.as_str(), builder.lookup(&output.name).ok_or_else(missing)?));
+    }
+    let mut graph = builder.graph;
+    for (name, id) in found {
+        let id = named_output(&mut graph, name, id);
+        graph.outputs.push(id);
+    }
+    drop_dead(&mut graph);
+    Ok(graph)
+}
+
+/// A value that bears the output's name: the value itself, renamed where it is free to be, or a copy.
+fn named_output(graph: &mut Graph, name: &str, id: TensorId) -> TensorId {
+    let taken = graph.outputs.contains(&id) || graph.inputs.contains(&id);
+    if graph.value(id).name == name && !graph.outputs.contains(&id) {
+        return id;
+    }
+    if !taken {
+        graph.values[id.0].name = name.to_string();
+        return id;
+    }
+    if let Some(constant) = graph.constant(id).cloned() {
+        return graph.add_constant(name, constant);
+    }
+    let copy = graph.add_value(name, graph.fact(id).clone());
+    let node = Node { name: name.into(), op: Op::Identity, inputs: vec![id], outputs: vec![copy], sources: vec![] };
+    graph.nodes.push(node);
+    copy
+}
+
+fn drop_dead(graph: &mut Graph) {
+    let mut live = vec![false; graph.values.len()];
+    for id in &graph.outputs {
+        live[id.0] = true;
+    }
+    let mut nodes = std::mem::take(&mut graph.nodes);
+    nodes.reverse();
+    nodes.retain(|node| {
+        let needed = node.outputs.iter().any(|output| live[output.0]);
+        if needed {
+            for id in node.inputs.iter().chain(&node.outputs) {
+                live[id.0] = true;
+            }
+        }
+        needed
+    });
+    nodes.reverse();
+    for id in &graph.inputs {
+        live[id.0] = true;
+    }
+    let mut numbers = vec![TensorId(usize::MAX); live.len()];
+    let mut values: Vec<Value> = Vec::new();
+    for (number, value) in std::mem::take(&mut graph.values).into_iter().enumerate().filter(|(number, _)| live[*number])
+    {
+        numbers[number] = TensorId(values.len());
+        values.push(value);
+    }
+    let renumber = |ids: &mut Vec<TensorId>| ids.iter_mut().for_each(|id| *id = numbers[id.0]);
+    for node in &mut nodes {
+        renumber(&mut node.inputs);
+        renumber(&mut node.outputs);
+    }
+    renumber(&mut graph.inputs);
+    renumber(&mut graph.outputs);
+    graph.nodes = nodes;
+    graph.values = values;
+}

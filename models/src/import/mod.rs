@@ -1,0 +1,82 @@
+//! Import of an ONNX model into a [`Graph`] with static shapes.
+
+mod builder;
+mod finish;
+mod inputs;
+mod node;
+mod operators;
+#[cfg(test)]
+mod tests;
+
+use crate::{Evaluate, Graph, ImportError, Tensor, onnx};
+use builder::Builder;
+use std::path::Path;
+
+/// Versions of the default operator set that are accepted. What Floe promises is 9 to 22; older and newer models import
+/// as far as their operators have kept their meaning, and unknown attributes are refused.
+const OPSETS: std::ops::RangeInclusive<i64> = 6..=27;
+
+/// What the user adds to the model.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOptions {
+    /// Shapes of inputs by name. Needed where the model leaves extents open; must agree with what it fixes.
+    pub shapes: Vec<(String, Vec<usize>)>,
+    /// Inputs that become constants: they are no inputs of the graph any more.
+    pub constants: Vec<(String, Tensor)>,
+}
+
+/// Imports an ONNX file. External data is looked for in its folder.
+///
+/// `evaluate` folds operators on constants; without its help (always `None`) models that compute shapes with
+/// arithmetic are refused, because those shapes stay unknown.
+///
+/// # Errors
+/// An [`ImportError`] that names what is wrong: the file, the input, or the node with its operator and attribute.
+pub fn import(path: &Path, options: &ImportOptions, evaluate: &dyn Evaluate) -> Result<Graph, ImportError> {
+    let bytes = std::fs::read(path).map_err(|source| ImportError::Read { path: path.to_path_buf(), source })?;
+    let mut graph = from_bytes(&bytes, path.parent(), options, evaluate)?;
+    if graph.name.is_empty() {
+        graph.name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    }
+    Ok(graph)
+}
+
+/// Imports an ONNX file that is in memory; `folder` is where external data lies.
+///
+/// # Errors
+/// As [`import`].
+pub fn from_bytes(
+    bytes: &[u8],
+    folder: Option<&Path>,
+    options: &ImportOptions,
+    evaluate: &dyn Evaluate,
+) -> Result<Graph, ImportError> {
+    let mut model = onnx::decode(bytes)?;
+    let opset = operator_set(&model)?;
+    let graph = model.graph.take().unwrap_or_default();
+    if let Some(sparse) = graph.sparse_initializer.first() {
+        let name = sparse.values.as_ref().map(|values| values.name.clone()).unwrap_or_default();
+        return Err(ImportError::Tensor { name, reason: "sparse initializers are not supported".into() });
+    }
+    let mut builder = Builder::new(opset, folder, evaluate);
+    builder.graph.name = graph.name;
+    inputs::add(&mut builder, &graph.input, &graph.initializer, options)?;
+    builder.initializers(graph.initializer)?;
+    builder.nodes(graph.node)?;
+    finish::finish(builder, &graph.output)
+}
+
+/// Version of the default operator set.
+fn operator_set(model: &onnx::proto::ModelProto) -> Result<i64, ImportError> {
+    let version = model.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx"));
+    // A model of foreign operators only: they are refused one by one, with their names.
+    let version = version.map_or(*OPSETS.end(), |set| set.version);
+    if OPSETS.contains(&version) {
+        return Ok(version);
+    }
+    Err(ImportError::OperatorSet {
+        domain: "ai.onnx".into(),
+        version,
+        supported: format!("{} to {}", OPSETS.start(), OPSETS.end()),
+    })
+}

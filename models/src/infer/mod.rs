@@ -1,0 +1,518 @@
+//! Shape inference: the output facts of every [`Op`], and the rules that its operands must keep.
+
+mod window;
+
+pub use window::{Rounding, SamePadding, pooled_extent, same_pads, transposed_extent};
+
+use crate::{
+    DType, Fact, Op,
+    op::{Binary, Reduction, Unary, Window},
+};
+use thiserror::Error;
+
+/// Operands that do not fit an operator.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ShapeError(pub String);
+
+/// Largest rank of a value.
+pub const MAX_RANK: usize = 8;
+/// Largest extent, and largest stride, dilation or padding: their products stay far below `u64::MAX`.
+pub const MAX_EXTENT: usize = (1 << 31) - 1;
+/// Most elements of a value.
+pub const MAX_ELEMENTS: usize = 1 << 40;
+
+type Result<T> = std::result::Result<T, ShapeError>;
+
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition { return Err(ShapeError(format!($($message)+))); }
+    };
+}
+use ensure;
+
+/// The output facts of `op` on `inputs`.
+///
+/// Some operators leave outputs open: `Cast` the element type; `Reshape`, `Expand`, `Slice`, `Split`, `Resize`, `Pool`
+/// and `ConvTranspose` the extents (or their number). Those are taken from `declared` and checked. For all others
+/// `declared` is not read, so `infer(op, inputs, outputs) == outputs` is the legality check of a node.
+///
+/// # Errors
+/// Where operands break a rule of the operator; the message gives the shapes.
+pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> {
+    check_operands(op, inputs)?;
+    let x = inputs[0];
+    let like = |shape: &[usize]| Fact::new(x.dtype, shape);
+    let output = match op {
+        Op::Conv { window, groups } => convolution(window, *groups, inputs)?,
+        Op::ConvTranspose { window, groups } => transposed(window, *groups, inputs, first(declared)?)?,
+        Op::BatchNormalization { .. } => {
+            ensure!(x.shape.len() >= 2, "the input {} has no channel dimension", show(&x.shape));
+            parameters(&inputs[1..], x.shape[1])?;
+            x.clone()
+        }
+        Op::InstanceNormalization { .. } => {
+            ensure!(x.shape.len() >= 3, "the input {} has no spatial dimension", show(&x.shape));
+            parameters(&inputs[1..], x.shape[1])?;
+            x.clone()
+        }
+        Op::GroupNormalization { groups, .. } => {
+            ensure!(x.shape.len() >= 2, "the input {} has no channel dimension", show(&x.shape));
+            ensure!(
+                *groups > 0 && x.shape[1] % groups == 0,
+                "{} channels cannot be split into {groups} groups",
+                x.shape[1]
+            );
+            parameters(&inputs[1..], x.shape[1])?;
+            x.clone()
+        }
+        Op::LayerNormalization { axis, .. } => {
+            ensure!(*axis < x.shape.len(), "axis {axis} is outside rank {}", x.shape.len());
+            let normalized: usize = x.shape[*axis..].iter().product();
+            for parameter in &inputs[1..] {
+                ensure!(
+                    parameter.elements() == normalized,
+                    "a parameter of shape {} does not fit the normalised extents {}",
+                    show(&parameter.shape),
+                    show(&x.shape[*axis..])
+                );
+            }
+            x.clone()
+        }
+        Op::Lrn { size, .. } => {
+            ensure!(x.shape.len() >= 2, "the input {} has no channel dimension", show(&x.shape));
+            ensure!(*size >= 1, "size is 0");
+            x.clone()
+        }
+        Op::Unary(Unary::IsNan | Unary::IsInf { .. }) => Fact::new(DType::Bool, &x.shape),
+        Op::Unary(Unary::Not) => {
+            ensure!(x.dtype == DType::Bool, "Not needs Bool, not {:?}", x.dtype);
+            x.clone()
+        }
+        Op::Unary(_) | Op::Identity => x.clone(),
+        Op::Binary(kind) => binary(*kind, x, inputs[1])?,
+        Op::Where => {
+            ensure!(x.dtype == DType::Bool, "the condition is {:?}, not Bool", x.dtype);
+            same_type(&inputs[1..])?;
+            let shape = broadcast(&broadcast(&x.shape, &inputs[1].shape)?, &inputs[2].shape)?;
+            Fact { dtype: inputs[1].dtype, shape }
+        }
+        Op::Cast => Fact::new(first(declared)?.dtype, &x.shape),
+        Op::Pool { kernel, window, .. } => pooled(kernel, window, x, first(declared)?)?,
+        Op::GlobalPool { .. } => {
+            ensure!(x.shape.len() >= 3, "the input {} has no spatial dimension", show(&x.shape));
+            let mut shape = x.shape.clone();
+            shape[2..].fill(1);
+            like(&shape)
+        }
+        Op::Concat { axis } => concatenated(*axis, inputs)?,
+        Op::Split { axis } => return split(*axis, x, declared),
+        Op::Slice { starts, steps } => sliced(starts, steps, x, first(declared)?)?,
+        Op::Pad { before, after, mode } => padded(before, after, *mode, x)?,
+        Op::Reshape => {
+            let shape = &first(declared)?.shape;
+            ensure!(
+                elements(shape)? == x.elements(),
+                "{} elements of shape {} cannot be reshaped to {}",
+                x.elements(),
+                show(&x.shape),
+                show(shape)
+            );
+            like(shape)
+        }
+        Op::Transpose { permutation } => {
+            let mut seen = vec![false; x.shape.len()];
+            let valid = permutation.iter().all(|&d| seen.get_mut(d).is_some_and(|seen| !std::mem::replace(seen, true)));
+            ensure!(
+                valid && permutation.len() == seen.len(),
+                "{permutation:?} is no permutation of the {} dimensions of {}",
+                x.shape.len(),
+                show(&x.shape)
+            );
+            like(&permutation.iter().map(|&d| x.shape[d]).collect::<Vec<_>>())
+        }
+        Op::Expand => {
+            let shape = &first(declared)?.shape;
+            ensure!(broadcast(&x.shape, shape)? == *shape, "{} cannot be broadcast to {}", show(&x.shape), show(shape));
+            like(shape)
+        }
+        Op::Tile { repeats } => {
+            ensure!(repeats.len() == x.shape.len(), "{} repeats for rank {}", repeats.len(), x.shape.len());
+            let shape = x.shape.iter().zip(repeats).map(|(&extent, &repeat)| extent.saturating_mul(repeat));
+            like(&shape.collect::<Vec<_>>())
+        }
+        Op::Gather { axis } => {
+            let indices = inputs[1];
+            ensure!(*axis < x.shape.len(), "axis {axis} is outside rank {}", x.shape.len());
+            ensure!(
+                matches!(indices.dtype, DType::I32 | DType::I64),
+                "the indices are {:?}, not I32 or I64",
+                indices.dtype
+            );
+            like(&[&x.shape[..*axis], &indices.shape, &x.shape[axis + 1..]].concat())
+        }
+        Op::MatMul => matrix_product(x, inputs[1], inputs.get(2).copied())?,
+        Op::Gemm { transpose_a, transpose_b, .. } => gemm(*transpose_a, *transpose_b, inputs)?,
+        Op::Softmax { axis, .. } => {
+            ensure!(*axis < x.shape.len(), "axis {axis} is outside rank {}", x.shape.len());
+            x.clone()
+        }
+        Op::Reduce { kind, axes, keep } => reduced(*kind, axes, *keep, x)?,
+        Op::Resize { scales, .. } => {
+            let shape = &first(declared)?.shape;
+            ensure!(
+                scales.len() == x.shape.len() && shape.len() == x.shape.len(),
+                "{} scales for rank {}",
+                scales.len(),
+                x.shape.len()
+            );
+            ensure!(scales.iter().all(|&scale| scale.is_finite() && scale > 0.0), "scales {scales:?} are not positive");
+            like(shape)
+        }
+        Op::DepthToSpace { block, .. } => {
+            ensure!(x.shape.len() == 4, "the input {} is not of rank 4", show(&x.shape));
+            let (b, square) = (*block, block.saturating_mul(*block));
+            ensure!(square > 0 && x.shape[1] % square == 0, "{} channels do not divide by {b}²", x.shape[1]);
+            like(&[x.shape[0], x.shape[1] / square, x.shape[2].saturating_mul(b), x.shape[3].saturating_mul(b)])
+        }
+        Op::SpaceToDepth { block } => {
+            ensure!(x.shape.len() == 4, "the input {} is not of rank 4", show(&x.shape));
+            let b = *block;
+            ensure!(
+                b > 0 && x.shape[2] % b == 0 && x.shape[3] % b == 0,
+                "the extents {} do not divide by {b}",
+                show(&x.shape[2..])
+            );
+            like(&[x.shape[0], x.shape[1].saturating_mul(b).saturating_mul(b), x.shape[2] / b, x.shape[3] / b])
+        }
+    };
+    check_fact(&output)?;
+    Ok(vec![output])
+}
+
+/// Checks that a value is of a size that can be handled: rank, extents and number of elements.
+///
+/// # Errors
+/// Names the shape and the limit.
+pub fn check_fact(fact: &Fact) -> Result<()> {
+    let shape = &fact.shape;
+    ensure!(shape.len() <= MAX_RANK, "shape {} has rank {}, more than {MAX_RANK}", show(shape), shape.len());
+    elements(shape).map(|_| ())
+}
+
+/// NumPy's broadcasting of two shapes.
+///
+/// # Errors
+/// Where two extents differ and neither is 1.
+pub fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
+    let rank = a.len().max(b.len());
+    let extent = |shape: &[usize], d: usize| (d + shape.len()).checked_sub(rank).map_or(1, |d| shape[d]);
+    (0..rank)
+        .map(|d| match (extent(a, d), extent(b, d)) {
+            (x, y) if x == y => Ok(x),
+            (1, y) => Ok(y),
+            (x, 1) => Ok(x),
+            _ => Err(ShapeError(format!("shapes {} and {} cannot be broadcast", show(a), show(b)))),
+        })
+        .collect()
+}
+
+/// A shape as messages show it: `1x3x224x224`, `scalar` for rank 0.
+pub fn show(shape: &[usize]) -> String {
+    if shape.is_empty() {
+        return "scalar".into();
+    }
+    shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("x")
+}
+
+/// Number of elements, where it is within bounds.
+fn elements(shape: &[usize]) -> Result<usize> {
+    let count = shape.iter().try_fold(1_usize, |product, &extent| {
+        (extent <= MAX_EXTENT).then(|| product.checked_mul(extent)).flatten().filter(|&n| n <= MAX_ELEMENTS)
+    });
+    count.ok_or_else(|| ShapeError(format!("shape {} is too large", show(shape))))
+}
+
+fn first(declared: &[Fact]) -> Result<&Fact> {
+    declared.first().ok_or_else(|| ShapeError("the output's extents are not given".into()))
+}
+
+/// Number and types of operands.
+fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
+    let (least, most) = match op {
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul | Op::Gemm { .. } => (2, 3),
+        Op::LayerNormalization { .. } => (2, 3),
+        Op::BatchNormalization { .. } => (5, 5),
+        Op::InstanceNormalization { .. } | Op::GroupNormalization { .. } | Op::Where => (3, 3),
+        Op::Binary(_) | Op::Gather { .. } => (2, 2),
+        Op::Concat { .. } => (1, usize::MAX),
+        _ => (1, 1),
+    };
+    ensure!(
+        (least..=most).contains(&inputs.len()),
+        "{} has {} operands, which is outside {least}..={most}",
+        op.name(),
+        inputs.len()
+    );
+    match op {
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul | Op::Gemm { .. } | Op::Concat { .. } => {
+            same_type(inputs)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn same_type(facts: &[&Fact]) -> Result<()> {
+    for pair in facts.windows(2) {
+        ensure!(pair[0].dtype == pair[1].dtype, "operands of types {:?} and {:?}", pair[0].dtype, pair[1].dtype);
+    }
+    Ok(())
+}
+
+/// One value a channel.
+fn parameters(parameters: &[&Fact], channels: usize) -> Result<()> {
+    for parameter in parameters {
+        ensure!(
+            parameter.shape == [channels],
+            "a parameter of shape {} for {channels} channels",
+            show(&parameter.shape)
+        );
+    }
+    Ok(())
+}
+
+fn binary(kind: Binary, a: &Fact, b: &Fact) -> Result<Fact> {
+    same_type(&[a, b])?;
+    let shape = broadcast(&a.shape, &b.shape)?;
+    let dtype = match kind {
+        Binary::Equal | Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual => DType::Bool,
+        Binary::And | Binary::Or | Binary::Xor => {
+            ensure!(a.dtype == DType::Bool, "{kind:?} needs Bool, not {:?}", a.dtype);
+            DType::Bool
+        }
+        Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::ShiftLeft | Binary::ShiftRight => {
+            ensure!(!a.dtype.is_float() && a.dtype != DType::Bool, "{kind:?} needs integers, not {:?}", a.dtype);
+            a.dtype
+        }
+        Binary::PRelu => {
+            ensure!(shape == a.shape, "the slope {} cannot be broadcast to {}", show(&b.shape), show(&a.shape));
+            a.dtype
+        }
+        _ => {
+            ensure!(a.dtype != DType::Bool, "{kind:?} is not defined for Bool");
+            a.dtype
+        }
+    };
+    Ok(Fact { dtype, shape })
+}
+
+fn spatial_rank(x: &Fact, window: &Window) -> Result<usize> {
+    let rank = x.shape.len().saturating_sub(2);
+    ensure!((1..=3).contains(&rank), "the input {} has {rank} spatial dimensions, not 1 to 3", show(&x.shape));
+    let Window { strides, dilations, pads_begin, pads_end } = window;
+    for (name, values, least) in
+        [("strides", strides, 1), ("dilations", dilations, 1), ("pads", pads_begin, 0), ("pads", pads_end, 0)]
+    {
+        ensure!(values.len() == rank, "{} {name} for {rank} spatial dimensions", values.len());
+        ensure!(values.iter().all(|v| (least..=MAX_EXTENT).contains(v)), "{name} {values:?} are out of range");
+    }
+    Ok(rank)
+}
+
+fn convolution(window: &Window, groups: usize, inputs: &[&Fact]) -> Result<Fact> {
+    let (x, weights) = (inputs[0], inputs[1]);
+    let rank = spatial_rank(x, window)?;
+    ensure!(weights.shape.len() == rank + 2, "weights {} for an input {}", show(&weights.shape), show(&x.shape));
+    let channels = weights.shape[0];
+    ensure!(
+        groups > 0 && weights.shape[1].checked_mul(groups) == Some(x.shape[1]) && channels % groups == 0,
+        "weights {} in {groups} groups do not fit {} input channels",
+        show(&weights.shape),
+        x.shape[1]
+    );
+    if let Some(bias) = inputs.get(2) {
+        parameters(&[bias], channels)?;
+    }
+    let mut shape = vec![x.shape[0], channels];
+    for d in 0..rank {
+        shape.push(pooled_extent(window, d, x.shape[d + 2], weights.shape[d + 2], Rounding::Floor)?);
+    }
+    Ok(Fact { dtype: x.dtype, shape })
+}
+
+fn transposed(window: &Window, groups: usize, inputs: &[&Fact], declared: &Fact) -> Result<Fact> {
+    let (x, weights) = (inputs[0], inputs[1]);
+    let rank = spatial_rank(x, window)?;
+    ensure!(weights.shape.len() == rank + 2, "weights {} for an input {}", show(&weights.shape), show(&x.shape));
+    ensure!(
+        groups > 0 && weights.shape[0] == x.shape[1] && x.shape[1] % groups == 0,
+        "weights {} in {groups} groups do not fit {} input channels",
+        show(&weights.shape),
+        x.shape[1]
+    );
+    let channels = weights.shape[1].saturating_mul(groups);
+    if let Some(bias) = inputs.get(2) {
+        parameters(&[bias], channels)?;
+    }
+    ensure!(
+        declared.shape.len() == rank + 2 && declared.shape[..2] == [x.shape[0], channels],
+        "an output {} of {} images and {channels} channels",
+        show(&declared.shape),
+        x.shape[0]
+    );
+    Ok(Fact { dtype: x.dtype, shape: declared.shape.clone() })
+}
+
+fn pooled(kernel: &[usize], window: &Window, x: &Fact, declared: &Fact) -> Result<Fact> {
+    let rank = spatial_rank(x, window)?;
+    ensure!(kernel.len() == rank, "{} kernel extents for {rank} spatial dimensions", kernel.len());
+    ensure!(
+        declared.shape.len() == rank + 2 && declared.shape[..2] == x.shape[..2],
+        "an output {} of a pooled {}",
+        show(&declared.shape),
+        show(&x.shape)
+    );
+    for d in 0..rank {
+        let (extent, output) = (x.shape[d + 2], declared.shape[d + 2]);
+        ensure!(
+            window.pads_begin[d].max(window.pads_end[d]) < kernel[d].saturating_mul(window.dilations[d]),
+            "pads {:?} {:?} reach beyond the kernel {kernel:?}",
+            window.pads_begin,
+            window.pads_end
+        );
+        // With ceil_mode one more window may start inside the input and end beyond the padding.
+        let floor = pooled_extent(window, d, extent, kernel[d], Rounding::Floor)?;
+        let ceil = pooled_extent(window, d, extent, kernel[d], Rounding::Ceil)?;
+        ensure!(output == floor || output == ceil, "an extent of {output} where {floor} or {ceil} windows fit");
+    }
+    Ok(Fact { dtype: x.dtype, shape: declared.shape.clone() })
+}
+
+fn concatenated(axis: usize, inputs: &[&Fact]) -> Result<Fact> {
+    let mut shape = inputs[0].shape.clone();
+    ensure!(axis < shape.len(), "axis {axis} is outside rank {}", shape.len());
+    for input in &inputs[1..] {
+        let fits =
+            input.shape.len() == shape.len() && (0..shape.len()).all(|d| d == axis || shape[d] == input.shape[d]);
+        ensure!(fits, "{} and {} cannot be joined along axis {axis}", show(&shape), show(&input.shape));
+        shape[axis] = shape[axis].saturating_add(input.shape[axis]);
+    }
+    Ok(Fact { dtype: inputs[0].dtype, shape })
+}
+
+fn split(axis: usize, x: &Fact, declared: &[Fact]) -> Result<Vec<Fact>> {
+    ensure!(axis < x.shape.len(), "axis {axis} is outside rank {}", x.shape.len());
+    let mut total = 0_usize;
+    let mut outputs = Vec::new();
+    for piece in declared {
+        let fits =
+            piece.shape.len() == x.shape.len() && (0..x.shape.len()).all(|d| d == axis || piece.shape[d] == x.shape[d]);
+        ensure!(fits, "a piece {} of {} along axis {axis}", show(&piece.shape), show(&x.shape));
+        total = total.saturating_add(piece.shape[axis]);
+        outputs.push(Fact { dtype: x.dtype, shape: piece.shape.clone() });
+    }
+    ensure!(total == x.shape[axis], "pieces of {total} in all along an axis of extent {}", x.shape[axis]);
+    Ok(outputs)
+}
+
+fn sliced(starts: &[usize], steps: &[i64], x: &Fact, declared: &Fact) -> Result<Fact> {
+    let rank = x.shape.len();
+    ensure!(
+        starts.len() == rank && steps.len() == rank && declared.shape.len() == rank,
+        "a slice of rank {} out of {}",
+        declared.shape.len(),
+        show(&x.shape)
+    );
+    for d in 0..rank {
+        let (count, extent) = (declared.shape[d] as i128, x.shape[d] as i128);
+        let last = starts[d] as i128 + (count - 1) * i128::from(steps[d]);
+        ensure!(
+            steps[d] != 0 && (count == 0 || ((starts[d] as i128) < extent && (0..extent).contains(&last))),
+            "{count} elements from {} by {} leave an extent of {extent}",
+            starts[d],
+            steps[d]
+        );
+    }
+    Ok(Fact { dtype: x.dtype, shape: declared.shape.clone() })
+}
+
+fn padded(before: &[i64], after: &[i64], mode: crate::op::PadMode, x: &Fact) -> Result<Fact> {
+    use crate::op::PadMode;
+    ensure!(
+        before.len() == x.shape.len() && after.len() == x.shape.len(),
+        "{} and {} pads for rank {}",
+        before.len(),
+        after.len(),
+        x.shape.len()
+    );
+    let mut shape = Vec::new();
+    for ((&extent, &before), &after) in x.shape.iter().zip(before).zip(after) {
+        let wide = extent as i128 + i128::from(before) + i128::from(after);
+        let output =
+            usize::try_from(wide).map_err(|_| ShapeError(format!("an extent of {extent} is padded to {wide}")))?;
+        // Negative pads crop first; the modes other than constant read what remains.
+        let core = extent as i128 + i128::from(before.min(0)) + i128::from(after.min(0));
+        let widest = i128::from(before.max(after));
+        let fits = match mode {
+            PadMode::Constant(_) => true,
+            PadMode::Reflect => widest <= 0 || widest < core,
+            PadMode::Edge | PadMode::Wrap => widest <= 0 || core > 0,
+        };
+        ensure!(fits || output == 0, "{mode:?} padding by {before} and {after} of an extent of {extent}");
+        shape.push(output);
+    }
+    Ok(Fact { dtype: x.dtype, shape })
+}
+
+fn matrix_product(a: &Fact, b: &Fact, bias: Option<&Fact>) -> Result<Fact> {
+    let misfit = || ShapeError(format!("matrices {} and {} cannot be multiplied", show(&a.shape), show(&b.shape)));
+    let (&inner, rows) = a.shape.split_last().ok_or_else(misfit)?;
+    let (batch_a, row) = rows.split_last().map_or((rows, None), |(row, batch)| (batch, Some(*row)));
+    let (batch_b, inner_b, column) = match b.shape.as_slice() {
+        [] => return Err(misfit()),
+        [inner] => (&[][..], *inner, None),
+        [batch @ .., inner, column] => (batch, *inner, Some(*column)),
+    };
+    ensure!(inner == inner_b, "{}", misfit());
+    let mut shape = broadcast(batch_a, batch_b).map_err(|_| misfit())?;
+    shape.extend(row);
+    shape.extend(column);
+    if let Some(bias) = bias {
+        parameters(&[bias], column.unwrap_or(1))?;
+    }
+    Ok(Fact { dtype: a.dtype, shape })
+}
+
+fn gemm(transpose_a: bool, transpose_b: bool, inputs: &[&Fact]) -> Result<Fact> {
+    let matrix = |fact: &Fact, transpose: bool| match fact.shape[..] {
+        [rows, columns] if transpose => Ok((columns, rows)),
+        [rows, columns] => Ok((rows, columns)),
+        _ => Err(ShapeError(format!("{} is no matrix", show(&fact.shape)))),
+    };
+    let (m, k) = matrix(inputs[0], transpose_a)?;
+    let (k_b, n) = matrix(inputs[1], transpose_b)?;
+    ensure!(k == k_b, "matrices of {m}x{k} and {k_b}x{n} cannot be multiplied");
+    if let Some(c) = inputs.get(2) {
+        let fits = broadcast(&c.shape, &[m, n]).is_ok_and(|shape| shape == [m, n]);
+        ensure!(fits, "C of shape {} cannot be broadcast to {m}x{n}", show(&c.shape));
+    }
+    Ok(Fact::new(inputs[0].dtype, &[m, n]))
+}
+
+fn reduced(kind: Reduction, axes: &[usize], keep: bool, x: &Fact) -> Result<Fact> {
+    let index = matches!(kind, Reduction::ArgMax { .. } | Reduction::ArgMin { .. });
+    let distinct = axes.iter().enumerate().all(|(n, axis)| !axes[..n].contains(axis));
+    ensure!(distinct && axes.iter().all(|&axis| axis < x.shape.len()), "axes {axes:?} of {}", show(&x.shape));
+    if index {
+        ensure!(axes.len() == 1 && x.shape[axes[0]] > 0, "{kind:?} over axes {axes:?} of {}", show(&x.shape));
+    }
+    let extents = x.shape.iter().enumerate().filter_map(|(d, &extent)| match (axes.contains(&d), keep) {
+        (true, true) => Some(1),
+        (true, false) => None,
+        (false, _) => Some(extent),
+    });
+    Ok(Fact { dtype: if index { DType::I64 } else { x.dtype }, shape: extents.collect() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! `TensorProto` to [`Tensor`], with elements inside the file or in an external one.
+
+use super::proto::TensorProto;
+use crate::{DType, Fact, ImportError, Tensor, infer::check_fact};
+use std::{
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::{Component, Path},
+};
+
+/// `TensorProto.DataType` to an element type; `None` where Floe has no such type.
+pub fn data_type(number: i32) -> Option<DType> {
+    Some(match number {
+        1 => DType::F32,
+        2 => DType::U8,
+        3 => DType::I8,
+        4 => DType::U16,
+        5 => DType::I16,
+        6 => DType::I32,
+        7 => DType::I64,
+        9 => DType::Bool,
+        10 => DType::F16,
+        11 => DType::F64,
+        12 => DType::U32,
+        13 => DType::U64,
+        16 => DType::Bf16,
+        _ => return None,
+    })
+}
+
+/// Name of a `TensorProto.DataType`, for messages.
+pub fn data_type_name(number: i64) -> String {
+    const NAMES: [&str; 24] = [
+        "UNDEFINED",
+        "FLOAT",
+        "UINT8",
+        "INT8",
+        "UINT16",
+        "INT16",
+        "INT32",
+        "INT64",
+        "STRING",
+        "BOOL",
+        "FLOAT16",
+        "DOUBLE",
+        "UINT32",
+        "UINT64",
+        "COMPLEX64",
+        "COMPLEX128",
+        "BFLOAT16",
+        "FLOAT8E4M3FN",
+        "FLOAT8E4M3FNUZ",
+        "FLOAT8E5M2",
+        "FLOAT8E5M2FNUZ",
+        "UINT4",
+        "INT4",
+        "FLOAT4E2M1",
+    ];
+    let name = usize::try_from(number).ok().and_then(|number| NAMES.get(number));
+    name.map_or_else(|| format!("type {number}"), |name| (*name).to_string())
+}
+
+/// Reads a tensor. `folder` is where external data is looked for; without one, external data is an error.
+///
+/// # Errors
+/// [`ImportError::Tensor`] names the tensor and what is wrong with it.
+pub fn read(mut proto: TensorProto, folder: Option<&Path>) -> Result<Tensor, ImportError> {
+    let name = std::mem::take(&mut proto.name);
+    convert(proto, folder).map_err(|reason| ImportError::Tensor { name, reason })
+}
+
+fn convert(proto: TensorProto, folder: Option<&Path>) -> Result<Tensor, String> {
+    let dtype = data_type(proto.data_type)
+        .ok_or_else(|| format!("element type {} is not supported", data_type_name(proto.data_type.into())))?;
+    let shape = proto.dims.iter().map(|&dim| usize::try_from(dim).map_err(|_| format!("extent {dim} is negative")));
+    let fact = Fact { dtype, shape: shape.collect::<Result<_, _>>()? };
+    check_fact(&fact).map_err(|error| error.to_string())?;
+    let expected = fact.elements() * dtype.size();
+    let bytes = if proto.data_location == 1 {
+        external(&proto, folder, expected)?
+    } else if !proto.raw_data.is_empty() {
+        proto.raw_data
+    } else {
+        typed(&proto, dtype)
+    };
+    if bytes.len() != expected {
+        return Err(format!(
+            "shape {:?} of {dtype:?} needs {expected} bytes, but there are {}",
+            fact.shape,
+            bytes.len()
+        ));
+    }
+    Ok(Tensor::new(dtype, fact.shape, bytes))
+}
+
+/// Elements from the typed field that ONNX prescribes for the type.
+fn typed(proto: &TensorProto, dtype: DType) -> Vec<u8> {
+    match dtype {
+        DType::F32 => bytemuck::cast_slice(&proto.float_data).to_vec(),
+        DType::F64 => bytemuck::cast_slice(&proto.double_data).to_vec(),
+        DType::I64 => bytemuck::cast_slice(&proto.int64_data).to_vec(),
+        DType::U64 => bytemuck::cast_slice(&proto.uint64_data).to_vec(),
+        DType::I32 => bytemuck::cast_slice(&proto.int32_data).to_vec(),
+        DType::U32 => proto.uint64_data.iter().flat_map(|&v| (v as u32).to_le_bytes()).collect(),
+        DType::I16 | DType::U16 | DType::F16 | DType::Bf16 => {
+            proto.int32_data.iter().flat_map(|&v| (v as u16).to_le_bytes()).collect()
+        }
+        DType::I8 | DType::U8 => proto.int32_data.iter().map(|&v| v as u8).collect(),
+        DType::Bool => proto.int32_data.iter().map(|&v| u8::from(v != 0)).collect(),
+    }
+}
+
+/// Elements from another file, which must lie inside the model's folder.
+fn external(proto: &TensorProto, folder: Option<&Path>, expected: usize) -> Result<Vec<u8>, String> {
+    let entry = |key: &str| proto.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
+    let location = entry("location").ok_or("its external data has no location")?;
+    let folder =
+        folder.ok_or_else(|| format!("its data is in '{location}', but the model was not read from a file"))?;
+    // A model may come from anywhere: it must not make us read outside its folder.
+    if location.is_empty()
+        || !Path::new(location).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+    {
+        return Err(format!("external data '{location}' lies outside the model's folder"));
+    }
+    let number = |key: &str| {
+        entry(key)
+            .map(|text| text.parse::<u64>().map_err(|_| format!("external data {key} '{text}' is no number")))
+            .transpose()
+    };
+    let (offset, length) = (number("offset")?.unwrap_or(0), number("length")?);
+    if let Some(length) = length.filter(|&length| length != expected as u64) {
+        return Err(format!("it needs {expected} bytes, but its external data says {length}"));
+    }
+    let path = folder.join(location);
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(&path)?;
+        let available = file.metadata()?.len().saturating_sub(offset);
+        if available < expected as u64 {
+            return Err(std::io::Error::new(
+                std::io::ErrorKind::UnexpectedEof,
+                format!("{expected} bytes wanted at offset {offset}, {available} there"),
+            ));
+        }
+        file.seek(SeekFrom::Start(offset))?;
+        let mut bytes = vec![0; expected];
+        file.read_exact(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|error| format!("external data '{}': {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::proto::StringStringEntryProto, *};
+
+    fn proto(data_type: i32, dims: &[i64]) -> TensorProto {
+        TensorProto { name: "t".into(), data_type, dims: dims.to_vec(), ..Default::default() }
+    }
+
+    #[test]
+    fn typed_fields() {
+        let half = TensorProto { int32_data: vec![0x3c00], ..proto(10, &[1]) };
+        assert_eq!(read(half, None).unwrap().to_f64(), [1.0]);
+        let byte = TensorProto { int32_data: vec![-3, 4], ..proto(3, &[2]) };
+        assert_eq!(read(byte, None).unwrap().to_i64().unwrap(), [-3, 4]);
+        let wide = TensorProto { uint64_data: vec![7], ..proto(12, &[]) };
+        assert_eq!(read(wide, None).unwrap().to_i64().unwrap(), [7]);
+    }
+
+    #[test]
+    fn wrong_tensors_are_errors() {
+        for (tensor, part) in [
+            (proto(1, &[2]), "8 bytes, but there are 0"),
+            (proto(8, &[1]), "STRING"),
+            (proto(1, &[-1]), "negative"),
+            (proto(1, &[i64::MAX, i64::MAX]), "large"),
+            (TensorProto { data_location: 1, ..proto(1, &[1]) }, "no location"),
+        ] {
+            let error = read(tensor, None).unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("'t'"), "{error}");
+        }
+    }
+
+    #[test]
+    fn external_data() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("w.bin"), [0, 0, 0, 0, 0, 0, 128, 63]).unwrap();
+        let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
+        let tensor = |location: &str, offset: &str| TensorProto {
+            data_location: 1,
+            external_data: vec![entry("location", location), entry("offset", offset), entry("length", "4")],
+            ..proto(1, &[1])
+        };
+        assert_eq!(read(tensor("w.bin", "4"), Some(folder.path())).unwrap().to_f64(), [1.0]);
+        for (location, offset, part) in [
+            ("w.bin", "6", "2 there"),
+            ("../w.bin", "4", "outside"),
+            ("/etc/passwd", "0", "outside"),
+            ("no.bin", "0", "no.bin"),
+        ] {
+            let error = read(tensor(location, offset), Some(folder.path())).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
