@@ -1,2 +1,48 @@
-//! Floe's desk command line.
-fn main() {}
+//! `floec`, Floe's desk command line: compiles ONNX models into plans and shows what is inside them.
+
+mod compile;
+mod inspect;
+mod output;
+mod page;
+mod report;
+mod zoo;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Compiles ONNX models into plans that `floe` replays.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 110)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Compile(compile::Arguments),
+    Inspect(inspect::Arguments),
+    Check(inspect::CheckArguments),
+    Targets(compile::TargetArguments),
+    Zoo(zoo::Arguments),
+}
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).format_timestamp(None).init();
+    let result = match Arguments::parse().command {
+        Command::Compile(arguments) => compile::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Check(arguments) => inspect::check(&arguments),
+        Command::Targets(arguments) => compile::targets(&arguments),
+        Command::Zoo(arguments) => zoo::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // A closed pipe (`floec inspect … | head`) is no failure.
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}

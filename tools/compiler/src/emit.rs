@@ -1,0 +1,259 @@
+//! Emission: a placed schedule and its compiled kernels become the parts of a plan's variant.
+
+use crate::{
+    kernel_graph::{BufferId, OwnedBinding, Storage},
+    nvrtc::Compiled,
+    order::{Access, dependencies},
+    place::Placement,
+    schedule::{Note, Schedule, StepAction, StepOperand},
+};
+use floe_engine::plan::{
+    VariantParts,
+    format::{
+        Action, BLOB_ALIGNMENT, ImageKind, KernelEntry, MAX_AFTER, Operand, Region, Step, StepNote, VariantHeader,
+    },
+};
+use std::collections::HashMap;
+
+/// What is fixed about a variant before its steps are known.
+#[derive(Clone, Debug)]
+pub struct VariantIdentity {
+    /// Name of the target.
+    pub target: String,
+    /// Compute capability times ten, 0 for the host.
+    pub architecture: u32,
+    /// Machine code or PTX.
+    pub image_kind: ImageKind,
+    /// Oldest driver interface.
+    pub driver: u32,
+    /// Version of NVRTC, empty for the host.
+    pub nvrtc: String,
+    /// `f32` or `f16`.
+    pub precision: &'static str,
+}
+
+/// A variant that owns its strings; [`Variant::parts`] lends them to the plan writer.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// Identity.
+    pub identity: VariantIdentity,
+    /// Sizes of the arena.
+    pub arena: (u64, u64, u64),
+    /// Steps.
+    pub steps: Vec<Step>,
+    /// Kernel table: image and function.
+    pub kernels: Vec<(u32, String)>,
+    /// Kernel images.
+    pub images: Vec<Vec<u8>>,
+    /// Bindings.
+    pub bindings: Vec<OwnedBinding>,
+    /// Notes, one a step, with sources and runner-up as text.
+    pub notes: Vec<(Note, String, String)>,
+    /// Constants.
+    pub weights: Vec<u8>,
+}
+
+/// Why a variant could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum EmitError {
+    /// A step has more operands than a plan can hold.
+    #[error("node '{0}' needs more operands than a step of a plan holds")]
+    Operands(String),
+    /// The order of steps needs more dependencies than a step can name.
+    #[error("step {0} waits for more earlier steps than a plan can name")]
+    Dependencies(usize),
+}
+
+/// Puts a variant together. `compiled` has one entry for each step that is a launch, in order.
+///
+/// # Errors
+/// Where a step exceeds what the format holds.
+pub fn emit(
+    schedule: &Schedule,
+    placement: &Placement,
+    compiled: &[Compiled],
+    identity: VariantIdentity,
+) -> Result<Variant, EmitError> {
+    let (weights, constants) = gather_constants(schedule);
+    let region = |operand: &StepOperand| {
+        let BufferId(number) = operand.range.buffer;
+        let offset = operand.range.offset;
+        match &schedule.graph.buffers[number].storage {
+            Storage::Arena | Storage::Counters => {
+                (Region::Arena, offset + placement.offsets[number].unwrap_or_default())
+            }
+            Storage::Binding(binding) => (Region::Binding(*binding as u16), offset),
+            Storage::Constant(_) => (Region::Weights, offset + constants[&number]),
+        }
+    };
+    let accesses: Vec<Vec<Access>> = schedule
+        .steps
+        .iter()
+        .map(|step| {
+            let operands = step.operands.iter().map(|operand| {
+                let (region, start) = region(operand);
+                let space = match region {
+                    Region::Weights => 0,
+                    Region::Arena => 1,
+                    Region::Binding(binding) => 2 + usize::from(binding),
+                };
+                Access { space, start, end: start + operand.range.bytes, written: operand.written }
+            });
+            operands.collect()
+        })
+        .collect();
+    let after = bounded(dependencies(&accesses))?;
+
+    let mut kernels: Vec<(u32, String)> = Vec::new();
+    let mut images: Vec<Vec<u8>> = Vec::new();
+    let mut image_numbers: HashMap<&[u8], u32> = HashMap::new();
+    let mut compiled = compiled.iter();
+    let mut steps = Vec::with_capacity(schedule.steps.len());
+    for (step, after) in schedule.steps.iter().zip(after) {
+        let action = match &step.action {
+            StepAction::Host(kernel) => Action::Host(kernel.clone()),
+            StepAction::Launch(launch) => {
+                let bytes = &compiled.next().expect("one compiled kernel for each launch").bytes;
+                let image = *image_numbers.entry(bytes).or_insert_with(|| {
+                    images.push(bytes.clone());
+                    images.len() as u32 - 1
+                });
+                let entry = (image, launch.entry.clone());
+                let kernel = kernels.iter().position(|known| *known == entry).unwrap_or_else(|| {
+                    kernels.push(entry);
+                    kernels.len() - 1
+                });
+                Action::Launch { kernel: kernel as u32, grid: launch.grid, block: launch.block, shared: launch.shared }
+            }
+        };
+        let mut operands = heapless::Vec::new();
+        for operand in &step.operands {
+            let (region, offset) = region(operand);
+            let operand = Operand { region, offset, bytes: operand.range.bytes, written: operand.written };
+            operands.push(operand).map_err(|_| EmitError::Operands(step.note.node.clone()))?;
+        }
+        steps.push(Step { action, operands, after });
+    }
+    let notes = schedule.steps.iter().map(|step| {
+        let runner_up = step.note.runner_up.as_ref().map(|(name, _)| name.clone()).unwrap_or_default();
+        (step.note.clone(), step.note.sources.join(","), runner_up)
+    });
+    Ok(Variant {
+        identity,
+        arena: (placement.bytes, placement.lower_bound, placement.zeroed),
+        steps,
+        kernels,
+        images,
+        bindings: schedule.graph.bindings.clone(),
+        notes: notes.collect(),
+        weights,
+    })
+}
+
+impl Variant {
+    /// The form that the plan writer takes.
+    pub fn parts(&self) -> VariantParts<'_> {
+        let (arena_bytes, arena_lower_bound, zeroed_bytes) = self.arena;
+        VariantParts {
+            header: VariantHeader {
+                target: &self.identity.target,
+                architecture: self.identity.architecture,
+                image_kind: self.identity.image_kind,
+                driver: self.identity.driver,
+                nvrtc: &self.identity.nvrtc,
+                precision: self.identity.precision,
+                arena_bytes,
+                arena_lower_bound,
+                zeroed_bytes,
+                steps: 0,
+                kernels: 0,
+                images: 0,
+                bindings: 0,
+            },
+            steps: self.steps.clone(),
+            kernels: self.kernels.iter().map(|(image, name)| KernelEntry { image: *image, name }).collect(),
+            images: self.images.clone(),
+            bindings: self.bindings.iter().map(OwnedBinding::borrowed).collect(),
+            notes: self
+                .notes
+                .iter()
+                .map(|(note, sources, runner_up)| StepNote {
+                    sources,
+                    family: &note.family,
+                    algorithm: &note.algorithm,
+                    configuration: &note.configuration,
+                    bytes: note.bytes,
+                    flops: note.flops,
+                    expected: note.expected,
+                    measured: false,
+                    runner_up,
+                    runner_up_expected: note.runner_up.as_ref().map_or(0.0, |(_, cost)| *cost),
+                })
+                .collect(),
+            weights: self.weights.clone(),
+        }
+    }
+}
+
+/// The weights blob, equal constants stored once, and where each constant buffer lies in it.
+fn gather_constants(schedule: &Schedule) -> (Vec<u8>, HashMap<usize, u64>) {
+    let mut blob = Vec::new();
+    let mut by_content: HashMap<&[u8], u64> = HashMap::new();
+    let mut offsets = HashMap::new();
+    for operand in schedule.steps.iter().flat_map(|step| &step.operands) {
+        let number = operand.range.buffer.0;
+        if let Storage::Constant(bytes) = &schedule.graph.buffers[number].storage {
+            offsets.entry(number).or_insert_with(|| {
+                *by_content.entry(bytes.as_slice()).or_insert_with(|| {
+                    blob.resize(blob.len().next_multiple_of(BLOB_ALIGNMENT as usize), 0);
+                    let offset = blob.len() as u64;
+                    blob.extend_from_slice(bytes);
+                    offset
+                })
+            });
+        }
+    }
+    (blob, offsets)
+}
+
+/// Dependencies as a plan stores them. Where a step has too many, the surplus ones are chained: each waits for the one
+/// before it, so that waiting for the last of them is enough.
+fn bounded(mut after: Vec<Vec<u32>>) -> Result<Vec<heapless::Vec<u32, MAX_AFTER>>, EmitError> {
+    for step in (0..after.len()).rev() {
+        while after[step].len() > MAX_AFTER {
+            let first = after[step].remove(0);
+            let second = after[step][0] as usize;
+            if !after[second].contains(&first) {
+                after[second].push(first);
+                after[second].sort_unstable();
+            }
+        }
+    }
+    let bounded = after
+        .into_iter()
+        .enumerate()
+        .map(|(step, list)| heapless::Vec::from_slice(&list).map_err(|_| EmitError::Dependencies(step)));
+    bounded.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn surplus_dependencies_are_chained() {
+        let mut after: Vec<Vec<u32>> = vec![Vec::new(); 40];
+        after.push((0..40).collect());
+        let bounded = bounded(after).unwrap();
+        assert_eq!(bounded[40].len(), MAX_AFTER);
+        // Every step is still an ancestor of the last.
+        let mut reached = vec![false; 41];
+        let mut stack = vec![40u32];
+        while let Some(step) = stack.pop() {
+            if !std::mem::replace(&mut reached[step as usize], true) {
+                stack.extend(&bounded[step as usize]);
+            }
+        }
+        assert!(reached.iter().all(|&r| r));
+    }
+}

@@ -1,0 +1,111 @@
+//! The kernel graph: kernels over buffers, what lowering hands to selection, placement and emission.
+
+use floe_engine::plan::format::Binding;
+use floe_kernels::{DType, Kernel};
+use std::sync::Arc;
+
+/// Number of a buffer in [`KernelGraph::buffers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BufferId(pub usize);
+
+/// Where a buffer lives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Storage {
+    /// In the arena, at an offset that placement chooses.
+    Arena,
+    /// In the arena's leading part that is zero before the first replay and after every replay.
+    Counters,
+    /// Binding number `.0`.
+    Binding(usize),
+    /// In the weights.
+    Constant(Arc<Vec<u8>>),
+}
+
+/// A block of memory that operands point into.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    /// Name of the value it was made for.
+    pub name: String,
+    /// Size.
+    pub bytes: u64,
+    /// Where it lives.
+    pub storage: Storage,
+}
+
+/// An operand: the bytes of a buffer from `offset` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BufferRange {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+}
+
+/// A kernel with its operands.
+#[derive(Clone, Debug)]
+pub struct KernelNode {
+    /// Name of the fused node, with a suffix for the copies made around it.
+    pub name: String,
+    /// Names of the model's nodes.
+    pub sources: Vec<String>,
+    /// What runs.
+    pub kernel: Kernel,
+    /// Inputs.
+    pub inputs: Vec<BufferRange>,
+    /// Outputs.
+    pub outputs: Vec<BufferRange>,
+}
+
+/// A binding of the plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedBinding {
+    /// Name in the model.
+    pub name: String,
+    /// As in [`Binding`].
+    pub direction: floe_engine::plan::format::Direction,
+    /// Element type.
+    pub dtype: DType,
+    /// Extents.
+    pub shape: floe_kernels::Dims,
+}
+
+impl OwnedBinding {
+    /// The plan's form.
+    pub fn borrowed(&self) -> Binding<'_> {
+        Binding { name: &self.name, direction: self.direction, dtype: self.dtype, shape: self.shape.clone() }
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.shape.iter().map(|&d| u64::from(d)).product::<u64>() * self.dtype.size() as u64
+    }
+}
+
+/// Kernels in execution order.
+#[derive(Clone, Debug, Default)]
+pub struct KernelGraph {
+    /// Buffers.
+    pub buffers: Vec<Buffer>,
+    /// Nodes in execution order.
+    pub nodes: Vec<KernelNode>,
+    /// Bindings: inputs, then outputs.
+    pub bindings: Vec<OwnedBinding>,
+}
+
+impl KernelGraph {
+    /// Adds a buffer.
+    pub fn add_buffer(&mut self, name: &str, bytes: u64, storage: Storage) -> BufferId {
+        self.buffers.push(Buffer { name: name.to_owned(), bytes: bytes.max(1), storage });
+        BufferId(self.buffers.len() - 1)
+    }
+
+    /// The bytes of a constant buffer.
+    pub fn constant(&self, id: BufferId) -> Option<&Arc<Vec<u8>>> {
+        match &self.buffers[id.0].storage {
+            Storage::Constant(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+}

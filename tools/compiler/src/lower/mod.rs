@@ -1,0 +1,391 @@
+//! Lowering: fused nodes become kernels over strided views of buffers.
+//!
+//! Movement costs nothing where strides can express it: transpositions, slices, splits, broadcasts and most reshapes
+//! become other views of the same buffer, and the inputs of a concatenation are written straight into their slice of
+//! its output. A copy appears only where a kernel needs another form than the one a value has.
+
+mod located;
+mod operators;
+
+pub use located::Located;
+
+use crate::{
+    fused::{FusedGraph, FusedNode, FusedOp},
+    kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, OwnedBinding, Storage},
+    layout::{self, Layout},
+};
+use floe_engine::plan::format::Direction;
+use floe_kernels::{DType, Dims, Family, Kernel, KernelError, View, copy::Copy};
+use floe_models::{Op, Tensor, TensorId};
+use std::{collections::HashMap, sync::Arc};
+
+/// What lowering needs to know of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LowerOptions {
+    /// Whether host twins will run the kernels (row-major layouts, disjoint operands).
+    pub host: bool,
+    /// Whether f32 values are computed and stored as f16.
+    pub half: bool,
+}
+
+/// Why a fused node could not be lowered.
+#[derive(Debug, thiserror::Error)]
+#[error("node '{node}' ({op}): {reason}")]
+pub struct LowerError {
+    /// Name of the node.
+    pub node: String,
+    /// Its operator.
+    pub op: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// The form in which a kernel wants an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Form {
+    /// Any strides.
+    Any,
+    /// Row-major inside the first dimension.
+    Plain,
+    /// Row-major without gaps.
+    Contiguous,
+    /// Channels innermost and padded.
+    ChannelsLast,
+}
+
+/// The kernel crate's name of an element type.
+pub fn kernel_dtype(dtype: floe_models::DType) -> DType {
+    use floe_models::DType as M;
+    match dtype {
+        M::F32 => DType::F32,
+        M::F16 => DType::F16,
+        M::Bf16 => DType::Bf16,
+        M::F64 => DType::F64,
+        M::I8 => DType::I8,
+        M::I16 => DType::I16,
+        M::I32 => DType::I32,
+        M::I64 => DType::I64,
+        M::U8 => DType::U8,
+        M::U16 => DType::U16,
+        M::U32 => DType::U32,
+        M::U64 => DType::U64,
+        M::Bool => DType::Bool,
+    }
+}
+
+/// Copies (and converts) constant bytes into another form with the host twin.
+///
+/// # Errors
+/// Where the copy kernel refuses the views.
+pub fn repack(source: &[u8], from: &View, to: &View) -> Result<Vec<u8>, KernelError> {
+    let mut result = vec![0; to.bytes()? as usize];
+    let copy = Copy { source: from.clone(), destination: to.clone() };
+    copy.check()?;
+    // The twin casts operands to their element type, so they must be aligned: Vec<u8> of this allocator is.
+    copy.run(&[source], &mut [&mut result], &mut [])?;
+    Ok(result)
+}
+
+/// Lowers a fused graph.
+///
+/// # Errors
+/// Where a node needs something that no kernel family can express, with node, operator and reason.
+pub fn lower(graph: &FusedGraph, options: LowerOptions) -> Result<KernelGraph, LowerError> {
+    let mut lowering = Lowering::new(graph, options)?;
+    for (number, node) in graph.nodes.iter().enumerate() {
+        lowering.current = number;
+        lowering.node(node).map_err(|reason| LowerError {
+            node: node.name.clone(),
+            op: op_name(&node.op).to_owned(),
+            reason,
+        })?;
+    }
+    lowering.outputs().map_err(|reason| LowerError { node: "outputs".into(), op: "Copy".into(), reason })?;
+    Ok(lowering.result)
+}
+
+fn op_name(op: &FusedOp) -> &'static str {
+    match op {
+        FusedOp::Operator(op) | FusedOp::Anchored { op, .. } => op.name(),
+        FusedOp::Pointwise(_) => "pointwise",
+    }
+}
+
+/// A slice of a concatenation's output that a value is written into.
+#[derive(Clone, Copy, Debug)]
+struct Destination {
+    whole: TensorId,
+    axis: usize,
+    start: usize,
+}
+
+struct Lowering<'a> {
+    graph: &'a FusedGraph,
+    options: LowerOptions,
+    layouts: Vec<Layout>,
+    destinations: HashMap<TensorId, Destination>,
+    located: Vec<Option<Located>>,
+    /// Forms that a value was copied into before.
+    forms: HashMap<(TensorId, Form, DType), Located>,
+    output_buffers: Vec<BufferId>,
+    result: KernelGraph,
+    /// Number of the fused node being lowered.
+    current: usize,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(graph: &'a FusedGraph, options: LowerOptions) -> Result<Self, LowerError> {
+        let mut lowering = Self {
+            graph,
+            options,
+            layouts: layout::assign(graph, options.host),
+            destinations: HashMap::new(),
+            located: vec![None; graph.values.len()],
+            forms: HashMap::new(),
+            output_buffers: Vec::new(),
+            result: KernelGraph::default(),
+            current: 0,
+        };
+        for &input in &graph.inputs {
+            let buffer = lowering.bind(input, Direction::Input)?;
+            let fact = &graph.values[input.0].fact;
+            lowering.located[input.0] = Some(Located::plain(buffer, kernel_dtype(fact.dtype), &fact.shape));
+        }
+        for &output in &graph.outputs {
+            let buffer = lowering.bind(output, Direction::Output)?;
+            lowering.output_buffers.push(buffer);
+        }
+        lowering.destinations = lowering.plan_concatenations();
+        Ok(lowering)
+    }
+
+    fn bind(&mut self, id: TensorId, direction: Direction) -> Result<BufferId, LowerError> {
+        let value = &self.graph.values[id.0];
+        let refuse = || LowerError {
+            node: value.name.clone(),
+            op: "binding".into(),
+            reason: format!("shape {:?} is beyond what a plan can describe", value.fact.shape),
+        };
+        let mut shape = Dims::new();
+        for &extent in &value.fact.shape {
+            shape.push(u32::try_from(extent).map_err(|_| refuse())?).map_err(|_| refuse())?;
+        }
+        let binding =
+            OwnedBinding { name: value.name.clone(), direction, dtype: kernel_dtype(value.fact.dtype), shape };
+        let bytes = binding.bytes();
+        self.result.bindings.push(binding);
+        let number = self.result.bindings.len() - 1;
+        Ok(self.result.add_buffer(&value.name, bytes, Storage::Binding(number)))
+    }
+
+    /// Element type of a computed value in memory.
+    fn dtype(&self, id: TensorId) -> DType {
+        match kernel_dtype(self.graph.values[id.0].fact.dtype) {
+            DType::F32 if self.options.half => DType::F16,
+            other => other,
+        }
+    }
+
+    fn shape(&self, id: TensorId) -> &'a [usize] {
+        &self.graph.values[id.0].fact.shape
+    }
+
+    /// Finds the values that can be written straight into a slice of the concatenation that reads them.
+    fn plan_concatenations(&self) -> HashMap<TensorId, Destination> {
+        let mut produced = vec![false; self.graph.values.len()];
+        for node in &self.graph.nodes {
+            let moves = matches!(
+                &node.op,
+                FusedOp::Operator(
+                    Op::Reshape
+                        | Op::Transpose { .. }
+                        | Op::Slice { .. }
+                        | Op::Split { .. }
+                        | Op::Expand
+                        | Op::Identity
+                )
+            );
+            for output in &node.outputs {
+                produced[output.0] = !moves;
+            }
+        }
+        let mut destinations = HashMap::new();
+        for node in &self.graph.nodes {
+            let FusedOp::Operator(Op::Concat { axis }) = node.op else { continue };
+            let whole = node.outputs[0];
+            let mut start = 0;
+            for (position, &part) in node.inputs.iter().enumerate() {
+                let extent = self.shape(part)[axis];
+                let free = produced[part.0]
+                    && !self.graph.outputs.contains(&part)
+                    && !destinations.contains_key(&part)
+                    && self.layouts[part.0] == self.layouts[whole.0]
+                    && self.dtype(part) == self.dtype(whole)
+                    && self.slice_is_writable(whole, axis, start, extent, position + 1 == node.inputs.len());
+                if free {
+                    destinations.insert(part, Destination { whole, axis, start });
+                }
+                start += extent;
+            }
+        }
+        destinations
+    }
+
+    fn slice_is_writable(&self, whole: TensorId, axis: usize, start: usize, extent: usize, last: bool) -> bool {
+        let shape = self.shape(whole);
+        match self.layouts[whole.0] {
+            Layout::ChannelsLast => axis != 1 || (start % 8 == 0 && (last || extent % 8 == 0)),
+            Layout::Plain => {
+                let inner: usize = shape[axis + 1..].iter().product();
+                let aligned = self.options.host || (start * inner * self.dtype(whole).size()).is_multiple_of(16);
+                shape[..axis].iter().all(|&extent| extent == 1) && aligned
+            }
+        }
+    }
+
+    /// Where a value is to be written; allocates it on the first call.
+    fn allocate(&mut self, id: TensorId) -> Located {
+        if let Some(located) = &self.located[id.0] {
+            return located.clone();
+        }
+        let (dtype, shape) = (self.dtype(id), self.shape(id));
+        let located = if let Some(&Destination { whole, axis, start }) = self.destinations.get(&id) {
+            let whole = self.allocate(whole);
+            let mut starts = vec![0; shape.len()];
+            starts[axis] = start;
+            let mut part = whole.sliced(&starts, &vec![1; shape.len()], shape);
+            if self.layouts[id.0] == Layout::ChannelsLast {
+                part.lanes = shape[1].next_multiple_of(8);
+            }
+            part
+        } else if let Some(output) = self.direct_output(id, dtype) {
+            Located::plain(output, dtype, shape)
+        } else {
+            let place = match self.layouts[id.0] {
+                Layout::Plain => Located::plain(BufferId(0), dtype, shape),
+                Layout::ChannelsLast => Located::channels_last(BufferId(0), dtype, shape),
+            };
+            let buffer = self.result.add_buffer(&self.graph.values[id.0].name, place.span_bytes(), Storage::Arena);
+            Located { buffer, ..place }
+        };
+        self.located[id.0] = Some(located.clone());
+        located
+    }
+
+    /// The output binding that a value can be computed in, where type and layout agree.
+    fn direct_output(&self, id: TensorId, dtype: DType) -> Option<BufferId> {
+        let position = self.graph.outputs.iter().position(|&output| output == id)?;
+        let same = self.layouts[id.0] == Layout::Plain && dtype == kernel_dtype(self.graph.values[id.0].fact.dtype);
+        same.then(|| self.output_buffers[position])
+    }
+
+    /// A constant in the wanted type and form.
+    fn constant(&mut self, id: TensorId, tensor: &Tensor, form: Form, dtype: DType) -> Result<Located, String> {
+        let from = Located::plain(BufferId(0), kernel_dtype(tensor.dtype), &tensor.shape);
+        let to = match form {
+            Form::ChannelsLast => Located::channels_last(BufferId(0), dtype, &tensor.shape),
+            _ => Located::plain(BufferId(0), dtype, &tensor.shape),
+        };
+        let bytes = if from == to {
+            tensor.bytes().to_vec()
+        } else {
+            let (_, from) = from.operand(1).map_err(|e| e.to_string())?;
+            let (_, to) = to.operand(1).map_err(|e| e.to_string())?;
+            repack(tensor.bytes(), &from, &to).map_err(|e| e.to_string())?
+        };
+        let buffer = self.result.add_buffer(
+            &self.graph.values[id.0].name,
+            bytes.len() as u64,
+            Storage::Constant(Arc::new(bytes)),
+        );
+        Ok(Located { buffer, ..to })
+    }
+
+    /// A value in the wanted form and type, copied there if need be.
+    fn request(&mut self, id: TensorId, form: Form, dtype: DType) -> Result<Located, String> {
+        if let Some(located) = self.forms.get(&(id, form, dtype)) {
+            return Ok(located.clone());
+        }
+        let located = if let Some(tensor) = self.graph.values[id.0].constant.as_ref() {
+            self.constant(id, tensor, form, dtype)?
+        } else {
+            let located = self.located[id.0].clone().ok_or("a value is read before it is made")?;
+            let fits = match form {
+                Form::Any => true,
+                Form::Plain => located.is_plain(),
+                Form::Contiguous => located.is_contiguous(),
+                Form::ChannelsLast => located.is_channels_last(),
+            };
+            if fits && located.dtype == dtype {
+                return Ok(located);
+            }
+            let to = match form {
+                Form::ChannelsLast => Located::channels_last(BufferId(0), dtype, &located.shape),
+                Form::Any if self.layouts[id.0] == Layout::ChannelsLast => {
+                    Located::channels_last(BufferId(0), dtype, &located.shape)
+                }
+                _ => Located::plain(BufferId(0), dtype, &located.shape),
+            };
+            let name = self.graph.values[id.0].name.clone();
+            let buffer = self.result.add_buffer(&name, to.span_bytes(), Storage::Arena);
+            let to = Located { buffer, ..to };
+            self.copy(&located, &to)?;
+            to
+        };
+        self.forms.insert((id, form, dtype), located.clone());
+        Ok(located)
+    }
+
+    /// A value in any form, in the type that it has (constants: in the type they would be computed in).
+    fn any(&mut self, id: TensorId) -> Result<Located, String> {
+        let dtype = match &self.located[id.0] {
+            Some(located) => located.dtype,
+            None => self.dtype(id),
+        };
+        self.request(id, Form::Any, dtype)
+    }
+
+    fn copy(&mut self, from: &Located, to: &Located) -> Result<(), String> {
+        let (input, source) = self.operand(from)?;
+        let (output, destination) = self.operand(to)?;
+        self.push(Kernel::Copy(Copy { source, destination }), vec![input], vec![output]);
+        Ok(())
+    }
+
+    fn operand(&self, located: &Located) -> Result<(BufferRange, View), String> {
+        located.operand(if self.options.host { 1 } else { 16 }).map_err(|e| e.to_string())
+    }
+
+    fn push(&mut self, kernel: Kernel, inputs: Vec<BufferRange>, outputs: Vec<BufferRange>) {
+        if outputs.iter().all(|output| output.bytes == 0) {
+            return;
+        }
+        let (name, sources) = match self.graph.nodes.get(self.current) {
+            Some(node) => (node.name.clone(), node.sources.clone()),
+            None => ("outputs".to_owned(), Vec::new()),
+        };
+        self.result.nodes.push(KernelNode { name, sources, kernel, inputs, outputs });
+    }
+
+    fn node(&mut self, node: &'a FusedNode) -> Result<(), String> {
+        match &node.op {
+            FusedOp::Pointwise(program) => self.pointwise(node, program),
+            FusedOp::Anchored { op, operands, program } => self.anchored(node, op, *operands, program.as_ref()),
+            FusedOp::Operator(op) => self.operator(node, op),
+        }
+    }
+
+    /// Fills the output bindings that were not computed in place.
+    fn outputs(&mut self) -> Result<(), String> {
+        self.current = self.graph.nodes.len();
+        for (position, &output) in self.graph.outputs.iter().enumerate() {
+            let dtype = kernel_dtype(self.graph.values[output.0].fact.dtype);
+            let to = Located::plain(self.output_buffers[position], dtype, self.shape(output));
+            let from = self.any(output)?;
+            if from != to {
+                self.copy(&from, &to)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,447 @@
+//! Lowering of each kind of node.
+
+use super::{Form, Located, Lowering, kernel_dtype};
+use crate::fused::FusedNode;
+use floe_kernels::{
+    DType, Kernel,
+    conv::Conv,
+    conv_transpose::ConvTranspose,
+    gather::Gather,
+    lrn::Lrn,
+    matmul::MatMul,
+    normalize::Normalize,
+    pad::{Pad, PadMode},
+    pointwise::{Epilogue, Pointwise, Program},
+    pool::{Pool, PoolKind},
+    reduce::{Reduce, ReduceKind},
+    resize::{Coordinates, Interpolation, Resize, Rounding},
+    softmax::Softmax,
+};
+use floe_models::{Op, op};
+
+/// Spatial parameters padded with leading values to three.
+fn three(values: &[usize], fill: u32) -> Result<[u32; 3], String> {
+    let mut result = [fill; 3];
+    let first = 3usize.checked_sub(values.len()).ok_or("more than three spatial dimensions")?;
+    for (slot, &value) in result[first..].iter_mut().zip(values) {
+        *slot = u32::try_from(value).map_err(|_| "a window parameter exceeds 32 bits")?;
+    }
+    Ok(result)
+}
+
+fn list<T, const N: usize>(items: impl IntoIterator<Item = T>, what: &str) -> Result<heapless::Vec<T, N>, String> {
+    let mut result = heapless::Vec::new();
+    for item in items {
+        result.push(item).map_err(|_| format!("more than {N} {what}"))?;
+    }
+    Ok(result)
+}
+
+impl<'a> Lowering<'a> {
+    /// The form that image kernels want here.
+    fn image(&self) -> Form {
+        if self.options.host { Form::Plain } else { Form::ChannelsLast }
+    }
+
+    pub(super) fn pointwise(&mut self, node: &'a FusedNode, program: &Program) -> Result<(), String> {
+        let mut sources = Vec::new();
+        for &input in &node.inputs {
+            sources.push(self.any(input)?);
+        }
+        let to = self.allocate(node.outputs[0]);
+        let mut inputs = Vec::new();
+        let mut views = heapless::Vec::new();
+        for source in &sources {
+            let (range, view) = self.operand(&source.expanded(&to.shape))?;
+            inputs.push(range);
+            views.push(view).map_err(|_| "more inputs than a pointwise kernel takes")?;
+        }
+        let (output, view) = self.operand(&to)?;
+        let kernel = Pointwise { output: view, inputs: views, program: program.clone() };
+        self.push(Kernel::Pointwise(kernel), inputs, vec![output]);
+        Ok(())
+    }
+
+    pub(super) fn anchored(
+        &mut self,
+        node: &'a FusedNode,
+        op: &Op,
+        operands: usize,
+        program: Option<&Program>,
+    ) -> Result<(), String> {
+        let dtype = self.dtype(node.outputs[0]);
+        let result_shape = self.shape(node.outputs[0]);
+        let (x, w) = match op {
+            Op::Conv { .. } | Op::ConvTranspose { .. } => {
+                let image = self.image();
+                (self.request(node.inputs[0], image, dtype)?, self.request(node.inputs[1], Form::Contiguous, dtype)?)
+            }
+            _ => (self.request(node.inputs[0], Form::Any, dtype)?, self.request(node.inputs[1], Form::Any, dtype)?),
+        };
+        let bias = match node.inputs[..operands].get(2) {
+            Some(&bias) => Some(self.request(bias, Form::Contiguous, DType::F32)?),
+            None => None,
+        };
+        let mut extras = Vec::new();
+        for &extra in &node.inputs[operands..] {
+            let whole = self.shape(extra) == result_shape && result_shape.len() >= 3;
+            let spatial = matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. });
+            let located = if whole && spatial && !self.options.host {
+                self.request(extra, Form::ChannelsLast, dtype)?
+            } else {
+                self.any(extra)?
+            };
+            extras.push(located);
+        }
+        let to = self.allocate(node.outputs[0]);
+
+        let (x, w, to) = match op {
+            Op::MatMul => {
+                let batch = &result_shape[..result_shape.len() - 2];
+                let with_batch = |matrix: &Located| {
+                    let tail = &matrix.shape[matrix.shape.len() - 2..];
+                    matrix.expanded(&[batch, tail].concat())
+                };
+                (with_batch(&x), with_batch(&w), to)
+            }
+            Op::Gemm { transpose_a, transpose_b, .. } => {
+                let flip = |matrix: Located, flipped: bool| if flipped { matrix.permuted(&[1, 0]) } else { matrix };
+                (flip(x, *transpose_a), flip(w, *transpose_b), to)
+            }
+            _ => (x, w, to),
+        };
+        let (x_range, x_view) = self.operand(&x)?;
+        let (w_range, w_view) = self.operand(&w)?;
+        let mut inputs = vec![x_range, w_range];
+        if let Some(bias) = &bias {
+            inputs.push(self.operand(bias)?.0);
+        }
+        let mut extra_views = heapless::Vec::new();
+        for extra in &extras {
+            let (range, view) = self.operand(&extra.expanded(&to.shape))?;
+            inputs.push(range);
+            extra_views.push(view).map_err(|_| "more extra inputs than an epilogue takes")?;
+        }
+        let (output, view) = self.operand(&to)?;
+        let epilogue = Epilogue { bias: bias.is_some(), program: program.cloned(), extras: extra_views };
+        let kernel = match op {
+            Op::Conv { window, groups } => Kernel::Conv(Conv {
+                input: x_view,
+                weights: w_view,
+                output: view,
+                strides: three(&window.strides, 1)?,
+                dilations: three(&window.dilations, 1)?,
+                pads: three(&window.pads_begin, 0)?,
+                groups: *groups as u32,
+                epilogue,
+            }),
+            Op::ConvTranspose { window, groups } => Kernel::ConvTranspose(ConvTranspose {
+                input: x_view,
+                weights: w_view,
+                output: view,
+                strides: three(&window.strides, 1)?,
+                dilations: three(&window.dilations, 1)?,
+                pads: three(&window.pads_begin, 0)?,
+                groups: *groups as u32,
+                epilogue,
+            }),
+            Op::MatMul | Op::Gemm { .. } => Kernel::MatMul(MatMul { a: x_view, b: w_view, output: view, epilogue }),
+            other => return Err(format!("{} cannot carry an epilogue", other.name())),
+        };
+        self.push(kernel, inputs, vec![output]);
+        Ok(())
+    }
+
+    pub(super) fn operator(&mut self, node: &'a FusedNode, op: &Op) -> Result<(), String> {
+        match op {
+            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul | Op::Gemm { .. } => {
+                self.anchored(node, op, node.inputs.len(), None)
+            }
+            Op::Identity
+            | Op::Reshape
+            | Op::Transpose { .. }
+            | Op::Slice { .. }
+            | Op::Split { .. }
+            | Op::Expand
+            | Op::Concat { .. }
+            | Op::Tile { .. }
+            | Op::Cast
+            | Op::DepthToSpace { .. }
+            | Op::SpaceToDepth { .. } => self.movement(node, op),
+            Op::LayerNormalization { .. } | Op::InstanceNormalization { .. } | Op::GroupNormalization { .. } => {
+                self.normalization(node, op)
+            }
+            _ => self.single_input(node, op),
+        }
+    }
+
+    /// Operators that compute one output from one tensor (and perhaps indices).
+    fn single_input(&mut self, node: &'a FusedNode, op: &Op) -> Result<(), String> {
+        let dtype = self.dtype(node.inputs[0]);
+        let form = match op {
+            Op::Pool { .. } | Op::Lrn { .. } => self.image(),
+            _ => Form::Any,
+        };
+        let from = self.request(node.inputs[0], form, dtype)?;
+        let to = self.allocate(node.outputs[0]);
+        let (range, input) = self.operand(&from)?;
+        let mut inputs = vec![range];
+        let (output_range, output) = self.operand(&to)?;
+        let kernel = match op {
+            Op::Pool { kind, kernel, window } => Kernel::Pool(Pool {
+                input,
+                output,
+                kind: match kind {
+                    op::Pooling::Max => PoolKind::Max,
+                    op::Pooling::Average { include_pads: false } => PoolKind::AverageExcludingPads,
+                    op::Pooling::Average { include_pads: true } => PoolKind::AverageIncludingPads,
+                },
+                window: three(kernel, 1)?,
+                strides: three(&window.strides, 1)?,
+                dilations: three(&window.dilations, 1)?,
+                pads: three(&window.pads_begin, 0)?,
+                pads_end: three(&window.pads_end, 0)?,
+            }),
+            Op::GlobalPool { kind } => Kernel::Reduce(Reduce {
+                input,
+                output,
+                kind: if *kind == op::Pooling::Max { ReduceKind::Max } else { ReduceKind::Mean },
+            }),
+            Op::Lrn { size, alpha, beta, bias } => {
+                Kernel::Lrn(Lrn { input, output, size: *size as u32, alpha: *alpha, beta: *beta, bias: *bias })
+            }
+            Op::Softmax { axis, log } => Kernel::Softmax(Softmax { input, output, axis: *axis as u8, log: *log }),
+            Op::Reduce { kind, axes, .. } => {
+                let mut kept = from.shape.clone();
+                for &axis in axes {
+                    kept[axis] = 1;
+                }
+                let (_, output) = match to.shape == kept {
+                    true => (output_range, output),
+                    false => self.operand(&to.reshaped(&kept).ok_or("the output of a reduction is not row-major")?)?,
+                };
+                Kernel::Reduce(Reduce { input, output, kind: reduce_kind(*kind) })
+            }
+            Op::Gather { axis } => {
+                let integer = kernel_dtype(self.graph.values[node.inputs[1].0].fact.dtype);
+                let indices = self.request(node.inputs[1], Form::Any, integer)?;
+                let (range, indices) = self.operand(&indices)?;
+                inputs.push(range);
+                if self.shape(node.inputs[1]).is_empty() {
+                    // A scalar index removes the axis; the kernel sees it as an axis of one index.
+                    let mut kept = from.shape.clone();
+                    kept[*axis] = 1;
+                    let (_, output) =
+                        self.operand(&to.reshaped(&kept).ok_or("the output of a gather is not row-major")?)?;
+                    Kernel::Gather(Gather { data: input, indices, output, axis: *axis as u8 })
+                } else {
+                    Kernel::Gather(Gather { data: input, indices, output, axis: *axis as u8 })
+                }
+            }
+            Op::Pad { before, mode, .. } => Kernel::Pad(Pad {
+                input,
+                output,
+                before: list(before.iter().map(|&b| b as i32), "dimensions")?,
+                mode: match *mode {
+                    op::PadMode::Constant(value) => PadMode::Constant(value),
+                    op::PadMode::Reflect => PadMode::Reflect,
+                    op::PadMode::Edge => PadMode::Edge,
+                    op::PadMode::Wrap => PadMode::Wrap,
+                },
+            }),
+            Op::Resize { scales, interpolation, coordinates } => Kernel::Resize(Resize {
+                input,
+                output,
+                scales: list(scales.iter().copied(), "dimensions")?,
+                interpolation: match *interpolation {
+                    op::Interpolation::NearestHalfDown => Interpolation::Nearest(Rounding::HalfDown),
+                    op::Interpolation::NearestHalfUp => Interpolation::Nearest(Rounding::HalfUp),
+                    op::Interpolation::NearestFloor => Interpolation::Nearest(Rounding::Floor),
+                    op::Interpolation::NearestCeil => Interpolation::Nearest(Rounding::Ceil),
+                    op::Interpolation::Linear => Interpolation::Linear,
+                    op::Interpolation::Cubic { coefficient, exclude_outside } => {
+                        Interpolation::Cubic(coefficient, exclude_outside)
+                    }
+                },
+                coordinates: match coordinates {
+                    op::Coordinates::HalfPixel => Coordinates::HalfPixel,
+                    op::Coordinates::HalfPixelSymmetric => Coordinates::HalfPixelSymmetric,
+                    op::Coordinates::PytorchHalfPixel => Coordinates::PytorchHalfPixel,
+                    op::Coordinates::AlignCorners => Coordinates::AlignCorners,
+                    op::Coordinates::Asymmetric => Coordinates::Asymmetric,
+                },
+            }),
+            other => return Err(format!("{} has no kernel", other.name())),
+        };
+        self.push(kernel, inputs, vec![output_range]);
+        Ok(())
+    }
+
+    fn normalization(&mut self, node: &'a FusedNode, op: &Op) -> Result<(), String> {
+        let dtype = self.dtype(node.inputs[0]);
+        let from = self.request(node.inputs[0], Form::Any, dtype)?;
+        let shape = &from.shape;
+        let count = |range: &[usize]| range.iter().product::<usize>();
+        let (sets, parameters, per_parameter, center, epsilon) = match *op {
+            Op::LayerNormalization { axis, epsilon, center } => {
+                (count(&shape[..axis]), count(&shape[axis..]), 1, center, epsilon)
+            }
+            Op::InstanceNormalization { epsilon } => (count(&shape[..2]), shape[1], count(&shape[2..]), true, epsilon),
+            Op::GroupNormalization { groups, epsilon } => {
+                (shape[0] * groups, shape[1], count(&shape[2..]), true, epsilon)
+            }
+            _ => return Err("not a normalisation".into()),
+        };
+        let mut inputs = vec![self.operand(&from)?.0];
+        let input = self.operand(&from)?.1;
+        for &parameter in &node.inputs[1..] {
+            if count(self.shape(parameter)) != parameters {
+                return Err(format!("a scale or bias has {:?} elements, not {parameters}", self.shape(parameter)));
+            }
+            let located = self.request(parameter, Form::Contiguous, DType::F32)?;
+            inputs.push(self.operand(&located)?.0);
+        }
+        let to = self.allocate(node.outputs[0]);
+        let (range, output) = self.operand(&to)?;
+        let kernel = Normalize {
+            input,
+            output,
+            sets: sets as u32,
+            parameters: parameters as u32,
+            per_parameter: per_parameter as u32,
+            scale: node.inputs.len() > 1,
+            shift: node.inputs.len() > 2,
+            center,
+            epsilon,
+        };
+        self.push(Kernel::Normalize(kernel), inputs, vec![range]);
+        Ok(())
+    }
+
+    /// Operators that only move elements: views where possible, copies where not.
+    fn movement(&mut self, node: &'a FusedNode, op: &Op) -> Result<(), String> {
+        if let Op::Concat { axis } = *op {
+            return self.concatenation(node, axis);
+        }
+        let (input, output) = (node.inputs[0], node.outputs[0]);
+        let from = self.any(input)?;
+        let shape = self.shape(output);
+        let view = match op {
+            Op::Identity => from,
+            Op::Expand => from.expanded(shape),
+            Op::Transpose { permutation } => from.permuted(permutation),
+            Op::Slice { starts, steps } => from.sliced(starts, steps, shape),
+            Op::Reshape => match from.reshaped(shape) {
+                Some(view) => view,
+                None => {
+                    let packed = self.request(input, Form::Contiguous, from.dtype)?;
+                    packed.reshaped(shape).ok_or("a contiguous value could not be reshaped")?
+                }
+            },
+            Op::Split { axis } => {
+                let mut starts = vec![0; from.shape.len()];
+                for &piece in &node.outputs {
+                    let extents = self.shape(piece);
+                    self.located[piece.0] = Some(from.sliced(&starts, &vec![1; starts.len()], extents));
+                    starts[*axis] += extents[*axis];
+                }
+                return Ok(());
+            }
+            _ => return self.moved_by_copy(node, op, from),
+        };
+        self.located[output.0] = Some(view);
+        Ok(())
+    }
+
+    fn moved_by_copy(&mut self, node: &'a FusedNode, op: &Op, from: Located) -> Result<(), String> {
+        let to = self.allocate(node.outputs[0]);
+        let (source, destination) = match *op {
+            Op::Cast => (from, to),
+            Op::Tile { ref repeats } => {
+                let mut split = Vec::new();
+                let mut repeated = Vec::new();
+                for (&extent, &times) in from.shape.iter().zip(repeats) {
+                    if times != 1 {
+                        split.push(1);
+                        repeated.push(times);
+                    }
+                    split.push(extent);
+                    repeated.push(extent);
+                }
+                let source = from.reshaped(&split).ok_or("a dimension cannot be split")?.expanded(&repeated);
+                (source, to.reshaped(&repeated).ok_or("the output of a tile is not row-major")?)
+            }
+            Op::DepthToSpace { block, column_row_depth } => {
+                let [n, c, h, w] = four(&from.shape)?;
+                let depth = c / (block * block);
+                let (split, order) = if column_row_depth {
+                    ([n, depth, block, block, h, w], [0, 1, 4, 2, 5, 3])
+                } else {
+                    ([n, block, block, depth, h, w], [0, 3, 4, 1, 5, 2])
+                };
+                let source = from.reshaped(&split).ok_or("channels cannot be split")?.permuted(&order);
+                let lanes = to.lanes;
+                let rows = to.reshaped(&[n, depth, h, block, w, block]).ok_or("rows cannot be split")?;
+                (Located { lanes: 0, ..source }, Located { lanes, ..rows })
+            }
+            Op::SpaceToDepth { block } => {
+                let [n, c, h, w] = four(&from.shape)?;
+                let split = [n, c, h / block, block, w / block, block];
+                let source = from.reshaped(&split).ok_or("rows cannot be split")?.permuted(&[0, 3, 5, 1, 2, 4]);
+                let channels = to
+                    .reshaped(&[n, block, block, c, h / block, w / block])
+                    .ok_or("the output of a space-to-depth is not row-major")?;
+                (Located { lanes: 0, ..source }, channels)
+            }
+            ref other => return Err(format!("{} has no kernel", other.name())),
+        };
+        self.copy(&source, &destination)
+    }
+
+    fn concatenation(&mut self, node: &'a FusedNode, axis: usize) -> Result<(), String> {
+        let to = self.allocate(node.outputs[0]);
+        let mut starts = vec![0; to.shape.len()];
+        for (position, &input) in node.inputs.iter().enumerate() {
+            let shape = self.shape(input);
+            if shape[axis] != 0 {
+                let mut part = to.sliced(&starts, &vec![1; starts.len()], shape);
+                if part.lanes != 0 && axis == 1 && position + 1 < node.inputs.len() {
+                    // Only the last part may touch the padding; the others leave their neighbours alone.
+                    part.lanes = if shape[1] % 8 == 0 { shape[1] } else { 0 };
+                }
+                let in_place = self.located[input.0].as_ref().is_some_and(|located| {
+                    located.buffer == part.buffer && located.offset == part.offset && located.strides == part.strides
+                });
+                if !in_place {
+                    let from = self.any(input)?;
+                    self.copy(&from, &part)?;
+                }
+            }
+            starts[axis] += shape[axis];
+        }
+        Ok(())
+    }
+}
+
+fn four(shape: &[usize]) -> Result<[usize; 4], String> {
+    shape.try_into().map_err(|_| "needs rank 4".to_owned())
+}
+
+fn reduce_kind(kind: op::Reduction) -> ReduceKind {
+    match kind {
+        op::Reduction::Sum => ReduceKind::Sum,
+        op::Reduction::Mean => ReduceKind::Mean,
+        op::Reduction::Max => ReduceKind::Max,
+        op::Reduction::Min => ReduceKind::Min,
+        op::Reduction::Product => ReduceKind::Product,
+        op::Reduction::L1 => ReduceKind::L1,
+        op::Reduction::L2 => ReduceKind::L2,
+        op::Reduction::SumSquare => ReduceKind::SumSquare,
+        op::Reduction::LogSum => ReduceKind::LogSum,
+        op::Reduction::LogSumExp => ReduceKind::LogSumExp,
+        op::Reduction::ArgMax { last: false } => ReduceKind::ArgMax,
+        op::Reduction::ArgMax { last: true } => ReduceKind::ArgMaxLast,
+        op::Reduction::ArgMin { last: false } => ReduceKind::ArgMin,
+        op::Reduction::ArgMin { last: true } => ReduceKind::ArgMinLast,
+    }
+}

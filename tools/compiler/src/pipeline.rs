@@ -1,0 +1,289 @@
+//! From a model file to the bytes of a plan.
+
+use crate::{
+    emit::{self, EmitError, Variant, VariantIdentity},
+    evaluate::HostEvaluator,
+    fused::FusedGraph,
+    lower::{LowerError, LowerOptions, lower},
+    nvrtc::{self, Compiled, Compiler, Request},
+    passes::{self, PassError},
+    place::{self, Placement},
+    schedule::{self, Schedule, ScheduleError, StepAction},
+};
+use floe_engine::plan::{Plan, PlanError, PlanWriter, format::ImageKind};
+use floe_kernels::codegen::Target;
+use floe_models::{Graph, ImportError, ImportOptions};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+/// Element type of the arithmetic on a GPU. The host always computes in f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// f32 throughout.
+    F32,
+    /// f16 storage and tensor cores, f32 accumulation.
+    #[default]
+    F16,
+}
+
+/// How to compile.
+#[derive(Clone, Debug, Default)]
+pub struct CompileOptions {
+    /// Targets, one variant each.
+    pub targets: Vec<Target>,
+    /// Shapes and constants for the import.
+    pub import: ImportOptions,
+    /// Arithmetic on GPUs.
+    pub precision: Precision,
+    /// Forced algorithms: node and algorithm.
+    pub algorithms: HashMap<String, String>,
+    /// NVRTC to use in place of the one that is found.
+    pub nvrtc: Option<PathBuf>,
+    /// Store PTX, which the driver compiles when it loads the plan, in place of machine code.
+    pub ptx: bool,
+}
+
+/// What the compiler tells while it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress<'a> {
+    /// A phase has begun.
+    Phase(&'a str),
+    /// Of `total` kernels `done` are compiled.
+    Kernels {
+        /// Finished.
+        done: usize,
+        /// All.
+        total: usize,
+    },
+}
+
+/// What became of one variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VariantReport {
+    /// Name of the target.
+    pub target: String,
+    /// Steps of a replay.
+    pub steps: usize,
+    /// Kernel images.
+    pub images: usize,
+    /// Bytes of kernel images.
+    pub image_bytes: u64,
+    /// Bytes of constants.
+    pub weight_bytes: u64,
+    /// Bytes of the arena.
+    pub arena_bytes: u64,
+    /// Lower bound of the arena.
+    pub arena_lower_bound: u64,
+    /// Expected time of a replay in microseconds by the cost model, 0 for the host.
+    pub expected: f64,
+    /// Kernels that spill registers: node and bytes. Empty is good.
+    pub spills: Vec<(String, u32)>,
+}
+
+/// A compiled plan.
+#[derive(Clone, Debug)]
+pub struct CompiledPlan {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// One report a variant.
+    pub variants: Vec<VariantReport>,
+}
+
+/// Why a model could not be compiled.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// Reading the model.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// A pass.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// Lowering.
+    #[error("for target '{target}': {source}")]
+    Lower {
+        /// The target.
+        target: String,
+        /// What is wrong.
+        source: LowerError,
+    },
+    /// Selection.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// NVRTC.
+    #[error(transparent)]
+    Nvrtc(#[from] nvrtc::Error),
+    /// Emission.
+    #[error(transparent)]
+    Emit(#[from] EmitError),
+    /// The engine's check refused the plan: a mistake of the compiler.
+    #[error("the compiled plan does not pass the engine's check, which is a defect of the compiler: {0}")]
+    Check(String),
+}
+
+/// Name and version that plans carry.
+pub const COMPILER: &str = concat!("floec ", env!("CARGO_PKG_VERSION"));
+
+/// Imports a model and runs every pass up to fusion.
+///
+/// # Errors
+/// Where the model cannot be read or a pass finds the graph illegal.
+pub fn import_and_fuse(
+    model: &Path,
+    options: &ImportOptions,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<FusedGraph, CompileError> {
+    progress(Progress::Phase("import"));
+    let graph = floe_models::import(model, options, &HostEvaluator)?;
+    fuse(graph, progress)
+}
+
+/// Runs every pass up to fusion.
+///
+/// # Errors
+/// Where a pass finds the graph illegal.
+pub fn fuse(graph: Graph, progress: &(dyn Fn(Progress<'_>) + Sync)) -> Result<FusedGraph, CompileError> {
+    progress(Progress::Phase("simplify"));
+    let graph = passes::simplify(graph)?;
+    progress(Progress::Phase("fuse"));
+    Ok(passes::fuse(graph)?)
+}
+
+/// Compiles a model file into a plan. The same input gives the same bytes.
+///
+/// # Errors
+/// What went wrong, naming file, node or target.
+pub fn compile(
+    model: &Path,
+    options: &CompileOptions,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<CompiledPlan, CompileError> {
+    let fused = import_and_fuse(model, &options.import, progress)?;
+    compile_fused(&fused, options, progress)
+}
+
+/// Compiles a fused graph into a plan.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_fused(
+    fused: &FusedGraph,
+    options: &CompileOptions,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<CompiledPlan, CompileError> {
+    let mut variants = Vec::new();
+    let mut reports = Vec::new();
+    for target in &options.targets {
+        let (variant, report) = variant(fused, target, options, progress)?;
+        variants.push(variant);
+        reports.push(report);
+    }
+    progress(Progress::Phase("write"));
+    let mut writer = PlanWriter::new(&fused.name, COMPILER);
+    for variant in &variants {
+        writer = writer.variant(variant.parts());
+    }
+    let bytes = writer.finish();
+    Plan::parse(&bytes).map_err(|error: PlanError| CompileError::Check(error.to_string()))?;
+    Ok(CompiledPlan { bytes, variants: reports })
+}
+
+/// Lowers and schedules a fused graph for a target.
+///
+/// # Errors
+/// Where a node cannot run there.
+pub fn schedule(
+    fused: &FusedGraph,
+    target: &Target,
+    precision: Precision,
+    algorithms: &HashMap<String, String>,
+) -> Result<Schedule, CompileError> {
+    let half = precision == Precision::F16 && !target.is_host();
+    let kernels = lower(fused, LowerOptions { host: target.is_host(), half })
+        .map_err(|source| CompileError::Lower { target: target.name.clone(), source })?;
+    Ok(match target.is_host() {
+        true => schedule::for_host(kernels)?,
+        false => schedule::for_gpu(kernels, target, algorithms)?,
+    })
+}
+
+fn variant(
+    fused: &FusedGraph,
+    target: &Target,
+    options: &CompileOptions,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<(Variant, VariantReport), CompileError> {
+    progress(Progress::Phase(&format!("{}: select", target.name)));
+    let schedule = schedule(fused, target, options.precision, &options.algorithms)?;
+    progress(Progress::Phase(&format!("{}: place", target.name)));
+    let placement = place::place(&schedule);
+    let image_kind = if options.ptx { ImageKind::Ptx } else { ImageKind::Cubin };
+    let (compiled, identity) = if target.is_host() {
+        let identity = VariantIdentity {
+            target: target.name.clone(),
+            architecture: 0,
+            image_kind: ImageKind::Cubin,
+            driver: 0,
+            nvrtc: String::new(),
+            precision: "f32",
+        };
+        (Vec::new(), identity)
+    } else {
+        progress(Progress::Phase(&format!("{}: compile kernels", target.name)));
+        let compiler = Compiler::find(target, options.nvrtc.as_deref())?;
+        let requests = requests(&schedule, target, image_kind);
+        let compiled =
+            compiler.compile_all(&requests, &|done, total| progress(Progress::Kernels { done, total }))?;
+        let identity = VariantIdentity {
+            target: target.name.clone(),
+            architecture: target.architecture,
+            image_kind,
+            driver: compiler.driver(target, image_kind),
+            nvrtc: compiler.version(),
+            precision: if options.precision == Precision::F16 { "f16" } else { "f32" },
+        };
+        (compiled, identity)
+    };
+    let variant = emit::emit(&schedule, &placement, &compiled, identity)?;
+    let report = report(&schedule, &placement, &compiled, &variant);
+    Ok((variant, report))
+}
+
+/// One request for each launch, in order.
+fn requests(schedule: &Schedule, target: &Target, image: ImageKind) -> Vec<Request> {
+    let launches = schedule.steps.iter().filter_map(|step| match &step.action {
+        StepAction::Launch(launch) => Some(Request {
+            source: launch.source.clone(),
+            entry: launch.entry.clone(),
+            architecture: target.architecture,
+            image,
+            options: Vec::new(),
+        }),
+        StepAction::Host(_) => None,
+    });
+    launches.collect()
+}
+
+fn report(schedule: &Schedule, placement: &Placement, compiled: &[Compiled], variant: &Variant) -> VariantReport {
+    let mut spills = Vec::new();
+    for (step, compiled) in schedule.steps.iter().zip(compiled) {
+        if let Some(resources) = &compiled.resources {
+            let bytes = resources.spill_stores + resources.spill_loads;
+            if bytes != 0 {
+                spills.push((step.note.node.clone(), bytes));
+            }
+        }
+    }
+    VariantReport {
+        target: variant.identity.target.clone(),
+        steps: variant.steps.len(),
+        images: variant.images.len(),
+        image_bytes: variant.images.iter().map(|image| image.len() as u64).sum(),
+        weight_bytes: variant.weights.len() as u64,
+        arena_bytes: placement.bytes,
+        arena_lower_bound: placement.lower_bound,
+        expected: schedule.steps.iter().map(|step| step.note.expected).sum(),
+        spills,
+    }
+}

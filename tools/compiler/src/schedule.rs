@@ -1,0 +1,311 @@
+//! Selection and scheduling: every kernel becomes one or more steps with operands.
+//!
+//! For the host a step is the kernel itself. For a GPU the kernel's family is asked for candidates, the cheapest by the
+//! cost model wins unless the user forces an algorithm, and constants are repacked into the form that it wants.
+
+use crate::{
+    kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, Storage},
+    lower::repack,
+};
+use floe_kernels::{
+    Kernel, KernelError, View,
+    codegen::{Argument, Candidate, Launch, Packing, Target},
+    copy::Copy,
+};
+use std::{collections::HashMap, sync::Arc};
+
+/// What a step does.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)]
+pub enum StepAction {
+    /// Runs a host twin.
+    Host(Kernel),
+    /// Launches a CUDA kernel.
+    Launch(Launch),
+}
+
+/// An operand of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepOperand {
+    /// The bytes.
+    pub range: BufferRange,
+    /// Whether the step writes them.
+    pub written: bool,
+}
+
+/// One step before placement.
+#[derive(Clone, Debug)]
+pub struct ScheduledStep {
+    /// What is done.
+    pub action: StepAction,
+    /// On what.
+    pub operands: Vec<StepOperand>,
+    /// Why.
+    pub note: Note,
+}
+
+/// What a report says of a step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Note {
+    /// Name of the node that `--algorithm` refers to.
+    pub node: String,
+    /// Names of the model's nodes.
+    pub sources: Vec<String>,
+    /// Kernel family.
+    pub family: String,
+    /// Algorithm within the family.
+    pub algorithm: String,
+    /// Configuration of the algorithm.
+    pub configuration: String,
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Floating-point operations.
+    pub flops: u64,
+    /// Expected microseconds.
+    pub expected: f64,
+    /// Second-best candidate and its expected microseconds.
+    pub runner_up: Option<(String, f64)>,
+}
+
+/// Steps in order, with the buffers that they work on.
+#[derive(Clone, Debug, Default)]
+pub struct Schedule {
+    /// The steps.
+    pub steps: Vec<ScheduledStep>,
+    /// The graph whose buffers the steps refer to; buffers for workspaces and repacked constants are added to it.
+    pub graph: KernelGraph,
+}
+
+/// Why no schedule could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduleError {
+    /// No candidate for a node.
+    #[error("node '{node}' ({family}) cannot run on target '{target}': {reason}")]
+    Unsupported {
+        /// The node.
+        node: String,
+        /// Its kernel family.
+        family: String,
+        /// The target.
+        target: String,
+        /// Why.
+        reason: String,
+    },
+    /// A forced algorithm that the node does not have.
+    #[error("node '{node}' has no algorithm '{wanted}' on target '{target}'; it has: {known}")]
+    NoSuchAlgorithm {
+        /// The node.
+        node: String,
+        /// What was asked for.
+        wanted: String,
+        /// The target.
+        target: String,
+        /// What there is.
+        known: String,
+    },
+    /// `--algorithm` names a node that is not in the fused graph.
+    #[error("--algorithm names node '{0}', which the compiled network does not have; `floec inspect` lists the nodes")]
+    NoSuchNode(String),
+    /// The kernel's own check refused parameters that lowering made.
+    #[error("node '{node}' ({family}): {source}")]
+    Kernel {
+        /// The node.
+        node: String,
+        /// Its kernel family.
+        family: String,
+        /// What is wrong.
+        source: KernelError,
+    },
+}
+
+fn kernel_error(node: &KernelNode) -> impl Fn(KernelError) -> ScheduleError + '_ {
+    |source| ScheduleError::Kernel { node: node.name.clone(), family: node.kernel.family().name().to_owned(), source }
+}
+
+fn read(range: BufferRange) -> StepOperand {
+    StepOperand { range, written: false }
+}
+
+fn written(range: BufferRange) -> StepOperand {
+    StepOperand { range, written: true }
+}
+
+fn note(node: &KernelNode, algorithm: &str, configuration: &str, expected: f64) -> Note {
+    Note {
+        node: node.name.clone(),
+        sources: node.sources.clone(),
+        family: node.kernel.family().name().to_owned(),
+        algorithm: algorithm.to_owned(),
+        configuration: configuration.to_owned(),
+        bytes: node.inputs.iter().chain(&node.outputs).map(|range| range.bytes).sum(),
+        flops: node.kernel.family().flops(),
+        expected,
+        runner_up: None,
+    }
+}
+
+/// Schedules for the host: one step a kernel.
+///
+/// # Errors
+/// Where a kernel refuses its parameters.
+pub fn for_host(mut graph: KernelGraph) -> Result<Schedule, ScheduleError> {
+    let nodes = std::mem::take(&mut graph.nodes);
+    let mut steps = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let family = node.kernel.family();
+        family.check().map_err(kernel_error(&node))?;
+        let mut operands: Vec<_> = node.inputs.iter().copied().map(read).collect();
+        operands.extend(node.outputs.iter().copied().map(written));
+        let bytes = family.host_workspace();
+        if bytes != 0 {
+            let buffer = graph.add_buffer(&format!("{} workspace", node.name), bytes, Storage::Arena);
+            operands.push(written(BufferRange { buffer, offset: 0, bytes }));
+        }
+        let note = note(&node, "host", "", 0.0);
+        steps.push(ScheduledStep { action: StepAction::Host(node.kernel), operands, note });
+    }
+    Ok(Schedule { steps, graph })
+}
+
+/// Schedules for a GPU. `forced` maps node names to algorithms.
+///
+/// # Errors
+/// Where a kernel has no candidate, or not the forced one.
+pub fn for_gpu(
+    mut graph: KernelGraph,
+    target: &Target,
+    forced: &HashMap<String, String>,
+) -> Result<Schedule, ScheduleError> {
+    let nodes = std::mem::take(&mut graph.nodes);
+    if let Some(unknown) = forced.keys().filter(|name| !nodes.iter().any(|node| node.name == **name)).min() {
+        return Err(ScheduleError::NoSuchNode(unknown.clone()));
+    }
+    let mut scheduler = Scheduler { graph, target, forced, packed: HashMap::new(), steps: Vec::new() };
+    for node in &nodes {
+        scheduler.node(node)?;
+    }
+    Ok(Schedule { steps: scheduler.steps, graph: scheduler.graph })
+}
+
+struct Scheduler<'a> {
+    graph: KernelGraph,
+    target: &'a Target,
+    forced: &'a HashMap<String, String>,
+    /// Repacked operands: (buffer, offset, wanted view) → where.
+    packed: HashMap<(BufferId, u64, View), BufferRange>,
+    steps: Vec<ScheduledStep>,
+}
+
+impl Scheduler<'_> {
+    fn node(&mut self, node: &KernelNode) -> Result<(), ScheduleError> {
+        let (best, runner_up) = self.choose(node)?;
+        let mut inputs = node.inputs.clone();
+        for (number, packing) in best.packing.iter().enumerate() {
+            if let Packing::View(view) = packing {
+                inputs[number] = self.pack(node, number, view)?;
+            }
+        }
+        let mut buffer = |what: &str, bytes: u64, storage: Storage| {
+            (bytes != 0).then(|| self.graph.add_buffer(&format!("{} {what}", node.name), bytes, storage))
+        };
+        let workspace = buffer("workspace", best.workspace, Storage::Arena);
+        let counters = buffer("counters", best.counters, Storage::Counters);
+        let last = best.launches.len() - 1;
+        for (number, launch) in best.launches.into_iter().enumerate() {
+            let tail = |buffer: Option<BufferId>, from: u64, whole: u64| {
+                written(BufferRange { buffer: buffer.unwrap_or(BufferId(0)), offset: from, bytes: whole - from })
+            };
+            let operands = launch
+                .arguments
+                .iter()
+                .map(|argument| match *argument {
+                    Argument::Input(i) => read(inputs[i]),
+                    Argument::Output(i) => written(node.outputs[i]),
+                    Argument::Workspace(from) => tail(workspace, from, best.workspace),
+                    Argument::Counters(from) => tail(counters, from, best.counters),
+                })
+                .collect();
+            let mut note = note(node, best.algorithm, &best.configuration, best.cost);
+            if number == last {
+                note.runner_up.clone_from(&runner_up);
+            } else {
+                // Work and time of a candidate of several launches are told with the last one.
+                (note.bytes, note.flops, note.expected) = (0, 0, 0.0);
+            }
+            self.steps.push(ScheduledStep { action: StepAction::Launch(launch), operands, note });
+        }
+        Ok(())
+    }
+
+    fn choose(&self, node: &KernelNode) -> Result<(Candidate, Option<(String, f64)>), ScheduleError> {
+        let family = node.kernel.family();
+        family.check().map_err(kernel_error(node))?;
+        let mut candidates = node.kernel.candidates(self.target).map_err(|reason| ScheduleError::Unsupported {
+            node: node.name.clone(),
+            family: family.name().to_owned(),
+            target: self.target.name.clone(),
+            reason: reason.0,
+        })?;
+        candidates.sort_by(|a, b| {
+            a.cost
+                .total_cmp(&b.cost)
+                .then_with(|| (a.algorithm, &a.configuration).cmp(&(b.algorithm, &b.configuration)))
+        });
+        if let Some(wanted) = self.forced.get(&node.name) {
+            let mut known: Vec<_> = candidates.iter().map(|candidate| candidate.algorithm).collect();
+            candidates.retain(|candidate| candidate.algorithm == wanted);
+            if candidates.is_empty() {
+                known.sort_unstable();
+                known.dedup();
+                return Err(ScheduleError::NoSuchAlgorithm {
+                    node: node.name.clone(),
+                    wanted: wanted.clone(),
+                    target: self.target.name.clone(),
+                    known: known.join(", "),
+                });
+            }
+        }
+        let mut candidates = candidates.into_iter();
+        let best = candidates.next().ok_or_else(|| ScheduleError::Unsupported {
+            node: node.name.clone(),
+            family: family.name().to_owned(),
+            target: self.target.name.clone(),
+            reason: "no candidate".into(),
+        })?;
+        let runner_up =
+            candidates.next().map(|second| (format!("{} {}", second.algorithm, second.configuration), second.cost));
+        Ok((best, runner_up))
+    }
+
+    /// An input operand in the wanted form: constants are repacked now, the rest by a copy step.
+    fn pack(&mut self, node: &KernelNode, number: usize, to: &View) -> Result<BufferRange, ScheduleError> {
+        let from_range = node.inputs[number];
+        let key = (from_range.buffer, from_range.offset, to.clone());
+        if let Some(&range) = self.packed.get(&key) {
+            return Ok(range);
+        }
+        let fail = kernel_error(node);
+        let from = node.kernel.family().input(number).ok_or_else(|| fail(KernelError::OperandCount))?.clone();
+        let bytes = to.bytes().map_err(&fail)?;
+        let name = format!("{} packed", self.graph.buffers[from_range.buffer.0].name);
+        let range = if let Some(constant) = self.graph.constant(from_range.buffer) {
+            let source = &constant[from_range.offset as usize..];
+            let packed = repack(source, &from, to).map_err(&fail)?;
+            let buffer = self.graph.add_buffer(&name, bytes, Storage::Constant(Arc::new(packed)));
+            BufferRange { buffer, offset: 0, bytes }
+        } else {
+            let buffer = self.graph.add_buffer(&name, bytes, Storage::Arena);
+            let range = BufferRange { buffer, offset: 0, bytes };
+            self.node(&KernelNode {
+                name: node.name.clone(),
+                sources: node.sources.clone(),
+                kernel: Kernel::Copy(Copy { source: from, destination: to.clone() }),
+                inputs: vec![from_range],
+                outputs: vec![range],
+            })?;
+            range
+        };
+        self.packed.insert(key, range);
+        Ok(range)
+    }
+}

@@ -1,0 +1,178 @@
+//! `floec compile` and `floec targets`.
+
+use crate::output;
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use floe_compiler::{
+    pipeline::{self, CompileOptions, Precision, Progress},
+    targets,
+};
+use floe_models::ImportOptions;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{collections::HashMap, path::PathBuf};
+
+/// Compile an ONNX model into a plan.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  floec compile resnet50.onnx --target jetson-orin-nano -o resnet50.floe
+  floec compile detector.onnx --target host --target h200 --shape images=1x3x640x640 -o detector.floe
+  floec compile net.onnx --target a100 --precision f32 --algorithm conv1=simt_gemm -o net.floe")]
+pub struct Arguments {
+    /// The ONNX model.
+    model: PathBuf,
+    /// Machine to compile for; repeat it for several variants in one plan. `floec targets` lists them.
+    #[arg(long = "target", value_name = "NAME", required = true)]
+    targets: Vec<String>,
+    /// Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar.
+    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
+    shapes: Vec<String>,
+    /// Arithmetic on a GPU; the host always computes in f32.
+    #[arg(long, value_enum, default_value_t = PrecisionArgument::F16)]
+    precision: PrecisionArgument,
+    /// Forces the algorithm of a node, for example `conv1=direct`; `floec inspect` shows names and choices.
+    #[arg(long = "algorithm", value_name = "NODE=NAME")]
+    algorithms: Vec<String>,
+    /// NVRTC library, or the folder that holds it, in place of the one that is found.
+    #[arg(long, value_name = "PATH")]
+    nvrtc: Option<PathBuf>,
+    /// Store PTX, which the driver compiles when the plan is loaded, in place of machine code: runs on later
+    /// architectures too, starts slower.
+    #[arg(long)]
+    ptx: bool,
+    /// The plan to write.
+    #[arg(short, long, value_name = "PLAN.floe")]
+    output: PathBuf,
+    /// Print a report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PrecisionArgument {
+    F32,
+    F16,
+}
+
+/// List the machines that plans can be compiled for.
+#[derive(Args)]
+pub struct TargetArguments {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Splits `NAME=VALUE` at the last `=`, since names of tensors may hold any character.
+fn name_and_value<'a>(argument: &'a str, option: &str) -> anyhow::Result<(&'a str, &'a str)> {
+    argument.rsplit_once('=').with_context(|| format!("{option} {argument}: write NAME=VALUE"))
+}
+
+fn shape(argument: &str) -> anyhow::Result<(String, Vec<usize>)> {
+    let (name, value) = name_and_value(argument, "--shape")?;
+    let extents = value.split('x').filter(|_| !value.is_empty());
+    let extents: Result<Vec<usize>, _> = extents.map(str::parse).collect();
+    let extents = extents.with_context(|| format!("--shape {argument}: write extents as 1x3x224x224"))?;
+    Ok((name.to_owned(), extents))
+}
+
+fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
+    let found: Result<Vec<_>, _> = arguments.targets.iter().map(|name| targets::find(name).cloned()).collect();
+    let found = found?;
+    for (number, target) in found.iter().enumerate() {
+        if found[..number].contains(target) {
+            bail!("--target {} is given twice", target.name);
+        }
+    }
+    let shapes: anyhow::Result<Vec<_>> = arguments.shapes.iter().map(|text| shape(text)).collect();
+    let mut algorithms = HashMap::new();
+    for text in &arguments.algorithms {
+        let (node, algorithm) = name_and_value(text, "--algorithm")?;
+        algorithms.insert(node.to_owned(), algorithm.to_owned());
+    }
+    Ok(CompileOptions {
+        targets: found,
+        import: ImportOptions { shapes: shapes?, ..ImportOptions::default() },
+        precision: match arguments.precision {
+            PrecisionArgument::F32 => Precision::F32,
+            PrecisionArgument::F16 => Precision::F16,
+        },
+        algorithms,
+        nvrtc: arguments.nvrtc.clone(),
+        ptx: arguments.ptx,
+    })
+}
+
+/// Runs `floec compile`.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let options = options(arguments)?;
+    // indicatif draws on a terminal only.
+    let bar = ProgressBar::new_spinner();
+    bar.set_style(ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len}").expect("a fixed template"));
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    let progress = |progress: Progress<'_>| match progress {
+        Progress::Phase(phase) => {
+            bar.set_length(0);
+            bar.set_message(phase.to_owned());
+        }
+        Progress::Kernels { done, total } => {
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+        }
+    };
+    let compiled = pipeline::compile(&arguments.model, &options, &progress);
+    bar.finish_and_clear();
+    let compiled = compiled.with_context(|| format!("cannot compile '{}'", arguments.model.display()))?;
+    output::write_file(&arguments.output, &compiled.bytes)?;
+
+    if arguments.json {
+        let variants: Vec<_> = compiled
+            .variants
+            .iter()
+            .map(|variant| {
+                serde_json::json!({
+                    "target": variant.target, "steps": variant.steps, "images": variant.images,
+                    "image_bytes": variant.image_bytes, "weight_bytes": variant.weight_bytes,
+                    "arena_bytes": variant.arena_bytes, "arena_lower_bound": variant.arena_lower_bound,
+                    "expected_us": variant.expected,
+                    "spills": variant.spills.iter().map(|(node, bytes)| serde_json::json!({"node": node, "bytes": bytes})).collect::<Vec<_>>(),
+                })
+            })
+            .collect();
+        let report = serde_json::json!({"plan": arguments.output, "bytes": compiled.bytes.len(), "variants": variants});
+        return output::print(&format!("{report:#}\n"));
+    }
+    let mut text = format!("{}: {}\n", arguments.output.display(), output::bytes(compiled.bytes.len() as u64));
+    for variant in &compiled.variants {
+        text += &format!(
+            "  {}: {} steps, weights {}, {} kernel images {}, arena {} (lower bound {})",
+            variant.target,
+            variant.steps,
+            output::bytes(variant.weight_bytes),
+            variant.images,
+            output::bytes(variant.image_bytes),
+            output::bytes(variant.arena_bytes),
+            output::bytes(variant.arena_lower_bound),
+        );
+        if variant.expected > 0.0 {
+            text += &format!(", expected {:.0} µs", variant.expected);
+        }
+        text.push('\n');
+        for (node, bytes) in &variant.spills {
+            text += &format!("    warning: the kernel of node '{node}' spills {bytes} bytes of registers\n");
+        }
+    }
+    output::print(&text)
+}
+
+/// Runs `floec targets`.
+pub fn targets(arguments: &TargetArguments) -> anyhow::Result<()> {
+    let all = targets::all();
+    if arguments.json {
+        return output::print(&format!("{:#}\n", serde_json::to_value(all)?));
+    }
+    let mut text = String::new();
+    for target in all {
+        let architecture = if target.is_host() { "-".to_owned() } else { format!("sm_{}", target.architecture) };
+        text += &format!("{:18} {architecture:6}  {}\n", target.name, target.description);
+    }
+    output::print(&text)
+}

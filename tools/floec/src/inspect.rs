@@ -1,0 +1,157 @@
+//! `floec inspect` and `floec check`.
+
+use crate::{output, page, report};
+use anyhow::{Context, anyhow};
+use clap::Args;
+use floe_engine::plan::Plan;
+use memmap2::Mmap;
+use serde_json::Value;
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+/// Show what is inside a plan, and why.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  floec inspect resnet50.floe
+  floec inspect resnet50.floe --json | jq '.variants[0].memory'
+  floec inspect resnet50.floe --html resnet50.html")]
+pub struct Arguments {
+    /// The plan.
+    plan: PathBuf,
+    /// Print everything as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write a self-contained HTML page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Run the engine's own check on a plan, and compare its blobs with their digest; needs no GPU.
+#[derive(Args)]
+#[command(after_help = "Example:
+  floec check resnet50.floe && scp resnet50.floe jetson:")]
+pub struct CheckArguments {
+    /// The plan.
+    plan: PathBuf,
+}
+
+/// Maps a file into memory; empty files, which cannot be mapped, fail in the check like any other.
+fn map(path: &Path) -> anyhow::Result<Mmap> {
+    let file = File::open(path).with_context(|| format!("cannot read '{}'", path.display()))?;
+    // SAFETY: plans are read-only here; a file that somebody truncates meanwhile is outside of what we promise.
+    unsafe { Mmap::map(&file) }.with_context(|| format!("cannot map '{}'", path.display()))
+}
+
+fn parse<'a>(bytes: &'a [u8], path: &Path) -> anyhow::Result<Plan<'a>> {
+    Plan::parse(bytes).map_err(|error| anyhow!("'{}' is not a sound plan: {error}", path.display()))
+}
+
+/// Runs `floec check`.
+pub fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
+    let bytes = map(&arguments.plan)?;
+    let plan = parse(&bytes, &arguments.plan)?;
+    plan.verify_blobs().map_err(|error| anyhow!("'{}' is damaged: {error}", arguments.plan.display()))?;
+    let targets: Vec<_> = plan.variants().map(|variant| variant.header().target.to_owned()).collect();
+    output::print(&format!("{}: sound, for {}\n", arguments.plan.display(), targets.join(", ")))
+}
+
+/// Runs `floec inspect`.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let bytes = map(&arguments.plan)?;
+    let plan = parse(&bytes, &arguments.plan)?;
+    let report = report::plan(&plan);
+    if let Some(path) = &arguments.html {
+        output::write_file(path, page::render(&report).as_bytes())?;
+        if !arguments.json {
+            return output::print(&format!("{}: written\n", path.display()));
+        }
+    }
+    if arguments.json {
+        return output::print(&format!("{report:#}\n"));
+    }
+    output::print(&text(&report))
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn string(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn text(report: &Value) -> String {
+    let mut text = format!(
+        "{} · {} · {} · sha256 {}\n",
+        string(&report["model"]),
+        output::bytes(number(&report["bytes"])),
+        string(&report["compiler"]),
+        string(&report["digest"]),
+    );
+    for variant in items(&report["variants"]) {
+        let memory = &variant["memory"];
+        let host = number(&variant["architecture"]) == 0;
+        text += &format!("\nvariant {}: {}", string(&variant["target"]), string(&variant["precision"]));
+        if !host {
+            text += &format!(
+                ", sm_{} {} by NVRTC {}, driver interface {} or later",
+                variant["architecture"],
+                string(&variant["images"]),
+                string(&variant["nvrtc"]),
+                variant["driver"],
+            );
+        }
+        let (arena, bound) = (number(&memory["arena"]), number(&variant["arena_lower_bound"]));
+        text += &format!(
+            "\n  memory: {} = weights {} + arena {} + bindings {}\n  arena: {arena} bytes, lower bound {bound} ({:.2}×)\n",
+            output::bytes(number(&memory["total"])),
+            output::bytes(number(&memory["weights"])),
+            output::bytes(arena),
+            output::bytes(number(&memory["bindings"])),
+            arena as f64 / bound.max(1) as f64,
+        );
+        for binding in items(&variant["bindings"]) {
+            let shape: Vec<_> = items(&binding["shape"]).iter().map(Value::to_string).collect();
+            text += &format!(
+                "  {:6} {}: {} [{}]\n",
+                string(&binding["direction"]),
+                string(&binding["name"]),
+                string(&binding["dtype"]),
+                shape.join(", "),
+            );
+        }
+        text += &format!(
+            "  {:>4}  {:>9}  {:>9}  {:>8}  {}\n",
+            "step", "bytes", "MFLOP", if host { "" } else { "µs" }, "kernel ← model nodes"
+        );
+        for step in items(&variant["steps"]) {
+            let sources: Vec<_> = items(&step["sources"]).iter().map(string).collect();
+            let expected = step["expected_us"].as_f64().unwrap_or_default();
+            let configuration = string(&step["configuration"]);
+            text += &format!(
+                "  {:>4}  {:>9}  {:>9.2}  {:>8}  {} {}{}{} ← {}\n",
+                step["step"],
+                output::bytes(number(&step["bytes"])),
+                number(&step["flops"]) as f64 / 1e6,
+                if host { String::new() } else { format!("{expected:.1}") },
+                string(&step["family"]),
+                string(&step["algorithm"]),
+                if configuration.is_empty() { "" } else { " " },
+                configuration,
+                sources.join(", "),
+            );
+            let runner_up = string(&step["runner_up"]);
+            if !runner_up.is_empty() {
+                let expected = step["runner_up_expected_us"].as_f64().unwrap_or_default();
+                text += &format!("{:42}runner-up: {runner_up}, {expected:.1} µs\n", "");
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,89 @@
+//! What `floec inspect` knows of a plan, as data for text, JSON and HTML.
+
+use floe_engine::plan::{
+    Plan, Variant,
+    format::{Action, Direction, Region},
+};
+use serde_json::{Value, json};
+
+/// Everything of a plan that a person or a script may want to know.
+pub fn plan(plan: &Plan<'_>) -> Value {
+    json!({
+        "model": plan.model(),
+        "compiler": plan.compiler(),
+        "bytes": plan.file_bytes(),
+        "digest": plan.digest().iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+        "variants": plan.variants().map(|variant| self::variant(&variant)).collect::<Vec<_>>(),
+    })
+}
+
+fn variant(variant: &Variant<'_>) -> Value {
+    let header = variant.header();
+    let memory = variant.memory();
+    let bindings = variant.bindings().map(|binding| {
+        json!({
+            "name": binding.name,
+            "direction": match binding.direction {
+                Direction::Input => "input",
+                Direction::Output => "output",
+                Direction::State => "state",
+            },
+            "dtype": binding.dtype.name(),
+            "shape": binding.shape.as_slice(),
+        })
+    });
+    let kernels: Vec<_> = variant.kernels().collect();
+    let mut notes = variant.notes();
+    let steps = variant.steps().enumerate().map(|(number, step)| {
+        let note = notes.next();
+        let mut value = json!({
+            "step": number,
+            "after": step.after.as_slice(),
+            "operands": step.operands.iter().map(|operand| {
+                let region = match operand.region {
+                    Region::Weights => "weights".to_owned(),
+                    Region::Arena => "arena".to_owned(),
+                    Region::Binding(binding) => format!("binding {binding}"),
+                };
+                json!({"region": region, "offset": operand.offset, "bytes": operand.bytes, "written": operand.written})
+            }).collect::<Vec<_>>(),
+        });
+        match &step.action {
+            Action::Host(kernel) => value["kernel"] = json!(kernel.family().name()),
+            Action::Launch { kernel, grid, block, shared } => {
+                value["kernel"] = json!(kernels.get(*kernel as usize).map_or("", |entry| entry.name));
+                value["grid"] = json!(grid);
+                value["block"] = json!(block);
+                value["shared"] = json!(shared);
+            }
+        }
+        if let Some(note) = note {
+            value["sources"] = json!(note.sources.split(',').filter(|name| !name.is_empty()).collect::<Vec<_>>());
+            value["family"] = json!(note.family);
+            value["algorithm"] = json!(note.algorithm);
+            value["configuration"] = json!(note.configuration);
+            value["bytes"] = json!(note.bytes);
+            value["flops"] = json!(note.flops);
+            value["expected_us"] = json!(note.expected);
+            value["measured"] = json!(note.measured);
+            value["runner_up"] = json!(note.runner_up);
+            value["runner_up_expected_us"] = json!(note.runner_up_expected);
+        }
+        value
+    });
+    json!({
+        "target": header.target,
+        "architecture": header.architecture,
+        "images": format!("{:?}", header.image_kind).to_lowercase(),
+        "driver": header.driver,
+        "nvrtc": header.nvrtc,
+        "precision": header.precision,
+        "memory": {
+            "weights": memory.weights, "arena": memory.arena, "bindings": memory.bindings, "total": memory.total,
+        },
+        "arena_lower_bound": header.arena_lower_bound,
+        "image_bytes": variant.images_bytes(),
+        "bindings": bindings.collect::<Vec<_>>(),
+        "steps": steps.collect::<Vec<_>>(),
+    })
+}
