@@ -1,0 +1,226 @@
+//! Checks before anything is sent to the GPU: which variant of a plan it can run, and whether it has what that needs.
+
+use crate::Error;
+use floe_engine::plan::format::{ImageKind, VariantHeader};
+
+/// What a GPU is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Name, for example `NVIDIA H200`.
+    pub name: String,
+    /// Compute capability times ten.
+    pub architecture: u32,
+    /// Streaming multiprocessors that a session may use (fewer than the GPU's inside a green context).
+    pub multiprocessors: u32,
+    /// Whether it shares its memory with the CPU, as on a Jetson.
+    pub integrated: bool,
+    /// CUDA version of the driver as `cuDriverGetVersion` counts: 12060 is 12.6.
+    pub driver: u32,
+    /// Bytes of memory.
+    pub memory: u64,
+}
+
+/// Architectures of systems on a chip, whose machine code is not exchangeable with that of desktop GPUs.
+const TEGRA: [u32; 6] = [53, 62, 72, 87, 101, 110];
+
+/// The targets that a GPU may be compiled for: architecture, multiprocessors, name. From `targets/descriptions`.
+const TARGETS: [(u32, u32, &str); 8] = [
+    (72, 8, "jetson-xavier"),
+    (80, 108, "a100"),
+    (87, 8, "jetson-orin-nano"),
+    (87, 8, "jetson-orin-nx"),
+    (87, 16, "jetson-agx-orin"),
+    (89, 128, "rtx-4090"),
+    (90, 132, "h200"),
+    (110, 20, "jetson-thor"),
+];
+
+/// Number of the variant that suits a GPU best: machine code for exactly its architecture, then machine code for an older
+/// one of the same generation (desktop GPUs only), then PTX. Among equals the one tuned for the same number of
+/// multiprocessors, then the first.
+///
+/// `wanted` restricts the choice to the variant of that name.
+///
+/// # Errors
+/// `UnknownVariant`, or `NoVariant`, which says what to recompile for.
+pub fn choose<'a>(
+    variants: impl IntoIterator<Item = &'a VariantHeader<'a>>,
+    device: &DeviceInfo,
+    wanted: Option<&str>,
+) -> Result<usize, Error> {
+    let all: Vec<&VariantHeader<'_>> = variants.into_iter().collect();
+    let considered =
+        || all.iter().enumerate().filter(|(_, variant)| wanted.is_none_or(|wanted| variant.target == wanted));
+    if let Some(wanted) = wanted
+        && considered().next().is_none()
+    {
+        return Err(Error::UnknownVariant { wanted: wanted.to_owned(), held: held(&all) });
+    }
+    // The iterator's `max_by_key` takes the last of equals; the reversed number makes it the first.
+    considered()
+        .filter_map(|(number, variant)| Some((suitability(variant, device)?, std::cmp::Reverse(number))))
+        .max()
+        .map(|(_, std::cmp::Reverse(number))| number)
+        .ok_or_else(|| Error::NoVariant {
+            held: held(&all),
+            device: device.name.clone(),
+            architecture: device.architecture,
+            suggestion: suggestion(device),
+        })
+}
+
+/// Whether the driver and the free memory suffice for a variant that needs `needed` bytes of device memory.
+///
+/// # Errors
+/// `DriverTooOld` or `Memory`.
+pub fn check(variant: &VariantHeader<'_>, device: &DeviceInfo, needed: u64, free: u64) -> Result<(), Error> {
+    if device.driver < variant.driver {
+        return Err(Error::DriverTooOld {
+            target: variant.target.to_owned(),
+            needed: variant.driver,
+            found: device.driver,
+            integrated: device.integrated,
+        });
+    }
+    if needed > free {
+        return Err(Error::Memory { needed, free });
+    }
+    Ok(())
+}
+
+/// How well a variant suits: kind of match, nearness of architecture, whether the number of multiprocessors agrees.
+fn suitability(variant: &VariantHeader<'_>, device: &DeviceInfo) -> Option<(u32, u32, bool)> {
+    let (of, on) = (variant.architecture, device.architecture);
+    if of == 0 || of > on {
+        return None;
+    }
+    let tuned = TARGETS.iter().any(|&(_, count, name)| name == variant.target && count == device.multiprocessors);
+    let tegra = TEGRA.contains(&of) || TEGRA.contains(&on);
+    match variant.image_kind {
+        ImageKind::Cubin if of == on => Some((2, of, tuned)),
+        ImageKind::Cubin if of / 10 == on / 10 && !tegra => Some((1, of, tuned)),
+        ImageKind::Cubin => None,
+        ImageKind::Ptx => Some((0, of, tuned)),
+    }
+}
+
+/// What a plan holds, in words.
+fn held(variants: &[&VariantHeader<'_>]) -> String {
+    let words: Vec<String> = variants
+        .iter()
+        .map(|variant| match (variant.architecture, variant.image_kind) {
+            (0, _) => format!("a host variant ({})", variant.target),
+            (architecture, ImageKind::Cubin) => format!("sm_{architecture} images for {}", variant.target),
+            (architecture, ImageKind::Ptx) => format!("compute_{architecture} PTX for {}", variant.target),
+        })
+        .collect();
+    if words.is_empty() { "no variant".to_owned() } else { words.join(" and ") }
+}
+
+/// The target to recompile for: the one of the same architecture whose number of multiprocessors is nearest.
+fn suggestion(device: &DeviceInfo) -> String {
+    TARGETS
+        .iter()
+        .filter(|(architecture, ..)| *architecture == device.architecture)
+        .min_by_key(|(_, count, _)| count.abs_diff(device.multiprocessors))
+        .map_or_else(
+            || format!("NAME of an sm_{} description (see `floec targets`)", device.architecture),
+            |(.., name)| (*name).to_owned(),
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variant(target: &'static str, architecture: u32, image_kind: ImageKind) -> VariantHeader<'static> {
+        VariantHeader {
+            target,
+            architecture,
+            image_kind,
+            driver: 12020,
+            nvrtc: "12.6",
+            precision: "f16",
+            arena_bytes: 0,
+            arena_lower_bound: 0,
+            zeroed_bytes: 0,
+            steps: 0,
+            kernels: 0,
+            images: 0,
+            bindings: 0,
+        }
+    }
+
+    fn device(architecture: u32, multiprocessors: u32) -> DeviceInfo {
+        let integrated = TEGRA.contains(&architecture);
+        DeviceInfo { name: "a GPU".into(), architecture, multiprocessors, integrated, driver: 12060, memory: 1 << 33 }
+    }
+
+    #[test]
+    fn exact_machine_code_wins_over_older_over_ptx() {
+        use ImageKind::{Cubin, Ptx};
+        let all = [
+            variant("host", 0, Cubin),
+            variant("a", 80, Ptx),
+            variant("b", 80, Cubin),
+            variant("c", 86, Cubin),
+            variant("d", 89, Cubin),
+        ];
+        assert_eq!(choose(&all, &device(89, 128), None), Ok(4));
+        assert_eq!(choose(&all[..4], &device(89, 128), None), Ok(3));
+        assert_eq!(choose(&all[..3], &device(89, 128), None), Ok(2));
+        assert_eq!(choose(&all[..2], &device(89, 128), None), Ok(1));
+        // Another generation: only PTX is left.
+        assert_eq!(choose(&all, &device(90, 132), None), Ok(1));
+        assert_eq!(choose(&all, &device(89, 128), Some("b")), Ok(2));
+    }
+
+    #[test]
+    fn machine_code_does_not_cross_between_desktop_and_jetson() {
+        let desktop = [variant("a100", 80, ImageKind::Cubin)];
+        assert!(choose(&desktop, &device(87, 16), None).is_err());
+        let jetson = [variant("jetson-agx-orin", 87, ImageKind::Cubin)];
+        assert!(choose(&jetson, &device(89, 128), None).is_err());
+        // But PTX of the Jetson runs on a later desktop GPU.
+        assert_eq!(choose(&[variant("jetson-agx-orin", 87, ImageKind::Ptx)], &device(90, 132), None), Ok(0));
+    }
+
+    #[test]
+    fn the_size_of_the_gpu_decides_among_equal_architectures() {
+        let all =
+            ["jetson-orin-nano", "jetson-orin-nx", "jetson-agx-orin"].map(|name| variant(name, 87, ImageKind::Cubin));
+        assert_eq!(choose(&all, &device(87, 16), None), Ok(2));
+        assert_eq!(choose(&all, &device(87, 8), None), Ok(0));
+    }
+
+    #[test]
+    fn a_foreign_plan_says_what_to_recompile_for() {
+        let all = [variant("jetson-orin-nano", 87, ImageKind::Cubin)];
+        let message = choose(&all, &device(90, 132), None).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "this plan holds sm_87 images for jetson-orin-nano; this GPU (a GPU) is sm_90: recompile with --target h200"
+        );
+        let message = choose(&all, &device(90, 132), Some("h200")).unwrap_err().to_string();
+        assert_eq!(message, "the plan has no variant 'h200'; it holds sm_87 images for jetson-orin-nano");
+    }
+
+    #[test]
+    fn driver_and_memory_are_checked() {
+        let mut newer = variant("h200", 90, ImageKind::Cubin);
+        assert_eq!(check(&newer, &device(90, 132), 10, 10), Ok(()));
+        assert!(matches!(check(&newer, &device(90, 132), 11, 10), Err(Error::Memory { needed: 11, free: 10 })));
+        newer.driver = 13000;
+        assert!(matches!(check(&newer, &device(90, 132), 0, 10), Err(Error::DriverTooOld { .. })));
+    }
+
+    #[test]
+    fn the_table_agrees_with_the_descriptions() {
+        for (architecture, count, name) in TARGETS {
+            let path = format!("{}/../descriptions/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).unwrap();
+            assert!(text.contains(&format!("architecture = {architecture}\n")), "{name}");
+            assert!(text.contains(&format!("multiprocessors = {count}\n")), "{name}");
+        }
+    }
+}
