@@ -1,1 +1,4 @@
-//! See `main.rs`, run with `cargo run --release --example quickstart`.
+//! The parts of the quickstart: held-back digits, and a canvas that embedded-graphics draws on.
+
+pub mod canvas;
+pub mod digits;
