@@ -13,6 +13,33 @@ pub const BLOB_ALIGNMENT: u64 = 256;
 pub const OPERAND_ALIGNMENT: u64 = 16;
 /// Most operands of one step.
 pub const MAX_OPERANDS: usize = 16;
+/// Most earlier steps that one step names.
+pub const MAX_AFTER: usize = 16;
+/// Most variants of one file.
+pub const MAX_VARIANTS: u32 = 64;
+/// Most steps of one variant.
+pub const MAX_STEPS: u32 = 1 << 20;
+/// Most entries of a variant's kernel table, and most images.
+pub const MAX_KERNELS: u32 = 1 << 16;
+/// Most bindings of one variant.
+pub const MAX_BINDINGS: usize = 256;
+/// Longest name of a binding or kernel, in bytes.
+pub const MAX_NAME: usize = 255;
+/// Most threads of a block.
+pub const MAX_THREADS: u32 = 1024;
+/// Most dynamic shared memory of a block in bytes: 227 KiB, what compute capability 9.0 gives.
+pub const MAX_SHARED: u32 = 227 * 1024;
+
+/// What the whole file says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta<'a> {
+    /// Name of the model.
+    pub model: &'a str,
+    /// Name and version of the compiler that wrote the file.
+    pub compiler: &'a str,
+    /// Number of variants, at least 1.
+    pub variants: u32,
+}
 
 /// Where an operand lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -62,6 +89,14 @@ pub struct Binding<'a> {
     pub shape: Dims,
 }
 
+impl Binding<'_> {
+    /// Bytes of the whole tensor, row-major without gaps; `None` where the number overflows.
+    pub fn bytes(&self) -> Option<u64> {
+        let elements = self.shape.iter().try_fold(1u64, |n, &extent| n.checked_mul(u64::from(extent)))?;
+        elements.checked_mul(self.dtype.size() as u64)
+    }
+}
+
 /// What a step does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(clippy::large_enum_variant)]
@@ -90,7 +125,7 @@ pub struct Step {
     pub operands: heapless::Vec<Operand, MAX_OPERANDS>,
     /// Earlier steps that must have finished: numbers, ascending. At most 16; the compiler adds joins through later steps
     /// where more would be needed.
-    pub after: heapless::Vec<u32, 16>,
+    pub after: heapless::Vec<u32, MAX_AFTER>,
 }
 
 /// A CUDA function inside an image.
@@ -107,7 +142,7 @@ pub struct KernelEntry<'a> {
 pub enum ImageKind {
     /// Machine code for exactly the variant's architecture.
     Cubin,
-    /// PTX, compiled by the driver when loaded; NUL-terminated. Runs on the variant's architecture and later ones.
+    /// PTX, compiled by the driver when loaded; NUL-terminated (the writer appends the NUL where it is missing). Runs on the variant's architecture and later ones.
     Ptx,
 }
 
@@ -116,11 +151,11 @@ pub enum ImageKind {
 pub struct Image {
     /// First byte in the images blob, a multiple of 16.
     pub offset: u64,
-    /// Bytes, without padding.
+    /// Bytes, without padding; with its NUL for PTX.
     pub bytes: u64,
 }
 
-/// What a variant needs; the fixed part of its description.
+/// What a variant needs; the fixed part of its description. The writer fills in the four counts at its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariantHeader<'a> {
     /// Name of the target it was compiled for.

@@ -1,3 +1,20 @@
 //! The plan file; `PLAN_FORMAT.md` beside the crate describes every byte.
+//!
+//! [`Plan::parse`] checks everything, so that whoever holds a [`Plan`] may rely on it: every record decodes, every operand
+//! lies inside its region, every number names something that exists. What it cannot check is whether two steps that may
+//! run at the same time touch the same bytes: that is the compiler's promise.
 
+mod check;
+mod check_step;
+mod error;
+mod file;
 pub mod format;
+mod reader;
+#[cfg(feature = "writer")]
+mod writer;
+
+pub use error::{OperandProblem, PlanError, RecordProblem, SectionProblem, StepProblem};
+pub use file::SectionKind;
+pub use reader::{Memory, Plan, Records, Variant};
+#[cfg(feature = "writer")]
+pub use writer::{PlanWriter, VariantParts};

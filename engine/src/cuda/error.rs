@@ -1,0 +1,147 @@
+//! What can go wrong with a CUDA session.
+
+use super::api::{CUresult, Call};
+use crate::BindingError;
+use core::fmt;
+
+/// A driver call that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallError {
+    /// The function.
+    pub call: Call,
+    /// What it returned.
+    pub result: CUresult,
+    /// The driver's name of that, for example `CUDA_ERROR_OUT_OF_MEMORY`; empty where it has none.
+    pub name: heapless::String<48>,
+    /// What the call was for.
+    pub subject: Subject,
+}
+
+/// The part of a plan that a driver call was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Subject {
+    /// The session as a whole.
+    Session,
+    /// Kernel image of this number.
+    Image(u32),
+    /// Entry of this number in the kernel table.
+    Kernel(u32),
+    /// Step of this number.
+    Step(u32),
+    /// Binding of this number.
+    Binding(u32),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session => Ok(()),
+            Self::Image(number) => write!(f, " for image {number}"),
+            Self::Kernel(number) => write!(f, " for kernel {number}"),
+            Self::Step(number) => write!(f, " for step {number}"),
+            Self::Binding(number) => write!(f, " for binding {number}"),
+        }
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.name.is_empty() { "unknown error" } else { self.name.as_str() };
+        write!(f, "{} failed{} with {name} ({})", self.call.name(), self.subject, self.result)
+    }
+}
+
+impl core::error::Error for CallError {}
+
+/// Why a CUDA session cannot be made. Whatever had been made before was freed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The variant is for the host.
+    HostVariant,
+    /// The plan needs a larger session type than [`SizedSession`](super::SizedSession) was given.
+    Capacity {
+        /// Name of the const parameter.
+        parameter: &'static str,
+        /// Its value.
+        capacity: usize,
+        /// The value that the plan needs.
+        needed: usize,
+    },
+    /// The plan needs more memory than this machine can address.
+    TooLarge {
+        /// Bytes.
+        needed: u64,
+    },
+    /// The device has not enough free memory.
+    OutOfMemory {
+        /// Bytes that the session asks for in one piece.
+        needed: u64,
+        /// Bytes that the device has free.
+        free: u64,
+        /// Bytes that the device has at all.
+        total: u64,
+    },
+    /// A driver call failed.
+    Call(CallError),
+}
+
+impl From<CallError> for InitError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HostVariant => write!(f, "variant is for the host, not for a GPU: use a host session"),
+            Self::Capacity { parameter, capacity, needed } => {
+                write!(f, "session type is too small: {parameter} is {capacity}, but the plan needs {needed}")
+            }
+            Self::TooLarge { needed } => write!(f, "plan needs {needed} bytes, more than this machine can address"),
+            Self::OutOfMemory { needed, free, total } => write!(
+                f,
+                "session needs {needed} bytes of device memory in one piece, but only {free} of {total} are free: end \
+                 other users of the GPU, or compile for smaller shapes"
+            ),
+            Self::Call(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl core::error::Error for InitError {}
+
+/// Why a call of a ready session failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunError {
+    /// No such binding, or not that way, or not that length. Nothing was done.
+    Binding(BindingError),
+    /// A driver call failed. Errors of kernels show at the next call that waits; most leave the context unusable.
+    Call(CallError),
+}
+
+impl From<BindingError> for RunError {
+    fn from(error: BindingError) -> Self {
+        Self::Binding(error)
+    }
+}
+
+impl From<CallError> for RunError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Binding(error) => write!(f, "{error}"),
+            Self::Call(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl core::error::Error for RunError {}

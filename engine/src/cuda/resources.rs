@@ -1,0 +1,316 @@
+//! What a session owns at the driver, and the calls that make, use and free it. All `unsafe` of the CUDA device is here.
+//!
+//! Every call happens under the promise that the caller of [`Session::init`](super::SizedSession::init) gave: the table
+//! holds the driver's functions and a context is current. Handles come from successful calls of the same table and are
+//! freed once, by `Drop`.
+
+use super::{
+    api::*,
+    error::{CallError, Subject},
+};
+use crate::plan::format::{MAX_NAME, MAX_OPERANDS};
+use core::{
+    ffi::{CStr, c_void},
+    ptr::{null, null_mut},
+};
+
+/// A kernel launch, ready to become a graph node.
+pub(super) struct Node<'a> {
+    pub step: u32,
+    pub function: CUfunction,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+    pub arguments: heapless::Vec<CUdeviceptr, MAX_OPERANDS>,
+    pub after: &'a [CUgraphNode],
+}
+
+/// Everything of one session that has to be freed.
+#[derive(Debug)]
+pub(super) struct Resources<'d, const IMAGES: usize> {
+    api: &'d DriverApi,
+    stream: CUstream,
+    owns_stream: bool,
+    start: CUevent,
+    end: CUevent,
+    modules: heapless::Vec<CUmodule, IMAGES>,
+    memory: CUdeviceptr,
+    host: *mut u8,
+    host_bytes: usize,
+    graph: CUgraph,
+    exec: CUgraphExec,
+}
+
+/// Turns a result into `Ok` or the error of a call.
+fn judge(api: &DriverApi, call: Call, subject: Subject, result: CUresult) -> Result<(), CallError> {
+    if result == CUDA_SUCCESS {
+        return Ok(());
+    }
+    let mut name = heapless::String::new();
+    let mut text = null();
+    // SAFETY: promise of `init`; `text` is a valid place for a pointer.
+    if unsafe { (api.get_error_name)(result, &mut text) } == CUDA_SUCCESS && !text.is_null() {
+        // SAFETY: on success the driver stores the address of a constant NUL-terminated string.
+        let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+        bytes.iter().take_while(|byte| byte.is_ascii()).all(|&byte| name.push(char::from(byte)).is_ok());
+    }
+    Err(CallError { call, result, name, subject })
+}
+
+/// `call!(self, cuX, subject, field(arguments))`: calls a function of the table and judges its result.
+macro_rules! call {
+    ($self:ident, $symbol:ident, $subject:expr, $field:ident($($argument:expr),*)) => {{
+        // SAFETY: the table holds the driver's functions (promise of `init`); handles are this session's own and alive,
+        // output pointers point to places of the right type, and other pointers are valid as the function around says.
+        let result = unsafe { ($self.api.$field)($($argument),*) };
+        judge($self.api, Call::$symbol, $subject, result)
+    }};
+}
+
+impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
+    /// Stream (unless one is given) and events.
+    pub fn new(api: &'d DriverApi, stream: Option<CUstream>) -> Result<Self, CallError> {
+        let mut new = Self {
+            api,
+            stream: stream.unwrap_or(null_mut()),
+            owns_stream: false,
+            start: null_mut(),
+            end: null_mut(),
+            modules: heapless::Vec::new(),
+            memory: 0,
+            host: null_mut(),
+            host_bytes: 0,
+            graph: null_mut(),
+            exec: null_mut(),
+        };
+        if stream.is_none() {
+            call!(new, cuStreamCreate, Subject::Session, stream_create(&mut new.stream, CU_STREAM_NON_BLOCKING))?;
+            new.owns_stream = true;
+        }
+        call!(new, cuEventCreate, Subject::Session, event_create(&mut new.start, CU_EVENT_DEFAULT))?;
+        call!(new, cuEventCreate, Subject::Session, event_create(&mut new.end, CU_EVENT_DEFAULT))?;
+        Ok(new)
+    }
+
+    /// Loads an image that describes its own length (cubin) or ends with NUL (PTX).
+    pub fn load_module(&mut self, image: &[u8]) -> Result<(), CallError> {
+        let subject = Subject::Image(self.modules.len() as u32);
+        let mut module = null_mut();
+        call!(self, cuModuleLoadData, subject, module_load_data(&mut module, image.as_ptr().cast()))?;
+        // `init` compared the number of images with the capacity before.
+        let _ = self.modules.push(module);
+        Ok(())
+    }
+
+    /// Finds kernel `number`, called `name`, in module `image`, and lets it use `shared` bytes of dynamic shared memory.
+    pub fn function(&self, number: u32, image: u32, name: &str, shared: u32) -> Result<CUfunction, CallError> {
+        /// Dynamic shared memory that every kernel may use without asking.
+        const DEFAULT_SHARED: u32 = 48 * 1024;
+        let subject = Subject::Kernel(number);
+        // The check has proven that the image exists, and that the name fits with a NUL behind it.
+        let module = self.modules.get(image as usize).copied().unwrap_or(null_mut());
+        let mut terminated = [0u8; MAX_NAME + 1];
+        for (to, from) in terminated[..MAX_NAME].iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        let mut function = null_mut();
+        let name = terminated.as_ptr().cast();
+        call!(self, cuModuleGetFunction, subject, module_get_function(&mut function, module, name))?;
+        if shared > DEFAULT_SHARED {
+            let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            call!(self, cuFuncSetAttribute, subject, func_set_attribute(function, attribute, shared as i32))?;
+        }
+        Ok(function)
+    }
+
+    /// Allocates the session's device memory and returns its address.
+    pub fn allocate(&mut self, bytes: usize) -> Result<CUdeviceptr, CallError> {
+        call!(self, cuMemAlloc_v2, Subject::Session, mem_alloc(&mut self.memory, bytes))?;
+        Ok(self.memory)
+    }
+
+    /// Free and total bytes of device memory.
+    pub fn memory_info(&self) -> Result<(usize, usize), CallError> {
+        let (mut free, mut total) = (0, 0);
+        call!(self, cuMemGetInfo_v2, Subject::Session, mem_get_info(&mut free, &mut total))?;
+        Ok((free, total))
+    }
+
+    /// Allocates the session's page-locked host memory and zeroes it.
+    pub fn allocate_host(&mut self, bytes: usize) -> Result<(), CallError> {
+        let mut host = null_mut();
+        let flags = CU_MEMHOSTALLOC_DEVICEMAP;
+        call!(self, cuMemHostAlloc, Subject::Session, mem_host_alloc(&mut host, bytes, flags))?;
+        (self.host, self.host_bytes) = (host.cast(), bytes);
+        // SAFETY: the driver has just allocated `bytes` bytes there, and nobody else knows of them.
+        unsafe { self.host.write_bytes(0, bytes) };
+        Ok(())
+    }
+
+    /// Device address of the page-locked host memory.
+    pub fn host_device_address(&self) -> Result<CUdeviceptr, CallError> {
+        let mut address = 0;
+        let host = self.host.cast();
+        call!(
+            self,
+            cuMemHostGetDevicePointer_v2,
+            Subject::Session,
+            mem_host_get_device_pointer(&mut address, host, 0)
+        )?;
+        Ok(address)
+    }
+
+    /// Bytes of the page-locked host memory; empty where the range lies outside it. The session sees to it that the
+    /// device does not use them meanwhile.
+    pub fn host_memory(&mut self, offset: u64, bytes: u64) -> &mut [u8] {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.host_bytes as u64 && !self.host.is_null() => {
+                // SAFETY: inside the one allocation, which was zeroed when made; borrowed as `self` is.
+                unsafe { core::slice::from_raw_parts_mut(self.host.add(offset as usize), bytes as usize) }
+            }
+            _ => &mut [],
+        }
+    }
+
+    /// Copies `from` to the device memory at `to`, in stream order. `from` must stay as it is until the stream is idle.
+    pub fn upload(&self, subject: Subject, to: CUdeviceptr, from: &[u8]) -> Result<(), CallError> {
+        let (from, bytes) = (from.as_ptr().cast(), from.len());
+        call!(self, cuMemcpyHtoDAsync_v2, subject, memcpy_htod_async(to, from, bytes, self.stream))
+    }
+
+    /// As [`Self::upload`], from page-locked host memory.
+    pub fn upload_host(&self, subject: Subject, to: CUdeviceptr, offset: u64, bytes: u64) -> Result<(), CallError> {
+        let from = self.host.wrapping_add(offset as usize).cast_const().cast();
+        call!(self, cuMemcpyHtoDAsync_v2, subject, memcpy_htod_async(to, from, bytes as usize, self.stream))
+    }
+
+    /// Copies device memory into page-locked host memory, in stream order.
+    pub fn download_host(&self, subject: Subject, from: CUdeviceptr, offset: u64, bytes: u64) -> Result<(), CallError> {
+        let to = self.host.wrapping_add(offset as usize).cast();
+        call!(self, cuMemcpyDtoHAsync_v2, subject, memcpy_dtoh_async(to, from, bytes as usize, self.stream))
+    }
+
+    /// Zeroes device memory, in stream order.
+    pub fn zero(&self, subject: Subject, memory: CUdeviceptr, bytes: u64) -> Result<(), CallError> {
+        call!(self, cuMemsetD8Async, subject, memset_d8_async(memory, 0, bytes as usize, self.stream))
+    }
+
+    /// Begins the graph.
+    pub fn create_graph(&mut self) -> Result<(), CallError> {
+        call!(self, cuGraphCreate, Subject::Session, graph_create(&mut self.graph, 0))
+    }
+
+    /// Adds a kernel launch to the graph.
+    pub fn add_node(&self, mut node: Node<'_>) -> Result<CUgraphNode, CallError> {
+        // One argument, one pointer to it; the driver copies the arguments before it returns.
+        let mut pointers = [null_mut::<c_void>(); MAX_OPERANDS];
+        for (pointer, argument) in pointers.iter_mut().zip(&mut node.arguments) {
+            *pointer = core::ptr::from_mut(argument).cast();
+        }
+        let parameters = CudaKernelNodeParams {
+            func: node.function,
+            gridDimX: node.grid[0],
+            gridDimY: node.grid[1],
+            gridDimZ: node.grid[2],
+            blockDimX: node.block[0],
+            blockDimY: node.block[1],
+            blockDimZ: node.block[2],
+            sharedMemBytes: node.shared,
+            kernelParams: pointers.as_mut_ptr(),
+            extra: null_mut(),
+            kern: null_mut(),
+            ctx: null_mut(),
+        };
+        let after = if node.after.is_empty() { null() } else { node.after.as_ptr() };
+        let (subject, count) = (Subject::Step(node.step), node.after.len());
+        let mut handle = null_mut();
+        call!(
+            self,
+            cuGraphAddKernelNode_v2,
+            subject,
+            graph_add_kernel_node(&mut handle, self.graph, after, count, &parameters)
+        )?;
+        Ok(handle)
+    }
+
+    /// Makes the graph ready, frees its description and uploads it.
+    pub fn finish_graph(&mut self) -> Result<(), CallError> {
+        let subject = Subject::Session;
+        call!(self, cuGraphInstantiateWithFlags, subject, graph_instantiate(&mut self.exec, self.graph, 0))?;
+        let graph = core::mem::replace(&mut self.graph, null_mut());
+        call!(self, cuGraphDestroy, subject, graph_destroy(graph))?;
+        call!(self, cuGraphUpload, subject, graph_upload(self.exec, self.stream))
+    }
+
+    /// Launches the graph.
+    pub fn launch(&self) -> Result<(), CallError> {
+        call!(self, cuGraphLaunch, Subject::Session, graph_launch(self.exec, self.stream))
+    }
+
+    /// Records the first or the second of the two events.
+    pub fn record(&self, end: bool) -> Result<(), CallError> {
+        let event = if end { self.end } else { self.start };
+        call!(self, cuEventRecord, Subject::Session, event_record(event, self.stream))
+    }
+
+    /// Whether the second event has passed.
+    pub fn has_ended(&self) -> Result<bool, CallError> {
+        // SAFETY: as in `call!`.
+        match unsafe { (self.api.event_query)(self.end) } {
+            CUDA_ERROR_NOT_READY => Ok(false),
+            result => judge(self.api, Call::cuEventQuery, Subject::Session, result).map(|()| true),
+        }
+    }
+
+    /// Milliseconds between the two events, once the second has passed.
+    pub fn elapsed(&self) -> Result<f32, CallError> {
+        let mut milliseconds = 0.0;
+        call!(self, cuEventSynchronize, Subject::Session, event_synchronize(self.end))?;
+        let (start, end) = (self.start, self.end);
+        call!(self, cuEventElapsedTime, Subject::Session, event_elapsed_time(&mut milliseconds, start, end))?;
+        Ok(milliseconds)
+    }
+
+    /// Waits until the stream is idle.
+    pub fn synchronize(&self) -> Result<(), CallError> {
+        call!(self, cuStreamSynchronize, Subject::Session, stream_synchronize(self.stream))
+    }
+}
+
+impl<const IMAGES: usize> Drop for Resources<'_, IMAGES> {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure here but to go on and say so.
+        let warn = |result: Result<(), CallError>| {
+            if let Err(error) = result {
+                log::warn!("freeing a session: {error}");
+            }
+        };
+        let subject = Subject::Session;
+        if self.memory != 0 || !self.host.is_null() {
+            warn(self.synchronize());
+        }
+        if !self.exec.is_null() {
+            warn(call!(self, cuGraphExecDestroy, subject, graph_exec_destroy(self.exec)));
+        }
+        if !self.graph.is_null() {
+            warn(call!(self, cuGraphDestroy, subject, graph_destroy(self.graph)));
+        }
+        if !self.host.is_null() {
+            warn(call!(self, cuMemFreeHost, subject, mem_free_host(self.host.cast())));
+        }
+        if self.memory != 0 {
+            warn(call!(self, cuMemFree_v2, subject, mem_free(self.memory)));
+        }
+        for &module in self.modules.iter().rev() {
+            warn(call!(self, cuModuleUnload, subject, module_unload(module)));
+        }
+        for event in [self.end, self.start] {
+            if !event.is_null() {
+                warn(call!(self, cuEventDestroy_v2, subject, event_destroy(event)));
+            }
+        }
+        if self.owns_stream {
+            warn(call!(self, cuStreamDestroy_v2, subject, stream_destroy(self.stream)));
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! RUN: write, replay, read.
+
+use super::{
+    error::{CallError, RunError, Subject},
+    init::Addresses,
+    resources::Resources,
+};
+use crate::{
+    BindingRef,
+    bindings::{Access, Slots},
+    plan::{
+        Variant,
+        format::{Direction, MAX_BINDINGS},
+    },
+};
+
+/// A session for plans of up to 4096 steps, 1024 kernels and 1024 images. INIT takes 8 bytes of stack for each step and 12
+/// for each kernel; the session itself keeps 8 bytes for each image.
+pub type Session<'p, 'd> = SizedSession<'p, 'd, 4096, 1024, 1024>;
+
+/// A ready session whose plan has at most `STEPS` steps, `KERNELS` kernels and `IMAGES` images.
+///
+/// It belongs to the thread whose CUDA context it was made in. Dropping it frees everything that it made.
+#[derive(Debug)]
+pub struct SizedSession<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize> {
+    variant: Variant<'p>,
+    resources: Resources<'d, IMAGES>,
+    slots: Slots,
+    addresses: Addresses,
+    mapped: bool,
+    /// Whether the device may still be at work.
+    busy: bool,
+    /// Whether a copy out of a binding's host side may still be under way.
+    uploading: [bool; MAX_BINDINGS],
+}
+
+impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
+    SizedSession<'p, 'd, STEPS, KERNELS, IMAGES>
+{
+    pub(super) fn new(
+        variant: Variant<'p>,
+        resources: Resources<'d, IMAGES>,
+        slots: Slots,
+        addresses: Addresses,
+        mapped: bool,
+    ) -> Self {
+        Self { variant, resources, slots, addresses, mapped, busy: true, uploading: [false; MAX_BINDINGS] }
+    }
+
+    /// The end of INIT: one replay, which loads what the driver loads lazily, then states back to zero.
+    pub(super) fn warm_up(&mut self) -> Result<(), CallError> {
+        self.resources.launch()?;
+        self.wait()?;
+        if self.slots.iter().any(|slot| slot.direction == Direction::State) {
+            self.zero_states()?;
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// The variant that is replayed.
+    pub fn variant(&self) -> &Variant<'p> {
+        &self.variant
+    }
+
+    /// Copies `bytes` into an input or state: row-major, in the binding's element type. Does not wait for the device
+    /// unless it may still be reading an earlier value.
+    ///
+    /// # Errors
+    /// Where there is no such binding, the length is not its, or a driver call fails.
+    pub fn write<'n>(&mut self, binding: impl Into<BindingRef<'n>>, bytes: &[u8]) -> Result<(), RunError> {
+        let (number, slot) = self.slots.find(&self.variant, binding.into(), Access::Write, bytes.len())?;
+        // A mapped binding is read by the kernels themselves; any other only by the copy that its last write enqueued.
+        let in_use = if self.mapped { self.busy } else { self.uploading[number] };
+        if in_use {
+            self.wait()?;
+        }
+        self.resources.host_memory(slot.offset, slot.bytes).copy_from_slice(bytes);
+        if !self.mapped && slot.bytes > 0 {
+            (self.busy, self.uploading[number]) = (true, true);
+            let subject = Subject::Binding(number as u32);
+            self.resources.upload_host(subject, self.addresses.bindings + slot.offset, slot.offset, slot.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Copies an output or state into `bytes`: row-major, in the binding's element type. Waits for the replay.
+    ///
+    /// # Errors
+    /// Where there is no such binding, the length is not its, or a driver call fails.
+    pub fn read<'n>(&mut self, binding: impl Into<BindingRef<'n>>, bytes: &mut [u8]) -> Result<(), RunError> {
+        let (number, slot) = self.slots.find(&self.variant, binding.into(), Access::Read, bytes.len())?;
+        if !self.mapped && slot.bytes > 0 {
+            self.busy = true;
+            let subject = Subject::Binding(number as u32);
+            self.resources.download_host(subject, self.addresses.bindings + slot.offset, slot.offset, slot.bytes)?;
+        }
+        if self.busy {
+            self.wait()?;
+        }
+        bytes.copy_from_slice(self.resources.host_memory(slot.offset, slot.bytes));
+        Ok(())
+    }
+
+    /// Enqueues one replay and returns at once.
+    ///
+    /// # Errors
+    /// Where the driver refuses the launch.
+    pub fn replay(&mut self) -> Result<(), RunError> {
+        self.busy = true;
+        Ok(self.resources.launch()?)
+    }
+
+    /// As [`Self::replay`], between two events that [`Self::device_time`] and [`Self::is_done`] look at.
+    ///
+    /// # Errors
+    /// Where a driver call fails.
+    pub fn replay_timed(&mut self) -> Result<(), RunError> {
+        self.busy = true;
+        self.resources.record(false)?;
+        self.resources.launch()?;
+        Ok(self.resources.record(true)?)
+    }
+
+    /// Whether the last [`Self::replay_timed`] has finished; does not wait.
+    ///
+    /// # Errors
+    /// Where the replay failed.
+    pub fn is_done(&self) -> Result<bool, RunError> {
+        Ok(self.resources.has_ended()?)
+    }
+
+    /// Milliseconds that the last [`Self::replay_timed`] took on the device; waits for it. For measurements only: calls
+    /// functions of [`Phase::Profile`](super::Phase::Profile).
+    ///
+    /// # Errors
+    /// Where there was none, or a driver call fails.
+    pub fn device_time(&self) -> Result<f32, RunError> {
+        Ok(self.resources.elapsed()?)
+    }
+
+    /// Waits until everything enqueued has finished.
+    ///
+    /// # Errors
+    /// Where any of it failed.
+    pub fn synchronize(&mut self) -> Result<(), RunError> {
+        Ok(self.wait()?)
+    }
+
+    /// Zeroes every state, before the next replay and after the last.
+    ///
+    /// # Errors
+    /// Where a driver call fails.
+    pub fn reset(&mut self) -> Result<(), RunError> {
+        Ok(self.zero_states()?)
+    }
+
+    fn zero_states(&mut self) -> Result<(), CallError> {
+        if self.mapped && self.busy {
+            self.wait()?;
+        }
+        for (number, slot) in (0..).zip(self.slots.iter()).filter(|(_, slot)| slot.direction == Direction::State) {
+            if self.mapped {
+                self.resources.host_memory(slot.offset, slot.bytes).fill(0);
+            } else if slot.bytes > 0 {
+                self.busy = true;
+                self.resources.zero(Subject::Binding(number), self.addresses.bindings + slot.offset, slot.bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(), CallError> {
+        self.resources.synchronize()?;
+        self.busy = false;
+        self.uploading = [false; MAX_BINDINGS];
+        Ok(())
+    }
+}

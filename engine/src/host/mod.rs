@@ -1,0 +1,242 @@
+//! The host as a device: replays a plan with the host twins of its kernels.
+
+mod split;
+
+use crate::{
+    BindingError, BindingRef,
+    bindings::{Access, Slots},
+    plan::{
+        Variant,
+        format::{Action, Direction, MAX_OPERANDS, Operand, Region, Step},
+    },
+};
+use core::fmt;
+use floe_kernels::{KernelError, MAX_INPUTS};
+use split::{Range, Split};
+
+/// Alignment of a session's memory, of its arena and of every binding in it.
+pub const ALIGNMENT: usize = 64;
+/// Alignment that the weights need in the caller's memory, so in effect the plan file's.
+pub const WEIGHTS_ALIGNMENT: usize = 16;
+
+/// A piece of session memory; a slice of them, cast by `bytemuck::cast_slice_mut`, has the right alignment.
+#[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub struct Block(pub [u8; ALIGNMENT]);
+
+impl Block {
+    /// All bytes zero.
+    pub const ZERO: Self = Self([0; ALIGNMENT]);
+}
+
+/// Bytes of memory that a session of `variant` needs: arena and bindings, each rounded up to [`ALIGNMENT`].
+pub fn memory_bytes(variant: &Variant<'_>) -> u64 {
+    arena_bytes(variant) + Slots::new(variant, ALIGNMENT as u64).bytes
+}
+
+/// As [`memory_bytes`], in [`Block`]s; `usize::MAX` where no such memory can exist on this machine.
+pub fn blocks(variant: &Variant<'_>) -> usize {
+    usize::try_from(memory_bytes(variant) / ALIGNMENT as u64).unwrap_or(usize::MAX)
+}
+
+fn arena_bytes(variant: &Variant<'_>) -> u64 {
+    variant.header().arena_bytes.next_multiple_of(ALIGNMENT as u64)
+}
+
+/// A ready session. Weights stay in the plan's bytes; everything else is in the caller's memory.
+#[derive(Debug)]
+pub struct Session<'p, 'm> {
+    variant: Variant<'p>,
+    memory: &'m mut [u8],
+    /// Where the bindings start in `memory`.
+    bindings: usize,
+    slots: Slots,
+}
+
+impl<'p, 'm> Session<'p, 'm> {
+    /// Binds a host variant to memory of at least [`memory_bytes`] bytes, aligned to [`ALIGNMENT`], and zeroes that memory.
+    ///
+    /// # Errors
+    /// Where the variant is for a GPU, or memory or plan bytes do not fit.
+    pub fn init(variant: Variant<'p>, memory: &'m mut [u8]) -> Result<Self, InitError> {
+        if !variant.is_host() {
+            return Err(InitError::OtherDevice { architecture: variant.header().architecture });
+        }
+        let needed = memory_bytes(&variant);
+        let found = memory.len() as u64;
+        let memory = usize::try_from(needed).ok().and_then(|needed| memory.get_mut(..needed));
+        let memory = memory.ok_or(InitError::MemoryTooSmall { needed, found })?;
+        if !memory.is_empty() && !memory.as_ptr().addr().is_multiple_of(ALIGNMENT) {
+            return Err(InitError::MemoryMisaligned);
+        }
+        let weights = variant.weights();
+        if !weights.is_empty() && !weights.as_ptr().addr().is_multiple_of(WEIGHTS_ALIGNMENT) {
+            return Err(InitError::PlanMisaligned);
+        }
+        memory.fill(0);
+        let slots = Slots::new(&variant, ALIGNMENT as u64);
+        let bindings = arena_bytes(&variant) as usize;
+        log::debug!("host session of {}: {needed} bytes, {} of them bindings", variant.header().target, slots.bytes);
+        Ok(Self { variant, memory, bindings, slots })
+    }
+
+    /// The variant that is replayed.
+    pub fn variant(&self) -> &Variant<'p> {
+        &self.variant
+    }
+
+    /// Copies `bytes` into an input or state: row-major, in the binding's element type.
+    ///
+    /// # Errors
+    /// Where there is no such binding or the length is not its.
+    pub fn write<'n>(&mut self, binding: impl Into<BindingRef<'n>>, bytes: &[u8]) -> Result<(), BindingError> {
+        let (_, slot) = self.slots.find(&self.variant, binding.into(), Access::Write, bytes.len())?;
+        let start = self.bindings + slot.offset as usize;
+        // Every slot lies inside the memory that `init` took.
+        if let Some(target) = self.memory.get_mut(start..start + bytes.len()) {
+            target.copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    /// Copies an output or state into `bytes`: row-major, in the binding's element type.
+    ///
+    /// # Errors
+    /// Where there is no such binding or the length is not its.
+    pub fn read<'n>(&self, binding: impl Into<BindingRef<'n>>, bytes: &mut [u8]) -> Result<(), BindingError> {
+        let (_, slot) = self.slots.find(&self.variant, binding.into(), Access::Read, bytes.len())?;
+        let start = self.bindings + slot.offset as usize;
+        if let Some(source) = self.memory.get(start..start + bytes.len()) {
+            bytes.copy_from_slice(source);
+        }
+        Ok(())
+    }
+
+    /// Runs all steps once, in order.
+    ///
+    /// # Errors
+    /// Where a kernel refuses its operands; no checked plan makes one do so.
+    pub fn replay(&mut self) -> Result<(), ReplayError> {
+        let steps = self.variant.steps();
+        for (number, step) in (0..).zip(steps) {
+            self.run(&step).map_err(|error| ReplayError { step: number, error })?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes every state.
+    pub fn reset(&mut self) {
+        for slot in self.slots.iter().filter(|slot| slot.direction == Direction::State) {
+            let start = self.bindings + slot.offset as usize;
+            if let Some(state) = self.memory.get_mut(start..start + slot.bytes as usize) {
+                state.fill(0);
+            }
+        }
+    }
+
+    fn run(&mut self, step: &Step) -> Result<(), KernelError> {
+        let Action::Host(kernel) = &step.action else { return Err(KernelError::Parameter("action")) };
+        let Self { variant, memory, bindings, slots } = self;
+        // Where an operand lies in the memory; `None` for the weights.
+        let place = |operand: &Operand| -> Option<Range> {
+            let base = match operand.region {
+                Region::Weights => return None,
+                Region::Arena => 0,
+                Region::Binding(number) => *bindings + slots.get(usize::from(number))?.offset as usize,
+            };
+            Some(Range { start: base + operand.offset as usize, bytes: operand.bytes as usize })
+        };
+        let mut written = heapless::Vec::<Range, MAX_OPERANDS>::new();
+        for operand in step.operands.iter().filter(|operand| operand.written) {
+            let range = place(operand).ok_or(KernelError::OperandCount)?;
+            written.push(range).map_err(|_| KernelError::OperandCount)?;
+        }
+        let mut split = Split::new(memory, &written).ok_or(KernelError::OperandCount)?;
+        let mut inputs = heapless::Vec::<&[u8], MAX_INPUTS>::new();
+        for operand in step.operands.iter().filter(|operand| !operand.written) {
+            let bytes = match place(operand) {
+                Some(range) => split.read(range),
+                None => weights(variant.weights(), operand),
+            };
+            inputs.push(bytes.ok_or(KernelError::OperandCount)?).map_err(|_| KernelError::OperandCount)?;
+        }
+        let count = kernel.outputs().min(split.written.len());
+        let (outputs, workspace) = split.written.split_at_mut(count);
+        let workspace = workspace.first_mut().map_or(&mut [][..], |workspace| &mut **workspace);
+        kernel.family().run(&inputs, outputs, workspace)
+    }
+}
+
+fn weights<'p>(weights: &'p [u8], operand: &Operand) -> Option<&'p [u8]> {
+    let start = usize::try_from(operand.offset).ok()?;
+    weights.get(start..start.checked_add(usize::try_from(operand.bytes).ok()?)?)
+}
+
+/// Why a host session cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The variant is for a GPU.
+    OtherDevice {
+        /// Compute capability times ten.
+        architecture: u32,
+    },
+    /// Less memory than [`memory_bytes`].
+    MemoryTooSmall {
+        /// Bytes that are needed.
+        needed: u64,
+        /// Bytes that were given.
+        found: u64,
+    },
+    /// The memory does not start at a multiple of [`ALIGNMENT`].
+    MemoryMisaligned,
+    /// The plan's weights do not lie at a multiple of [`WEIGHTS_ALIGNMENT`].
+    PlanMisaligned,
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherDevice { architecture } => {
+                write!(
+                    f,
+                    "variant is for compute capability {}.{}, not for the host",
+                    architecture / 10,
+                    architecture % 10
+                )
+            }
+            Self::MemoryTooSmall { needed, found } => {
+                write!(f, "session needs {needed} bytes of memory, but was given {found}")
+            }
+            Self::MemoryMisaligned => write!(f, "session memory must start at a multiple of {ALIGNMENT} bytes"),
+            Self::PlanMisaligned => write!(
+                f,
+                "plan must start at a multiple of {WEIGHTS_ALIGNMENT} bytes (better 256) in memory: map the file, or use \
+                 `include_plan!`"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for InitError {}
+
+/// A step that its kernel refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayError {
+    /// Number of the step.
+    pub step: u32,
+    /// Why.
+    pub error: KernelError,
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {}: {}", self.step, self.error)
+    }
+}
+
+impl core::error::Error for ReplayError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}

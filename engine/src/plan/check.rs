@@ -1,0 +1,275 @@
+//! The total check of a plan: header, section table, digest, then every record of every section.
+
+use super::{
+    PlanError, RecordProblem, SectionKind, SectionProblem, StepProblem,
+    check_step::{BindingSize, Regions, check_step},
+    file::{
+        ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, VARIANT_SECTIONS, blob_start, entry_index,
+        front_digest,
+    },
+    format::{
+        BLOB_ALIGNMENT, Binding, Direction, Image, ImageKind, KernelEntry, MAGIC, MAX_BINDINGS, MAX_KERNELS, MAX_NAME,
+        MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Step, StepNote, VERSION, VariantHeader,
+    },
+    reader::{Plan, Records},
+};
+use serde::Deserialize;
+
+/// Sizes that add up to more than this are refused, so that no later sum overflows.
+const MAX_BYTES: u64 = 1 << 62;
+
+/// Checks all of `bytes` except the blobs' digest.
+pub(super) fn check(bytes: &[u8]) -> Result<Plan<'_>, PlanError> {
+    let header = check_header(bytes)?;
+    check_table(bytes, &header)?;
+    let meta: Meta<'_> = Section::find(bytes, 0, SectionKind::Meta, 0)?.single()?;
+    if FILE_SECTIONS + meta.variants as usize * VARIANT_SECTIONS.len() != header.sections as usize {
+        let problem = RecordProblem::Field("variants");
+        return Err(PlanError::Record { section: SectionKind::Meta, variant: 0, record: 0, problem });
+    }
+    for variant in 0..meta.variants {
+        check_variant(bytes, variant)?;
+    }
+    Ok(Plan { bytes, header, meta })
+}
+
+fn check_header(bytes: &[u8]) -> Result<Header, PlanError> {
+    let common = bytes.len().min(MAGIC.len());
+    if bytes.is_empty() || bytes[..common] != MAGIC[..common] {
+        return Err(PlanError::NotAPlan);
+    }
+    let found = bytes.len() as u64;
+    let header = Header::read(bytes).ok_or(PlanError::Length { stated: HEADER_BYTES as u64, found })?;
+    if header.version != VERSION {
+        return Err(PlanError::Version { found: header.version });
+    }
+    if header.length != found {
+        return Err(PlanError::Length { stated: header.length, found });
+    }
+    let variants = header.sections.saturating_sub(FILE_SECTIONS as u32) / VARIANT_SECTIONS.len() as u32;
+    let sections = FILE_SECTIONS + variants as usize * VARIANT_SECTIONS.len();
+    if header.sections as usize != sections || !(1..=MAX_VARIANTS).contains(&variants) {
+        return Err(PlanError::Header("number of sections"));
+    }
+    let table_end = (HEADER_BYTES + sections * ENTRY_BYTES) as u64;
+    if header.front < table_end || header.front > found || !header.front.is_multiple_of(BLOB_ALIGNMENT) {
+        return Err(PlanError::Header("length of the front"));
+    }
+    if front_digest(&bytes[..header.front as usize]) != header.digest {
+        return Err(PlanError::Digest);
+    }
+    Ok(header)
+}
+
+/// Every section stands exactly where the format puts it, so none overlaps another or reaches outside the file.
+fn check_table(bytes: &[u8], header: &Header) -> Result<(), PlanError> {
+    let sections = header.sections as usize;
+    let mut structured_end = (HEADER_BYTES + sections * ENTRY_BYTES) as u64;
+    let mut blobs_end = header.front;
+    for index in 0..sections {
+        let (variant, kind) = match index.checked_sub(FILE_SECTIONS) {
+            None => (0, SectionKind::Meta),
+            Some(rest) => (rest / VARIANT_SECTIONS.len(), VARIANT_SECTIONS[rest % VARIANT_SECTIONS.len()]),
+        };
+        let at = |problem| PlanError::Section { section: kind, variant: variant as u32, problem };
+        let entry = Entry::read(bytes, index).ok_or(at(SectionProblem::OutOfFile))?;
+        if entry.kind != kind as u32 {
+            return Err(at(SectionProblem::Kind { found: entry.kind }));
+        }
+        if entry.variant != variant as u32 {
+            return Err(at(SectionProblem::Variant { found: entry.variant }));
+        }
+        if kind.is_blob() && shares_earlier(bytes, index, &entry) {
+            continue;
+        }
+        let (end, limit) =
+            if kind.is_blob() { (&mut blobs_end, header.length) } else { (&mut structured_end, header.front) };
+        let expected = if kind.is_blob() { blob_start(*end).unwrap_or(u64::MAX) } else { *end };
+        if entry.offset != expected {
+            return Err(at(SectionProblem::Offset { found: entry.offset, expected }));
+        }
+        *end = entry.offset.checked_add(entry.length).ok_or(at(SectionProblem::OutOfFile))?;
+        if *end > limit {
+            return Err(at(SectionProblem::OutOfFile));
+        }
+    }
+    if blob_start(structured_end) != Some(header.front) {
+        return Err(PlanError::Header("length of the front"));
+    }
+    if blobs_end != header.length {
+        return Err(PlanError::Header("file length"));
+    }
+    Ok(())
+}
+
+/// Whether an earlier variant's blob of the same kind has exactly the same range.
+fn shares_earlier(bytes: &[u8], index: usize, entry: &Entry) -> bool {
+    (0..index.saturating_sub(VARIANT_SECTIONS.len()) + 1)
+        .filter_map(|earlier| Entry::read(bytes, earlier))
+        .any(|earlier| (earlier.kind, earlier.offset, earlier.length) == (entry.kind, entry.offset, entry.length))
+}
+
+/// A section's bytes, with what its errors say.
+struct Section<'a> {
+    kind: SectionKind,
+    variant: u32,
+    bytes: &'a [u8],
+}
+
+impl<'a> Section<'a> {
+    fn find(bytes: &'a [u8], index: usize, kind: SectionKind, variant: u32) -> Result<Self, PlanError> {
+        let out = PlanError::Section { section: kind, variant, problem: SectionProblem::OutOfFile };
+        let slice = Entry::read(bytes, index).and_then(|entry| entry.slice(bytes)).ok_or(out)?;
+        Ok(Self { kind, variant, bytes: slice })
+    }
+
+    fn error(&self, record: u32, problem: RecordProblem) -> PlanError {
+        PlanError::Record { section: self.kind, variant: self.variant, record, problem }
+    }
+
+    /// Decodes `expected` records that fill the section, and judges each.
+    fn records<T: Deserialize<'a>>(
+        &self,
+        expected: u32,
+        mut judge: impl FnMut(u32, T) -> Result<(), RecordProblem>,
+    ) -> Result<(), PlanError> {
+        let mut records = Records::<T>::new(self.bytes);
+        let mut number = 0;
+        while let Some(record) = records.try_next() {
+            if number == expected {
+                return Err(self.error(number, RecordProblem::Count { found: number + 1, expected }));
+            }
+            let record = record.map_err(|_| self.error(number, RecordProblem::Undecodable))?;
+            judge(number, record).map_err(|problem| self.error(number, problem))?;
+            number += 1;
+        }
+        if number != expected {
+            return Err(self.error(number, RecordProblem::Count { found: number, expected }));
+        }
+        Ok(())
+    }
+
+    /// Decodes the only record.
+    fn single<T: Deserialize<'a>>(&self) -> Result<T, PlanError> {
+        let mut only = None;
+        self.records(1, |_, record| {
+            only = Some(record);
+            Ok(())
+        })?;
+        only.ok_or(self.error(0, RecordProblem::Undecodable))
+    }
+}
+
+fn check_variant(bytes: &[u8], variant: u32) -> Result<(), PlanError> {
+    let section = |position: usize| {
+        Section::find(bytes, entry_index(variant as usize, position), VARIANT_SECTIONS[position], variant)
+    };
+    let (steps, kernels, table, bindings, notes) = (section(1)?, section(2)?, section(3)?, section(4)?, section(5)?);
+    let (weights, images) = (section(6)?.bytes, section(7)?.bytes);
+
+    let description = section(0)?;
+    let header: VariantHeader<'_> = description.single()?;
+    check_description(&header, weights.len() as u64).map_err(|problem| description.error(0, problem))?;
+    check_images(&table, &header, images)?;
+    kernels.records(header.kernels, |_, kernel: KernelEntry<'_>| {
+        check_name(kernel.name)?;
+        if kernel.image < header.images { Ok(()) } else { Err(RecordProblem::NoSuchImage(kernel.image)) }
+    })?;
+    let sizes = check_bindings(&bindings, &header, weights.len() as u64)?;
+    let regions = Regions { header: &header, weights: weights.len() as u64, bindings: &sizes };
+    check_steps(&steps, &regions)?;
+    if !notes.bytes.is_empty() {
+        notes.records(header.steps, |_, _: StepNote<'_>| Ok(()))?;
+    }
+    Ok(())
+}
+
+fn check_description(header: &VariantHeader<'_>, weights: u64) -> Result<(), RecordProblem> {
+    let host = header.architecture == 0;
+    let fields = [
+        ("target", !header.target.is_empty()),
+        ("steps", header.steps <= MAX_STEPS),
+        ("kernels", header.kernels <= if host { 0 } else { MAX_KERNELS }),
+        ("images", header.images <= if host { 0 } else { MAX_KERNELS }),
+        ("bindings", header.bindings as usize <= MAX_BINDINGS),
+        ("zeroed_bytes", header.zeroed_bytes <= header.arena_bytes),
+    ];
+    if let Some((field, _)) = fields.iter().find(|(_, right)| !right) {
+        return Err(RecordProblem::Field(field));
+    }
+    add(header.arena_bytes, weights).map(drop)
+}
+
+fn check_images(table: &Section<'_>, header: &VariantHeader<'_>, blob: &[u8]) -> Result<(), PlanError> {
+    let mut end = 0;
+    table.records(header.images, |_, image: Image| {
+        let start = image.offset;
+        let after = start.checked_add(image.bytes).filter(|&after| after <= blob.len() as u64);
+        let after = after.ok_or(RecordProblem::ImageRange)?;
+        if start < end || image.bytes == 0 || !start.is_multiple_of(OPERAND_ALIGNMENT) {
+            return Err(RecordProblem::ImageRange);
+        }
+        if header.image_kind == ImageKind::Ptx && blob.get(after as usize - 1) != Some(&0) {
+            return Err(RecordProblem::ImageNotTerminated);
+        }
+        end = after;
+        Ok(())
+    })
+}
+
+fn check_bindings(
+    section: &Section<'_>,
+    header: &VariantHeader<'_>,
+    weights: u64,
+) -> Result<heapless::Vec<BindingSize, MAX_BINDINGS>, PlanError> {
+    let mut sizes = heapless::Vec::new();
+    let mut total = header.arena_bytes + weights;
+    section.records(header.bindings, |number, binding: Binding<'_>| {
+        check_name(binding.name)?;
+        // An input that is also an output of the model keeps its name in both.
+        let meets = |other: &Binding<'_>| {
+            let pair = [binding.direction, other.direction];
+            pair[0] == pair[1] || pair.contains(&Direction::State)
+        };
+        let earlier = Records::<Binding<'_>>::new(section.bytes).take(number as usize);
+        if earlier.into_iter().any(|other| other.name == binding.name && meets(&other)) {
+            return Err(RecordProblem::DuplicateName);
+        }
+        let bytes = binding.bytes().ok_or(RecordProblem::TooLarge)?;
+        total = add(total, bytes)?;
+        let limit = RecordProblem::TooMany { limit: MAX_BINDINGS as u32 };
+        sizes.push(BindingSize { bytes, direction: binding.direction }).map_err(|_| limit)
+    })?;
+    Ok(sizes)
+}
+
+fn check_steps(section: &Section<'_>, regions: &Regions<'_>) -> Result<(), PlanError> {
+    let at = |step, problem| PlanError::Step { variant: section.variant, step, problem };
+    let expected = regions.header.steps;
+    let mut records = Records::<Step>::new(section.bytes);
+    let mut number = 0;
+    while let Some(step) = records.try_next() {
+        if number == expected {
+            return Err(section.error(number, RecordProblem::Count { found: number + 1, expected }));
+        }
+        let step = step.map_err(|_| at(number, StepProblem::Undecodable))?;
+        check_step(regions, number, &step).map_err(|problem| at(number, problem))?;
+        number += 1;
+    }
+    if number != expected {
+        return Err(section.error(number, RecordProblem::Count { found: number, expected }));
+    }
+    Ok(())
+}
+
+/// `total` and `bytes` rounded up to 256, unless that exceeds [`MAX_BYTES`].
+fn add(total: u64, bytes: u64) -> Result<u64, RecordProblem> {
+    let sum = bytes.checked_next_multiple_of(BLOB_ALIGNMENT).and_then(|bytes| total.checked_add(bytes));
+    sum.filter(|&sum| sum <= MAX_BYTES).ok_or(RecordProblem::TooLarge)
+}
+
+/// Names are handed to the CUDA driver and to C programs.
+fn check_name(name: &str) -> Result<(), RecordProblem> {
+    let fits = !name.is_empty() && name.len() <= MAX_NAME && !name.contains('\0');
+    if fits { Ok(()) } else { Err(RecordProblem::Name) }
+}

@@ -1,0 +1,248 @@
+//! A checked plan and its variants: views into the file's bytes.
+
+use super::{
+    PlanError, check,
+    file::{Entry, Header, blobs_digest, entry_index},
+    format::{BLOB_ALIGNMENT, Binding, Image, KernelEntry, Meta, Step, StepNote, VariantHeader},
+};
+use core::marker::PhantomData;
+use serde::Deserialize;
+
+/// A plan that passed the check. Borrows the file's bytes; a copy costs nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) header: Header,
+    pub(super) meta: Meta<'a>,
+}
+
+impl<'a> Plan<'a> {
+    /// Checks all of `bytes` except the blobs' contents, which [`Plan::verify_blobs`] compares with their digest.
+    ///
+    /// Work and stack are bounded by the length of the file, whatever it holds.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, PlanError> {
+        check::check(bytes)
+    }
+
+    /// Name of the model.
+    pub fn model(&self) -> &'a str {
+        self.meta.model
+    }
+
+    /// Name and version of the compiler that wrote the file.
+    pub fn compiler(&self) -> &'a str {
+        self.meta.compiler
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.header.length
+    }
+
+    /// SHA-256 of the structured part: names the plan, blobs included (their digest is part of it).
+    pub fn digest(&self) -> [u8; 32] {
+        self.header.digest
+    }
+
+    /// The variants, in order.
+    pub fn variants(&self) -> impl ExactSizeIterator<Item = Variant<'a>> + use<'a> {
+        let plan = *self;
+        // Every variant was decoded once by the check, so none is missing here.
+        (0..plan.meta.variants as usize).map(move |number| plan.variant(number).unwrap_or_else(Variant::empty))
+    }
+
+    /// Variant `number`; `None` past the last.
+    pub fn variant(&self, number: usize) -> Option<Variant<'a>> {
+        (number < self.meta.variants as usize).then_some(())?;
+        Variant::read(self.bytes, number)
+    }
+
+    /// The first variant compiled for the target called `target`.
+    pub fn variant_for(&self, target: &str) -> Option<Variant<'a>> {
+        self.variants().find(|variant| variant.header().target == target)
+    }
+
+    /// Compares weights and kernel images with their SHA-256: reads the whole file.
+    ///
+    /// # Errors
+    /// [`PlanError::BlobDigest`] where they differ.
+    pub fn verify_blobs(&self) -> Result<(), PlanError> {
+        let front = usize::try_from(self.header.front).unwrap_or(usize::MAX);
+        let blobs = self.bytes.get(front..).unwrap_or(&[]);
+        if blobs_digest(blobs) == self.header.blobs { Ok(()) } else { Err(PlanError::BlobDigest) }
+    }
+}
+
+/// One variant of a checked plan. Borrows the file's bytes; a copy costs nothing.
+#[derive(Clone, Debug)]
+pub struct Variant<'a> {
+    header: VariantHeader<'a>,
+    steps: &'a [u8],
+    kernels: &'a [u8],
+    image_table: &'a [u8],
+    bindings: &'a [u8],
+    notes: &'a [u8],
+    weights: &'a [u8],
+    images: &'a [u8],
+}
+
+impl<'a> Variant<'a> {
+    /// Finds the sections of variant `number`; `None` where the table or the header does not decode.
+    pub(super) fn read(bytes: &'a [u8], number: usize) -> Option<Self> {
+        let section = |kind| Entry::read(bytes, entry_index(number, kind))?.slice(bytes);
+        Some(Self {
+            header: postcard::from_bytes(section(0)?).ok()?,
+            steps: section(1)?,
+            kernels: section(2)?,
+            image_table: section(3)?,
+            bindings: section(4)?,
+            notes: section(5)?,
+            weights: section(6)?,
+            images: section(7)?,
+        })
+    }
+
+    /// A variant without anything: stands where the check has proven that nothing can stand.
+    fn empty() -> Self {
+        let header = VariantHeader {
+            target: "",
+            architecture: 0,
+            image_kind: super::format::ImageKind::Cubin,
+            driver: 0,
+            nvrtc: "",
+            precision: "",
+            arena_bytes: 0,
+            arena_lower_bound: 0,
+            zeroed_bytes: 0,
+            steps: 0,
+            kernels: 0,
+            images: 0,
+            bindings: 0,
+        };
+        let none: &[u8] = &[];
+        Self {
+            header,
+            steps: none,
+            kernels: none,
+            image_table: none,
+            bindings: none,
+            notes: none,
+            weights: none,
+            images: none,
+        }
+    }
+
+    /// Its description.
+    pub fn header(&self) -> &VariantHeader<'a> {
+        &self.header
+    }
+
+    /// Whether the CPU runs it.
+    pub fn is_host(&self) -> bool {
+        self.header.architecture == 0
+    }
+
+    /// Steps in order, decoded one at a time.
+    pub fn steps(&self) -> Records<'a, Step> {
+        Records::new(self.steps)
+    }
+
+    /// The kernel table.
+    pub fn kernels(&self) -> Records<'a, KernelEntry<'a>> {
+        Records::new(self.kernels)
+    }
+
+    /// The image table: ranges of the images blob.
+    pub fn image_table(&self) -> Records<'a, Image> {
+        Records::new(self.image_table)
+    }
+
+    /// The kernel images, in the table's order.
+    pub fn images(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let blob = self.images;
+        self.image_table().map(move |image| {
+            let range = image.offset as usize..(image.offset + image.bytes) as usize;
+            blob.get(range).unwrap_or(&[])
+        })
+    }
+
+    /// Inputs, outputs and states.
+    pub fn bindings(&self) -> Records<'a, Binding<'a>> {
+        Records::new(self.bindings)
+    }
+
+    /// Why each step is as it is: none, or one for each step.
+    pub fn notes(&self) -> Records<'a, StepNote<'a>> {
+        Records::new(self.notes)
+    }
+
+    /// The constants.
+    pub fn weights(&self) -> &'a [u8] {
+        self.weights
+    }
+
+    /// Bytes of all kernel images, padding included.
+    pub fn images_bytes(&self) -> u64 {
+        self.images.len() as u64
+    }
+
+    /// Device memory that a CUDA session of this variant allocates, each part rounded up to 256 bytes. Modules and the
+    /// graph come on top: the driver keeps those.
+    pub fn memory(&self) -> Memory {
+        // The check has proven that none of these sums overflows.
+        let round = |bytes: u64| bytes.next_multiple_of(BLOB_ALIGNMENT);
+        let weights = round(self.weights.len() as u64);
+        let arena = round(self.header.arena_bytes);
+        let bindings = self.bindings().map(|binding| round(binding.bytes().unwrap_or(0))).sum();
+        Memory { weights, arena, bindings, total: weights + arena + bindings }
+    }
+}
+
+/// Bytes of a session, by use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// Constants.
+    pub weights: u64,
+    /// Activations, workspace, counters.
+    pub arena: u64,
+    /// Inputs, outputs and states.
+    pub bindings: u64,
+    /// All of them.
+    pub total: u64,
+}
+
+/// Records of a checked section, decoded one at a time.
+#[derive(Clone, Debug)]
+pub struct Records<'a, T> {
+    rest: &'a [u8],
+    records: PhantomData<T>,
+}
+
+impl<'a, T: Deserialize<'a>> Records<'a, T> {
+    pub(super) fn new(section: &'a [u8]) -> Self {
+        Self { rest: section, records: PhantomData }
+    }
+
+    /// The next record, or an error where the bytes hold none; `None` at the end of the section.
+    pub(super) fn try_next(&mut self) -> Option<Result<T, postcard::Error>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        Some(postcard::take_from_bytes(self.rest).map(|(record, rest)| {
+            self.rest = rest;
+            record
+        }))
+    }
+}
+
+impl<'a, T: Deserialize<'a>> Iterator for Records<'a, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        // A checked section always decodes; were it changed under our feet, the iteration ends.
+        self.try_next()?.ok()
+    }
+}

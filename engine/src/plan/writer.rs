@@ -1,0 +1,172 @@
+//! Writes plan files. For compilers: needs `alloc`.
+
+use super::{
+    SectionKind,
+    file::{
+        DIGEST, ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, VARIANT_SECTIONS, blobs_digest, front_digest,
+    },
+    format::{
+        BLOB_ALIGNMENT, Binding, Image, ImageKind, KernelEntry, MAGIC, Meta, OPERAND_ALIGNMENT, Step, StepNote,
+        VERSION, VariantHeader,
+    },
+};
+use alloc::{vec, vec::Vec};
+use core::iter::once;
+use serde::Serialize;
+
+/// Everything of one variant.
+#[derive(Clone, Debug)]
+pub struct VariantParts<'a> {
+    /// Its description. `steps`, `kernels`, `images` and `bindings` are overwritten with what is given below.
+    pub header: VariantHeader<'a>,
+    /// Steps in order.
+    pub steps: Vec<Step>,
+    /// Kernel table.
+    pub kernels: Vec<KernelEntry<'a>>,
+    /// Kernel images; PTX gets its NUL where it is missing.
+    pub images: Vec<Vec<u8>>,
+    /// Bindings.
+    pub bindings: Vec<Binding<'a>>,
+    /// One for each step, or none at all.
+    pub notes: Vec<StepNote<'a>>,
+    /// Constants; operands of [`Region::Weights`](super::format::Region::Weights) count from their first byte.
+    pub weights: Vec<u8>,
+}
+
+/// Puts variants together into one file. The same parts give the same bytes.
+#[derive(Debug)]
+pub struct PlanWriter<'a> {
+    model: &'a str,
+    compiler: &'a str,
+    variants: Vec<VariantParts<'a>>,
+}
+
+impl<'a> PlanWriter<'a> {
+    /// An empty file for `model`, written by `compiler` (name and version).
+    pub fn new(model: &'a str, compiler: &'a str) -> Self {
+        Self { model, compiler, variants: Vec::new() }
+    }
+
+    /// Adds a variant.
+    #[must_use]
+    pub fn variant(mut self, parts: VariantParts<'a>) -> Self {
+        self.variants.push(parts);
+        self
+    }
+
+    /// The file. Not checked: [`Plan::parse`](super::Plan::parse) judges it.
+    pub fn finish(self) -> Vec<u8> {
+        let variants = self.variants.len() as u32;
+        let sections = FILE_SECTIONS + self.variants.len() * VARIANT_SECTIONS.len();
+        let mut entries = Vec::with_capacity(sections);
+        let mut front = vec![0; HEADER_BYTES + sections * ENTRY_BYTES];
+
+        let meta = Meta { model: self.model, compiler: self.compiler, variants };
+        entries.push(structured(&mut front, SectionKind::Meta, 0, once(&meta)));
+        let mut blobs = Blobs::default();
+        for (number, parts) in (0..).zip(self.variants) {
+            let (table, images) = pack_images(parts.images, parts.header.image_kind);
+            let header = VariantHeader {
+                steps: parts.steps.len() as u32,
+                kernels: parts.kernels.len() as u32,
+                images: table.len() as u32,
+                bindings: parts.bindings.len() as u32,
+                ..parts.header
+            };
+            entries.extend([
+                structured(&mut front, SectionKind::Variant, number, once(&header)),
+                structured(&mut front, SectionKind::Steps, number, &parts.steps),
+                structured(&mut front, SectionKind::Kernels, number, &parts.kernels),
+                structured(&mut front, SectionKind::ImageTable, number, &table),
+                structured(&mut front, SectionKind::Bindings, number, &parts.bindings),
+                structured(&mut front, SectionKind::Notes, number, &parts.notes),
+                blobs.add(SectionKind::Weights, number, parts.weights),
+                blobs.add(SectionKind::Images, number, images),
+            ]);
+        }
+        pad(&mut front, BLOB_ALIGNMENT);
+
+        let start = front.len() as u64;
+        for (index, entry) in entries.iter_mut().enumerate() {
+            if entry.kind == SectionKind::Weights as u32 || entry.kind == SectionKind::Images as u32 {
+                entry.offset += start;
+            }
+            let at = HEADER_BYTES + index * ENTRY_BYTES;
+            front[at..at + ENTRY_BYTES].copy_from_slice(&entry.encode());
+        }
+        let header = Header {
+            magic: MAGIC,
+            version: VERSION,
+            sections: sections as u32,
+            length: start + blobs.bytes.len() as u64,
+            front: start,
+            digest: [0; 32],
+            blobs: blobs_digest(&blobs.bytes),
+        };
+        front[..HEADER_BYTES].copy_from_slice(&header.encode());
+        let digest = front_digest(&front);
+        front[DIGEST].copy_from_slice(&digest);
+        front.append(&mut blobs.bytes);
+        front
+    }
+}
+
+/// Appends postcard records to the front.
+fn structured<'r, T: Serialize + 'r>(
+    front: &mut Vec<u8>,
+    kind: SectionKind,
+    variant: u32,
+    records: impl IntoIterator<Item = &'r T>,
+) -> Entry {
+    let offset = front.len();
+    for record in records {
+        // The plan's structures have no maps, no sequences of unknown length and no custom errors: postcard accepts all.
+        let bytes = postcard::to_allocvec(record).expect("plan structures always serialise");
+        front.extend_from_slice(&bytes);
+    }
+    Entry { kind: kind as u32, variant, offset: offset as u64, length: (front.len() - offset) as u64 }
+}
+
+/// The blobs so far; offsets count from the first one.
+#[derive(Default)]
+struct Blobs {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+impl Blobs {
+    /// Appends a blob, or shares the range of an equal one of the same kind.
+    fn add(&mut self, kind: SectionKind, variant: u32, blob: Vec<u8>) -> Entry {
+        let equal = |entry: &&Entry| entry.kind == kind as u32 && entry.slice(&self.bytes) == Some(&blob[..]);
+        let entry = if let Some(same) = self.entries.iter().find(equal) {
+            Entry { variant, ..*same }
+        } else {
+            pad(&mut self.bytes, BLOB_ALIGNMENT);
+            let offset = self.bytes.len() as u64;
+            self.bytes.extend_from_slice(&blob);
+            Entry { kind: kind as u32, variant, offset, length: blob.len() as u64 }
+        };
+        self.entries.push(entry);
+        entry
+    }
+}
+
+/// Lays images one behind another.
+fn pack_images(images: Vec<Vec<u8>>, kind: ImageKind) -> (Vec<Image>, Vec<u8>) {
+    let (mut table, mut blob) = (Vec::new(), Vec::new());
+    for image in images {
+        pad(&mut blob, OPERAND_ALIGNMENT);
+        let offset = blob.len();
+        blob.extend_from_slice(&image);
+        if kind == ImageKind::Ptx && image.last() != Some(&0) {
+            blob.push(0);
+        }
+        table.push(Image { offset: offset as u64, bytes: (blob.len() - offset) as u64 });
+    }
+    (table, blob)
+}
+
+/// Appends zeros up to a multiple of `alignment`.
+fn pad(bytes: &mut Vec<u8>, alignment: u64) {
+    bytes.resize(bytes.len().next_multiple_of(alignment as usize), 0);
+}
