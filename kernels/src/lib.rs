@@ -11,6 +11,7 @@
 mod error;
 pub(crate) mod host;
 mod kernel;
+mod loop_nest;
 mod strided;
 mod view;
 

@@ -5,6 +5,7 @@ mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+pub(crate) mod movement;
 #[cfg(feature = "codegen")]
 pub use cases::cases;
 

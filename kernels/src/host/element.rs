@@ -19,6 +19,7 @@ pub(crate) trait Element: Pod {
     /// `u64` gives its bit pattern.
     fn to_i64(self) -> i64;
     fn from_i64(value: i64) -> Self;
+    fn from_u64(value: u64) -> Self;
 }
 
 /// Rounds to odd: rounding the result again to f16 or bf16 then gives what rounding `x` once would have given
@@ -61,6 +62,10 @@ macro_rules! number {
             fn from_i64(value: i64) -> Self {
                 value as Self
             }
+            #[inline(always)]
+            fn from_u64(value: u64) -> Self {
+                value as Self
+            }
         }
     )*};
 }
@@ -95,6 +100,10 @@ macro_rules! half_float {
             fn from_i64(value: i64) -> Self {
                 Self::from_f32(to_f32_odd(value as f64))
             }
+            #[inline(always)]
+            fn from_u64(value: u64) -> Self {
+                Self::from_f32(to_f32_odd(value as f64))
+            }
         }
     )*};
 }
@@ -124,6 +133,10 @@ impl Element for Boolean {
     }
     #[inline(always)]
     fn from_i64(value: i64) -> Self {
+        Self(u8::from(value != 0))
+    }
+    #[inline(always)]
+    fn from_u64(value: u64) -> Self {
         Self(u8::from(value != 0))
     }
 }

@@ -1,7 +1,14 @@
 //! Host twin.
 
-use super::Pointwise;
+use super::interpret::{BLOCK, Register, Registers, SHORT, evaluate};
+use super::{Class, MAX_INSTRUCTIONS, MAX_POINTWISE_INPUTS, Pointwise};
+use crate::copy::movement::{at, load_row, store_row};
+use crate::host::{Walk, cast, cast_mut, check_operands, clear_lanes, with_element};
+use crate::loop_nest::{LoopNest, elements};
 use crate::{Family, KernelError, View};
+
+/// The output and all inputs.
+pub(super) const OPERANDS: usize = 1 + MAX_POINTWISE_INPUTS;
 
 impl Family for Pointwise {
     fn name(&self) -> &'static str {
@@ -9,22 +16,95 @@ impl Family for Pointwise {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        Err(KernelError::Parameter("not written yet"))
+        self.program.check()?;
+        if usize::from(self.program.inputs) != self.inputs.len() {
+            return Err(KernelError::Parameter("number of program inputs"));
+        }
+        elements(&self.output.shape)?;
+        self.output.bytes()?;
+        for view in &self.inputs {
+            view.bytes()?;
+            if view.shape != self.output.shape {
+                return Err(KernelError::Shape("input and output extents"));
+            }
+            if !self.program.class.loads(view.dtype) {
+                return Err(KernelError::Type("input of this class"));
+            }
+        }
+        Ok(())
     }
 
-    fn input(&self, _index: usize) -> Option<&View> {
-        None
+    fn input(&self, index: usize) -> Option<&View> {
+        self.inputs.get(index)
     }
 
-    fn output(&self, _index: usize) -> Option<&View> {
-        None
+    fn output(&self, index: usize) -> Option<&View> {
+        (index == 0).then_some(&self.output)
     }
 
     fn flops(&self) -> u64 {
-        0
+        u64::from(elements(&self.output.shape).unwrap_or(0)) * self.program.instructions.len() as u64
     }
 
-    fn run(&self, _inputs: &[&[u8]], _outputs: &mut [&mut [u8]], _workspace: &mut [u8]) -> Result<(), KernelError> {
-        Err(KernelError::Parameter("not written yet"))
+    fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
+        check_operands(self, inputs, outputs, workspace)?;
+        let [output] = outputs else { return Err(KernelError::OperandCount) };
+        match self.program.class {
+            Class::F32 => self.run_class::<f32>(inputs, output)?,
+            Class::F64 => self.run_class::<f64>(inputs, output)?,
+            Class::I64 => self.run_class::<i64>(inputs, output)?,
+            Class::U64 => self.run_class::<u64>(inputs, output)?,
+        }
+        clear_lanes(&self.output, output);
+        Ok(())
+    }
+}
+
+impl Pointwise {
+    /// Strides of the output, then of all inputs; none for inputs that do not exist.
+    pub(super) fn strides(&self) -> [&[i32]; OPERANDS] {
+        core::array::from_fn(|operand| match operand.checked_sub(1) {
+            None => self.output.strides.as_slice(),
+            Some(input) => self.inputs.get(input).map_or(&[] as &[i32], |view| view.strides.as_slice()),
+        })
+    }
+
+    /// Runs the program in the arithmetic of its class, on a register file that fits it.
+    fn run_class<R: Register>(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+        if self.program.instructions.len() <= SHORT {
+            self.run_rows(&mut [[R::default(); BLOCK]; SHORT], inputs, output)
+        } else {
+            self.run_rows(&mut [[R::default(); BLOCK]; MAX_INSTRUCTIONS], inputs, output)
+        }
+    }
+
+    /// Runs the program row by row of the innermost loop.
+    fn run_rows<R: Register, const N: usize>(
+        &self,
+        registers: &mut Registers<R, N>,
+        inputs: &[&[u8]],
+        output: &mut [u8],
+    ) -> Result<(), KernelError> {
+        let offsets = core::array::from_fn(|operand| match operand.checked_sub(1) {
+            None => self.output.offset,
+            Some(input) => self.inputs.get(input).map_or(0, |view| view.offset),
+        });
+        let (outer, extent, steps) = LoopNest::new(&self.output.shape, self.strides()).split_innermost();
+        for starts in Walk::new(&outer.extents, outer.stride_slices(), offsets) {
+            for first in (0..extent as usize).step_by(BLOCK) {
+                let count = BLOCK.min(extent as usize - first);
+                let result = evaluate(&self.program, registers, count, |input, row| {
+                    let operands =
+                        (self.inputs.get(input), inputs.get(input), starts.get(input + 1), steps.get(input + 1));
+                    let (Some(view), Some(bytes), Some(&start), Some(&step)) = operands else { return };
+                    with_element!(view.dtype, T => {
+                        load_row(cast::<T>(bytes, input).unwrap_or(&[]), at(start, step, first), step, row);
+                    });
+                });
+                let start = at(starts[0], steps[0], first);
+                with_element!(self.output.dtype, T => store_row(cast_mut::<T>(output, inputs.len())?, start, steps[0], result));
+            }
+        }
+        Ok(())
     }
 }

@@ -3,75 +3,66 @@
 use super::math;
 use super::program::{Binary, Class, Instruction, MAX_INSTRUCTIONS, Program, Unary};
 use crate::KernelError;
+use crate::host::Element;
 
 /// Elements that one instruction is applied to at a time. The registers of the longest program take
 /// `MAX_INSTRUCTIONS · BLOCK · 8` bytes of stack (24 KiB) in 64-bit classes and half of that in `F32`.
 pub const BLOCK: usize = 64;
 
 /// Programs up to this length run on a small register file, which costs less to clear.
-const SHORT: usize = 8;
+pub(super) const SHORT: usize = 8;
 
 /// A register's type: the arithmetic of one [`Class`].
-pub(super) trait Register: Copy + Default + PartialEq {
+pub(crate) trait Register: Copy + Default + PartialEq {
     /// The value of a constant instruction.
     fn constant(instruction: Instruction) -> Self;
     /// Applies `op` to every element.
     fn unary(op: Unary, x: &[Self], out: &mut [Self]);
     /// Applies `op` to every pair of elements.
     fn binary(op: Binary, a: &[Self], b: &[Self], out: &mut [Self]);
+    /// From an element in memory.
+    fn load<T: Element>(element: T) -> Self;
+    /// To an element in memory.
+    fn store<T: Element>(self) -> T;
 }
 
-/// Runs a program block by block over `elements` elements. `load(input, start, block)` fills a block with the elements
-/// of an input from `start` on; `store(start, block)` takes the results.
-pub(super) fn run<R: Register>(
-    program: &Program,
-    elements: usize,
-    load: impl FnMut(usize, usize, &mut [R]),
-    store: impl FnMut(usize, &[R]),
-) {
-    if program.instructions.len() <= SHORT {
-        run_sized::<R, SHORT>(program, elements, load, store);
-    } else {
-        run_sized::<R, MAX_INSTRUCTIONS>(program, elements, load, store);
-    }
-}
+/// A register file for programs of up to `N` instructions.
+pub(super) type Registers<R, const N: usize> = [[R; BLOCK]; N];
 
-/// [`run`] with a register file for `N` instructions.
-fn run_sized<R: Register, const N: usize>(
+/// Runs a checked program of at most `N` instructions over a block of `count` elements and returns the results.
+/// `load(input, block)` fills a block with elements of an input.
+pub(super) fn evaluate<'a, R: Register, const N: usize>(
     program: &Program,
-    elements: usize,
-    mut load: impl FnMut(usize, usize, &mut [R]),
-    mut store: impl FnMut(usize, &[R]),
-) {
-    let mut registers = [[R::default(); BLOCK]; N];
-    for start in (0..elements).step_by(BLOCK) {
-        let count = BLOCK.min(elements - start);
-        for (number, &instruction) in program.instructions.iter().enumerate().take(N) {
-            let (earlier, rest) = registers.split_at_mut(number);
-            let Some(out) = rest.first_mut().and_then(|r| r.get_mut(..count)) else { return };
-            let block = |r: u8| earlier.get(usize::from(r)).and_then(|r| r.get(..count)).unwrap_or(&[]);
-            match instruction {
-                Instruction::Input(i) => load(usize::from(i), start, out),
-                Instruction::Float(_) | Instruction::Integer(_) => out.fill(R::constant(instruction)),
-                Instruction::Unary(op, a) => R::unary(op, block(a), out),
-                Instruction::Binary(op, a, b) => R::binary(op, block(a), block(b), out),
-                Instruction::Select(c, a, b) => {
-                    let arms = block(a).iter().zip(block(b));
-                    for ((o, &c), (&a, &b)) in out.iter_mut().zip(block(c)).zip(arms) {
-                        *o = if c != R::default() { a } else { b };
-                    }
+    registers: &'a mut Registers<R, N>,
+    count: usize,
+    mut load: impl FnMut(usize, &mut [R]),
+) -> &'a [R] {
+    let count = count.min(BLOCK);
+    for (number, &instruction) in program.instructions.iter().enumerate().take(N) {
+        let (earlier, rest) = registers.split_at_mut(number);
+        let Some(out) = rest.first_mut().and_then(|r| r.get_mut(..count)) else { break };
+        let block = |r: u8| earlier.get(usize::from(r)).and_then(|r| r.get(..count)).unwrap_or(&[]);
+        match instruction {
+            Instruction::Input(i) => load(usize::from(i), out),
+            Instruction::Float(_) | Instruction::Integer(_) => out.fill(R::constant(instruction)),
+            Instruction::Unary(op, a) => R::unary(op, block(a), out),
+            Instruction::Binary(op, a, b) => R::binary(op, block(a), block(b), out),
+            Instruction::Select(c, a, b) => {
+                let arms = block(a).iter().zip(block(b));
+                for ((o, &c), (&a, &b)) in out.iter_mut().zip(block(c)).zip(arms) {
+                    *o = if c != R::default() { a } else { b };
                 }
             }
         }
-        let result = program.instructions.len().checked_sub(1).and_then(|last| registers.get(last));
-        store(start, result.and_then(|r| r.get(..count)).unwrap_or(&[]));
     }
+    let result = program.instructions.len().checked_sub(1).and_then(|last| registers.get(last));
+    result.and_then(|r| r.get(..count)).unwrap_or(&[])
 }
 
 impl Program {
     /// Runs a checked program of class `F32`: `output[i] = program(inputs[0][i], inputs[1][i], …)`.
     ///
-    /// The cost of a call is a few hundred nanoseconds plus the arithmetic: call it for rows, not for elements.
+    /// A call costs up to a few hundred nanoseconds besides the arithmetic: call it for rows, not for elements.
     ///
     /// # Errors
     /// `Type` where the class is not `F32`, `OperandCount` or `OperandTooShort` where inputs do not fit the output.
@@ -85,21 +76,25 @@ impl Program {
         if let Some(short) = inputs.iter().position(|input| input.len() < output.len()) {
             return Err(KernelError::OperandTooShort(short as u8));
         }
-        run::<f32>(
-            self,
-            output.len(),
-            |input, start, block| {
+        if self.instructions.len() <= SHORT {
+            self.run_blocks(&mut [[0.0; BLOCK]; SHORT], inputs, output);
+        } else {
+            self.run_blocks(&mut [[0.0; BLOCK]; MAX_INSTRUCTIONS], inputs, output);
+        }
+        Ok(())
+    }
+
+    /// [`Program::run_f32`] on a register file.
+    fn run_blocks<const N: usize>(&self, registers: &mut Registers<f32, N>, inputs: &[&[f32]], output: &mut [f32]) {
+        for (number, out) in output.chunks_mut(BLOCK).enumerate() {
+            let start = number * BLOCK;
+            let result = evaluate(self, registers, out.len(), |input, block| {
                 if let Some(source) = inputs.get(input).and_then(|x| x.get(start..start + block.len())) {
                     block.copy_from_slice(source);
                 }
-            },
-            |start, block| {
-                if let Some(target) = output.get_mut(start..start + block.len()) {
-                    target.copy_from_slice(block);
-                }
-            },
-        );
-        Ok(())
+            });
+            out.copy_from_slice(result);
+        }
     }
 }
 
@@ -122,13 +117,23 @@ fn zip<R: Copy>(a: &[R], b: &[R], out: &mut [R], f: impl Fn(R, R) -> R) {
 /// Implements [`Register`] for a float type; the arguments are its vectorisable or `libm` functions.
 macro_rules! float_register {
     (
-        $t:ident, round: $round:path, floor: $floor:path, ceil: $ceil:path, sqrt: $sqrt:path, exp: $exp:path,
+        $t:ident, load: $load:ident, store: $store:ident, round: $round:path, floor: $floor:path, ceil: $ceil:path, sqrt: $sqrt:path, exp: $exp:path,
         log: $log:path, log1p: $log1p:path, erf: $erf:path, sigmoid: $sigmoid:expr, tanh: $tanh:path, sin: $sin:path,
         cos: $cos:path, tan: $tan:path, asin: $asin:path, acos: $acos:path, atan: $atan:path, sinh: $sinh:path,
         cosh: $cosh:path, asinh: $asinh:path, acosh: $acosh:path, atanh: $atanh:path, pow: $pow:path, fmod: $fmod:path,
         to_f16: $to_f16:expr
     ) => {
         impl Register for $t {
+            #[inline(always)]
+            fn load<T: Element>(element: T) -> Self {
+                element.$load()
+            }
+
+            #[inline(always)]
+            fn store<T: Element>(self) -> T {
+                T::$store(self)
+            }
+
             fn constant(instruction: Instruction) -> Self {
                 match instruction {
                     Instruction::Float(v) => v as $t,
@@ -227,14 +232,14 @@ macro_rules! float_register {
 }
 
 float_register!(
-    f32, round: math::round, floor: math::floor, ceil: math::ceil, sqrt: libm::sqrtf, exp: math::exp, log: libm::logf,
+    f32, load: to_f32, store: from_f32, round: math::round, floor: math::floor, ceil: math::ceil, sqrt: libm::sqrtf, exp: math::exp, log: libm::logf,
     log1p: libm::log1pf, erf: math::erf, sigmoid: math::sigmoid, tanh: math::tanh, sin: libm::sinf, cos: libm::cosf,
     tan: libm::tanf, asin: libm::asinf, acos: libm::acosf, atan: libm::atanf, sinh: libm::sinhf, cosh: libm::coshf,
     asinh: libm::asinhf, acosh: libm::acoshf, atanh: libm::atanhf, pow: libm::powf, fmod: libm::fmodf,
     to_f16: |x| half::f16::from_f32(x).to_f32()
 );
 float_register!(
-    f64, round: libm::rint, floor: libm::floor, ceil: libm::ceil, sqrt: libm::sqrt, exp: libm::exp, log: libm::log,
+    f64, load: to_f64, store: from_f64, round: libm::rint, floor: libm::floor, ceil: libm::ceil, sqrt: libm::sqrt, exp: libm::exp, log: libm::log,
     log1p: libm::log1p, erf: libm::erf, sigmoid: |x| 1.0 / (1.0 + libm::exp(-x)), tanh: libm::tanh, sin: libm::sin,
     cos: libm::cos, tan: libm::tan, asin: libm::asin, acos: libm::acos, atan: libm::atan, sinh: libm::sinh,
     cosh: libm::cosh, asinh: libm::asinh, acosh: libm::acosh, atanh: libm::atanh, pow: libm::pow, fmod: libm::fmod,
@@ -243,8 +248,19 @@ float_register!(
 
 /// Implements [`Register`] for a 64-bit integer type; `$pow` takes care of negative exponents.
 macro_rules! integer_register {
-    ($t:ident, sign: $sign:expr, negative: $negative:expr, pow: $pow:path) => {
+    ($t:ident, store: $store:ident, sign: $sign:expr, negative: $negative:expr, pow: $pow:path) => {
         impl Register for $t {
+            #[inline(always)]
+            fn load<T: Element>(element: T) -> Self {
+                // Of the types that reach an integer class only u64 does not fit i64, and its bits are kept.
+                element.to_i64() as $t
+            }
+
+            #[inline(always)]
+            fn store<T: Element>(self) -> T {
+                T::$store(self)
+            }
+
             fn constant(instruction: Instruction) -> Self {
                 match instruction {
                     Instruction::Integer(v) => v as $t,
@@ -297,8 +313,8 @@ macro_rules! integer_register {
     };
 }
 
-integer_register!(i64, sign: i64::signum, negative: |x: i64| x < 0, pow: power_signed);
-integer_register!(u64, sign: |x: u64| x.min(1), negative: |_: u64| false, pow: power);
+integer_register!(i64, store: from_i64, sign: i64::signum, negative: |x: i64| x < 0, pow: power_signed);
+integer_register!(u64, store: from_u64, sign: |x: u64| x.min(1), negative: |_: u64| false, pow: power);
 
 /// A shift count below 64, whatever the signedness of its register.
 fn shift(count: impl TryInto<u32>) -> Option<u32> {

@@ -10,6 +10,7 @@ mod math;
 mod program;
 
 pub use interpret::BLOCK;
+pub(crate) use interpret::Register;
 pub use program::{Binary, Class, Instruction, MAX_INSTRUCTIONS, Program, Unary};
 #[cfg(feature = "codegen")]
 pub use cases::cases;

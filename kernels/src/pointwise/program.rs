@@ -3,7 +3,7 @@
 //! The same program is interpreted by the host twin, printed as CUDA by the generator, and used as the epilogue of
 //! convolutions and matrix products. Registers are instruction numbers; the last instruction is the result.
 
-use crate::KernelError;
+use crate::{DType, KernelError};
 use serde::{Deserialize, Serialize};
 
 /// Longest program; longer chains are split by the compiler.
@@ -12,13 +12,13 @@ pub const MAX_INSTRUCTIONS: usize = 48;
 /// The arithmetic that a program is computed in. Inputs are converted to it when loaded, the result when stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Class {
-    /// 32-bit floats: f32, f16, bf16, and bool as 0 and 1.
+    /// 32-bit floats, for inputs of any type; bool is 0 and 1, large integers are rounded.
     F32,
-    /// 64-bit floats: f64, and bool.
+    /// 64-bit floats, for inputs of any type.
     F64,
     /// Signed 64-bit integers, wrapping: i8…i64, u8…u32, and bool. Stores wrap to the output's type.
     I64,
-    /// Unsigned 64-bit integers, wrapping: u64, and bool.
+    /// Unsigned 64-bit integers, wrapping: u8…u64, and bool.
     U64,
 }
 
@@ -143,6 +143,26 @@ impl Binary {
 }
 
 impl Class {
+    /// The class whose registers hold every value of an element type.
+    pub const fn of(dtype: DType) -> Self {
+        match dtype {
+            DType::F32 | DType::F16 | DType::Bf16 => Self::F32,
+            DType::F64 => Self::F64,
+            DType::U64 => Self::U64,
+            _ => Self::I64,
+        }
+    }
+
+    /// Whether elements of a type can be loaded into this class's registers: any type for floats (large integers are
+    /// rounded), every value exactly for integers.
+    pub const fn loads(self, dtype: DType) -> bool {
+        match self {
+            Self::F32 | Self::F64 => true,
+            Self::I64 => !dtype.is_float() && !matches!(dtype, DType::U64),
+            Self::U64 => matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool),
+        }
+    }
+
     /// Whether registers are floats.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
