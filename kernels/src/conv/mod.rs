@@ -1,8 +1,13 @@
 //! Convolution in one, two or three spatial dimensions, with groups (depthwise included) and a fused epilogue.
 
+#[cfg(any(test, feature = "codegen"))]
+pub mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
+mod depthwise;
 mod host;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use crate::{View, pointwise::Epilogue};
 use serde::{Deserialize, Serialize};

@@ -3,9 +3,17 @@
 //! Nothing here allocates or panics. Offsets into operands are element counts; a twin checks operand lengths once with
 //! [`check_operands`], after which every offset that a checked view yields lies inside its operand.
 
+pub(crate) mod correlate;
+pub(crate) mod cpu;
+mod direct;
 mod element;
+pub(crate) mod epilogue;
 mod memory;
+#[cfg(test)]
+pub(crate) mod testing;
+pub(crate) mod tile;
 mod walk;
+pub(crate) mod window;
 
 pub(crate) use element::{Boolean, Element, to_f32_odd, with_element};
 pub(crate) use memory::{cast, cast_mut, check_operands, clear_lanes, load, load_row, store, store_row};

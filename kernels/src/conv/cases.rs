@@ -1,0 +1,172 @@
+//! Convolutions that exercise the family, for the tests of twins and candidates.
+
+use super::Conv;
+use crate::pointwise::{Binary, Class, Epilogue, Instruction, Program, Unary};
+use crate::{DType, Kernel, View};
+
+/// An epilogue with a bias, a program over the accumulator and `extras`.
+pub(crate) fn epilogue(bias: bool, instructions: &[Instruction], extras: &[View]) -> Epilogue {
+    let program = (!instructions.is_empty()).then(|| Program {
+        class: Class::F32,
+        inputs: 1 + extras.len() as u8,
+        instructions: heapless::Vec::from_slice(instructions).expect("a short program"),
+    });
+    Epilogue { bias, program, extras: heapless::Vec::from_slice(extras).expect("at most three extras") }
+}
+
+/// `max(x, 0)`.
+pub(crate) const RELU: &[Instruction] = &[Instruction::Input(0), Instruction::Unary(Unary::Relu, 0)];
+/// `x · sigmoid(x)`.
+pub(crate) const SILU: &[Instruction] =
+    &[Instruction::Input(0), Instruction::Unary(Unary::Sigmoid, 0), Instruction::Binary(Binary::Mul, 0, 1)];
+/// `min(max(x, 0), 6)`.
+pub(crate) const CLIP: &[Instruction] = &[
+    Instruction::Input(0),
+    Instruction::Float(0.0),
+    Instruction::Float(6.0),
+    Instruction::Binary(Binary::Max, 0, 1),
+    Instruction::Binary(Binary::Min, 3, 2),
+];
+/// `max(x + extra, 0)`.
+pub(crate) const ADD_RELU: &[Instruction] = &[
+    Instruction::Input(0),
+    Instruction::Input(1),
+    Instruction::Binary(Binary::Add, 0, 1),
+    Instruction::Unary(Unary::Relu, 2),
+];
+
+/// A view of `shape`, row-major or channels-last.
+pub(crate) fn view(dtype: DType, channels_last: bool, shape: &[u32]) -> View {
+    if channels_last { View::channels_last(dtype, shape) } else { View::contiguous(dtype, shape) }
+        .expect("a small shape")
+}
+
+/// Channels `first..first + count` of a wider tensor: what a concatenation in place writes and a split reads.
+pub(crate) fn slice(whole: &View, first: u32, count: u32) -> View {
+    let mut part = whole.clone();
+    part.offset += first * whole.strides[1] as u32;
+    part.shape[1] = count;
+    part.lanes = if whole.lanes == 0 { 0 } else { count.next_multiple_of(8).min(whole.lanes - first) };
+    part
+}
+
+/// The sizes of a case.
+struct Size<'a> {
+    input: &'a [u32],
+    channels: u32,
+    kernel: &'a [u32],
+    stride: u32,
+    dilation: u32,
+    /// Before and after, the same along each dimension.
+    pads: (u32, u32),
+    groups: u32,
+}
+
+/// `same` padding for an odd kernel, no groups.
+fn size<'a>(input: &'a [u32], channels: u32, kernel: &'a [u32], stride: u32) -> Size<'a> {
+    let pad = kernel.iter().max().map_or(0, |k| k / 2);
+    Size { input, channels, kernel, stride, dilation: 1, pads: (pad, pad), groups: 1 }
+}
+
+fn three(last: &[u32], fill: u32) -> [u32; 3] {
+    let mut all = [fill; 3];
+    all[3 - last.len()..].copy_from_slice(last);
+    all
+}
+
+/// A convolution; `finish` makes its epilogue from the output's view.
+fn conv(dtype: DType, channels_last: bool, size: &Size<'_>, finish: impl FnOnce(&View) -> Epilogue) -> Conv {
+    let spatial = &size.input[2..];
+    let mut output = vec![size.input[0], size.channels];
+    for (&extent, &taps) in spatial.iter().zip(size.kernel) {
+        // A dimension with one tap is not padded.
+        let pads = if taps == 1 { 0 } else { size.pads.0 + size.pads.1 };
+        output.push((extent + pads - (taps - 1) * size.dilation - 1) / size.stride + 1);
+    }
+    let weights = [&[size.channels, size.input[1] / size.groups], size.kernel].concat();
+    let pads: Vec<u32> = size.kernel.iter().map(|&taps| if taps == 1 { 0 } else { size.pads.0 }).collect();
+    let ones = vec![1; spatial.len()];
+    let scaled = |by: u32| three(&ones.iter().map(|_| by).collect::<Vec<_>>(), 1);
+    let output = view(dtype, channels_last, &output);
+    Conv {
+        input: view(dtype, channels_last, size.input),
+        weights: View::contiguous(dtype, &weights).expect("a small shape"),
+        epilogue: finish(&output),
+        output,
+        strides: scaled(size.stride),
+        dilations: scaled(size.dilation),
+        pads: three(&pads, 0),
+        groups: size.groups,
+    }
+}
+
+/// The cases: every algorithm's shapes, f16 channels-last as networks have them and f32 in both layouts.
+pub fn cases() -> Vec<Kernel> {
+    let bias = |_: &View| epilogue(true, &[], &[]);
+    let none = |_: &View| epilogue(false, &[], &[]);
+    let relu = |_: &View| epilogue(true, RELU, &[]);
+    let silu = |_: &View| epilogue(true, SILU, &[]);
+    let clip = |_: &View| epilogue(true, CLIP, &[]);
+    let residual = |output: &View| epilogue(true, ADD_RELU, std::slice::from_ref(output));
+    let per_channel = |output: &View| {
+        let mut scale = output.clone();
+        for d in [0, 2, 3] {
+            scale.strides[d] = 0;
+        }
+        scale.lanes = 0;
+        scale.offset = 0;
+        scale.strides[1] = 1;
+        epilogue(
+            true,
+            &[Instruction::Input(0), Instruction::Input(1), Instruction::Binary(Binary::Mul, 0, 1)],
+            &[scale],
+        )
+    };
+    let mut cases = Vec::new();
+    for (dtype, last) in [(DType::F16, true), (DType::F32, true), (DType::F32, false), (DType::F16, false)] {
+        // Pointwise kernels, with channels that fill tiles and channels that do not.
+        cases.push(conv(dtype, last, &size(&[1, 64, 14, 14], 128, &[1, 1], 1), relu));
+        cases.push(conv(dtype, last, &size(&[1, 24, 9, 7], 21, &[1, 1], 1), none));
+        cases.push(conv(dtype, last, &size(&[2, 32, 13, 11], 40, &[1, 1], 2), bias));
+        cases.push(conv(dtype, last, &size(&[1, 96, 7, 7], 256, &[1, 1], 1), residual));
+        // Square windows.
+        cases.push(conv(dtype, last, &size(&[1, 32, 20, 20], 64, &[3, 3], 1), relu));
+        cases.push(conv(dtype, last, &size(&[2, 20, 17, 15], 36, &[3, 3], 2), silu));
+        cases.push(conv(dtype, last, &size(&[1, 64, 9, 9], 64, &[3, 3], 1), residual));
+        cases.push(conv(dtype, last, &size(&[1, 512, 4, 4], 128, &[3, 3], 1), bias));
+        cases.push(conv(dtype, last, &size(&[1, 3, 45, 37], 64, &[7, 7], 2), relu));
+        cases.push(conv(dtype, last, &size(&[1, 3, 32, 32], 16, &[3, 3], 2), silu));
+        cases.push(conv(dtype, last, &size(&[1, 8, 12, 12], 1, &[5, 5], 1), none));
+        // Dilation, pads before only, windows that are not square, and no padding at all.
+        cases.push(conv(
+            dtype,
+            last,
+            &Size { dilation: 2, pads: (2, 2), ..size(&[1, 16, 15, 15], 24, &[3, 3], 1) },
+            clip,
+        ));
+        cases.push(conv(dtype, last, &Size { pads: (0, 1), ..size(&[1, 16, 12, 14], 16, &[3, 3], 2) }, clip));
+        cases.push(conv(dtype, last, &size(&[1, 16, 10, 33], 32, &[1, 7], 1), relu));
+        cases.push(conv(dtype, last, &Size { pads: (0, 0), ..size(&[1, 12, 6, 6], 10, &[6, 6], 1) }, bias));
+        // Groups and depthwise.
+        cases.push(conv(dtype, last, &Size { groups: 4, ..size(&[1, 64, 10, 10], 64, &[3, 3], 1) }, relu));
+        cases.push(conv(dtype, last, &Size { groups: 3, ..size(&[1, 15, 8, 9], 21, &[3, 3], 2) }, bias));
+        cases.push(conv(dtype, last, &Size { groups: 72, ..size(&[1, 72, 14, 14], 72, &[3, 3], 1) }, clip));
+        cases.push(conv(dtype, last, &Size { groups: 40, ..size(&[2, 40, 15, 13], 40, &[5, 5], 2) }, silu));
+        cases.push(conv(dtype, last, &Size { groups: 20, ..size(&[1, 20, 11, 300], 20, &[3, 3], 1) }, residual));
+        cases.push(conv(dtype, last, &Size { groups: 16, ..size(&[1, 16, 9, 9], 32, &[3, 3], 3) }, none));
+        cases.push(conv(dtype, last, &size(&[1, 48, 8, 8], 56, &[1, 1], 1), per_channel));
+        // One and three spatial dimensions.
+        cases.push(conv(dtype, last, &size(&[1, 16, 100], 24, &[3], 1), relu));
+        cases.push(conv(dtype, last, &Size { groups: 24, ..size(&[1, 24, 50], 24, &[5], 2) }, bias));
+        cases.push(conv(dtype, last, &size(&[1, 8, 5, 6, 7], 16, &[3, 3, 3], 1), relu));
+        // Reading one slice of a wider tensor and writing another.
+        let mut sliced = conv(dtype, last, &size(&[1, 32, 11, 9], 24, &[3, 3], 1), relu);
+        sliced.input = slice(&view(dtype, last, &[1, 80, 11, 9]), 40, 32);
+        sliced.output = slice(&view(dtype, last, &[1, 64, 11, 9]), 16, 24);
+        cases.push(sliced);
+        let mut ragged = conv(dtype, last, &size(&[1, 10, 6, 6], 11, &[1, 1], 1), bias);
+        ragged.output = slice(&view(dtype, last, &[1, 19, 6, 6]), 8, 11);
+        cases.push(ragged);
+    }
+    cases.into_iter().map(Kernel::Conv).collect()
+}

@@ -1,0 +1,238 @@
+//! What happens to a tile of sums before it is stored: bias, program, conversion, scatter.
+
+use super::tile::{COLUMNS, ROWS, Tile};
+use super::{Element, cast, cast_mut, with_element};
+use crate::pointwise::{Class, Epilogue};
+use crate::{DType, KernelError, View};
+
+/// Most extra operands of an epilogue.
+pub(crate) const EXTRAS: usize = 3;
+
+/// Checks an epilogue against the output that it is for.
+///
+/// # Errors
+/// `Type` for a program of another class than `F32`, or where output or an extra is of a type that the class does not
+/// compute with; `Shape` or `Parameter` where extras do not fit the output or the program.
+pub(crate) fn check(epilogue: &Epilogue, output: &View) -> Result<(), KernelError> {
+    let Some(program) = &epilogue.program else {
+        return if epilogue.extras.is_empty() { Ok(()) } else { Err(KernelError::Parameter("extras need a program")) };
+    };
+    program.check()?;
+    if program.class != Class::F32 || !is_f32_class(output.dtype) {
+        return Err(KernelError::Type("epilogue program"));
+    }
+    if usize::from(program.inputs) != 1 + epilogue.extras.len() {
+        return Err(KernelError::Parameter("inputs of the epilogue program"));
+    }
+    for extra in &epilogue.extras {
+        if extra.shape != output.shape {
+            return Err(KernelError::Shape("extra operand of the epilogue"));
+        }
+        if !is_f32_class(extra.dtype) && extra.dtype != DType::Bool {
+            return Err(KernelError::Type("extra operand of the epilogue"));
+        }
+        extra.bytes()?;
+    }
+    Ok(())
+}
+
+/// Whether sums for this type are accumulated in f32.
+pub(crate) fn is_f32_class(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::Bf16)
+}
+
+/// View of the operand `index` places after the two factors of a product: none for the bias, then the extras.
+pub(crate) fn operand(epilogue: &Epilogue, index: usize) -> Option<&View> {
+    epilogue.extras.get(index.checked_sub(usize::from(epilogue.bias))?)
+}
+
+/// Bytes of the operand `index` places after the two factors of a product with `channels` output channels.
+///
+/// # Errors
+/// Those of [`View::bytes`].
+pub(crate) fn operand_bytes(epilogue: &Epilogue, index: usize, channels: u32) -> Result<Option<u64>, KernelError> {
+    if epilogue.bias && index == 0 {
+        return Ok(Some(u64::from(channels) * 4));
+    }
+    operand(epilogue, index).map(View::bytes).transpose()
+}
+
+/// Which way a tile's channels run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Channels {
+    /// Each row is a channel (convolutions).
+    Rows,
+    /// Each column is a channel (matrix products).
+    Columns,
+}
+
+/// Where the tiles of one panel lie in one operand: element `(row, j)` at `base + row·row_step + columns[j]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Placement {
+    /// Element of row 0 before the column's distance is added.
+    pub(crate) base: i64,
+    /// Distance between rows.
+    pub(crate) row_step: i64,
+    /// Distance of each column.
+    pub(crate) columns: [i64; COLUMNS],
+}
+
+impl Placement {
+    /// Everything at element 0.
+    pub(crate) const NONE: Self = Self { base: 0, row_step: 0, columns: [0; COLUMNS] };
+
+    /// First element of a row where its first `count` columns lie side by side.
+    fn dense(&self, row: usize, count: usize) -> Option<usize> {
+        let first = self.columns[0];
+        let adjacent = self.columns[..count].iter().zip(first..).all(|(&column, expected)| column == expected);
+        if adjacent { usize::try_from(self.base + row as i64 * self.row_step + first).ok() } else { None }
+    }
+}
+
+/// An epilogue with its operands.
+pub(crate) struct Finish<'a> {
+    epilogue: &'a Epilogue,
+    bias: &'a [f32],
+    extras: [&'a [u8]; EXTRAS],
+}
+
+/// One panel of results: where its tiles go and where the extras for them are.
+pub(crate) struct Panel {
+    /// In the output.
+    pub(crate) output: Placement,
+    /// In each extra.
+    pub(crate) extras: [Placement; EXTRAS],
+    /// Columns in use.
+    pub(crate) columns: usize,
+    /// Channel of row 0 or of column 0.
+    pub(crate) channel: usize,
+    /// Which way channels run.
+    pub(crate) channels: Channels,
+}
+
+impl<'a> Finish<'a> {
+    /// Takes the operands that follow the two factors.
+    ///
+    /// # Errors
+    /// `OperandCount` where one is missing, `Misaligned` for the bias.
+    pub(crate) fn new(epilogue: &'a Epilogue, operands: &[&'a [u8]]) -> Result<Self, KernelError> {
+        let mut operands = operands.iter();
+        let bias = if epilogue.bias { cast(operands.next().ok_or(KernelError::OperandCount)?, 2)? } else { &[] };
+        let mut extras: [&[u8]; EXTRAS] = [&[]; EXTRAS];
+        for (slot, _) in extras.iter_mut().zip(&epilogue.extras) {
+            *slot = operands.next().ok_or(KernelError::OperandCount)?;
+        }
+        Ok(Self { epilogue, bias, extras })
+    }
+
+    /// Bias of a channel.
+    pub(crate) fn bias(&self, channel: usize) -> f32 {
+        self.bias.get(channel).copied().unwrap_or(0.0)
+    }
+
+    /// Placements of the extras by a function of their views.
+    pub(crate) fn place_extras(&self, mut place: impl FnMut(&View) -> Placement) -> [Placement; EXTRAS] {
+        let mut placements = [Placement::NONE; EXTRAS];
+        for (placement, view) in placements.iter_mut().zip(&self.epilogue.extras) {
+            *placement = place(view);
+        }
+        placements
+    }
+
+    /// Finishes `rows` rows of a tile that starts at row `first` of the panel, and stores them.
+    ///
+    /// # Errors
+    /// Those of the program, for operands that contradict the parameters.
+    pub(crate) fn store(
+        &self,
+        panel: &Panel,
+        first: usize,
+        rows: usize,
+        sums: &mut Tile,
+        view: &View,
+        output: &mut [u8],
+    ) -> Result<(), KernelError> {
+        let rows = rows.min(ROWS);
+        if self.epilogue.bias {
+            for (i, row) in sums.chunks_exact_mut(COLUMNS).take(rows).enumerate() {
+                match panel.channels {
+                    Channels::Rows => {
+                        let bias = self.bias(panel.channel + first + i);
+                        row.iter_mut().for_each(|sum| *sum += bias);
+                    }
+                    Channels::Columns => {
+                        let bias = self.bias.get(panel.channel..).unwrap_or(&[]);
+                        row.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
+                    }
+                }
+            }
+        }
+        self.apply(&mut sums[..rows * COLUMNS], |extra, view, bytes, tile| {
+            gather(view.dtype, &panel.extras[extra], first, panel.columns, bytes, tile);
+        })?;
+        scatter(view.dtype, &panel.output, first, rows, panel.columns, sums, output);
+        Ok(())
+    }
+
+    /// Replaces at most a tile's worth of sums by what the program makes of them. `load(extra, view, bytes, values)`
+    /// fetches the values of an extra operand for the same elements.
+    ///
+    /// # Errors
+    /// Those of the program, for operands that contradict the parameters.
+    pub(crate) fn apply(
+        &self,
+        sums: &mut [f32],
+        mut load: impl FnMut(usize, &View, &[u8], &mut [f32]),
+    ) -> Result<(), KernelError> {
+        let Some(program) = &self.epilogue.program else { return Ok(()) };
+        let used = sums.len().min(ROWS * COLUMNS);
+        let mut loaded = [[0.0; ROWS * COLUMNS]; EXTRAS];
+        for (i, (view, tile)) in self.epilogue.extras.iter().zip(&mut loaded).enumerate() {
+            load(i, view, self.extras[i], &mut tile[..used]);
+        }
+        let mut results = [0.0; ROWS * COLUMNS];
+        let [a, b, c] = &loaded;
+        let inputs: [&[f32]; 1 + EXTRAS] = [&sums[..used], &a[..used], &b[..used], &c[..used]];
+        program.run_f32(&inputs[..=self.epilogue.extras.len()], &mut results[..used])?;
+        sums[..used].copy_from_slice(&results[..used]);
+        Ok(())
+    }
+}
+
+/// Stores rows of a tile, converted.
+fn scatter(dtype: DType, place: &Placement, first: usize, rows: usize, columns: usize, tile: &Tile, output: &mut [u8]) {
+    with_element!(dtype, T => {
+        let output = cast_mut::<T>(output, 0).unwrap_or(&mut []);
+        for (i, values) in tile.chunks_exact(COLUMNS).take(rows).enumerate() {
+            let dense = place.dense(first + i, columns).and_then(|at| output.get_mut(at..at + columns));
+            if let Some(to) = dense {
+                to.iter_mut().zip(values).for_each(|(to, &value)| *to = T::from_f32(value));
+                continue;
+            }
+            let start = place.base + (first + i) as i64 * place.row_step;
+            for (&value, column) in values[..columns].iter().zip(place.columns) {
+                if let Some(to) = output.get_mut((start + column) as usize) {
+                    *to = T::from_f32(value);
+                }
+            }
+        }
+    });
+}
+
+/// Loads rows of a tile as f32.
+fn gather(dtype: DType, place: &Placement, first: usize, columns: usize, from: &[u8], tile: &mut [f32]) {
+    with_element!(dtype, T => {
+        let from = cast::<T>(from, 0).unwrap_or(&[]);
+        for (i, values) in tile.chunks_exact_mut(COLUMNS).enumerate() {
+            let dense = place.dense(first + i, columns).and_then(|at| from.get(at..at + columns));
+            if let Some(from) = dense {
+                values.iter_mut().zip(from).for_each(|(value, from)| *value = from.to_f32());
+                continue;
+            }
+            let start = place.base + (first + i) as i64 * place.row_step;
+            for (value, column) in values[..columns].iter_mut().zip(place.columns) {
+                *value = from.get((start + column) as usize).map_or(0.0, |x| x.to_f32());
+            }
+        }
+    });
+}

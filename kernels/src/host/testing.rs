@@ -1,0 +1,159 @@
+//! What the tests of twins share: random operands, a run on poisoned outputs, and a comparison with a formula in f64.
+
+use super::{Element, Walk, cast, cast_mut, clear_lanes, with_element};
+use crate::{DType, Kernel, View};
+use std::ops::{Deref, DerefMut};
+
+const POISON: u8 = 0xA5;
+
+/// Operand bytes, 64-byte aligned.
+#[derive(Clone)]
+pub(crate) struct Operand {
+    lines: Vec<Line>,
+    length: usize,
+}
+
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+impl Operand {
+    /// `length` bytes, all `value`.
+    pub(crate) fn filled(length: u64, value: u8) -> Self {
+        let length = usize::try_from(length).unwrap();
+        Self { lines: vec![Line([value; 64]); length.div_ceil(64)], length }
+    }
+
+    /// Random elements between -1 and 1, or small integers; padding lanes of a channels-last view are zero.
+    fn random(dtype: DType, view: Option<&View>, bytes: u64, random: &mut Random) -> Self {
+        let mut operand = Self::filled(bytes, 0);
+        with_element!(dtype, T => {
+            for x in cast_mut::<T>(&mut operand, 0).unwrap() {
+                let value = random.next();
+                *x = T::from_f32(if dtype.is_float() { value } else { (value * 8.0).trunc().abs() });
+            }
+        });
+        if let Some(view) = view {
+            clear_lanes(view, &mut operand);
+        }
+        operand
+    }
+}
+
+impl Deref for Operand {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[..self.length]
+    }
+}
+
+impl DerefMut for Operand {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.length]
+    }
+}
+
+/// A reproducible stream of numbers between -1 and 1.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> f32 {
+        // Knuth's MMIX generator; the upper bits are good enough for test data.
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+}
+
+/// Random input operands of a kernel.
+pub(crate) fn inputs(kernel: &Kernel, seed: u64) -> Vec<Operand> {
+    let (family, mut random) = (kernel.family(), Random::new(seed));
+    (0..kernel.inputs())
+        .map(|i| {
+            let view = family.input(i);
+            let bytes = family.input_bytes(i).unwrap().unwrap();
+            Operand::random(view.map_or(DType::F32, |v| v.dtype), view, bytes, &mut random)
+        })
+        .collect()
+}
+
+/// Runs a kernel's twin on a poisoned output and a poisoned workspace.
+pub(crate) fn run(kernel: &Kernel, inputs: &[Operand]) -> Operand {
+    let family = kernel.family();
+    family.check().unwrap_or_else(|e| panic!("{e}: {kernel:?}"));
+    let mut output = Operand::filled(family.output(0).unwrap().bytes().unwrap(), POISON);
+    let mut workspace = Operand::filled(family.host_workspace(), POISON);
+    let inputs: Vec<&[u8]> = inputs.iter().map(|x| &**x).collect();
+    family.run(&inputs, &mut [&mut output], &mut workspace).unwrap_or_else(|e| panic!("{e}: {kernel:?}"));
+    output
+}
+
+/// Element at a logical index.
+pub(crate) fn element(view: &View, bytes: &[u8], index: &[i64]) -> f64 {
+    let at: i64 = index.iter().zip(&view.strides).map(|(&i, &s)| i * i64::from(s)).sum();
+    with_element!(view.dtype, T => cast::<T>(bytes, 0).unwrap()[(i64::from(view.offset) + at) as usize].to_f64())
+}
+
+/// Runs a kernel on random operands and compares every output element with `expected(operands, index)`, gives or takes
+/// `tolerance · (1 + |expected|)` plus what storing it rounds. Bytes outside the output's view must stay untouched and
+/// its padding lanes must be zero.
+pub(crate) fn compare(kernel: &Kernel, tolerance: f64, expected: impl Fn(&[Operand], &[i64]) -> f64) {
+    let inputs = inputs(kernel, 42);
+    let mut output = run(kernel, &inputs);
+    assert!(*run(kernel, &inputs) == *output, "two runs differ: {kernel:?}");
+    let view = kernel.family().output(0).unwrap();
+    let rounding = match view.dtype {
+        DType::F16 => 1e-3,
+        DType::Bf16 => 8e-3,
+        _ => 0.0,
+    };
+    let mut walk = Walk::new(&view.shape, [&view.strides], [view.offset]);
+    loop {
+        let index: Vec<i64> = walk.index().iter().map(|&i| i64::from(i)).collect();
+        let Some([at]) = walk.next() else { break };
+        let (wanted, got) = (expected(&inputs, &index), element(view, &output, &index));
+        let near = (got - wanted).abs() <= (tolerance + rounding) * (1.0 + wanted.abs());
+        assert!(
+            near || (got.is_nan() && wanted.is_nan()) || got == wanted,
+            "{index:?}: {got}, not {wanted}: {kernel:?}"
+        );
+        // Put the poison back, so that what remains is what the kernel should not have touched.
+        let size = view.dtype.size();
+        output[at * size..][..size].fill(POISON);
+    }
+    if view.lanes > view.shape[1] {
+        let mut lanes = view.clone();
+        lanes.offset += view.shape[1];
+        lanes.shape[1] = view.lanes - view.shape[1];
+        for [at] in Walk::new(&lanes.shape, [&lanes.strides], [lanes.offset]) {
+            let lane = &mut output[at * view.dtype.size()..][..view.dtype.size()];
+            assert!(lane.iter().all(|&b| b == 0), "a padding lane is not zero: {kernel:?}");
+            lane.fill(POISON);
+        }
+    }
+    assert!(output.iter().all(|&b| b == POISON), "wrote outside its view: {kernel:?}");
+}
+
+/// The epilogue's value for a sum: bias, then program. `first` is the position of the epilogue's first operand.
+pub(crate) fn finish(
+    epilogue: &crate::pointwise::Epilogue,
+    operands: &[Operand],
+    first: usize,
+    channel: i64,
+    index: &[i64],
+    sum: f64,
+) -> f64 {
+    let mut operands = operands[first..].iter();
+    let bias = if epilogue.bias { cast::<f32>(operands.next().unwrap(), 0).unwrap()[channel as usize] } else { 0.0 };
+    let sum = sum + f64::from(bias);
+    let Some(program) = &epilogue.program else { return sum };
+    let mut values = vec![[sum as f32]];
+    values.extend(epilogue.extras.iter().zip(operands).map(|(view, bytes)| [element(view, bytes, index) as f32]));
+    let values: Vec<&[f32]> = values.iter().map(|v| v.as_slice()).collect();
+    let mut result = [0.0];
+    program.run_f32(&values, &mut result).unwrap();
+    f64::from(result[0])
+}
