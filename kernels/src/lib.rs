@@ -9,6 +9,8 @@
 #![warn(missing_docs)]
 
 mod error;
+#[cfg(feature = "codegen")]
+mod gemm;
 pub(crate) mod host;
 mod kernel;
 mod loop_nest;

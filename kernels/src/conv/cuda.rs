@@ -1,10 +1,134 @@
-//! CUDA candidates.
+//! CUDA candidates: implicit GEMM on tensor cores or CUDA cores, depthwise, direct.
+
+mod depthwise;
 
 use super::Conv;
-use crate::codegen::{Candidate, Generate, Target, Unsupported};
+use crate::View;
+use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
+use crate::gemm::{self, Depth, Map, Operand, Problem, Window};
+use crate::view::{Dims, Strides};
 
 impl Generate for Conv {
-    fn candidates(&self, _target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        Err(Unsupported("not written yet".into()))
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        if self.groups == 1 {
+            return gemm::candidates(&ungrouped(self)?, target);
+        }
+        let whole = ungrouped(self)?;
+        let mut all = match depthwise::candidates(self, &whole, target) {
+            some if !some.is_empty() => some,
+            _ => grouped(self)?.map_or(Ok(Vec::new()), |problem| gemm::candidates(&problem, target))?,
+        };
+        all.push(gemm::direct(&whole, target)?);
+        Ok(all)
     }
+}
+
+/// Extents of a view's spatial dimensions, padded with leading ones to three, and the strides, with leading zeros.
+fn spatial(view: &View) -> ([u32; 3], [i64; 3]) {
+    let (mut extents, mut strides) = ([1; 3], [0; 3]);
+    let missing = 5 - view.rank().clamp(2, 5);
+    for d in 2..view.rank() {
+        extents[missing + d - 2] = view.shape[d];
+        strides[missing + d - 2] = i64::from(view.strides[d]);
+    }
+    (extents, strides)
+}
+
+/// A map over rows `[n, d, h, w]` of a view `[n, channels, spatial…]`.
+fn map(view: &View) -> Map {
+    let (_, strides) = spatial(view);
+    let row = vec![i64::from(view.strides[0]), strides[0], strides[1], strides[2]];
+    Map { dtype: view.dtype, offset: i64::from(view.offset), batch: vec![], row, column: i64::from(view.strides[1]) }
+}
+
+/// Weights packed `[m][tap][channel]`, the order of K.
+fn packed(conv: &Conv, channels: u32) -> Result<Operand, Unsupported> {
+    let overflow = |_| Unsupported("weights have 2³¹ elements or more".into());
+    let weights = &conv.weights;
+    let taps: u64 = weights.shape[2..].iter().map(|&d| u64::from(d)).product();
+    let k = i64::try_from(taps * u64::from(channels)).map_err(overflow)?;
+    let mut shape: Dims = weights.shape.clone();
+    shape[1] = channels;
+    let mut strides = Strides::new();
+    let mut step = i64::from(channels);
+    let mut of_taps: Vec<i64> = Vec::new();
+    for &extent in weights.shape[2..].iter().rev() {
+        of_taps.insert(0, step);
+        step *= i64::from(extent);
+    }
+    for stride in [k, 1].into_iter().chain(of_taps) {
+        strides.push(i32::try_from(stride).map_err(overflow)?).map_err(|_| Unsupported("rank of weights".into()))?;
+    }
+    let view = View { dtype: weights.dtype, offset: 0, lanes: 0, shape, strides };
+    // Weights that already lie so need no copy.
+    let same = |d: usize| weights.shape[d] == 1 || weights.strides[d] == view.strides[d];
+    let kept = weights.shape == view.shape && (0..weights.rank()).all(same) && weights.offset == 0;
+    let packing = if kept { Packing::Keep } else { Packing::View(view) };
+    Ok(Operand { dtype: weights.dtype, offset: 0, batch: vec![], column: k, depth: 1, packing })
+}
+
+/// The convolution as one product over all output channels; with groups, only direct kernels can run it.
+fn ungrouped(conv: &Conv) -> Result<Problem, Unsupported> {
+    let (input, output) = (&conv.input, &conv.output);
+    if !(3..=5).contains(&input.rank()) || input.rank() != output.rank() || input.rank() != conv.weights.rank() {
+        return Err(Unsupported("convolution of other than one to three spatial dimensions".into()));
+    }
+    if conv.groups == 0 || output.elements() == 0 || conv.weights.elements() == 0 {
+        return Err(Unsupported("convolution without elements".into()));
+    }
+    let (extents, strides) = spatial(input);
+    let (outputs, _) = spatial(output);
+    let (taps, _) = spatial(&conv.weights);
+    // Padding lanes hold zeros in the input and in packed weights, so that K may run over them.
+    let padded = conv.groups == 1 && input.strides[1] == 1;
+    let channels = if padded { input.lanes.max(conv.weights.shape[1]) } else { conv.weights.shape[1] };
+    let mut a = map(input);
+    a.column = 0;
+    Ok(Problem {
+        batch: vec![],
+        rows: vec![output.shape[0], outputs[0], outputs[1], outputs[2]],
+        columns: output.shape[1],
+        stored_columns: output.shape[1].max(output.lanes),
+        a,
+        depth: Depth {
+            channels,
+            stride: i64::from(input.strides[1]),
+            window: Some(Window {
+                input: extents,
+                taps,
+                steps: conv.strides,
+                dilations: conv.dilations,
+                pads: conv.pads,
+                strides,
+            }),
+        },
+        b: vec![packed(conv, channels)?],
+        output: map(output),
+        bias: conv.epilogue.bias,
+        bias_batch: 0,
+        extras: conv.epilogue.extras.iter().map(map).collect(),
+        program: conv.epilogue.program.clone(),
+        columns_of_group: output.shape[1] / conv.groups,
+    })
+}
+
+/// The convolution as one product a group, where no padding lanes need zeros.
+fn grouped(conv: &Conv) -> Result<Option<Problem>, Unsupported> {
+    if conv.output.lanes > conv.output.shape[1] {
+        return Ok(None);
+    }
+    let mut problem = ungrouped(conv)?;
+    let columns = problem.columns_of_group;
+    let of_group = |stride: i64| vec![stride * i64::from(columns)];
+    problem.batch = vec![conv.groups];
+    problem.a.batch = vec![problem.depth.stride * i64::from(problem.depth.channels)];
+    problem.b[0].batch = of_group(problem.b[0].column);
+    problem.output.batch = of_group(problem.output.column);
+    for extra in &mut problem.extras {
+        extra.batch = of_group(extra.column);
+    }
+    problem.bias_batch = columns;
+    problem.columns = columns;
+    problem.stored_columns = columns;
+    Ok(Some(problem))
 }

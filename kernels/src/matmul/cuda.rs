@@ -1,10 +1,93 @@
-//! CUDA candidates.
+//! CUDA candidates: tensor-core or CUDA-core GEMM, GEMV, direct.
 
 use super::MatMul;
-use crate::codegen::{Candidate, Generate, Target, Unsupported};
+use crate::View;
+use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
+use crate::gemm::{self, Depth, Map, Operand, Problem};
+use crate::view::Strides;
 
 impl Generate for MatMul {
-    fn candidates(&self, _target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        Err(Unsupported("not written yet".into()))
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        gemm::candidates(&problem(self)?, target)
     }
+}
+
+/// A view with stride 0 along batch dimensions that broadcast.
+fn broadcast(view: &View, output: &View) -> View {
+    let mut view = view.clone();
+    for d in 0..view.rank() - 2 {
+        if view.shape[d] == 1 && output.shape[d] != 1 {
+            view.strides[d] = 0;
+        }
+    }
+    view
+}
+
+fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
+    let output = &product.output;
+    let rank = output.rank();
+    if rank < 2 || product.a.rank() != rank || product.b.rank() != rank {
+        return Err(Unsupported("matrix product of operands of different ranks".into()));
+    }
+    let (m, n) = (rank - 2, rank - 1);
+    let k = product.a.shape[n];
+    if output.elements() == 0 || k == 0 {
+        return Err(Unsupported("matrix product without elements".into()));
+    }
+    let (a, b) = (broadcast(&product.a, output), broadcast(&product.b, output));
+    // Batches that share B are more rows of one product.
+    let shared = (0..m).all(|d| output.shape[d] == 1 || b.strides[d] == 0);
+    let all: Vec<usize> = (0..m).collect();
+    let (batch, rows): (&[usize], Vec<usize>) =
+        if shared { (&[], all.iter().copied().chain([m]).collect()) } else { (&all, vec![m]) };
+    let extents = |dims: &[usize]| dims.iter().map(|&d| output.shape[d]).collect::<Vec<u32>>();
+    let mut map_of_a = Map::of(&a, batch, &rows, n);
+    map_of_a.column = 0;
+    Ok(Problem {
+        batch: extents(batch),
+        rows: extents(&rows),
+        columns: output.shape[n],
+        stored_columns: output.shape[n],
+        a: map_of_a,
+        depth: Depth { channels: k, stride: i64::from(a.strides[n]), window: None },
+        b: layouts(&b, batch),
+        output: Map::of(output, batch, &rows, n),
+        bias: product.epilogue.bias,
+        bias_batch: 0,
+        extras: product.epilogue.extras.iter().map(|view| Map::of(view, batch, &rows, n)).collect(),
+        program: product.epilogue.program.clone(),
+        columns_of_group: output.shape[n],
+    })
+}
+
+/// B as it lies, and packed so that K is contiguous and its rows are aligned.
+fn layouts(b: &View, batch: &[usize]) -> Vec<Operand> {
+    let (k, n) = (b.rank() - 2, b.rank() - 1);
+    let operand = |view: &View, packing: Packing| Operand {
+        dtype: view.dtype,
+        offset: i64::from(view.offset),
+        batch: batch.iter().map(|&d| i64::from(view.strides[d])).collect(),
+        column: i64::from(view.strides[n]),
+        depth: i64::from(view.strides[k]),
+        packing,
+    };
+    let mut all = vec![operand(b, Packing::Keep)];
+    let mut view = View { offset: 0, lanes: 0, ..b.clone() };
+    view.strides = Strides::new();
+    let mut step = i64::from(b.shape[k].next_multiple_of(8)) * i64::from(b.shape[n]);
+    let mut outer: Vec<i64> = vec![1, i64::from(b.shape[k].next_multiple_of(8))];
+    for d in (0..k).rev() {
+        // A repeated batch is packed once.
+        let repeated = b.strides[d] == 0;
+        if repeated && b.shape[d] != 1 {
+            return all;
+        }
+        outer.insert(0, if repeated { 0 } else { step });
+        step *= i64::from(view.shape[d]);
+    }
+    if step < 1 << 31 && outer.iter().all(|&stride| i32::try_from(stride).is_ok()) {
+        view.strides.extend(outer.iter().map(|&stride| stride as i32));
+        all.push(operand(&view, Packing::View(view.clone())));
+    }
+    all
 }

@@ -1,0 +1,113 @@
+//! Depthwise configurations: channels last, one output channel for each input channel.
+
+use super::{Conv, Map};
+use crate::codegen::{Candidate, Packing, Target};
+use crate::gemm::{Constants, Geometry, Operand, Problem, launch, streaming};
+use crate::view::Strides;
+use crate::{DType, View};
+
+/// Output positions of a thread.
+const RUNS: [u32; 4] = [1, 2, 4, 7];
+/// Threads of a block.
+const THREADS: [u32; 2] = [64, 128];
+
+/// Candidates, or none where the convolution is not depthwise or its operands do not lie right.
+pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<Candidate> {
+    let lanes = whole.stored_columns;
+    let Some(window) = &whole.depth.window else { return Vec::new() };
+    let float = |dtype: DType| matches!(dtype, DType::F16 | DType::Bf16 | DType::F32);
+    // The input's rows must start at multiples of eight channels, and its lanes cover the output's.
+    let input = Map { column: 1, ..whole.a.clone() };
+    let depthwise = conv.groups == whole.columns && conv.input.shape[1] == conv.groups && conv.weights.shape[1] == 1;
+    let readable = conv.input.strides[1] == 1
+        && conv.input.lanes.max(conv.input.shape[1]) >= lanes
+        && input.is_vector(whole)
+        && window.strides.iter().zip(window.input).all(|(s, extent)| extent == 1 || s % 8 == 0)
+        && float(conv.input.dtype)
+        && float(conv.weights.dtype);
+    if !(depthwise && readable && lanes % 8 == 0 && whole.stores_vectors()) {
+        return Vec::new();
+    }
+    let Some(weights) = packed(conv, lanes) else { return Vec::new() };
+    let b = Operand { dtype: conv.weights.dtype, offset: 0, batch: vec![], column: 1, depth: i64::from(lanes), packing: Packing::Keep };
+    // K counts taps here.
+    let mut problem = whole.clone();
+    problem.depth.channels = 1;
+    let mut all = Vec::new();
+    for run in RUNS.into_iter().filter(|&run| run < 2 * problem.rows[3]) {
+        for threads in THREADS {
+            all.push(candidate(&problem, &b, &weights, run, threads, target));
+        }
+    }
+    all
+}
+
+/// Weights packed `[tap][lane]`.
+fn packed(conv: &Conv, lanes: u32) -> Option<Packing> {
+    let mut view = View { lanes: 0, offset: 0, ..conv.weights.clone() };
+    view.shape[0] = lanes;
+    view.strides = Strides::from_slice(&[1, 1]).ok()?;
+    let mut step = i64::from(lanes);
+    let mut taps = Vec::new();
+    for &extent in conv.weights.shape[2..].iter().rev() {
+        taps.insert(0, i32::try_from(step).ok()?);
+        step *= i64::from(extent);
+    }
+    view.strides.extend_from_slice(&taps).ok()?;
+    Some(Packing::View(view))
+}
+
+fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, threads: u32, target: &Target) -> Candidate {
+    let window = problem.depth.window.as_ref().expect("a depthwise convolution has a window");
+    let row = problem.rows[3];
+    let vectors = problem.stored_columns / 8;
+    let total = problem.m() / row * row.div_ceil(run) * vectors;
+    // Loading residuals early costs registers: four for each position in f16.
+    let prefetch = !problem.extras.is_empty() && run <= 2;
+    let lines = window.taps[0] * window.taps[1];
+    let constants = Constants::default()
+        .int("ROW_LENGTH", row)
+        .int("RUN", run)
+        .int("STEP", window.steps[2])
+        .int("DILATION", window.dilations[2])
+        .int("TAPS", window.count())
+        .int("TAPS_W", window.taps[2])
+        .int("PIXEL", window.strides[2])
+        .int("UNROLL", if window.count() <= 9 { lines } else { 1 })
+        .flag("PREFETCH", prefetch);
+    let launch = launch(
+        problem,
+        b,
+        constants,
+        &Geometry {
+            entry: "depthwise",
+            tile: "depthwise",
+            parts: &[include_str!("../depthwise.cu")],
+            blocks: total.div_ceil(threads),
+            threads,
+            shared: 0,
+            cluster: 1,
+            scratch: false,
+            // The last run of a row may reach past it.
+            check_w: true,
+        },
+    );
+    let taps = f64::from(window.count());
+    let span = f64::from((run - 1) * window.steps[2] + (window.taps[2] - 1) * window.dilations[2] + 1);
+    let element = problem.a.dtype.size() as f64;
+    let operations = 8.0 * taps * f64::from(run);
+    let bytes = 8.0 * element * f64::from(lines) * span * 0.5;
+    // Smaller blocks spread better over the multiprocessors when there are few threads.
+    let spread = if total < threads * target.multiprocessors { f64::from(threads) / 6400.0 } else { 0.0 };
+    let mut packing = vec![Packing::Keep; 2 + usize::from(problem.bias) + problem.extras.len()];
+    packing[1] = weights.clone();
+    Candidate {
+        algorithm: "depthwise",
+        configuration: format!("run {run} threads {threads}"),
+        launches: vec![launch],
+        workspace: 0,
+        counters: 0,
+        packing,
+        cost: streaming(target, f64::from(total), operations / 2.0, bytes) + spread,
+    }
+}

@@ -1,0 +1,92 @@
+//! Estimates of device time, in cycles of one multiprocessor unless said otherwise.
+//!
+//! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
+//! load, for a chain of dependent steps along K, and for the way out. The constants are for Ampere to Hopper, set from
+//! published microbenchmarks and to be corrected by measured tables; only the order of candidates depends on them.
+
+use crate::codegen::{Candidate, Target};
+
+/// Kernel start and end as seen by the next one, microseconds.
+const KERNEL: f64 = 1.3;
+/// First bytes from level 2 after start, index arithmetic included.
+const FILL: f64 = 900.0;
+/// Barrier and the wait for a copy, once a K tile.
+const TURN: f64 = 60.0;
+/// Epilogue of a tile: barriers, residual, store.
+const DRAIN: f64 = 600.0;
+/// Bytes a multiprocessor gets from level 2 in a cycle while all of them ask.
+const L2_BYTES: f64 = 32.0;
+/// Bytes of shared memory a multiprocessor reads in a cycle.
+const SHARED_BYTES: f64 = 128.0;
+/// Partial tiles to memory, fence, atomic and the way back.
+const SPLIT: f64 = 2200.0;
+/// Two cluster barriers and remote loads.
+const CLUSTER: f64 = 900.0;
+
+/// A tiled kernel as the model sees it.
+pub(crate) struct Tiled {
+    /// Blocks of the grid.
+    pub blocks: f64,
+    /// Most blocks that fit a multiprocessor.
+    pub occupancy: f64,
+    /// K tiles that a block goes through.
+    pub turns: f64,
+    /// Cycles of arithmetic for one K tile.
+    pub arithmetic: f64,
+    /// Bytes that the warps read from shared memory in one K tile.
+    pub shared: f64,
+    /// Bytes that come from level 2 in one K tile.
+    pub copied: f64,
+    /// Cycles of the dependent chain of one K tile, barrier excluded.
+    pub chain: f64,
+    /// Bytes of the f32 tile.
+    pub tile: f64,
+    /// Parts of K.
+    pub split: f64,
+    /// Whether the parts meet in a cluster.
+    pub cluster: bool,
+    /// Bytes that must come from device memory at least.
+    pub device: f64,
+}
+
+impl Tiled {
+    /// Expected time in microseconds.
+    pub fn time(&self, target: &Target) -> f64 {
+        let of_one = (self.blocks / f64::from(target.multiprocessors)).ceil();
+        let resident = of_one.min(self.occupancy);
+        let rounds = (of_one / resident).ceil();
+        let turn = [self.arithmetic * resident, self.shared / SHARED_BYTES * resident, self.copied / L2_BYTES * resident]
+            .into_iter()
+            .fold(self.chain, f64::max)
+            + TURN;
+        // Partial tiles of all resident blocks share the way out.
+        let reduction = match (self.split > 1.0, self.cluster) {
+            (false, _) => 0.0,
+            (true, true) => CLUSTER + self.tile / L2_BYTES,
+            (true, false) => SPLIT + self.tile * (1.0 + self.split) / L2_BYTES,
+        };
+        let drain = DRAIN + self.tile * resident / SHARED_BYTES * 2.0 + self.tile / 2.0 * resident / L2_BYTES;
+        let cycles = rounds * (FILL + self.turns * turn + drain + reduction);
+        KERNEL + (cycles / target.clock).max(self.device / (target.bandwidth * 800.0))
+    }
+}
+
+/// Expected time in microseconds of a kernel of independent threads, each doing `operations` dependent-free
+/// multiply-adds and reading `bytes` that no other thread shares through registers.
+pub(crate) fn streaming(target: &Target, threads: f64, operations: f64, bytes: f64) -> f64 {
+    // A multiprocessor keeps about 1024 such threads busy; each load is waited for once every eight.
+    let rounds = (threads / (f64::from(target.multiprocessors) * 1024.0)).ceil();
+    let chain = FILL + operations * 6.0;
+    let rate = threads * operations * 2.0 / (target.f32_tflops * 1e6 * 0.5);
+    let memory = threads * bytes / (f64::from(target.multiprocessors) * L2_BYTES * target.clock);
+    KERNEL + (rounds * chain / target.clock).max(rate).max(memory)
+}
+
+/// Candidates by cost, the best `most` of them, `fallback` last.
+pub(crate) fn by_cost(mut all: Vec<Candidate>, most: usize, fallback: Candidate) -> Vec<Candidate> {
+    all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    all.truncate(most);
+    all.push(fallback);
+    all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    all
+}

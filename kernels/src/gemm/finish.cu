@@ -1,0 +1,122 @@
+// What tiled products share after their K loop: sums of partial tiles in a fixed order, epilogue, 16-byte stores.
+//
+// The accumulators lie in shared memory as WK tiles of BM rows, STAGE_PITCH floats each; a *vector* is eight
+// neighbouring columns of a row, and thread t owns vectors t, t + THREADS, … of the tile.
+constexpr int STAGE_PITCH = BN + 8;  // The 8 keeps fragment stores free of bank conflicts.
+constexpr int STAGE = BM * STAGE_PITCH;
+constexpr int VECTORS_OF_ROW = BN / 8;
+constexpr int VECTORS = BM * VECTORS_OF_ROW;
+constexpr int SHARES = SPLIT_IN_CLUSTER ? SPLIT : 1;  // Blocks that finish one tile together.
+constexpr int PASSES = (VECTORS + THREADS * SHARES - 1) / (THREADS * SHARES);
+static_assert(THREADS % VECTORS_OF_ROW == 0, "a thread's vectors lie in one column");
+// Loading residuals before the K loop hides their latency, but only a few fit into registers.
+constexpr bool PREFETCH = EXTRA_REGISTERS > 0 && PASSES * EXTRA_REGISTERS <= 16 && (SPLIT == 1 || SPLIT_IN_CLUSTER);
+
+struct Tile {
+    int row, column;  // First row and column of the tile.
+    int slice;        // Which part of K.
+    int batch;
+    int number;       // Of the tile, over all batches.
+};
+
+DEVICE Tile this_tile() {
+    const int slice = blockIdx.x % SPLIT, number = blockIdx.x / SPLIT;
+    const int batch = number / (M_TILES * N_TILES), in_batch = number % (M_TILES * N_TILES);
+    return Tile{in_batch / N_TILES * BM, in_batch % N_TILES * BN, slice, batch, number};
+}
+
+DEVICE int vector_of_pass(const Tile& t, int pass) {
+    return (pass * SHARES + (SPLIT_IN_CLUSTER ? t.slice : 0)) * THREADS + (int)threadIdx.x;
+}
+
+DEVICE bool vector_exists(const Tile& t, int vector) {
+    return vector < VECTORS && t.row + vector / VECTORS_OF_ROW < M && t.column + vector % VECTORS_OF_ROW * 8 < N_STORED;
+}
+
+DEVICE void prefetch_extras(const Operands& o, const Tile& t, Extras (&extras)[PASSES]) {
+    if (!PREFETCH) return;
+#pragma unroll
+    for (int pass = 0; pass < PASSES; pass++) {
+        const int vector = vector_of_pass(t, pass);
+        if (vector_exists(t, vector))
+            extras[pass] = load_extras(o, t.row + vector / VECTORS_OF_ROW, t.column + vector % VECTORS_OF_ROW * 8, t.batch);
+    }
+}
+
+DEVICE void add(f32 (&sum)[8], float4 low, float4 high) {
+    sum[0] += low.x; sum[1] += low.y; sum[2] += low.z; sum[3] += low.w;
+    sum[4] += high.x; sum[5] += high.y; sum[6] += high.z; sum[7] += high.w;
+}
+
+// This block's sum for a vector: its WK partial tiles in order.
+DEVICE void add_staged(f32 (&sum)[8], const f32* stage, int vector) {
+    const f32* from = stage + vector / VECTORS_OF_ROW * STAGE_PITCH + vector % VECTORS_OF_ROW * 8;
+#pragma unroll
+    for (int k = 0; k < WK; k++) add(sum, *(const float4*)(from + k * STAGE), *(const float4*)(from + k * STAGE + 4));
+}
+
+// Every block of a tile writes its partial sums; the last one to arrive returns true and finishes the tile.
+DEVICE bool last_to_arrive(const Operands& o, const Tile& t, const f32* stage) {
+    f32* const mine = o.partials + ((size_t)t.number * SPLIT + t.slice) * (VECTORS * 8);
+    for (int pass = 0; pass < PASSES; pass++) {
+        const int vector = vector_of_pass(t, pass);
+        if (!vector_exists(t, vector)) continue;
+        f32 sum[8] = {};
+        add_staged(sum, stage, vector);
+        __stcg((float4*)(mine + vector * 8), make_float4(sum[0], sum[1], sum[2], sum[3]));
+        __stcg((float4*)(mine + vector * 8 + 4), make_float4(sum[4], sum[5], sum[6], sum[7]));
+    }
+    // The barrier orders all stores of the block before the fence of thread 0, and its fence before the others' loads.
+    __syncthreads();
+    int last = 0;
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicAdd(o.counters + t.number, 1u) == SPLIT - 1;
+        if (last) o.counters[t.number] = 0;  // Ready for the next replay.
+        __threadfence();
+    }
+    return __syncthreads_or(last);
+}
+
+// The stage is written and a block barrier has passed.
+DEVICE void finish_tile(const Operands& o, const Tile& t, f32* stage, const Extras (&prefetched)[PASSES]) {
+#if SPLIT_IN_CLUSTER
+    if (WK > 1) {
+        for (int vector = threadIdx.x; vector < VECTORS; vector += THREADS) {
+            f32 sum[8] = {};
+            add_staged(sum, stage, vector);
+            f32* to = stage + vector / VECTORS_OF_ROW * STAGE_PITCH + vector % VECTORS_OF_ROW * 8;
+            *(float4*)to = make_float4(sum[0], sum[1], sum[2], sum[3]);
+            *(float4*)(to + 4) = make_float4(sum[4], sum[5], sum[6], sum[7]);
+        }
+    }
+    cluster_barrier();
+#else
+    if (SPLIT > 1 && !last_to_arrive(o, t, stage)) return;
+#endif
+    const int column = t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8;
+    f32 bias[8];
+    load_bias(o, bias, column, t.batch);
+#pragma unroll
+    for (int pass = 0; pass < PASSES; pass++) {
+        const int vector = vector_of_pass(t, pass);
+        if (!vector_exists(t, vector)) continue;
+        const int row = t.row + vector / VECTORS_OF_ROW;
+        f32 sum[8] = {};
+#if SPLIT_IN_CLUSTER
+        const u32 from = shared_address(stage + vector / VECTORS_OF_ROW * STAGE_PITCH + vector % VECTORS_OF_ROW * 8);
+#pragma unroll
+        for (int slice = 0; slice < SPLIT; slice++) add(sum, load_remote(from, slice), load_remote(from + 16, slice));
+#else
+        if (SPLIT == 1) add_staged(sum, stage, vector);
+        for (int slice = 0; SPLIT > 1 && slice < SPLIT; slice++) {
+            const f32* from = o.partials + ((size_t)t.number * SPLIT + slice) * (VECTORS * 8) + vector * 8;
+            add(sum, __ldcg((const float4*)from), __ldcg((const float4*)(from + 4)));
+        }
+#endif
+        finish_vector(o, sum, bias, PREFETCH ? prefetched[pass] : load_extras(o, row, column, t.batch), row, column, t.batch);
+    }
+#if SPLIT_IN_CLUSTER
+    cluster_barrier();  // No block may leave while another still reads its shared memory.
+#endif
+}

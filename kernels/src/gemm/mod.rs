@@ -1,0 +1,43 @@
+//! The matrix product behind convolutions and matrix products: what it computes, how it is printed, its algorithms.
+//!
+//! Everything here is `C[z, m, n] = Σₖ A[z, m, k]·B[z, n, k]`, where rows of A may be gathered from under a window
+//! (implicit GEMM). Each algorithm is a tile function in a `.cu` file that reads constants and small index functions
+//! printed by [`source`]; its `.rs` file lists configurations and estimates their time.
+
+mod cost;
+mod direct;
+mod gemv;
+mod problem;
+mod simt;
+mod source;
+mod tensor_core;
+
+pub(crate) use cost::{by_cost, streaming};
+pub(crate) use problem::{Depth, Map, Operand, Problem, Window};
+pub(crate) use source::{Constants, Geometry, launch};
+
+use crate::codegen::{Candidate, Target, Unsupported};
+
+/// Most candidates that one problem returns.
+const MOST_CANDIDATES: usize = 24;
+
+/// All candidates of a problem, the expected best first.
+///
+/// # Errors
+/// Where an offset does not fit 32 bits or an element type has no arithmetic here.
+pub(crate) fn candidates(problem: &Problem, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+    problem.check()?;
+    let mut all = tensor_core::candidates(problem, target);
+    all.extend(gemv::candidates(problem, target));
+    all.extend(simt::candidates(problem, target));
+    Ok(by_cost(all, MOST_CANDIDATES, direct::candidate(problem, target)))
+}
+
+/// The candidate that serves any problem, groups included.
+///
+/// # Errors
+/// As [`candidates`].
+pub(crate) fn direct(problem: &Problem, target: &Target) -> Result<Candidate, Unsupported> {
+    problem.check()?;
+    Ok(direct::candidate(problem, target))
+}

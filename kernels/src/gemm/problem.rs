@@ -1,0 +1,235 @@
+//! Description of a product: extents, where operands lie, what happens before the store.
+
+use crate::codegen::{Packing, Unsupported};
+use crate::pointwise::Program;
+use crate::{DType, View};
+
+/// Strides of an operand over the batch and row dimensions of a [`Problem`], and along its columns; in elements.
+#[derive(Clone, Debug)]
+pub(crate) struct Map {
+    /// Element type.
+    pub dtype: DType,
+    /// Element at index 0.
+    pub offset: i64,
+    /// One for each batch dimension.
+    pub batch: Vec<i64>,
+    /// One for each row dimension.
+    pub row: Vec<i64>,
+    /// Distance between columns.
+    pub column: i64,
+}
+
+/// A window that slides over the three spatial dimensions of A; the rows of the problem are `[n, d, h, w]` outputs.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    /// Extents of the input.
+    pub input: [u32; 3],
+    /// Taps in each dimension.
+    pub taps: [u32; 3],
+    /// Distance between outputs, in inputs.
+    pub steps: [u32; 3],
+    /// Distance between taps, in inputs.
+    pub dilations: [u32; 3],
+    /// Zeros before the first input.
+    pub pads: [u32; 3],
+    /// Distance between neighbouring inputs, in elements.
+    pub strides: [i64; 3],
+}
+
+/// The K dimension: taps (outer) times channels (inner).
+#[derive(Clone, Debug)]
+pub(crate) struct Depth {
+    /// Channels under each tap, padding lanes included.
+    pub channels: u32,
+    /// Distance between channels of A, in elements.
+    pub stride: i64,
+    /// Taps; `None` for a plain product.
+    pub window: Option<Window>,
+}
+
+/// B as the kernels address it: element `offset + Σ batch + n·column + k·depth`.
+#[derive(Clone, Debug)]
+pub(crate) struct Operand {
+    /// Element type.
+    pub dtype: DType,
+    /// Element at index 0.
+    pub offset: i64,
+    /// One stride for each batch dimension.
+    pub batch: Vec<i64>,
+    /// Distance between columns of C.
+    pub column: i64,
+    /// Distance between neighbours along K.
+    pub depth: i64,
+    /// How the operand must be packed for these strides.
+    pub packing: Packing,
+}
+
+/// `C[z, m, n] = program(Σₖ A[z, m, k]·B[z, n, k] + bias[n], extras…)`.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    /// Extents of the batch dimensions, outermost first.
+    pub batch: Vec<u32>,
+    /// Extents of the row dimensions, outermost first.
+    pub rows: Vec<u32>,
+    /// Columns with a value.
+    pub columns: u32,
+    /// Columns that exist in memory; those past `columns` are written as zeros.
+    pub stored_columns: u32,
+    /// A without its channels (`column` is 0) at tap 0 of an unpadded window.
+    pub a: Map,
+    /// The K dimension.
+    pub depth: Depth,
+    /// Ways to lay out B; kernels take the first that they can read.
+    pub b: Vec<Operand>,
+    /// C.
+    pub output: Map,
+    /// Whether there is a bias: f32, `bias_batch` for each step of the innermost batch dimension plus the column.
+    pub bias: bool,
+    /// Distance between the biases of neighbouring batches (groups of a convolution); 0 otherwise.
+    pub bias_batch: u32,
+    /// Further inputs of the program.
+    pub extras: Vec<Map>,
+    /// What happens before the store.
+    pub program: Option<Program>,
+    /// Columns that share a group of A's channels; all of them where there are no groups. Only `direct` and
+    /// `depthwise` read more than one group.
+    pub columns_of_group: u32,
+}
+
+impl Map {
+    /// The map of a view whose dimensions `batch`, `row` and `column` are given by number.
+    pub fn of(view: &View, batch: &[usize], row: &[usize], column: usize) -> Self {
+        let strides = |dims: &[usize]| dims.iter().map(|&d| i64::from(view.strides[d])).collect();
+        Self {
+            dtype: view.dtype,
+            offset: i64::from(view.offset),
+            batch: strides(batch),
+            row: strides(row),
+            column: i64::from(view.strides[column]),
+        }
+    }
+
+    /// Whether eight neighbouring columns lie together, aligned for 16-byte access.
+    pub fn is_vector(&self, problem: &Problem) -> bool {
+        self.column == 1 && self.rows_are_multiples(problem, 8)
+    }
+
+    /// Whether every row starts at a multiple of `elements`.
+    pub fn rows_are_multiples(&self, problem: &Problem, elements: i64) -> bool {
+        let fits = |extents: &[u32], strides: &[i64]| {
+            extents.iter().zip(strides).all(|(&extent, &stride)| extent == 1 || stride % elements == 0)
+        };
+        self.offset % elements == 0 && fits(&problem.batch, &self.batch) && fits(&problem.rows, &self.row)
+    }
+}
+
+impl Window {
+    /// Whether any output reads outside of the input along each dimension.
+    pub fn overreaches(&self, rows: &[u32]) -> [bool; 3] {
+        core::array::from_fn(|d| {
+            let last = i64::from(rows[d + 1] - 1) * i64::from(self.steps[d]) - i64::from(self.pads[d])
+                + i64::from(self.taps[d] - 1) * i64::from(self.dilations[d]);
+            self.pads[d] > 0 || last >= i64::from(self.input[d])
+        })
+    }
+
+    /// Number of taps.
+    pub fn count(&self) -> u32 {
+        self.taps.iter().product()
+    }
+}
+
+impl Problem {
+    /// Extent of M.
+    pub fn m(&self) -> u32 {
+        self.rows.iter().product()
+    }
+
+    /// Extent of K.
+    pub fn k(&self) -> u32 {
+        self.depth.channels * self.taps()
+    }
+
+    /// Taps of the window.
+    pub fn taps(&self) -> u32 {
+        self.depth.window.as_ref().map_or(1, Window::count)
+    }
+
+    /// Number of batches.
+    pub fn batches(&self) -> u32 {
+        self.batch.iter().product()
+    }
+
+    /// Multiply-adds counted as two operations.
+    pub fn flops(&self) -> f64 {
+        2.0 * f64::from(self.m()) * f64::from(self.columns) * f64::from(self.k()) * f64::from(self.batches())
+    }
+
+    /// Number of groups that `columns` is divided into.
+    pub fn groups(&self) -> u32 {
+        self.columns / self.columns_of_group.max(1)
+    }
+
+    /// Whether A can be read in aligned runs of `elements` along K.
+    pub fn a_is_aligned(&self, elements: u32) -> bool {
+        let step = i64::from(elements);
+        let window = self.depth.window.as_ref().is_none_or(|w| {
+            w.strides.iter().zip(w.taps).zip(w.input).all(|((s, taps), input)| (taps == 1 && input == 1) || s % step == 0)
+        });
+        self.depth.stride == 1
+            && self.depth.channels % elements == 0
+            && self.a.rows_are_multiples(self, step)
+            && window
+    }
+
+    /// Whether eight columns of C can be stored as one vector.
+    pub fn stores_vectors(&self) -> bool {
+        self.stored_columns % 8 == 0
+            && self.output.is_vector(self)
+            && matches!(self.output.dtype, DType::F16 | DType::Bf16 | DType::F32)
+    }
+
+    /// What every algorithm relies on.
+    ///
+    /// # Errors
+    /// Where an offset does not fit 32 bits or an element type has no arithmetic here.
+    pub fn check(&self) -> Result<(), Unsupported> {
+        let floats = [self.a.dtype, self.output.dtype].iter().chain(self.b.iter().map(|b| &b.dtype)).all(|t| t.is_float());
+        if !floats {
+            return Err(Unsupported("products are computed for floating-point elements only".into()));
+        }
+        let extents = [u64::from(self.stored_columns), u64::from(self.depth.channels)];
+        let sizes = [
+            self.rows.iter().map(|&d| u64::from(d)).product::<u64>(),
+            self.batch.iter().map(|&d| u64::from(d)).product::<u64>(),
+            u64::from(self.depth.channels) * u64::from(self.taps()) * u64::from(self.stored_columns),
+        ];
+        if sizes.iter().chain(&extents).any(|&size| size >= 1 << 31) {
+            return Err(Unsupported("an operand has 2³¹ elements or more".into()));
+        }
+        Ok(())
+    }
+}
+
+impl Operand {
+    /// Whether B can be read in aligned runs of `elements` along K.
+    pub fn is_aligned_along_depth(&self, problem: &Problem, elements: u32) -> bool {
+        let step = i64::from(elements);
+        self.depth == 1
+            && problem.k() % elements == 0
+            && (problem.columns == 1 || self.column % step == 0)
+            && self.batches_are_multiples(problem, step)
+    }
+
+    /// Whether B can be read in aligned runs of eight along its columns.
+    pub fn is_aligned_along_columns(&self, problem: &Problem) -> bool {
+        self.column == 1
+            && problem.columns % 8 == 0
+            && (problem.k() == 1 || self.depth % 8 == 0)
+            && self.batches_are_multiples(problem, 8)
+    }
+
+    fn batches_are_multiples(&self, problem: &Problem, step: i64) -> bool {
+        self.offset % step == 0 && problem.batch.iter().zip(&self.batch).all(|(&e, &s)| e == 1 || s % step == 0)
+    }
+}

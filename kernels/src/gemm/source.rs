@@ -1,0 +1,364 @@
+//! Printing: constants, index functions, operands and epilogue of a product as CUDA.
+
+use super::problem::{Map, Operand, Problem};
+use crate::DType;
+use crate::codegen::{Argument, Launch, PRELUDE, element_type, program_function};
+use std::fmt::Write;
+
+/// `constexpr` definitions in front of a tile function.
+#[derive(Default)]
+pub(crate) struct Constants(String);
+
+impl Constants {
+    /// Adds an integer.
+    pub fn int(mut self, name: &str, value: impl Into<i64>) -> Self {
+        writeln!(self.0, "constexpr int {name} = {};", value.into()).expect("writing to a string");
+        self
+    }
+
+    /// Adds a truth value.
+    pub fn flag(mut self, name: &str, value: bool) -> Self {
+        writeln!(self.0, "constexpr bool {name} = {value};").expect("writing to a string");
+        self
+    }
+
+    /// Adds a macro, for what `#if` asks.
+    pub fn define(mut self, name: &str, value: u32) -> Self {
+        writeln!(self.0, "#define {name} {value}").expect("writing to a string");
+        self
+    }
+}
+
+/// `Σ index_d · stride_d` of a flat index, as an expression; dimensions that merge or have extent 1 cost nothing.
+fn linear(index: &str, extents: &[u32], strides: &[i64]) -> String {
+    let mut merged: Vec<(u64, i64)> = Vec::new();
+    for (&extent, &stride) in extents.iter().zip(strides).filter(|&(&extent, _)| extent != 1) {
+        match merged.last_mut() {
+            Some((outer, outer_stride)) if *outer_stride == stride * i64::from(extent) => {
+                *outer *= u64::from(extent);
+                *outer_stride = stride;
+            }
+            _ => merged.push((u64::from(extent), stride)),
+        }
+    }
+    let mut terms = Vec::new();
+    let mut divisor = 1;
+    for (place, &(extent, stride)) in merged.iter().enumerate().rev() {
+        if stride != 0 {
+            terms.push(format!("{} * {stride}", digit(index, divisor, (place > 0).then_some(extent))));
+        }
+        divisor *= extent;
+    }
+    if terms.is_empty() { "0".into() } else { terms.join(" + ") }
+}
+
+/// One digit of a flat index: divided by `divisor`, modulo `extent` unless it is the outermost.
+fn digit(index: &str, divisor: u64, extent: Option<u64>) -> String {
+    let quotient = if divisor == 1 { format!("(u32){index}") } else { format!("(u32){index} / {divisor}u") };
+    match extent {
+        Some(extent) => format!("(int)({quotient} % {extent}u)"),
+        None => format!("(int)({quotient})"),
+    }
+}
+
+/// A function that gives the offset of column 0 of a row.
+fn row_function(name: &str, map: &Map, problem: &Problem) -> String {
+    format!(
+        "DEVICE int {name}(int row, int batch) {{\n    return {} + {} + {};\n}}\n",
+        map.offset,
+        linear("batch", &problem.batch, &map.batch),
+        linear("row", &problem.rows, &map.row)
+    )
+}
+
+/// `Row`, `Tap`, `row_of_a`, `tap_of_a`, `inside_of_a` and `batch_of_b`. `check_w` asks for the check along the
+/// innermost dimension even where no output needs it.
+fn index_functions(problem: &Problem, b: &Operand, check_w: bool) -> String {
+    let mut s = String::from(
+        "// A row of A: element under tap 0, its place in the input.\n\
+         struct Row { int offset; bool outside; int d, h, w; };\n\
+         struct Tap { int offset; int d, h, w; };\n",
+    );
+    let Some(window) = &problem.depth.window else {
+        s += &row_function("offset_of_a", &problem.a, problem);
+        writeln!(
+            s,
+            "DEVICE Row row_of_a(int row, int batch) {{ return Row{{offset_of_a(row, batch), false, 0, 0, 0}}; }}\n\
+             DEVICE Tap tap_of_a(int k) {{ return Tap{{k * {}, 0, 0, 0}}; }}\n\
+             DEVICE bool inside_of_a(const Row&, const Tap&) {{ return true; }}\n\
+             DEVICE int batch_of_b(int batch) {{ return {} + {}; }}",
+            problem.depth.stride,
+            b.offset,
+            linear("batch", &problem.batch, &b.batch)
+        )
+        .expect("writing to a string");
+        return s;
+    };
+    let mut checks = window.overreaches(&problem.rows);
+    checks[2] |= check_w;
+    // Strides from output to output; the pads move the whole plane.
+    let mut map = problem.a.clone();
+    for d in 0..3 {
+        map.row[d + 1] = window.strides[d] * i64::from(window.steps[d]);
+        map.offset -= window.strides[d] * i64::from(window.pads[d]);
+    }
+    s += &row_function("offset_of_a", &map, problem);
+    s += "DEVICE Row row_of_a(int row, int batch) {\n    Row r = {offset_of_a(row, batch), false, 0, 0, 0};\n";
+    let mut divisor = 1u64;
+    for d in (0..3).rev() {
+        if checks[d] {
+            let place = digit("row", divisor, Some(u64::from(problem.rows[d + 1])));
+            writeln!(s, "    r.{} = {place} * {} - {};", ["d", "h", "w"][d], window.steps[d], window.pads[d])
+                .expect("writing to a string");
+        }
+        divisor *= u64::from(problem.rows[d + 1]);
+    }
+    s += "    return r;\n}\n";
+    let channels = u64::from(problem.depth.channels);
+    writeln!(s, "DEVICE Tap tap_of_a(int k) {{\n    Tap t = {{0, 0, 0, 0}};").expect("writing to a string");
+    writeln!(s, "    t.offset = {} * {};", digit("k", 1, Some(channels)), problem.depth.stride).expect("writing to a string");
+    let mut divisor = channels;
+    for d in (0..3).rev() {
+        if window.taps[d] > 1 {
+            let (name, dilation) = (["d", "h", "w"][d], window.dilations[d]);
+            let place = digit("k", divisor, Some(u64::from(window.taps[d])));
+            writeln!(s, "    t.{name} = {place} * {dilation};\n    t.offset += t.{name} * {};", window.strides[d])
+                .expect("writing to a string");
+        }
+        divisor *= u64::from(window.taps[d]);
+    }
+    s += "    return t;\n}\n";
+    let checks: Vec<String> = (0..3)
+        .filter(|&d| checks[d])
+        .map(|d| format!("(u32)(r.{0} + t.{0}) < {1}u", ["d", "h", "w"][d], window.input[d]))
+        .collect();
+    let inside = if checks.is_empty() { "true".into() } else { checks.join(" && ") };
+    writeln!(
+        s,
+        "DEVICE bool inside_of_a(const Row& r, const Tap& t) {{ return {inside}; }}\n\
+         DEVICE int batch_of_b(int batch) {{ return {} + {}; }}",
+        b.offset,
+        linear("batch", &problem.batch, &b.batch)
+    )
+    .expect("writing to a string");
+    s
+}
+
+/// How an extra is read for a vector of columns.
+enum Access {
+    /// Eight 16-bit elements as one 16-byte load.
+    Half,
+    /// Eight f32 as two 16-byte loads.
+    Float,
+    /// One element for all columns.
+    Repeated,
+    /// Eight single loads.
+    Single,
+}
+
+fn access(map: &Map, problem: &Problem) -> Access {
+    // A vector may reach past the columns only into lanes that exist, which the output's own lanes do not promise.
+    let whole = problem.columns % 8 == 0;
+    match map.dtype {
+        _ if map.column == 0 => Access::Repeated,
+        DType::F16 | DType::Bf16 if whole && map.is_vector(problem) => Access::Half,
+        DType::F32 if whole && map.is_vector(problem) => Access::Float,
+        _ => Access::Single,
+    }
+}
+
+/// `Operands`, `Extras`, `load_bias`, `load_extras`, `finish_vector`, `finish_one`.
+fn epilogue(problem: &Problem, b: &Operand) -> String {
+    let mut s = String::new();
+    let mut line = |text: String| {
+        s += &text;
+        s.push('\n');
+    };
+    let out = element_type(problem.output.dtype);
+    line(format!("typedef {} AElement;\ntypedef {} BElement;\ntypedef {out} Output;", element_type(problem.a.dtype), element_type(b.dtype)));
+    line("struct Operands {\n    const AElement* a;\n    const BElement* b;\n    const f32* bias;".into());
+    for (i, extra) in problem.extras.iter().enumerate() {
+        line(format!("    const {}* extra_{i};", element_type(extra.dtype)));
+    }
+    line("    Output* output;\n    f32* partials;\n    u32* counters;\n};".into());
+
+    line(row_function("row_of_output", &problem.output, problem));
+    for (i, extra) in problem.extras.iter().enumerate() {
+        line(row_function(&format!("row_of_extra_{i}"), extra, problem));
+    }
+    line(match &problem.program {
+        Some(program) => program_function("epilogue", program),
+        None => "DEVICE f32 epilogue(f32 x) { return x; }\n".into(),
+    });
+
+    // Extras of one vector, kept as loaded.
+    let used = problem.program.as_ref().map_or(0, |p| usize::from(p.inputs).saturating_sub(1)).min(problem.extras.len());
+    let extras: Vec<(usize, &Map, Access)> =
+        problem.extras.iter().take(used).enumerate().map(|(i, map)| (i, map, access(map, problem))).collect();
+    let registers: i64 = extras
+        .iter()
+        .map(|(_, _, access)| match access {
+            Access::Half => 4,
+            Access::Repeated => 1,
+            Access::Float | Access::Single => 8,
+        })
+        .sum();
+    line(format!("constexpr int EXTRA_REGISTERS = {registers};\nstruct Extras {{"));
+    for (i, map, access) in &extras {
+        line(match access {
+            Access::Half => format!("    uint4 x{i};  // Eight {}.", element_type(map.dtype)),
+            Access::Repeated => format!("    f32 x{i};"),
+            Access::Float | Access::Single => format!("    f32 x{i}[8];"),
+        });
+    }
+    line("};\nDEVICE Extras load_extras(const Operands& o, int row, int column, int batch) {\n    Extras x = {};".into());
+    for (i, map, access) in &extras {
+        let at = format!("o.extra_{i} + row_of_extra_{i}(row, batch)");
+        line(match access {
+            Access::Half => format!("    x.x{i} = *(const uint4*)({at} + column);"),
+            Access::Repeated => format!("    x.x{i} = to_f32(*({at}));"),
+            Access::Float => format!(
+                "    *(float4*)x.x{i} = *(const float4*)({at} + column);\n    \
+                 *(float4*)(x.x{i} + 4) = *(const float4*)({at} + column + 4);"
+            ),
+            Access::Single => format!(
+                "#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
+                 if (N % 8 == 0 || column + j < N) x.x{i}[j] = to_f32(({at})[(column + j) * {}]);",
+                map.column
+            ),
+        });
+    }
+    line("    return x;\n}".into());
+    line("DEVICE u16 half_of(const uint4& v, int j) {\n    const u32 word = j < 2 ? v.x : j < 4 ? v.y : j < 6 ? v.z : v.w;\n    return (u16)(j % 2 ? word >> 16 : word);\n}".into());
+
+    let innermost = problem.batch.last().copied().unwrap_or(1);
+    let bias_of_batch = format!("(int)((u32)batch % {innermost}u) * {}", problem.bias_batch);
+    line("DEVICE void load_bias(const Operands& o, f32 (&bias)[8], int column, int batch) {".into());
+    line("#pragma unroll\n    for (int j = 0; j < 8; j++) bias[j] = 0;".into());
+    if problem.bias {
+        line(format!("    const f32* from = o.bias + {bias_of_batch} + column;"));
+        if problem.columns % 8 == 0 && problem.bias_batch % 4 == 0 {
+            line("    if (column >= N) return;\n    *(float4*)bias = *(const float4*)from;\n    *(float4*)(bias + 4) = *(const float4*)(from + 4);".into());
+        } else {
+            line("#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N) bias[j] = from[j];".into());
+        }
+    }
+    line("}".into());
+
+    let arguments = |of: &dyn Fn(usize, &Map, &Access) -> String| {
+        extras.iter().map(|(i, map, access)| format!(", {}", of(*i, map, access))).collect::<String>()
+    };
+    let vector_arguments = arguments(&|i, map, access| match access {
+        Access::Half => format!("to_f32({}{{half_of(x.x{i}, j)}})", element_type(map.dtype)),
+        Access::Repeated => format!("x.x{i}"),
+        Access::Float | Access::Single => format!("x.x{i}[j]"),
+    });
+    line(format!(
+        "DEVICE void finish_vector(const Operands& o, const f32 (&sum)[8], const f32 (&bias)[8], const Extras& x, int row, int column, int batch) {{\n    \
+         f32 y[8];\n#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
+         y[j] = N % 8 == 0 || column + j < N ? epilogue(sum[j] + bias[j]{vector_arguments}) : 0.0f;\n    \
+         Output* to = o.output + row_of_output(row, batch) + column * OUT_COLUMN;"
+    ));
+    if problem.stores_vectors() {
+        line(match problem.output.dtype {
+            DType::F32 => "    *(float4*)to = make_float4(y[0], y[1], y[2], y[3]);\n    *(float4*)(to + 4) = make_float4(y[4], y[5], y[6], y[7]);".into(),
+            dtype => {
+                let pack = |i: usize| {
+                    if dtype == DType::F16 {
+                        format!("pack_f16(y[{}], y[{}])", 2 * i, 2 * i + 1)
+                    } else {
+                        format!("(u32)f32_to_bf16(y[{}]) | (u32)f32_to_bf16(y[{}]) << 16", 2 * i, 2 * i + 1)
+                    }
+                };
+                format!("    *(uint4*)to = make_uint4({}, {}, {}, {});", pack(0), pack(1), pack(2), pack(3))
+            }
+        });
+    } else {
+        line("#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N_STORED) to[j * OUT_COLUMN] = store_as<Output>(y[j]);".into());
+    }
+    line("}".into());
+
+    let single_arguments =
+        arguments(&|i, map, _| format!("to_f32(o.extra_{i}[row_of_extra_{i}(row, batch) + column * {}])", map.column));
+    // f64 products keep their precision where no program (always f32) follows.
+    let sum = if problem.a.dtype == DType::F64 { "f64" } else { "f32" };
+    let bias = if problem.bias { format!(" + o.bias[{bias_of_batch} + column]") } else { String::new() };
+    let value = match &problem.program {
+        Some(_) => format!("epilogue((f32)(sum{bias}){single_arguments})"),
+        None => format!("sum{bias}"),
+    };
+    line(format!(
+        "typedef {sum} Sum;\ntemplate <typename T> DEVICE Sum to_sum(T x) {{ return to_{sum}(x); }}\n\
+         DEVICE void finish_one(const Operands& o, Sum sum, int row, int column, int batch) {{\n    \
+         Output* to = o.output + row_of_output(row, batch) + column * OUT_COLUMN;\n    \
+         *to = column < N ? store_as<Output>({value}) : store_as<Output>(0.0f);\n}}"
+    ));
+    s
+}
+
+/// How a tile function becomes a kernel.
+pub(crate) struct Geometry<'a> {
+    /// Name of the `__global__` function, which is the algorithm's.
+    pub entry: &'static str,
+    /// The tile function that it calls.
+    pub tile: &'a str,
+    /// Texts after the index functions and the epilogue.
+    pub parts: &'a [&'a str],
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Dynamic shared memory in bytes.
+    pub shared: u32,
+    /// Blocks of a cluster; 1 for none.
+    pub cluster: u32,
+    /// Whether partial sums go through workspace and counters.
+    pub scratch: bool,
+    /// Whether positions along the innermost dimension are checked even where no output needs it.
+    pub check_w: bool,
+}
+
+/// The whole source of a kernel and its launch.
+pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geometry<'_>) -> Launch {
+    let Geometry { entry, tile, parts, blocks, threads, shared, cluster, scratch, check_w } = *geometry;
+    let constants = constants
+        .int("M", problem.m())
+        .int("N", problem.columns)
+        .int("N_STORED", problem.stored_columns)
+        .int("K", problem.k())
+        .int("OUT_COLUMN", problem.output.column)
+        .int("THREADS", threads);
+    let mut arguments = Vec::new();
+    let mut parameters = Vec::new();
+    let mut fields = Vec::new();
+    let mut operand = |kind: &str, name: &str, argument: Option<Argument>| {
+        // Fields of `Operands` that this kernel does not have stay null.
+        fields.push(if argument.is_some() { name.to_string() } else { "nullptr".into() });
+        if let Some(argument) = argument {
+            parameters.push(format!("{kind} {name}"));
+            arguments.push(argument);
+        }
+    };
+    operand("const AElement*", "a", Some(Argument::Input(0)));
+    operand("const BElement*", "b", Some(Argument::Input(1)));
+    operand("const f32*", "bias", problem.bias.then_some(Argument::Input(2)));
+    for (i, extra) in problem.extras.iter().enumerate() {
+        let argument = Argument::Input(2 + usize::from(problem.bias) + i);
+        operand(&format!("const {}*", element_type(extra.dtype)), &format!("extra_{i}"), Some(argument));
+    }
+    operand("Output*", "output", Some(Argument::Output(0)));
+    operand("f32*", "partials", scratch.then_some(Argument::Workspace(0)));
+    operand("u32*", "counters", scratch.then_some(Argument::Counters(0)));
+    let cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
+    let source = format!(
+        "{PRELUDE}{}{}{}{}\nextern \"C\" __global__ void {cluster}__launch_bounds__({threads}) {entry}({}) {{\n    \
+         {tile}(Operands{{{}}});\n}}\n",
+        constants.0,
+        index_functions(problem, b, check_w),
+        epilogue(problem, b),
+        parts.concat(),
+        parameters.join(", "),
+        fields.join(", ")
+    );
+    Launch { source, entry: entry.into(), grid: [blocks, 1, 1], block: [threads, 1, 1], shared, arguments }
+}

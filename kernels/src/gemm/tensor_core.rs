@@ -1,0 +1,201 @@
+//! Tensor-core configurations (sm_80 and later; f16 and bf16).
+
+use super::cost::Tiled;
+use super::problem::{Operand, Problem};
+use super::source::{Constants, Geometry, launch};
+use crate::DType;
+use crate::codegen::{Candidate, Packing, Target};
+
+/// Tile rows, columns and the warps along rows, columns and K.
+const TILES: [(u32, u32, u32, u32, u32); 19] = [
+    (16, 32, 1, 1, 4),
+    (16, 64, 1, 2, 2),
+    (16, 64, 1, 1, 4),
+    (16, 128, 1, 4, 1),
+    (32, 32, 2, 2, 1),
+    (32, 32, 1, 1, 4),
+    (32, 32, 2, 1, 4),
+    (32, 64, 2, 2, 1),
+    (32, 64, 1, 2, 2),
+    (32, 64, 2, 2, 2),
+    (32, 128, 1, 4, 1),
+    (64, 32, 2, 1, 2),
+    (64, 32, 4, 1, 2),
+    (64, 64, 2, 2, 1),
+    (64, 64, 2, 2, 2),
+    (64, 128, 2, 4, 1),
+    (128, 64, 4, 2, 1),
+    (128, 128, 2, 4, 1),
+    (128, 256, 2, 4, 1),
+];
+
+const DEPTHS: [u32; 3] = [32, 64, 128];
+const SPLITS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+
+struct Tile {
+    rows: u32,
+    columns: u32,
+    depth: u32,
+    warps: [u32; 3],
+    stages: u32,
+    split: u32,
+    cluster: bool,
+}
+
+pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
+    let element = problem.a.dtype;
+    let fits = target.has_async_copy()
+        && matches!(element, DType::F16 | DType::Bf16)
+        && problem.groups() == 1
+        && problem.a_is_aligned(8);
+    let readable = |b: &&Operand| {
+        b.dtype == element && (b.is_aligned_along_depth(problem, 8) || b.is_aligned_along_columns(problem))
+    };
+    let Some(b) = problem.b.iter().find(readable).filter(|_| fits) else {
+        return Vec::new();
+    };
+    let mut ranked: Vec<(f64, Tile)> = tiles(problem, target).map(|tile| (cost(problem, b, &tile, target), tile)).collect();
+    ranked.sort_by(|x, y| x.0.total_cmp(&y.0));
+    ranked.truncate(super::MOST_CANDIDATES);
+    ranked.into_iter().map(|(cost, tile)| candidate(problem, b, &tile, cost)).collect()
+}
+
+/// Configurations that fit the target and do not waste most of a tile.
+fn tiles<'a>(problem: &'a Problem, target: &'a Target) -> impl Iterator<Item = Tile> + 'a {
+    let sized = TILES.into_iter().filter(|&(rows, columns, ..)| {
+        let oversize = |tile: u32, extent: u32, least: u32| tile > least && tile >= 2 * extent;
+        !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32)
+    });
+    sized.flat_map(move |(rows, columns, wm, wn, wk)| {
+        let depths = DEPTHS.into_iter().filter(move |&depth| {
+            let k = problem.k().next_multiple_of(32);
+            depth / 16 % wk == 0 && (depth <= k || depth == 16 * wk.max(2)) && (depth < 128 || wk > 1)
+        });
+        depths.flat_map(move |depth| {
+            let turns = problem.k().div_ceil(depth);
+            let grids = problem.m().div_ceil(rows) * problem.columns.div_ceil(columns) * problem.batches();
+            let splits = SPLITS.into_iter().filter(move |&split| {
+                split == 1 || (turns / split >= 2 && grids * split <= 2 * target.multiprocessors.max(8))
+            });
+            splits.flat_map(move |split| {
+                let cluster = [false, true].into_iter().filter(move |&cluster| {
+                    !cluster || (matches!(split, 2 | 4 | 8) && (90..120).contains(&target.architecture))
+                });
+                cluster.filter_map(move |cluster| {
+                    let mut tile = Tile { rows, columns, depth, warps: [wm, wn, wk], stages: 0, split, cluster };
+                    // Enough stages to cover the latency of level 2, no more than there are K tiles.
+                    let most = if depth == 32 { 6 } else { 4 }.min(turns.div_ceil(split) + 1).max(2);
+                    tile.stages = (2..=most).rev().find(|&stages| shared(&tile, stages) <= target.shared_per_block)?;
+                    Some(tile)
+                })
+            })
+        })
+    })
+}
+
+/// Bytes of shared memory: the ring of tiles, or the staged accumulators where they are larger.
+fn shared(tile: &Tile, stages: u32) -> u32 {
+    let ring = stages * (tile.rows + tile.columns) * tile.depth * 2;
+    ring.max(tile.warps[2] * tile.rows * (tile.columns + 8) * 4)
+}
+
+fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
+    let [wm, wn, wk] = tile.warps;
+    let threads = 32 * wm * wn * wk;
+    let (warp_rows, warp_columns) = (tile.rows / wm, tile.columns / wn);
+    let registers = 72 + warp_rows * warp_columns / 32 + (warp_rows + warp_columns) / 4;
+    let occupancy = (65536 / (registers.next_multiple_of(8) * threads))
+        .min(target.shared_per_multiprocessor / (shared(tile, tile.stages) + 1024))
+        .min(1536 / threads)
+        .max(1);
+    // Multiply-adds of one multiprocessor in a cycle; four warps are needed to reach the rate.
+    let rate = target.f16_tflops * 1e6 / 2.0 / f64::from(target.multiprocessors) / target.clock;
+    let warps = f64::from(wm * wn * wk).min(4.0) / 4.0;
+    let [rows, columns, depth] = [tile.rows, tile.columns, tile.depth].map(f64::from);
+    let steps = f64::from(tile.depth / 16 / wk);
+    let fragments = f64::from(warp_rows / 16 * (warp_columns / 16));
+    let weights = problem.columns as f64 * f64::from(problem.k()) * b.batch.iter().filter(|&&s| s != 0).count().max(1) as f64;
+    let cluster = tile.cluster;
+    Tiled {
+        blocks: f64::from(problem.m().div_ceil(tile.rows) * problem.columns.div_ceil(tile.columns) * problem.batches())
+            * f64::from(tile.split),
+        occupancy: f64::from(occupancy),
+        turns: f64::from(problem.k().div_ceil(tile.depth).div_ceil(tile.split)),
+        arithmetic: rows * columns * depth / (rate * warps),
+        shared: f64::from(wm * wn) * f64::from(warp_rows + warp_columns) * depth * 2.0,
+        copied: (rows + columns) * depth * 2.0,
+        // ldmatrix, then a chain of two products for each pair of fragments of a step; with few stages the loads show.
+        chain: (35.0 + steps * (20.0 + 2.0 * 9.0 * fragments)).max(700.0 / f64::from(tile.stages - 1)),
+        tile: rows * columns * 4.0,
+        split: f64::from(tile.split),
+        cluster,
+        device: weights * b.dtype.size() as f64,
+    }
+    .time(target)
+}
+
+fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidate {
+    let [wm, wn, wk] = tile.warps;
+    let Tile { rows, columns, depth, stages, split, cluster, .. } = *tile;
+    let (m_tiles, n_tiles) = (problem.m().div_ceil(rows), problem.stored_columns.div_ceil(columns));
+    let tiles = m_tiles * n_tiles * problem.batches();
+    let along_depth = b.is_aligned_along_depth(problem, 8);
+    let constants = Constants::default()
+        .define("SPLIT_IN_CLUSTER", u32::from(cluster))
+        .define("B_COLUMNS_CONTIGUOUS", u32::from(!along_depth))
+        .int("BM", rows)
+        .int("BN", columns)
+        .int("BK", depth)
+        .int("WM", wm)
+        .int("WN", wn)
+        .int("WK", wk)
+        .int("STAGES", stages)
+        .int("SPLIT", split)
+        .int("M_TILES", m_tiles)
+        .int("N_TILES", n_tiles)
+        .int("B_N", b.column)
+        .int("B_K", b.depth)
+        .flag("UNIFORM_TAPS", problem.depth.channels % depth == 0);
+    let mut parts = vec![include_str!("intrinsics.cu")];
+    if cluster {
+        parts.push(include_str!("cluster.cu"));
+    }
+    parts.extend([include_str!("finish.cu"), include_str!("tensor_core.cu")]);
+    let scratch = split > 1 && !cluster;
+    let launch = launch(
+        problem,
+        b,
+        constants,
+        &Geometry {
+            entry: "tensor_core_gemm",
+            tile: "tensor_core_tile",
+            parts: &parts,
+            blocks: tiles * split,
+            threads: 32 * wm * wn * wk,
+            shared: shared(tile, stages),
+            cluster: if cluster { split } else { 1 },
+            scratch,
+            check_w: false,
+        },
+    );
+    let split_name = if cluster { "cluster" } else { "split" };
+    Candidate {
+        algorithm: "tensor_core_gemm",
+        configuration: format!("{rows}x{columns}x{depth} warps {wm}x{wn}x{wk} stages {stages} {split_name} {split}"),
+        launches: vec![launch],
+        workspace: if scratch { u64::from(tiles * split) * u64::from(rows * columns) * 4 } else { 0 },
+        counters: if scratch { u64::from(tiles) * 4 } else { 0 },
+        packing: packing(problem, b),
+        cost,
+    }
+}
+
+/// Packing of all operands where B is packed, else none.
+pub(super) fn packing(problem: &Problem, b: &Operand) -> Vec<Packing> {
+    if b.packing == Packing::Keep {
+        return Vec::new();
+    }
+    let mut all = vec![Packing::Keep; 2 + usize::from(problem.bias) + problem.extras.len()];
+    all[1] = b.packing.clone();
+    all
+}
