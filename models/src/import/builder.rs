@@ -12,9 +12,9 @@ use std::{
     path::Path,
 };
 
-/// Results of floating-point operators are folded up to this many elements; integers always.
+/// Operators on constants are folded up to this many elements.
 const MOST_FOLDED: usize = 1 << 24;
-/// Operators that only repeat elements are folded up to this many: beyond it they would swell the plan.
+/// Operators that only repeat floating-point elements are folded up to this many: beyond it they would swell the plan.
 const MOST_REPEATED: usize = 1 << 16;
 
 /// A graph under construction.
@@ -210,15 +210,15 @@ impl<'a> Builder<'a> {
 
     fn fold(&self, op: &Op, inputs: &[TensorId], facts: &[Fact]) -> Option<Vec<Tensor>> {
         let constants = inputs.iter().map(|&id| self.graph.constant(id)).collect::<Option<Vec<_>>>()?;
-        let integer = facts.iter().all(|fact| !fact.dtype.is_float());
-        let elements: usize = facts.iter().map(Fact::elements).sum();
-        let most = if matches!(op, Op::Expand | Op::Tile { .. }) { MOST_REPEATED } else { MOST_FOLDED };
-        if elements > most && !(integer && elements <= MOST_FOLDED) {
-            return None;
-        }
         // Same bytes under another shape need no arithmetic.
         if let (Op::Reshape | Op::Identity, [constant], [fact]) = (op, constants.as_slice(), facts) {
             return Some(vec![constant.reshaped(fact.shape.clone())]);
+        }
+        let integer = facts.iter().all(|fact| !fact.dtype.is_float());
+        let repeats = matches!(op, Op::Expand | Op::Tile { .. });
+        let most = if repeats && !integer { MOST_REPEATED } else { MOST_FOLDED };
+        if facts.iter().map(Fact::elements).sum::<usize>() > most {
+            return None;
         }
         let tensors = self.evaluate.evaluate(op, &constants, facts)?;
         let fits = tensors.len() == facts.len()

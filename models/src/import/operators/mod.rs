@@ -1,21 +1,57 @@
 //! One function for each ONNX operator: attributes resolved for the model's opset, then nodes emitted.
 
+mod constants;
+mod movement;
+mod normalization;
 mod pointwise;
+mod products;
+mod reduction;
+mod resize;
+mod shapes;
+mod windows;
 
-use super::{builder::Builder, node::NodeView};
+use super::{
+    builder::Builder,
+    node::{NodeView, extent},
+};
 use crate::{Problem, TensorId};
 
-/// What an importer gives: the node's outputs in order; trailing ones that are not supported are left out.
-type Outputs = Result<Vec<TensorId>, Problem>;
+/// A family of operators: imports the node where it is one of them. The outputs are in the node's order; trailing ones
+/// that are not supported are left out.
+type Family = fn(&mut Builder, &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem>;
+
+const FAMILIES: [Family; 9] = [
+    pointwise::import,
+    windows::import,
+    shapes::import,
+    movement::import,
+    products::import,
+    normalization::import,
+    reduction::import,
+    resize::import,
+    constants::import,
+];
 
 /// Imports one node.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Outputs {
+pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     if !node.domain.is_empty() {
-        let hint = ", nor is any other of its domain; export the model with operators of ai.onnx only".into();
+        let hint =
+            format!(", nor is any other of domain '{}'; export the model with operators of ai.onnx", node.domain);
         return Err(Problem::Operator { hint });
     }
-    if let Some(outputs) = pointwise::import(builder, node)? {
-        return Ok(outputs);
+    for family in FAMILIES {
+        if let Some(outputs) = family(builder, node)? {
+            return Ok(outputs);
+        }
     }
     Err(Problem::Operator { hint: String::new() })
+}
+
+/// An integer attribute that counts something; a default of 0 means that it is required.
+fn count(node: &mut NodeView, name: &str, default: usize) -> Result<usize, Problem> {
+    let value = node.int(name)?.map_or(Ok(default), |value| extent(name, value))?;
+    match value {
+        0 => Err(Problem::Invalid(format!("attribute '{name}' is missing or 0"))),
+        value => Ok(value),
+    }
 }

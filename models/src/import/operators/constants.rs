@@ -1,0 +1,124 @@
+//! Operators that are known when compiling, because all shapes are: they become constants here.
+
+use super::super::{builder::Builder, node::NodeView};
+use crate::{
+    DType, Fact, Problem, Tensor, TensorId,
+    infer::{check_fact, show},
+};
+
+/// Most elements of a constant that an operator makes from nothing.
+const MOST_ELEMENTS: usize = 1 << 28;
+
+/// Imports the node where it is such an operator.
+pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
+    let tensor = match node.op_type.as_str() {
+        "Constant" => constant(builder, node)?,
+        "ConstantOfShape" => constant_of_shape(builder, node)?,
+        "Shape" => shape(builder, node)?,
+        "Size" => Tensor::i64(&[], &[builder.fact(node.input(0)?).elements() as i64]),
+        "Range" => range(builder, node)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(vec![builder.constant(tensor)]))
+}
+
+/// One of many attributes holds the value; which are known by the opset makes no difference.
+fn constant(builder: &Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
+    if let Some(tensor) = node.tensor("value", builder.folder)? {
+        return Ok(tensor);
+    }
+    if let Some(value) = node.optional_float("value_float")? {
+        return Ok(Tensor::f32(&[], &[value]));
+    }
+    if let Some(value) = node.int("value_int")? {
+        return Ok(Tensor::i64(&[], &[value]));
+    }
+    if let Some(values) = node.floats("value_floats")? {
+        return Ok(Tensor::f32(&[values.len()], &values));
+    }
+    if let Some(values) = node.ints("value_ints")? {
+        return Ok(Tensor::i64(&[values.len()], &values));
+    }
+    node.finish()?;
+    Err(Problem::Invalid("attribute 'value' is missing".into()))
+}
+
+fn constant_of_shape(builder: &Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
+    let value = node.tensor("value", builder.folder)?.unwrap_or_else(|| Tensor::f32(&[1], &[0.0]));
+    if value.elements() != 1 {
+        return Err(Problem::Invalid(format!("attribute 'value' has {} elements instead of one", value.elements())));
+    }
+    let shape = node.integers(builder, 0, "input")?.unwrap_or_default();
+    let shape =
+        shape.iter().map(|&extent| super::super::node::extent("the shape", extent)).collect::<Result<_, _>>()?;
+    let fact = Fact { dtype: value.dtype, shape };
+    check_fact(&fact)?;
+    if fact.elements() > MOST_ELEMENTS {
+        return Err(Problem::Invalid(format!("a constant of shape {} is too large", show(&fact.shape))));
+    }
+    let bytes = value.bytes().repeat(fact.elements());
+    Ok(Tensor::new(fact.dtype, fact.shape, bytes))
+}
+
+/// Extents `start..end`, clamped, negative ones counted from the end (opset 15).
+fn shape(builder: &Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
+    let shape = builder.shape(node.input(0)?);
+    let rank = shape.len() as i64;
+    let clamp = |value: i64| (if value < 0 { value.saturating_add(rank) } else { value }).clamp(0, rank) as usize;
+    let start = clamp(node.int("start")?.unwrap_or(0));
+    let end = clamp(node.int("end")?.unwrap_or(rank)).max(start);
+    let extents: Vec<_> = shape[start..end].iter().map(|&extent| extent as i64).collect();
+    Ok(Tensor::i64(&[extents.len()], &extents))
+}
+
+/// start, start + delta, … below limit: max(⌈(limit − start) / delta⌉, 0) elements.
+fn range(builder: &Builder, node: &NodeView) -> Result<Tensor, Problem> {
+    let operand = |index: usize, name: &'static str| -> Result<Tensor, Problem> {
+        let tensor = node.constant(builder, index, name)?.filter(|tensor| tensor.elements() == 1).cloned();
+        tensor.ok_or_else(|| Problem::Invalid(format!("input {index} ({name}) is no scalar")))
+    };
+    let (start, limit, delta) = (operand(0, "start")?, operand(1, "limit")?, operand(2, "delta")?);
+    let dtype = start.dtype;
+    if limit.dtype != dtype || delta.dtype != dtype {
+        return Err(Problem::Invalid(format!("a range from {dtype:?} to {:?} by {:?}", limit.dtype, delta.dtype)));
+    }
+    let count = |count: f64| {
+        // NaN and infinity fail here too.
+        (count <= MOST_ELEMENTS as f64)
+            .then_some(count.max(0.0) as usize)
+            .ok_or_else(|| Problem::Invalid(format!("a range of {count} elements")))
+    };
+    let (from, to, step) = (start.to_f64()[0], limit.to_f64()[0], delta.to_f64()[0]);
+    match (dtype, start.to_i64(), limit.to_i64(), delta.to_i64()) {
+        (DType::F32, ..) => {
+            let values: Vec<_> =
+                (0..count(((to - from) / step).ceil())?).map(|i| from as f32 + i as f32 * step as f32).collect();
+            Ok(Tensor::f32(&[values.len()], &values))
+        }
+        (DType::F64, ..) => {
+            let values: Vec<_> = (0..count(((to - from) / step).ceil())?).map(|i| from + i as f64 * step).collect();
+            Ok(Tensor::from_slice(dtype, &[values.len()], &values))
+        }
+        (DType::I64 | DType::I32 | DType::I16, Some(start), Some(limit), Some(delta)) => {
+            let (start, delta) = (start[0], delta[0]);
+            let distance = i128::from(limit[0]) - i128::from(start);
+            let step = i128::from(delta);
+            if step == 0 {
+                return Err(Problem::Invalid("a range by steps of 0".into()));
+            }
+            let steps = distance / step + i128::from(distance % step != 0 && (distance < 0) == (step < 0));
+            let values = (0..count(steps as f64)?).map(|i| start.wrapping_add((i as i64).wrapping_mul(delta)));
+            Ok(match dtype {
+                DType::I64 => from_integers(dtype, values),
+                DType::I32 => from_integers(dtype, values.map(|v| v as i32)),
+                _ => from_integers(dtype, values.map(|v| v as i16)),
+            })
+        }
+        _ => Err(Problem::ElementType { found: format!("{dtype:?}"), supported: "F32, F64, I16, I32, I64".into() }),
+    }
+}
+
+fn from_integers<T: bytemuck::NoUninit>(dtype: DType, values: impl Iterator<Item = T>) -> Tensor {
+    let values: Vec<_> = values.collect();
+    Tensor::from_slice(dtype, &[values.len()], &values)
+}

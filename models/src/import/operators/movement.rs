@@ -1,0 +1,189 @@
+//! Operators that move elements: joining, cutting, padding, repeating, gathering.
+
+use super::super::{
+    builder::Builder,
+    node::{NodeView, axes, axis, extent, unsupported},
+};
+use crate::{Fact, Op, Problem, TensorId, infer::show, op::PadMode};
+
+/// Imports the node where it is one of these operators.
+pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
+    let output = match node.op_type.as_str() {
+        "Concat" => concat(builder, node)?,
+        "Split" => return split(builder, node).map(Some),
+        "Slice" => slice(builder, node)?,
+        "Pad" => pad(builder, node)?,
+        "Tile" => tile(builder, node)?,
+        "Gather" => gather(builder, node)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(vec![output]))
+}
+
+fn concat(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let inputs = node.all_inputs()?;
+    let given = node.int("axis")?.ok_or_else(|| Problem::Invalid("attribute 'axis' is missing".into()))?;
+    let axis = axis(given, builder.shape(inputs[0]).len())?;
+    if let [only] = inputs[..] {
+        return Ok(only);
+    }
+    builder.emit(Op::Concat { axis }, &inputs)
+}
+
+/// Extents of the pieces are an attribute before opset 13, an input after; without them the pieces are equal, and
+/// since opset 18 the last one may be smaller.
+fn split(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+    let x = node.input(0)?;
+    let fact = builder.fact(x).clone();
+    let axis = axis(node.int("axis")?.unwrap_or(0), fact.shape.len())?;
+    let whole = fact.shape[axis];
+    let given = if node.opset < 13 { node.ints("split")? } else { node.integers(builder, 1, "split")? };
+    let pieces = match (given, node.int("num_outputs")?) {
+        (Some(given), _) => given.iter().map(|&piece| extent("split", piece)).collect::<Result<Vec<_>, _>>()?,
+        (None, count) => {
+            let count = count.map_or(Ok(node.outputs), |count| extent("num_outputs", count))?;
+            let piece = whole.div_ceil(count.max(1));
+            if count == 0 || (node.opset < 18 && piece * count != whole) || piece * (count - 1) > whole {
+                return Err(Problem::Invalid(format!("an extent of {whole} cannot be split into {count} pieces")));
+            }
+            let mut pieces = vec![piece; count];
+            pieces[count - 1] = whole - piece * (count - 1);
+            pieces
+        }
+    };
+    if pieces.len() != node.outputs {
+        return Err(Problem::Invalid(format!("{} pieces for {} outputs", pieces.len(), node.outputs)));
+    }
+    if pieces.len() == 1 && pieces[0] == whole {
+        return Ok(vec![x]);
+    }
+    let declared: Vec<_> = pieces
+        .into_iter()
+        .map(|piece| {
+            let mut declared = fact.clone();
+            declared.shape[axis] = piece;
+            declared
+        })
+        .collect();
+    builder.emit_all(Op::Split { axis }, &[x], &declared)
+}
+
+/// Bounds are attributes before opset 10, inputs after. They are clamped to the extent, as NumPy does.
+fn slice(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let (starts, ends, given, steps) = if node.opset < 10 {
+        (node.ints("starts")?, node.ints("ends")?, node.ints("axes")?, None)
+    } else {
+        let input = |index, name| node.integers(builder, index, name);
+        (input(1, "starts")?, input(2, "ends")?, input(3, "axes")?, input(4, "steps")?)
+    };
+    let (Some(starts), Some(ends)) = (starts, ends) else {
+        return Err(Problem::Invalid("starts or ends are missing".into()));
+    };
+    let fact = builder.fact(x).clone();
+    let rank = fact.shape.len();
+    let sliced = match given {
+        Some(given) => axes(&given, rank)?,
+        None => (0..starts.len()).collect(),
+    };
+    let steps = steps.unwrap_or_else(|| vec![1; starts.len()]);
+    if ends.len() != starts.len() || steps.len() != starts.len() || sliced.len() != starts.len() || sliced.len() > rank
+    {
+        return Err(Problem::Invalid(format!(
+            "starts {starts:?}, ends {ends:?}, steps {steps:?} along axes {sliced:?} of {}",
+            show(&fact.shape)
+        )));
+    }
+    let mut op = (vec![0; rank], vec![1; rank]);
+    let mut shape = fact.shape.clone();
+    for (n, &d) in sliced.iter().enumerate() {
+        let (first, count) = slice_bounds(starts[n], ends[n], steps[n], fact.shape[d])?;
+        (op.0[d], op.1[d], shape[d]) = (first, steps[n], count);
+    }
+    if shape == fact.shape && op.1.iter().zip(&shape).all(|(&step, &extent)| step == 1 || extent <= 1) {
+        return Ok(x);
+    }
+    builder.emit_as(Op::Slice { starts: op.0, steps: op.1 }, &[x], Fact { dtype: fact.dtype, shape })
+}
+
+/// First index and number of elements.
+fn slice_bounds(start: i64, end: i64, step: i64, extent: usize) -> Result<(usize, usize), Problem> {
+    let extent = extent as i128;
+    let from_end = |value: i64| if value < 0 { i128::from(value) + extent } else { i128::from(value) };
+    let count = match step {
+        0 => return Err(Problem::Invalid("a slice by steps of 0".into())),
+        1.. => {
+            let (start, end) = (from_end(start).clamp(0, extent), from_end(end).clamp(0, extent));
+            (start, (end - start + i128::from(step) - 1).div_euclid(i128::from(step)))
+        }
+        _ => {
+            let (start, end) = (from_end(start).clamp(-1, extent - 1), from_end(end).clamp(-1, extent - 1));
+            (start, (start - end - i128::from(step) - 1).div_euclid(-i128::from(step)))
+        }
+    };
+    Ok(match count {
+        (first, count) if count > 0 && first >= 0 => (first as usize, count as usize),
+        _ => (0, 0),
+    })
+}
+
+/// Pads and value are attributes before opset 11, inputs after; opset 18 adds axes.
+fn pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let rank = builder.shape(x).len();
+    let (pads, value, given) = if node.opset < 11 {
+        (node.ints("pads")?, f64::from(node.float("value", 0.0)?), None)
+    } else {
+        let value = match node.constant(builder, 2, "constant_value")? {
+            Some(tensor) => tensor.to_f64().first().copied().unwrap_or(0.0),
+            None => 0.0,
+        };
+        (node.integers(builder, 1, "pads")?, value, node.integers(builder, 3, "axes")?)
+    };
+    let pads = pads.ok_or_else(|| Problem::Invalid("the pads are missing".into()))?;
+    let padded = match given {
+        Some(given) => axes(&given, rank)?,
+        None => (0..rank).collect(),
+    };
+    if pads.len() != 2 * padded.len() {
+        return Err(Problem::Invalid(format!("{} pads for {} dimensions", pads.len(), padded.len())));
+    }
+    let mode = match node.string("mode", "constant")?.as_str() {
+        "constant" => PadMode::Constant(value),
+        "reflect" => PadMode::Reflect,
+        "edge" => PadMode::Edge,
+        "wrap" => PadMode::Wrap,
+        other => return Err(unsupported("mode", other, "constant, reflect, edge, wrap")),
+    };
+    let (mut before, mut after) = (vec![0; rank], vec![0; rank]);
+    for (n, &d) in padded.iter().enumerate() {
+        (before[d], after[d]) = (pads[n], pads[padded.len() + n]);
+    }
+    if pads.iter().all(|&pad| pad == 0) {
+        return Ok(x);
+    }
+    builder.emit(Op::Pad { before, after, mode }, &[x])
+}
+
+fn tile(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let repeats = node.integers(builder, 1, "repeats")?.unwrap_or_default();
+    let repeats = repeats.iter().map(|&repeat| extent("repeats", repeat)).collect::<Result<Vec<_>, _>>()?;
+    if repeats.len() == builder.shape(x).len() && repeats.iter().all(|&repeat| repeat == 1) {
+        return Ok(x);
+    }
+    builder.emit(Op::Tile { repeats }, &[x])
+}
+
+fn gather(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (data, indices) = (node.input(0)?, node.input(1)?);
+    let shape = builder.shape(data);
+    let axis = axis(node.int("axis")?.unwrap_or(0), shape.len())?;
+    let extent = shape[axis] as i64;
+    // Constant indices are checked here; computed ones are clamped when they are used.
+    let known = builder.graph.constant(indices).and_then(crate::Tensor::to_i64).unwrap_or_default();
+    if let Some(index) = known.iter().find(|&&index| index < -extent || index >= extent) {
+        return Err(Problem::Invalid(format!("index {index} is outside an extent of {extent}")));
+    }
+    builder.emit(Op::Gather { axis }, &[data, indices])
+}

@@ -1,0 +1,136 @@
+//! Normalisation and softmax.
+
+use super::super::{
+    builder::Builder,
+    node::{NodeView, axes, axis, unsupported},
+};
+use crate::{
+    Op, Problem, TensorId,
+    infer::show,
+    op::{Binary, Reduction, Unary},
+};
+
+/// Imports the node where it is one of these operators.
+pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
+    let output = match node.op_type.as_str() {
+        "BatchNormalization" => batch(builder, node)?,
+        "InstanceNormalization" => {
+            let epsilon = node.float("epsilon", 1e-5)?;
+            builder.emit(Op::InstanceNormalization { epsilon }, &node.all_inputs()?)?
+        }
+        "LayerNormalization" => layer(builder, node, true)?,
+        "RMSNormalization" => layer(builder, node, false)?,
+        "GroupNormalization" => group(builder, node)?,
+        "LRN" => {
+            let size = super::count(node, "size", 0)?;
+            let (alpha, beta) = (node.float("alpha", 1e-4)?, node.float("beta", 0.75)?);
+            let bias = node.float("bias", 1.0)?;
+            builder.emit(Op::Lrn { size, alpha, beta, bias }, &[node.input(0)?])?
+        }
+        "LpNormalization" => lp(builder, node)?,
+        "MeanVarianceNormalization" => mean_variance(builder, node)?,
+        "Softmax" => softmax(builder, node, false)?,
+        "LogSoftmax" => softmax(builder, node, true)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(vec![output]))
+}
+
+fn batch(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    node.ignore(&["momentum", "consumed_inputs"]);
+    if node.flag("training_mode", false)? {
+        return Err(unsupported("training_mode", 1, "0"));
+    }
+    if node.opset < 9 && !node.flag("spatial", true)? {
+        return Err(unsupported("spatial", 0, "1"));
+    }
+    if node.opset < 7 && !node.flag("is_test", false)? {
+        return Err(unsupported("is_test", 0, "1"));
+    }
+    let epsilon = node.float("epsilon", 1e-5)?;
+    builder.emit(Op::BatchNormalization { epsilon }, &node.all_inputs()?)
+}
+
+/// Layer and RMS normalisation. Scale and bias are brought to the normalised shape.
+fn layer(builder: &mut Builder, node: &mut NodeView, center: bool) -> Result<TensorId, Problem> {
+    // The type that statistics are computed in: f32 at least, always.
+    node.ignore(&["stash_type"]);
+    let x = node.input(0)?;
+    let shape = builder.shape(x).to_vec();
+    let axis = axis(node.int("axis")?.unwrap_or(-1), shape.len())?;
+    let epsilon = node.float("epsilon", 1e-5)?;
+    let mut inputs = vec![x];
+    for parameter in [Some(node.input(1)?), node.optional(2).filter(|_| center)].into_iter().flatten() {
+        let given = builder.shape(parameter).to_vec();
+        let ones = given.len().saturating_sub(shape.len() - axis);
+        if given[..ones].iter().any(|&extent| extent != 1) {
+            let (given, shape) = (show(&given), show(&shape[axis..]));
+            return Err(Problem::Invalid(format!("a parameter of shape {given} does not fit the normalised {shape}")));
+        }
+        let parameter = builder.reshape(parameter, &given[ones..])?;
+        inputs.push(builder.expand(parameter, &shape[axis..])?);
+    }
+    builder.emit(Op::LayerNormalization { axis, epsilon, center }, &inputs)
+}
+
+/// Scale and bias hold one value a group before opset 21, one a channel after.
+fn group(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    node.ignore(&["stash_type"]);
+    let groups = super::count(node, "num_groups", 0)?;
+    let epsilon = node.float("epsilon", 1e-5)?;
+    let mut inputs = node.all_inputs()?;
+    let channels = builder.shape(inputs[0]).get(1).copied().unwrap_or(0);
+    if node.opset < 21 && groups > 0 && channels % groups == 0 {
+        for parameter in &mut inputs[1..] {
+            let column = builder.reshape(*parameter, &[groups, 1])?;
+            let spread = builder.expand(column, &[groups, channels / groups])?;
+            *parameter = builder.reshape(spread, &[channels])?;
+        }
+    }
+    builder.emit(Op::GroupNormalization { groups, epsilon }, &inputs)
+}
+
+/// x / ‖x‖ along an axis.
+fn lp(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let axis = axis(node.int("axis")?.unwrap_or(-1), builder.shape(x).len())?;
+    let kind = match node.int("p")?.unwrap_or(2) {
+        1 => Reduction::L1,
+        2 => Reduction::L2,
+        other => return Err(unsupported("p", other, "1, 2")),
+    };
+    let norm = builder.emit(Op::Reduce { kind, axes: vec![axis], keep: true }, &[x])?;
+    builder.binary(Binary::Div, x, norm)
+}
+
+/// (x − mean) / (standard deviation + 1e-9), as the operator's function body has it.
+fn mean_variance(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let mut axes = axes(&node.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]), builder.shape(x).len())?;
+    axes.sort_unstable();
+    let mean = Op::Reduce { kind: Reduction::Mean, axes, keep: true };
+    let center = builder.emit(mean.clone(), &[x])?;
+    let centered = builder.binary(Binary::Sub, x, center)?;
+    let square = builder.binary(Binary::Mul, centered, centered)?;
+    let variance = builder.emit(mean, &[square])?;
+    let deviation = builder.unary(Unary::Sqrt, variance)?;
+    let epsilon = builder.scalar(builder.fact(x).dtype, 1e-9)?;
+    let deviation = builder.binary(Binary::Add, deviation, epsilon)?;
+    builder.binary(Binary::Div, centered, deviation)
+}
+
+/// Before opset 13 the dimensions from `axis` on are one.
+fn softmax(builder: &mut Builder, node: &mut NodeView, log: bool) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let shape = builder.shape(x).to_vec();
+    let default = if node.opset < 13 { 1 } else { -1 };
+    let axis = axis(node.int("axis")?.unwrap_or(default), shape.len())?;
+    if node.opset >= 13 || shape[axis + 1..].iter().all(|&extent| extent == 1) {
+        return builder.emit(Op::Softmax { axis, log }, &[x]);
+    }
+    let mut merged = shape[..axis].to_vec();
+    merged.push(shape[axis..].iter().product());
+    let merged = builder.reshape(x, &merged)?;
+    let result = builder.emit(Op::Softmax { axis, log }, &[merged])?;
+    builder.reshape(result, &shape)
+}

@@ -1,0 +1,30 @@
+//! Matrix products.
+
+use super::super::{builder::Builder, node::NodeView};
+use crate::{Op, Problem, TensorId};
+
+/// Imports the node where it is one of these operators.
+pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
+    let output = match node.op_type.as_str() {
+        "MatMul" => builder.emit(Op::MatMul, &[node.input(0)?, node.input(1)?])?,
+        "Gemm" => gemm(builder, node)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(vec![output]))
+}
+
+fn gemm(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    if node.opset < 7 {
+        // C is broadcast by NumPy's rules anyway.
+        node.ignore(&["broadcast"]);
+    }
+    let op = Op::Gemm {
+        alpha: node.float("alpha", 1.0)?,
+        beta: node.float("beta", 1.0)?,
+        transpose_a: node.flag("transA", false)?,
+        transpose_b: node.flag("transB", false)?,
+    };
+    let mut inputs = vec![node.input(0)?, node.input(1)?];
+    inputs.extend(node.optional(2));
+    builder.emit(op, &inputs)
+}

@@ -1,0 +1,148 @@
+//! Operators that change only the shape or the order of dimensions, and those that change nothing.
+
+use super::super::{
+    builder::Builder,
+    node::{NodeView, axes, axis, unsupported},
+};
+use crate::{
+    DType, Op, Problem, Tensor, TensorId,
+    infer::{broadcast, show},
+};
+
+/// Imports the node where it is one of these operators.
+pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
+    let output = match node.op_type.as_str() {
+        "Identity" => node.input(0)?,
+        "Dropout" => return dropout(builder, node).map(Some),
+        "Reshape" => reshape(builder, node)?,
+        "Flatten" => flatten(builder, node)?,
+        "Squeeze" => squeeze(builder, node)?,
+        "Unsqueeze" => unsqueeze(builder, node)?,
+        "Transpose" => transpose(builder, node)?,
+        "Expand" => expand(builder, node)?,
+        "DepthToSpace" => {
+            let column_row_depth = match node.string("mode", "DCR")?.as_str() {
+                "DCR" => false,
+                "CRD" => true,
+                other => return Err(unsupported("mode", other, "DCR, CRD")),
+            };
+            let block = super::count(node, "blocksize", 0)?;
+            builder.emit(Op::DepthToSpace { block, column_row_depth }, &[node.input(0)?])?
+        }
+        "SpaceToDepth" => {
+            let block = super::count(node, "blocksize", 0)?;
+            builder.emit(Op::SpaceToDepth { block }, &[node.input(0)?])?
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(vec![output]))
+}
+
+/// The identity in inference; the mask is all true.
+fn dropout(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+    node.ignore(&["ratio", "seed", "is_test"]);
+    let training = node.integers(builder, 2, "training_mode")?;
+    if training.is_some_and(|training| training.iter().any(|&value| value != 0)) {
+        return Err(unsupported("training_mode", true, "false"));
+    }
+    let x = node.input(0)?;
+    let mut outputs = vec![x];
+    if node.outputs > 1 && node.opset >= 10 {
+        let fact = builder.fact(x);
+        let mask = Tensor::new(DType::Bool, fact.shape.clone(), vec![1; fact.elements()]);
+        outputs.push(builder.constant(mask));
+    }
+    Ok(outputs)
+}
+
+/// 0 copies the input's extent unless `allowzero`; one −1 takes what is left.
+fn reshape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let wanted = node.integers(builder, 1, "shape")?;
+    let wanted = wanted.ok_or_else(|| Problem::Invalid("input 1 (shape) is missing".into()))?;
+    let allow_zero = node.flag("allowzero", false)?;
+    let input = builder.shape(x).to_vec();
+    let misfit = || Problem::Invalid(format!("{} cannot be reshaped to {wanted:?}", show(&input)));
+    let mut shape = Vec::with_capacity(wanted.len());
+    let mut open = None;
+    for (d, &extent) in wanted.iter().enumerate() {
+        shape.push(match extent {
+            -1 if open.is_none() => {
+                open = Some(d);
+                1
+            }
+            0 if !allow_zero => *input.get(d).ok_or_else(misfit)?,
+            extent => super::super::node::extent("the shape", extent)?,
+        });
+    }
+    if let Some(open) = open {
+        let elements: usize = input.iter().product();
+        let rest = shape.iter().try_fold(1_usize, |product, &extent| product.checked_mul(extent));
+        let rest = rest.filter(|&rest| rest > 0 && elements % rest == 0).ok_or_else(misfit)?;
+        shape[open] = elements / rest;
+    }
+    builder.reshape(x, &shape)
+}
+
+fn flatten(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let shape = builder.shape(x).to_vec();
+    let at = match node.int("axis")?.unwrap_or(1) {
+        _ if shape.is_empty() => 0,
+        // An axis equal to the rank is allowed.
+        at if at == shape.len() as i64 => shape.len(),
+        at => axis(at, shape.len())?,
+    };
+    builder.reshape(x, &[shape[..at].iter().product(), shape[at..].iter().product()])
+}
+
+/// Axes are an attribute before opset 13, an input after.
+fn given_axes(builder: &Builder, node: &mut NodeView) -> Result<Option<Vec<i64>>, Problem> {
+    if node.opset < 13 { node.ints("axes") } else { node.integers(builder, 1, "axes") }
+}
+
+fn squeeze(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let given = given_axes(builder, node)?;
+    let shape = builder.shape(x).to_vec();
+    let removed = match given {
+        Some(given) => axes(&given, shape.len())?,
+        None => (0..shape.len()).filter(|&d| shape[d] == 1).collect(),
+    };
+    if let Some(&d) = removed.iter().find(|&&d| shape[d] != 1) {
+        return Err(Problem::Invalid(format!("dimension {d} of {} has an extent other than 1", show(&shape))));
+    }
+    let kept: Vec<_> = (0..shape.len()).filter(|d| !removed.contains(d)).map(|d| shape[d]).collect();
+    builder.reshape(x, &kept)
+}
+
+fn unsqueeze(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let given = given_axes(builder, node)?.ok_or_else(|| Problem::Invalid("the axes are missing".into()))?;
+    let mut rest = builder.shape(x).iter();
+    let rank = rest.len() + given.len();
+    let added = axes(&given, rank)?;
+    let shape: Vec<_> =
+        (0..rank).map(|d| if added.contains(&d) { 1 } else { rest.next().copied().unwrap_or(1) }).collect();
+    builder.reshape(x, &shape)
+}
+
+fn transpose(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let rank = builder.shape(x).len();
+    let permutation = node.extents("perm")?.unwrap_or_else(|| (0..rank).rev().collect());
+    if permutation.iter().copied().eq(0..rank) {
+        return Ok(x);
+    }
+    builder.emit(Op::Transpose { permutation }, &[x])
+}
+
+/// The shape is broadcast with the input's, so an extent of 1 keeps the input's.
+fn expand(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let wanted = node.integers(builder, 1, "shape")?.unwrap_or_default();
+    let wanted: Vec<_> =
+        wanted.iter().map(|&extent| super::super::node::extent("the shape", extent)).collect::<Result<_, _>>()?;
+    let shape = broadcast(builder.shape(x), &wanted)?;
+    builder.expand(x, &shape)
+}

@@ -1,0 +1,3 @@
+//! Tests of the import over small models made by hand.
+
+mod evaluator;
