@@ -1,13 +1,18 @@
-//! Floe's plan compiler.
+//! Floe's plan compiler: [`pipeline::compile`] takes an ONNX file and gives the bytes of a plan.
 #![warn(missing_docs)]
+
 pub mod emit;
+pub mod evaluate;
 pub mod fused;
 pub mod kernel_graph;
 pub mod layout;
 pub mod lower;
 pub mod nvrtc;
 pub mod order;
-pub mod place;
-pub mod schedule;
-pub mod targets;
+pub mod passes;
 pub mod pipeline;
+pub mod place;
+pub mod program;
+pub mod schedule;
+pub mod suite;
+pub mod targets;

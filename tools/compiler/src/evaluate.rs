@@ -1,0 +1,137 @@
+//! Evaluation of operators on constants with the host twins, so that folding and running cannot disagree.
+//!
+//! One operator becomes a graph of one node, which goes the way of any model through normalisation, fusion and lowering
+//! for the host; then its kernels run.
+
+use crate::{
+    kernel_graph::{BufferRange, KernelGraph, Storage},
+    lower::{LowerOptions, lower},
+    passes,
+};
+use floe_models::{Evaluate, Fact, Graph, Node, Op, Tensor};
+
+/// Evaluates operators with the host twins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostEvaluator;
+
+impl Evaluate for HostEvaluator {
+    fn evaluate(&self, op: &Op, inputs: &[&Tensor], outputs: &[Fact]) -> Option<Vec<Tensor>> {
+        let mut graph = Graph::default();
+        for (number, tensor) in inputs.iter().enumerate() {
+            let fact = Fact { dtype: tensor.dtype, shape: tensor.shape.clone() };
+            let id = graph.add_value(format!("input_{number}"), fact);
+            graph.inputs.push(id);
+        }
+        for (number, fact) in outputs.iter().enumerate() {
+            let id = graph.add_value(format!("output_{number}"), fact.clone());
+            graph.outputs.push(id);
+        }
+        graph.nodes.push(Node {
+            name: op.name().to_owned(),
+            op: op.clone(),
+            inputs: graph.inputs.clone(),
+            outputs: graph.outputs.clone(),
+            sources: Vec::new(),
+        });
+        run_graph(graph, inputs)
+    }
+}
+
+/// Runs a whole graph on the host; `None` where a pass, lowering or a kernel refuses it.
+pub fn run_graph(graph: Graph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> {
+    let facts: Vec<Fact> = graph.outputs.iter().map(|&output| graph.fact(output).clone()).collect();
+    let fused = passes::fuse(passes::normalise(graph)).ok()?;
+    let kernels = lower(&fused, LowerOptions { host: true, half: false }).ok()?;
+    let bytes = run_kernels(&kernels, inputs)?;
+    if bytes.len() != facts.len() {
+        return None;
+    }
+    let tensor = |(fact, bytes): (Fact, Vec<u8>)| {
+        (bytes.len() == fact.elements() * fact.dtype.size()).then(|| Tensor::new(fact.dtype, fact.shape, bytes))
+    };
+    facts.into_iter().zip(bytes).map(tensor).collect()
+}
+
+/// Bytes at an address that host kernels accept.
+#[derive(Clone, Debug, Default)]
+struct AlignedBytes {
+    storage: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl AlignedBytes {
+    /// Alignment of operands and workspace.
+    const ALIGNMENT: usize = 64;
+
+    fn zeroed(length: usize) -> Self {
+        let storage = vec![0; length + Self::ALIGNMENT];
+        let start = storage.as_ptr().align_offset(Self::ALIGNMENT).min(Self::ALIGNMENT);
+        Self { storage, start, length }
+    }
+
+    fn copied(bytes: &[u8]) -> Self {
+        let mut copy = Self::zeroed(bytes.len());
+        copy.get_mut().copy_from_slice(bytes);
+        copy
+    }
+
+    fn get(&self) -> &[u8] {
+        &self.storage[self.start..self.start + self.length]
+    }
+
+    fn get_mut(&mut self) -> &mut [u8] {
+        &mut self.storage[self.start..self.start + self.length]
+    }
+}
+
+/// Runs the kernels in order and gives the bytes of the output bindings.
+fn run_kernels(graph: &KernelGraph, inputs: &[&Tensor]) -> Option<Vec<Vec<u8>>> {
+    let mut buffers = Vec::with_capacity(graph.buffers.len());
+    for buffer in &graph.buffers {
+        let length = usize::try_from(buffer.bytes).ok()?;
+        let mut memory = AlignedBytes::zeroed(length);
+        let content = match &buffer.storage {
+            Storage::Binding(number) => inputs.get(*number).map(|tensor| tensor.bytes()),
+            Storage::Constant(bytes) => Some(bytes.as_slice()),
+            Storage::Arena | Storage::Counters => None,
+        };
+        if let Some(content) = content {
+            memory.get_mut().get_mut(..content.len())?.copy_from_slice(content);
+        }
+        buffers.push(memory);
+    }
+    let range = |range: &BufferRange| {
+        Some(usize::try_from(range.offset).ok()?..usize::try_from(range.offset + range.bytes).ok()?)
+    };
+    for node in &graph.nodes {
+        let family = node.kernel.family();
+        family.check().ok()?;
+        let mut workspace = AlignedBytes::zeroed(usize::try_from(family.host_workspace()).ok()?);
+        // Outputs are copied in and out: an input may lie in another part of the same buffer.
+        let mut results = Vec::with_capacity(node.outputs.len());
+        for output in &node.outputs {
+            results.push(AlignedBytes::copied(buffers[output.buffer.0].get().get(range(output)?)?));
+        }
+        let mut sources = Vec::with_capacity(node.inputs.len());
+        for input in &node.inputs {
+            sources.push(buffers[input.buffer.0].get().get(range(input)?)?);
+        }
+        let mut destinations: Vec<&mut [u8]> = results.iter_mut().map(AlignedBytes::get_mut).collect();
+        family.run(&sources, &mut destinations, workspace.get_mut()).ok()?;
+        for (output, result) in node.outputs.iter().zip(&results) {
+            buffers[output.buffer.0].get_mut().get_mut(range(output)?)?.copy_from_slice(result.get());
+        }
+    }
+    // Bindings are the inputs, then the outputs.
+    let mut results = vec![Vec::new(); graph.bindings.len().checked_sub(inputs.len())?];
+    for (buffer, memory) in graph.buffers.iter().zip(&buffers) {
+        if let Storage::Binding(number) = buffer.storage
+            && let Some(position) = number.checked_sub(inputs.len())
+        {
+            let length = usize::try_from(graph.bindings[number].bytes()).ok()?;
+            results[position] = memory.get().get(..length)?.to_vec();
+        }
+    }
+    Some(results)
+}
