@@ -233,8 +233,7 @@ fn variant(
         progress(Progress::Phase(&format!("{}: compile kernels", target.name)));
         let compiler = Compiler::find(target, options.nvrtc.as_deref())?;
         let requests = requests(&schedule, target, image_kind);
-        let compiled =
-            compiler.compile_all(&requests, &|done, total| progress(Progress::Kernels { done, total }))?;
+        let compiled = compiler.compile_all(&requests, &|done, total| progress(Progress::Kernels { done, total }))?;
         let identity = VariantIdentity {
             target: target.name.clone(),
             architecture: target.architecture,

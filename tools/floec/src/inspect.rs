@@ -128,7 +128,11 @@ fn text(report: &Value) -> String {
         }
         text += &format!(
             "  {:>4}  {:>9}  {:>9}  {:>8}  {}\n",
-            "step", "bytes", "MFLOP", if host { "" } else { "µs" }, "kernel ← model nodes"
+            "step",
+            "bytes",
+            "MFLOP",
+            if host { "" } else { "µs" },
+            "kernel ← model nodes"
         );
         for step in items(&variant["steps"]) {
             let sources: Vec<_> = items(&step["sources"]).iter().map(string).collect();

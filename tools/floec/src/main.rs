@@ -5,6 +5,7 @@ mod inspect;
 mod output;
 mod page;
 mod report;
+mod suite;
 mod zoo;
 
 use clap::{Parser, Subcommand};
@@ -24,6 +25,7 @@ enum Command {
     Inspect(inspect::Arguments),
     Check(inspect::CheckArguments),
     Targets(compile::TargetArguments),
+    Suite(suite::Arguments),
     Zoo(zoo::Arguments),
 }
 
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => inspect::check(&arguments),
         Command::Targets(arguments) => compile::targets(&arguments),
+        Command::Suite(arguments) => suite::run(&arguments),
         Command::Zoo(arguments) => zoo::run(&arguments),
     };
     match result {

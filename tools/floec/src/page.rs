@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:76rem;padding:0 1rem;color:#1c2733}
+const STYLE: &str =
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:76rem;padding:0 1rem;color:#1c2733}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}table{border-collapse:collapse;width:100%;font-size:13px}
 th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid #dde3e8;vertical-align:top}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}small{color:#5a6b7b}

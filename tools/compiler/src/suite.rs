@@ -1,0 +1,266 @@
+//! Runs ONNX test folders: `model.onnx` with `test_data_set_*/input_N.pb` and `output_N.pb`, as the ONNX backend suite
+//! keeps them.
+
+use crate::pipeline::{self, CompileError, CompileOptions, Precision};
+use crate::targets;
+use floe_engine::{host, plan::Plan};
+use floe_models::{
+    ImportOptions, Tensor,
+    onnx::{self, proto::TensorProto},
+};
+use prost::Message;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// How far a value may be from its reference: `|a − b| ≤ absolute·scale + relative·|b|`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Absolute part.
+    pub absolute: f64,
+    /// Relative part.
+    pub relative: f64,
+    /// Whether the absolute part is scaled by the largest reference value of the tensor where that exceeds 1.
+    pub scaled: bool,
+}
+
+impl Default for Tolerance {
+    fn default() -> Self {
+        Self { absolute: 1e-4, relative: 1e-3, scaled: true }
+    }
+}
+
+/// What became of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// All outputs agree; the largest error as a fraction of what is allowed.
+    Passed {
+        /// 0 is exact, 1 the limit.
+        worst: f64,
+    },
+    /// An output differs, or a run failed.
+    Failed(String),
+    /// Not supported, with the reason.
+    Skipped(String),
+}
+
+/// One set of inputs with the outputs that are expected.
+#[derive(Clone, Debug, Default)]
+pub struct DataSet {
+    /// Inputs by number; `None` where the file is not a tensor.
+    pub inputs: Vec<Option<Tensor>>,
+    /// Expected outputs by number.
+    pub outputs: Vec<Option<Tensor>>,
+}
+
+/// Folders of a case's data sets, in order.
+pub fn data_sets(case: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(case).into_iter().flatten().flatten();
+    let mut folders: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("test_data_set_")))
+        .collect();
+    folders.sort();
+    folders
+}
+
+fn tensors(folder: &Path, prefix: &str) -> Vec<Option<Tensor>> {
+    let files = (0..).map(|number| folder.join(format!("{prefix}_{number}.pb"))).take_while(|file| file.exists());
+    files
+        .map(|file| {
+            let proto = TensorProto::decode(fs::read(file).ok()?.as_slice()).ok()?;
+            onnx::tensor::read(proto, None).ok()
+        })
+        .collect()
+}
+
+/// Reads a data set.
+pub fn read(folder: &Path) -> DataSet {
+    DataSet { inputs: tensors(folder, "input"), outputs: tensors(folder, "output") }
+}
+
+/// Names of a model's inputs that are not initializers, in order.
+fn input_names(model: &[u8]) -> Result<Vec<String>, floe_models::ImportError> {
+    let graph = onnx::decode(model)?.graph.unwrap_or_default();
+    let initial = |name: &str| graph.initializer.iter().any(|tensor| tensor.name == name);
+    Ok(graph.input.iter().map(|input| input.name.clone()).filter(|name| !initial(name)).collect())
+}
+
+/// Replays the host variant of a plan once; outputs in the plan's order.
+///
+/// # Errors
+/// What the engine says.
+pub fn replay_on_host(plan: &[u8], inputs: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>, String> {
+    let mut file = vec![host::Block::ZERO; plan.len().div_ceil(host::ALIGNMENT)];
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut file);
+    bytes[..plan.len()].copy_from_slice(plan);
+    let plan = Plan::parse(&bytes[..plan.len()]).map_err(|error| error.to_string())?;
+    let variant = plan.variants().find(|variant| variant.is_host()).ok_or("the plan has no host variant")?;
+    let mut memory = vec![host::Block::ZERO; host::blocks(&variant)];
+    let mut session =
+        host::Session::init(variant, bytemuck::cast_slice_mut(&mut memory)).map_err(|error| error.to_string())?;
+    for (name, tensor) in inputs {
+        session.write(name.as_str(), tensor.bytes()).map_err(|error| format!("input '{name}': {error}"))?;
+    }
+    session.replay().map_err(|error| error.to_string())?;
+    let mut outputs = Vec::new();
+    let bindings: Vec<_> = session.variant().bindings().collect();
+    for binding in bindings {
+        if binding.direction == floe_engine::plan::format::Direction::Output {
+            let mut bytes = vec![0; binding.bytes().unwrap_or_default() as usize];
+            session.read(binding.name, &mut bytes).map_err(|error| error.to_string())?;
+            let shape = binding.shape.iter().map(|&extent| extent as usize).collect();
+            outputs.push((binding.name.to_owned(), Tensor::new(model_dtype(binding.dtype), shape, bytes)));
+        }
+    }
+    Ok(outputs)
+}
+
+/// The graph's name of a kernel element type.
+pub fn model_dtype(dtype: floe_kernels::DType) -> floe_models::DType {
+    use floe_kernels::DType as K;
+    use floe_models::DType as M;
+    match dtype {
+        K::F16 => M::F16,
+        K::Bf16 => M::Bf16,
+        K::F64 => M::F64,
+        K::I8 => M::I8,
+        K::I16 => M::I16,
+        K::I32 => M::I32,
+        K::I64 => M::I64,
+        K::U8 => M::U8,
+        K::U16 => M::U16,
+        K::U32 => M::U32,
+        K::U64 => M::U64,
+        K::Bool => M::Bool,
+        // `DType` may grow; what lowering does not make cannot come back from a plan.
+        _ => M::F32,
+    }
+}
+
+/// The largest error as a fraction of what is allowed, or what is wrong.
+///
+/// # Errors
+/// Where types, shapes or values disagree.
+pub fn compare(found: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Result<f64, String> {
+    if found.dtype != expected.dtype || found.shape != expected.shape {
+        return Err(format!(
+            "is {:?} {:?}, expected {:?} {:?}",
+            found.dtype, found.shape, expected.dtype, expected.shape
+        ));
+    }
+    if !expected.dtype.is_float() {
+        let differing = found.to_i64().zip(expected.to_i64());
+        let count = differing.map_or(0, |(a, b)| a.iter().zip(&b).filter(|(a, b)| a != b).count());
+        return if count == 0 { Ok(0.0) } else { Err(format!("{count} of {} integers differ", found.elements())) };
+    }
+    let (found, expected) = (found.to_f64(), expected.to_f64());
+    let largest = expected.iter().filter(|value| value.is_finite()).fold(1f64, |most, value| most.max(value.abs()));
+    let absolute = tolerance.absolute * if tolerance.scaled { largest } else { 1.0 };
+    let mut worst = 0f64;
+    for (index, (&a, &b)) in found.iter().zip(&expected).enumerate() {
+        if a == b || (a.is_nan() && b.is_nan()) {
+            continue;
+        }
+        let error = (a - b).abs() / (absolute + tolerance.relative * b.abs());
+        if !error.is_finite() {
+            return Err(format!("element {index} is {a}, expected {b}"));
+        }
+        worst = worst.max(error);
+    }
+    if worst <= 1.0 {
+        return Ok(worst);
+    }
+    let difference = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0f64, f64::max);
+    Err(format!("largest error {difference:.3e}, {worst:.1} times what is allowed"))
+}
+
+/// Runs a case on the host: compiles the model for the shapes of its inputs and compares every data set.
+///
+/// Where the model needs a value at compile time (axes, shapes, pads that the suite passes as inputs), the given inputs
+/// become constants: first integers, then everything small.
+pub fn run_on_host(case: &Path, tolerance: Tolerance) -> Outcome {
+    let model = case.join("model.onnx");
+    let names = match fs::read(&model)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| input_names(&bytes).map_err(|error| error.to_string()))
+    {
+        Ok(names) => names,
+        Err(reason) => return Outcome::Skipped(reason),
+    };
+    let mut worst = 0f64;
+    for folder in data_sets(case) {
+        let data = read(&folder);
+        let Some(inputs) = data.inputs.iter().cloned().collect::<Option<Vec<_>>>() else {
+            return Outcome::Skipped("an input is not a dense tensor of a supported type".into());
+        };
+        let inputs: Vec<_> = names.iter().cloned().zip(inputs).collect();
+        let (plan, given) = match compile_for(&model, &inputs) {
+            Ok(compiled) => compiled,
+            Err(reason) => return Outcome::Skipped(reason),
+        };
+        let outputs = match replay_on_host(&plan, &given) {
+            Ok(outputs) => outputs,
+            Err(reason) => return Outcome::Failed(reason),
+        };
+        for (number, expected) in data.outputs.iter().enumerate() {
+            let Some(expected) = expected else {
+                return Outcome::Skipped("an output is not a dense tensor of a supported type".into());
+            };
+            let Some((name, found)) = outputs.get(number) else {
+                return Outcome::Failed(format!("output {number} is missing"));
+            };
+            match compare(found, expected, tolerance) {
+                Ok(error) => worst = worst.max(error),
+                Err(reason) => return Outcome::Failed(format!("output '{name}' {reason}")),
+            }
+        }
+    }
+    Outcome::Passed { worst }
+}
+
+/// A host plan for a model with these inputs, and the inputs that are still to be given to it.
+fn compile_for(model: &Path, inputs: &[(String, Tensor)]) -> Result<(Vec<u8>, Vec<(String, Tensor)>), String> {
+    let host = targets::find("host").map_err(|error| error.to_string())?;
+    let small = |tensor: &Tensor| tensor.elements() <= 256;
+    let attempts: [&dyn Fn(&Tensor) -> bool; 3] =
+        [&|_| false, &|tensor| small(tensor) && !tensor.dtype.is_float(), &|tensor| small(tensor)];
+    let mut first_error = None;
+    for constant in attempts {
+        let (constants, given): (Vec<_>, Vec<_>) = inputs.iter().cloned().partition(|(_, tensor)| constant(tensor));
+        let options = CompileOptions {
+            targets: vec![host.clone()],
+            import: ImportOptions {
+                shapes: given.iter().map(|(name, tensor)| (name.clone(), tensor.shape.clone())).collect(),
+                constants,
+            },
+            precision: Precision::F32,
+            ..CompileOptions::default()
+        };
+        match pipeline::compile(model, &options, &|_| ()) {
+            Ok(compiled) => return Ok((compiled.bytes, given)),
+            Err(error @ CompileError::Check(_)) => return Err(error.to_string()),
+            Err(error) => first_error.get_or_insert(error.to_string()),
+        };
+    }
+    Err(first_error.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparison_knows_type_shape_nan_and_scale() {
+        let tolerance = Tolerance { absolute: 1e-3, relative: 0.0, scaled: false };
+        let a = Tensor::f32(&[2], &[1.0, f32::NAN]);
+        assert_eq!(compare(&a, &a, tolerance), Ok(0.0));
+        assert!(compare(&a, &Tensor::f32(&[2], &[1.0, 2.0]), tolerance).is_err());
+        assert!(compare(&a, &Tensor::f32(&[1, 2], &[1.0, f32::NAN]), tolerance).is_err());
+        assert!(compare(&Tensor::i64(&[1], &[1]), &Tensor::i64(&[1], &[2]), tolerance).is_err());
+        let big = Tensor::f32(&[1], &[1000.5]);
+        assert!(compare(&big, &Tensor::f32(&[1], &[1000.0]), tolerance).is_err());
+        assert!(compare(&big, &Tensor::f32(&[1], &[1000.0]), Tolerance { scaled: true, ..tolerance }).is_ok());
+    }
+}
