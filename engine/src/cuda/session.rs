@@ -51,11 +51,8 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     pub(super) fn warm_up(&mut self) -> Result<(), CallError> {
         self.resources.launch()?;
         self.wait()?;
-        if self.slots.iter().any(|slot| slot.direction == Direction::State) {
-            self.zero_states()?;
-            self.wait()?;
-        }
-        Ok(())
+        self.zero_states()?;
+        if self.busy { self.wait() } else { Ok(()) }
     }
 
     /// The variant that is replayed.

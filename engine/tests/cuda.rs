@@ -1,0 +1,309 @@
+//! The CUDA device over a simulated driver: which calls INIT and RUN make, what they compute, and that every failure is
+//! reported and frees everything.
+
+mod support;
+
+use floe_engine::{
+    BindingError,
+    cuda::{
+        Call::{self, *},
+        DriverApi, InitError, InitOptions, Phase, RunError, Session, SizedSession, Subject, recording,
+    },
+    plan::{Plan, Variant, VariantParts},
+};
+use support::{
+    Aligned, cuda_parts,
+    driver::{self, API, INJECTED},
+    floats, host_parts, write,
+};
+
+fn init<'p, 'd>(variant: Variant<'p>, api: &'d DriverApi, options: InitOptions) -> Result<Session<'p, 'd>, InitError> {
+    // SAFETY: the simulated driver keeps the contract of the real one.
+    unsafe { Session::init(variant, api, options) }
+}
+
+/// A plan with the one variant, leaked: sessions borrow it.
+fn variant(parts: VariantParts<'static>) -> Variant<'static> {
+    let bytes: &'static Aligned = Box::leak(Box::new(write([parts])));
+    Plan::parse(bytes).unwrap().variant(0).unwrap()
+}
+
+const MAPPED: InitOptions = InitOptions { stream: None, mapped: true };
+
+const INIT_BEGIN: [Call; 8] = [
+    cuStreamCreate,
+    cuEventCreate,
+    cuEventCreate,
+    cuModuleLoadData,
+    cuModuleLoadData,
+    cuModuleGetFunction,
+    cuModuleGetFunction,
+    cuFuncSetAttribute,
+];
+const INIT_GRAPH: [Call; 9] = [
+    cuGraphCreate,
+    cuGraphAddKernelNode_v2,
+    cuGraphAddKernelNode_v2,
+    cuGraphAddKernelNode_v2,
+    cuGraphInstantiateWithFlags,
+    cuGraphDestroy,
+    cuGraphUpload,
+    cuGraphLaunch,
+    cuStreamSynchronize,
+];
+
+#[test]
+fn init_makes_exactly_these_calls() {
+    let api = recording::wrap(API, 64);
+    let session = init(variant(cuda_parts()), &api, InitOptions::default()).unwrap();
+    let memory = [cuMemAlloc_v2, cuMemHostAlloc, cuMemcpyHtoDAsync_v2, cuMemsetD8Async];
+    let end = [cuMemsetD8Async, cuStreamSynchronize];
+    assert_eq!(recording::take(), [&INIT_BEGIN[..], &memory, &INIT_GRAPH, &end].concat());
+    drop(session);
+    let freed = [
+        cuStreamSynchronize,
+        cuGraphExecDestroy,
+        cuMemFreeHost,
+        cuMemFree_v2,
+        cuModuleUnload,
+        cuModuleUnload,
+        cuEventDestroy_v2,
+        cuEventDestroy_v2,
+        cuStreamDestroy_v2,
+    ];
+    assert_eq!(recording::take(), freed);
+    driver::with(|state| assert!(state.live.is_empty()));
+
+    let session = init(variant(cuda_parts()), &api, MAPPED).unwrap();
+    let memory = [cuMemAlloc_v2, cuMemHostAlloc, cuMemHostGetDevicePointer_v2, cuMemcpyHtoDAsync_v2, cuMemsetD8Async];
+    assert_eq!(recording::take(), [&INIT_BEGIN[..], &memory, &INIT_GRAPH].concat());
+    drop(session);
+}
+
+#[test]
+fn run_makes_exactly_these_calls() {
+    let api = recording::wrap(API, 64);
+    let mut session = init(variant(cuda_parts()), &api, InitOptions::default()).unwrap();
+    recording::take();
+    let mut y = floats([0.0; 4]);
+    let calls = |expected: &[Call]| assert_eq!(recording::take(), expected);
+
+    session.write("x", &floats([1.0; 4])).unwrap();
+    calls(&[cuMemcpyHtoDAsync_v2]);
+    session.replay().unwrap();
+    calls(&[cuGraphLaunch]);
+    // The first copy may still be reading the host side.
+    session.write("x", &floats([1.0; 4])).unwrap();
+    calls(&[cuStreamSynchronize, cuMemcpyHtoDAsync_v2]);
+    session.replay_timed().unwrap();
+    calls(&[cuEventRecord, cuGraphLaunch, cuEventRecord]);
+    assert!(!session.is_done().unwrap());
+    calls(&[cuEventQuery]);
+    session.read("y", &mut y).unwrap();
+    calls(&[cuMemcpyDtoHAsync_v2, cuStreamSynchronize]);
+    session.write("x", &floats([1.0; 4])).unwrap();
+    calls(&[cuMemcpyHtoDAsync_v2]);
+    session.reset().unwrap();
+    calls(&[cuMemsetD8Async]);
+    session.synchronize().unwrap();
+    calls(&[cuStreamSynchronize]);
+    assert_eq!(session.device_time().unwrap(), 0.5);
+    calls(&[cuEventSynchronize, cuEventElapsedTime]);
+    session.write("nothing", &[]).unwrap_err();
+    calls(&[]);
+
+    let mut session = init(variant(cuda_parts()), &api, MAPPED).unwrap();
+    recording::take();
+    session.write("x", &floats([1.0; 4])).unwrap();
+    session.write("x", &floats([1.0; 4])).unwrap();
+    calls(&[]);
+    session.replay().unwrap();
+    session.read("y", &mut y).unwrap();
+    session.read("total", &mut y).unwrap();
+    calls(&[cuGraphLaunch, cuStreamSynchronize]);
+    session.replay().unwrap();
+    session.reset().unwrap();
+    calls(&[cuGraphLaunch, cuStreamSynchronize]);
+}
+
+#[test]
+fn phases_mark_what_run_may_call() {
+    let run: Vec<&str> = Call::ALL.iter().filter(|call| call.phase() == Phase::Run).map(|call| call.name()).collect();
+    let permitted = [
+        "cuGraphLaunch",
+        "cuMemcpyHtoDAsync_v2",
+        "cuMemcpyDtoHAsync_v2",
+        "cuMemsetD8Async",
+        "cuEventRecord",
+        "cuEventQuery",
+        "cuStreamSynchronize",
+    ];
+    assert_eq!(run, permitted);
+}
+
+#[test]
+fn replays_compute_what_the_graph_says() {
+    for mapped in [false, true] {
+        let mut session = init(variant(cuda_parts()), &API, InitOptions { stream: None, mapped }).unwrap();
+        let mut y = floats([0.0; 4]);
+        // Warm-up left nothing behind in the state.
+        session.read("total", &mut y).unwrap();
+        assert_eq!(y, floats([0.0; 4]));
+        session.write("x", &floats([1.0; 4])).unwrap();
+        session.replay().unwrap();
+        session.read("y", &mut y).unwrap();
+        assert_eq!(y, floats([2.0, 3.0, 4.0, 5.0]));
+        session.replay().unwrap();
+        session.read("y", &mut y).unwrap();
+        assert_eq!(y, floats([6.0, 9.0, 12.0, 15.0]));
+        session.reset().unwrap();
+        session.replay().unwrap();
+        session.read(2, &mut y).unwrap();
+        assert_eq!(y, floats([2.0, 3.0, 4.0, 5.0]));
+        session.write("total", &floats([1.0; 4])).unwrap();
+        session.replay().unwrap();
+        session.read("y", &mut y).unwrap();
+        assert_eq!(y, floats([3.0, 4.0, 5.0, 6.0]));
+        let error = session.read("x", &mut y).unwrap_err();
+        assert!(matches!(error, RunError::Binding(BindingError::Direction { .. })));
+    }
+}
+
+#[test]
+fn nodes_are_as_the_plan_says() {
+    let session = init(variant(cuda_parts()), &API, InitOptions::default()).unwrap();
+    driver::with(|state| {
+        assert_eq!(state.names, ["add", "add"]);
+        assert_eq!(state.attributes, [64 << 10]);
+        assert_eq!(state.allocations, [256 + 256 + 3 * 256]);
+        let [a, b, c] = &state.nodes[..] else { panic!("three nodes") };
+        let base = a.arguments[1];
+        assert_eq!(a.arguments, [base + 512, base, base + 256 + 16]);
+        assert_eq!(b.arguments, [base + 272, base + 512 + 256, base + 512 + 512]);
+        assert_eq!((a.grid, a.block, a.shared), ([2, 1, 1], [32, 2, 1], 0));
+        assert_eq!(b.shared, 64 << 10);
+        assert_eq!((&a.after[..], &b.after[..], &c.after[..]), (&[][..], &[1][..], &[1, 2][..]));
+    });
+    drop(session);
+}
+
+#[test]
+fn an_external_stream_is_used_and_kept() {
+    let api = recording::wrap(API, 64);
+    let options = InitOptions { stream: Some(0x50 as *mut _), mapped: false };
+    drop(init(variant(cuda_parts()), &api, options).unwrap());
+    let calls = recording::take();
+    assert!(!calls.contains(&cuStreamCreate) && !calls.contains(&cuStreamDestroy_v2));
+    driver::with(|state| assert!(state.live.is_empty()));
+}
+
+#[test]
+fn every_failure_of_init_is_reported_and_frees_everything() {
+    for mapped in [false, true] {
+        let api = recording::wrap(API, 64);
+        let options = InitOptions { stream: None, mapped };
+        let session = init(variant(cuda_parts()), &api, options).unwrap();
+        let calls = recording::take();
+        drop(session);
+        for (number, &call) in calls.iter().enumerate() {
+            driver::with(|state| state.fail_in = Some(number));
+            let error = init(variant(cuda_parts()), &API, options).expect_err("a failed call went unnoticed");
+            let InitError::Call(error) = error else { panic!("{error:?}") };
+            assert_eq!((error.call, error.result), (call, INJECTED));
+            assert_eq!(error.name, "CUDA_ERROR_LAUNCH_FAILED");
+            driver::with(|state| assert!(state.live.is_empty(), "{call:?} left {:?}", state.live));
+        }
+        // The second node is that of step 1.
+        let second = calls.iter().position(|&call| call == cuGraphAddKernelNode_v2).unwrap() + 1;
+        driver::with(|state| state.fail_in = Some(second));
+        let Err(InitError::Call(error)) = init(variant(cuda_parts()), &API, options) else { panic!("no error") };
+        assert_eq!(error.subject, Subject::Step(1));
+        assert_eq!(error.to_string(), "cuGraphAddKernelNode_v2 failed for step 1 with CUDA_ERROR_LAUNCH_FAILED (719)");
+    }
+}
+
+#[test]
+fn failures_of_run_and_drop_are_survived() {
+    let mut session = init(variant(cuda_parts()), &API, InitOptions::default()).unwrap();
+    type Use = fn(&mut Session<'static, 'static>) -> Result<(), RunError>;
+    let uses: [(Call, Use); 5] = [
+        (cuMemcpyHtoDAsync_v2, |session| session.write("x", &[0; 16])),
+        (cuGraphLaunch, |session| session.replay()),
+        (cuMemcpyDtoHAsync_v2, |session| session.read("y", &mut [0; 16])),
+        (cuMemsetD8Async, |session| session.reset()),
+        (cuStreamSynchronize, |session| session.synchronize()),
+    ];
+    for (call, usage) in uses {
+        session.synchronize().unwrap();
+        driver::with(|state| state.fail_in = Some(0));
+        let Err(RunError::Call(error)) = usage(&mut session) else { panic!("{call:?} went unnoticed") };
+        assert_eq!((error.call, error.result), (call, INJECTED));
+        usage(&mut session).unwrap();
+    }
+    drop(session);
+    for number in 0..9 {
+        let session = init(variant(cuda_parts()), &API, InitOptions::default()).unwrap();
+        driver::with(|state| state.fail_in = Some(number));
+        drop(session);
+        driver::with(|state| {
+            assert!(state.live.is_empty());
+            assert!(state.fail_in.is_none(), "drop made fewer calls");
+        });
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_made() {
+    let api = recording::wrap(API, 64);
+    let small =
+        |steps| {
+            // SAFETY: as in `init`.
+            match steps {
+                2 => unsafe { SizedSession::<2, 4, 4>::init(variant(cuda_parts()), &api, InitOptions::default()) }
+                    .map(drop),
+                _ => unsafe { SizedSession::<3, 2, 1>::init(variant(cuda_parts()), &api, InitOptions::default()) }
+                    .map(drop),
+            }
+        };
+    assert_eq!(small(2), Err(InitError::Capacity { parameter: "STEPS", capacity: 2, needed: 3 }));
+    assert_eq!(small(3), Err(InitError::Capacity { parameter: "IMAGES", capacity: 1, needed: 2 }));
+    assert_eq!(init(variant(host_parts()), &api, InitOptions::default()).map(drop), Err(InitError::HostVariant));
+    assert_eq!(recording::take(), []);
+    // SAFETY: as in `init`.
+    unsafe { SizedSession::<3, 2, 2>::init(variant(cuda_parts()), &api, InitOptions::default()) }.unwrap();
+}
+
+#[test]
+fn too_little_device_memory_is_said_in_bytes() {
+    driver::with(|state| state.limit = Some(1000));
+    let error = init(variant(cuda_parts()), &API, InitOptions::default()).map(drop).unwrap_err();
+    assert_eq!(error, InitError::OutOfMemory { needed: 1280, free: 1000, total: 1 << 30 });
+    driver::with(|state| assert!(state.live.is_empty()));
+}
+
+#[test]
+fn a_plan_without_weights_and_bindings_still_runs() {
+    let mut parts = cuda_parts();
+    (parts.steps, parts.bindings, parts.weights) = (vec![], vec![], vec![]);
+    parts.header.arena_bytes = 0;
+    for mapped in [false, true] {
+        let mut session = init(variant(parts.clone()), &API, InitOptions { stream: None, mapped }).unwrap();
+        session.replay().unwrap();
+        session.synchronize().unwrap();
+    }
+}
+
+#[test]
+fn tables_load_by_symbol_and_name_the_missing_one() {
+    let mut asked = Vec::new();
+    // SAFETY: the table is never called.
+    let result = unsafe {
+        DriverApi::load(|name| {
+            asked.push(name.to_str().unwrap());
+            (name != c"cuGraphUpload").then_some(std::ptr::NonNull::dangling())
+        })
+    };
+    assert_eq!(result.err(), Some("cuGraphUpload"));
+    let names: Vec<&str> = Call::ALL.iter().map(|call| call.name()).collect();
+    assert_eq!(asked, names[..asked.len()]);
+}

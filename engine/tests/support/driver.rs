@@ -1,0 +1,376 @@
+//! A CUDA driver made of host memory: device addresses are host addresses, every kernel is `add` over four floats
+//! (`third = first + second`), and one call can be told to fail. One driver for each thread.
+
+use floe_engine::cuda::*;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+
+/// What the failing call returns.
+pub const INJECTED: CUresult = 719;
+
+/// What a handle stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Module,
+    Memory,
+    HostMemory,
+    Stream,
+    Event,
+    Graph,
+    Exec,
+}
+
+/// A node as it was added.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub arguments: [usize; 3],
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+    pub after: Vec<usize>,
+}
+
+#[derive(Default)]
+pub struct State {
+    /// Handles that were made and not freed.
+    pub live: BTreeMap<usize, Kind>,
+    /// Memory behind addresses.
+    memory: BTreeMap<usize, Vec<u128>>,
+    next: usize,
+    /// Calls until one fails.
+    pub fail_in: Option<usize>,
+    /// Largest allocation that succeeds.
+    pub limit: Option<usize>,
+    /// All nodes of the last graph; a node's handle is its number plus one.
+    pub nodes: Vec<Node>,
+    /// Kernel names that were asked for.
+    pub names: Vec<String>,
+    /// Values of the shared memory attribute that were set.
+    pub attributes: Vec<c_int>,
+    /// Sizes of device allocations.
+    pub allocations: Vec<usize>,
+}
+
+thread_local! {
+    static STATE: RefCell<State> = RefCell::default();
+}
+
+/// Looks at or changes this thread's driver.
+pub fn with<R>(body: impl FnOnce(&mut State) -> R) -> R {
+    STATE.with_borrow_mut(body)
+}
+
+impl State {
+    /// Whether this call is the one that fails.
+    fn fails(&mut self) -> bool {
+        match &mut self.fail_in {
+            Some(0) => {
+                self.fail_in = None;
+                true
+            }
+            Some(calls) => {
+                *calls -= 1;
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn handle(&mut self, kind: Kind) -> usize {
+        self.next += 0x10;
+        let handle = 0xfee0_0000 + self.next;
+        self.live.insert(handle, kind);
+        handle
+    }
+
+    fn free(&mut self, handle: usize, kind: Kind) {
+        assert_eq!(self.live.remove(&handle), Some(kind), "freed something that is not alive");
+        self.memory.remove(&handle);
+    }
+
+    fn allocate(&mut self, bytes: usize, kind: Kind) -> usize {
+        assert!(bytes > 0, "allocated nothing");
+        // Filled with ones: a session may rely on nothing.
+        let memory = vec![u128::MAX; bytes.div_ceil(16)];
+        let address = memory.as_ptr() as usize;
+        self.memory.insert(address, memory);
+        self.live.insert(address, kind);
+        address
+    }
+
+    /// Panics unless the range lies inside one allocation.
+    fn assert_inside(&self, address: usize, bytes: usize) {
+        let (start, memory) = self.memory.range(..=address).next_back().expect("address below all allocations");
+        assert!(address + bytes <= start + memory.len() * 16, "range reaches outside its allocation");
+    }
+}
+
+/// Runs the body unless the call is to fail.
+fn call(body: impl FnOnce(&mut State) -> CUresult) -> CUresult {
+    with(|state| if state.fails() { INJECTED } else { body(state) })
+}
+
+/// Frees even when told to fail, as the driver's functions do that report an earlier error.
+fn free(handle: usize, kind: Kind) -> CUresult {
+    with(|state| {
+        let failed = state.fails();
+        state.free(handle, kind);
+        if failed { INJECTED } else { CUDA_SUCCESS }
+    })
+}
+
+fn make(place: *mut *mut c_void, kind: Kind) -> CUresult {
+    call(|state| {
+        // SAFETY: the engine passes a place for a handle.
+        unsafe { *place = state.handle(kind) as *mut c_void };
+        CUDA_SUCCESS
+    })
+}
+
+extern "C" fn module_load_data(module: *mut CUmodule, _image: *const c_void) -> CUresult {
+    make(module, Kind::Module)
+}
+
+extern "C" fn module_get_function(function: *mut CUfunction, module: CUmodule, name: *const c_char) -> CUresult {
+    call(|state| {
+        assert_eq!(state.live.get(&(module as usize)), Some(&Kind::Module));
+        // SAFETY: the engine passes a NUL-terminated name and a place for a handle.
+        unsafe {
+            state.names.push(CStr::from_ptr(name).to_str().unwrap().to_owned());
+            *function = 0x0f as *mut c_void;
+        }
+        CUDA_SUCCESS
+    })
+}
+
+extern "C" fn module_unload(module: CUmodule) -> CUresult {
+    free(module as usize, Kind::Module)
+}
+
+extern "C" fn func_set_attribute(_: CUfunction, attribute: CUfunctionAttribute, value: c_int) -> CUresult {
+    call(|state| {
+        assert_eq!(attribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+        state.attributes.push(value);
+        CUDA_SUCCESS
+    })
+}
+
+extern "C" fn mem_alloc(memory: *mut CUdeviceptr, bytes: usize) -> CUresult {
+    call(|state| {
+        if state.limit.is_some_and(|limit| bytes > limit) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        state.allocations.push(bytes);
+        // SAFETY: the engine passes a place for an address.
+        unsafe { *memory = state.allocate(bytes, Kind::Memory) as CUdeviceptr };
+        CUDA_SUCCESS
+    })
+}
+
+extern "C" fn mem_free(memory: CUdeviceptr) -> CUresult {
+    free(memory as usize, Kind::Memory)
+}
+
+extern "C" fn mem_host_alloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint) -> CUresult {
+    call(|state| {
+        assert_eq!(flags, CU_MEMHOSTALLOC_DEVICEMAP);
+        // SAFETY: the engine passes a place for an address.
+        unsafe { *memory = state.allocate(bytes, Kind::HostMemory) as *mut c_void };
+        CUDA_SUCCESS
+    })
+}
+
+extern "C" fn mem_host_get_device_pointer(device: *mut CUdeviceptr, memory: *mut c_void, _: c_uint) -> CUresult {
+    call(|_| {
+        // SAFETY: the engine passes a place for an address.
+        unsafe { *device = memory as CUdeviceptr };
+        CUDA_SUCCESS
+    })
+}
+
+extern "C" fn mem_free_host(memory: *mut c_void) -> CUresult {
+    free(memory as usize, Kind::HostMemory)
+}
+
+extern "C" fn mem_get_info(free: *mut usize, total: *mut usize) -> CUresult {
+    call(|state| {
+        // SAFETY: the engine passes two places for sizes.
+        unsafe { (*free, *total) = (state.limit.unwrap_or(1 << 30), 1 << 30) };
+        CUDA_SUCCESS
+    })
+}
+
+extern "C" fn stream_create(stream: *mut CUstream, flags: c_uint) -> CUresult {
+    assert_eq!(flags, CU_STREAM_NON_BLOCKING);
+    make(stream, Kind::Stream)
+}
+
+extern "C" fn stream_destroy(stream: CUstream) -> CUresult {
+    free(stream as usize, Kind::Stream)
+}
+
+extern "C" fn event_create(event: *mut CUevent, _: c_uint) -> CUresult {
+    make(event, Kind::Event)
+}
+
+extern "C" fn event_destroy(event: CUevent) -> CUresult {
+    free(event as usize, Kind::Event)
+}
+
+extern "C" fn graph_create(graph: *mut CUgraph, _: c_uint) -> CUresult {
+    with(|state| state.nodes.clear());
+    make(graph, Kind::Graph)
+}
+
+extern "C" fn graph_add_kernel_node(
+    node: *mut CUgraphNode,
+    graph: CUgraph,
+    after: *const CUgraphNode,
+    count: usize,
+    parameters: *const CudaKernelNodeParams,
+) -> CUresult {
+    call(|state| {
+        assert_eq!(state.live.get(&(graph as usize)), Some(&Kind::Graph));
+        assert_eq!(after.is_null(), count == 0);
+        // SAFETY: the engine passes `count` handles, and parameters with one pointer for each of `add`'s arguments.
+        let (after, parameters, arguments) = unsafe {
+            let after = if count == 0 { &[] } else { std::slice::from_raw_parts(after, count) };
+            let parameters = &*parameters;
+            let arguments = [0, 1, 2].map(|i| **parameters.kernelParams.add(i).cast::<*const usize>());
+            (after, parameters, arguments)
+        };
+        for address in arguments {
+            state.assert_inside(address, 16);
+        }
+        state.nodes.push(Node {
+            arguments,
+            grid: [parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ],
+            block: [parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ],
+            shared: parameters.sharedMemBytes,
+            after: after.iter().map(|&node| node as usize).collect(),
+        });
+        // SAFETY: the engine passes a place for a handle.
+        unsafe { *node = state.nodes.len() as *mut c_void };
+        CUDA_SUCCESS
+    })
+}
+
+extern "C" fn graph_instantiate(exec: *mut CUgraphExec, _: CUgraph, _: c_ulonglong) -> CUresult {
+    make(exec, Kind::Exec)
+}
+
+extern "C" fn graph_upload(_: CUgraphExec, _: CUstream) -> CUresult {
+    call(|_| CUDA_SUCCESS)
+}
+
+extern "C" fn graph_exec_destroy(exec: CUgraphExec) -> CUresult {
+    free(exec as usize, Kind::Exec)
+}
+
+extern "C" fn graph_destroy(graph: CUgraph) -> CUresult {
+    free(graph as usize, Kind::Graph)
+}
+
+extern "C" fn graph_launch(exec: CUgraphExec, _: CUstream) -> CUresult {
+    call(|state| {
+        assert_eq!(state.live.get(&(exec as usize)), Some(&Kind::Exec));
+        for node in &state.nodes {
+            let [a, b, sum] = node.arguments.map(|address| address as *mut [f32; 4]);
+            // SAFETY: every argument was inside an allocation, 16-byte aligned, when the node was added.
+            unsafe { *sum = std::array::from_fn(|i| (*a)[i] + (*b)[i]) };
+        }
+        CUDA_SUCCESS
+    })
+}
+
+fn copy(to: usize, from: usize, bytes: usize, device: usize) -> CUresult {
+    call(|state| {
+        state.assert_inside(device, bytes);
+        // SAFETY: the device's side is inside an allocation, the host's side is the engine's own slice.
+        unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
+        CUDA_SUCCESS
+    })
+}
+
+extern "C" fn memcpy_htod_async(to: CUdeviceptr, from: *const c_void, bytes: usize, _: CUstream) -> CUresult {
+    copy(to as usize, from as usize, bytes, to as usize)
+}
+
+extern "C" fn memcpy_dtoh_async(to: *mut c_void, from: CUdeviceptr, bytes: usize, _: CUstream) -> CUresult {
+    copy(to as usize, from as usize, bytes, from as usize)
+}
+
+extern "C" fn memset_d8_async(memory: CUdeviceptr, value: u8, bytes: usize, _: CUstream) -> CUresult {
+    call(|state| {
+        state.assert_inside(memory as usize, bytes);
+        // SAFETY: inside an allocation.
+        unsafe { (memory as *mut u8).write_bytes(value, bytes) };
+        CUDA_SUCCESS
+    })
+}
+
+extern "C" fn event_record(_: CUevent, _: CUstream) -> CUresult {
+    call(|_| CUDA_SUCCESS)
+}
+
+extern "C" fn event_query(_: CUevent) -> CUresult {
+    call(|_| CUDA_ERROR_NOT_READY)
+}
+
+extern "C" fn stream_synchronize(_: CUstream) -> CUresult {
+    call(|_| CUDA_SUCCESS)
+}
+
+extern "C" fn event_synchronize(_: CUevent) -> CUresult {
+    call(|_| CUDA_SUCCESS)
+}
+
+extern "C" fn event_elapsed_time(milliseconds: *mut f32, _: CUevent, _: CUevent) -> CUresult {
+    call(|_| {
+        // SAFETY: the engine passes a place for a float.
+        unsafe { *milliseconds = 0.5 };
+        CUDA_SUCCESS
+    })
+}
+
+extern "C" fn get_error_name(error: CUresult, name: *mut *const c_char) -> CUresult {
+    let text = if error == INJECTED { c"CUDA_ERROR_LAUNCH_FAILED" } else { c"CUDA_ERROR_OUT_OF_MEMORY" };
+    // SAFETY: the engine passes a place for a pointer.
+    unsafe { *name = text.as_ptr() };
+    CUDA_SUCCESS
+}
+
+/// The driver's table.
+pub const API: DriverApi = DriverApi {
+    module_load_data,
+    module_get_function,
+    module_unload,
+    func_set_attribute,
+    mem_alloc,
+    mem_free,
+    mem_host_alloc,
+    mem_host_get_device_pointer,
+    mem_free_host,
+    mem_get_info,
+    stream_create,
+    stream_destroy,
+    event_create,
+    event_destroy,
+    graph_create,
+    graph_add_kernel_node,
+    graph_instantiate,
+    graph_upload,
+    graph_exec_destroy,
+    graph_destroy,
+    graph_launch,
+    memcpy_htod_async,
+    memcpy_dtoh_async,
+    memset_d8_async,
+    event_record,
+    event_query,
+    stream_synchronize,
+    event_synchronize,
+    event_elapsed_time,
+    get_error_name,
+};

@@ -1,0 +1,198 @@
+//! Small plans, and a simulated CUDA driver, for the engine's tests.
+#![allow(dead_code)] // Each test binary uses its part.
+
+pub mod driver;
+
+use floe_engine::plan::{
+    PlanWriter, VariantParts,
+    format::{Action, Binding, Direction, ImageKind, KernelEntry, Operand, Region, Step, StepNote, VariantHeader},
+};
+use floe_kernels::{
+    DType, Dims, Kernel, View,
+    copy::Copy,
+    pointwise::{Binary, Class, Instruction, Pointwise, Program},
+};
+
+/// Elements of every tensor in the small plans.
+pub const ELEMENTS: usize = 4;
+/// Their bytes.
+pub const BYTES: u64 = 4 * ELEMENTS as u64;
+/// The constants of the small plans.
+pub const WEIGHTS: [f32; ELEMENTS] = [1.0, 2.0, 3.0, 4.0];
+
+pub fn operand(region: Region, offset: u64, written: bool) -> Operand {
+    Operand { region, offset, bytes: BYTES, written }
+}
+
+pub fn step(action: Action, operands: &[Operand], after: &[u32]) -> Step {
+    Step {
+        action,
+        operands: heapless::Vec::from_slice(operands).unwrap(),
+        after: heapless::Vec::from_slice(after).unwrap(),
+    }
+}
+
+pub fn binding(name: &str, direction: Direction) -> Binding<'_> {
+    Binding { name, direction, dtype: DType::F32, shape: Dims::from_slice(&[1, ELEMENTS as u32]).unwrap() }
+}
+
+fn header(target: &str, architecture: u32, arena_bytes: u64) -> VariantHeader<'_> {
+    VariantHeader {
+        target,
+        architecture,
+        image_kind: ImageKind::Cubin,
+        driver: 0,
+        nvrtc: "",
+        precision: "f32",
+        arena_bytes,
+        arena_lower_bound: arena_bytes,
+        zeroed_bytes: 0,
+        steps: 0,
+        kernels: 0,
+        images: 0,
+        bindings: 0,
+    }
+}
+
+fn note(family: &str) -> StepNote<'_> {
+    StepNote {
+        sources: "node",
+        family,
+        algorithm: "host",
+        configuration: "",
+        bytes: BYTES,
+        flops: 0,
+        expected: 1.5,
+        measured: false,
+        runner_up: "",
+        runner_up_expected: 0.0,
+    }
+}
+
+fn weights() -> Vec<u8> {
+    WEIGHTS.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// Bindings `x` (input), `total` (state), `y` (output).
+fn bindings() -> Vec<Binding<'static>> {
+    vec![binding("x", Direction::Input), binding("total", Direction::State), binding("y", Direction::Output)]
+}
+
+/// `arena = x·weights + total; y = arena; total = arena` with host twins.
+pub fn host_parts() -> VariantParts<'static> {
+    let view = View::contiguous(DType::F32, &[1, ELEMENTS as u32]).unwrap();
+    let instructions = [
+        Instruction::Input(0),
+        Instruction::Input(1),
+        Instruction::Input(2),
+        Instruction::Binary(Binary::Mul, 0, 1),
+        Instruction::Binary(Binary::Add, 3, 2),
+    ];
+    let program =
+        Program { class: Class::F32, inputs: 3, instructions: heapless::Vec::from_slice(&instructions).unwrap() };
+    let inputs = heapless::Vec::from_slice(&[view.clone(), view.clone(), view.clone()]).unwrap();
+    let fused = Action::Host(Kernel::Pointwise(Pointwise { output: view.clone(), inputs, program }));
+    let copy = Action::Host(Kernel::Copy(Copy { source: view.clone(), destination: view }));
+    let (x, total, y) = (Region::Binding(0), Region::Binding(1), Region::Binding(2));
+    let arena = operand(Region::Arena, 16, false);
+    VariantParts {
+        header: header("host", 0, 32),
+        steps: vec![
+            step(
+                fused,
+                &[
+                    operand(x, 0, false),
+                    operand(Region::Weights, 0, false),
+                    operand(total, 0, false),
+                    Operand { written: true, ..arena },
+                ],
+                &[],
+            ),
+            step(copy.clone(), &[arena, operand(y, 0, true)], &[0]),
+            step(copy, &[arena, operand(total, 0, true)], &[0, 1]),
+        ],
+        kernels: vec![],
+        images: vec![],
+        bindings: bindings(),
+        notes: vec![note("pointwise"), note("copy"), note("copy")],
+        weights: weights(),
+    }
+}
+
+/// `arena = x + weights; y = arena + total; total = arena + arena` with three launches of the simulated kernel `add`;
+/// the second kernel wants more shared memory than the default.
+pub fn cuda_parts() -> VariantParts<'static> {
+    let launch = |kernel, shared| Action::Launch { kernel, grid: [2, 1, 1], block: [32, 2, 1], shared };
+    let (x, total, y) = (Region::Binding(0), Region::Binding(1), Region::Binding(2));
+    let arena = operand(Region::Arena, 16, false);
+    VariantParts {
+        header: header("gpu", 87, 32),
+        steps: vec![
+            step(
+                launch(0, 0),
+                &[operand(x, 0, false), operand(Region::Weights, 0, false), Operand { written: true, ..arena }],
+                &[],
+            ),
+            step(launch(1, 64 << 10), &[arena, operand(total, 0, false), operand(y, 0, true)], &[0]),
+            step(launch(1, 0), &[arena, arena, operand(total, 0, true)], &[0, 1]),
+        ],
+        kernels: vec![KernelEntry { image: 0, name: "add" }, KernelEntry { image: 1, name: "add" }],
+        images: vec![b"first image".to_vec(), b"second".to_vec()],
+        bindings: bindings(),
+        notes: vec![],
+        weights: weights(),
+    }
+}
+
+/// A file with the given variants.
+pub fn write(variants: impl IntoIterator<Item = VariantParts<'static>>) -> Aligned {
+    let writer = PlanWriter::new("tiny", "tests 1.0");
+    Aligned::new(&variants.into_iter().fold(writer, PlanWriter::variant).finish())
+}
+
+/// A file's bytes, aligned as a mapped file's are.
+#[derive(Clone)]
+pub struct Aligned {
+    blocks: Vec<floe_engine::host::Block>,
+    length: usize,
+}
+
+impl Aligned {
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut blocks = vec![floe_engine::host::Block::ZERO; bytes.len().div_ceil(64)];
+        bytemuck::cast_slice_mut(&mut blocks)[..bytes.len()].copy_from_slice(bytes);
+        Self { blocks, length: bytes.len() }
+    }
+}
+
+impl std::ops::Deref for Aligned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.blocks)[..self.length]
+    }
+}
+
+impl std::ops::DerefMut for Aligned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.blocks)[..self.length]
+    }
+}
+
+/// Puts the right digest into a front that was changed, so that the checks behind the digest are reached.
+pub fn sign(bytes: &mut [u8]) {
+    use sha2::{Digest, Sha256};
+    let Some(field) = bytes.get(24..32) else { return };
+    let front = u64::from_le_bytes(field.try_into().unwrap()).min(bytes.len() as u64) as usize;
+    if front < 96 {
+        return;
+    }
+    bytes[32..64].fill(0);
+    let digest = Sha256::digest(&bytes[..front]);
+    bytes[32..64].copy_from_slice(&digest);
+}
+
+/// Floats as bindings hold them.
+pub fn floats(values: [f32; ELEMENTS]) -> [u8; BYTES as usize] {
+    bytemuck::cast(values)
+}
