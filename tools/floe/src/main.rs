@@ -1,2 +1,228 @@
 //! Floe's device command line.
-fn main() {}
+#![warn(missing_docs)]
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use floe::{
+    bench::{self, Times},
+    inputs::{self, Source},
+    outputs,
+    plan_file::PlanFile,
+    session::{DeviceKind, Place, Request},
+};
+use std::{
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// Runs and measures plans on the device.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true, after_help = "Exit code: 0 success, 1 a failed run, 2 bad usage.")]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Replay a plan once and show its outputs.
+    #[command(after_help = "Examples:
+  floe run resnet50.floe --input image=cat.npy --output-dir out
+  floe run resnet50.floe --random 7 --device host")]
+    Run(Run),
+    /// Measure latency: host round trip (write, replay, read) and device time.
+    #[command(after_help = "Examples:
+  floe bench resnet50.floe
+  floe bench resnet50.floe --sms 16 --iterations 5000 --json times.json")]
+    Bench(Bench),
+}
+
+#[derive(Args)]
+struct Common {
+    /// The plan.
+    plan: PathBuf,
+    /// Contents of an input; repeatable.
+    #[arg(long = "input", value_name = "NAME=FILE.npy")]
+    inputs: Vec<Source>,
+    /// Where to run; by default on the GPU where the plan suits one, else on the host.
+    #[arg(long, value_enum)]
+    device: Option<DeviceArgument>,
+    /// Use the variant of this target instead of the most suitable one.
+    #[arg(long, value_name = "TARGET")]
+    variant: Option<String>,
+}
+
+#[derive(Args)]
+struct Run {
+    #[command(flatten)]
+    common: Common,
+    /// Write every output to a .npy file in this folder.
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    /// Make up inputs that are not given, reproducibly: floats in [-1, 1), integers 0 or 1.
+    #[arg(long, value_name = "SEED")]
+    random: Option<u64>,
+}
+
+#[derive(Args)]
+struct Bench {
+    #[command(flatten)]
+    common: Common,
+    /// Replays to measure; 1000 on a GPU, 50 on the host.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    iterations: Option<u32>,
+    /// Replays before that; a tenth of the iterations by default.
+    #[arg(long, value_name = "N")]
+    warmup: Option<u32>,
+    /// Use only N multiprocessors of the GPU (a green context).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    sms: Option<u32>,
+    /// Also write the numbers to a file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DeviceArgument {
+    Host,
+    Cuda,
+}
+
+impl Common {
+    fn request(&self, multiprocessors: Option<u32>) -> Request {
+        let device = match self.device {
+            None => DeviceKind::Auto,
+            Some(DeviceArgument::Host) => DeviceKind::Host,
+            Some(DeviceArgument::Cuda) => DeviceKind::Cuda,
+        };
+        Request { device, multiprocessors, variant: self.variant.clone() }
+    }
+}
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).format_timestamp(None).init();
+    let command = CommandLine::parse().command;
+    let result = match &command {
+        Command::Run(arguments) => run(arguments),
+        Command::Bench(arguments) => bench(arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever closed the pipe has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn run(arguments: &Run) -> Result<()> {
+    let file = PlanFile::open(&arguments.common.plan)?;
+    let plan = file.plan()?;
+    let (mut place, variant) = Place::choose(&plan, &arguments.common.request(None))?;
+    let device = place.describe();
+    let mut session = place.session(variant)?;
+    let inputs = inputs::gather(&session, &arguments.common.inputs, arguments.random)?;
+    for input in &inputs {
+        session.write(input.binding, &input.bytes)?;
+    }
+    session.replay()?;
+    let outputs = outputs::read(&mut session)?;
+    let header = session.variant().header();
+    let mut out = io::stdout().lock();
+    writeln!(out, "{} for {} ({}) on {device}", plan.model(), header.target, header.precision)?;
+    outputs::print(&outputs, &mut out)?;
+    if let Some(folder) = &arguments.output_dir {
+        for path in outputs::save(&outputs, folder)? {
+            writeln!(out, "wrote {}", path.display())?;
+        }
+    }
+    Ok(())
+}
+
+fn bench(arguments: &Bench) -> Result<()> {
+    let file = PlanFile::open(&arguments.common.plan)?;
+    let plan = file.plan()?;
+    let (mut place, variant) = Place::choose(&plan, &arguments.common.request(arguments.sms))?;
+    let device = place.describe();
+    let default = if place.device().is_some() { 1000 } else { 50 };
+    let info = place.device().map(|device| device.info().clone());
+    let mut session = place.session(variant)?;
+    let inputs = inputs::gather(&session, &arguments.common.inputs, Some(0))?;
+    let iterations = arguments.iterations.map_or(default, |iterations| iterations as usize);
+    let warm_up = arguments.warmup.map_or(iterations.div_ceil(10), |warm_up| warm_up as usize);
+    let progress = Progress::new(warm_up + iterations);
+    let latency = bench::measure(&mut session, &inputs, warm_up, iterations, |done| progress.show(done))?;
+    progress.clear();
+
+    let header = session.variant().header();
+    let mut out = io::stdout().lock();
+    writeln!(out, "{} for {} ({}) on {device}, {iterations} replays", plan.model(), header.target, header.precision)?;
+    writeln!(out, "{:<12} {:>10} {:>10} {:>10} {:>10}", "us", "min", "median", "p99", "max")?;
+    let mut line = |name, times: Times| {
+        let Times { min, median, p99, max } = times;
+        writeln!(out, "{name:<12} {min:>10.1} {median:>10.1} {p99:>10.1} {max:>10.1}")
+    };
+    line("round trip", latency.host)?;
+    if let Some(times) = latency.device {
+        line("device", times)?;
+    }
+    if let Some(path) = &arguments.json {
+        let record = serde_json::json!({
+            "plan": file.name(),
+            "model": plan.model(),
+            "target": header.target,
+            "precision": header.precision,
+            "device": info.as_ref().map_or("host", |info| &info.name),
+            "multiprocessors": info.as_ref().map(|info| info.multiprocessors),
+            "driver": info.as_ref().map(|info| info.driver),
+            "iterations": latency.iterations,
+            "unit": "microseconds",
+            "round_trip": latency.host,
+            "device_time": latency.device,
+        });
+        write_json(path, &record).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Writes a file beside its place, then renames it.
+fn write_json(path: &Path, record: &serde_json::Value) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    serde_json::to_writer_pretty(&mut file, record)?;
+    writeln!(file)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// A count on a terminal, nothing in a pipe.
+struct Progress {
+    total: usize,
+    shown: bool,
+}
+
+impl Progress {
+    fn new(total: usize) -> Self {
+        Self { total, shown: io::stderr().is_terminal() }
+    }
+
+    fn show(&self, done: usize) {
+        // About a hundred times in all: writing must not disturb what is measured.
+        if self.shown && done.is_multiple_of(self.total.div_ceil(100)) {
+            let _ = write!(io::stderr(), "\r{done}/{}", self.total);
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

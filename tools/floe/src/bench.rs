@@ -1,0 +1,98 @@
+//! Latency of a session.
+
+use crate::{inputs::Input, session::Session};
+use anyhow::Result;
+use floe_engine::plan::format::Direction;
+use serde::Serialize;
+use std::time::Instant;
+
+/// Distribution of a list of times, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Times {
+    /// Shortest.
+    pub min: f64,
+    /// Half are not longer.
+    pub median: f64,
+    /// 99 % are not longer.
+    pub p99: f64,
+    /// Longest.
+    pub max: f64,
+}
+
+impl Times {
+    /// Of a list; all NaN where it is empty. Percentiles are by nearest rank.
+    pub fn of(mut times: Vec<f64>) -> Self {
+        times.sort_by(f64::total_cmp);
+        let rank = |part: f64| {
+            let rank = (part * times.len() as f64).ceil() as usize;
+            times.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
+        };
+        Self { min: rank(0.0), median: rank(0.5), p99: rank(0.99), max: rank(1.0) }
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Latency {
+    /// Replays measured.
+    pub iterations: usize,
+    /// From before the first write of an input until the last output has been read.
+    pub host: Times,
+    /// Between two events around the replay; absent on the host.
+    pub device: Option<Times>,
+}
+
+/// Measures round trips (write all inputs, replay, read all outputs), then, apart from them, device times.
+///
+/// # Errors
+/// What the engine says.
+pub fn measure(
+    session: &mut Session<'_, '_>,
+    inputs: &[Input],
+    warm_up: usize,
+    iterations: usize,
+    mut progress: impl FnMut(usize),
+) -> Result<Latency> {
+    let mut outputs = Vec::new();
+    for (number, binding) in session.bindings(Direction::Output) {
+        outputs.push((number, vec![0; crate::inputs::length(&binding)?]));
+    }
+    let mut host = Vec::with_capacity(iterations);
+    for iteration in 0..warm_up + iterations {
+        let start = Instant::now();
+        for input in inputs {
+            session.write(input.binding, &input.bytes)?;
+        }
+        session.replay()?;
+        for (number, bytes) in &mut outputs {
+            session.read(*number, bytes)?;
+        }
+        if iteration >= warm_up {
+            host.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+        progress(iteration);
+    }
+    let mut device = Vec::with_capacity(iterations);
+    for _ in 0..iterations {
+        match session.device_time()? {
+            Some(time) => device.push(time),
+            None => break,
+        }
+    }
+    let device = (!device.is_empty()).then(|| Times::of(device));
+    Ok(Latency { iterations, host: Times::of(host), device })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        let times = Times::of((1..=200).rev().map(f64::from).collect());
+        assert_eq!(times, Times { min: 1.0, median: 100.0, p99: 198.0, max: 200.0 });
+        let one = Times::of(vec![3.0]);
+        assert_eq!(one, Times { min: 3.0, median: 3.0, p99: 3.0, max: 3.0 });
+        assert!(Times::of(Vec::new()).median.is_nan());
+    }
+}

@@ -1,0 +1,128 @@
+//! Contents of a session's inputs, from files or from a seed.
+
+use crate::{npy::Array, random::Generator, session::Session};
+use anyhow::{Context, Result, bail};
+use floe_engine::plan::format::{Binding, Direction};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+/// `NAME=FILE.npy` of a command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Name of the input.
+    pub name: String,
+    /// File.
+    pub file: PathBuf,
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    /// The file follows the last `=`, since names of tensors may contain any character.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.rsplit_once('=') {
+            Some((name, file)) if !name.is_empty() && !file.is_empty() => {
+                Ok(Self { name: name.to_owned(), file: PathBuf::from(file) })
+            }
+            _ => Err("expected NAME=FILE.npy".to_owned()),
+        }
+    }
+}
+
+/// Bytes of one binding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// Number of the binding.
+    pub binding: usize,
+    /// Contents.
+    pub bytes: Vec<u8>,
+}
+
+/// Gathers contents for every input: from `sources`, the rest random from `seed`. States may be given too.
+///
+/// # Errors
+/// An unknown name, a file that does not fit, or an input without contents.
+pub fn gather(session: &Session<'_, '_>, sources: &[Source], seed: Option<u64>) -> Result<Vec<Input>> {
+    let inputs = session.bindings(Direction::Input);
+    let names = || inputs.iter().map(|(_, binding)| binding.name).collect::<Vec<_>>().join(", ");
+    let mut gathered = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        if sources[..number].iter().any(|earlier| earlier.name == source.name) {
+            bail!("input '{}' is given twice", source.name);
+        }
+        let states = session.bindings(Direction::State);
+        let Some((number, binding)) = inputs.iter().chain(&states).find(|(_, binding)| binding.name == source.name)
+        else {
+            bail!("the plan has no input '{}'; its inputs are: {}", source.name, names());
+        };
+        let bytes = load(binding, &source.file)
+            .with_context(|| format!("input '{}': {}", source.name, source.file.display()))?;
+        gathered.push(Input { binding: *number, bytes });
+    }
+    for (number, binding) in &inputs {
+        if gathered.iter().any(|input| input.binding == *number) {
+            continue;
+        }
+        let Some(seed) = seed else {
+            bail!(
+                "input '{}' ({}) is missing: give --input {0}=FILE.npy, or --random SEED to make it up",
+                binding.name,
+                describe(binding)
+            );
+        };
+        gathered.push(Input { binding: *number, bytes: random(binding, seed)? });
+    }
+    Ok(gathered)
+}
+
+/// Random contents for a binding; the same for the same seed and name.
+///
+/// # Errors
+/// Where the binding is too large for this machine.
+pub fn random(binding: &Binding<'_>, seed: u64) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; length(binding)?];
+    Generator::new(seed, binding.name).fill(binding.dtype, &mut bytes);
+    Ok(bytes)
+}
+
+/// Bytes of a binding.
+///
+/// # Errors
+/// Where it is too large for this machine.
+pub fn length(binding: &Binding<'_>) -> Result<usize> {
+    let bytes = binding.bytes().and_then(|bytes| usize::try_from(bytes).ok());
+    bytes.with_context(|| format!("binding '{}' is too large for this machine", binding.name))
+}
+
+/// Element type and shape, for messages.
+pub fn describe(binding: &Binding<'_>) -> String {
+    format!("{} {:?}", binding.dtype.name(), binding.shape.as_slice())
+}
+
+fn load(binding: &Binding<'_>, file: &Path) -> Result<Vec<u8>> {
+    let contents = fs::read(file)?;
+    let array = Array::parse(&contents)?;
+    let same_shape = array.shape.iter().copied().eq(binding.shape.iter().map(|&extent| u64::from(extent)));
+    if array.dtype != binding.dtype || !same_shape {
+        bail!("it holds {} {:?}, but the plan needs {}", array.dtype.name(), array.shape, describe(binding));
+    }
+    Ok(array.bytes.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_a_name_and_a_file() {
+        let source: Source = "x=a/b.npy".parse().unwrap();
+        assert_eq!(source, Source { name: "x".into(), file: "a/b.npy".into() });
+        assert_eq!("a=b=c.npy".parse::<Source>().unwrap().name, "a=b");
+        for bad in ["x", "x=", "=f", ""] {
+            assert!(bad.parse::<Source>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Running plans from a program with `std`: opening the file, choosing a device, inputs and outputs as `.npy` files,
+//! measuring. The command line `floe` is a thin layer over it, and `floe-verify` uses it too.
+#![warn(missing_docs)]
+
+pub mod bench;
+pub mod inputs;
+pub mod npy;
+pub mod outputs;
+pub mod plan_file;
+pub mod random;
+pub mod session;
+pub mod tensor;

@@ -1,0 +1,220 @@
+//! One interface to both kinds of session, and the choice between them.
+
+use anyhow::{Context, Result, anyhow, bail};
+use floe_cuda::{Device, Options};
+use floe_engine::{
+    cuda::{self, DriverApi, InitOptions},
+    host,
+    plan::{
+        Plan, Variant,
+        format::{Binding, Direction, VariantHeader},
+    },
+};
+
+/// What the user asks to run on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Which device.
+    pub device: DeviceKind,
+    /// Multiprocessors of the GPU to use, `None` for all.
+    pub multiprocessors: Option<u32>,
+    /// Variant by the name of its target, `None` for the most suitable.
+    pub variant: Option<String>,
+}
+
+/// Which device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// The GPU where there is one that the plan was compiled for, else the host where the plan has such a variant.
+    #[default]
+    Auto,
+    /// The CPU.
+    Host,
+    /// The GPU.
+    Cuda,
+}
+
+/// Where a session lives: the memory of a host session, or an opened GPU.
+#[allow(clippy::large_enum_variant)]
+pub enum Place {
+    /// Memory for arena and bindings.
+    Host(Vec<host::Block>),
+    /// A GPU with its context current on this thread.
+    Cuda {
+        /// The GPU.
+        device: Device,
+        /// Its driver's functions.
+        api: DriverApi,
+    },
+}
+
+impl Place {
+    /// Chooses a device and a variant of the plan for it.
+    ///
+    /// # Errors
+    /// Why nothing can run it, with what to install or recompile.
+    pub fn choose<'p>(plan: &Plan<'p>, request: &Request) -> Result<(Self, Variant<'p>)> {
+        let wanted =
+            |variant: &Variant<'_>| request.variant.as_deref().is_none_or(|wanted| variant.header().target == wanted);
+        let host = plan.variants().find(|variant| variant.is_host() && wanted(variant));
+        let cuda = || Self::choose_cuda(plan, request);
+        let kind = match request.device {
+            DeviceKind::Auto if request.multiprocessors.is_some() => DeviceKind::Cuda,
+            kind => kind,
+        };
+        match (kind, host) {
+            (DeviceKind::Cuda, _) => cuda(),
+            (DeviceKind::Host, Some(host)) => Ok((Self::Host(Vec::new()), host)),
+            (DeviceKind::Host, None) => {
+                bail!("the plan has no host variant; it holds {}. Recompile with --target host", targets(plan))
+            }
+            (DeviceKind::Auto, Some(host)) if plan.variants().all(|variant| variant.is_host() || !wanted(&variant)) => {
+                Ok((Self::Host(Vec::new()), host))
+            }
+            (DeviceKind::Auto, Some(host)) => cuda().or_else(|error| {
+                log::warn!("running on the host: {error:#}");
+                Ok((Self::Host(Vec::new()), host))
+            }),
+            (DeviceKind::Auto, None) => cuda(),
+        }
+    }
+
+    fn choose_cuda<'p>(plan: &Plan<'p>, request: &Request) -> Result<(Self, Variant<'p>)> {
+        let variants: Vec<Variant<'p>> = plan.variants().collect();
+        if variants.iter().all(Variant::is_host) {
+            bail!("the plan has no GPU variant; it holds {}. Recompile with --target NAME", targets(plan));
+        }
+        let options = Options { ordinal: 0, multiprocessors: request.multiprocessors };
+        let device = Device::open(options)?;
+        let headers = variants.iter().map(|variant| -> &VariantHeader<'_> { variant.header() });
+        let number = floe_cuda::choose(headers, device.info(), request.variant.as_deref())?;
+        let variant = variants.into_iter().nth(number).context("the chosen variant exists")?;
+        let memory = variant.memory();
+        let bindings = if device.info().integrated { 0 } else { memory.bindings };
+        let needed = memory.weights.saturating_add(memory.arena).saturating_add(bindings);
+        floe_cuda::check(variant.header(), device.info(), needed, device.free_memory()?)?;
+        let api = device.api()?;
+        Ok((Self::Cuda { device, api }, variant))
+    }
+
+    /// INIT: makes a ready session here.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn session<'p, 'm>(&'m mut self, variant: Variant<'p>) -> Result<Session<'p, 'm>> {
+        match self {
+            Self::Host(memory) => {
+                let blocks = host::blocks(&variant);
+                memory
+                    .try_reserve_exact(blocks)
+                    .map_err(|_| anyhow!("the session needs {} bytes of memory", host::memory_bytes(&variant)))?;
+                memory.resize(blocks, host::Block::ZERO);
+                let session = host::Session::init(variant, bytemuck::cast_slice_mut(memory))?;
+                Ok(Session::Host(Box::new(session)))
+            }
+            Self::Cuda { device, api } => {
+                device.make_current()?;
+                let options = InitOptions { stream: None, mapped: device.info().integrated };
+                // SAFETY: the table comes from the driver; the device, borrowed as long as the session, keeps the
+                // context alive, and it was just made current on this thread, which the session cannot leave. The
+                // blobs were compared with their digest when the file was opened.
+                let session = unsafe { cuda::Session::init(variant, api, options) }?;
+                Ok(Session::Cuda(Box::new(session)))
+            }
+        }
+    }
+
+    /// The device in words: name, multiprocessors and driver.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Host(_) => format!("host ({})", std::env::consts::ARCH),
+            Self::Cuda { device, .. } => {
+                let info = device.info();
+                format!("{} (sm_{}, {} SMs)", info.name, info.architecture, info.multiprocessors)
+            }
+        }
+    }
+
+    /// The GPU, where it is one.
+    pub fn device(&self) -> Option<&Device> {
+        match self {
+            Self::Host(_) => None,
+            Self::Cuda { device, .. } => Some(device),
+        }
+    }
+}
+
+/// Names of a plan's targets.
+fn targets(plan: &Plan<'_>) -> String {
+    plan.variants().map(|variant| variant.header().target.to_owned()).collect::<Vec<_>>().join(", ")
+}
+
+/// A ready session on either device.
+pub enum Session<'p, 'm> {
+    /// On the CPU.
+    Host(Box<host::Session<'p, 'm>>),
+    /// On the GPU.
+    Cuda(Box<cuda::Session<'p, 'm>>),
+}
+
+impl<'p> Session<'p, '_> {
+    /// The variant that is replayed.
+    pub fn variant(&self) -> &Variant<'p> {
+        match self {
+            Self::Host(session) => session.variant(),
+            Self::Cuda(session) => session.variant(),
+        }
+    }
+
+    /// Numbers and descriptions of the bindings that go one way.
+    pub fn bindings(&self, direction: Direction) -> Vec<(usize, Binding<'p>)> {
+        self.variant().bindings().enumerate().filter(|(_, binding)| binding.direction == direction).collect()
+    }
+
+    /// Writes an input or state by number.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn write(&mut self, binding: usize, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Host(session) => Ok(session.write(binding, bytes)?),
+            Self::Cuda(session) => Ok(session.write(binding, bytes)?),
+        }
+    }
+
+    /// Replays the plan once; on a GPU, enqueues that.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn replay(&mut self) -> Result<()> {
+        match self {
+            Self::Host(session) => Ok(session.replay()?),
+            Self::Cuda(session) => Ok(session.replay()?),
+        }
+    }
+
+    /// Reads an output or state by number; waits for the replay.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn read(&mut self, binding: usize, bytes: &mut [u8]) -> Result<()> {
+        match self {
+            Self::Host(session) => Ok(session.read(binding, bytes)?),
+            Self::Cuda(session) => Ok(session.read(binding, bytes)?),
+        }
+    }
+
+    /// Microseconds that one replay takes on the GPU; `None` on the host.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn device_time(&mut self) -> Result<Option<f64>> {
+        match self {
+            Self::Host(_) => Ok(None),
+            Self::Cuda(session) => {
+                session.replay_timed()?;
+                Ok(Some(f64::from(session.device_time()?) * 1e3))
+            }
+        }
+    }
+}

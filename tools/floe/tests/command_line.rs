@@ -1,0 +1,219 @@
+//! The command line as scripts see it: exit codes, messages, files. There need not be a GPU; where there is one, the
+//! tests that want none say so through `FLOE_LIBCUDA`.
+
+use floe::npy::Array;
+use floe_engine::plan::{
+    PlanWriter, VariantParts,
+    format::{Action, Binding, Direction, ImageKind, KernelEntry, Operand, Region, Step, VariantHeader},
+};
+use floe_kernels::{DType, Dims, Kernel, View, copy::Copy};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+/// A plan that transposes `matrix [2, 3]` into `turned/out [3, 2]`.
+fn transpose(variants: &[(&'static str, u32)]) -> Vec<u8> {
+    let mut writer = PlanWriter::new("transpose", "test");
+    for &(target, architecture) in variants {
+        let destination = View::contiguous(DType::F32, &[3, 2]).unwrap();
+        let mut source = destination.clone();
+        source.strides = [1, 3].into_iter().collect();
+        let operand = |number, written| Operand { region: Region::Binding(number), offset: 0, bytes: 24, written };
+        let action = match architecture {
+            0 => Action::Host(Kernel::Copy(Copy { source, destination })),
+            _ => Action::Launch { kernel: 0, grid: [1; 3], block: [32, 1, 1], shared: 0 },
+        };
+        let gpu = architecture != 0;
+        let operands = [operand(0, false), operand(1, true)].into_iter().collect();
+        let binding = |name, direction, shape: [u32; 2]| Binding {
+            name,
+            direction,
+            dtype: DType::F32,
+            shape: Dims::from_slice(&shape).unwrap(),
+        };
+        writer = writer.variant(VariantParts {
+            header: VariantHeader {
+                target,
+                architecture,
+                image_kind: ImageKind::Cubin,
+                driver: if gpu { 12020 } else { 0 },
+                nvrtc: if gpu { "12.6" } else { "" },
+                precision: "f32",
+                arena_bytes: 0,
+                arena_lower_bound: 0,
+                zeroed_bytes: 0,
+                steps: 0,
+                kernels: 0,
+                images: 0,
+                bindings: 0,
+            },
+            steps: vec![Step { action, operands, after: Default::default() }],
+            kernels: if gpu { vec![KernelEntry { image: 0, name: "transpose" }] } else { Vec::new() },
+            images: if gpu { vec![vec![0x7f; 64]] } else { Vec::new() },
+            bindings: vec![
+                binding("matrix", Direction::Input, [2, 3]),
+                binding("turned/out", Direction::Output, [3, 2]),
+            ],
+            notes: Vec::new(),
+            weights: Vec::new(),
+        });
+    }
+    writer.finish()
+}
+
+/// A folder with the plans and inputs of these tests.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    let plan = transpose(&[("host", 0)]);
+    write("host.floe", &plan);
+    write("cut.floe", &plan[..plan.len() / 2]);
+    let mut damaged = plan;
+    damaged[20] ^= 4;
+    write("damaged.floe", &damaged);
+    write("empty.floe", b"");
+    write("both.floe", &transpose(&[("host", 0), ("jetson-orin-nano", 87)]));
+    write("gpu.floe", &transpose(&[("jetson-orin-nano", 87)]));
+    let matrix: Vec<u8> = (1..=6u8).flat_map(|x| f32::from(x).to_le_bytes()).collect();
+    let array = |dtype, shape: &[u64], bytes: &[u8]| {
+        let mut file = Vec::new();
+        Array { dtype, shape: shape.to_vec(), bytes }.write(&mut file).unwrap();
+        file
+    };
+    write("matrix.npy", &array(DType::F32, &[2, 3], &matrix));
+    write("type.npy", &array(DType::I32, &[2, 3], &matrix));
+    write("shape.npy", &array(DType::F32, &[3, 2], &matrix));
+    write("text.npy", b"hello");
+    folder
+}
+
+fn floe(folder: &Path, arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_floe"));
+    // No driver, whatever this machine has.
+    command.current_dir(folder).env("FLOE_LIBCUDA", "/nonexistent/libcuda.so.1").env_remove("RUST_LOG");
+    command.args(arguments.split_whitespace()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn run_writes_outputs_under_harmless_names() {
+    let folder = folder();
+    let output = floe(folder.path(), "run host.floe --input matrix=matrix.npy --output-dir out/new");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    assert!(lines.starts_with("transpose for host (f32) on host"), "{lines}");
+    assert!(lines.contains("turned/out  f32   3x2      1    6   3.5"), "{lines}");
+    let file = fs::read(folder.path().join("out/new/turned_out.npy")).unwrap();
+    let array = Array::parse(&file).unwrap();
+    assert_eq!(array.shape, [3, 2]);
+    let expected: Vec<u8> = [1f32, 4.0, 2.0, 5.0, 3.0, 6.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    assert_eq!(array.bytes, expected);
+}
+
+#[test]
+fn random_inputs_are_reproducible() {
+    let folder = folder();
+    let run = |seed| text(&floe(folder.path(), &format!("run host.floe --random {seed}")).stdout);
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7), run(8));
+}
+
+#[test]
+fn a_plan_for_a_gpu_and_the_host_falls_back_to_the_host() {
+    let folder = folder();
+    let output = floe(folder.path(), "run both.floe --input matrix=matrix.npy");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("running on the host: no CUDA driver"), "{}", text(&output.stderr));
+    let output = floe(folder.path(), "run both.floe --input matrix=matrix.npy --device host");
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn bench_prints_and_writes_the_distribution() {
+    let folder = folder();
+    let output = floe(folder.path(), "bench host.floe --iterations 20 --warmup 2 --json times.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    assert!(lines.contains("20 replays") && lines.contains("median") && lines.contains("round trip"), "{lines}");
+    assert!(!lines.contains("device  "), "a host has no device time: {lines}");
+    let record: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.path().join("times.json")).unwrap()).unwrap();
+    let times = &record["round_trip"];
+    let time = |name: &str| times[name].as_f64().unwrap();
+    assert!(0.0 < time("min") && time("min") <= time("median") && time("median") <= time("p99"));
+    assert!(time("p99") <= time("max") && record["device_time"].is_null() && record["iterations"] == 20);
+}
+
+#[test]
+fn a_failed_run_is_one_precise_line_and_exit_code_one() {
+    let folder = folder();
+    fs::write(folder.path().join("file"), "").unwrap();
+    let cases = [
+        ("run nothing.floe", "nothing.floe: No such file"),
+        ("run .", ".: is a folder, not a plan"),
+        ("run empty.floe", "empty.floe: "),
+        ("run cut.floe", "cut.floe: "),
+        ("run damaged.floe", "damaged.floe: "),
+        ("run text.npy", "text.npy: "),
+        ("run host.floe", "input 'matrix' (f32 [2, 3]) is missing: give --input matrix=FILE.npy, or --random SEED"),
+        ("run host.floe --input tensor=matrix.npy", "the plan has no input 'tensor'; its inputs are: matrix"),
+        ("run host.floe --input turned/out=matrix.npy", "the plan has no input 'turned/out'"),
+        ("run host.floe --input matrix=matrix.npy --input matrix=matrix.npy", "input 'matrix' is given twice"),
+        ("run host.floe --input matrix=none.npy", "input 'matrix': none.npy: No such file"),
+        ("run host.floe --input matrix=text.npy", "input 'matrix': text.npy: not a .npy file"),
+        (
+            "run host.floe --input matrix=type.npy",
+            "input 'matrix': type.npy: it holds i32 [2, 3], but the plan needs f32 [2, 3]",
+        ),
+        (
+            "run host.floe --input matrix=shape.npy",
+            "input 'matrix': shape.npy: it holds f32 [3, 2], but the plan needs f32 [2, 3]",
+        ),
+        ("run host.floe --random 1 --output-dir file", "output folder file: "),
+        ("run host.floe --random 1 --device cuda", "the plan has no GPU variant; it holds host"),
+        ("run host.floe --random 1 --variant h200", "the plan has no GPU variant; it holds host"),
+        ("run gpu.floe --random 1", "no CUDA driver: libcuda.so.1 was not found. On a Jetson it comes with JetPack"),
+        ("run gpu.floe --random 1 --device host", "the plan has no host variant; it holds jetson-orin-nano"),
+        ("bench both.floe --sms 8", "no CUDA driver"),
+        ("bench host.floe --iterations 1 --json none/times.json", "none/times.json: "),
+    ];
+    for (arguments, expected) in cases {
+        let output = floe(folder.path(), arguments);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {message}");
+        assert!(message.contains(&format!("error: {expected}")), "{arguments}: {message}");
+        assert!(!message.contains("panicked"), "{arguments}: {message}");
+    }
+    assert!(!folder.path().join("none").exists());
+}
+
+#[test]
+fn bad_usage_is_exit_code_two() {
+    let folder = folder();
+    for arguments in
+        ["", "fly", "run", "run host.floe --input matrix", "run host.floe --random x", "bench host.floe --sms 0"]
+    {
+        assert_eq!(floe(folder.path(), arguments).status.code(), Some(2), "{arguments}");
+    }
+    assert_eq!(floe(folder.path(), "run --help").status.code(), Some(0));
+}
+
+#[test]
+fn a_closed_pipe_is_no_failure() {
+    let folder = folder();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_floe"))
+        .current_dir(folder.path())
+        .args(["run", "host.floe", "--random", "1"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
