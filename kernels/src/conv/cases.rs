@@ -68,7 +68,8 @@ fn size<'a>(input: &'a [u32], channels: u32, kernel: &'a [u32], stride: u32) -> 
     Size { input, channels, kernel, stride, dilation: 1, pads: (pad, pad), groups: 1 }
 }
 
-fn three(last: &[u32], fill: u32) -> [u32; 3] {
+/// Padded with `fill` in front.
+pub(crate) fn three(last: &[u32], fill: u32) -> [u32; 3] {
     let mut all = [fill; 3];
     all[3 - last.len()..].copy_from_slice(last);
     all
