@@ -1,8 +1,11 @@
 //! What the compiler needs beyond the host twins: targets, candidates and the pieces CUDA sources share.
 
+pub(crate) mod elementwise;
 mod source;
 mod target;
+pub(crate) mod views;
 
+pub use elementwise::memory_cost;
 pub use source::{
     PRELUDE, element_type, f32_literal, f64_literal, load_function, program_function, program_result, program_source,
     register_type,

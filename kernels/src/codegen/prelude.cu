@@ -14,8 +14,8 @@ struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 struct boolean { u8 value; };
 
-// N neighbours in memory, loaded and stored as one.
-template <typename T, int N> struct alignas(sizeof(T) * N) Vector { T v[N]; };
+// N neighbours in memory, loaded and stored 16 bytes at a time (operands are aligned to no more).
+template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vector { T v[N]; };
 
 #define DEVICE __device__ __forceinline__
 

@@ -1,10 +1,78 @@
-//! CUDA candidates.
+//! CUDA candidates: a thread for every vector of the destination, and tiles through shared memory for transposes.
 
 use super::Copy;
-use crate::codegen::{Candidate, Generate, Target, Unsupported};
+use super::transpose::Tiles;
+use crate::codegen::elementwise::{Access, Loops, Operand, distinct_bytes, stored_extents};
+use crate::codegen::{Candidate, Generate, Launch, Target, Unsupported, element_type, load_function, memory_cost};
+use crate::pointwise::Class;
+use crate::{Dims, Family};
 
 impl Generate for Copy {
-    fn candidates(&self, _target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        Err(Unsupported("not written yet".into()))
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        self.check().map_err(|error| Unsupported(error.to_string()))?;
+        let (extents, valid) = (stored_extents(&self.destination), self.source.shape.clone());
+        let cost = memory_cost(target, distinct_bytes(&self.source) + distinct_bytes(&self.destination));
+        let mut direct = self.loops(&extents);
+        direct.vectorise(target, true);
+        let functions = self.functions();
+        // Threads that read far apart use little of each memory sector, unless their neighbours use the rest.
+        let scattered = direct.operands.len() > 1
+            && direct.access(1, direct.width) == Access::Strided
+            && direct.inner().strides[1] != 1
+            && direct.inner().extent / direct.width > 4;
+        let bits = self.source.dtype == self.destination.dtype;
+        let mut candidates = vec![Candidate {
+            algorithm: "direct",
+            configuration: direct.configuration(target),
+            launches: vec![direct.kernel(target, "copy", &functions, &valid, bits)],
+            ..candidate(cost * if scattered { 2.5 } else { 1.0 })
+        }];
+        if let Some(tiles) = Tiles::new(self.loops(&extents), &valid, target) {
+            let launch: Launch = tiles.kernel("transpose", &functions, bits);
+            candidates.push(Candidate {
+                algorithm: "transpose",
+                configuration: tiles.configuration(),
+                launches: vec![launch],
+                ..candidate(cost * 1.15)
+            });
+        }
+        Ok(candidates)
+    }
+}
+
+/// A candidate without launches yet.
+fn candidate(cost: f64) -> Candidate {
+    Candidate {
+        algorithm: "",
+        configuration: String::new(),
+        launches: Vec::new(),
+        workspace: 0,
+        counters: 0,
+        packing: Vec::new(),
+        cost,
+    }
+}
+
+impl Copy {
+    /// Loops over the destination; dimensions that reach beyond the source are kept apart. An empty source is no operand.
+    fn loops(&self, extents: &Dims) -> Loops {
+        let mut operands = vec![Operand::new(&self.destination)];
+        if !self.source.shape.contains(&0) {
+            operands.push(Operand::new(&self.source));
+        }
+        Loops::new(extents, |d| extents[d] != self.source.shape[d], operands)
+    }
+
+    /// The device function `element` that converts one element.
+    fn functions(&self) -> String {
+        let (from, to) = (element_type(self.source.dtype), element_type(self.destination.dtype));
+        if self.source.shape.contains(&0) {
+            return format!("DEVICE {to} element() {{ return store_as<{to}>(0.0f); }}\n");
+        }
+        if self.source.dtype == self.destination.dtype {
+            return "template <typename T> DEVICE T element(T x) { return x; }\n".into();
+        }
+        let load = load_function(Class::of(self.source.dtype));
+        format!("DEVICE {to} element(const {from} x) {{ return store_as<{to}>({load}(x)); }}\n")
     }
 }

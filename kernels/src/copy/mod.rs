@@ -7,6 +7,8 @@ mod cuda;
 mod host;
 pub(crate) mod movement;
 #[cfg(feature = "codegen")]
+mod transpose;
+#[cfg(feature = "codegen")]
 pub use cases::cases;
 
 use crate::View;

@@ -121,7 +121,7 @@ impl Pad {
 
 impl PadMode {
     /// The index within `extent` that an index outside of it stands for.
-    fn source(self, index: i64, extent: i64) -> i64 {
+    pub(super) fn source(self, index: i64, extent: i64) -> i64 {
         if (0..extent).contains(&index) || extent == 0 {
             return index;
         }

@@ -1,8 +1,146 @@
 //! Cases that the twin and the GPU are verified on.
 
-use crate::Kernel;
+use super::{Binary as B, Class, Instruction as I, Pointwise, Program, Unary as U};
+use crate::codegen::views::{broadcast, channels_last, dense, permuted, reversed, slice};
+use crate::{DType, Kernel, View};
 
 /// Kernels of this family with odd sizes, types, layouts and parameters.
 pub fn cases() -> Vec<Kernel> {
-    Vec::new()
+    let mut cases = Vec::new();
+    let mut case = |output: View, inputs: &[View], program: Program| {
+        let inputs = inputs.iter().cloned().collect();
+        cases.push(Kernel::Pointwise(Pointwise { output, inputs, program }));
+    };
+    let add = || program(Class::F32, 2, &[I::Input(0), I::Input(1), I::Binary(B::Add, 0, 1)]);
+    let relu = || program(Class::F32, 1, &[I::Input(0), I::Unary(U::Relu, 0)]);
+    use DType::{Bf16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+
+    // Dense operands: vectors, and a rest that does not fill one.
+    case(dense(F32, &[2, 3, 5, 7]), &[dense(F32, &[2, 3, 5, 7]), dense(F32, &[2, 3, 5, 7])], add());
+    case(dense(F16, &[4, 16, 9, 9]), &[dense(F16, &[4, 16, 9, 9])], relu());
+    case(dense(Bf16, &[1031]), &[dense(Bf16, &[1031]), dense(F32, &[1031])], add());
+    // Channels-last, padded lanes: results there are zero although 0 + 1 is not.
+    let plus_one = || program(Class::F32, 1, &[I::Input(0), I::Float(1.0), I::Binary(B::Add, 0, 1)]);
+    let shape = [2, 11, 6, 5];
+    case(channels_last(F16, &shape), &[channels_last(F16, &shape)], plus_one());
+    case(channels_last(F16, &shape), &[channels_last(F16, &shape), broadcast(F16, &[1, 11, 1, 1], &shape)], add());
+    case(channels_last(F16, &shape), &[channels_last(F16, &shape), broadcast(F32, &[2, 1, 6, 5], &shape)], add());
+    case(channels_last(F32, &[1, 24, 7, 3]), &[channels_last(F32, &[1, 24, 7, 3])], plus_one());
+    // Squeeze and excite: a gate for every image and channel.
+    let gate = [I::Input(0), I::Input(1), I::Unary(U::Sigmoid, 1), I::Binary(B::Mul, 0, 2)];
+    let scales = slice(channels_last(F16, &[2, 40, 1, 1]), 2, 0, 1);
+    let scales =
+        View { shape: dense(F16, &[2, 40, 6, 5]).shape, strides: [40, 1, 0, 0].into_iter().collect(), ..scales };
+    case(
+        channels_last(F16, &[2, 40, 6, 5]),
+        &[channels_last(F16, &[2, 40, 6, 5]), scales],
+        program(Class::F32, 2, &gate),
+    );
+    // Broadcasts of row-major operands, scalars and both sides at once.
+    case(
+        dense(F32, &[3, 4, 5]),
+        &[broadcast(F32, &[3, 1, 5], &[3, 4, 5]), broadcast(F32, &[1, 4, 1], &[3, 4, 5])],
+        add(),
+    );
+    case(dense(F32, &[7, 33]), &[dense(F32, &[7, 33]), broadcast(F32, &[1, 1], &[7, 33])], add());
+    case(dense(F32, &[]), &[dense(F32, &[]), dense(F32, &[])], add());
+    // Mixed layouts, reversed and sliced operands.
+    case(dense(F32, &shape), &[channels_last(F16, &shape), reversed(F32, &shape)], add());
+    case(channels_last(F16, &shape), &[dense(F32, &shape), permuted(F16, &shape, &[3, 1, 0, 2])], add());
+    case(
+        slice(dense(F32, &[2, 9, 8]), 1, 3, 4),
+        &[slice(dense(F32, &[2, 4, 11]), 2, 2, 8), dense(F32, &[2, 4, 8])],
+        add(),
+    );
+    case(reversed(I32, &[5, 6]), &[dense(I32, &[5, 6])], program(Class::I64, 1, &[I::Input(0), I::Unary(U::Neg, 0)]));
+    // Every float function; arguments of the bounded ones are brought into range first.
+    let bounded = [U::Asin, U::Acos, U::Atanh, U::Sin, U::Cos, U::Tan, U::Atan, U::Exp, U::Sinh, U::Cosh, U::Asinh];
+    let free = [
+        U::Abs,
+        U::Neg,
+        U::Sign,
+        U::Floor,
+        U::Ceil,
+        U::Round,
+        U::Erf,
+        U::Sigmoid,
+        U::Tanh,
+        U::Relu,
+        U::Softplus,
+        U::Not,
+        U::IsNan,
+        U::IsInf,
+        U::ToF16,
+        U::Reciprocal,
+    ];
+    for class in [Class::F32, Class::F64] {
+        let dtype = if class == Class::F32 { F32 } else { F64 };
+        for op in bounded {
+            let code = [I::Input(0), I::Unary(U::Tanh, 0), I::Unary(op, 1)];
+            case(dense(dtype, &[67]), &[dense(dtype, &[67])], program(class, 1, &code));
+        }
+        for op in free {
+            case(dense(dtype, &[67]), &[dense(dtype, &[67])], program(class, 1, &[I::Input(0), I::Unary(op, 0)]));
+        }
+        for op in [U::Sqrt, U::Rsqrt, U::Log, U::Acosh] {
+            let positive = [I::Input(0), I::Unary(U::Abs, 0), I::Float(1.0), I::Binary(B::Add, 1, 2), I::Unary(op, 3)];
+            case(dense(dtype, &[67]), &[dense(dtype, &[67])], program(class, 1, &positive));
+        }
+        let comparisons = [B::Equal, B::Less, B::LessOrEqual, B::Greater, B::GreaterOrEqual, B::And, B::Or, B::Xor];
+        for op in comparisons {
+            case(dense(Bool, &[67]), &[dense(dtype, &[67]), dense(dtype, &[67])], two(class, op));
+        }
+        for op in [B::Sub, B::Mul, B::Div, B::Min, B::Max, B::Mod, B::Fmod] {
+            case(dense(dtype, &[67]), &[dense(dtype, &[67]), dense(dtype, &[67])], two(class, op));
+        }
+        let power = [I::Input(0), I::Unary(U::Abs, 0), I::Input(1), I::Binary(B::Pow, 1, 2)];
+        case(dense(dtype, &[67]), &[dense(dtype, &[67]), dense(dtype, &[67])], program(class, 2, &power));
+        let square = [I::Input(0), I::Float(2.0), I::Binary(B::Pow, 0, 1)];
+        case(dense(dtype, &[67]), &[dense(dtype, &[67])], program(class, 1, &square));
+    }
+    // Every integer instruction.
+    for (class, dtype) in [(Class::I64, I64), (Class::I64, I32), (Class::I64, U32), (Class::U64, U64)] {
+        let view = || dense(dtype, &[53]);
+        for op in [U::Abs, U::Neg, U::Sign, U::Relu, U::Not, U::BitNot] {
+            case(view(), &[view()], program(class, 1, &[I::Input(0), I::Unary(op, 0)]));
+        }
+        let arithmetic = [B::Add, B::Sub, B::Mul, B::Div, B::Pow, B::Min, B::Max, B::Mod, B::Fmod];
+        let bits = [B::BitAnd, B::BitOr, B::BitXor, B::ShiftLeft, B::ShiftRight, B::Less, B::GreaterOrEqual, B::Xor];
+        for op in arithmetic.into_iter().chain(bits) {
+            case(view(), &[view(), view()], two(class, op));
+        }
+    }
+    // Types in and out.
+    for dtype in [I8, U8, I16, U16, I32, U32, I64, U64, Bool, F16, Bf16, F64] {
+        let scale = [I::Input(0), I::Float(0.5), I::Binary(B::Mul, 0, 1)];
+        case(dense(F16, &[3, 37]), &[dense(dtype, &[3, 37])], program(Class::F32, 1, &scale));
+        case(dense(dtype, &[3, 37]), &[dense(F32, &[3, 37])], program(Class::F32, 1, &scale));
+        case(dense(dtype, &[3, 37]), &[dense(I16, &[3, 37])], Program::identity(Class::I64));
+    }
+    // Choice by a mask, and a long fused chain with seven inputs.
+    let select = [I::Input(0), I::Input(1), I::Input(2), I::Select(0, 1, 2)];
+    let mask = broadcast(Bool, &[1, 19], &[8, 19]);
+    case(dense(F32, &[8, 19]), &[mask, dense(F32, &[8, 19]), dense(F16, &[8, 19])], program(Class::F32, 3, &select));
+    let mut chain: Vec<I> = (0..7).map(I::Input).collect();
+    for step in 0..20u8 {
+        chain.push(I::Binary([B::Add, B::Mul, B::Max, B::Sub][usize::from(step % 4)], 6 + step, step % 7));
+    }
+    let inputs: Vec<View> = (0..7).map(|i| if i % 2 == 0 { dense(F32, &[129]) } else { dense(F16, &[129]) }).collect();
+    case(dense(F16, &[129]), &inputs, program(Class::F32, 7, &chain));
+    // Large enough for many blocks.
+    let large = [1, 72, 112, 112];
+    case(channels_last(F16, &large), &[channels_last(F16, &large), channels_last(F16, &large)], add());
+    cases
+}
+
+/// A checked program.
+fn program(class: Class, inputs: u8, instructions: &[I]) -> Program {
+    let program = Program { class, inputs, instructions: instructions.iter().copied().collect() };
+    program.check().expect("a case's program");
+    program
+}
+
+/// The program of a single two-operand instruction.
+fn two(class: Class, op: B) -> Program {
+    program(class, 2, &[I::Input(0), I::Input(1), I::Binary(op, 0, 1)])
 }

@@ -1,10 +1,56 @@
 //! CUDA candidates.
 
 use super::Pointwise;
-use crate::codegen::{Candidate, Generate, Target, Unsupported};
+use crate::codegen::elementwise::{Loops, Operand, distinct_bytes, stored_extents};
+use crate::codegen::{
+    Candidate, Generate, Target, Unsupported, element_type, load_function, memory_cost, program_function,
+};
+use crate::{Family, View};
 
 impl Generate for Pointwise {
-    fn candidates(&self, _target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        Err(Unsupported("not written yet".into()))
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        self.check().map_err(|error| Unsupported(error.to_string()))?;
+        let operands = std::iter::once(&self.output).chain(&self.inputs).map(Operand::new).collect();
+        let extents = stored_extents(&self.output);
+        let padded = |d: usize| extents[d] != self.output.shape[d];
+        let mut loops = Loops::new(&extents, padded, operands);
+        loops.vectorise(target, true);
+        let bytes = distinct_bytes(&self.output) + self.inputs.iter().map(distinct_bytes).sum::<u64>();
+        let mut candidates = Vec::new();
+        // The widest vector, and half of it: more threads, with fewer registers each.
+        for width in [loops.width, loops.width / 2] {
+            if width == 0 || (width == 1 && loops.width != 1) {
+                continue;
+            }
+            let penalty = if width == loops.width { 1.0 } else { 1.02 };
+            loops.width = width;
+            candidates.push(Candidate {
+                algorithm: "generated",
+                configuration: loops.configuration(target),
+                launches: vec![loops.kernel(target, "pointwise", &self.functions(), &self.output.shape, false)],
+                workspace: 0,
+                counters: 0,
+                packing: Vec::new(),
+                cost: memory_cost(target, bytes) * penalty,
+            });
+        }
+        Ok(candidates)
+    }
+}
+
+impl Pointwise {
+    /// The program, and `element` around it, which converts inputs and result.
+    fn functions(&self) -> String {
+        let typed = |(i, view): (usize, &View)| format!("const {} x{i}", element_type(view.dtype));
+        let parameters: Vec<String> = self.inputs.iter().enumerate().map(typed).collect();
+        let load = load_function(self.program.class);
+        let arguments: Vec<String> = (0..self.inputs.len()).map(|i| format!("{load}(x{i})")).collect();
+        let output = element_type(self.output.dtype);
+        format!(
+            "{}DEVICE {output} element({}) {{ return store_as<{output}>(program({})); }}\n",
+            program_function("program", &self.program),
+            parameters.join(", "),
+            arguments.join(", "),
+        )
     }
 }
