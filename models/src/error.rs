@@ -103,11 +103,19 @@ pub enum ImportError {
         #[source]
         problem: Problem,
     },
-    /// An output is made by no node.
+    /// An output of the model or of a branch is made by no node.
     #[error("output '{output}' is made by no node, input or initializer")]
     OutputMissing {
         /// Name.
         output: String,
+    },
+    /// An output of the model is one of those optional outputs of an operator that are not supported.
+    #[error("output '{output}' of the model: {reason}")]
+    OutputUnsupported {
+        /// Name.
+        output: String,
+        /// Which output of which node it is.
+        reason: String,
     },
 }
 
@@ -115,7 +123,7 @@ impl ImportError {
     /// Whether the model is valid but asks for something that Floe does not do (test suites count these as skipped).
     pub fn is_unsupported(&self) -> bool {
         match self {
-            Self::OperatorSet { .. } | Self::Input { .. } => true,
+            Self::OperatorSet { .. } | Self::Input { .. } | Self::OutputUnsupported { .. } => true,
             Self::Tensor { reason, .. } => reason.contains("not supported"),
             Self::Node { problem, .. } => !matches!(problem, Problem::Shape(_) | Problem::Invalid(_)),
             _ => false,

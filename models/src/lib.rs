@@ -11,6 +11,7 @@ pub mod infer;
 pub mod onnx;
 pub mod op;
 pub mod tensor;
+pub mod zoo;
 
 pub use error::{ImportError, Problem};
 pub use graph::{Fact, Graph, Node, NodeId, TensorId, Value};

@@ -65,6 +65,15 @@ impl<'a> Builder<'a> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
     }
 
+    /// The value of an output of a graph.
+    pub fn output(&self, name: &str) -> Result<TensorId, ImportError> {
+        let output = name.to_string();
+        self.lookup(name).ok_or_else(|| match self.missing.get(name) {
+            Some(reason) => ImportError::OutputUnsupported { output, reason: reason.clone() },
+            None => ImportError::OutputMissing { output },
+        })
+    }
+
     /// Adds the initializers of a graph to the innermost scope, but not those that are bound there already.
     pub fn initializers(&mut self, initializers: Vec<TensorProto>) -> Result<(), ImportError> {
         for initializer in initializers {
@@ -91,10 +100,10 @@ impl<'a> Builder<'a> {
     pub fn subgraph(&mut self, graph: GraphProto) -> Result<Vec<TensorId>, ImportError> {
         let current = self.current.clone();
         self.scopes.push(HashMap::new());
-        let result = self.initializers(graph.initializer).and_then(|()| self.nodes(graph.node)).and_then(|()| {
-            let missing = |name: &str| ImportError::OutputMissing { output: name.to_string() };
-            graph.output.iter().map(|output| self.lookup(&output.name).ok_or_else(|| missing(&output.name))).collect()
-        });
+        let result = self
+            .initializers(graph.initializer)
+            .and_then(|()| self.nodes(graph.node))
+            .and_then(|()| graph.output.iter().map(|output| self.output(&output.name)).collect());
         self.scopes.pop();
         self.current = current;
         result

@@ -8,8 +8,7 @@ use crate::{Graph, ImportError, Node, Op, TensorId, Value, onnx::proto::ValueInf
 pub(super) fn finish(builder: Builder, outputs: &[ValueInfoProto]) -> Result<Graph, ImportError> {
     let mut found = Vec::with_capacity(outputs.len());
     for output in outputs {
-        let missing = || ImportError::OutputMissing { output: output.name.clone() };
-        found.push((output.name.as_str(), builder.lookup(&output.name).ok_or_else(missing)?));
+        found.push((output.name.as_str(), builder.output(&output.name)?));
     }
     let mut graph = builder.graph;
     for (name, id) in found {

@@ -13,13 +13,13 @@ use crate::{
 /// Imports the node where it is one of these operators.
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
     let output = match node.op_type.as_str() {
+        "LayerNormalization" => return layer_with_statistics(builder, node).map(Some),
         "BatchNormalization" => batch(builder, node)?,
         "InstanceNormalization" => {
             let epsilon = node.float("epsilon", 1e-5)?;
             builder.emit(Op::InstanceNormalization { epsilon }, &node.all_inputs()?)?
         }
-        "LayerNormalization" => layer(builder, node, true)?,
-        "RMSNormalization" => layer(builder, node, false)?,
+        "RMSNormalization" => layer(builder, node, false)?.0,
         "GroupNormalization" => group(builder, node)?,
         "LRN" => {
             let size = super::count(node, "size", 0)?;
@@ -52,7 +52,9 @@ fn batch(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem
 }
 
 /// Layer and RMS normalisation. Scale and bias are brought to the normalised shape.
-fn layer(builder: &mut Builder, node: &mut NodeView, center: bool) -> Result<TensorId, Problem> {
+///
+/// Gives the first normalised dimension and epsilon too.
+fn layer(builder: &mut Builder, node: &mut NodeView, center: bool) -> Result<(TensorId, usize, f32), Problem> {
     // The type that statistics are computed in: f32 at least, always.
     node.ignore(&["stash_type"]);
     let x = node.input(0)?;
@@ -70,7 +72,31 @@ fn layer(builder: &mut Builder, node: &mut NodeView, center: bool) -> Result<Ten
         let parameter = builder.reshape(parameter, &given[ones..])?;
         inputs.push(builder.expand(parameter, &shape[axis..])?);
     }
-    builder.emit(Op::LayerNormalization { axis, epsilon, center }, &inputs)
+    let output = builder.emit(Op::LayerNormalization { axis, epsilon, center }, &inputs)?;
+    Ok((output, axis, epsilon))
+}
+
+/// Layer normalisation with its further outputs, mean and 1 / standard deviation, where the node lists them.
+fn layer_with_statistics(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+    let (output, axis, epsilon) = layer(builder, node, true)?;
+    if node.outputs == 1 {
+        return Ok(vec![output]);
+    }
+    let x = node.input(0)?;
+    let (mean, variance) = moments(builder, x, (axis..builder.shape(x).len()).collect())?;
+    let epsilon = builder.scalar(builder.fact(x).dtype, epsilon.into())?;
+    let variance = builder.binary(Binary::Add, variance, epsilon)?;
+    let deviation = builder.unary(Unary::Sqrt, variance)?;
+    Ok(vec![output, mean, builder.unary(Unary::Reciprocal, deviation)?])
+}
+
+/// Mean and biased variance over dimensions, which stay with extent 1.
+fn moments(builder: &mut Builder, x: TensorId, axes: Vec<usize>) -> Result<(TensorId, TensorId), Problem> {
+    let average = Op::Reduce { kind: Reduction::Mean, axes, keep: true };
+    let mean = builder.emit(average.clone(), &[x])?;
+    let centered = builder.binary(Binary::Sub, x, mean)?;
+    let square = builder.binary(Binary::Mul, centered, centered)?;
+    Ok((mean, builder.emit(average, &[square])?))
 }
 
 /// Scale and bias hold one value a group before opset 21, one a channel after.
@@ -108,11 +134,8 @@ fn mean_variance(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId,
     let x = node.input(0)?;
     let mut axes = axes(&node.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]), builder.shape(x).len())?;
     axes.sort_unstable();
-    let mean = Op::Reduce { kind: Reduction::Mean, axes, keep: true };
-    let center = builder.emit(mean.clone(), &[x])?;
-    let centered = builder.binary(Binary::Sub, x, center)?;
-    let square = builder.binary(Binary::Mul, centered, centered)?;
-    let variance = builder.emit(mean, &[square])?;
+    let (mean, variance) = moments(builder, x, axes)?;
+    let centered = builder.binary(Binary::Sub, x, mean)?;
     let deviation = builder.unary(Unary::Sqrt, variance)?;
     let epsilon = builder.scalar(builder.fact(x).dtype, 1e-9)?;
     let deviation = builder.binary(Binary::Add, deviation, epsilon)?;

@@ -126,6 +126,12 @@ fn legacy_broadcast(builder: &mut Builder, node: &mut NodeView, a: TensorId, b: 
     if node.opset >= 7 {
         return Ok(b);
     }
+    if node.op_type == "PRelu" && builder.shape(b).len() == 1 && builder.shape(a).len() > 1 {
+        // One slope a channel.
+        let mut shape = vec![1; builder.shape(a).len() - 1];
+        shape[0] = builder.shape(b)[0];
+        return builder.reshape(b, &shape);
+    }
     let (broadcast, first) = (node.flag("broadcast", false)?, node.int("axis")?);
     let (rank, mut shape) = (builder.shape(a).len(), builder.shape(b).to_vec());
     let Some(first) = first.filter(|_| broadcast) else { return Ok(b) };
