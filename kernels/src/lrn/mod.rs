@@ -1,8 +1,13 @@
 //! Local response normalisation across channels (ONNX `LRN`).
 
 #[cfg(feature = "codegen")]
+mod cases;
+#[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+
+#[cfg(feature = "codegen")]
+pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,13 @@
 //! Normalisation by statistics of the data: layer, instance and group normalisation, and RMS.
 
 #[cfg(feature = "codegen")]
+mod cases;
+#[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+
+#[cfg(feature = "codegen")]
+pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,129 @@
-//! CUDA candidates.
+//! CUDA candidate: a thread for each vector of channels of an output position (one channel unless channels-last).
 
-use super::Pool;
+use super::{Pool, PoolKind};
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
+use crate::strided::elements;
+use crate::strided::source::{Source, candidate, cost, lowest, memory_order, traffic, vector_width, wide_type};
+use crate::{Family, View};
+use std::fmt::Write;
+
+/// Threads of a block.
+const BLOCK: u32 = 128;
+/// Windows of up to so many taps are unrolled.
+const UNROLLED: u64 = 32;
 
 impl Generate for Pool {
-    fn candidates(&self, _target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        Err(Unsupported("not written yet".into()))
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
+        if elements(&self.output) == 0 {
+            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+        }
+        self.check_coordinates()?;
+        let mut candidates = vec![self.direct(target, false)];
+        if self.input.is_channels_last() && self.output.is_channels_last() && self.vector_width() > 1 {
+            candidates.insert(0, self.direct(target, true));
+        }
+        Ok(candidates)
+    }
+}
+
+impl Pool {
+    /// Spatial dimension `d` of three: its place in the shape, or `None` for an unused leading one.
+    fn spatial(&self, d: usize) -> Option<usize> {
+        (d + self.input.rank()).checked_sub(3).filter(|&place| place >= 2)
+    }
+
+    /// Extent along spatial dimension `d` of three.
+    fn extent(&self, view: &View, d: usize) -> u32 {
+        self.spatial(d).map_or(1, |place| view.shape[place])
+    }
+
+    /// Coordinates are 32-bit in the kernel.
+    fn check_coordinates(&self) -> Result<(), Unsupported> {
+        for d in 0..3 {
+            let last = u64::from(self.extent(&self.output, d)) * u64::from(self.strides[d]);
+            let window = u64::from(self.window[d]).saturating_mul(self.dilations[d].into());
+            let padded = u64::from(self.extent(&self.input, d)) + u64::from(self.pads[d]) + u64::from(self.pads_end[d]);
+            if last.saturating_add(window).saturating_add(padded) > i32::MAX as u64 {
+                return Err(Unsupported("a pooling window that reaches 2^31 elements".into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Channels that one load brings; padding lanes are read, and written as zeros.
+    fn vector_width(&self) -> u32 {
+        if self.input.lanes != self.output.lanes {
+            return 1;
+        }
+        let strides = [&self.input, &self.output].into_iter().flat_map(|view| {
+            let outer = (0..view.rank()).filter(|&d| d != 1 && view.shape[d] > 1).map(|d| i64::from(view.strides[d]));
+            outer.chain([view.offset.into(), view.lanes.into()]).collect::<Vec<_>>()
+        });
+        vector_width(self.input.dtype, strides)
+    }
+
+    fn direct(&self, target: &Target, vector: bool) -> Candidate {
+        let width = if vector { self.vector_width() } else { 1 };
+        let mut source = Source::new(&self.input, &self.output);
+        source.define("BLOCK", BLOCK);
+        source.define("WIDTH", width);
+        source.define("MAXIMUM", u8::from(self.kind == PoolKind::Max));
+        source.define("LOWEST", lowest(wide_type(self.input.dtype)));
+        source.define("CHANNELS", format!("{}u", self.output.shape[1]));
+        let taps = self.window.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.into()));
+        source.define("UNROLL", format!("_Pragma(\"unroll {}\")", if taps <= UNROLLED { taps } else { 1 }));
+        for d in 0..3 {
+            source.define(&format!("WINDOW_{d}"), self.window[d]);
+            source.define(&format!("STRIDE_{d}"), self.strides[d]);
+            source.define(&format!("DILATION_{d}"), self.dilations[d]);
+            source.define(&format!("PAD_{d}"), self.pads[d]);
+            let extent = self.extent(&self.input, d);
+            source.define(&format!("EXTENT_{d}"), format!("{extent}u"));
+            source.define(&format!("INPUT_{d}"), self.spatial(d).map_or(0, |place| self.input.strides[place]));
+            let padded = self.kind == PoolKind::AverageIncludingPads;
+            let (first, limit) =
+                if padded { (-i64::from(self.pads[d]), extent + self.pads_end[d]) } else { (0, extent) };
+            source.define(&format!("FIRST_{d}"), first);
+            source.define(&format!("LIMIT_{d}"), limit as i32);
+        }
+        let mut extents = self.output.shape.to_vec();
+        if vector {
+            extents[1] = self.output.lanes / width;
+            source.line("DEVICE void zero_lanes(T*, u32, u32) {}  // Written with the channels.");
+        } else {
+            source.zero_lanes(&self.output);
+        }
+        source.line(&self.decode(&extents, width));
+        let vectors: u64 = extents.iter().map(|&extent| u64::from(extent)).product();
+        source.define("VECTORS", format!("{vectors}u"));
+        let launch = source.launch(include_str!("pool.cu"), "pool", vectors.div_ceil(BLOCK.into()), BLOCK, 1);
+        let waste = if width > 1 { 1.0 } else { 1.5 };
+        let cost = cost(target, traffic(&[&self.input, &self.output]), waste) + taps as f64 * 0.01;
+        candidate("direct", format!("{width} channels a thread"), vec![launch], cost)
+    }
+
+    /// `DECODE`: the thread's channel and spatial indices, and the offsets of its batch and channel in the operands.
+    fn decode(&self, extents: &[u32], width: u32) -> String {
+        let mut lines = String::from("#define DECODE u32 rest = thread; u32 o0 = 0, o1 = 0, o2 = 0;");
+        let mut to = String::from("OUTPUT_OFFSET");
+        for &d in memory_order(&self.output).iter().rev() {
+            let (name, scale) = match d {
+                0 => ("const u32 batch".into(), 1),
+                1 => ("const u32 channel".into(), width),
+                _ => (format!("o{}", d + 3 - self.output.rank()), 1),
+            };
+            write!(lines, " {name} = rest % {}u * {scale}; rest /= {}u;", extents[d], extents[d])
+                .expect("writing to a string");
+            write!(to, " + (offset_t){} * {}", name.trim_start_matches("const u32 "), self.output.strides[d])
+                .expect("writing to a string");
+        }
+        let [batch, channel] = [self.input.strides[0], self.input.strides[1]];
+        write!(
+            lines,
+            " const offset_t from = INPUT_OFFSET + (offset_t)batch * {batch} + (offset_t)channel * {channel}, to = {to};"
+        )
+        .expect("writing to a string");
+        lines
     }
 }

@@ -1,8 +1,13 @@
 //! Reductions over any set of dimensions.
 
 #[cfg(feature = "codegen")]
+mod cases;
+#[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+
+#[cfg(feature = "codegen")]
+pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

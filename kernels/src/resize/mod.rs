@@ -1,9 +1,14 @@
 //! Resampling (ONNX `Resize`).
 
 #[cfg(feature = "codegen")]
+mod cases;
+#[cfg(feature = "codegen")]
 mod cuda;
 mod host;
 mod taps;
+
+#[cfg(feature = "codegen")]
+pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,13 @@
 //! Softmax and LogSoftmax along one dimension.
 
 #[cfg(feature = "codegen")]
+mod cases;
+#[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+
+#[cfg(feature = "codegen")]
+pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,8 @@
 //! What kernels that reduce over strided views share: accumulators, merged loop nests and accurate sums.
 
+#[cfg(feature = "codegen")]
+pub(crate) mod source;
+
 use crate::{DType, KernelError, MAX_RANK, View};
 use bytemuck::Pod;
 use core::ops::{Add, Div, Mul, Sub};

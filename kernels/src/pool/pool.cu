@@ -1,0 +1,49 @@
+// A thread computes WIDTH neighbouring channels of one output position.
+extern "C" __global__ void __launch_bounds__(BLOCK) pool(const T* __restrict__ input, T* __restrict__ output) {
+    const u32 thread = blockIdx.x * BLOCK + threadIdx.x;
+    zero_lanes(output, thread, gridDim.x * BLOCK);
+    if (thread >= VECTORS) return;
+    DECODE
+    const i32 z0 = (i32)o0 * STRIDE_0 - PAD_0, y0 = (i32)o1 * STRIDE_1 - PAD_1, x0 = (i32)o2 * STRIDE_2 - PAD_2;
+    W result[WIDTH];
+#pragma unroll
+    for (u32 v = 0; v < WIDTH; ++v) result[v] = MAXIMUM ? LOWEST : (W)0;
+    UNROLL
+    for (i32 kz = 0; kz < WINDOW_0; ++kz) {
+        const i32 z = z0 + kz * DILATION_0;
+        if ((u32)z >= EXTENT_0) continue;
+        UNROLL
+        for (i32 ky = 0; ky < WINDOW_1; ++ky) {
+            const i32 y = y0 + ky * DILATION_1;
+            if ((u32)y >= EXTENT_1) continue;
+            UNROLL
+            for (i32 kx = 0; kx < WINDOW_2; ++kx) {
+                const i32 x = x0 + kx * DILATION_2;
+                if ((u32)x >= EXTENT_2) continue;
+                const Vector<T, WIDTH> in = *(const Vector<T, WIDTH>*)(
+                    input + from + (offset_t)z * INPUT_0 + (offset_t)y * INPUT_1 + (offset_t)x * INPUT_2);
+#pragma unroll
+                for (u32 v = 0; v < WIDTH; ++v) {
+                    result[v] = MAXIMUM ? maximum(result[v], widen(in.v[v])) : result[v] + widen(in.v[v]);
+                }
+            }
+        }
+    }
+#if !MAXIMUM
+    // Taps that count: those from FIRST_d up to LIMIT_d along each dimension.
+    u32 count_z = 0, count_y = 0, count_x = 0;
+    for (i32 k = 0; k < WINDOW_0; ++k) count_z += z0 + k * DILATION_0 >= FIRST_0 && z0 + k * DILATION_0 < LIMIT_0;
+    for (i32 k = 0; k < WINDOW_1; ++k) count_y += y0 + k * DILATION_1 >= FIRST_1 && y0 + k * DILATION_1 < LIMIT_1;
+    for (i32 k = 0; k < WINDOW_2; ++k) count_x += x0 + k * DILATION_2 >= FIRST_2 && x0 + k * DILATION_2 < LIMIT_2;
+    const u32 count = count_z * count_y * count_x;
+#endif
+    Vector<T, WIDTH> out;
+#pragma unroll
+    for (u32 v = 0; v < WIDTH; ++v) {
+#if !MAXIMUM
+        result[v] = count > 0 ? result[v] / (W)count : (W)0;
+#endif
+        out.v[v] = channel + v < CHANNELS ? store_as<T>(result[v]) : T{};
+    }
+    *(Vector<T, WIDTH>*)(output + to) = out;
+}
