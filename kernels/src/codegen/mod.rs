@@ -113,5 +113,16 @@ impl Kernel {
 /// Kernels of every family with odd sizes, types, layouts and parameters: what the host twins and every GPU are
 /// verified on.
 pub fn all_cases() -> Vec<Kernel> {
-    [crate::pointwise::cases(), crate::copy::cases(), crate::gather::cases(), crate::pad::cases()].concat()
+    [
+        crate::pointwise::cases(),
+        crate::copy::cases(),
+        crate::gather::cases(),
+        crate::pad::cases(),
+        crate::reduce::cases(),
+        crate::softmax::cases(),
+        crate::normalize::cases(),
+        crate::lrn::cases(),
+        crate::resize::cases(),
+    ]
+    .concat()
 }
