@@ -236,7 +236,8 @@ pub(crate) fn multiply_panel(
     for row in (0..m).step_by(ROWS) {
         let count = (m - row).min(ROWS);
         let mut block: [&[f32]; ROWS] = [&[]; ROWS];
-        for (i, slot) in block.iter_mut().enumerate() {
+        // Without anything to sum there may be no rows either.
+        for (i, slot) in block.iter_mut().enumerate().take_while(|_| !panel.is_empty()) {
             // Rows past the last repeat it; their sums are not stored.
             let start = first + (row + i.min(count - 1)) * pitch;
             *slot = rows.get(start..start + panel.len()).ok_or(KernelError::OperandTooShort(1))?;

@@ -1,7 +1,50 @@
-//! Host twin.
+//! Host twin: the tiled product of the convolutions for f32 sums, plain loops for f64 and integers.
 
 use super::MatMul;
-use crate::{Family, KernelError, View};
+use crate::host::correlate::{multiply_panel, panel_bytes};
+use crate::host::epilogue::{self, Channels, EXTRAS, Finish, Panel, Placement, is_f32_class};
+use crate::host::tile::{self, COLUMNS, PanelRow, ROWS, Tile};
+use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_lanes, with_element};
+use crate::{DType, Family, KernelError, View};
+
+/// Products with at most this many rows read the right factor where it lies, if its columns are contiguous.
+const FEW_ROWS: usize = 4;
+
+/// Rows, columns and summed extent.
+#[derive(Clone, Copy, Default)]
+struct Extents {
+    m: usize,
+    n: usize,
+    k: usize,
+}
+
+/// The last two strides of a view.
+fn steps(view: &View) -> (i64, i64) {
+    let mut last = view.strides.iter().rev().map(|&s| i64::from(s));
+    let column = last.next().unwrap_or(0);
+    (last.next().unwrap_or(0), column)
+}
+
+impl MatMul {
+    fn extents(&self) -> Extents {
+        let last = |view: &View, back: usize| {
+            view.shape.len().checked_sub(back).and_then(|d| view.shape.get(d)).map_or(0, |&e| e as usize)
+        };
+        Extents { m: last(&self.output, 2), n: last(&self.output, 1), k: last(&self.a, 1) }
+    }
+
+    /// Whether rows of the left factor are contiguous f32 values, so that they need no packing.
+    fn rows_are_direct(&self) -> bool {
+        let (row, column) = steps(&self.a);
+        self.a.dtype == DType::F32 && row >= 0 && (column == 1 || self.extents().k == 1)
+    }
+
+    /// Whether the right factor is read where it lies.
+    fn columns_are_direct(&self) -> bool {
+        let (row, column) = steps(&self.b);
+        self.b.dtype == DType::F32 && row == 1 && column >= 0 && self.extents().m <= FEW_ROWS && self.rows_are_direct()
+    }
+}
 
 impl Family for MatMul {
     fn name(&self) -> &'static str {
@@ -9,22 +52,263 @@ impl Family for MatMul {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        Err(KernelError::Parameter("not written yet"))
+        let rank = self.output.rank();
+        if rank < 2 || self.a.rank() != rank || self.b.rank() != rank {
+            return Err(KernelError::Shape("rank"));
+        }
+        for view in [&self.a, &self.b, &self.output] {
+            view.bytes()?;
+        }
+        let batch = |view: &View| view.shape.iter().take(rank - 2).copied().collect::<crate::Dims>();
+        let last = |view: &View, back: usize| view.shape[rank - back];
+        if batch(&self.a) != batch(&self.output)
+            || batch(&self.b) != batch(&self.output)
+            || last(&self.a, 2) != last(&self.output, 2)
+            || last(&self.b, 1) != last(&self.output, 1)
+            || last(&self.a, 1) != last(&self.b, 2)
+        {
+            return Err(KernelError::Shape("factors and product"));
+        }
+        let types = [self.a.dtype, self.b.dtype, self.output.dtype];
+        if !types.iter().all(|&t| is_f32_class(t)) {
+            let same = types.iter().all(|&t| t == types[0]) && types[0] != DType::Bool;
+            if !same {
+                return Err(KernelError::Type("factors and product"));
+            }
+            if !types[0].is_float() && self.epilogue.bias {
+                return Err(KernelError::Type("bias of an integer product"));
+            }
+        }
+        crate::host::window::check_product(&[last(&self.a, 1), last(&self.a, 2).max(1)])?;
+        epilogue::check(&self.epilogue, &self.output)
     }
 
-    fn input(&self, _index: usize) -> Option<&View> {
-        None
+    fn input(&self, index: usize) -> Option<&View> {
+        match index {
+            0 => Some(&self.a),
+            1 => Some(&self.b),
+            _ => epilogue::operand(&self.epilogue, index - 2),
+        }
     }
 
-    fn output(&self, _index: usize) -> Option<&View> {
-        None
+    fn output(&self, index: usize) -> Option<&View> {
+        (index == 0).then_some(&self.output)
+    }
+
+    fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {
+        match index {
+            0 => self.a.bytes().map(Some),
+            1 => self.b.bytes().map(Some),
+            _ => epilogue::operand_bytes(&self.epilogue, index - 2, self.extents().n as u32),
+        }
+    }
+
+    fn host_workspace(&self) -> u64 {
+        let Extents { m, k, .. } = self.extents();
+        if !is_f32_class(self.output.dtype) || self.columns_are_direct() {
+            return 0;
+        }
+        let packed = if self.rows_are_direct() { 0 } else { (m as u64).saturating_mul(k as u64) };
+        panel_bytes(k as u64).saturating_add(packed.saturating_mul(4))
     }
 
     fn flops(&self) -> u64 {
-        0
+        self.output.shape.iter().fold(2 * self.extents().k as u64, |flops, &e| flops.saturating_mul(u64::from(e)))
     }
 
-    fn run(&self, _inputs: &[&[u8]], _outputs: &mut [&mut [u8]], _workspace: &mut [u8]) -> Result<(), KernelError> {
-        Err(KernelError::Parameter("not written yet"))
+    fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
+        check_operands(self, inputs, outputs, workspace)?;
+        let ([a, b, operands @ ..], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
+        if self.output.shape.contains(&0) {
+            return Ok(());
+        }
+        clear_lanes(&self.output, output);
+        let finish = Finish::new(&self.epilogue, operands)?;
+        match self.output.dtype {
+            dtype if is_f32_class(dtype) => self.run_f32(a, b, &finish, output, workspace),
+            DType::F64 => {
+                let (a, b) = (cast::<f64>(a, 0)?, cast::<f64>(b, 1)?);
+                self.run_plain(a, b, cast_mut(output, inputs.len())?, |column, products| {
+                    products.map(|(x, y)| x * y).sum::<f64>() + f64::from(finish.bias(column))
+                });
+                Ok(())
+            }
+            dtype => with_element!(dtype, T => {
+                let (a, b) = (cast::<T>(a, 0)?, cast::<T>(b, 1)?);
+                // Wrapping in 64 bits and wrapping in fewer agree in the fewer.
+                self.run_plain(a, b, cast_mut(output, inputs.len())?, |_, products| {
+                    T::from_i64(products.fold(0, |sum, (x, y)| sum.wrapping_add(x.to_i64().wrapping_mul(y.to_i64()))))
+                });
+                Ok(())
+            }),
+        }
+    }
+}
+
+impl MatMul {
+    /// Stores `element(column, products)` for every element of the product.
+    fn run_plain<T: Element>(
+        &self,
+        a: &[T],
+        b: &[T],
+        output: &mut [T],
+        element: impl Fn(usize, &mut dyn Iterator<Item = (T, T)>) -> T,
+    ) {
+        let Extents { m, n, k } = self.extents();
+        let [(a_row, a_column), (b_row, b_column), (row_step, column_step)] =
+            [steps(&self.a), steps(&self.b), steps(&self.output)];
+        let batch = &self.output.shape[..self.output.rank() - 2];
+        let strides = [&self.a, &self.b, &self.output].map(|view| view.strides.as_slice());
+        let at = |base: usize, distance: i64| base.wrapping_add_signed(distance as isize);
+        for [a_at, b_at, to] in Walk::new(batch, strides, [self.a.offset, self.b.offset, self.output.offset]) {
+            for i in 0..m as i64 {
+                for j in 0..n as i64 {
+                    let mut products = (0..k as i64).filter_map(|k| {
+                        let x = a.get(at(a_at, i * a_row + k * a_column))?;
+                        Some((*x, *b.get(at(b_at, k * b_row + j * b_column))?))
+                    });
+                    let value = element(j as usize, &mut products);
+                    if let Some(to) = output.get_mut(at(to, i * row_step + j * column_step)) {
+                        *to = value;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The product of f32, f16 or bf16 factors.
+    fn run_f32(
+        &self,
+        a: &[u8],
+        b: &[u8],
+        finish: &Finish<'_>,
+        output: &mut [u8],
+        workspace: &mut [u8],
+    ) -> Result<(), KernelError> {
+        let Extents { m, n, k } = self.extents();
+        let short = KernelError::OperandTooShort(2);
+        let direct = self.columns_are_direct();
+        let panel = if direct { 0 } else { panel_bytes(k as u64) as usize };
+        let (panel, packed) = workspace.split_at_mut_checked(panel).ok_or(short)?;
+        let (panel, packed): (&mut [PanelRow], &mut [f32]) = (cast_mut(panel, 2)?, cast_mut(packed, 2)?);
+        let extras: [&View; EXTRAS] = core::array::from_fn(|i| self.epilogue.extras.get(i).unwrap_or(&self.output));
+        let views = [&self.a, &self.b, &self.output, extras[0], extras[1], extras[2]];
+        let batch = &self.output.shape[..self.output.rank() - 2];
+        for starts in Walk::new(batch, views.map(|v| v.strides.as_slice()), views.map(|v| v.offset)) {
+            let [a_at, b_at, ..] = starts;
+            let (rows, first, pitch): (&[f32], usize, usize) = if self.rows_are_direct() {
+                (cast(a, 0)?, a_at, steps(&self.a).0 as usize)
+            } else {
+                let packed = packed.get_mut(..m * k).ok_or(short)?;
+                with_element!(self.a.dtype, T => pack_rows::<T>(cast(a, 0)?, a_at, steps(&self.a), k, packed));
+                (packed, 0, k)
+            };
+            for column in (0..n).step_by(COLUMNS) {
+                let columns = (n - column).min(COLUMNS);
+                let place = |view: &View, start: usize| {
+                    let (row_step, step) = steps(view);
+                    let columns = core::array::from_fn(|j| (column + j) as i64 * step);
+                    Placement { base: start as i64, row_step, columns }
+                };
+                let mut operand = 2;
+                let target = Panel {
+                    output: place(&self.output, starts[2]),
+                    extras: finish.place_extras(|view| {
+                        operand += 1;
+                        place(view, starts.get(operand).copied().unwrap_or(0))
+                    }),
+                    columns,
+                    channel: column,
+                    channels: Channels::Columns,
+                };
+                let mut store = |row: usize, count: usize, sums: &mut Tile| {
+                    finish.store(&target, row, count, sums, &self.output, output)
+                };
+                if direct {
+                    let mut sums = [0.0; ROWS * COLUMNS];
+                    let step = steps(&self.b).1 as usize;
+                    let column = |j: usize| b_at + (column + j) * step;
+                    self.multiply_few(cast(b, 1)?, column, columns, rows, first, pitch, &mut sums);
+                    store(0, m, &mut sums)?;
+                } else {
+                    let (row_step, step) = steps(&self.b);
+                    let start = b_at as i64 + column as i64 * step;
+                    with_element!(self.b.dtype, T => pack_panel::<T>(cast(b, 1)?, start, (row_step, step), columns, panel));
+                    multiply_panel(rows, first, pitch, m, panel, store)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Dot products of a few contiguous rows with contiguous columns.
+    #[allow(clippy::too_many_arguments)]
+    fn multiply_few(
+        &self,
+        b: &[f32],
+        column: impl Fn(usize) -> usize,
+        columns: usize,
+        rows: &[f32],
+        first: usize,
+        pitch: usize,
+        sums: &mut Tile,
+    ) {
+        let Extents { m, k, .. } = self.extents();
+        let slice = |from: &'_ [f32], start: usize| start..start.saturating_add(k).min(from.len());
+        for j in 0..columns {
+            let right = b.get(slice(b, column(j))).unwrap_or(&[]);
+            for i in 0..m.min(ROWS) {
+                let left = rows.get(slice(rows, first + i * pitch)).unwrap_or(&[]);
+                sums[i * COLUMNS + j] = tile::dot(left, right);
+            }
+        }
+    }
+}
+
+/// Copies rows of `k` elements from a strided matrix, as f32.
+fn pack_rows<T: Element>(from: &[T], start: usize, (row_step, step): (i64, i64), k: usize, packed: &mut [f32]) {
+    for (i, row) in packed.chunks_exact_mut(k.max(1)).enumerate() {
+        let start = start as i64 + i as i64 * row_step;
+        for (j, to) in row.iter_mut().enumerate() {
+            *to = from.get((start + j as i64 * step) as usize).map_or(0.0, |x| x.to_f32());
+        }
+    }
+}
+
+/// Fills a panel with columns of a strided matrix, as f32; unused columns are zero.
+fn pack_panel<T: Element>(
+    from: &[T],
+    start: i64,
+    (row_step, step): (i64, i64),
+    columns: usize,
+    panel: &mut [PanelRow],
+) {
+    if row_step == 1 && step != 1 {
+        // Columns are contiguous: read each of them in stretches that keep the panel's lines in the cache.
+        const STRETCH: usize = 16;
+        for (block, rows) in panel.chunks_mut(STRETCH).enumerate() {
+            for j in 0..COLUMNS {
+                let start = (start + (block * STRETCH) as i64 + j as i64 * step) as usize;
+                let values = if j < columns { from.get(start..).unwrap_or(&[]) } else { &[] };
+                let mut values = values.iter();
+                for row in rows.iter_mut() {
+                    row[j] = values.next().map_or(0.0, |x| x.to_f32());
+                }
+            }
+        }
+        return;
+    }
+    for (i, row) in panel.iter_mut().enumerate() {
+        let start = start + i as i64 * row_step;
+        let values = usize::try_from(start).ok().and_then(|start| from.get(start..start.checked_add(columns)?));
+        if let (1, Some(values)) = (step, values) {
+            row[columns..].fill(0.0);
+            row.iter_mut().zip(values).for_each(|(to, x)| *to = x.to_f32());
+            continue;
+        }
+        for (j, to) in row.iter_mut().enumerate() {
+            let at = start + j as i64 * step;
+            *to = if j < columns { from.get(at as usize).map_or(0.0, |x| x.to_f32()) } else { 0.0 };
+        }
     }
 }

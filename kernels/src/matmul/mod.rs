@@ -1,8 +1,12 @@
 //! Batched matrix product with a fused epilogue.
 
+#[cfg(any(test, feature = "codegen"))]
+pub mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+#[cfg(test)]
+mod tests;
 
 use crate::{View, pointwise::Epilogue};
 use serde::{Deserialize, Serialize};
