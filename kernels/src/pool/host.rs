@@ -1,7 +1,103 @@
-//! Host twin.
+//! Host twin: rows along the innermost dimension in memory, every tap folded into a row of accumulators.
 
-use super::Pool;
+use super::{Pool, PoolKind};
+use crate::host::correlate::Axis;
+use crate::host::window::{self, spatial_strides, start};
+use crate::host::{Boolean, Element, cast, cast_mut, check_operands, clear_lanes, with_element};
 use crate::{Family, KernelError, View};
+use half::{bf16, f16};
+
+/// Accumulators of one row.
+const ROW: usize = 256;
+/// Partial results side by side where a whole stretch becomes one value.
+const LANES: usize = 16;
+
+/// What values are folded in.
+trait Accumulator: Copy {
+    /// Loses against every value.
+    const LOWEST: Self;
+    const ZERO: Self;
+    /// The larger; NaN wins.
+    fn larger(self, other: Self) -> Self;
+    fn plus(self, other: Self) -> Self;
+    fn over(self, count: i64) -> Self;
+}
+
+macro_rules! accumulator {
+    ($t:ty, $lowest:expr, $zero:literal, $plus:expr) => {
+        impl Accumulator for $t {
+            const LOWEST: Self = $lowest;
+            const ZERO: Self = $zero;
+            #[inline(always)]
+            #[allow(clippy::eq_op)]
+            fn larger(self, other: Self) -> Self {
+                if other > self || other != other { other } else { self }
+            }
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                $plus(self, other)
+            }
+            #[inline(always)]
+            fn over(self, count: i64) -> Self {
+                self / count as Self
+            }
+        }
+    };
+}
+
+accumulator!(f32, f32::NEG_INFINITY, 0.0, |a, b| a + b);
+accumulator!(f64, f64::NEG_INFINITY, 0.0, |a, b| a + b);
+accumulator!(i64, i64::MIN, 0, i64::wrapping_add);
+accumulator!(u64, u64::MIN, 0, u64::wrapping_add);
+
+/// An element type and the accumulator it is pooled in.
+trait Pooled: Element {
+    type Wide: Accumulator;
+    fn widen(self) -> Self::Wide;
+    /// Integers saturate, so that the lowest accumulator becomes the lowest element.
+    fn narrow(wide: Self::Wide) -> Self;
+}
+
+macro_rules! pooled {
+    ($($t:ty, $wide:ty, $widen:ident, $narrow:expr;)*) => {$(
+        impl Pooled for $t {
+            type Wide = $wide;
+            #[inline(always)]
+            fn widen(self) -> $wide {
+                Element::$widen(self)
+            }
+            #[inline(always)]
+            fn narrow(wide: $wide) -> Self {
+                $narrow(wide)
+            }
+        }
+    )*};
+}
+
+pooled! {
+    f32, f32, to_f32, |x| x;
+    f16, f32, to_f32, f16::from_f32;
+    bf16, f32, to_f32, bf16::from_f32;
+    f64, f64, to_f64, |x| x;
+    i8, i64, to_i64, |x: i64| x.max(Self::MIN.into()) as Self;
+    i16, i64, to_i64, |x: i64| x.max(Self::MIN.into()) as Self;
+    i32, i64, to_i64, |x: i64| x.max(Self::MIN.into()) as Self;
+    i64, i64, to_i64, |x| x;
+    u8, i64, to_i64, |x: i64| x.max(0) as Self;
+    u16, i64, to_i64, |x: i64| x.max(0) as Self;
+    u32, i64, to_i64, |x: i64| x.max(0) as Self;
+    Boolean, i64, to_i64, |x: i64| Self(u8::from(x > 0));
+}
+
+impl Pooled for u64 {
+    type Wide = Self;
+    fn widen(self) -> Self {
+        self
+    }
+    fn narrow(wide: Self) -> Self {
+        wide
+    }
+}
 
 impl Family for Pool {
     fn name(&self) -> &'static str {
@@ -9,22 +105,223 @@ impl Family for Pool {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        Err(KernelError::Parameter("not written yet"))
+        let (input, output) = (window::spatial(&self.input)?, window::spatial(&self.output)?);
+        self.input.bytes()?;
+        self.output.bytes()?;
+        if self.input.rank() != self.output.rank() {
+            return Err(KernelError::Shape("rank"));
+        }
+        if self.input.shape[..2] != self.output.shape[..2] {
+            return Err(KernelError::Shape("batch and channels"));
+        }
+        if self.input.dtype != self.output.dtype || (self.kind != PoolKind::Max && !self.input.dtype.is_float()) {
+            return Err(KernelError::Type("pooling operands"));
+        }
+        for d in 0..3 {
+            let (stride, dilation) = (self.strides[d], self.dilations[d]);
+            window::check_axis(input[d], output[d], self.window[d], stride, dilation, self.pads[d])?;
+        }
+        window::check_product(&output)?;
+        window::check_product(&self.window)?;
+        Ok(())
     }
 
-    fn input(&self, _index: usize) -> Option<&View> {
-        None
+    fn input(&self, index: usize) -> Option<&View> {
+        (index == 0).then_some(&self.input)
     }
 
-    fn output(&self, _index: usize) -> Option<&View> {
-        None
+    fn output(&self, index: usize) -> Option<&View> {
+        (index == 0).then_some(&self.output)
     }
 
+    /// One operation for each tap.
     fn flops(&self) -> u64 {
-        0
+        self.output.shape.iter().chain(&self.window).fold(1, |flops: u64, &e| flops.saturating_mul(u64::from(e)))
     }
 
-    fn run(&self, _inputs: &[&[u8]], _outputs: &mut [&mut [u8]], _workspace: &mut [u8]) -> Result<(), KernelError> {
-        Err(KernelError::Parameter("not written yet"))
+    fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
+        check_operands(self, inputs, outputs, workspace)?;
+        let ([input], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
+        if self.output.shape.contains(&0) {
+            return Ok(());
+        }
+        clear_lanes(&self.output, output);
+        with_element!(self.input.dtype, T => self.pool::<T>(cast(input, 0)?, cast_mut(output, 1)?))
+    }
+}
+
+/// Values that are pooled side by side.
+#[derive(Clone, Copy)]
+enum Rows {
+    /// Neighbours along the last spatial dimension, of one channel.
+    Positions,
+    /// Channels of one position.
+    Channels,
+}
+
+impl Pool {
+    fn axes(&self) -> Result<[Axis; 3], KernelError> {
+        let (input, output) = (window::spatial(&self.input)?, window::spatial(&self.output)?);
+        Ok(core::array::from_fn(|d| Axis {
+            input: i64::from(input[d]),
+            output: i64::from(output[d]),
+            taps: i64::from(self.window[d]),
+            step: i64::from(self.strides[d]),
+            tap_step: i64::from(self.dilations[d]),
+            shift: -i64::from(self.pads[d]),
+            weight: (0, 1),
+            place: (0, 1),
+        }))
+    }
+
+    /// Taps along an axis that count in an average for output position `j`.
+    fn counted(&self, d: usize, axis: &Axis, j: i64) -> i64 {
+        let (low, high) = match self.kind {
+            PoolKind::AverageIncludingPads => (axis.shift, axis.input + i64::from(self.pads_end[d])),
+            _ => (0, axis.input),
+        };
+        let first = j * axis.step + axis.shift;
+        // Taps q with low ≤ first + q·tap_step < high.
+        let before = |limit: i64| ((limit - first + axis.tap_step - 1) / axis.tap_step).clamp(0, axis.taps);
+        if high <= low { 0 } else { before(high) - before(low) }
+    }
+
+    fn pool<T: Pooled>(&self, input: &[T], output: &mut [T]) -> Result<(), KernelError> {
+        let axes = self.axes()?;
+        let rows = if self.input.strides[1] == 1 && self.input.shape[1] > 1 { Rows::Channels } else { Rows::Positions };
+        let (channels, positions) = (self.input.shape[1] as usize, axes[2].output);
+        for image in 0..self.input.shape[0] as usize {
+            for line in 0..axes[0].output * axes[1].output {
+                let line = [line / axes[1].output, line % axes[1].output];
+                match rows {
+                    Rows::Positions => {
+                        for channel in 0..channels {
+                            let from = start(&self.input, image, channel);
+                            let to = start(&self.output, image, channel);
+                            for column in (0..positions).step_by(ROW) {
+                                let count = ROW.min((positions - column) as usize);
+                                let at = [line[0], line[1], column];
+                                self.pool_row(&axes, rows, at, count, (from, input), (to, output));
+                            }
+                        }
+                    }
+                    Rows::Channels => {
+                        for channel in (0..channels).step_by(ROW) {
+                            let from = start(&self.input, image, channel);
+                            let to = start(&self.output, image, channel);
+                            let count = ROW.min(channels - channel);
+                            for column in 0..positions {
+                                let at = [line[0], line[1], column];
+                                self.pool_row(&axes, rows, at, count, (from, input), (to, output));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `count` outputs from position `at` on, along positions or channels.
+    fn pool_row<T: Pooled>(
+        &self,
+        axes: &[Axis; 3],
+        rows: Rows,
+        at: [i64; 3],
+        count: usize,
+        (from, input): (i64, &[T]),
+        (to, output): (i64, &mut [T]),
+    ) {
+        let strides = spatial_strides(&self.input);
+        let neutral = if self.kind == PoolKind::Max { T::Wide::LOWEST } else { T::Wide::ZERO };
+        let mut sums = [neutral; ROW];
+        let sums = &mut sums[..count];
+        for i in 0..axes[0].taps {
+            let Some(a) = axes[0].meets(at[0], i) else { continue };
+            for j in 0..axes[1].taps {
+                let Some(b) = axes[1].meets(at[1], j) else { continue };
+                let line = from + a * strides[0] + b * strides[1];
+                if count == 1 && matches!(rows, Rows::Positions) {
+                    sums[0] = self.fold_taps(&axes[2], at[2], strides[2], line, input, sums[0]);
+                    continue;
+                }
+                for k in 0..axes[2].taps {
+                    match rows {
+                        Rows::Positions => {
+                            let (skip, x, inside) = axes[2].meets_range(at[2], k, count);
+                            let step = axes[2].step * strides[2];
+                            let sums = &mut sums[skip..skip + inside];
+                            self.fold(sums, input, line + x * strides[2], step);
+                        }
+                        Rows::Channels => {
+                            if let Some(x) = axes[2].meets(at[2], k) {
+                                self.fold(sums, input, line + x * strides[2], 1);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        let area = self.counted(0, &axes[0], at[0]) * self.counted(1, &axes[1], at[1]);
+        let strides = spatial_strides(&self.output);
+        let to = to + at[0] * strides[0] + at[1] * strides[1] + at[2] * strides[2];
+        let step = if matches!(rows, Rows::Positions) { strides[2] } else { i64::from(self.output.strides[1]) };
+        for (i, sum) in sums.iter().enumerate() {
+            let value = if self.kind == PoolKind::Max {
+                *sum
+            } else {
+                let column = if matches!(rows, Rows::Positions) { at[2] + i as i64 } else { at[2] };
+                // A window with nothing in it averages to 0.
+                sum.over((area * self.counted(2, &axes[2], column)).max(1))
+            };
+            if let Some(to) = output.get_mut((to + i as i64 * step) as usize) {
+                *to = T::narrow(value);
+            }
+        }
+    }
+
+    /// Folds elements `step` apart into a row of accumulators.
+    #[inline]
+    fn fold<T: Pooled>(&self, sums: &mut [T::Wide], input: &[T], first: i64, step: i64) {
+        let from = usize::try_from(first).ok().and_then(|first| input.get(first..)).unwrap_or(&[]);
+        macro_rules! fold {
+            ($values:expr) => {
+                match self.kind {
+                    PoolKind::Max => sums.iter_mut().zip($values).for_each(|(sum, x)| *sum = sum.larger(x.widen())),
+                    _ => sums.iter_mut().zip($values).for_each(|(sum, x)| *sum = sum.plus(x.widen())),
+                }
+            };
+        }
+        match step {
+            1 => fold!(from),
+            2.. => fold!(from.iter().step_by(step as usize)),
+            _ => fold!((0..).map_while(|i| input.get((first + i * step) as usize))),
+        }
+    }
+
+    /// Folds all taps of one output along the last axis into `sum`.
+    fn fold_taps<T: Pooled>(&self, axis: &Axis, j: i64, stride: i64, line: i64, input: &[T], sum: T::Wide) -> T::Wide {
+        // Taps are to one output what positions are to one tap.
+        let along = Axis { step: axis.tap_step, tap_step: axis.step, ..*axis };
+        let (_, x, inside) = along.meets_range(0, j, axis.taps as usize);
+        let first = line + x * stride;
+        let dense = if axis.tap_step * stride == 1 { usize::try_from(first).ok() } else { None };
+        if let Some(values) = dense.and_then(|first| input.get(first..first.checked_add(inside)?)) {
+            let neutral = if self.kind == PoolKind::Max { T::Wide::LOWEST } else { T::Wide::ZERO };
+            let (groups, rest) = values.as_chunks::<LANES>();
+            let mut lanes = [neutral; LANES];
+            for group in groups {
+                for (lane, x) in lanes.iter_mut().zip(group) {
+                    *lane = if self.kind == PoolKind::Max { lane.larger(x.widen()) } else { lane.plus(x.widen()) };
+                }
+            }
+            let all = lanes.into_iter().chain(rest.iter().map(|x| x.widen()));
+            return all.fold(sum, |sum, x| if self.kind == PoolKind::Max { sum.larger(x) } else { sum.plus(x) });
+        }
+        let mut sum = [sum];
+        for k in 0..inside as i64 {
+            self.fold(&mut sum, input, first + k * axis.tap_step * stride, 1);
+        }
+        sum[0]
     }
 }

@@ -1,8 +1,12 @@
 //! Windowed pooling.
 
+#[cfg(any(test, feature = "codegen"))]
+pub mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+#[cfg(test)]
+mod tests;
 
 use crate::View;
 use serde::{Deserialize, Serialize};
