@@ -5,7 +5,7 @@ mod depthwise;
 use super::Conv;
 use crate::View;
 use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
-use crate::gemm::{self, Depth, Map, Operand, Problem, Window};
+use crate::gemm::{self, Depth, Operand, Problem, Window, map_of_view, spatial};
 use crate::view::{Dims, Strides};
 
 impl Generate for Conv {
@@ -21,24 +21,6 @@ impl Generate for Conv {
         all.push(gemm::direct(&whole, target)?);
         Ok(all)
     }
-}
-
-/// Extents of a view's spatial dimensions, padded with leading ones to three, and the strides, with leading zeros.
-fn spatial(view: &View) -> ([u32; 3], [i64; 3]) {
-    let (mut extents, mut strides) = ([1; 3], [0; 3]);
-    let missing = 5 - view.rank().clamp(2, 5);
-    for d in 2..view.rank() {
-        extents[missing + d - 2] = view.shape[d];
-        strides[missing + d - 2] = i64::from(view.strides[d]);
-    }
-    (extents, strides)
-}
-
-/// A map over rows `[n, d, h, w]` of a view `[n, channels, spatial…]`.
-fn map(view: &View) -> Map {
-    let (_, strides) = spatial(view);
-    let row = vec![i64::from(view.strides[0]), strides[0], strides[1], strides[2]];
-    Map { dtype: view.dtype, offset: i64::from(view.offset), batch: vec![], row, column: i64::from(view.strides[1]) }
 }
 
 /// Weights packed `[m][tap][channel]`, the order of K.
@@ -64,7 +46,8 @@ fn packed(conv: &Conv, channels: u32) -> Result<Operand, Unsupported> {
     let same = |d: usize| weights.shape[d] == 1 || weights.strides[d] == view.strides[d];
     let kept = weights.shape == view.shape && (0..weights.rank()).all(same) && weights.offset == 0;
     let packing = if kept { Packing::Keep } else { Packing::View(view) };
-    Ok(Operand { dtype: weights.dtype, offset: 0, batch: vec![], column: k, depth: 1, packing })
+    let group = k * i64::from(weights.shape[0] / conv.groups);
+    Ok(Operand { dtype: weights.dtype, offset: 0, batch: vec![], column: k, depth: 1, taps: None, group, packing })
 }
 
 /// The convolution as one product over all output channels; with groups, only direct kernels can run it.
@@ -82,7 +65,7 @@ fn ungrouped(conv: &Conv) -> Result<Problem, Unsupported> {
     // Padding lanes hold zeros in the input and in packed weights, so that K may run over them.
     let padded = conv.groups == 1 && input.strides[1] == 1;
     let channels = if padded { input.lanes.max(conv.weights.shape[1]) } else { conv.weights.shape[1] };
-    let mut a = map(input);
+    let mut a = map_of_view(input);
     a.column = 0;
     Ok(Problem {
         batch: vec![],
@@ -98,16 +81,17 @@ fn ungrouped(conv: &Conv) -> Result<Problem, Unsupported> {
                 taps,
                 steps: conv.strides,
                 dilations: conv.dilations,
-                pads: conv.pads,
+                pads: conv.pads.map(i64::from),
                 strides,
             }),
         },
         b: vec![packed(conv, channels)?],
-        output: map(output),
+        output: map_of_view(output),
         bias: conv.epilogue.bias,
         bias_batch: 0,
-        extras: conv.epilogue.extras.iter().map(map).collect(),
+        extras: conv.epilogue.extras.iter().map(map_of_view).collect(),
         program: conv.epilogue.program.clone(),
+        crop: None,
         columns_of_group: output.shape[1] / conv.groups,
     })
 }

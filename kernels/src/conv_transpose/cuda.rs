@@ -1,10 +1,118 @@
-//! CUDA candidates.
+//! CUDA candidates: as many ordinary convolutions as there are phases of the stride, run as batches of one product.
+//!
+//! Along one dimension output `o = s·q + u − p` gathers input `q − j` with tap `s·j + u` (`u` the phase, `j ≥ 0`): for
+//! a fixed `u` a convolution of stride 1 with reversed taps. A kernel whose extent is not a multiple of the stride gets
+//! zero taps, and dilation gets zeros between its taps, so that all phases have equally many.
 
 use super::ConvTranspose;
-use crate::codegen::{Candidate, Generate, Target, Unsupported};
+use crate::View;
+use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
+use crate::gemm::{self, Crop, Depth, Map, Operand, Problem, Window, map_of_view, spatial};
+use crate::view::{Dims, Strides};
 
 impl Generate for ConvTranspose {
-    fn candidates(&self, _target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        Err(Unsupported("not written yet".into()))
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        let problem = problem(self)?;
+        if self.groups == 1 { gemm::candidates(&problem, target) } else { Ok(vec![gemm::direct(&problem, target)?]) }
     }
+}
+
+fn problem(conv: &ConvTranspose) -> Result<Problem, Unsupported> {
+    let (input, output) = (&conv.input, &conv.output);
+    if !(3..=5).contains(&input.rank()) || input.rank() != output.rank() || input.rank() != conv.weights.rank() {
+        return Err(Unsupported("transposed convolution of other than one to three spatial dimensions".into()));
+    }
+    if conv.groups == 0 || conv.strides.contains(&0) || output.elements() == 0 || conv.weights.elements() == 0 {
+        return Err(Unsupported("transposed convolution without elements".into()));
+    }
+    let (inputs, strides) = spatial(input);
+    let (outputs, _) = spatial(output);
+    let (kernel, _) = spatial(&conv.weights);
+    let steps = conv.strides;
+    // Taps of one phase, with the zero ones.
+    let taps: [u32; 3] = core::array::from_fn(|d| ((kernel[d] - 1) * conv.dilations[d] + 1).div_ceil(steps[d]));
+    // The first rows would lie before the output by whole steps: skip those.
+    let skipped: [u32; 3] = core::array::from_fn(|d| conv.pads[d] / steps[d]);
+    let pads: [i64; 3] = core::array::from_fn(|d| i64::from(conv.pads[d] % steps[d]));
+    let rows: [u32; 3] = core::array::from_fn(|d| (outputs[d] - 1 + conv.pads[d] % steps[d]) / steps[d] + 1);
+
+    let padded = conv.groups == 1 && input.strides[1] == 1;
+    let channels = if padded { input.lanes.max(input.shape[1]) } else { input.shape[1] / conv.groups };
+    let mut a = map_of_view(input);
+    a.column = 0;
+    a.batch = vec![0; 3];
+    let interleaved = |view: &View| {
+        let mut map: Map = map_of_view(view);
+        map.batch = map.row[1..].to_vec();
+        for d in 0..3 {
+            map.offset -= map.row[d + 1] * pads[d];
+            map.row[d + 1] *= i64::from(steps[d]);
+        }
+        map
+    };
+    Ok(Problem {
+        batch: steps.to_vec(),
+        rows: vec![output.shape[0], rows[0], rows[1], rows[2]],
+        columns: output.shape[1],
+        stored_columns: output.shape[1].max(output.lanes),
+        a,
+        depth: Depth {
+            channels,
+            stride: i64::from(input.strides[1]),
+            window: Some(Window {
+                input: inputs,
+                taps,
+                steps: [1; 3],
+                dilations: [1; 3],
+                pads: core::array::from_fn(|d| i64::from(taps[d]) - 1 - i64::from(skipped[d])),
+                strides,
+            }),
+        },
+        b: vec![packed(conv, channels, taps)?],
+        output: interleaved(output),
+        bias: conv.epilogue.bias,
+        bias_batch: 0,
+        extras: conv.epilogue.extras.iter().map(interleaved).collect(),
+        program: conv.epilogue.program.clone(),
+        crop: Some(Crop { steps, pads, extents: outputs }),
+        columns_of_group: output.shape[1] / conv.groups,
+    })
+}
+
+/// Weights packed `[tap][m][channel]`, taps at their dilated places and as many as all phases together read.
+fn packed(conv: &ConvTranspose, channels: u32, taps: [u32; 3]) -> Result<Operand, Unsupported> {
+    let overflow = || Unsupported("weights have 2³¹ elements or more".into());
+    let weights = &conv.weights;
+    let columns = weights.shape[1];
+    // With groups the weights' channels are those of all groups, one after the other.
+    let width = i64::from(channels) * i64::from(conv.groups);
+    let steps: [i64; 3] = conv.strides.map(i64::from);
+    let extents: [i64; 3] = core::array::from_fn(|d| i64::from(taps[d]) * steps[d]);
+    let last = width * i64::from(columns);
+    let places = [extents[1] * extents[2] * last, extents[2] * last, last];
+
+    let mut shape =
+        Dims::from_slice(&[u32::try_from(width).map_err(|_| overflow())?, columns]).map_err(|_| overflow())?;
+    let mut strides =
+        Strides::from_slice(&[1, i32::try_from(width).map_err(|_| overflow())?]).map_err(|_| overflow())?;
+    for d in 5 - weights.rank()..3 {
+        let dilation = conv.dilations[d].max(1);
+        // Enough taps for the view to reach the last zero one.
+        let extent = u32::try_from(extents[d] - 1).map_err(|_| overflow())?.div_ceil(dilation) + 1;
+        let stride = i32::try_from(places[d] * i64::from(dilation)).map_err(|_| overflow())?;
+        shape.push(extent).map_err(|_| overflow())?;
+        strides.push(stride).map_err(|_| overflow())?;
+    }
+    let view = View { dtype: weights.dtype, offset: 0, lanes: 0, shape, strides };
+    Ok(Operand {
+        dtype: weights.dtype,
+        // Tap 0 of the product is the last one of the kernel.
+        offset: (0..3).map(|d| i64::from(taps[d] - 1) * steps[d] * places[d]).sum(),
+        batch: places.to_vec(),
+        column: width,
+        depth: 1,
+        taps: Some(core::array::from_fn(|d| -steps[d] * places[d])),
+        group: i64::from(channels),
+        packing: Packing::View(view),
+    })
 }

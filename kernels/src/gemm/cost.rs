@@ -55,10 +55,11 @@ impl Tiled {
         let of_one = (self.blocks / f64::from(target.multiprocessors)).ceil();
         let resident = of_one.min(self.occupancy);
         let rounds = (of_one / resident).ceil();
-        let turn = [self.arithmetic * resident, self.shared / SHARED_BYTES * resident, self.copied / L2_BYTES * resident]
-            .into_iter()
-            .fold(self.chain, f64::max)
-            + TURN;
+        let turn =
+            [self.arithmetic * resident, self.shared / SHARED_BYTES * resident, self.copied / L2_BYTES * resident]
+                .into_iter()
+                .fold(self.chain, f64::max)
+                + TURN;
         // Partial tiles of all resident blocks share the way out.
         let reduction = match (self.split > 1.0, self.cluster) {
             (false, _) => 0.0,

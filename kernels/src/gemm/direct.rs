@@ -18,6 +18,7 @@ pub(super) fn candidate(problem: &Problem, target: &Target) -> Candidate {
         .int("A_CHANNEL", problem.depth.stride)
         .int("B_N", b.column)
         .int("B_K", b.depth)
+        .int("B_GROUP", b.group)
         .int("COLUMNS_OF_GROUP", problem.columns_of_group)
         .int("GROUP_STEP", problem.depth.stride * i64::from(channels));
     let launch = launch(

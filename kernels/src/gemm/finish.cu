@@ -30,13 +30,13 @@ DEVICE int vector_of_pass(const Tile& t, int pass) {
 }
 
 DEVICE bool vector_exists(const Tile& t, int vector) {
-    return vector < VECTORS && t.row + vector / VECTORS_OF_ROW < M && t.column + vector % VECTORS_OF_ROW * 8 < N_STORED;
+    const int row = t.row + vector / VECTORS_OF_ROW, column = t.column + vector % VECTORS_OF_ROW * 8;
+    return vector < VECTORS && row < M && column < N_STORED && row_exists(row, t.batch);
 }
 
 DEVICE void prefetch_extras(const Operands& o, const Tile& t, Extras (&extras)[PASSES]) {
-    if (!PREFETCH) return;
 #pragma unroll
-    for (int pass = 0; pass < PASSES; pass++) {
+    for (int pass = 0; PREFETCH && pass < PASSES; pass++) {
         const int vector = vector_of_pass(t, pass);
         if (vector_exists(t, vector))
             extras[pass] = load_extras(o, t.row + vector / VECTORS_OF_ROW, t.column + vector % VECTORS_OF_ROW * 8, t.batch);

@@ -13,7 +13,8 @@ const WARPS: u32 = 8;
 
 pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
     let (element, m) = (problem.a.dtype, problem.m());
-    let plain = problem.depth.window.as_ref().is_none_or(|w| w.count() == 1 && w.overreaches(&problem.rows) == [false; 3]);
+    let plain =
+        problem.depth.window.as_ref().is_none_or(|w| w.count() == 1 && w.overreaches(&problem.rows) == [false; 3]);
     if m > MOST_ROWS || !plain || problem.groups() != 1 || !matches!(element, DType::F32 | DType::F16 | DType::Bf16) {
         return Vec::new();
     }
@@ -66,7 +67,8 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
         },
     );
     let of_one = f64::from(blocks.div_ceil(target.multiprocessors));
-    let bytes = f64::from(problem.columns) * f64::from(problem.k()) * f64::from(problem.batches()) * b.dtype.size() as f64;
+    let bytes =
+        f64::from(problem.columns) * f64::from(problem.k()) * f64::from(problem.batches()) * b.dtype.size() as f64;
     // Instructions of the eight warps of a block on four schedulers, four blocks overlapping at best.
     let work = f64::from(turns * columns_of_warp * vector * (m + 1)) * 2.0 * f64::from(WARPS) / 4.0;
     let latency = f64::from(turns.div_ceil(unroll)) * 800.0 + f64::from(columns_of_warp * m) * 40.0 + 600.0;

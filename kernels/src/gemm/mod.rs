@@ -13,7 +13,7 @@ mod source;
 mod tensor_core;
 
 pub(crate) use cost::{by_cost, streaming};
-pub(crate) use problem::{Depth, Map, Operand, Problem, Window};
+pub(crate) use problem::{Crop, Depth, Map, Operand, Problem, Window, map_of_view, spatial};
 pub(crate) use source::{Constants, Geometry, launch};
 
 use crate::codegen::{Candidate, Target, Unsupported};

@@ -30,8 +30,8 @@ pub(crate) struct Window {
     pub steps: [u32; 3],
     /// Distance between taps, in inputs.
     pub dilations: [u32; 3],
-    /// Zeros before the first input.
-    pub pads: [u32; 3],
+    /// Zeros before the first input; negative where the first output starts inside.
+    pub pads: [i64; 3],
     /// Distance between neighbouring inputs, in elements.
     pub strides: [i64; 3],
 }
@@ -47,7 +47,20 @@ pub(crate) struct Depth {
     pub window: Option<Window>,
 }
 
-/// B as the kernels address it: element `offset + Σ batch + n·column + k·depth`.
+/// Which outputs exist where the rows `[n, d, h, w]` of several batches interleave to form them (transposed
+/// convolution): output `row·step + batch − pad` along each dimension, with one batch dimension for each.
+#[derive(Clone, Debug)]
+pub(crate) struct Crop {
+    /// Distance between the outputs of neighbouring rows.
+    pub steps: [u32; 3],
+    /// Outputs of batch 0 before the first that exists.
+    pub pads: [i64; 3],
+    /// Extents of the output.
+    pub extents: [u32; 3],
+}
+
+/// B as the kernels address it: element `offset + Σ batch + n·column + k·depth`, or, where taps have strides of their
+/// own, `… + Σ tap + channel·depth`.
 #[derive(Clone, Debug)]
 pub(crate) struct Operand {
     /// Element type.
@@ -60,6 +73,10 @@ pub(crate) struct Operand {
     pub column: i64,
     /// Distance between neighbours along K.
     pub depth: i64,
+    /// Distances between taps; `None` where K is a single run.
+    pub taps: Option<[i64; 3]>,
+    /// Distance between the columns' first ones of neighbouring groups.
+    pub group: i64,
     /// How the operand must be packed for these strides.
     pub packing: Packing,
 }
@@ -91,9 +108,29 @@ pub(crate) struct Problem {
     pub extras: Vec<Map>,
     /// What happens before the store.
     pub program: Option<Program>,
+    /// Which rows exist; all of them where there is none.
+    pub crop: Option<Crop>,
     /// Columns that share a group of A's channels; all of them where there are no groups. Only `direct` and
     /// `depthwise` read more than one group.
     pub columns_of_group: u32,
+}
+
+/// Extents of a view's spatial dimensions, padded with leading ones to three, and the strides, with leading zeros.
+pub(crate) fn spatial(view: &View) -> ([u32; 3], [i64; 3]) {
+    let (mut extents, mut strides) = ([1; 3], [0; 3]);
+    let missing = 5 - view.rank().clamp(2, 5);
+    for d in 2..view.rank() {
+        extents[missing + d - 2] = view.shape[d];
+        strides[missing + d - 2] = i64::from(view.strides[d]);
+    }
+    (extents, strides)
+}
+
+/// A map over rows `[n, d, h, w]` of a view `[n, channels, spatial…]`.
+pub(crate) fn map_of_view(view: &View) -> Map {
+    let (_, strides) = spatial(view);
+    let row = vec![i64::from(view.strides[0]), strides[0], strides[1], strides[2]];
+    Map { dtype: view.dtype, offset: i64::from(view.offset), batch: vec![], row, column: i64::from(view.strides[1]) }
 }
 
 impl Map {
@@ -127,7 +164,7 @@ impl Window {
     /// Whether any output reads outside of the input along each dimension.
     pub fn overreaches(&self, rows: &[u32]) -> [bool; 3] {
         core::array::from_fn(|d| {
-            let last = i64::from(rows[d + 1] - 1) * i64::from(self.steps[d]) - i64::from(self.pads[d])
+            let last = i64::from(rows[d + 1] - 1) * i64::from(self.steps[d]) - self.pads[d]
                 + i64::from(self.taps[d] - 1) * i64::from(self.dilations[d]);
             self.pads[d] > 0 || last >= i64::from(self.input[d])
         })
@@ -160,11 +197,6 @@ impl Problem {
         self.batch.iter().product()
     }
 
-    /// Multiply-adds counted as two operations.
-    pub fn flops(&self) -> f64 {
-        2.0 * f64::from(self.m()) * f64::from(self.columns) * f64::from(self.k()) * f64::from(self.batches())
-    }
-
     /// Number of groups that `columns` is divided into.
     pub fn groups(&self) -> u32 {
         self.columns / self.columns_of_group.max(1)
@@ -174,12 +206,13 @@ impl Problem {
     pub fn a_is_aligned(&self, elements: u32) -> bool {
         let step = i64::from(elements);
         let window = self.depth.window.as_ref().is_none_or(|w| {
-            w.strides.iter().zip(w.taps).zip(w.input).all(|((s, taps), input)| (taps == 1 && input == 1) || s % step == 0)
+            w.strides
+                .iter()
+                .zip(w.taps)
+                .zip(w.input)
+                .all(|((s, taps), input)| (taps == 1 && input == 1) || s % step == 0)
         });
-        self.depth.stride == 1
-            && self.depth.channels % elements == 0
-            && self.a.rows_are_multiples(self, step)
-            && window
+        self.depth.stride == 1 && self.depth.channels % elements == 0 && self.a.rows_are_multiples(self, step) && window
     }
 
     /// Whether eight columns of C can be stored as one vector.
@@ -194,7 +227,8 @@ impl Problem {
     /// # Errors
     /// Where an offset does not fit 32 bits or an element type has no arithmetic here.
     pub fn check(&self) -> Result<(), Unsupported> {
-        let floats = [self.a.dtype, self.output.dtype].iter().chain(self.b.iter().map(|b| &b.dtype)).all(|t| t.is_float());
+        let floats =
+            [self.a.dtype, self.output.dtype].iter().chain(self.b.iter().map(|b| &b.dtype)).all(|t| t.is_float());
         if !floats {
             return Err(Unsupported("products are computed for floating-point elements only".into()));
         }
@@ -216,6 +250,9 @@ impl Operand {
     pub fn is_aligned_along_depth(&self, problem: &Problem, elements: u32) -> bool {
         let step = i64::from(elements);
         self.depth == 1
+            && self.taps.is_none_or(|taps| {
+                problem.depth.channels % elements == 0 && taps.iter().all(|stride| stride % step == 0)
+            })
             && problem.k() % elements == 0
             && (problem.columns == 1 || self.column % step == 0)
             && self.batches_are_multiples(problem, step)
@@ -224,6 +261,7 @@ impl Operand {
     /// Whether B can be read in aligned runs of eight along its columns.
     pub fn is_aligned_along_columns(&self, problem: &Problem) -> bool {
         self.column == 1
+            && self.taps.is_none()
             && problem.columns % 8 == 0
             && (problem.k() == 1 || self.depth % 8 == 0)
             && self.batches_are_multiples(problem, 8)

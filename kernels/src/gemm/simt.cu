@@ -52,7 +52,7 @@ DEVICE void simt_tile(const Operands& o) {
             const int n = t.column + row_of_piece<BN, B_VECTOR, B_K_FIRST>(piece);
             Vector<BElement, B_VECTOR> v = {};
             if (piece < B_PIECES && k < K && n < N)
-                v = *(const Vector<BElement, B_VECTOR>*)(o.b + b_batch + n * B_N + k * B_K);
+                v = *(const Vector<BElement, B_VECTOR>*)(o.b + b_batch + n * B_N + k_of_b(k));
 #pragma unroll
             for (int j = 0; j < B_VECTOR; j++) next_b[i][j] = to_f32(v.v[j]);
         }

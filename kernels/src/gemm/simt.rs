@@ -8,8 +8,14 @@ use crate::DType;
 use crate::codegen::{Candidate, Target};
 
 /// Tile rows, columns, depth, and rows and columns of a thread.
-const TILES: [(u32, u32, u32, u32, u32); 6] =
-    [(32, 32, 32, 4, 4), (32, 64, 16, 4, 4), (64, 32, 16, 4, 4), (64, 64, 16, 4, 4), (128, 64, 16, 8, 4), (128, 128, 8, 8, 8)];
+const TILES: [(u32, u32, u32, u32, u32); 6] = [
+    (32, 32, 32, 4, 4),
+    (32, 64, 16, 4, 4),
+    (64, 32, 16, 4, 4),
+    (64, 64, 16, 4, 4),
+    (128, 64, 16, 8, 4),
+    (128, 128, 8, 8, 8),
+];
 const SPLITS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
 pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
@@ -17,7 +23,8 @@ pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
     if problem.groups() != 1 || !single(problem.a.dtype) {
         return Vec::new();
     }
-    let Some(b) = problem.b.iter().find(|b| single(b.dtype) && b.is_aligned_along_depth(problem, 4)).or(problem.b.first())
+    let Some(b) =
+        problem.b.iter().find(|b| single(b.dtype) && b.is_aligned_along_depth(problem, 4)).or(problem.b.first())
     else {
         return Vec::new();
     };
@@ -89,7 +96,8 @@ fn candidate(
         },
     );
     let registers = 56 + of_thread * of_thread_columns + 3 * (of_thread + of_thread_columns);
-    let occupancy = (65536 / (registers * threads)).min(target.shared_per_multiprocessor / (shared + 1024)).min(1536 / threads);
+    let occupancy =
+        (65536 / (registers * threads)).min(target.shared_per_multiprocessor / (shared + 1024)).min(1536 / threads);
     let rate = target.f32_tflops * 1e6 / 2.0 / f64::from(target.multiprocessors) / target.clock;
     let [fr, fc, fd] = [rows, columns, depth].map(f64::from);
     let bytes = problem.a.dtype.size() as f64;
@@ -102,8 +110,9 @@ fn candidate(
         shared: f64::from(threads) * f64::from(of_thread + of_thread_columns) * 4.0 * fd / 2.0,
         copied: (fr + fc) * fd * bytes,
         // A scheduler issues one instruction a cycle; address arithmetic comes with every load.
-        chain: (fd * per_k * f64::from(threads) / 128.0 + 40.0 * (f64::from(rows * depth) / f64::from(threads * a_vector)))
-            .max(450.0),
+        chain: (fd * per_k * f64::from(threads) / 128.0
+            + 40.0 * (f64::from(rows * depth) / f64::from(threads * a_vector)))
+        .max(450.0),
         tile: fr * fc * 4.0,
         split: f64::from(split),
         cluster: false,

@@ -74,10 +74,11 @@ fn row_function(name: &str, map: &Map, problem: &Problem) -> String {
 /// `Row`, `Tap`, `row_of_a`, `tap_of_a`, `inside_of_a` and `batch_of_b`. `check_w` asks for the check along the
 /// innermost dimension even where no output needs it.
 fn index_functions(problem: &Problem, b: &Operand, check_w: bool) -> String {
-    let mut s = String::from(
-        "// A row of A: element under tap 0, its place in the input.\n\
-         struct Row { int offset; bool outside; int d, h, w; };\n\
-         struct Tap { int offset; int d, h, w; };\n",
+    let mut s = index_functions_of_b(problem, b) + &row_exists(problem);
+    s += concat!(
+        "// A row of A: element under tap 0, its place in the input.\n",
+        "struct Row { int offset; bool outside; int d, h, w; };\n",
+        "struct Tap { int offset; int d, h, w; };\n",
     );
     let Some(window) = &problem.depth.window else {
         s += &row_function("offset_of_a", &problem.a, problem);
@@ -85,11 +86,8 @@ fn index_functions(problem: &Problem, b: &Operand, check_w: bool) -> String {
             s,
             "DEVICE Row row_of_a(int row, int batch) {{ return Row{{offset_of_a(row, batch), false, 0, 0, 0}}; }}\n\
              DEVICE Tap tap_of_a(int k) {{ return Tap{{k * {}, 0, 0, 0}}; }}\n\
-             DEVICE bool inside_of_a(const Row&, const Tap&) {{ return true; }}\n\
-             DEVICE int batch_of_b(int batch) {{ return {} + {}; }}",
-            problem.depth.stride,
-            b.offset,
-            linear("batch", &problem.batch, &b.batch)
+             DEVICE bool inside_of_a(const Row&, const Tap&) {{ return true; }}",
+            problem.depth.stride
         )
         .expect("writing to a string");
         return s;
@@ -100,7 +98,7 @@ fn index_functions(problem: &Problem, b: &Operand, check_w: bool) -> String {
     let mut map = problem.a.clone();
     for d in 0..3 {
         map.row[d + 1] = window.strides[d] * i64::from(window.steps[d]);
-        map.offset -= window.strides[d] * i64::from(window.pads[d]);
+        map.offset -= window.strides[d] * window.pads[d];
     }
     s += &row_function("offset_of_a", &map, problem);
     s += "DEVICE Row row_of_a(int row, int batch) {\n    Row r = {offset_of_a(row, batch), false, 0, 0, 0};\n";
@@ -116,7 +114,8 @@ fn index_functions(problem: &Problem, b: &Operand, check_w: bool) -> String {
     s += "    return r;\n}\n";
     let channels = u64::from(problem.depth.channels);
     writeln!(s, "DEVICE Tap tap_of_a(int k) {{\n    Tap t = {{0, 0, 0, 0}};").expect("writing to a string");
-    writeln!(s, "    t.offset = {} * {};", digit("k", 1, Some(channels)), problem.depth.stride).expect("writing to a string");
+    writeln!(s, "    t.offset = {} * {};", digit("k", 1, Some(channels)), problem.depth.stride)
+        .expect("writing to a string");
     let mut divisor = channels;
     for d in (0..3).rev() {
         if window.taps[d] > 1 {
@@ -133,15 +132,53 @@ fn index_functions(problem: &Problem, b: &Operand, check_w: bool) -> String {
         .map(|d| format!("(u32)(r.{0} + t.{0}) < {1}u", ["d", "h", "w"][d], window.input[d]))
         .collect();
     let inside = if checks.is_empty() { "true".into() } else { checks.join(" && ") };
-    writeln!(
-        s,
-        "DEVICE bool inside_of_a(const Row& r, const Tap& t) {{ return {inside}; }}\n\
-         DEVICE int batch_of_b(int batch) {{ return {} + {}; }}",
+    writeln!(s, "DEVICE bool inside_of_a(const Row& r, const Tap& t) {{ return {inside}; }}")
+        .expect("writing to a string");
+    s
+}
+
+/// `batch_of_b` and `k_of_b`.
+fn index_functions_of_b(problem: &Problem, b: &Operand) -> String {
+    let mut k_of_b = format!("k * {}", b.depth);
+    if let (Some(strides), Some(window)) = (b.taps, &problem.depth.window) {
+        let channels = u64::from(problem.depth.channels);
+        k_of_b = format!("{} * {}", digit("k", 1, Some(channels)), b.depth);
+        let mut divisor = channels;
+        for d in (0..3).rev() {
+            if window.taps[d] > 1 {
+                k_of_b += &format!(" + {} * {}", digit("k", divisor, Some(u64::from(window.taps[d]))), strides[d]);
+            }
+            divisor *= u64::from(window.taps[d]);
+        }
+    }
+    format!(
+        "DEVICE int batch_of_b(int batch) {{ return {} + {}; }}\nDEVICE int k_of_b(int k) {{ return {k_of_b}; }}\n",
         b.offset,
         linear("batch", &problem.batch, &b.batch)
     )
-    .expect("writing to a string");
-    s
+}
+
+/// `row_exists`: whether a row has an output.
+fn row_exists(problem: &Problem) -> String {
+    let mut conditions = Vec::new();
+    if let Some(crop) = &problem.crop {
+        let (mut of_row, mut of_batch) = (1u64, 1u64);
+        for d in (0..3).rev() {
+            let (rows, batches) = (u64::from(problem.rows[d + 1]), u64::from(problem.batch[d]));
+            let last = (rows - 1) as i64 * i64::from(crop.steps[d]) + batches as i64 - 1 - crop.pads[d];
+            if crop.pads[d] > 0 || last >= i64::from(crop.extents[d]) {
+                let (row, batch) = (digit("row", of_row, Some(rows)), digit("batch", of_batch, Some(batches)));
+                conditions.push(format!(
+                    "(u32)({row} * {} + {batch} - {}) < {}u",
+                    crop.steps[d], crop.pads[d], crop.extents[d]
+                ));
+            }
+            of_row *= rows;
+            of_batch *= batches;
+        }
+    }
+    let condition = if conditions.is_empty() { "true".into() } else { conditions.join(" && ") };
+    format!("DEVICE bool row_exists(int row, int batch) {{ return {condition}; }}\n")
 }
 
 /// How an extra is read for a vector of columns.
@@ -175,7 +212,11 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         s.push('\n');
     };
     let out = element_type(problem.output.dtype);
-    line(format!("typedef {} AElement;\ntypedef {} BElement;\ntypedef {out} Output;", element_type(problem.a.dtype), element_type(b.dtype)));
+    line(format!(
+        "typedef {} AElement;\ntypedef {} BElement;\ntypedef {out} Output;",
+        element_type(problem.a.dtype),
+        element_type(b.dtype)
+    ));
     line("struct Operands {\n    const AElement* a;\n    const BElement* b;\n    const f32* bias;".into());
     for (i, extra) in problem.extras.iter().enumerate() {
         line(format!("    const {}* extra_{i};", element_type(extra.dtype)));
@@ -192,7 +233,8 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     });
 
     // Extras of one vector, kept as loaded.
-    let used = problem.program.as_ref().map_or(0, |p| usize::from(p.inputs).saturating_sub(1)).min(problem.extras.len());
+    let used =
+        problem.program.as_ref().map_or(0, |p| usize::from(p.inputs).saturating_sub(1)).min(problem.extras.len());
     let extras: Vec<(usize, &Map, Access)> =
         problem.extras.iter().take(used).enumerate().map(|(i, map)| (i, map, access(map, problem))).collect();
     let registers: i64 = extras
@@ -211,7 +253,9 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
             Access::Float | Access::Single => format!("    f32 x{i}[8];"),
         });
     }
-    line("};\nDEVICE Extras load_extras(const Operands& o, int row, int column, int batch) {\n    Extras x = {};".into());
+    line(
+        "};\nDEVICE Extras load_extras(const Operands& o, int row, int column, int batch) {\n    Extras x = {};".into(),
+    );
     for (i, map, access) in &extras {
         let at = format!("o.extra_{i} + row_of_extra_{i}(row, batch)");
         line(match access {
@@ -240,7 +284,10 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         if problem.columns % 8 == 0 && problem.bias_batch % 4 == 0 {
             line("    if (column >= N) return;\n    *(float4*)bias = *(const float4*)from;\n    *(float4*)(bias + 4) = *(const float4*)(from + 4);".into());
         } else {
-            line("#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N) bias[j] = from[j];".into());
+            line(
+                "#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N) bias[j] = from[j];"
+                    .into(),
+            );
         }
     }
     line("}".into());
@@ -351,7 +398,7 @@ pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geome
     operand("u32*", "counters", scratch.then_some(Argument::Counters(0)));
     let cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
     let source = format!(
-        "{PRELUDE}{}{}{}{}\nextern \"C\" __global__ void {cluster}__launch_bounds__({threads}) {entry}({}) {{\n    \
+        "{PRELUDE}{}{}{}{}\nextern \"C\" __global__ void {cluster}__launch_bounds__({threads}, 1) {entry}({}) {{\n    \
          {tile}(Operands{{{}}});\n}}\n",
         constants.0,
         index_functions(problem, b, check_w),

@@ -73,12 +73,13 @@ DEVICE void tensor_core_tile(const Operands& o) {
                        o.b + (inside ? b_batch + (k_tile * BK + row) * B_K + column : 0), inside);
         }
 #else
+        const int b_k = UNIFORM_TAPS ? k_of_b(k_tile * BK) + within : k_of_b(k_inside ? k : 0);
 #pragma unroll
         for (int i = 0; i < B_COPIES; i++) {
             const int row = line + i * LINES, n = t.column + row;
             if (BN % LINES != 0 && row >= BN) break;
             const bool inside = k_inside && (N % BN == 0 || n < N);
-            copy_async(to + A_BYTES + swizzled<CHUNKS>(row, chunk), o.b + (inside ? b_batch + n * B_N + k : 0), inside);
+            copy_async(to + A_BYTES + swizzled<CHUNKS>(row, chunk), o.b + (inside ? b_batch + n * B_N + b_k : 0), inside);
         }
 #endif
     };
@@ -123,8 +124,8 @@ DEVICE void tensor_core_tile(const Operands& o) {
             for (int i = 0; i < FRAGMENTS_M; i++)
 #pragma unroll
                 for (int j = 0; j < FRAGMENTS_N; j++) {
-                    multiply_add(sums[i][j][0], fa[i], fb[j][0], fb[j][1], Element());
-                    multiply_add(sums[i][j][1], fa[i], fb[j][2], fb[j][3], Element());
+                    multiply_add(sums[i][j][0], fa[i], fb[j][0], fb[j][1], AElement());
+                    multiply_add(sums[i][j][1], fa[i], fb[j][2], fb[j][3], AElement());
                 }
         }
         stage = stage == STAGES - 1 ? 0 : stage + 1;

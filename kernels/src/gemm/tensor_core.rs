@@ -54,7 +54,8 @@ pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
     let Some(b) = problem.b.iter().find(readable).filter(|_| fits) else {
         return Vec::new();
     };
-    let mut ranked: Vec<(f64, Tile)> = tiles(problem, target).map(|tile| (cost(problem, b, &tile, target), tile)).collect();
+    let mut ranked: Vec<(f64, Tile)> =
+        tiles(problem, target).map(|tile| (cost(problem, b, &tile, target), tile)).collect();
     ranked.sort_by(|x, y| x.0.total_cmp(&y.0));
     ranked.truncate(super::MOST_CANDIDATES);
     ranked.into_iter().map(|(cost, tile)| candidate(problem, b, &tile, cost)).collect()
@@ -114,7 +115,8 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let [rows, columns, depth] = [tile.rows, tile.columns, tile.depth].map(f64::from);
     let steps = f64::from(tile.depth / 16 / wk);
     let fragments = f64::from(warp_rows / 16 * (warp_columns / 16));
-    let weights = problem.columns as f64 * f64::from(problem.k()) * b.batch.iter().filter(|&&s| s != 0).count().max(1) as f64;
+    let weights =
+        problem.columns as f64 * f64::from(problem.k()) * b.batch.iter().filter(|&&s| s != 0).count().max(1) as f64;
     let cluster = tile.cluster;
     Tiled {
         blocks: f64::from(problem.m().div_ceil(tile.rows) * problem.columns.div_ceil(tile.columns) * problem.batches())

@@ -56,6 +56,7 @@ fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
         bias_batch: 0,
         extras: product.epilogue.extras.iter().map(|view| Map::of(view, batch, &rows, n)).collect(),
         program: product.epilogue.program.clone(),
+        crop: None,
         columns_of_group: output.shape[n],
     })
 }
@@ -69,6 +70,8 @@ fn layouts(b: &View, batch: &[usize]) -> Vec<Operand> {
         batch: batch.iter().map(|&d| i64::from(view.strides[d])).collect(),
         column: i64::from(view.strides[n]),
         depth: i64::from(view.strides[k]),
+        taps: None,
+        group: 0,
         packing,
     };
     let mut all = vec![operand(b, Packing::Keep)];

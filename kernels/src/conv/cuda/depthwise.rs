@@ -1,8 +1,8 @@
 //! Depthwise configurations: channels last, one output channel for each input channel.
 
-use super::{Conv, Map};
+use super::Conv;
 use crate::codegen::{Candidate, Packing, Target};
-use crate::gemm::{Constants, Geometry, Operand, Problem, launch, streaming};
+use crate::gemm::{Constants, Geometry, Map, Operand, Problem, launch, streaming};
 use crate::view::Strides;
 use crate::{DType, View};
 
@@ -29,7 +29,16 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
         return Vec::new();
     }
     let Some(weights) = packed(conv, lanes) else { return Vec::new() };
-    let b = Operand { dtype: conv.weights.dtype, offset: 0, batch: vec![], column: 1, depth: i64::from(lanes), packing: Packing::Keep };
+    let b = Operand {
+        dtype: conv.weights.dtype,
+        offset: 0,
+        batch: vec![],
+        column: 1,
+        depth: i64::from(lanes),
+        taps: None,
+        group: 0,
+        packing: Packing::Keep,
+    };
     // K counts taps here.
     let mut problem = whole.clone();
     problem.depth.channels = 1;
