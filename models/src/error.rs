@@ -46,13 +46,21 @@ pub enum ImportError {
         /// Versions that are.
         supported: String,
     },
-    /// An initializer, constant or attribute tensor cannot be used.
+    /// An initializer, constant or attribute tensor is damaged, or its external data is not there.
     #[error("tensor '{name}': {reason}")]
     Tensor {
         /// Name, empty for attributes.
         name: String,
         /// What is wrong.
         reason: String,
+    },
+    /// A tensor of a kind that is not supported.
+    #[error("tensor '{name}': {kind} is not supported")]
+    UnsupportedTensor {
+        /// Name, empty for attributes.
+        name: String,
+        /// Its element type, or that it is sparse.
+        kind: String,
     },
     /// An input is something else than a tensor of a supported type.
     #[error("input '{input}': {reason}")]
@@ -123,8 +131,10 @@ impl ImportError {
     /// Whether the model is valid but asks for something that Floe does not do (test suites count these as skipped).
     pub fn is_unsupported(&self) -> bool {
         match self {
-            Self::OperatorSet { .. } | Self::Input { .. } | Self::OutputUnsupported { .. } => true,
-            Self::Tensor { reason, .. } => reason.contains("not supported"),
+            Self::OperatorSet { .. }
+            | Self::Input { .. }
+            | Self::OutputUnsupported { .. }
+            | Self::UnsupportedTensor { .. } => true,
             Self::Node { problem, .. } => !matches!(problem, Problem::Shape(_) | Problem::Invalid(_)),
             _ => false,
         }

@@ -8,7 +8,10 @@ mod operators;
 #[cfg(test)]
 mod tests;
 
-use crate::{Evaluate, Graph, ImportError, Tensor, onnx};
+use crate::{
+    Evaluate, Graph, ImportError, Tensor,
+    onnx::{self, proto::ModelProto},
+};
 use builder::Builder;
 use std::path::Path;
 
@@ -34,7 +37,10 @@ pub struct ImportOptions {
 /// An [`ImportError`] that names what is wrong: the file, the input, or the node with its operator and attribute.
 pub fn import(path: &Path, options: &ImportOptions, evaluate: &dyn Evaluate) -> Result<Graph, ImportError> {
     let bytes = std::fs::read(path).map_err(|source| ImportError::Read { path: path.to_path_buf(), source })?;
-    let mut graph = from_bytes(&bytes, path.parent(), options, evaluate)?;
+    let model = onnx::decode(&bytes)?;
+    // The decoded model has copied the weights; holding both would double the memory.
+    drop(bytes);
+    let mut graph = build(model, path.parent(), options, evaluate)?;
     if graph.name.is_empty() {
         graph.name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     }
@@ -51,12 +57,20 @@ pub fn from_bytes(
     options: &ImportOptions,
     evaluate: &dyn Evaluate,
 ) -> Result<Graph, ImportError> {
-    let mut model = onnx::decode(bytes)?;
+    build(onnx::decode(bytes)?, folder, options, evaluate)
+}
+
+fn build(
+    model: ModelProto,
+    folder: Option<&Path>,
+    options: &ImportOptions,
+    evaluate: &dyn Evaluate,
+) -> Result<Graph, ImportError> {
     let opset = operator_set(&model)?;
-    let graph = model.graph.take().unwrap_or_default();
+    let graph = model.graph.unwrap_or_default();
     if let Some(sparse) = graph.sparse_initializer.first() {
         let name = sparse.values.as_ref().map(|values| values.name.clone()).unwrap_or_default();
-        return Err(ImportError::Tensor { name, reason: "sparse initializers are not supported".into() });
+        return Err(ImportError::UnsupportedTensor { name, kind: "a sparse initializer".into() });
     }
     let mut builder = Builder::new(opset, folder, evaluate);
     builder.graph.name = graph.name;
@@ -67,7 +81,7 @@ pub fn from_bytes(
 }
 
 /// Version of the default operator set.
-fn operator_set(model: &onnx::proto::ModelProto) -> Result<i64, ImportError> {
+fn operator_set(model: &ModelProto) -> Result<i64, ImportError> {
     let version = model.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx"));
     // A model of foreign operators only: they are refused one by one, with their names.
     let version = version.map_or(*OPSETS.end(), |set| set.version);

@@ -2,7 +2,7 @@
 
 use super::builder::Builder;
 use crate::{
-    Problem, Tensor, TensorId,
+    ImportError, Problem, Tensor, TensorId,
     onnx::proto::{AttributeProto, AttributeType, GraphProto, NodeProto},
 };
 use std::path::Path;
@@ -126,14 +126,9 @@ impl NodeView {
         let Some(tensor) = self.take(name, AttributeType::Tensor)?.and_then(|attribute| attribute.t) else {
             return Ok(None);
         };
-        let invalid = |reason: String| Problem::Attribute {
-            attribute: name.to_string(),
-            value: reason,
-            supported: "dense tensors of numbers".into(),
-        };
         crate::onnx::tensor::read(tensor, folder).map(Some).map_err(|error| match error {
-            crate::ImportError::Tensor { reason, .. } => invalid(reason),
-            other => invalid(other.to_string()),
+            ImportError::UnsupportedTensor { kind, .. } => unsupported(name, kind, "dense tensors of numbers"),
+            other => Problem::Invalid(format!("attribute '{name}': {other}")),
         })
     }
 

@@ -59,7 +59,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
         Op::GroupNormalization { groups, .. } => {
             ensure!(x.shape.len() >= 2, "the input {} has no channel dimension", show(&x.shape));
             ensure!(
-                *groups > 0 && x.shape[1] % groups == 0,
+                *groups > 0 && x.shape[1].is_multiple_of(*groups),
                 "{} channels cannot be split into {groups} groups",
                 x.shape[1]
             );
@@ -172,14 +172,14 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
         Op::DepthToSpace { block, .. } => {
             ensure!(x.shape.len() == 4, "the input {} is not of rank 4", show(&x.shape));
             let (b, square) = (*block, block.saturating_mul(*block));
-            ensure!(square > 0 && x.shape[1] % square == 0, "{} channels do not divide by {b}²", x.shape[1]);
+            ensure!(square > 0 && x.shape[1].is_multiple_of(square), "{} channels do not divide by {b}²", x.shape[1]);
             like(&[x.shape[0], x.shape[1] / square, x.shape[2].saturating_mul(b), x.shape[3].saturating_mul(b)])
         }
         Op::SpaceToDepth { block } => {
             ensure!(x.shape.len() == 4, "the input {} is not of rank 4", show(&x.shape));
             let b = *block;
             ensure!(
-                b > 0 && x.shape[2] % b == 0 && x.shape[3] % b == 0,
+                b > 0 && x.shape[2].is_multiple_of(b) && x.shape[3].is_multiple_of(b),
                 "the extents {} do not divide by {b}",
                 show(&x.shape[2..])
             );
@@ -325,7 +325,7 @@ fn convolution(window: &Window, groups: usize, inputs: &[&Fact]) -> Result<Fact>
     ensure!(weights.shape.len() == rank + 2, "weights {} for an input {}", show(&weights.shape), show(&x.shape));
     let channels = weights.shape[0];
     ensure!(
-        groups > 0 && weights.shape[1].checked_mul(groups) == Some(x.shape[1]) && channels % groups == 0,
+        groups > 0 && weights.shape[1].checked_mul(groups) == Some(x.shape[1]) && channels.is_multiple_of(groups),
         "weights {} in {groups} groups do not fit {} input channels",
         show(&weights.shape),
         x.shape[1]
@@ -345,7 +345,7 @@ fn transposed(window: &Window, groups: usize, inputs: &[&Fact], declared: &Fact)
     let rank = spatial_rank(x, window)?;
     ensure!(weights.shape.len() == rank + 2, "weights {} for an input {}", show(&weights.shape), show(&x.shape));
     ensure!(
-        groups > 0 && weights.shape[0] == x.shape[1] && x.shape[1] % groups == 0,
+        groups > 0 && weights.shape[0] == x.shape[1] && x.shape[1].is_multiple_of(groups),
         "weights {} in {groups} groups do not fit {} input channels",
         show(&weights.shape),
         x.shape[1]

@@ -63,15 +63,17 @@ pub fn data_type_name(number: i64) -> String {
 /// Reads a tensor. `folder` is where external data is looked for; without one, external data is an error.
 ///
 /// # Errors
-/// [`ImportError::Tensor`] names the tensor and what is wrong with it.
+/// [`ImportError::UnsupportedTensor`] and [`ImportError::Tensor`] name the tensor and what is wrong with it.
 pub fn read(mut proto: TensorProto, folder: Option<&Path>) -> Result<Tensor, ImportError> {
     let name = std::mem::take(&mut proto.name);
-    convert(proto, folder).map_err(|reason| ImportError::Tensor { name, reason })
+    let Some(dtype) = data_type(proto.data_type) else {
+        let kind = format!("element type {}", data_type_name(proto.data_type.into()));
+        return Err(ImportError::UnsupportedTensor { name, kind });
+    };
+    convert(proto, dtype, folder).map_err(|reason| ImportError::Tensor { name, reason })
 }
 
-fn convert(proto: TensorProto, folder: Option<&Path>) -> Result<Tensor, String> {
-    let dtype = data_type(proto.data_type)
-        .ok_or_else(|| format!("element type {} is not supported", data_type_name(proto.data_type.into())))?;
+fn convert(proto: TensorProto, dtype: DType, folder: Option<&Path>) -> Result<Tensor, String> {
     let shape = proto.dims.iter().map(|&dim| usize::try_from(dim).map_err(|_| format!("extent {dim} is negative")));
     let fact = Fact { dtype, shape: shape.collect::<Result<_, _>>()? };
     check_fact(&fact).map_err(|error| error.to_string())?;

@@ -106,7 +106,7 @@ fn group(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem
     let epsilon = node.float("epsilon", 1e-5)?;
     let mut inputs = node.all_inputs()?;
     let channels = builder.shape(inputs[0]).get(1).copied().unwrap_or(0);
-    if node.opset < 21 && groups > 0 && channels % groups == 0 {
+    if node.opset < 21 && groups > 0 && channels.is_multiple_of(groups) {
         for parameter in &mut inputs[1..] {
             let column = builder.reshape(*parameter, &[groups, 1])?;
             let spread = builder.expand(column, &[groups, channels / groups])?;

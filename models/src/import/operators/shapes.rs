@@ -78,7 +78,7 @@ fn reshape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Probl
     if let Some(open) = open {
         let elements: usize = input.iter().product();
         let rest = shape.iter().try_fold(1_usize, |product, &extent| product.checked_mul(extent));
-        let rest = rest.filter(|&rest| rest > 0 && elements % rest == 0).ok_or_else(misfit)?;
+        let rest = rest.filter(|&rest| rest > 0 && elements.is_multiple_of(rest)).ok_or_else(misfit)?;
         shape[open] = elements / rest;
     }
     builder.reshape(x, &shape)

@@ -1,0 +1,206 @@
+//! Inputs, outputs, scopes, folding.
+
+use super::*;
+
+#[test]
+fn shape_chains_fold() {
+    // Reshape to [Shape(x)[0], −1], the way PyTorch exports a flatten.
+    let model = Model::new(11)
+        .input("x", &[-1, 3, 4])
+        .shape("x", &[2, 3, 4])
+        .integers("zero", &[], &[0])
+        .integers("rest", &[1], &[-1])
+        .node(node("Shape", "x", "s", &[]))
+        .node(node("Gather", "s zero", "batch", &[]))
+        .node(node("Unsqueeze", "batch", "b", &[ints("axes", &[0])]))
+        .node(node("Concat", "b rest", "wanted", &[int("axis", 0)]))
+        .node(node("Reshape", "x wanted", "y", &[]))
+        .output("y");
+    let graph = model.import();
+    assert_eq!(only(&graph), &Op::Reshape);
+    assert_eq!(output(&graph), [2, 12]);
+    assert_eq!(graph.value(graph.outputs[0]).name, "y");
+    assert_eq!(graph.nodes[0].sources, ["Reshape_4"]);
+    assert_eq!(graph.values.len(), 2, "constants that nothing reads are dropped");
+}
+
+#[test]
+fn shape_with_start_and_end() {
+    let shape = |attributes: &[AttributeProto]| {
+        let model = Model::new(15).input("x", &[2, 3, 4]).node(node("Shape", "x", "y", attributes)).output("y");
+        let graph = model.import();
+        graph.constant(graph.outputs[0]).unwrap().to_i64().unwrap()
+    };
+    assert_eq!(shape(&[int("start", -2)]), [3, 4]);
+    assert_eq!(shape(&[int("start", 1), int("end", -1)]), [3]);
+    assert_eq!(shape(&[int("start", 2), int("end", 1)]), [0_i64; 0]);
+    assert_eq!(shape(&[int("end", 9)]), [2, 3, 4]);
+}
+
+#[test]
+fn constants_from_nothing() {
+    let model = Model::new(13)
+        .input("x", &[1])
+        .integers("shape", &[2], &[2, 1])
+        .integers("start", &[], &[7])
+        .integers("limit", &[], &[0])
+        .integers("delta", &[], &[-3])
+        .node(node("ConstantOfShape", "shape", "zeros", &[]))
+        .node(node("Range", "start limit delta", "range", &[]))
+        .node(node("Constant", "", "value", &[floats("value_floats", &[1.0, 2.0])]))
+        .node(node("Size", "zeros", "size", &[]))
+        .output("zeros")
+        .output("range")
+        .output("value")
+        .output("size");
+    let graph = model.import();
+    let constant = |n: usize| graph.constant(graph.outputs[n]).unwrap();
+    assert_eq!((constant(0).dtype, constant(0).shape.as_slice()), (DType::F32, &[2, 1][..]));
+    assert_eq!(constant(1).to_i64().unwrap(), [7, 4, 1]);
+    assert_eq!(constant(2).to_f64(), [1.0, 2.0]);
+    assert_eq!(constant(3).to_i64().unwrap(), [2]);
+    let names: Vec<_> = graph.outputs.iter().map(|&id| graph.value(id).name.as_str()).collect();
+    assert_eq!(names, ["zeros", "range", "value", "size"]);
+}
+
+#[test]
+fn inputs_taken_as_constants() {
+    let mut model = Model::new(13)
+        .input("x", &[2, 6])
+        .typed_input("shape", 7, &[-1])
+        .node(node("Reshape", "x shape", "y", &[]))
+        .output("y");
+    model.options.constants.push(("shape".into(), Tensor::i64(&[2], &[0, -1])));
+    assert_eq!(output(&model.import()), [2, 6]);
+    assert_eq!(model.import().inputs.len(), 1);
+    model.options.constants.clear();
+    assert!(model.shape("shape", &[2]).error().contains("input 1 (shape) must be a constant"));
+}
+
+#[test]
+fn initializers_listed_as_inputs_are_no_inputs() {
+    let model = Model::new(9)
+        .input("x", &[2])
+        .input("w", &[-1])
+        .floats("w", &[2], &[1.0, 2.0])
+        .node(node("Add", "x w", "y", &[]))
+        .output("y");
+    let graph = model.import();
+    assert_eq!(graph.inputs.len(), 1);
+    assert!(model.shape("w", &[2]).error().contains("no input 'w'; its inputs are: 'x' [2]"));
+}
+
+#[test]
+fn outputs_keep_their_names() {
+    // One value under two names, an input, and an alias of a constant.
+    let model = Model::new(13)
+        .input("x", &[2])
+        .floats("w", &[2], &[1.0, 2.0])
+        .node(node("Relu", "x", "r", &[]))
+        .node(node("Identity", "r", "a", &[]))
+        .node(node("Dropout", "r", "b", &[]))
+        .node(node("Identity", "x", "c", &[]))
+        .node(node("Identity", "w", "d", &[]))
+        .output("a")
+        .output("b")
+        .output("c")
+        .output("d")
+        .output("x");
+    let graph = model.import();
+    let names: Vec<_> = graph.outputs.iter().map(|&id| graph.value(id).name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c", "d", "x"]);
+    let operators: Vec<_> = graph.nodes.iter().map(|node| node.op.name()).collect();
+    assert_eq!(operators, ["Unary", "Identity", "Identity"]);
+    assert!(graph.constant(graph.outputs[3]).is_some());
+}
+
+#[test]
+fn dead_nodes_are_dropped() {
+    let model = Model::new(13)
+        .input("x", &[2])
+        .node(node("Relu", "x", "dead", &[]))
+        .node(node("Exp", "dead", "dead2", &[]))
+        .node(node("Neg", "x", "y", &[]))
+        .output("y");
+    assert_eq!(only(&model.import()).name(), "Unary");
+}
+
+/// `If` around a body, the condition being a value from outside.
+fn conditional(condition: &str, then: GraphProto, otherwise: GraphProto, result: &str) -> NodeProto {
+    node("If", condition, result, &[graph("then_branch", then), graph("else_branch", otherwise)])
+}
+
+fn body(nodes: Vec<NodeProto>, result: &str) -> GraphProto {
+    GraphProto { node: nodes, output: vec![ValueInfoProto { name: result.into(), r#type: None }], ..Default::default() }
+}
+
+#[test]
+fn nested_ifs_are_inlined() {
+    // Three deep; the innermost reads x of the model, h of the first branch, and a name `t` that every level has.
+    let unused = || body(vec![node("Unsupported", "x", "z", &[])], "z");
+    let mut third = body(vec![node("Add", "h x", "t", &[]), node("Mul", "t k", "z", &[])], "z");
+    third
+        .initializer
+        .push(TensorProto { dims: vec![2], ..Model::new(0).weights("k", &[2]).graph.initializer[0].clone() });
+    let second = body(vec![node("Neg", "x", "t", &[]), conditional("no", unused(), third, "z2")], "z2");
+    let first = body(vec![node("Exp", "x", "h", &[]), conditional("yes", second, unused(), "z1")], "z1");
+    let model = Model::new(16)
+        .input("x", &[2])
+        .integers("rank", &[], &[1])
+        .integers("one", &[], &[1])
+        .node(node("Equal", "rank one", "yes", &[]))
+        .node(node("Not", "yes", "no", &[]))
+        .node(conditional("yes", first, unused(), "y"))
+        .output("y");
+    let graph = model.import();
+    let operators: Vec<_> = graph.nodes.iter().map(|node| node.op.name()).collect();
+    assert_eq!(operators, ["Unary", "Binary", "Binary"]);
+    assert_eq!(graph.value(graph.outputs[0]).name, "y");
+    // Names of an inner scope are not seen outside.
+    let leak = model.node(node("Neg", "h", "leak", &[])).output("leak");
+    assert!(leak.error().contains("'h'"));
+}
+
+#[test]
+fn an_if_on_a_computed_condition_is_refused() {
+    let branch = || body(vec![node("Neg", "x", "z", &[])], "z");
+    let model = Model::new(16)
+        .input("x", &[2])
+        .typed_input("c", 9, &[])
+        .node(conditional("c", branch(), branch(), "y"))
+        .output("y");
+    assert!(model.error().contains("(If): input 0 (cond) must be a constant, but 'c'"));
+}
+
+#[test]
+fn symbolic_shapes_of_inner_values_and_outputs_do_not_matter() {
+    let mut model = Model::new(13).input("x", &[2, 3]).node(node("Transpose", "x", "y", &[])).output("y");
+    model.graph.output[0].r#type = Model::new(0).input("y", &[7, -1]).graph.input[0].r#type.clone();
+    assert_eq!(output(&model.import()), [3, 2]);
+}
+
+#[test]
+fn names_of_nodes_are_unique() {
+    let mut relu = node("Relu", "x", "a", &[]);
+    relu.name = "same".into();
+    let mut neg = node("Neg", "a", "y", &[]);
+    neg.name = "same".into();
+    let graph = Model::new(13).input("x", &[2]).node(relu).node(neg).output("y").import();
+    assert_eq!([graph.nodes[0].name.as_str(), graph.nodes[1].name.as_str()], ["same", "same_2"]);
+}
+
+#[test]
+fn large_repetitions_are_not_folded() {
+    let expanded = |extent: i64| {
+        Model::new(13)
+            .input("x", &[1])
+            .floats("w", &[1], &[1.0])
+            .integers("shape", &[1], &[extent])
+            .node(node("Expand", "w shape", "e", &[]))
+            .node(node("Add", "x e", "y", &[]))
+            .output("y")
+            .import()
+    };
+    assert_eq!(expanded(1 << 10).nodes.len(), 1);
+    assert_eq!(expanded(1 << 20).nodes.len(), 2);
+}
