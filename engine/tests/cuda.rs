@@ -254,23 +254,19 @@ fn failures_of_run_and_drop_are_survived() {
 
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_made() {
+    fn sized<const STEPS: usize, const KERNELS: usize, const IMAGES: usize>(api: &DriverApi) -> Result<(), InitError> {
+        let (variant, options) = (variant(cuda_parts()), InitOptions::default());
+        // SAFETY: as in `init`.
+        unsafe { SizedSession::<STEPS, KERNELS, IMAGES>::init(variant, api, options) }.map(drop)
+    }
     let api = recording::wrap(API, 64);
-    let small =
-        |steps| {
-            // SAFETY: as in `init`.
-            match steps {
-                2 => unsafe { SizedSession::<2, 4, 4>::init(variant(cuda_parts()), &api, InitOptions::default()) }
-                    .map(drop),
-                _ => unsafe { SizedSession::<3, 2, 1>::init(variant(cuda_parts()), &api, InitOptions::default()) }
-                    .map(drop),
-            }
-        };
-    assert_eq!(small(2), Err(InitError::Capacity { parameter: "STEPS", capacity: 2, needed: 3 }));
-    assert_eq!(small(3), Err(InitError::Capacity { parameter: "IMAGES", capacity: 1, needed: 2 }));
+    let error = |parameter, capacity, needed| Err(InitError::Capacity { parameter, capacity, needed });
+    assert_eq!(sized::<2, 4, 4>(&api), error("STEPS", 2, 3));
+    assert_eq!(sized::<3, 1, 4>(&api), error("KERNELS", 1, 2));
+    assert_eq!(sized::<3, 2, 1>(&api), error("IMAGES", 1, 2));
     assert_eq!(init(variant(host_parts()), &api, InitOptions::default()).map(drop), Err(InitError::HostVariant));
     assert_eq!(recording::take(), []);
-    // SAFETY: as in `init`.
-    unsafe { SizedSession::<3, 2, 2>::init(variant(cuda_parts()), &api, InitOptions::default()) }.unwrap();
+    assert_eq!(sized::<3, 2, 2>(&api), Ok(()));
 }
 
 #[test]

@@ -97,3 +97,10 @@ fn refuses_a_plan_at_a_crooked_address() {
     let session = Session::init(plan.variant(0).unwrap(), bytemuck::cast_slice_mut(&mut memory)).map(drop);
     assert_eq!(session, Err(InitError::PlanMisaligned));
 }
+
+#[test]
+fn an_included_plan_is_aligned() {
+    let included = floe_engine::include_plan!("host.rs");
+    assert_eq!(included, include_bytes!("host.rs"));
+    assert!(included.as_ptr().addr().is_multiple_of(256));
+}

@@ -240,3 +240,20 @@ macro_rules! define_table {
 driver_functions!(define_table);
 #[cfg(feature = "recording")]
 pub(super) use driver_functions;
+
+#[cfg(all(test, target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+    use core::mem::{offset_of, size_of};
+
+    /// As `cuda.h` of CUDA 12.6 lays the structure out on 64-bit machines.
+    #[test]
+    fn kernel_node_parameters_have_the_layout_of_cuda_h() {
+        assert_eq!(size_of::<CudaKernelNodeParams>(), 72);
+        assert_eq!(offset_of!(CudaKernelNodeParams, gridDimX), 8);
+        assert_eq!(offset_of!(CudaKernelNodeParams, sharedMemBytes), 32);
+        assert_eq!(offset_of!(CudaKernelNodeParams, kernelParams), 40);
+        assert_eq!(offset_of!(CudaKernelNodeParams, ctx), 64);
+        assert_eq!(size_of::<DriverApi>(), Call::ALL.len() * size_of::<usize>());
+    }
+}
