@@ -1,10 +1,12 @@
 //! Local response normalisation across channels (ONNX `LRN`).
 
-#[cfg(feature = "codegen")]
+#[cfg(any(test, feature = "codegen"))]
 mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+#[cfg(test)]
+mod tests;
 
 #[cfg(feature = "codegen")]
 pub use cases::cases;

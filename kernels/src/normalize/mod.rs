@@ -1,10 +1,12 @@
 //! Normalisation by statistics of the data: layer, instance and group normalisation, and RMS.
 
-#[cfg(feature = "codegen")]
+#[cfg(any(test, feature = "codegen"))]
 mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+#[cfg(test)]
+mod tests;
 
 #[cfg(feature = "codegen")]
 pub use cases::cases;

@@ -1,11 +1,13 @@
 //! Resampling (ONNX `Resize`).
 
-#[cfg(feature = "codegen")]
+#[cfg(any(test, feature = "codegen"))]
 mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
 mod taps;
+#[cfg(test)]
+mod tests;
 
 #[cfg(feature = "codegen")]
 pub use cases::cases;

@@ -1,10 +1,12 @@
 //! Softmax and LogSoftmax along one dimension.
 
-#[cfg(feature = "codegen")]
+#[cfg(any(test, feature = "codegen"))]
 mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+#[cfg(test)]
+mod tests;
 
 #[cfg(feature = "codegen")]
 pub use cases::cases;

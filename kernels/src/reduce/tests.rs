@@ -1,0 +1,136 @@
+//! The twin against the definitions in f64.
+
+use super::cases::{case, cases};
+use super::{Reduce, ReduceKind};
+use crate::conv::tests::{any_view, never_panics};
+use crate::host::testing::{self, Operand, element};
+use crate::{DType, Family, Kernel, KernelError};
+use proptest::prelude::*;
+
+/// The elements behind an output element, in row-major order.
+fn behind(reduce: &Reduce, operand: &Operand, index: &[i64]) -> Vec<f64> {
+    let mut indices = vec![index.to_vec()];
+    for d in (0..index.len()).filter(|&d| reduce.reduces(d)) {
+        let along = |index: Vec<i64>| {
+            (0..i64::from(reduce.input.shape[d])).map(move |i| {
+                let mut index = index.clone();
+                index[d] = i;
+                index
+            })
+        };
+        indices = indices.into_iter().flat_map(along).collect();
+    }
+    indices.iter().map(|index| element(&reduce.input, operand, index)).collect()
+}
+
+fn expected(kind: ReduceKind, values: &[f64]) -> f64 {
+    let sum = |term: fn(f64) -> f64| values.iter().map(|&x| term(x)).sum::<f64>();
+    let position = |best: fn(f64, f64) -> f64, last: bool| {
+        let best = values.iter().copied().reduce(best).unwrap();
+        let mut places = values.iter().enumerate().filter(|(_, x)| **x == best).map(|(i, _)| i as f64);
+        if last { places.next_back() } else { places.next() }.unwrap()
+    };
+    match kind {
+        ReduceKind::Sum => sum(|x| x),
+        ReduceKind::Mean => sum(|x| x) / values.len() as f64,
+        ReduceKind::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        ReduceKind::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+        ReduceKind::Product => values.iter().product(),
+        ReduceKind::L1 => sum(f64::abs),
+        ReduceKind::L2 => sum(|x| x * x).sqrt(),
+        ReduceKind::SumSquare => sum(|x| x * x),
+        ReduceKind::LogSum => sum(|x| x).ln(),
+        ReduceKind::LogSumExp => sum(f64::exp).ln(),
+        ReduceKind::ArgMax => position(f64::max, false),
+        ReduceKind::ArgMaxLast => position(f64::max, true),
+        ReduceKind::ArgMin => position(f64::min, false),
+        ReduceKind::ArgMinLast => position(f64::min, true),
+    }
+}
+
+#[test]
+fn cases_agree_with_the_definitions() {
+    for kernel in cases() {
+        let Kernel::Reduce(reduce) = &kernel else { panic!("another family") };
+        // Terms of both signs cancel; what remains of their rounding grows with their number.
+        let tolerance = 2e-6 + 2e-9 * reduce.count() as f64;
+        testing::compare(&kernel, tolerance, |operands, index| {
+            let value = expected(reduce.kind, &behind(reduce, &operands[0], index));
+            match reduce.output.dtype {
+                DType::I8 => f64::from(value as i64 as i8),
+                dtype if dtype.is_float() => value,
+                _ => value.trunc(),
+            }
+        });
+    }
+}
+
+fn run_f32(kind: ReduceKind, shape: &[u32], reduced: &[usize], values: &[f32]) -> Operand {
+    let kernel = Kernel::Reduce(case(kind, DType::F32, shape, reduced, false));
+    let mut operand = Operand::filled(values.len() as u64 * 4, 0);
+    operand.copy_from_slice(bytemuck::cast_slice(values));
+    testing::run(&kernel, &[operand])
+}
+
+#[test]
+fn nothing_reduces_to_the_neutral_element() {
+    for (kind, wanted) in [
+        (ReduceKind::Sum, 0.0),
+        (ReduceKind::Product, 1.0),
+        (ReduceKind::Max, f32::NEG_INFINITY),
+        (ReduceKind::Min, f32::INFINITY),
+        (ReduceKind::LogSum, f32::NEG_INFINITY),
+        (ReduceKind::LogSumExp, f32::NEG_INFINITY),
+    ] {
+        let mut reduce = case(kind, DType::F32, &[2, 1], &[], false);
+        reduce.input = crate::View::contiguous(DType::F32, &[2, 0]).unwrap();
+        let output = testing::run(&Kernel::Reduce(reduce), &[Operand::filled(0, 0)]);
+        assert_eq!(bytemuck::cast_slice::<u8, f32>(&output), [wanted; 2], "{kind:?}");
+    }
+    let mut index = case(ReduceKind::ArgMax, DType::F32, &[2, 1], &[], false);
+    index.input = crate::View::contiguous(DType::F32, &[2, 0]).unwrap();
+    assert!(matches!(index.check(), Err(KernelError::Shape(_))));
+}
+
+#[test]
+fn nan_wins_over_numbers() {
+    let values = [1.0, f32::NAN, 3.0, f32::NAN];
+    let float = |kind| bytemuck::pod_read_unaligned::<f32>(&run_f32(kind, &[1, 4], &[1], &values));
+    assert!(float(ReduceKind::Max).is_nan() && float(ReduceKind::Min).is_nan() && float(ReduceKind::Sum).is_nan());
+    let index = |kind| bytemuck::pod_read_unaligned::<i64>(&run_f32(kind, &[1, 4], &[1], &values));
+    assert_eq!((index(ReduceKind::ArgMax), index(ReduceKind::ArgMinLast)), (1, 3));
+}
+
+#[test]
+fn log_sum_exp_neither_overflows_nor_loses_infinities() {
+    let value = |values: &[f32]| {
+        let output = run_f32(ReduceKind::LogSumExp, &[1, values.len() as u32], &[1], values);
+        bytemuck::pod_read_unaligned::<f32>(&output)
+    };
+    assert_eq!(value(&[1000.0, 1000.0]), 1000.0 + std::f32::consts::LN_2);
+    assert_eq!(value(&[f32::NEG_INFINITY, f32::NEG_INFINITY]), f32::NEG_INFINITY);
+    assert_eq!(value(&[1.0, f32::INFINITY]), f32::INFINITY);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn nonsense_never_panics(input in any_view(), output in any_view(), alike in any::<bool>(), kind in 0..14_usize) {
+        use ReduceKind::{
+            ArgMax, ArgMaxLast, ArgMin, ArgMinLast, L1, L2, LogSum, LogSumExp, Max, Mean, Min, Product, Sum, SumSquare,
+        };
+        let kinds = [
+            ArgMax, ArgMaxLast, ArgMin, ArgMinLast, L1, L2, LogSum, LogSumExp, Max, Mean, Min, Product, Sum, SumSquare,
+        ];
+        let mut reduce = Reduce { input, output, kind: kinds[kind] };
+        if alike {
+            reduce.output = reduce.input.clone();
+            reduce.output.shape.last_mut().into_iter().for_each(|extent| *extent = 1);
+            if reduce.kind.is_index() {
+                reduce.output.dtype = DType::I64;
+            }
+        }
+        never_panics(&Kernel::Reduce(reduce));
+    }
+}
