@@ -113,8 +113,11 @@ impl Family for Conv {
     }
 
     fn host_workspace(&self) -> u64 {
-        if self.output.dtype == DType::F64 || depthwise::applies(self) {
+        if self.output.dtype == DType::F64 {
             return 0;
+        }
+        if depthwise::applies(self) {
+            return depthwise::workspace(self);
         }
         let weights =
             if self.weights_are_direct() { 0 } else { u64::from(self.group().0).saturating_mul(self.depth()) };
@@ -135,7 +138,7 @@ impl Family for Conv {
         let operands = inputs.get(2..).unwrap_or(&[]);
         let finish = Finish::new(&self.epilogue, operands)?;
         if depthwise::applies(self) {
-            return depthwise::run(self, inputs, &finish, output);
+            return depthwise::run(self, inputs, &finish, output, workspace);
         }
         let correlation = Correlation {
             input: &self.input,

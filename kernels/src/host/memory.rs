@@ -38,7 +38,7 @@ pub(crate) fn check_operands(
     let fits = |bytes: &[u8], needed: u64, align: usize, operand: usize| {
         if (bytes.len() as u64) < needed {
             Err(KernelError::OperandTooShort(operand as u8))
-        } else if needed > 0 && bytes.as_ptr().addr() % align != 0 {
+        } else if needed > 0 && !bytes.as_ptr().addr().is_multiple_of(align) {
             Err(KernelError::Misaligned(operand as u8))
         } else {
             Ok(())
@@ -60,20 +60,6 @@ pub(crate) fn check_operands(
         }
     }
     fits(workspace, family.host_workspace(), 64, inputs.len() + outputs.len())
-}
-
-/// Element `index` of an operand as f32; 0 outside of it.
-pub(crate) fn load(dtype: DType, bytes: &[u8], index: usize) -> f32 {
-    with_element!(dtype, T => cast::<T>(bytes, 0).ok().and_then(|s| s.get(index)).map_or(0.0, |x| x.to_f32()))
-}
-
-/// Writes element `index` of an operand, converted; nothing outside of it.
-pub(crate) fn store(dtype: DType, bytes: &mut [u8], index: usize, value: f32) {
-    with_element!(dtype, T => {
-        if let Some(x) = cast_mut::<T>(bytes, 0).ok().and_then(|s| s.get_mut(index)) {
-            *x = T::from_f32(value);
-        }
-    });
 }
 
 /// Reads `row.len()` elements, `step` apart from element `start` on, as f32; 0 for those outside the operand.

@@ -16,5 +16,5 @@ mod walk;
 pub(crate) mod window;
 
 pub(crate) use element::{Boolean, Element, to_f32_odd, with_element};
-pub(crate) use memory::{cast, cast_mut, check_operands, clear_lanes, load, load_row, store, store_row};
-pub(crate) use walk::{Walk, for_each_index};
+pub(crate) use memory::{cast, cast_mut, check_operands, clear_lanes, load_row, store_row};
+pub(crate) use walk::Walk;

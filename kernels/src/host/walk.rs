@@ -58,18 +58,6 @@ impl<const N: usize> Iterator for Walk<'_, N> {
     }
 }
 
-/// Calls `f` with the element offsets of every index of `dims`; see [`Walk`].
-#[inline]
-#[allow(dead_code)]
-pub(crate) fn for_each_index<const N: usize>(
-    dims: &[u32],
-    strides: [&[i32]; N],
-    offsets: [u32; N],
-    f: impl FnMut([usize; N]),
-) {
-    Walk::new(dims, strides, offsets).for_each(f);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
