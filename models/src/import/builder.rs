@@ -4,7 +4,7 @@ use super::node::NodeView;
 use crate::{
     DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Tensor, TensorId,
     infer::infer,
-    onnx::proto::{GraphProto, NodeProto, TensorProto},
+    onnx::proto::{FunctionProto, GraphProto, NodeProto, TensorProto},
     op::{Binary, Unary},
 };
 use std::{
@@ -25,6 +25,10 @@ pub(super) struct Builder<'a> {
     pub opset: i64,
     /// Folder of external data.
     pub folder: Option<&'a Path>,
+    /// Operators that the model defines.
+    pub functions: Vec<FunctionProto>,
+    /// How many functions are being imported inside each other.
+    pub calls: usize,
     evaluate: &'a dyn Evaluate,
     /// Values by name, innermost scope last.
     scopes: Vec<HashMap<String, TensorId>>,
@@ -41,6 +45,8 @@ impl<'a> Builder<'a> {
             graph: Graph::default(),
             opset,
             folder,
+            functions: Vec::new(),
+            calls: 0,
             evaluate,
             scopes: vec![HashMap::new()],
             missing: HashMap::new(),
@@ -97,13 +103,19 @@ impl<'a> Builder<'a> {
     }
 
     /// Imports a graph inside a scope of its own and gives its outputs.
-    pub fn subgraph(&mut self, graph: GraphProto) -> Result<Vec<TensorId>, ImportError> {
+    fn subgraph(&mut self, graph: GraphProto) -> Result<Vec<TensorId>, ImportError> {
+        self.scoped(HashMap::new(), |builder| {
+            builder.initializers(graph.initializer)?;
+            builder.nodes(graph.node)?;
+            graph.output.iter().map(|output| builder.output(&output.name)).collect()
+        })
+    }
+
+    /// Works inside a new innermost scope.
+    pub fn scoped<T>(&mut self, names: HashMap<String, TensorId>, work: impl FnOnce(&mut Self) -> T) -> T {
         let current = self.current.clone();
-        self.scopes.push(HashMap::new());
-        let result = self
-            .initializers(graph.initializer)
-            .and_then(|()| self.nodes(graph.node))
-            .and_then(|()| graph.output.iter().map(|output| self.output(&output.name)).collect());
+        self.scopes.push(names);
+        let result = work(self);
         self.scopes.pop();
         self.current = current;
         result
@@ -126,7 +138,9 @@ impl<'a> Builder<'a> {
             inputs.push(id);
         }
         let outputs = proto.output.clone();
-        let made = if operator == "If" {
+        let made = if let Some(function) = self.function(&proto) {
+            self.call(function, &proto.attribute, &inputs, error)?
+        } else if operator == "If" {
             // Errors inside a branch name the inner node, so they are passed on as they are.
             let branch = NodeView::new(proto, inputs, self.opset).branch(self).map_err(error)?;
             self.subgraph(branch)?

@@ -2,6 +2,7 @@
 
 mod builder;
 mod finish;
+mod function;
 mod inputs;
 mod node;
 mod operators;
@@ -74,6 +75,7 @@ fn build(
     }
     let mut builder = Builder::new(opset, folder, evaluate);
     builder.graph.name = graph.name;
+    builder.functions = model.functions;
     inputs::add(&mut builder, &graph.input, &graph.initializer, options)?;
     builder.initializers(graph.initializer)?;
     builder.nodes(graph.node)?;

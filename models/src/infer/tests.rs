@@ -1,5 +1,5 @@
 use super::*;
-use crate::op::{PadMode, Pooling};
+use crate::op::{PadMode, Pooling, Window};
 
 fn f(shape: &[usize]) -> Fact {
     Fact::new(DType::F32, shape)
@@ -80,4 +80,5 @@ fn absurd_sizes_are_errors() {
     assert!(shape(&Op::Tile { repeats: vec![usize::MAX] }, &[f(&[2])], &[]).is_err());
     assert!(check_fact(&f(&[1; 9])).is_err());
     assert!(check_fact(&f(&[MAX_EXTENT, MAX_EXTENT])).is_err());
+    assert!(check_fact(&f(&[0, MAX_EXTENT, MAX_EXTENT, MAX_EXTENT])).is_err());
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Most elements of a constant that an operator makes from nothing.
-const MOST_ELEMENTS: usize = 1 << 28;
+const MOST_ELEMENTS: usize = 1 << 27;
 
 /// Imports the node where it is such an operator.
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {

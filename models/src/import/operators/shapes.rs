@@ -5,7 +5,7 @@ use super::super::{
     node::{NodeView, axes, axis, unsupported},
 };
 use crate::{
-    DType, Op, Problem, Tensor, TensorId,
+    DType, Op, Problem, TensorId,
     infer::{broadcast, show},
 };
 
@@ -48,9 +48,9 @@ fn dropout(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, 
     let x = node.input(0)?;
     let mut outputs = vec![x];
     if node.outputs > 1 && node.opset >= 10 {
-        let fact = builder.fact(x);
-        let mask = Tensor::new(DType::Bool, fact.shape.clone(), vec![1; fact.elements()]);
-        outputs.push(builder.constant(mask));
+        let shape = builder.shape(x).to_vec();
+        let kept = builder.scalar(DType::Bool, 1.0)?;
+        outputs.push(builder.expand(kept, &shape)?);
     }
     Ok(outputs)
 }

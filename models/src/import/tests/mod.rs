@@ -8,8 +8,8 @@ mod structure;
 use crate::{
     DType, Fact, Graph, ImportError, ImportOptions, Op, Tensor, from_bytes, infer,
     onnx::proto::{
-        AttributeProto, AttributeType, DimensionProto, DimensionValue, GraphProto, ModelProto, NodeProto,
-        OperatorSetIdProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+        AttributeProto, AttributeType, DimensionProto, DimensionValue, FunctionProto, GraphProto, ModelProto,
+        NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
     },
 };
 use evaluator::ShapeArithmetic;
@@ -20,6 +20,7 @@ use prost::Message;
 struct Model {
     opset: i64,
     graph: GraphProto,
+    functions: Vec<FunctionProto>,
     options: ImportOptions,
 }
 
@@ -88,6 +89,7 @@ impl Model {
             ir_version: 8,
             graph: Some(self.graph.clone()),
             opset_import: vec![OperatorSetIdProto { domain: String::new(), version: self.opset }],
+            functions: self.functions.clone(),
             ..Default::default()
         }
         .encode_to_vec()

@@ -1,6 +1,7 @@
 //! Inputs, outputs, scopes, folding.
 
 use super::*;
+use crate::op::Unary;
 
 #[test]
 fn shape_chains_fold() {
@@ -159,6 +160,46 @@ fn nested_ifs_are_inlined() {
     // Names of an inner scope are not seen outside.
     let leak = model.node(node("Neg", "h", "leak", &[])).output("leak");
     assert!(leak.error().contains("'h'"));
+}
+
+fn function(name: &str, nodes: Vec<NodeProto>) -> FunctionProto {
+    FunctionProto {
+        name: name.into(),
+        domain: "own".into(),
+        input: vec!["a".into(), "b".into()],
+        output: vec!["c".into()],
+        node: nodes,
+        ..Default::default()
+    }
+}
+
+fn call(name: &str, inputs: &str, output: &str, attributes: &[AttributeProto]) -> NodeProto {
+    NodeProto { domain: "own".into(), ..node(name, inputs, output, attributes) }
+}
+
+#[test]
+fn functions_are_inlined() {
+    let reference = |name: &str, from: &str| AttributeProto { ref_attr_name: from.into(), ..float(name, 0.0) };
+    let leaky = node("LeakyRelu", "a", "t", &[reference("alpha", "slope")]);
+    let mut inner = function("Inner", vec![leaky, node("Clip", "t b", "c", &[])]);
+    inner.attribute_proto.push(float("slope", 0.25));
+    let outer =
+        function("Outer", vec![call("Inner", "a b", "t", &[float("slope", 0.5)]), call("Inner", "t", "c", &[])]);
+    let mut model = Model::new(13).input("x", &[2]).floats("low", &[], &[-1.0]).output("y");
+    model.functions = vec![inner, outer];
+    let graph = model.clone().node(call("Outer", "x low", "y", &[])).import();
+    let operators: Vec<_> = graph.nodes.iter().map(|node| node.op.clone()).collect();
+    let expected = [
+        Unary::LeakyRelu { alpha: 0.5 },
+        Unary::Clip { min: Some(-1.0), max: None },
+        Unary::LeakyRelu { alpha: 0.25 },
+        Unary::Clip { min: None, max: None },
+    ];
+    assert_eq!(operators, expected.map(Op::Unary));
+    assert!(model.clone().node(call("Other", "x low", "y", &[])).error().contains("(own.Other)"));
+
+    model.functions.push(function("Loop", vec![call("Loop", "a b", "c", &[])]));
+    assert!(model.node(call("Loop", "x low", "y", &[])).error().contains("call each other more than 32 deep"));
 }
 
 #[test]

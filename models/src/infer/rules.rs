@@ -1,0 +1,283 @@
+//! The rules of operators that need more than a line.
+
+use super::{MAX_EXTENT, Result, Rounding, ShapeError, broadcast, ensure, pooled_extent, show};
+use crate::{
+    DType, Fact, Op,
+    op::{Binary, PadMode, Reduction, Window},
+};
+
+/// Number and types of operands.
+pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
+    let (least, most) = match op {
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul | Op::Gemm { .. } => (2, 3),
+        Op::LayerNormalization { .. } => (2, 3),
+        Op::BatchNormalization { .. } => (5, 5),
+        Op::InstanceNormalization { .. } | Op::GroupNormalization { .. } | Op::Where => (3, 3),
+        Op::Binary(_) | Op::Gather { .. } => (2, 2),
+        Op::Concat { .. } => (1, usize::MAX),
+        _ => (1, 1),
+    };
+    ensure!(
+        (least..=most).contains(&inputs.len()),
+        "{} has {} operands, which is outside {least}..={most}",
+        op.name(),
+        inputs.len()
+    );
+    match op {
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul | Op::Gemm { .. } | Op::Concat { .. } => {
+            same_type(inputs)
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn same_type(facts: &[&Fact]) -> Result<()> {
+    for pair in facts.windows(2) {
+        ensure!(pair[0].dtype == pair[1].dtype, "operands of types {:?} and {:?}", pair[0].dtype, pair[1].dtype);
+    }
+    Ok(())
+}
+
+/// One value a channel.
+pub(super) fn parameters(parameters: &[&Fact], channels: usize) -> Result<()> {
+    for parameter in parameters {
+        ensure!(
+            parameter.shape == [channels],
+            "a parameter of shape {} for {channels} channels",
+            show(&parameter.shape)
+        );
+    }
+    Ok(())
+}
+
+pub(super) fn binary(kind: Binary, a: &Fact, b: &Fact) -> Result<Fact> {
+    same_type(&[a, b])?;
+    let shape = broadcast(&a.shape, &b.shape)?;
+    let dtype = match kind {
+        Binary::Equal | Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual => DType::Bool,
+        Binary::And | Binary::Or | Binary::Xor => {
+            ensure!(a.dtype == DType::Bool, "{kind:?} needs Bool, not {:?}", a.dtype);
+            DType::Bool
+        }
+        Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::ShiftLeft | Binary::ShiftRight => {
+            ensure!(!a.dtype.is_float() && a.dtype != DType::Bool, "{kind:?} needs integers, not {:?}", a.dtype);
+            a.dtype
+        }
+        Binary::PRelu => {
+            ensure!(shape == a.shape, "the slope {} cannot be broadcast to {}", show(&b.shape), show(&a.shape));
+            a.dtype
+        }
+        _ => {
+            ensure!(a.dtype != DType::Bool, "{kind:?} is not defined for Bool");
+            a.dtype
+        }
+    };
+    Ok(Fact { dtype, shape })
+}
+
+fn spatial_rank(x: &Fact, window: &Window) -> Result<usize> {
+    let rank = x.shape.len().saturating_sub(2);
+    ensure!((1..=3).contains(&rank), "the input {} has {rank} spatial dimensions, not 1 to 3", show(&x.shape));
+    let Window { strides, dilations, pads_begin, pads_end } = window;
+    for (name, values, least) in
+        [("strides", strides, 1), ("dilations", dilations, 1), ("pads", pads_begin, 0), ("pads", pads_end, 0)]
+    {
+        ensure!(values.len() == rank, "{} {name} for {rank} spatial dimensions", values.len());
+        ensure!(values.iter().all(|v| (least..=MAX_EXTENT).contains(v)), "{name} {values:?} are out of range");
+    }
+    Ok(rank)
+}
+
+pub(super) fn convolution(window: &Window, groups: usize, inputs: &[&Fact]) -> Result<Fact> {
+    let (x, weights) = (inputs[0], inputs[1]);
+    let rank = spatial_rank(x, window)?;
+    ensure!(weights.shape.len() == rank + 2, "weights {} for an input {}", show(&weights.shape), show(&x.shape));
+    let channels = weights.shape[0];
+    ensure!(
+        groups > 0 && weights.shape[1].checked_mul(groups) == Some(x.shape[1]) && channels.is_multiple_of(groups),
+        "weights {} in {groups} groups do not fit {} input channels",
+        show(&weights.shape),
+        x.shape[1]
+    );
+    if let Some(bias) = inputs.get(2) {
+        parameters(&[bias], channels)?;
+    }
+    let mut shape = vec![x.shape[0], channels];
+    for d in 0..rank {
+        shape.push(pooled_extent(window, d, x.shape[d + 2], weights.shape[d + 2], Rounding::Floor)?);
+    }
+    Ok(Fact { dtype: x.dtype, shape })
+}
+
+pub(super) fn transposed(window: &Window, groups: usize, inputs: &[&Fact], declared: &Fact) -> Result<Fact> {
+    let (x, weights) = (inputs[0], inputs[1]);
+    let rank = spatial_rank(x, window)?;
+    ensure!(weights.shape.len() == rank + 2, "weights {} for an input {}", show(&weights.shape), show(&x.shape));
+    ensure!(
+        groups > 0 && weights.shape[0] == x.shape[1] && x.shape[1].is_multiple_of(groups),
+        "weights {} in {groups} groups do not fit {} input channels",
+        show(&weights.shape),
+        x.shape[1]
+    );
+    let channels = weights.shape[1].saturating_mul(groups);
+    if let Some(bias) = inputs.get(2) {
+        parameters(&[bias], channels)?;
+    }
+    ensure!(
+        declared.shape.len() == rank + 2 && declared.shape[..2] == [x.shape[0], channels],
+        "an output {} of {} images and {channels} channels",
+        show(&declared.shape),
+        x.shape[0]
+    );
+    Ok(Fact { dtype: x.dtype, shape: declared.shape.clone() })
+}
+
+pub(super) fn pooled(kernel: &[usize], window: &Window, x: &Fact, declared: &Fact) -> Result<Fact> {
+    let rank = spatial_rank(x, window)?;
+    ensure!(kernel.len() == rank, "{} kernel extents for {rank} spatial dimensions", kernel.len());
+    ensure!(
+        declared.shape.len() == rank + 2 && declared.shape[..2] == x.shape[..2],
+        "an output {} of a pooled {}",
+        show(&declared.shape),
+        show(&x.shape)
+    );
+    for d in 0..rank {
+        let (extent, output) = (x.shape[d + 2], declared.shape[d + 2]);
+        ensure!(
+            window.pads_begin[d].max(window.pads_end[d]) < kernel[d].saturating_mul(window.dilations[d]),
+            "pads {:?} {:?} reach beyond the kernel {kernel:?}",
+            window.pads_begin,
+            window.pads_end
+        );
+        // With ceil_mode one more window may start inside the input and end beyond the padding.
+        let floor = pooled_extent(window, d, extent, kernel[d], Rounding::Floor)?;
+        let ceil = pooled_extent(window, d, extent, kernel[d], Rounding::Ceil)?;
+        ensure!(output == floor || output == ceil, "an extent of {output} where {floor} or {ceil} windows fit");
+    }
+    Ok(Fact { dtype: x.dtype, shape: declared.shape.clone() })
+}
+
+pub(super) fn concatenated(axis: usize, inputs: &[&Fact]) -> Result<Fact> {
+    let mut shape = inputs[0].shape.clone();
+    ensure!(axis < shape.len(), "axis {axis} is outside rank {}", shape.len());
+    for input in &inputs[1..] {
+        let fits =
+            input.shape.len() == shape.len() && (0..shape.len()).all(|d| d == axis || shape[d] == input.shape[d]);
+        ensure!(fits, "{} and {} cannot be joined along axis {axis}", show(&shape), show(&input.shape));
+        shape[axis] = shape[axis].saturating_add(input.shape[axis]);
+    }
+    Ok(Fact { dtype: inputs[0].dtype, shape })
+}
+
+pub(super) fn split(axis: usize, x: &Fact, declared: &[Fact]) -> Result<Vec<Fact>> {
+    ensure!(axis < x.shape.len(), "axis {axis} is outside rank {}", x.shape.len());
+    let mut total = 0_usize;
+    let mut outputs = Vec::new();
+    for piece in declared {
+        let fits =
+            piece.shape.len() == x.shape.len() && (0..x.shape.len()).all(|d| d == axis || piece.shape[d] == x.shape[d]);
+        ensure!(fits, "a piece {} of {} along axis {axis}", show(&piece.shape), show(&x.shape));
+        total = total.saturating_add(piece.shape[axis]);
+        outputs.push(Fact { dtype: x.dtype, shape: piece.shape.clone() });
+    }
+    ensure!(total == x.shape[axis], "pieces of {total} in all along an axis of extent {}", x.shape[axis]);
+    Ok(outputs)
+}
+
+pub(super) fn sliced(starts: &[usize], steps: &[i64], x: &Fact, declared: &Fact) -> Result<Fact> {
+    let rank = x.shape.len();
+    ensure!(
+        starts.len() == rank && steps.len() == rank && declared.shape.len() == rank,
+        "a slice of rank {} out of {}",
+        declared.shape.len(),
+        show(&x.shape)
+    );
+    for d in 0..rank {
+        let (count, extent) = (declared.shape[d] as i128, x.shape[d] as i128);
+        let last = starts[d] as i128 + (count - 1) * i128::from(steps[d]);
+        ensure!(
+            steps[d] != 0 && (count == 0 || ((starts[d] as i128) < extent && (0..extent).contains(&last))),
+            "{count} elements from {} by {} leave an extent of {extent}",
+            starts[d],
+            steps[d]
+        );
+    }
+    Ok(Fact { dtype: x.dtype, shape: declared.shape.clone() })
+}
+
+pub(super) fn padded(before: &[i64], after: &[i64], mode: PadMode, x: &Fact) -> Result<Fact> {
+    ensure!(
+        before.len() == x.shape.len() && after.len() == x.shape.len(),
+        "{} and {} pads for rank {}",
+        before.len(),
+        after.len(),
+        x.shape.len()
+    );
+    let mut shape = Vec::new();
+    for ((&extent, &before), &after) in x.shape.iter().zip(before).zip(after) {
+        let wide = extent as i128 + i128::from(before) + i128::from(after);
+        let output =
+            usize::try_from(wide).map_err(|_| ShapeError(format!("an extent of {extent} is padded to {wide}")))?;
+        // Negative pads crop first; the modes other than constant read what remains.
+        let core = extent as i128 + i128::from(before.min(0)) + i128::from(after.min(0));
+        let widest = i128::from(before.max(after));
+        let fits = match mode {
+            PadMode::Constant(_) => true,
+            PadMode::Reflect => widest <= 0 || widest < core,
+            PadMode::Edge | PadMode::Wrap => widest <= 0 || core > 0,
+        };
+        ensure!(fits || output == 0, "{mode:?} padding by {before} and {after} of an extent of {extent}");
+        shape.push(output);
+    }
+    Ok(Fact { dtype: x.dtype, shape })
+}
+
+pub(super) fn matrix_product(a: &Fact, b: &Fact, bias: Option<&Fact>) -> Result<Fact> {
+    let misfit = || ShapeError(format!("matrices {} and {} cannot be multiplied", show(&a.shape), show(&b.shape)));
+    let (&inner, rows) = a.shape.split_last().ok_or_else(misfit)?;
+    let (batch_a, row) = rows.split_last().map_or((rows, None), |(row, batch)| (batch, Some(*row)));
+    let (batch_b, inner_b, column) = match b.shape.as_slice() {
+        [] => return Err(misfit()),
+        [inner] => (&[][..], *inner, None),
+        [batch @ .., inner, column] => (batch, *inner, Some(*column)),
+    };
+    ensure!(inner == inner_b, "{}", misfit());
+    let mut shape = broadcast(batch_a, batch_b).map_err(|_| misfit())?;
+    shape.extend(row);
+    shape.extend(column);
+    if let Some(bias) = bias {
+        parameters(&[bias], column.unwrap_or(1))?;
+    }
+    Ok(Fact { dtype: a.dtype, shape })
+}
+
+pub(super) fn gemm(transpose_a: bool, transpose_b: bool, inputs: &[&Fact]) -> Result<Fact> {
+    let matrix = |fact: &Fact, transpose: bool| match fact.shape[..] {
+        [rows, columns] if transpose => Ok((columns, rows)),
+        [rows, columns] => Ok((rows, columns)),
+        _ => Err(ShapeError(format!("{} is no matrix", show(&fact.shape)))),
+    };
+    let (m, k) = matrix(inputs[0], transpose_a)?;
+    let (k_b, n) = matrix(inputs[1], transpose_b)?;
+    ensure!(k == k_b, "matrices of {m}x{k} and {k_b}x{n} cannot be multiplied");
+    if let Some(c) = inputs.get(2) {
+        let fits = broadcast(&c.shape, &[m, n]).is_ok_and(|shape| shape == [m, n]);
+        ensure!(fits, "C of shape {} cannot be broadcast to {m}x{n}", show(&c.shape));
+    }
+    Ok(Fact::new(inputs[0].dtype, &[m, n]))
+}
+
+pub(super) fn reduced(kind: Reduction, axes: &[usize], keep: bool, x: &Fact) -> Result<Fact> {
+    let index = matches!(kind, Reduction::ArgMax { .. } | Reduction::ArgMin { .. });
+    let distinct = axes.iter().enumerate().all(|(n, axis)| !axes[..n].contains(axis));
+    ensure!(distinct && axes.iter().all(|&axis| axis < x.shape.len()), "axes {axes:?} of {}", show(&x.shape));
+    if index {
+        ensure!(axes.len() == 1 && x.shape[axes[0]] > 0, "{kind:?} over axes {axes:?} of {}", show(&x.shape));
+    }
+    let extents = x.shape.iter().enumerate().filter_map(|(d, &extent)| match (axes.contains(&d), keep) {
+        (true, true) => Some(1),
+        (true, false) => None,
+        (false, _) => Some(extent),
+    });
+    Ok(Fact { dtype: if index { DType::I64 } else { x.dtype }, shape: extents.collect() })
+}
