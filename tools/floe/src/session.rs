@@ -204,6 +204,20 @@ impl<'p> Session<'p, '_> {
         }
     }
 
+    /// Zeroes every state.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn reset(&mut self) -> Result<()> {
+        match self {
+            Self::Host(session) => {
+                session.reset();
+                Ok(())
+            }
+            Self::Cuda(session) => Ok(session.reset()?),
+        }
+    }
+
     /// Microseconds that one replay takes on the GPU; `None` on the host.
     ///
     /// # Errors

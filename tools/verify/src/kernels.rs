@@ -1,0 +1,453 @@
+//! `floe-verify kernels`: every candidate of every case against its host twin.
+//!
+//! The parent compiles everything in parallel, which fills the kernel cache, then runs each family in child processes:
+//! an illegal access spoils a process' CUDA context for good. A child that dies or hangs is replaced by one that goes on
+//! after the candidate that killed it.
+
+use crate::{
+    compare,
+    launch::Gpu,
+    operands::{Prepared, outputs},
+};
+use anyhow::{Context, Result, bail};
+use floe_compiler::{
+    nvrtc::{Compiler, Request},
+    targets,
+};
+use floe_engine::plan::format::ImageKind;
+use floe_kernels::{
+    Kernel,
+    codegen::{Candidate, Target, all_cases},
+};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::{self, BufRead, BufReader, IsTerminal, Write},
+    process::{Command, Stdio},
+    str::FromStr,
+    sync::{Mutex, mpsc},
+    time::Duration,
+};
+
+/// Longest silence of a child before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Architecture and kind of image, as `--arch` names them: `90`, `87ptx`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Architecture {
+    number: u32,
+    image: ImageKind,
+}
+
+impl FromStr for Architecture {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (digits, image) =
+            text.strip_suffix("ptx").map_or((text, ImageKind::Cubin), |digits| (digits, ImageKind::Ptx));
+        let number = digits.parse().map_err(|_| "expected a number such as 90 or 87ptx".to_owned())?;
+        let known = targets::all().iter().any(|target| target.architecture == number && !target.is_host());
+        if known { Ok(Self { number, image }) } else { Err(format!("no target has architecture {number}")) }
+    }
+}
+
+impl std::fmt::Display for Architecture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", self.number, if self.image == ImageKind::Ptx { "ptx" } else { "" })
+    }
+}
+
+impl Architecture {
+    /// The largest target of the architecture: it offers the most configurations.
+    fn target(self) -> Result<&'static Target> {
+        let all = targets::all().iter().filter(|target| target.architecture == self.number);
+        all.max_by_key(|target| target.multiprocessors).context("checked when it was parsed")
+    }
+}
+
+/// What to verify.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Architecture to compile for: `90` is machine code, `87ptx` PTX that the driver compiles for its GPU.
+    #[arg(long, default_value = "90")]
+    arch: Architecture,
+    /// Only this family; repeatable.
+    #[arg(long = "family", value_name = "NAME")]
+    families: Vec<String>,
+    /// Child processes at a time; 1 for machine code, so that times are undisturbed, 8 for PTX, whose compilation by the
+    /// driver takes longest.
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Only compile, for machines without a GPU.
+    #[arg(long)]
+    compile_only: bool,
+    /// Also print every passed candidate with its time.
+    #[arg(long)]
+    verbose: bool,
+    /// Runs as a child: one family and a share of its cases, as JSON lines. Not for people.
+    #[arg(long, hide = true, value_name = "INDEX/COUNT")]
+    child: Option<String>,
+    /// Where a child takes up: case and candidate after the one that killed its predecessor.
+    #[arg(long, hide = true, value_name = "CASE:CANDIDATE")]
+    after: Option<String>,
+}
+
+impl Arguments {
+    /// The architecture as it was given, which is its key in the record.
+    pub fn architecture(&self) -> String {
+        self.arch.to_string()
+    }
+}
+
+/// One line of a child.
+#[derive(Debug, Serialize, Deserialize)]
+enum Line {
+    /// A candidate is about to run.
+    Start { case: usize, candidate: usize, what: String },
+    /// It agrees with the twin; error by the measure of its type, microseconds.
+    Pass { error: f64, time: f64 },
+    /// It does not.
+    Fail { what: String, why: String },
+    /// The family has no candidate for the case.
+    Unsupported { what: String, why: String },
+    /// All done.
+    End,
+}
+
+/// Counts of one family, for the record.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Candidates that agree with the twin.
+    pub passed: usize,
+    /// Those that do not.
+    pub failed: usize,
+    /// Cases that the family refuses on this target.
+    pub unsupported: usize,
+    /// Largest error of a passed candidate: relative L2 for half types, part of the bound for others.
+    pub worst: f64,
+}
+
+/// A case on a target: the kernel and its candidates.
+struct Case {
+    number: usize,
+    kernel: Kernel,
+    candidates: Result<Vec<Candidate>, String>,
+}
+
+impl Case {
+    fn what(&self) -> String {
+        let family = self.kernel.family();
+        let views: Vec<String> = (0..)
+            .map_while(|index| family.input(index))
+            .chain(outputs(family))
+            .map(|view| format!("{}{:?}", view.dtype.name(), view.shape.as_slice()))
+            .collect();
+        format!("case {} {} {}", self.number, family.name(), views.join(" "))
+    }
+
+    fn requests(&self, arch: Architecture) -> Vec<Request> {
+        let launches = self.candidates.iter().flatten().flat_map(|candidate| &candidate.launches);
+        let request = |launch: &floe_kernels::codegen::Launch| Request {
+            source: launch.source.clone(),
+            entry: launch.entry.clone(),
+            architecture: arch.number,
+            image: arch.image,
+            options: Vec::new(),
+        };
+        launches.map(request).collect()
+    }
+}
+
+fn cases(arch: Architecture, families: &[String]) -> Result<Vec<Case>> {
+    let target = arch.target()?;
+    let cases: Vec<Case> = all_cases()
+        .into_iter()
+        .enumerate()
+        .filter(|(_, kernel)| families.is_empty() || families.iter().any(|name| name == kernel.family().name()))
+        .map(|(number, kernel)| {
+            let candidates = kernel.candidates(target).map_err(|unsupported| unsupported.0);
+            Case { number, kernel, candidates }
+        })
+        .collect();
+    if cases.is_empty() {
+        bail!("no family is called {}", families.join(" or "));
+    }
+    Ok(cases)
+}
+
+/// Runs the subcommand; a tally for each family, or nothing where only a part was done.
+///
+/// # Errors
+/// Where NVRTC or the GPU is missing, or a kernel does not compile. Wrong results are in the tallies.
+pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
+    if let Some(share) = &arguments.child {
+        child(arguments, share)?;
+        return Ok(BTreeMap::new());
+    }
+    let cases = cases(arguments.arch, &arguments.families)?;
+    compile(arguments.arch, &cases)?;
+    if arguments.compile_only {
+        return Ok(BTreeMap::new());
+    }
+    // A missing GPU is one clear message, not one for each child.
+    drop(Gpu::open()?);
+    let mut families: Vec<&str> = cases.iter().map(|case| case.kernel.family().name()).collect();
+    families.sort_unstable();
+    families.dedup();
+    let jobs = arguments.jobs.unwrap_or(if arguments.arch.image == ImageKind::Ptx { 8 } else { 1 }).max(1);
+    // With several at a time each family is split, so that no single one holds the rest up.
+    let shares = families.iter().flat_map(|family| (0..jobs).map(move |share| (*family, share)));
+    let queue: Mutex<VecDeque<(&str, usize)>> = Mutex::new(shares.collect());
+    let tallies = Mutex::new(BTreeMap::<String, Tally>::new());
+    let failure = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some((family, share)) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) {
+                    match supervise(arguments, family, &format!("{share}/{jobs}")) {
+                        Ok(tally) => {
+                            if let Ok(mut tallies) = tallies.lock() {
+                                tallies.entry(family.to_owned()).or_default().add(&tally);
+                            }
+                        }
+                        Err(error) => {
+                            if let Ok(mut failure) = failure.lock() {
+                                *failure = Some(error.context(format!("family {family}")));
+                            }
+                        }
+                    }
+                }
+            });
+        }
+    });
+    if let Some(error) = failure.into_inner().ok().flatten() {
+        return Err(error);
+    }
+    tallies.into_inner().map_err(|_| anyhow::anyhow!("a thread of this program panicked"))
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.unsupported += other.unsupported;
+        self.worst = self.worst.max(other.worst);
+    }
+}
+
+/// Compiles every launch of every candidate, in parallel, into the cache.
+fn compile(arch: Architecture, cases: &[Case]) -> Result<()> {
+    let compiler = Compiler::find(arch.target()?, None)?;
+    let requests: Vec<Request> = cases.iter().flat_map(|case| case.requests(arch)).collect();
+    let terminal = io::stderr().is_terminal();
+    let progress = |done: usize, all: usize| {
+        if terminal {
+            let _ = write!(io::stderr(), "\rcompiled {done} of {all}");
+        }
+    };
+    let started = std::time::Instant::now();
+    let results = compiler.try_compile_all(&requests, &progress);
+    let refused: Vec<String> =
+        results.iter().filter_map(|result| result.as_ref().err()).map(|e| e.to_string()).collect();
+    let spills = results.iter().flatten().filter(|kernel| kernel.resources.is_some_and(|r| r.spill_stores > 0)).count();
+    let _ = writeln!(
+        io::stderr(),
+        "{}NVRTC {} compiled {} launches for {arch} in {:.1} s, {spills} of them spill registers",
+        if terminal { "\r\x1b[K" } else { "" },
+        compiler.version(),
+        requests.len(),
+        started.elapsed().as_secs_f64()
+    );
+    match refused.first() {
+        Some(first) => bail!("{} launches do not compile; the first: {first}", refused.len()),
+        None => Ok(()),
+    }
+}
+
+/// Runs children for a share of a family until one of them reaches the end.
+fn supervise(arguments: &Arguments, family: &str, share: &str) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let mut after: Option<String> = None;
+    loop {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["kernels", "--arch", &arguments.arch.to_string(), "--family", family, "--child", share]);
+        if let Some(after) = &after {
+            command.args(["--after", after]);
+        }
+        let mut process = command.stdout(Stdio::piped()).spawn()?;
+        let lines = BufReader::new(process.stdout.take().context("the child's output is a pipe")?);
+        let (sender, receiver) = mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            lines.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok());
+        });
+        let mut running: Option<(usize, usize, String)> = None;
+        let mut ended = false;
+        let reason = loop {
+            match receiver.recv_timeout(PATIENCE) {
+                Ok(text) => match serde_json::from_str(&text) {
+                    Ok(Line::Start { case, candidate, what }) => running = Some((case, candidate, what)),
+                    Ok(Line::Pass { error, time }) => {
+                        tally.passed += 1;
+                        tally.worst = tally.worst.max(error);
+                        if let (true, Some((_, _, what))) = (arguments.verbose, &running) {
+                            say(&format!("pass  {what}: {error:.1e}, {time:.1} us"));
+                        }
+                    }
+                    Ok(Line::Fail { what, why }) => {
+                        tally.failed += 1;
+                        say(&format!("FAIL  {what}: {why}"));
+                    }
+                    Ok(Line::Unsupported { what, why }) => {
+                        tally.unsupported += 1;
+                        if arguments.verbose {
+                            say(&format!("none  {what}: {why}"));
+                        }
+                    }
+                    Ok(Line::End) => ended = true,
+                    Err(_) => say(&text),
+                },
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    process.kill()?;
+                    break "it hung";
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => break "its process died",
+            }
+        };
+        process.wait()?;
+        // The reader ends with the pipe.
+        let _ = reader.join();
+        if ended {
+            return Ok(tally);
+        }
+        let Some((case, candidate, what)) = running else { bail!("a child process ended before its first candidate") };
+        let next = format!("{case}:{candidate}");
+        if after.as_ref() == Some(&next) {
+            bail!("a child process makes no progress after {what}");
+        }
+        // A child that could still report has counted its failure itself; one that could not has not.
+        if reason == "it hung" || !matches!(process.wait()?.code(), Some(SPOILED)) {
+            tally.failed += 1;
+            say(&format!("FAIL  {what}: {reason}"));
+        }
+        after = Some(next);
+    }
+}
+
+/// Exit code of a child whose CUDA context is spoiled after it reported why.
+const SPOILED: i32 = 3;
+
+fn say(text: &str) {
+    let _ = writeln!(io::stdout().lock(), "{text}");
+}
+
+/// One family's share of cases, reported as JSON lines.
+fn child(arguments: &Arguments, share: &str) -> Result<()> {
+    let pair = |text: &str, separator| -> Result<(usize, usize)> {
+        let (a, b) = text.split_once(separator).context("two numbers")?;
+        Ok((a.parse()?, b.parse()?))
+    };
+    let (index, count) = pair(share, '/')?;
+    let after = arguments.after.as_deref().map(|after| pair(after, ':')).transpose()?;
+    let mut cases = cases(arguments.arch, &arguments.families)?;
+    cases.retain(|case| case.number % count.max(1) == index && after.is_none_or(|(first, _)| case.number >= first));
+    let report = |line: &Line| -> Result<()> {
+        let mut out = io::stdout().lock();
+        serde_json::to_writer(&mut out, line)?;
+        writeln!(out)?;
+        Ok(out.flush()?)
+    };
+    let compiler = Compiler::find(arguments.arch.target()?, None)?;
+    let gpu = Gpu::open()?;
+    // The twins run in parallel, a few cases ahead of the GPU.
+    for chunk in cases.chunks(16) {
+        let prepared: Vec<Result<Prepared>> =
+            chunk.par_iter().map(|case| Prepared::new(&case.kernel, case.number)).collect();
+        for (case, prepared) in chunk.iter().zip(prepared) {
+            let what = case.what();
+            let (prepared, candidates) = match (prepared, &case.candidates) {
+                (Ok(prepared), Ok(candidates)) => (prepared, candidates),
+                (Err(error), _) => {
+                    report(&Line::Fail { what, why: format!("{error:#}") })?;
+                    continue;
+                }
+                (_, Err(why)) => {
+                    report(&Line::Unsupported { what, why: why.clone() })?;
+                    continue;
+                }
+            };
+            let mut compiled = compiler.compile_all(&case.requests(arguments.arch), &|_, _| {})?.into_iter();
+            for (number, candidate) in candidates.iter().enumerate() {
+                let images: Vec<_> = compiled.by_ref().take(candidate.launches.len()).collect();
+                if after.is_some_and(|after| (case.number, number) <= after) {
+                    continue;
+                }
+                let what = format!("{what} | {} {}", candidate.algorithm, candidate.configuration);
+                report(&Line::Start { case: case.number, candidate: number, what: what.clone() })?;
+                match verify(&gpu, case, &prepared, candidate, &images) {
+                    Ok((error, time)) => report(&Line::Pass { error, time })?,
+                    Err(error) => {
+                        let spoiled = error.downcast_ref::<floe_cuda::Error>().is_some();
+                        report(&Line::Fail { what, why: format!("{error:#}") })?;
+                        if spoiled {
+                            // Some driver errors would let us go on, but telling which is not worth it.
+                            std::process::exit(SPOILED);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    report(&Line::End)
+}
+
+/// Runs one candidate and compares its outputs.
+fn verify(
+    gpu: &Gpu,
+    case: &Case,
+    prepared: &Prepared,
+    candidate: &Candidate,
+    images: &[floe_compiler::nvrtc::Compiled],
+) -> Result<(f64, f64)> {
+    let inputs = (0..prepared.inputs.len())
+        .map(|index| prepared.packed(&case.kernel, index, candidate.packing.get(index)))
+        .collect::<Result<Vec<_>>>()?;
+    let lengths: Vec<usize> = prepared.outputs.iter().map(|output| output.bytes().len()).collect();
+    let run = gpu.run(candidate, images, &inputs, &lengths)?;
+    let mut worst = 0.0f64;
+    let views = outputs(case.kernel.family());
+    for (index, (view, (expected, found))) in
+        views.into_iter().zip(prepared.outputs.iter().zip(&run.outputs)).enumerate()
+    {
+        let error = compare::output(view, expected.bytes(), found.bytes(), sums(&case.kernel));
+        worst = worst.max(error.map_err(|why| anyhow::anyhow!("output {index}: {why}"))?);
+    }
+    Ok((worst, run.time))
+}
+
+/// Whether a family adds up many terms, in another order on the GPU than on the host.
+fn sums(kernel: &Kernel) -> bool {
+    matches!(
+        kernel,
+        Kernel::Conv(_)
+            | Kernel::ConvTranspose(_)
+            | Kernel::MatMul(_)
+            | Kernel::Reduce(_)
+            | Kernel::Normalize(_)
+            | Kernel::Pool(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_are_parsed() {
+        let cubin: Architecture = "90".parse().unwrap();
+        let ptx: Architecture = "87ptx".parse().unwrap();
+        assert_eq!((cubin.to_string().as_str(), ptx.to_string().as_str()), ("90", "87ptx"));
+        assert_eq!(ptx.target().unwrap().name, "jetson-agx-orin");
+        assert!("12".parse::<Architecture>().is_err() && "h200".parse::<Architecture>().is_err());
+    }
+}

@@ -1,0 +1,340 @@
+//! Running one candidate on the GPU through the engine's driver table, as a graph, as plans do.
+
+use crate::operands::{Buffer, POISON};
+use anyhow::{Result, bail};
+use floe_compiler::nvrtc::Compiled;
+use floe_cuda::Device;
+use floe_engine::cuda::{
+    CU_EVENT_DEFAULT, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_STREAM_NON_BLOCKING, CUdeviceptr, CUevent,
+    CUgraph, CUgraphExec, CUgraphNode, CUmodule, CUresult, CUstream, CudaKernelNodeParams, DriverApi,
+};
+use floe_kernels::codegen::{Argument, Candidate};
+use std::{
+    ffi::{CString, c_void},
+    ops::Range,
+    ptr::{null, null_mut},
+};
+
+/// Bytes between operands that nobody may touch; also the alignment of operands.
+const GUARD: usize = 256;
+/// What fills the workspace at the second run: a kernel that reads what it did not write gives another result.
+const OTHER_POISON: u8 = 0x3c;
+
+/// A GPU with a stream.
+pub struct Gpu {
+    device: Device,
+    api: DriverApi,
+    stream: CUstream,
+}
+
+/// What a candidate computed.
+pub struct Run {
+    /// Its outputs.
+    pub outputs: Vec<Buffer>,
+    /// Median device time of a replay in microseconds.
+    pub time: f64,
+}
+
+/// Where the operands lie in one block of memory, with guards between them.
+struct Layout {
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+    workspace: usize,
+    counters: usize,
+    /// The whole block on the host, as it is before the first run.
+    image: Vec<u8>,
+}
+
+impl Layout {
+    fn new(candidate: &Candidate, inputs: &[Buffer], outputs: &[usize]) -> Self {
+        let mut image = vec![POISON; GUARD];
+        let mut place = |contents: &[u8]| {
+            let start = image.len();
+            image.extend_from_slice(contents);
+            image.resize((image.len() + GUARD).next_multiple_of(GUARD), POISON);
+            start
+        };
+        Self {
+            inputs: inputs.iter().map(|input| place(input.bytes())).collect(),
+            outputs: outputs.iter().map(|&length| place(&vec![POISON; length])).collect(),
+            workspace: place(&vec![POISON; candidate.workspace as usize]),
+            counters: place(&vec![0; candidate.counters as usize]),
+            image,
+        }
+    }
+
+    fn address(&self, base: CUdeviceptr, argument: Argument) -> CUdeviceptr {
+        base + match argument {
+            Argument::Input(index) => self.inputs[index] as u64,
+            Argument::Output(index) => self.outputs[index] as u64,
+            Argument::Workspace(offset) => self.workspace as u64 + offset,
+            Argument::Counters(offset) => self.counters as u64 + offset,
+        }
+    }
+}
+
+/// Frees what one run made, in the reverse order.
+struct Made<'a> {
+    api: &'a DriverApi,
+    modules: Vec<CUmodule>,
+    memory: CUdeviceptr,
+    graph: CUgraph,
+    exec: CUgraphExec,
+    events: [CUevent; 2],
+}
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        // SAFETY: every handle comes from a successful call of the same table and is freed once; after an error that
+        // spoils the context these calls fail, which changes nothing.
+        unsafe {
+            for event in self.events.into_iter().filter(|event| !event.is_null()) {
+                (self.api.event_destroy)(event);
+            }
+            if !self.exec.is_null() {
+                (self.api.graph_exec_destroy)(self.exec);
+            }
+            if !self.graph.is_null() {
+                (self.api.graph_destroy)(self.graph);
+            }
+            if self.memory != 0 {
+                (self.api.mem_free)(self.memory);
+            }
+            for &module in &self.modules {
+                (self.api.module_unload)(module);
+            }
+        }
+    }
+}
+
+impl Gpu {
+    /// Opens the first GPU.
+    ///
+    /// # Errors
+    /// Those of [`Device::open`].
+    pub fn open() -> Result<Self> {
+        let device = Device::open(floe_cuda::Options::default())?;
+        let api = device.api()?;
+        let mut stream = null_mut();
+        // SAFETY: `stream` is valid for the write and a context is current.
+        device.check("cuStreamCreate", unsafe { (api.stream_create)(&mut stream, CU_STREAM_NON_BLOCKING) })?;
+        Ok(Self { device, api, stream })
+    }
+
+    fn check(&self, call: &'static str, result: CUresult) -> Result<()> {
+        Ok(self.device.check(call, result)?)
+    }
+
+    /// Runs a candidate twice on poisoned memory and compares everything that must agree.
+    ///
+    /// # Errors
+    /// A driver error (after which this process must not use the GPU again), or what was touched that must not be.
+    pub fn run(
+        &self,
+        candidate: &Candidate,
+        compiled: &[Compiled],
+        inputs: &[Buffer],
+        outputs: &[usize],
+    ) -> Result<Run> {
+        let layout = Layout::new(candidate, inputs, outputs);
+        let mut made = Made {
+            api: &self.api,
+            modules: Vec::new(),
+            memory: 0,
+            graph: null_mut(),
+            exec: null_mut(),
+            events: [null_mut(); 2],
+        };
+        self.build(&mut made, &layout, candidate, compiled)?;
+
+        self.upload(made.memory, &layout.image)?;
+        self.replay(&made)?;
+        let first = self.download(&made, layout.image.len())?;
+        // Second run: other poison in workspace and outputs, counters as the first run left them.
+        let mut again = first.clone();
+        for (&start, &length) in layout.outputs.iter().zip(outputs) {
+            again[start..start + length].fill(POISON);
+        }
+        let workspace = layout.workspace..layout.workspace + candidate.workspace as usize;
+        again[workspace.clone()].fill(OTHER_POISON);
+        self.upload(made.memory, &again)?;
+        self.replay(&made)?;
+        let second = self.download(&made, layout.image.len())?;
+
+        let mut variable: Vec<Range<usize>> =
+            layout.outputs.iter().zip(outputs).map(|(&start, &length)| start..start + length).collect();
+        variable.push(workspace.clone());
+        if let Some(place) = difference(&layout.image, &first, &variable) {
+            bail!("{} was written", region(&layout, candidate, inputs, place));
+        }
+        if let Some(place) = difference(&first, &second, &[workspace]) {
+            bail!("two runs differ at {}", region(&layout, candidate, inputs, place));
+        }
+        let outputs = layout.outputs.iter().zip(outputs).map(|(&start, &length)| {
+            let mut buffer = Buffer::filled(length, 0);
+            buffer.bytes_mut().copy_from_slice(&first[start..start + length]);
+            buffer
+        });
+        let outputs = outputs.collect();
+        Ok(Run { outputs, time: self.time(&made)? })
+    }
+
+    fn build(&self, made: &mut Made<'_>, layout: &Layout, candidate: &Candidate, compiled: &[Compiled]) -> Result<()> {
+        let api = &self.api;
+        // The kernel itself is what is being verified: it may do anything to this process' GPU context, which is why each
+        // family runs in a process of its own.
+        //
+        // SAFETY: here and below, every out-pointer is valid for the write, every handle was just made by the same
+        // table, images and names are NUL-terminated where they are text, and all of it outlives the calls.
+        self.check("cuMemAlloc", unsafe { (api.mem_alloc)(&mut made.memory, layout.image.len()) })?;
+        // SAFETY: as above.
+        self.check("cuGraphCreate", unsafe { (api.graph_create)(&mut made.graph, 0) })?;
+        let mut previous: CUgraphNode = null_mut();
+        for (launch, compiled) in candidate.launches.iter().zip(compiled) {
+            let mut module = null_mut();
+            let image = compiled.bytes.as_ptr().cast();
+            // SAFETY: as above.
+            self.check("cuModuleLoadData", unsafe { (api.module_load_data)(&mut module, image) })?;
+            made.modules.push(module);
+            let (name, mut function) = (CString::new(launch.entry.as_str())?, null_mut());
+            // SAFETY: as above.
+            let found = unsafe { (api.module_get_function)(&mut function, module, name.as_ptr()) };
+            self.check("cuModuleGetFunction", found)?;
+            let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: as above.
+            let set = unsafe { (api.func_set_attribute)(function, attribute, launch.shared as i32) };
+            self.check("cuFuncSetAttribute", set)?;
+            let mut addresses: Vec<CUdeviceptr> =
+                launch.arguments.iter().map(|&argument| layout.address(made.memory, argument)).collect();
+            let mut pointers: Vec<*mut c_void> =
+                addresses.iter_mut().map(|address| std::ptr::from_mut(address).cast()).collect();
+            let parameters = CudaKernelNodeParams {
+                func: function,
+                gridDimX: launch.grid[0],
+                gridDimY: launch.grid[1],
+                gridDimZ: launch.grid[2],
+                blockDimX: launch.block[0],
+                blockDimY: launch.block[1],
+                blockDimZ: launch.block[2],
+                sharedMemBytes: launch.shared,
+                kernelParams: pointers.as_mut_ptr(),
+                extra: null_mut(),
+                kern: null_mut(),
+                ctx: null_mut(),
+            };
+            let mut node = null_mut();
+            let (after, count) = if previous.is_null() { (null(), 0) } else { (&raw const previous, 1) };
+            // SAFETY: as above; the driver copies the arguments.
+            let added = unsafe { (api.graph_add_kernel_node)(&mut node, made.graph, after, count, &parameters) };
+            self.check("cuGraphAddKernelNode", added)?;
+            previous = node;
+        }
+        // SAFETY: as above.
+        self.check("cuGraphInstantiate", unsafe { (api.graph_instantiate)(&mut made.exec, made.graph, 0) })?;
+        for event in &mut made.events {
+            // SAFETY: as above.
+            self.check("cuEventCreate", unsafe { (api.event_create)(event, CU_EVENT_DEFAULT) })?;
+        }
+        Ok(())
+    }
+
+    fn upload(&self, memory: CUdeviceptr, bytes: &[u8]) -> Result<()> {
+        // SAFETY: the allocation has this length, and the synchronisation outlives no borrow.
+        self.check("cuMemcpyHtoDAsync", unsafe {
+            (self.api.memcpy_htod_async)(memory, bytes.as_ptr().cast(), bytes.len(), self.stream)
+        })?;
+        self.synchronize()
+    }
+
+    fn download(&self, made: &Made<'_>, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0u8; length];
+        // SAFETY: the allocation has this length, and the buffer outlives the synchronisation.
+        self.check("cuMemcpyDtoHAsync", unsafe {
+            (self.api.memcpy_dtoh_async)(bytes.as_mut_ptr().cast(), made.memory, length, self.stream)
+        })?;
+        self.synchronize()?;
+        Ok(bytes)
+    }
+
+    fn replay(&self, made: &Made<'_>) -> Result<()> {
+        // SAFETY: the graph is alive and so is the memory that it works on.
+        self.check("cuGraphLaunch", unsafe { (self.api.graph_launch)(made.exec, self.stream) })?;
+        self.synchronize()
+    }
+
+    fn synchronize(&self) -> Result<()> {
+        // SAFETY: the stream is alive.
+        self.check("cuStreamSynchronize", unsafe { (self.api.stream_synchronize)(self.stream) })
+    }
+
+    /// Median of nine replays between events.
+    fn time(&self, made: &Made<'_>) -> Result<f64> {
+        let [start, end] = made.events;
+        let mut times = Vec::new();
+        for _ in 0..9 {
+            let mut milliseconds = 0.0;
+            // SAFETY: events, graph and stream are alive; the pointer is valid for the write.
+            unsafe {
+                self.check("cuEventRecord", (self.api.event_record)(start, self.stream))?;
+                self.check("cuGraphLaunch", (self.api.graph_launch)(made.exec, self.stream))?;
+                self.check("cuEventRecord", (self.api.event_record)(end, self.stream))?;
+                self.check("cuEventSynchronize", (self.api.event_synchronize)(end))?;
+                self.check("cuEventElapsedTime", (self.api.event_elapsed_time)(&mut milliseconds, start, end))?;
+            }
+            times.push(f64::from(milliseconds) * 1e3);
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times[times.len() / 2])
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // SAFETY: made in `open`, destroyed once, before the device that its context belongs to.
+        unsafe { (self.api.stream_destroy)(self.stream) };
+    }
+}
+
+/// First byte outside `except` (disjoint, ascending) in which two blocks differ.
+fn difference(a: &[u8], b: &[u8], except: &[Range<usize>]) -> Option<usize> {
+    let mut start = 0;
+    for range in except.iter().chain([&(a.len()..a.len())]) {
+        // Comparing slices is fast; searching is for those that differ.
+        if a[start..range.start] != b[start..range.start] {
+            return (start..range.start).find(|&place| a[place] != b[place]);
+        }
+        start = range.end;
+    }
+    None
+}
+
+/// Which operand a byte belongs to, in words.
+fn region(layout: &Layout, candidate: &Candidate, inputs: &[Buffer], place: usize) -> String {
+    let within = |start: usize, length: usize| (start..start + length).contains(&place).then(|| place - start);
+    let input = layout.inputs.iter().zip(inputs).enumerate().find_map(|(index, (&start, input))| {
+        within(start, input.bytes().len()).map(|byte| format!("byte {byte} of input {index}"))
+    });
+    let counter =
+        || within(layout.counters, candidate.counters as usize).map(|byte| format!("byte {byte} of the counters"));
+    let output = layout.outputs.iter().rposition(|&start| start <= place).map(|index| (index, layout.outputs[index]));
+    input.or_else(counter).unwrap_or_else(|| match output {
+        Some((index, start)) => format!("byte {} from the start of output {index}", place - start),
+        None => format!("byte {place} of the memory, between operands"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_found_outside_the_exceptions_only() {
+        let (a, mut b) = ([0u8; 16], [0u8; 16]);
+        b[5] = 1;
+        assert_eq!(difference(&a, &b, &[]), Some(5));
+        assert_eq!(difference(&a, &b, &[4..6, 9..9]), None);
+        b[15] = 1;
+        assert_eq!(difference(&a, &b, &[2..3, 4..6]), Some(15));
+        assert_eq!(difference(&a, &b, &[4..6, 15..16]), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! `floe-verify networks`: whole plans on the GPU against their host variants.
+
+use crate::{allocations, compare::Agreement};
+use anyhow::{Context, Result, bail};
+use floe::{
+    bench::{self, Latency},
+    inputs::{Input, random},
+    outputs,
+    plan_file::PlanFile,
+    session::{DeviceKind, Place, Request, Session},
+    tensor::numbers,
+};
+use floe_engine::{
+    cuda::{Phase, recording},
+    plan::{Plan, format::Direction},
+};
+use serde::Serialize;
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+/// What to verify.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Plans that hold a `host` variant and one for this GPU.
+    #[arg(required = true)]
+    plans: Vec<PathBuf>,
+    /// Use the GPU variant of this target instead of the most suitable one.
+    #[arg(long, value_name = "TARGET")]
+    variant: Option<String>,
+    /// Replays that must be bit-identical.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    replays: usize,
+    /// Seed of the random inputs.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+}
+
+/// What was found about one plan.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Name of the model.
+    pub model: String,
+    /// Target of the GPU variant.
+    pub target: String,
+    /// Its precision.
+    pub precision: String,
+    /// Each output against the host.
+    pub outputs: Vec<(String, Agreement)>,
+    /// Replays made.
+    pub replays: usize,
+    /// Rust allocations while they ran.
+    pub allocations: u64,
+    /// Device memory that was free before and after them, in bytes.
+    pub free: (u64, u64),
+    /// Driver functions that they called.
+    pub calls: BTreeSet<&'static str>,
+    /// Times in microseconds.
+    pub latency: Latency,
+    /// What is wrong; empty when all is well.
+    pub failures: Vec<String>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// Where a plan cannot be run at all. Wrong results are in the reports.
+pub fn run(arguments: &Arguments) -> Result<Vec<Report>> {
+    let mut reports = Vec::new();
+    for path in &arguments.plans {
+        let file = PlanFile::open(path)?;
+        let report = verify(&file.plan()?, arguments).with_context(|| file.name().to_owned())?;
+        let mut out = io::stdout().lock();
+        let device = report.latency.device.map_or(f64::NAN, |times| times.median);
+        let cosine = report.outputs.iter().map(|(_, agreement)| agreement.cosine).fold(f64::INFINITY, f64::min);
+        let verdict = if report.failures.is_empty() { "pass" } else { "FAIL" };
+        writeln!(
+            out,
+            "{verdict}  {} {} {}: cosine {cosine:.7}, {} replays, device {device:.1} us, round trip {:.1} us",
+            report.model, report.target, report.precision, report.replays, report.latency.host.median
+        )?;
+        for failure in &report.failures {
+            writeln!(out, "      {failure}")?;
+        }
+        reports.push(report);
+    }
+    Ok(reports)
+}
+
+fn verify(plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> {
+    let request = |device, variant: Option<String>| Request { device, multiprocessors: None, variant };
+    let (mut host_place, host_variant) = Place::choose(plan, &request(DeviceKind::Host, None))?;
+    let mut host = host_place.session(host_variant)?;
+    let inputs = contents(&host, arguments.seed)?;
+    replay(&mut host, &inputs)?;
+    let expected = outputs::read(&mut host)?;
+
+    let (mut place, variant) = Place::choose(plan, &request(DeviceKind::Cuda, arguments.variant.clone()))?;
+    let header = variant.header().clone();
+    // Times first, through the driver's own functions.
+    let mut session = place.session(variant.clone())?;
+    let latency = bench::measure(&mut session, &inputs, 100, 1000, |_| {})?;
+    drop(session);
+
+    let bindings = variant.bindings().count();
+    let calls_of_init = 64 + 4 * (header.steps + header.kernels + header.images) as usize;
+    let Place::Cuda { api, .. } = &mut place else { bail!("a GPU was asked for") };
+    let driver = *api;
+    *api = recording::wrap(driver, calls_of_init + (arguments.replays + 1) * (2 * bindings + 8));
+    let mut session = place.session(variant)?;
+    replay(&mut session, &inputs)?;
+    let first = outputs::read(&mut session)?;
+
+    let mut failures = Vec::new();
+    let mut agreements = Vec::new();
+    for (expected, found) in expected.iter().zip(&first) {
+        let dtype = expected.binding.dtype;
+        let (expected_numbers, found_numbers) = (numbers(dtype, &expected.bytes), numbers(dtype, &found.bytes));
+        let agreement = Agreement::of(&expected_numbers, &found_numbers);
+        let shape = expected.binding.shape.as_slice();
+        let vector = shape.iter().copied().max().is_some_and(|longest| longest as usize == expected_numbers.len());
+        let name = expected.binding.name;
+        if dtype.is_float() && header.precision == "f16" {
+            if agreement.cosine.is_nan() || agreement.cosine < 0.9999 {
+                failures.push(format!("output {name}: cosine {:.6} < 0.9999", agreement.cosine));
+            }
+            if vector && !agreement.same_top {
+                failures.push(format!("output {name}: another top-1"));
+            }
+        } else if agreement.error.is_nan() || agreement.error > if dtype.is_float() { 1.0 } else { 0.0 } {
+            failures.push(format!("output {name}: {:.1} times its bound", agreement.error));
+        }
+        agreements.push((name.to_owned(), agreement));
+    }
+
+    // RUN: nothing below may allocate, neither here nor in the engine, until the numbers are taken.
+    let mut found = first.clone();
+    let places: Vec<usize> = session.bindings(Direction::Output).into_iter().map(|(number, _)| number).collect();
+    let memory = || -> Result<u64> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both pointers are valid for the write; the device's context is current on this thread.
+        let result = unsafe { (driver.mem_get_info)(&mut free, &mut total) };
+        if result == 0 { Ok(free as u64) } else { bail!("cuMemGetInfo failed ({result})") }
+    };
+    let free_before = memory()?;
+    drop(recording::take());
+    let allocations_before = allocations::count();
+    let mut different = 0usize;
+    for _ in 0..arguments.replays {
+        session.reset()?;
+        for input in &inputs {
+            session.write(input.binding, &input.bytes)?;
+        }
+        session.replay()?;
+        for (&number, output) in places.iter().zip(&mut found) {
+            session.read(number, &mut output.bytes)?;
+        }
+        different += usize::from(found.iter().zip(&first).any(|(found, first)| found.bytes != first.bytes));
+    }
+    let allocations = allocations::count() - allocations_before;
+    let calls = recording::take();
+    let free = (free_before, memory()?);
+
+    if different > 0 {
+        failures.push(format!("{different} of {} replays differ", arguments.replays));
+    }
+    if allocations > 0 {
+        failures.push(format!("{allocations} Rust allocations in RUN"));
+    }
+    if free.0 != free.1 {
+        failures.push(format!("free device memory was {} bytes before and {} after", free.0, free.1));
+    }
+    let forbidden: BTreeSet<&str> =
+        calls.iter().filter(|call| call.phase() != Phase::Run).map(|call| call.name()).collect();
+    if !forbidden.is_empty() {
+        failures.push(format!("RUN called {forbidden:?}"));
+    }
+    Ok(Report {
+        model: plan.model().to_owned(),
+        target: header.target.to_owned(),
+        precision: header.precision.to_owned(),
+        outputs: agreements,
+        replays: arguments.replays,
+        allocations,
+        free,
+        calls: calls.iter().map(|call| call.name()).collect(),
+        latency,
+        failures,
+    })
+}
+
+/// Random contents for every input.
+fn contents(session: &Session<'_, '_>, seed: u64) -> Result<Vec<Input>> {
+    let inputs = session.bindings(Direction::Input);
+    inputs.iter().map(|(number, binding)| Ok(Input { binding: *number, bytes: random(binding, seed)? })).collect()
+}
+
+fn replay(session: &mut Session<'_, '_>, inputs: &[Input]) -> Result<()> {
+    for input in inputs {
+        session.write(input.binding, &input.bytes)?;
+    }
+    session.replay()
+}

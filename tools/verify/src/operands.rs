@@ -1,0 +1,225 @@
+//! Operands of a kernel case: random inputs on the host, poisoned gaps, repacking, and the expected outputs.
+
+use anyhow::{Context, Result, anyhow};
+use floe::random::Generator;
+use floe_engine::host::Block;
+use floe_kernels::{DType, Family, Kernel, View, codegen::Packing, copy::Copy};
+use half::{bf16, f16};
+
+/// Bytes that fill what nobody may read or write: NaN in every float type.
+pub const POISON: u8 = 0xff;
+
+/// Bytes aligned as the host twins want them.
+#[derive(Clone)]
+pub struct Buffer {
+    blocks: Vec<Block>,
+    length: usize,
+}
+
+impl Buffer {
+    /// `length` bytes of one value.
+    pub fn filled(length: usize, value: u8) -> Self {
+        Self { blocks: vec![Block([value; size_of::<Block>()]); length.div_ceil(size_of::<Block>())], length }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.blocks)[..self.length]
+    }
+
+    /// The bytes.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.blocks)[..self.length]
+    }
+}
+
+/// Where the elements of a view lie, in elements from the operand's start.
+pub struct Places {
+    /// Logical elements in row-major order.
+    pub elements: Vec<usize>,
+    /// Padding lanes of channels-last views, which hold zeros.
+    pub lanes: Vec<usize>,
+}
+
+impl Places {
+    /// Of a valid view.
+    pub fn of(view: &View) -> Self {
+        let (mut elements, mut lanes) = (Vec::new(), Vec::new());
+        let mut extents: Vec<u32> = view.shape.to_vec();
+        if view.lanes != 0 {
+            extents[1] = view.lanes;
+        }
+        if extents.contains(&0) {
+            return Self { elements, lanes };
+        }
+        let mut index = vec![0u32; extents.len()];
+        loop {
+            let place = index
+                .iter()
+                .zip(&view.strides)
+                .fold(i64::from(view.offset), |place, (&i, &stride)| place + i64::from(i) * i64::from(stride));
+            let logical = index.iter().zip(&view.shape).all(|(i, extent)| i < extent);
+            if logical { &mut elements } else { &mut lanes }.push(place as usize);
+            // The next index in row-major order; after the last one, done.
+            let Some(d) = (0..index.len()).rev().find(|&d| index[d] + 1 < extents[d]) else { break };
+            index[d] += 1;
+            index[d + 1..].fill(0);
+        }
+        Self { elements, lanes }
+    }
+}
+
+/// A case with its inputs and what the host twin makes of them.
+pub struct Prepared {
+    /// Inputs as the kernel's own views say.
+    pub inputs: Vec<Buffer>,
+    /// Outputs; gaps hold [`POISON`].
+    pub outputs: Vec<Buffer>,
+}
+
+impl Prepared {
+    /// Makes inputs from the case's number and runs the host twin.
+    ///
+    /// # Errors
+    /// What the host twin says.
+    pub fn new(kernel: &Kernel, number: usize) -> Result<Self> {
+        let family = kernel.family();
+        family.check().map_err(|error| anyhow!("check: {error}"))?;
+        let mut generator = Generator::new(number as u64, family.name());
+        let inputs: Vec<Buffer> =
+            (0..kernel.inputs()).map(|index| input(kernel, index, &mut generator)).collect::<Result<_>>()?;
+        let mut outputs: Vec<Buffer> =
+            outputs(family).iter().map(|view| Ok(Buffer::filled(length(view)?, POISON))).collect::<Result<_>>()?;
+        let mut workspace = Buffer::filled(usize::try_from(family.host_workspace())?, POISON);
+        let reads: Vec<&[u8]> = inputs.iter().map(Buffer::bytes).collect();
+        let mut writes: Vec<&mut [u8]> = outputs.iter_mut().map(Buffer::bytes_mut).collect();
+        family.run(&reads, &mut writes, workspace.bytes_mut()).map_err(|error| anyhow!("host twin: {error}"))?;
+        Ok(Self { inputs, outputs })
+    }
+
+    /// Input `index` as a candidate wants it.
+    ///
+    /// # Errors
+    /// Where it cannot be packed so.
+    pub fn packed(&self, kernel: &Kernel, index: usize, packing: Option<&Packing>) -> Result<Buffer> {
+        let Some(Packing::View(view)) = packing else { return Ok(self.inputs[index].clone()) };
+        let source = kernel.family().input(index).context("a packed operand has a view")?.clone();
+        let copy = Copy { source, destination: view.clone() };
+        copy.check().map_err(|error| anyhow!("packing of input {index}: {error}"))?;
+        let mut packed = Buffer::filled(length(view)?, POISON);
+        let mut workspace = Buffer::filled(usize::try_from(copy.host_workspace())?, POISON);
+        copy.run(&[self.inputs[index].bytes()], &mut [packed.bytes_mut()], workspace.bytes_mut())
+            .map_err(|error| anyhow!("packing of input {index}: {error}"))?;
+        Ok(packed)
+    }
+}
+
+/// Views of a kernel's outputs.
+pub fn outputs(family: &dyn Family) -> Vec<&View> {
+    (0..).map_while(|index| family.output(index)).collect()
+}
+
+fn length(view: &View) -> Result<usize> {
+    Ok(usize::try_from(view.bytes().map_err(|error| anyhow!("view: {error}"))?)?)
+}
+
+/// Random contents of one input; what the view does not reach is [`POISON`].
+fn input(kernel: &Kernel, index: usize, generator: &mut Generator) -> Result<Buffer> {
+    let family = kernel.family();
+    let bytes = family.input_bytes(index).map_err(|error| anyhow!("input {index}: {error}"))?;
+    let mut buffer = Buffer::filled(usize::try_from(bytes.context("the input exists")?)?, POISON);
+    let Some(view) = family.input(index) else {
+        // Only biases and the like have no view: f32, contiguous.
+        generator.fill(DType::F32, buffer.bytes_mut());
+        return Ok(buffer);
+    };
+    let range = Range::of(kernel, index);
+    let places = Places::of(view);
+    let size = view.dtype.size();
+    for &place in &places.elements {
+        element(view.dtype, range, generator, &mut buffer.bytes_mut()[place * size..][..size]);
+    }
+    for &place in &places.lanes {
+        buffer.bytes_mut()[place * size..][..size].fill(0);
+    }
+    Ok(buffer)
+}
+
+/// Which numbers an input gets.
+#[derive(Clone, Copy)]
+enum Range {
+    /// Floats in ±bound, integers likewise (or from 0).
+    Within(f32),
+    /// Indices of an axis of that extent, from the end as well.
+    Index(u32),
+}
+
+impl Range {
+    fn of(kernel: &Kernel, index: usize) -> Self {
+        match kernel {
+            Kernel::Gather(gather) if index == 1 => {
+                Self::Index(gather.data.shape.get(usize::from(gather.axis)).copied().unwrap_or(1))
+            }
+            // Conversions should see fractions, large numbers and every bit of small integers.
+            Kernel::Copy(_) => Self::Within(100.0),
+            Kernel::Pointwise(_) | Kernel::Softmax(_) => Self::Within(4.0),
+            _ => Self::Within(1.0),
+        }
+    }
+}
+
+/// One random element.
+fn element(dtype: DType, range: Range, generator: &mut Generator, bytes: &mut [u8]) {
+    let (float, integer) = match range {
+        Range::Within(bound) => {
+            let float = generator.signed_unit() * bound;
+            // Small integers keep sums of products in range; eight times the bound reaches past every byte's sign.
+            (float, (float * 8.0) as i64)
+        }
+        Range::Index(extent) => {
+            let index = generator.below(2 * u64::from(extent.max(1))) as i64 - i64::from(extent.max(1));
+            (index as f32, index)
+        }
+    };
+    let magnitude = integer.unsigned_abs();
+    match dtype {
+        DType::F32 => bytes.copy_from_slice(&float.to_le_bytes()),
+        DType::F16 => bytes.copy_from_slice(&f16::from_f32(float).to_le_bytes()),
+        DType::Bf16 => bytes.copy_from_slice(&bf16::from_f32(float).to_le_bytes()),
+        DType::F64 => bytes.copy_from_slice(&f64::from(float).to_le_bytes()),
+        DType::I8 => bytes.copy_from_slice(&(integer as i8).to_le_bytes()),
+        DType::I16 => bytes.copy_from_slice(&(integer as i16).to_le_bytes()),
+        DType::I32 => bytes.copy_from_slice(&(integer as i32).to_le_bytes()),
+        DType::I64 => bytes.copy_from_slice(&integer.to_le_bytes()),
+        DType::U8 => bytes.copy_from_slice(&(magnitude as u8).to_le_bytes()),
+        DType::U16 => bytes.copy_from_slice(&(magnitude as u16).to_le_bytes()),
+        DType::U32 => bytes.copy_from_slice(&(magnitude as u32).to_le_bytes()),
+        DType::U64 => bytes.copy_from_slice(&magnitude.to_le_bytes()),
+        _ => bytes.fill((magnitude & 1) as u8),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_follow_strides_and_tell_lanes() {
+        let view = View::channels_last(DType::F16, &[1, 3, 1, 2]).unwrap();
+        let places = Places::of(&view);
+        assert_eq!(places.elements, [0, 8, 1, 9, 2, 10]);
+        assert_eq!(places.lanes, [3, 11, 4, 12, 5, 13, 6, 14, 7, 15]);
+        assert_eq!(Places::of(&View::contiguous(DType::F32, &[]).unwrap()).elements, [0]);
+        assert!(Places::of(&View::contiguous(DType::F32, &[2, 0]).unwrap()).elements.is_empty());
+    }
+
+    #[test]
+    fn every_case_can_be_prepared() {
+        for (number, kernel) in floe_kernels::codegen::all_cases().iter().enumerate() {
+            // Small ones only: this runs in every test round.
+            if kernel.family().flops() < 1_000_000 {
+                Prepared::new(kernel, number).unwrap_or_else(|error| panic!("{number} {kernel:?}: {error}"));
+            }
+        }
+    }
+}
