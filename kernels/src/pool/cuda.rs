@@ -4,7 +4,7 @@ use super::{Pool, PoolKind};
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
 use crate::strided::elements;
 use crate::strided::source::{Source, candidate, cost, lowest, memory_order, traffic, vector_width, wide_type};
-use crate::{Family, View};
+use crate::{DType, Family, View};
 use std::fmt::Write;
 
 /// Threads of a block.
@@ -69,7 +69,7 @@ impl Pool {
         source.define("BLOCK", BLOCK);
         source.define("WIDTH", width);
         source.define("MAXIMUM", u8::from(self.kind == PoolKind::Max));
-        source.define("LOWEST", lowest(wide_type(self.input.dtype)));
+        source.define("LOWEST", smallest(self.input.dtype));
         source.define("CHANNELS", format!("{}u", self.output.shape[1]));
         let taps = self.window.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.into()));
         source.define("UNROLL", format!("_Pragma(\"unroll {}\")", if taps <= UNROLLED { taps } else { 1 }));
@@ -125,5 +125,15 @@ impl Pool {
         )
         .expect("writing to a string");
         lines
+    }
+}
+
+/// The CUDA literal of a type's smallest value.
+fn smallest(dtype: DType) -> &'static str {
+    match dtype {
+        DType::I8 => "-128ll",
+        DType::I16 => "-32768ll",
+        DType::I32 => "-2147483648ll",
+        _ => lowest(wide_type(dtype)),
     }
 }
