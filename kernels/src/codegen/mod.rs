@@ -123,6 +123,7 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::normalize::cases(),
         crate::lrn::cases(),
         crate::resize::cases(),
+        crate::pool::cases::cases(),
     ]
     .concat()
 }
