@@ -96,6 +96,9 @@ fn fill_planes(conv: &Conv, axes: &[Axis; 3], input: &[f32], first: i64, planes:
         after.fill(0.0);
         match w.step {
             1 => covered.iter_mut().zip(from).for_each(|(to, &x)| *to = x),
+            2 if from.len() >= 2 * inside => {
+                covered.iter_mut().zip(from.as_chunks::<2>().0).for_each(|(to, &[x, _])| *to = x);
+            }
             _ => covered.iter_mut().zip(from.iter().step_by(w.step as usize)).for_each(|(to, &x)| *to = x),
         }
     }

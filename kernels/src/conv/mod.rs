@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 /// Cross-correlation as ONNX `Conv`, spatial dimensions always three (unused leading ones have extent 1).
 ///
-/// Operands: input, weights, bias if `epilogue.bias`, extras; one output.
+/// Input, weights and output are any mixture of f32, f16 and bf16 (sums in f32), or all f64 (sums in f64; the bias stays
+/// f32 and a program is refused). Operands: input, weights, bias if `epilogue.bias`, extras; one output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conv {
     /// `[n, c, spatial…]`, rank 3 to 5.

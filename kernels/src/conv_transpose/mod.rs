@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// Transposed convolution. Output position `o` gathers input `i` where `o + pad = i·stride + tap·dilation`.
 ///
-/// Operands: input, weights, bias if `epilogue.bias`, extras; one output.
+/// Element types as in [`crate::conv::Conv`]. Operands: input, weights, bias if `epilogue.bias`, extras; one output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConvTranspose {
     /// `[n, c, spatial…]`, rank 3 to 5.

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 /// ONNX `ConvTranspose` by its definition.
 fn expected(conv: &ConvTranspose, operands: &[Operand], index: &[i64]) -> f64 {
     let rank = index.len();
+    let join = |first, at| testing::index(rank, first, at);
     let (taps, extents) = (window::spatial(&conv.weights).unwrap(), window::spatial(&conv.input).unwrap());
     let m = i64::from(conv.output.shape[1] / conv.groups);
     let c = i64::from(conv.input.shape[1] / conv.groups);
@@ -31,9 +32,10 @@ fn expected(conv: &ConvTranspose, operands: &[Operand], index: &[i64]) -> f64 {
             });
             if inside {
                 let at: [i64; 3] = std::array::from_fn(|d| at[d] / i64::from(conv.strides[d]));
-                let from = [&[index[0], channel], &at[5 - rank..]].concat();
-                let weight = [&[channel, index[1] % m], &q.map(i64::from)[5 - rank..]].concat();
-                sum += element(&conv.input, &operands[0], &from) * element(&conv.weights, &operands[1], &weight);
+                let from = join([index[0], channel], at);
+                let weight = join([channel, index[1] % m], q.map(i64::from));
+                sum += element(&conv.input, &operands[0], &from[..rank])
+                    * element(&conv.weights, &operands[1], &weight[..rank]);
             }
         }
     }

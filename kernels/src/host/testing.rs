@@ -97,6 +97,13 @@ pub(crate) fn element(view: &View, bytes: &[u8], index: &[i64]) -> f64 {
     with_element!(view.dtype, T => cast::<T>(bytes, 0).unwrap()[(i64::from(view.offset) + at) as usize].to_f64())
 }
 
+/// A logical index of a view of `rank` dimensions, from its first two and three spatial ones; only `rank` of it count.
+pub(crate) fn index(rank: usize, [n, c]: [i64; 2], spatial: [i64; 3]) -> [i64; 5] {
+    let mut index = [n, c, 0, 0, 0];
+    index[2..rank].copy_from_slice(&spatial[5 - rank..]);
+    index
+}
+
 /// Runs a kernel on random operands and compares every output element with `expected(operands, index)`, gives or takes
 /// `tolerance · (1 + |expected|)` plus what storing it rounds. Bytes outside the output's view must stay untouched and
 /// its padding lanes must be zero.

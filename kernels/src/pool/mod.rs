@@ -25,6 +25,8 @@ pub enum PoolKind {
 
 /// Max or average pooling in one to three spatial dimensions.
 ///
+/// Input and output have the same element type: any for `Max` (NaN wins), a float for averages (f16 and bf16 are summed
+/// in f32). A window with nothing in it gives the type's lowest value for `Max` (−∞ for floats) and 0 for averages.
 /// Operands: input; one output.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pool {

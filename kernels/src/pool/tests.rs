@@ -10,6 +10,7 @@ use proptest::prelude::*;
 /// ONNX `MaxPool` and `AveragePool` by their definitions.
 fn expected(pool: &Pool, operands: &[Operand], index: &[i64]) -> f64 {
     let rank = index.len();
+    let join = |first, at| testing::index(rank, first, at);
     let extents = window::spatial(&pool.input).unwrap().map(i64::from);
     let mut position = [0; 3];
     position[5 - rank..].copy_from_slice(&index[2..]);
@@ -20,8 +21,8 @@ fn expected(pool: &Pool, operands: &[Operand], index: &[i64]) -> f64 {
             position[d] * i64::from(pool.strides[d]) + i64::from(q[d] * pool.dilations[d]) - i64::from(pool.pads[d])
         });
         if (0..3).all(|d| (0..extents[d]).contains(&at[d])) {
-            let from = [&index[..2], &at[5 - rank..]].concat();
-            let x = element(&pool.input, &operands[0], &from);
+            let from = join([index[0], index[1]], at);
+            let x = element(&pool.input, &operands[0], &from[..rank]);
             sum += x;
             largest = if x > largest || x.is_nan() { x } else { largest };
             count += 1;
