@@ -4,11 +4,12 @@
 //! for the host; then its kernels run.
 
 use crate::{
+    fused::FusedGraph,
     kernel_graph::{BufferRange, KernelGraph, Storage},
     lower::{LowerOptions, lower},
     passes,
 };
-use floe_models::{Evaluate, Fact, Graph, Node, Op, Tensor};
+use floe_models::{Evaluate, Fact, Graph, Node, Op, Tensor, TensorId};
 
 /// Evaluates operators with the host twins.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,17 +40,21 @@ impl Evaluate for HostEvaluator {
 
 /// Runs a whole graph on the host; `None` where a pass, lowering or a kernel refuses it.
 pub fn run_graph(graph: Graph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> {
-    let facts: Vec<Fact> = graph.outputs.iter().map(|&output| graph.fact(output).clone()).collect();
-    let fused = passes::fuse(passes::normalise(graph)).ok()?;
-    let kernels = lower(&fused, LowerOptions { host: true, half: false }).ok()?;
+    run_fused(&passes::fuse(passes::normalise(graph)).ok()?, inputs)
+}
+
+/// Runs a fused graph on the host; `None` where lowering or a kernel refuses it.
+pub fn run_fused(graph: &FusedGraph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> {
+    let kernels = lower(graph, LowerOptions { host: true, half: false }).ok()?;
     let bytes = run_kernels(&kernels, inputs)?;
-    if bytes.len() != facts.len() {
+    if bytes.len() != graph.outputs.len() {
         return None;
     }
-    let tensor = |(fact, bytes): (Fact, Vec<u8>)| {
-        (bytes.len() == fact.elements() * fact.dtype.size()).then(|| Tensor::new(fact.dtype, fact.shape, bytes))
+    let tensor = |(output, bytes): (&TensorId, Vec<u8>)| {
+        let Fact { dtype, shape } = graph.values[output.0].fact.clone();
+        (bytes.len() == shape.iter().product::<usize>() * dtype.size()).then(|| Tensor::new(dtype, shape, bytes))
     };
-    facts.into_iter().zip(bytes).map(tensor).collect()
+    graph.outputs.iter().zip(bytes).map(tensor).collect()
 }
 
 /// Bytes at an address that host kernels accept.

@@ -11,7 +11,7 @@ use crate::{
     program::{self, Builder, Classes, ProgramError},
 };
 use floe_kernels::pointwise::{Class, MAX_POINTWISE_INPUTS, Program};
-use floe_models::{Graph, Node, NodeId, Op, TensorId, Value};
+use floe_models::{Graph, Node, NodeId, Op, TensorId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Most program inputs of an epilogue beside the accumulator.
@@ -53,20 +53,14 @@ pub fn run(graph: Graph) -> Result<FusedGraph, FuseError> {
     let element_wise: Vec<usize> = (0..graph.nodes.len()).rev().filter(|&n| fusion.classes[n].is_some()).collect();
     fusion.grow(&element_wise)?;
     fusion.attach()?;
-    let (nodes, added) = fusion.emit()?;
-    let Graph { name, mut values, inputs, outputs, .. } = graph;
-    values.extend(added);
+    let nodes = fusion.emit()?;
+    let Graph { name, values, inputs, outputs, .. } = graph;
     Ok(FusedGraph { name, nodes, values, inputs, outputs })
 }
 
 /// Whether an operator takes an epilogue.
 pub fn is_anchor(op: &Op) -> bool {
     matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul | Op::Gemm { .. })
-}
-
-/// What an operator adds along the last dimension: a bias of one value for each column, by its shape.
-fn is_column_vector(shape: &[usize], columns: usize) -> bool {
-    shape.last() == Some(&columns) && shape.iter().product::<usize>() == columns
 }
 
 fn check_normalised(graph: &Graph, node: &Node) -> Result<(), FuseError> {
@@ -119,12 +113,9 @@ impl Group {
 
 /// An epilogue or a free-standing program, ready to be emitted.
 struct Lowered {
-    /// `None` where nothing is left to compute after the bias.
-    program: Option<Program>,
+    program: Program,
     /// Inputs of the program, the accumulator left out.
     inputs: Vec<TensorId>,
-    /// The constant that becomes the anchor's bias.
-    bias: Option<TensorId>,
 }
 
 struct Fusion<'a> {
@@ -225,26 +216,19 @@ impl<'a> Fusion<'a> {
         (group.anchor.is_none() && same_extents && exact).then_some((root, classes))
     }
 
-    /// The program of members in ascending order. With an anchor, its output is input 0 and a bias may leave the program.
+    /// The program of members in ascending order. With an anchor, its output is input 0.
     fn lower(&self, members: &BTreeSet<usize>, class: Class, anchor: Option<usize>) -> Result<Lowered, ProgramError> {
         let graph = self.graph;
         let mut builder = Builder::new(class);
         let mut registers = HashMap::new();
-        let mut bias = None;
-        let mut absorbed = None;
         if let Some(anchor) = anchor {
-            let mut accumulator = self.output(anchor);
-            if let Some((node, constant)) = self.bias(anchor) {
-                accumulator = self.output(node);
-                (bias, absorbed) = (Some(constant), Some(node));
-            }
-            registers.insert(accumulator, builder.input(0)?);
+            registers.insert(self.output(anchor), builder.input(0)?);
         }
         let first = usize::from(anchor.is_some());
         let limit = if anchor.is_some() { MAX_EXTRAS } else { MAX_POINTWISE_INPUTS };
         let mut inputs = Vec::new();
         let mut result = 0;
-        for &member in members.iter().filter(|&&member| Some(member) != absorbed) {
+        for &member in members {
             let node = &graph.nodes[member];
             let mut arguments = Vec::with_capacity(node.inputs.len());
             for &input in &node.inputs {
@@ -265,27 +249,7 @@ impl<'a> Fusion<'a> {
             result = builder.apply(&node.op, &arguments, graph.fact(node.outputs[0]).dtype)?;
             registers.insert(node.outputs[0], result);
         }
-        let only_bias = absorbed.is_some() && members.len() == 1;
-        let program = if only_bias { None } else { Some(builder.finish(result)?) };
-        Ok(Lowered { program, inputs, bias })
-    }
-
-    /// The addition of a constant row right after a matrix product that has no bias, with that constant.
-    fn bias(&self, anchor: usize) -> Option<(usize, TensorId)> {
-        let node = &self.graph.nodes[anchor];
-        let product = node.outputs[0];
-        if node.inputs.len() != 2 || !matches!(node.op, Op::MatMul | Op::Gemm { .. }) {
-            return None;
-        }
-        let &[NodeId(consumer)] = self.consumers[product.0].as_slice() else { return None };
-        let addition = &self.graph.nodes[consumer];
-        let Op::Binary(floe_models::op::Binary::Add) = addition.op else { return None };
-        let other = *addition.inputs.iter().find(|&&input| input != product)?;
-        let columns = *self.graph.fact(product).shape.last()?;
-        let same_extents = self.graph.fact(addition.outputs[0]) == self.graph.fact(product);
-        let constant = self.graph.constant(other)?;
-        // One shared value stays an immediate of the program.
-        (same_extents && columns > 1 && is_column_vector(&constant.shape, columns)).then_some((consumer, other))
+        Ok(Lowered { program: builder.finish(result)?, inputs })
     }
 
     /// Makes groups the epilogues of their anchors, splitting off a part where the whole does not fit.
@@ -367,14 +331,13 @@ impl<'a> Fusion<'a> {
         })
     }
 
-    /// The nodes, each group at its root's place, and values made on the way.
-    fn emit(&self) -> Result<(Vec<FusedNode>, Vec<Value>), FuseError> {
+    /// The nodes, each group at its root's place.
+    fn emit(&self) -> Result<Vec<FusedNode>, FuseError> {
         let absorbed: BTreeSet<usize> = self.groups.values().filter_map(|group| group.anchor).collect();
         let mut nodes = Vec::new();
-        let mut added = Vec::new();
         for (number, node) in self.graph.nodes.iter().enumerate() {
             if let Some(group) = self.groups.get(&number) {
-                nodes.push(self.emit_group(group, &mut added)?);
+                nodes.push(self.emit_group(group)?);
             } else if self.owner[number].is_none() && !absorbed.contains(&number) {
                 if matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Where) {
                     return Err(FuseError::NotNormalised {
@@ -399,10 +362,10 @@ impl<'a> Fusion<'a> {
                 });
             }
         }
-        Ok((nodes, added))
+        Ok(nodes)
     }
 
-    fn emit_group(&self, group: &Group, added: &mut Vec<Value>) -> Result<FusedNode, FuseError> {
+    fn emit_group(&self, group: &Group) -> Result<FusedNode, FuseError> {
         let root = group.root();
         let lowered = self
             .lower(&group.members, group.class(), group.anchor)
@@ -417,37 +380,18 @@ impl<'a> Fusion<'a> {
         let outputs = vec![self.output(root)];
         let Some(anchor) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
             let node = &self.graph.nodes[root];
-            let op = match (&node.op, lowered.program) {
-                (Op::Cast, _) if group.members.len() == 1 => FusedOp::Operator(Op::Cast),
-                (_, Some(program)) => FusedOp::Pointwise(program),
-                (op, None) => FusedOp::Operator(op.clone()),
+            let op = match node.op {
+                Op::Cast if group.members.len() == 1 => FusedOp::Operator(Op::Cast),
+                _ => FusedOp::Pointwise(lowered.program),
             };
             // A lone cast reads its operand as it is, also where that is a scalar constant.
             let inputs = if matches!(op, FusedOp::Operator(_)) { node.inputs.clone() } else { lowered.inputs };
             return Ok(FusedNode { name: node.name.clone(), op, inputs, outputs, sources });
         };
         let mut inputs = anchor.inputs.clone();
-        if let Some(bias) = lowered.bias {
-            inputs.push(self.as_vector(bias, added));
-        }
         let operands = inputs.len();
         inputs.extend(lowered.inputs);
-        let op = FusedOp::Anchored { op: anchor.op.clone(), operands, program: lowered.program };
+        let op = FusedOp::Anchored { op: anchor.op.clone(), operands, program: Some(lowered.program) };
         Ok(FusedNode { name: anchor.name.clone(), op, inputs, outputs, sources })
-    }
-
-    /// A constant with its extents of one dropped.
-    fn as_vector(&self, id: TensorId, added: &mut Vec<Value>) -> TensorId {
-        let value = self.graph.value(id);
-        match &value.constant {
-            Some(constant) if value.fact.shape.len() != 1 => {
-                let constant = constant.reshaped(vec![constant.elements()]);
-                let mut fact = value.fact.clone();
-                fact.shape.clone_from(&constant.shape);
-                added.push(Value { name: format!("{}_row", value.name), fact, constant: Some(constant) });
-                TensorId(self.graph.values.len() + added.len() - 1)
-            }
-            _ => id,
-        }
     }
 }

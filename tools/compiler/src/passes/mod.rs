@@ -1,31 +1,101 @@
 //! Passes over the graph, one a file, each a function from graph to graph.
 
+pub mod affine;
+pub mod arithmetic;
+pub mod batch_norm;
+pub mod common;
+pub mod dead_code;
+pub mod fold;
 pub mod fuse;
+pub mod gemm;
+pub mod global_pool;
+pub mod layer_norm;
+pub mod legality;
+pub mod merge;
+pub mod no_op;
+pub mod pads;
+mod rewrite;
+pub mod vectors;
+
+#[cfg(test)]
+mod tests;
 
 pub use fuse::FuseError;
+pub use legality::Illegal;
 
-use crate::fused::FusedGraph;
+use crate::{evaluate::HostEvaluator, fused::FusedGraph};
 use floe_models::Graph;
 
 /// Why a graph cannot be simplified or fused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PassError {
+    /// A pass, or the import before the first, left a graph that breaks a rule.
+    #[error(transparent)]
+    Illegal(#[from] Illegal),
     /// Fusion met a node that it cannot express.
     #[error(transparent)]
     Fuse(#[from] FuseError),
 }
 
-/// Brings every operator into the form that fusion expects.
+type Pass = (&'static str, fn(Graph) -> Graph);
+
+/// Bring every operator into the form that fusion expects.
+const NORMALISATION: [Pass; 4] = [
+    ("global_pool", global_pool::run),
+    ("vectors", vectors::run),
+    ("gemm", gemm::run),
+    ("batch_norm", batch_norm::run),
+];
+
+/// Run again and again until nothing changes: each makes room for others.
+const SIMPLIFICATION: [Pass; 9] = [
+    ("no_op", no_op::run),
+    ("fold", |graph| fold::run(graph, &HostEvaluator)),
+    ("merge", merge::run),
+    ("common", common::run),
+    ("layer_norm", layer_norm::run),
+    ("pads", pads::run),
+    ("affine", affine::run),
+    ("arithmetic", arithmetic::run),
+    ("dead_code", dead_code::run),
+];
+
+/// Rounds of simplification; two or three are usual, the bound guards against passes that undo each other.
+const MOST_ROUNDS: usize = 16;
+
+/// Brings every operator into the form that fusion expects, without simplifying.
 pub fn normalise(graph: Graph) -> Graph {
-    graph
+    NORMALISATION.iter().fold(graph, |graph, (_, pass)| pass(graph))
 }
 
-/// Runs every pass before fusion.
+/// Runs every pass before fusion, with a legality check after each.
 ///
 /// # Errors
 /// Where a pass leaves an illegal graph.
 pub fn simplify(graph: Graph) -> Result<Graph, PassError> {
-    Ok(normalise(graph))
+    legality::check(&graph, "import")?;
+    let mut graph = checked(graph, &NORMALISATION)?;
+    for _ in 0..MOST_ROUNDS {
+        let before = signature(&graph);
+        graph = checked(graph, &SIMPLIFICATION)?;
+        if signature(&graph) == before {
+            break;
+        }
+    }
+    Ok(graph)
+}
+
+fn checked(mut graph: Graph, passes: &[Pass]) -> Result<Graph, PassError> {
+    for (name, pass) in passes {
+        graph = pass(graph);
+        legality::check(&graph, name)?;
+    }
+    Ok(graph)
+}
+
+/// The graph's structure in one string: equal before and after a round that changed nothing.
+fn signature(graph: &Graph) -> String {
+    graph.nodes.iter().map(|node| format!("{:?} {:?} {:?}\n", node.op, node.inputs, node.outputs)).collect()
 }
 
 /// Fuses a simplified graph; see [`fuse::run`].

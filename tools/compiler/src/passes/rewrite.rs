@@ -1,0 +1,96 @@
+//! What several passes need: replacing values, reading and making constants, recognising broadcast constants.
+
+use floe_models::{DType, Fact, Graph, Tensor, TensorId};
+
+/// Makes every reader of `from` read `to`, which holds the same elements. Whoever makes `from` should then be dropped.
+///
+/// A graph output keeps its name, so `to` takes over the number of `from` there. False, and nothing changed, where that
+/// cannot be: `to` is itself an input or an output of the graph.
+pub fn replace(graph: &mut Graph, from: TensorId, to: TensorId) -> bool {
+    if !graph.outputs.contains(&from) {
+        for input in graph.nodes.iter_mut().flat_map(|node| &mut node.inputs).filter(|input| **input == from) {
+            *input = to;
+        }
+        return true;
+    }
+    if graph.inputs.contains(&to) || graph.outputs.contains(&to) {
+        return false;
+    }
+    if graph.constant(to).is_some() {
+        graph.values[from.0].constant = graph.values[to.0].constant.clone();
+        return true;
+    }
+    for node in &mut graph.nodes {
+        // The node about to be dropped makes `from`; the producer of `to` makes it from now on.
+        for value in node.inputs.iter_mut().chain(&mut node.outputs).filter(|value| **value == to) {
+            *value = from;
+        }
+    }
+    true
+}
+
+/// Whether each value is an output of the graph.
+pub fn output_flags(graph: &Graph) -> Vec<bool> {
+    let mut flags = vec![false; graph.values.len()];
+    for output in &graph.outputs {
+        flags[output.0] = true;
+    }
+    flags
+}
+
+/// A float tensor from f64 values, rounded to the element type; `None` for other types.
+pub fn float_tensor(dtype: DType, shape: &[usize], values: &[f64]) -> Option<Tensor> {
+    Some(match dtype {
+        DType::F32 => Tensor::f32(shape, &values.iter().map(|&v| v as f32).collect::<Vec<_>>()),
+        DType::F64 => Tensor::from_slice(dtype, shape, values),
+        DType::F16 => {
+            let values: Vec<_> = values.iter().map(|&v| half::f16::from_f64(v)).collect();
+            Tensor::from_slice(dtype, shape, &values)
+        }
+        DType::Bf16 => {
+            let values: Vec<_> = values.iter().map(|&v| half::bf16::from_f64(v)).collect();
+            Tensor::from_slice(dtype, shape, &values)
+        }
+        _ => return None,
+    })
+}
+
+/// The only element of a float constant.
+pub fn scalar(graph: &Graph, id: TensorId) -> Option<f64> {
+    let constant = graph.constant(id)?;
+    (constant.dtype.is_float() && constant.elements() == 1).then(|| constant.to_f64()[0])
+}
+
+/// The elements of a finite float constant that is broadcast to `to` and varies along dimension `channel` at most:
+/// one value for each channel, or a single one.
+pub fn per_channel(graph: &Graph, id: TensorId, to: &Fact, channel: usize) -> Option<Vec<f64>> {
+    let constant = graph.constant(id)?;
+    let rank = to.shape.len();
+    if !constant.dtype.is_float() || constant.shape.len() > rank {
+        return None;
+    }
+    let skipped = rank - constant.shape.len();
+    let varies_elsewhere = constant
+        .shape
+        .iter()
+        .enumerate()
+        .any(|(d, &extent)| extent != 1 && (d + skipped != channel || extent != to.shape[channel]));
+    let values = constant.to_f64();
+    (!varies_elsewhere && values.iter().all(|v| v.is_finite())).then_some(values)
+}
+
+/// `[channels, 1, …]`: the shape that broadcasts one value a channel over `rank` dimensions, channels second.
+pub fn channel_shape(channels: usize, rank: usize) -> Vec<usize> {
+    let mut shape = vec![1; rank.saturating_sub(1).max(1)];
+    shape[0] = channels;
+    shape
+}
+
+/// Adds the names of `more` to `sources`, each once.
+pub fn add_sources(sources: &mut Vec<String>, more: &[String]) {
+    for source in more {
+        if !sources.contains(source) {
+            sources.push(source.clone());
+        }
+    }
+}
