@@ -108,8 +108,8 @@ pub(crate) fn version(number: u32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
-/// What to do about a driver error, where there is something.
-fn advice(code: u32) -> &'static str {
+/// What to do about a `CUresult`, where there is something: `: ` and a phrase, to be put after the error; else empty.
+pub fn advice(code: u32) -> &'static str {
     match code {
         2 => ": out of device memory; close other programs that use the GPU",
         3 | 100 => {

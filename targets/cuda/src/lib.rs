@@ -17,5 +17,5 @@ mod library;
 mod preflight;
 
 pub use device::{Device, Options};
-pub use error::Error;
+pub use error::{Error, advice};
 pub use preflight::{DeviceInfo, check, choose};

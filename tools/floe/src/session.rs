@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use floe_cuda::{Device, Options};
 use floe_engine::{
-    cuda::{self, DriverApi, InitOptions},
+    cuda::{self, DriverApi, InitError, InitOptions, RunError},
     host,
     plan::{
         Plan, Variant,
@@ -118,7 +118,7 @@ impl Place {
                 // SAFETY: the table comes from the driver; the device, borrowed as long as the session, keeps the
                 // context alive, and it was just made current on this thread, which the session cannot leave. The
                 // blobs were compared with their digest when the file was opened.
-                let session = unsafe { cuda::Session::init(variant, api, options) }?;
+                let session = unsafe { cuda::Session::init(variant, api, options) }.map_err(init_error)?;
                 Ok(Session::Cuda(Box::new(session)))
             }
         }
@@ -141,6 +141,22 @@ impl Place {
             Self::Host(_) => None,
             Self::Cuda { device, .. } => Some(device),
         }
+    }
+}
+
+/// An error of INIT, with what to do about it.
+fn init_error(error: InitError) -> anyhow::Error {
+    match &error {
+        InitError::Call(call) => anyhow!("{error}{}", floe_cuda::advice(call.result)),
+        _ => error.into(),
+    }
+}
+
+/// An error of RUN, with what to do about it.
+fn run_error(error: RunError) -> anyhow::Error {
+    match &error {
+        RunError::Call(call) => anyhow!("{error}{}", floe_cuda::advice(call.result)),
+        _ => error.into(),
     }
 }
 
@@ -178,7 +194,7 @@ impl<'p> Session<'p, '_> {
     pub fn write(&mut self, binding: usize, bytes: &[u8]) -> Result<()> {
         match self {
             Self::Host(session) => Ok(session.write(binding, bytes)?),
-            Self::Cuda(session) => Ok(session.write(binding, bytes)?),
+            Self::Cuda(session) => session.write(binding, bytes).map_err(run_error),
         }
     }
 
@@ -189,7 +205,7 @@ impl<'p> Session<'p, '_> {
     pub fn replay(&mut self) -> Result<()> {
         match self {
             Self::Host(session) => Ok(session.replay()?),
-            Self::Cuda(session) => Ok(session.replay()?),
+            Self::Cuda(session) => session.replay().map_err(run_error),
         }
     }
 
@@ -200,7 +216,7 @@ impl<'p> Session<'p, '_> {
     pub fn read(&mut self, binding: usize, bytes: &mut [u8]) -> Result<()> {
         match self {
             Self::Host(session) => Ok(session.read(binding, bytes)?),
-            Self::Cuda(session) => Ok(session.read(binding, bytes)?),
+            Self::Cuda(session) => session.read(binding, bytes).map_err(run_error),
         }
     }
 
@@ -214,7 +230,7 @@ impl<'p> Session<'p, '_> {
                 session.reset();
                 Ok(())
             }
-            Self::Cuda(session) => Ok(session.reset()?),
+            Self::Cuda(session) => session.reset().map_err(run_error),
         }
     }
 
@@ -226,8 +242,8 @@ impl<'p> Session<'p, '_> {
         match self {
             Self::Host(_) => Ok(None),
             Self::Cuda(session) => {
-                session.replay_timed()?;
-                Ok(Some(f64::from(session.device_time()?) * 1e3))
+                session.replay_timed().map_err(run_error)?;
+                Ok(Some(f64::from(session.device_time().map_err(run_error)?) * 1e3))
             }
         }
     }

@@ -217,3 +217,64 @@ fn a_closed_pipe_is_no_failure() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
+
+/// Makes `libcuda.so.1` of the simulated driver. Whoever can link Rust has a `cc`.
+fn simulated_driver(folder: &Path) -> std::path::PathBuf {
+    let library = folder.join("libcuda.so.1");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulated_driver.c");
+    let status = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status().unwrap();
+    assert!(status.success());
+    library
+}
+
+#[test]
+fn the_gpu_is_checked_before_the_plan_runs_on_it() {
+    let folder = folder();
+    let driver = simulated_driver(folder.path());
+    let cases = [
+        (
+            "SIMULATED_DRIVER=11040",
+            "jetson-orin-nano needs a driver of CUDA 12.2 or later, but this one is of CUDA 11.4",
+        ),
+        (
+            "SIMULATED_ARCHITECTURE=90",
+            "this plan holds sm_87 images for jetson-orin-nano; this GPU (Simulated GPU) is sm_90: recompile with \
+             --target h200",
+        ),
+        ("SIMULATED_INIT=100", "cuInit failed: CUDA_ERROR_NO_DEVICE (100): no GPU is visible"),
+        ("SIMULATED_LOAD=209", "cuModuleLoadData failed for image 0"),
+        (
+            "SIMULATED_SYNCHRONIZE=700",
+            "cuStreamSynchronize failed with CUDA_ERROR_ILLEGAL_ADDRESS (700): a kernel touched memory outside",
+        ),
+    ];
+    let run = |arguments: &str, setting: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_floe"));
+        command.current_dir(folder.path()).env("FLOE_LIBCUDA", &driver).args(arguments.split_whitespace());
+        if let Some((name, value)) = setting.split_once('=') {
+            command.env(name, value);
+        }
+        command.output().unwrap()
+    };
+    for (setting, expected) in cases {
+        let output = run("run gpu.floe --random 1", setting);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{setting}: {message}");
+        let line = message.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
+        assert!(line.contains(expected), "{setting}: {message}");
+    }
+    let output = run("bench gpu.floe --sms 4", "");
+    let message = text(&output.stderr);
+    assert!(message.contains("--sms needs green contexts, which came with CUDA 12.4 drivers"), "{message}");
+    let message = text(&run("bench gpu.floe --sms 9", "").stderr);
+    assert!(message.contains("--sms 9: this GPU has 8 multiprocessors"), "{message}");
+
+    let output = run("bench gpu.floe --iterations 10 --json times.json", "");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    assert!(lines.contains("Simulated GPU (sm_87, 8 SMs), 10 replays"), "{lines}");
+    assert!(lines.lines().any(|line| line.starts_with("device ") && line.contains("500.0")), "{lines}");
+    let record: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.path().join("times.json")).unwrap()).unwrap();
+    assert_eq!((&record["device_time"]["median"], &record["driver"]), (&500.0.into(), &12060.into()));
+}

@@ -33,6 +33,9 @@ use std::{
 /// Longest silence of a child before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Children of one share that may die before the rest of it is given up: each costs about a second.
+const DEATHS: usize = 16;
+
 /// Architecture and kind of image, as `--arch` names them: `90`, `87ptx`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Architecture {
@@ -269,7 +272,7 @@ fn compile(arch: Architecture, cases: &[Case]) -> Result<()> {
 fn supervise(arguments: &Arguments, family: &str, share: &str) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut after: Option<String> = None;
-    loop {
+    for _ in 0..DEATHS {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["kernels", "--arch", &arguments.arch.to_string(), "--family", family, "--child", share]);
         if let Some(after) = &after {
@@ -332,6 +335,9 @@ fn supervise(arguments: &Arguments, family: &str, share: &str) -> Result<Tally> 
         }
         after = Some(next);
     }
+    tally.failed += 1;
+    say(&format!("FAIL  {family}: given up after {DEATHS} candidates that spoiled their process"));
+    Ok(tally)
 }
 
 /// Exit code of a child whose CUDA context is spoiled after it reported why.

@@ -1,0 +1,97 @@
+// A CUDA driver without a GPU: memory is the host's, kernels do nothing. Environment variables make it fail.
+// Only for tests of the command line; `cc -shared -fPIC` makes a libcuda.so.1 of it.
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef unsigned Result;
+typedef void *Handle;
+typedef unsigned long long Address;
+
+static int setting(const char *name, int otherwise) {
+    const char *value = getenv(name);
+    return value ? atoi(value) : otherwise;
+}
+
+static Result memory(Handle *place, size_t bytes) {
+    *place = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return *place ? 0 : 2;
+}
+
+static Result handle(Handle *place) {
+    *place = (Handle)1;
+    return 0;
+}
+
+Result cuInit(unsigned flags) { return setting("SIMULATED_INIT", 0); }
+Result cuDriverGetVersion(int *version) { *version = setting("SIMULATED_DRIVER", 12060); return 0; }
+Result cuGetErrorName(Result error, const char **name) {
+    *name = error == 100 ? "CUDA_ERROR_NO_DEVICE" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_UNKNOWN";
+    return 0;
+}
+Result cuDeviceGetCount(int *count) { *count = 1; return 0; }
+Result cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal ? 101 : 0; }
+Result cuDeviceGetName(char *name, int length, int device) { strncpy(name, "Simulated GPU", length); return 0; }
+Result cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 1 << 30; return 0; }
+Result cuDeviceGetAttribute(int *value, int attribute, int device) {
+    int architecture = setting("SIMULATED_ARCHITECTURE", 87);
+    switch (attribute) {
+    case 16: *value = 8; break;                  // MULTIPROCESSOR_COUNT
+    case 18: *value = architecture == 87; break; // INTEGRATED
+    case 75: *value = architecture / 10; break;  // COMPUTE_CAPABILITY_MAJOR
+    case 76: *value = architecture % 10; break;  // COMPUTE_CAPABILITY_MINOR
+    default: return 1;
+    }
+    return 0;
+}
+Result cuDevicePrimaryCtxRetain(Handle *context, int device) { return handle(context); }
+Result cuDevicePrimaryCtxRelease_v2(int device) { return 0; }
+Result cuCtxSetCurrent(Handle context) { return 0; }
+Result cuMemGetInfo_v2(size_t *free, size_t *total) {
+    *free = setting("SIMULATED_FREE", 1 << 29);
+    *total = 1 << 30;
+    return 0;
+}
+Result cuModuleLoadData(Handle *module, const void *image) { handle(module); return setting("SIMULATED_LOAD", 0); }
+Result cuModuleGetFunction(Handle *function, Handle module, const char *name) { return handle(function); }
+Result cuModuleUnload(Handle module) { return 0; }
+Result cuFuncSetAttribute(Handle function, int attribute, int value) { return 0; }
+Result cuMemAlloc_v2(Address *address, size_t bytes) { return memory((Handle *)address, bytes); }
+Result cuMemFree_v2(Address address) { free((Handle)address); return 0; }
+Result cuMemHostAlloc(Handle *place, size_t bytes, unsigned flags) { return memory(place, bytes); }
+Result cuMemHostGetDevicePointer_v2(Address *address, Handle place, unsigned flags) {
+    *address = (Address)place;
+    return 0;
+}
+Result cuMemFreeHost(Handle place) { free(place); return 0; }
+Result cuStreamCreate(Handle *stream, unsigned flags) { return handle(stream); }
+Result cuStreamDestroy_v2(Handle stream) { return 0; }
+Result cuEventCreate(Handle *event, unsigned flags) { return handle(event); }
+Result cuEventDestroy_v2(Handle event) { return 0; }
+Result cuGraphCreate(Handle *graph, unsigned flags) { return handle(graph); }
+// The name of drivers before CUDA 12, which floe-cuda must find as well.
+Result cuGraphAddKernelNode(Handle *node, Handle graph, const Handle *after, size_t count, const void *parameters) {
+    return handle(node);
+}
+Result cuGraphInstantiateWithFlags(Handle *exec, Handle graph, unsigned long long flags) { return handle(exec); }
+Result cuGraphUpload(Handle exec, Handle stream) { return 0; }
+Result cuGraphExecDestroy(Handle exec) { return 0; }
+Result cuGraphDestroy(Handle graph) { return 0; }
+Result cuGraphLaunch(Handle exec, Handle stream) { return 0; }
+Result cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t bytes, Handle stream) {
+    memcpy((Handle)to, from, bytes);
+    return 0;
+}
+Result cuMemcpyDtoHAsync_v2(void *to, Address from, size_t bytes, Handle stream) {
+    memcpy(to, (Handle)from, bytes);
+    return 0;
+}
+Result cuMemsetD8Async(Address to, unsigned char value, size_t bytes, Handle stream) {
+    memset((Handle)to, value, bytes);
+    return 0;
+}
+Result cuEventRecord(Handle event, Handle stream) { return 0; }
+Result cuEventQuery(Handle event) { return 0; }
+Result cuStreamSynchronize(Handle stream) { return setting("SIMULATED_SYNCHRONIZE", 0); }
+Result cuEventSynchronize(Handle event) { return 0; }
+Result cuEventElapsedTime(float *milliseconds, Handle start, Handle end) { *milliseconds = 0.5f; return 0; }
