@@ -243,6 +243,7 @@ impl Tally {
 fn compile(arch: Architecture, cases: &[Case]) -> Result<()> {
     let compiler = Compiler::find(arch.target()?, None)?;
     let requests: Vec<Request> = cases.iter().flat_map(|case| case.requests(arch)).collect();
+    let _ = writeln!(io::stderr(), "compiling {} launches of {} cases for {arch}", requests.len(), cases.len());
     let terminal = io::stderr().is_terminal();
     let progress = |done: usize, all: usize| {
         if terminal {
