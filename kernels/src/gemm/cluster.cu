@@ -1,7 +1,11 @@
 // Thread block clusters (sm_90 and later).
 // Barrier over the cluster that also makes shared memory written before it visible to the other blocks.
 DEVICE void cluster_barrier() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// Barrier that orders no memory: for loads whose values have been used already.
+DEVICE void cluster_barrier_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 }
 // Four floats from the shared memory of block `rank` of the cluster, at the address that they have in this block.
 DEVICE float4 load_remote(u32 address, u32 rank) {

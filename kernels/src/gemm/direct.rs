@@ -1,6 +1,5 @@
 //! One output a thread.
 
-use super::cost::streaming;
 use super::problem::Problem;
 use super::source::{Constants, Geometry, launch};
 use super::tensor_core::packing;
@@ -37,7 +36,11 @@ pub(super) fn candidate(problem: &Problem, target: &Target) -> Candidate {
             check_w: false,
         },
     );
-    let k = f64::from(problem.k());
+    // Each multiply-add waits for its two loads; where neighbouring threads read different rows of B, each load of a
+    // warp takes as many turns as there are lanes.
+    let of_one = outputs as f64 / f64::from(target.multiprocessors);
+    let turn = if problem.output.column == 1 && problem.columns > 1 { of_one * 1.1 } else { of_one * 0.1 };
+    let cycles = 900.0 + f64::from(problem.k()) * turn.max(14.0);
     Candidate {
         algorithm: "direct",
         configuration: format!("{THREADS} threads"),
@@ -45,7 +48,6 @@ pub(super) fn candidate(problem: &Problem, target: &Target) -> Candidate {
         workspace: 0,
         counters: 0,
         packing: packing(problem, b),
-        // Two loads for each multiply-add, about half of them served by level 1.
-        cost: streaming(target, outputs as f64, k * 4.0, k * b.dtype.size() as f64),
+        cost: 1.3 + cycles / target.clock,
     }
 }

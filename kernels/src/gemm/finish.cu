@@ -117,6 +117,8 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, f32* stage, const Extr
         finish_vector(o, sum, bias, PREFETCH ? prefetched[pass] : load_extras(o, row, column, t.batch), row, column, t.batch);
     }
 #if SPLIT_IN_CLUSTER
-    cluster_barrier();  // No block may leave while another still reads its shared memory.
+    // No block may leave while another still reads its shared memory. The values read have gone into stores above, so
+    // that the loads are complete without a fence.
+    cluster_barrier_relaxed();
 #endif
 }

@@ -1,10 +1,14 @@
 // Instructions that CUDA C++ without headers has no function for. sm_80 and later; the cluster part sm_90 and later.
 DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
-// 16 bytes from global to shared memory in the background; zeros where `inside` is false.
-DEVICE void copy_async(u32 to, const void* from, bool inside) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0)
-                 : "memory");
+// 16 bytes from global to shared memory in the background; zeros where `inside` is false. CACHED goes through level 1,
+// which pays where several taps read the same element.
+template <bool CACHED> DEVICE void copy_async(u32 to, const void* from, bool inside) {
+    const int bytes = inside ? 16 : 0;
+    if (CACHED)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+    else
+        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most `PENDING` committed groups of this thread are still in flight.

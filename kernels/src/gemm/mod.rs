@@ -11,6 +11,8 @@ mod problem;
 mod simt;
 mod source;
 mod tensor_core;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use cost::{by_cost, streaming};
 pub(crate) use problem::{Crop, Depth, Map, Operand, Problem, Window, map_of_view, spatial};

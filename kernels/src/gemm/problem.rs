@@ -212,12 +212,12 @@ impl Problem {
                 .zip(w.input)
                 .all(|((s, taps), input)| (taps == 1 && input == 1) || s % step == 0)
         });
-        self.depth.stride == 1 && self.depth.channels % elements == 0 && self.a.rows_are_multiples(self, step) && window
+        self.depth.stride == 1 && self.depth.channels.is_multiple_of(elements) && self.a.rows_are_multiples(self, step) && window
     }
 
     /// Whether eight columns of C can be stored as one vector.
     pub fn stores_vectors(&self) -> bool {
-        self.stored_columns % 8 == 0
+        self.stored_columns.is_multiple_of(8)
             && self.output.is_vector(self)
             && matches!(self.output.dtype, DType::F16 | DType::Bf16 | DType::F32)
     }
@@ -251,9 +251,9 @@ impl Operand {
         let step = i64::from(elements);
         self.depth == 1
             && self.taps.is_none_or(|taps| {
-                problem.depth.channels % elements == 0 && taps.iter().all(|stride| stride % step == 0)
+                problem.depth.channels.is_multiple_of(elements) && taps.iter().all(|stride| stride % step == 0)
             })
-            && problem.k() % elements == 0
+            && problem.k().is_multiple_of(elements)
             && (problem.columns == 1 || self.column % step == 0)
             && self.batches_are_multiples(problem, step)
     }
@@ -262,7 +262,7 @@ impl Operand {
     pub fn is_aligned_along_columns(&self, problem: &Problem) -> bool {
         self.column == 1
             && self.taps.is_none()
-            && problem.columns % 8 == 0
+            && problem.columns.is_multiple_of(8)
             && (problem.k() == 1 || self.depth % 8 == 0)
             && self.batches_are_multiples(problem, 8)
     }

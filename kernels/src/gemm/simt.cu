@@ -83,6 +83,7 @@ DEVICE void simt_tile(const Operands& o) {
     Extras extras[PASSES];
     prefetch_extras(o, t, extras);
     int buffer = 0;
+#pragma unroll 1
     for (int k_tile = first; k_tile < last; k_tile++) {
         if (k_tile + 1 < last) load(k_tile + 1);
         const f32 *a = buffers + buffer * BUFFER + row, *b = buffers + buffer * BUFFER + BK * A_WIDTH + column;

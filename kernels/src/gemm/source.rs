@@ -195,7 +195,7 @@ enum Access {
 
 fn access(map: &Map, problem: &Problem) -> Access {
     // A vector may reach past the columns only into lanes that exist, which the output's own lanes do not promise.
-    let whole = problem.columns % 8 == 0;
+    let whole = problem.columns.is_multiple_of(8);
     match map.dtype {
         _ if map.column == 0 => Access::Repeated,
         DType::F16 | DType::Bf16 if whole && map.is_vector(problem) => Access::Half,
@@ -281,7 +281,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     line("#pragma unroll\n    for (int j = 0; j < 8; j++) bias[j] = 0;".into());
     if problem.bias {
         line(format!("    const f32* from = o.bias + {bias_of_batch} + column;"));
-        if problem.columns % 8 == 0 && problem.bias_batch % 4 == 0 {
+        if problem.columns.is_multiple_of(8) && problem.bias_batch.is_multiple_of(4) {
             line("    if (column >= N) return;\n    *(float4*)bias = *(const float4*)from;\n    *(float4*)(bias + 4) = *(const float4*)(from + 4);".into());
         } else {
             line(

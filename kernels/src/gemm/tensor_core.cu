@@ -60,7 +60,8 @@ DEVICE void tensor_core_tile(const Operands& o) {
             const int row = line + i * LINES;
             if (BM % LINES != 0 && row >= BM) break;
             const bool inside = k_inside && (M % BM == 0 || !rows[i].outside) && inside_of_a(rows[i], tap);
-            copy_async(to + swizzled<CHUNKS>(row, chunk), o.a + (inside ? rows[i].offset + tap.offset + within : 0), inside);
+            const AElement* from = o.a + (inside ? rows[i].offset + tap.offset + within : 0);
+            copy_async<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from, inside);
         }
 #if B_COLUMNS_CONTIGUOUS
         const int b_chunk = thread % B_CHUNKS, b_line = thread / B_CHUNKS;
@@ -69,8 +70,8 @@ DEVICE void tensor_core_tile(const Operands& o) {
             const int row = b_line + i * B_LINES, column = t.column + b_chunk * 8;
             if (BK % B_LINES != 0 && row >= BK) break;
             const bool inside = (K % BK == 0 || k_tile * BK + row < K) && (N % BN == 0 || column < N);
-            copy_async(to + A_BYTES + swizzled<B_CHUNKS>(row, b_chunk),
-                       o.b + (inside ? b_batch + (k_tile * BK + row) * B_K + column : 0), inside);
+            const BElement* from = o.b + (inside ? b_batch + (k_tile * BK + row) * B_K + column : 0);
+            copy_async<false>(to + A_BYTES + swizzled<B_CHUNKS>(row, b_chunk), from, inside);
         }
 #else
         const int b_k = UNIFORM_TAPS ? k_of_b(k_tile * BK) + within : k_of_b(k_inside ? k : 0);
@@ -79,7 +80,8 @@ DEVICE void tensor_core_tile(const Operands& o) {
             const int row = line + i * LINES, n = t.column + row;
             if (BN % LINES != 0 && row >= BN) break;
             const bool inside = k_inside && (N % BN == 0 || n < N);
-            copy_async(to + A_BYTES + swizzled<CHUNKS>(row, chunk), o.b + (inside ? b_batch + n * B_N + b_k : 0), inside);
+            const BElement* from = o.b + (inside ? b_batch + n * B_N + b_k : 0);
+            copy_async<false>(to + A_BYTES + swizzled<CHUNKS>(row, chunk), from, inside);
         }
 #endif
     };
@@ -94,14 +96,10 @@ DEVICE void tensor_core_tile(const Operands& o) {
 
     f32 sums[FRAGMENTS_M][FRAGMENTS_N][2][4] = {};
     int stage = 0;
+#pragma unroll 1
     for (int k_tile = first; k_tile < last; k_tile++) {
         copy_async_wait<STAGES - 2>();
         __syncthreads();
-        // The buffer that this fills was read in the turn before; the barrier above says that all warps are through.
-        const int next = k_tile + STAGES - 1;
-        if (next < last) copy_tile(next, stage == 0 ? STAGES - 1 : stage - 1);
-        copy_async_commit();
-
         const u32 a = base + stage * STAGE_BYTES, b = a + A_BYTES;
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
@@ -119,6 +117,13 @@ DEVICE void tensor_core_tile(const Operands& o) {
                 load_matrices(fb[j], b + swizzled<CHUNKS>(warp_column + j * 16 + lane % 8 + lane / 16 * 8,
                                                           k_chunk + lane / 8 % 2));
 #endif
+            }
+            if (step == 0) {
+                // The buffer that this fills was read in the turn before; the barrier above says that all warps are
+                // through. The addresses are computed while the first fragments are on their way.
+                const int next = k_tile + STAGES - 1;
+                if (next < last) copy_tile(next, stage == 0 ? STAGES - 1 : stage - 1);
+                copy_async_commit();
             }
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; i++)

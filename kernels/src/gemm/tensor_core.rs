@@ -125,7 +125,8 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         turns: f64::from(problem.k().div_ceil(tile.depth).div_ceil(tile.split)),
         arithmetic: rows * columns * depth / (rate * warps),
         shared: f64::from(wm * wn) * f64::from(warp_rows + warp_columns) * depth * 2.0,
-        copied: (rows + columns) * depth * 2.0,
+        // Level 1 serves most of what neighbouring taps share.
+        copied: (rows / f64::from(problem.taps().min(3)) + columns) * depth * 2.0,
         // ldmatrix, then a chain of two products for each pair of fragments of a step; with few stages the loads show.
         chain: (35.0 + steps * (20.0 + 2.0 * 9.0 * fragments)).max(700.0 / f64::from(tile.stages - 1)),
         tile: rows * columns * 4.0,
@@ -157,7 +158,8 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .int("N_TILES", n_tiles)
         .int("B_N", b.column)
         .int("B_K", b.depth)
-        .flag("UNIFORM_TAPS", problem.depth.channels % depth == 0);
+        .flag("A_CACHED", problem.taps() > 1)
+        .flag("UNIFORM_TAPS", problem.depth.channels.is_multiple_of(depth));
     let mut parts = vec![include_str!("intrinsics.cu")];
     if cluster {
         parts.push(include_str!("cluster.cu"));

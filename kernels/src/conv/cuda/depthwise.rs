@@ -25,7 +25,7 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
         && window.strides.iter().zip(window.input).all(|(s, extent)| extent == 1 || s % 8 == 0)
         && float(conv.input.dtype)
         && float(conv.weights.dtype);
-    if !(depthwise && readable && lanes % 8 == 0 && whole.stores_vectors()) {
+    if !(depthwise && readable && lanes.is_multiple_of(8) && whole.stores_vectors()) {
         return Vec::new();
     }
     let Some(weights) = packed(conv, lanes) else { return Vec::new() };

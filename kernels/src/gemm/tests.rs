@@ -1,0 +1,143 @@
+//! What every candidate promises, on the convolutions of ResNet-50 and some awkward shapes.
+
+use crate::codegen::{Argument, Candidate, Generate, Packing, Target};
+use crate::conv::Conv;
+use crate::matmul::MatMul;
+use crate::pointwise::Epilogue;
+use crate::{DType, View};
+
+fn target(architecture: u32, multiprocessors: u32, shared: u32) -> Target {
+    Target {
+        name: format!("sm_{architecture}"),
+        description: String::new(),
+        architecture,
+        multiprocessors,
+        shared_per_block: shared,
+        shared_per_multiprocessor: shared + 1024,
+        l2_bytes: 4 << 20,
+        bandwidth: 200.0,
+        clock: 1300.0,
+        f16_tflops: 5.0 * f64::from(multiprocessors),
+        f32_tflops: 0.3 * f64::from(multiprocessors),
+        launch: 1.0,
+        nvrtc: String::new(),
+        driver: 12060,
+    }
+}
+
+fn targets() -> [Target; 3] {
+    [target(72, 6, 98_304), target(87, 16, 166_912), target(90, 132, 232_448)]
+}
+
+fn conv(dtype: DType, c: u32, size: u32, m: u32, kernel: u32, step: u32) -> Conv {
+    let out = (size + 2 * (kernel / 2) - kernel) / step + 1;
+    Conv {
+        input: View::channels_last(dtype, &[1, c, size, size]).unwrap(),
+        weights: View::contiguous(dtype, &[m, c, kernel, kernel]).unwrap(),
+        output: View::channels_last(dtype, &[1, m, out, out]).unwrap(),
+        strides: [1, step, step],
+        dilations: [1; 3],
+        pads: [0, kernel / 2, kernel / 2],
+        groups: 1,
+        epilogue: Epilogue { bias: true, ..Epilogue::default() },
+    }
+}
+
+/// The promises that do not need a device.
+fn assert_sound(candidates: &[Candidate], target: &Target) {
+    assert!(!candidates.is_empty());
+    for candidate in candidates {
+        let name = format!("{} {} on {}", candidate.algorithm, candidate.configuration, target.name);
+        assert!(candidate.cost.is_finite() && candidate.cost > 0.0, "{name}");
+        for launch in &candidate.launches {
+            assert!(launch.shared <= target.shared_per_block, "{name}: shared memory");
+            assert!(launch.block[0] <= 1024 && launch.block[0] % 32 == 0, "{name}: block");
+            assert!(launch.source.contains(&format!("{}(", launch.entry)), "{name}: entry");
+            let uses = |argument| launch.arguments.contains(&argument);
+            assert_eq!(uses(Argument::Workspace(0)), candidate.workspace > 0, "{name}: workspace");
+            assert_eq!(uses(Argument::Counters(0)), candidate.counters > 0, "{name}: counters");
+            if target.architecture < 80 {
+                assert!(!launch.source.contains("cp.async") && !launch.source.contains("mma.sync"), "{name}: sm_80");
+            }
+            if target.architecture < 90 {
+                assert!(!launch.source.contains("barrier.cluster"), "{name}: clusters");
+            }
+        }
+    }
+    assert!(candidates.is_sorted_by(|a, b| a.cost <= b.cost));
+}
+
+#[test]
+fn resnet_convolutions_run_on_tensor_cores_where_there_are_any() {
+    for (c, size, m, kernel, step) in
+        [(3, 224, 64, 7, 2), (64, 56, 64, 3, 1), (256, 56, 512, 1, 2), (1024, 14, 256, 1, 1), (512, 7, 512, 3, 1)]
+    {
+        for target in targets() {
+            let candidates = conv(DType::F16, c, size, m, kernel, step).candidates(&target).unwrap();
+            assert_sound(&candidates, &target);
+            let best = if target.has_async_copy() { "tensor_core_gemm" } else { "simt_gemm" };
+            assert_eq!(candidates[0].algorithm, best, "{c} {size} {m} on {}", target.name);
+        }
+    }
+}
+
+#[test]
+fn all_candidates_of_a_convolution_share_packed_weights() {
+    let target = &targets()[2];
+    let candidates = conv(DType::F16, 20, 14, 40, 3, 1).candidates(target).unwrap();
+    let Packing::View(view) = &candidates[0].packing[1] else { panic!("weights must be packed") };
+    // [m][kh][kw][c padded to 24]
+    assert_eq!(view.strides.as_slice(), [9 * 24, 1, 3 * 24, 24]);
+    assert_eq!(view.shape.as_slice(), [40, 24, 3, 3]);
+    assert!(candidates.iter().all(|c| c.packing[1] == candidates[0].packing[1]));
+}
+
+#[test]
+fn splits_leave_no_multiprocessor_idle_at_small_sizes() {
+    let target = &targets()[2];
+    let best = &conv(DType::F16, 512, 7, 512, 3, 1).candidates(target).unwrap()[0];
+    assert!(best.launches[0].grid[0] >= 64, "{}", best.configuration);
+}
+
+#[test]
+fn misaligned_rows_stay_off_the_tensor_cores() {
+    let view = |shape: &[u32]| View::contiguous(DType::F16, shape).unwrap();
+    let product =
+        MatMul { a: view(&[33, 37]), b: view(&[37, 41]), output: view(&[33, 41]), epilogue: Epilogue::default() };
+    for target in targets() {
+        let candidates = product.candidates(&target).unwrap();
+        assert_sound(&candidates, &target);
+        assert!(candidates.iter().all(|c| c.algorithm == "simt_gemm" || c.algorithm == "direct"));
+    }
+}
+
+#[test]
+fn a_product_reads_b_as_it_lies_where_it_can() {
+    let target = &targets()[1];
+    let view = |shape: &[u32]| View::contiguous(DType::F16, shape).unwrap();
+    let product =
+        MatMul { a: view(&[64, 64]), b: view(&[64, 128]), output: view(&[64, 128]), epilogue: Epilogue::default() };
+    let candidates = product.candidates(target).unwrap();
+    let best = candidates.iter().find(|c| c.algorithm == "tensor_core_gemm").unwrap();
+    assert!(best.packing.is_empty());
+    assert!(best.launches[0].source.contains("#define B_COLUMNS_CONTIGUOUS 1"));
+}
+
+#[test]
+fn one_row_has_a_gemv() {
+    let view = |shape: &[u32]| View::contiguous(DType::F16, shape).unwrap();
+    let mut b = view(&[2048, 1000]);
+    b.strides = crate::Strides::from_slice(&[1, 2048]).unwrap();
+    let product = MatMul { a: view(&[1, 2048]), b, output: view(&[1, 1000]), epilogue: Epilogue::default() };
+    for target in targets() {
+        let candidates = product.candidates(&target).unwrap();
+        assert_sound(&candidates, &target);
+        assert_eq!(candidates[0].algorithm, "gemv");
+    }
+}
+
+#[test]
+fn integers_are_refused_by_name() {
+    let error = conv(DType::I32, 8, 8, 8, 3, 1).candidates(&targets()[1]).unwrap_err();
+    assert!(error.0.contains("floating-point"), "{}", error.0);
+}
