@@ -74,7 +74,7 @@ fn check_normalised(graph: &Graph, node: &Node) -> Result<(), FuseError> {
             }
             "factors and a general addend have to be separate nodes"
         }
-        Op::MatMul if node.inputs.iter().any(|&input| graph.fact(input).shape.len() < 2) => {
+        Op::MatMul if node.inputs[..2].iter().any(|&input| graph.fact(input).shape.len() < 2) => {
             "vectors have to be reshaped to matrices"
         }
         _ => return Ok(()),
