@@ -107,21 +107,12 @@ impl Normalize {
         let [read, write] = nest.axes.last().map_or([0; 2], |axis| axis.strides);
         let zero = (T::Wide::ZERO, T::Wide::ZERO);
         for set in 0..u64::from(self.sets) {
-            let total = |term: &dyn Fn(&Run) -> (T::Wide, T::Wide)| {
-                let mut total = zero;
-                self.runs(&nest, set * count, count, |run| {
-                    let (value, error) = term(&run);
-                    total = T::Wide::compensated(total, value);
-                    total = T::Wide::compensated(total, error);
-                });
-                T::Wide::settle(total).over(count)
-            };
             let mean = if self.center {
-                total(&|run| fold_run((input, run.from, read, run.count), zero, sum(), |x: T| x.widen()))
+                self.mean(&nest, set, |run| fold_run((input, run.from, read, run.count), zero, sum(), |x: T| x.widen()))
             } else {
                 T::Wide::ZERO
             };
-            let variance = total(&|run| {
+            let variance = self.mean(&nest, set, |run| {
                 fold_run((input, run.from, read, run.count), zero, sum(), |x: T| {
                     (x.widen() - mean) * (x.widen() - mean)
                 })
@@ -147,6 +138,17 @@ impl Normalize {
             });
         }
         Ok(())
+    }
+
+    /// Mean over a set of what `sum` gives for its runs, each a total and its carried error.
+    fn mean<W: Number>(&self, nest: &Nest<2>, set: u64, sum: impl Fn(Run) -> (W, W)) -> W {
+        let count = self.set_elements();
+        let mut total = (W::ZERO, W::ZERO);
+        self.runs(nest, set * count, count, |run| {
+            let (value, error) = sum(run);
+            total = W::compensated(W::compensated(total, value), error);
+        });
+        W::settle(total).over(count)
     }
 
     /// Index of the parameter of a logical element, and how many elements from there on share it.
