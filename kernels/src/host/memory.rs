@@ -10,6 +10,9 @@ use bytemuck::Pod;
 /// `Misaligned(operand)`.
 pub(crate) fn cast<T: Pod>(bytes: &[u8], operand: usize) -> Result<&[T], KernelError> {
     let whole = bytes.len() - bytes.len() % size_of::<T>().max(1);
+    if whole == 0 {
+        return Ok(&[]); // an empty operand may lie anywhere
+    }
     bytemuck::try_cast_slice(&bytes[..whole]).map_err(|_| KernelError::Misaligned(operand as u8))
 }
 
@@ -19,6 +22,9 @@ pub(crate) fn cast<T: Pod>(bytes: &[u8], operand: usize) -> Result<&[T], KernelE
 /// `Misaligned(operand)`.
 pub(crate) fn cast_mut<T: Pod>(bytes: &mut [u8], operand: usize) -> Result<&mut [T], KernelError> {
     let whole = bytes.len() - bytes.len() % size_of::<T>().max(1);
+    if whole == 0 {
+        return Ok(&mut []);
+    }
     bytemuck::try_cast_slice_mut(&mut bytes[..whole]).map_err(|_| KernelError::Misaligned(operand as u8))
 }
 
