@@ -41,6 +41,8 @@ pub(super) fn candidate(problem: &Problem, target: &Target) -> Candidate {
     let of_one = outputs as f64 / f64::from(target.multiprocessors);
     let turn = if problem.output.column == 1 && problem.columns > 1 { of_one * 1.1 } else { of_one * 0.1 };
     let cycles = 900.0 + f64::from(problem.k()) * turn.max(14.0);
+    // Scattered reads use about half of the bandwidth that a streaming kernel gets.
+    let weights = f64::from(problem.columns_of_group) * f64::from(problem.k()) * b.dtype.size() as f64;
     Candidate {
         algorithm: "direct",
         configuration: format!("{THREADS} threads"),
@@ -48,6 +50,6 @@ pub(super) fn candidate(problem: &Problem, target: &Target) -> Candidate {
         workspace: 0,
         counters: 0,
         packing: packing(problem, b),
-        cost: 1.3 + cycles / target.clock,
+        cost: 1.3 + (cycles / target.clock).max(weights / (target.bandwidth * 400.0)),
     }
 }

@@ -212,7 +212,10 @@ impl Problem {
                 .zip(w.input)
                 .all(|((s, taps), input)| (taps == 1 && input == 1) || s % step == 0)
         });
-        self.depth.stride == 1 && self.depth.channels.is_multiple_of(elements) && self.a.rows_are_multiples(self, step) && window
+        self.depth.stride == 1
+            && self.depth.channels.is_multiple_of(elements)
+            && self.a.rows_are_multiples(self, step)
+            && window
     }
 
     /// Whether eight columns of C can be stored as one vector.

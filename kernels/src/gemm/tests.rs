@@ -132,7 +132,8 @@ fn one_row_has_a_gemv() {
     for target in targets() {
         let candidates = product.candidates(&target).unwrap();
         assert_sound(&candidates, &target);
-        assert_eq!(candidates[0].algorithm, "gemv");
+        let best = &candidates[0];
+        assert_eq!(best.algorithm, "gemv", "{} on {}", best.configuration, target.name);
     }
 }
 
