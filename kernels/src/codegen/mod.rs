@@ -124,6 +124,9 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::lrn::cases(),
         crate::resize::cases(),
         crate::pool::cases::cases(),
+        crate::conv::cases::cases(),
+        crate::conv_transpose::cases::cases(),
+        crate::matmul::cases::cases(),
     ]
     .concat()
 }
