@@ -115,7 +115,7 @@ impl Loops {
 
     /// Whether the last vector of the (then only) loop may be incomplete.
     fn has_tail(&self) -> bool {
-        self.inner().extent % self.width != 0
+        !self.inner().extent.is_multiple_of(self.width)
     }
 
     /// Whether vectors of `width` neighbours of an operand along loop `inner` are aligned to their size or to 16 bytes.
@@ -141,7 +141,7 @@ impl Loops {
     pub fn vectorise(&mut self, target: &Target, tail: bool) {
         let size = self.operands[0].dtype.size() as u32;
         let fits = |width: u32| {
-            let whole = self.inner().extent % width == 0;
+            let whole = self.inner().extent.is_multiple_of(width);
             let tail =
                 tail && self.loops.len() == 1 && self.inner().dimension.is_none() && self.inner().extent > 4 * width;
             (whole || tail) && self.access(0, width) == Access::Vector

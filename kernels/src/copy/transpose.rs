@@ -45,7 +45,7 @@ impl Tiles {
         let along_b = loops.loops[b].extent.next_power_of_two().min(area / along_a).min(256);
         let width = |operand: usize, l: usize, extent: u32, tile: u32| {
             let size = loops.operands[operand].dtype.size() as u32;
-            let fits = |w: u32| w * size <= 16 && extent % w == 0 && w <= tile && loops.aligned(operand, l, w);
+            let fits = |w: u32| w * size <= 16 && extent.is_multiple_of(w) && w <= tile && loops.aligned(operand, l, w);
             [8, 4, 2].into_iter().find(|&w| fits(w)).unwrap_or(1)
         };
         let widths = [width(0, a, loops.inner().extent, along_a), width(1, b, valid[b], along_b)];

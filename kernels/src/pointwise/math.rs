@@ -21,7 +21,7 @@ pub fn exp(x: f32) -> f32 {
     p = p * r + 8.333_452e-3;
     p = p * r + 4.166_579_6e-2;
     p = p * r + 1.666_666_5e-1;
-    p = p * r + 5.000_000_1e-1;
+    p = p * r + 5e-1;
     let value = p * r * r + r + 1.0;
     // 2ⁿ in two factors, because n reaches below the smallest and above the largest exponent.
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUNDING.to_bits() as i32);
@@ -41,10 +41,10 @@ pub fn sigmoid(x: f32) -> f32 {
 pub fn tanh(x: f32) -> f32 {
     let z = x * x;
     let mut p = -5.704_988_7e-3;
-    p = p * z + 2.063_908_9e-2;
+    p = p * z + 2.063_909e-2;
     p = p * z - 5.373_971_6e-2;
     p = p * z + 1.333_144_2e-1;
-    p = p * z - 3.333_328_2e-1;
+    p = p * z - 3.333_328e-1;
     let near = p * z * x + x;
     let magnitude = x.abs();
     let far = (1.0 - 2.0 / (exp(2.0 * magnitude) + 1.0)).copysign(x);

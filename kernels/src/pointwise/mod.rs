@@ -9,11 +9,11 @@ mod interpret;
 mod math;
 mod program;
 
+#[cfg(feature = "codegen")]
+pub use cases::cases;
 pub use interpret::BLOCK;
 pub(crate) use interpret::Register;
 pub use program::{Binary, Class, Instruction, MAX_INSTRUCTIONS, Program, Unary};
-#[cfg(feature = "codegen")]
-pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};
