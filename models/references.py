@@ -148,6 +148,10 @@ def zoo(name, folder):
 def write(folder, model, inputs, outputs):
     data = folder / "test_data_set_0"
     data.mkdir(parents=True, exist_ok=True)
+    # The inputs once more for `floe run` and `floe-verify networks --inputs`.
+    (folder / "inputs").mkdir(exist_ok=True)
+    for name, value in inputs.items():
+        np.save(folder / "inputs" / (name.replace("/", "_").replace(":", "_") + ".npy"), value)
     onnx.save(model, folder / "model.onnx")
     initial = {t.name for t in model.graph.initializer}
     names = [i.name for i in model.graph.input if i.name not in initial]

@@ -86,7 +86,8 @@ fn draw(digits: &[Digit], predictions: &[(u8, f32)], accuracy: f32) -> Canvas {
     const CELL: i32 = 56;
     const PIXEL: u32 = 5;
     let rows = 4;
-    let mut canvas = Canvas::new(Size::new(COLUMNS as u32 * CELL as u32 + 8, rows as u32 * CELL as u32 + 24), BACKGROUND);
+    let mut canvas =
+        Canvas::new(Size::new(COLUMNS as u32 * CELL as u32 + 8, rows as u32 * CELL as u32 + 24), BACKGROUND);
     let caption = format!("{accuracy:.1} % of {} held-back digits right", digits.len());
     let white = MonoTextStyle::new(&FONT_6X10, Rgb888::WHITE);
     let Ok(_) = Text::new(&caption, Point::new(8, 14), white).draw(&mut canvas);

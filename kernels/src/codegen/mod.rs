@@ -20,7 +20,8 @@ use crate::{Kernel, View};
 pub enum Packing {
     /// As the kernel's view says.
     Keep,
-    /// Copied into this view first (extents may be larger than the operand's: the rest is zero).
+    /// Copied into this view first. Extents may be larger than the operand's and strides may leave gaps: every byte that the
+    /// view spans and no element lands on is zero.
     View(View),
 }
 

@@ -8,7 +8,7 @@ use crate::{
     lower::repack,
 };
 use floe_kernels::{
-    Kernel, KernelError, View,
+    DType, Kernel, KernelError, View,
     codegen::{Argument, Candidate, Launch, Packing, Target},
     copy::Copy,
 };
@@ -118,6 +118,11 @@ pub enum ScheduleError {
     },
 }
 
+/// Whether a name on the command line means this node: its own name or that of a model node that went into it.
+fn is_named(node: &KernelNode, name: &str) -> bool {
+    node.name == name || node.sources.iter().any(|source| source == name)
+}
+
 fn kernel_error(node: &KernelNode) -> impl Fn(KernelError) -> ScheduleError + '_ {
     |source| ScheduleError::Kernel { node: node.name.clone(), family: node.kernel.family().name().to_owned(), source }
 }
@@ -177,7 +182,7 @@ pub fn for_gpu(
     forced: &HashMap<String, String>,
 ) -> Result<Schedule, ScheduleError> {
     let nodes = std::mem::take(&mut graph.nodes);
-    if let Some(unknown) = forced.keys().filter(|name| !nodes.iter().any(|node| node.name == **name)).min() {
+    if let Some(unknown) = forced.keys().filter(|name| !nodes.iter().any(|node| is_named(node, name))).min() {
         return Err(ScheduleError::NoSuchNode(unknown.clone()));
     }
     let mut scheduler = Scheduler { graph, target, forced, packed: HashMap::new(), steps: Vec::new() };
@@ -210,7 +215,7 @@ impl Scheduler<'_> {
         };
         let workspace = buffer("workspace", best.workspace, Storage::Arena);
         let counters = buffer("counters", best.counters, Storage::Counters);
-        let last = best.launches.len() - 1;
+        let last = best.launches.len().saturating_sub(1);
         for (number, launch) in best.launches.into_iter().enumerate() {
             let tail = |buffer: Option<BufferId>, from: u64, whole: u64| {
                 written(BufferRange { buffer: buffer.unwrap_or(BufferId(0)), offset: from, bytes: whole - from })
@@ -251,9 +256,10 @@ impl Scheduler<'_> {
                 .total_cmp(&b.cost)
                 .then_with(|| (a.algorithm, &a.configuration).cmp(&(b.algorithm, &b.configuration)))
         });
-        if let Some(wanted) = self.forced.get(&node.name) {
+        let forced = self.forced.iter().filter(|(name, _)| is_named(node, name)).min();
+        if let Some((_, wanted)) = forced.filter(|_| !matches!(node.kernel, Kernel::Copy(_))) {
             let mut known: Vec<_> = candidates.iter().map(|candidate| candidate.algorithm).collect();
-            candidates.retain(|candidate| candidate.algorithm == wanted);
+            candidates.retain(|candidate| candidate.algorithm == wanted.as_str());
             if candidates.is_empty() {
                 known.sort_unstable();
                 known.dedup();
@@ -277,6 +283,23 @@ impl Scheduler<'_> {
         Ok((best, runner_up))
     }
 
+    /// Zeroes a range: a copy whose source is one zero, since a copy writes zeros outside its source's extents.
+    fn clear(&mut self, node: &KernelNode, range: BufferRange, dtype: DType) -> Result<(), ScheduleError> {
+        let elements = u32::try_from(range.bytes / dtype.size() as u64).unwrap_or(u32::MAX);
+        let source = View::contiguous(dtype, &[1]).map_err(kernel_error(node))?;
+        let destination = View::contiguous(dtype, &[elements]).map_err(kernel_error(node))?;
+        let zero = Arc::new(vec![0; dtype.size()]);
+        let bytes = zero.len() as u64;
+        let buffer = self.graph.add_buffer("zero", bytes, Storage::Constant(zero));
+        self.node(&KernelNode {
+            name: node.name.clone(),
+            sources: node.sources.clone(),
+            kernel: Kernel::Copy(Copy { source, destination }),
+            inputs: vec![BufferRange { buffer, offset: 0, bytes }],
+            outputs: vec![range],
+        })
+    }
+
     /// An input operand in the wanted form: constants are repacked now, the rest by a copy step.
     fn pack(&mut self, node: &KernelNode, number: usize, to: &View) -> Result<BufferRange, ScheduleError> {
         let from_range = node.inputs[number];
@@ -296,6 +319,9 @@ impl Scheduler<'_> {
         } else {
             let buffer = self.graph.add_buffer(&name, bytes, Storage::Arena);
             let range = BufferRange { buffer, offset: 0, bytes };
+            if to.elements() * to.dtype.size() as u64 != bytes {
+                self.clear(node, range, to.dtype)?;
+            }
             self.node(&KernelNode {
                 name: node.name.clone(),
                 sources: node.sources.clone(),

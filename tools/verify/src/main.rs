@@ -94,7 +94,7 @@ fn run(command_line: &CommandLine) -> Result<bool> {
             let reports = networks::run(arguments)?;
             if let Some(path) = &command_line.record {
                 for report in &reports {
-                    let key = format!("{} {} {}", report.model, report.target, report.precision);
+                    let key = format!("{} {} {}", report.plan, report.target, report.precision);
                     record::update(path, "networks", &key, json!(report))?;
                 }
             }

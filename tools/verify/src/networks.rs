@@ -4,7 +4,7 @@ use crate::{allocations, compare::Agreement};
 use anyhow::{Context, Result, bail};
 use floe::{
     bench::{self, Latency},
-    inputs::{Input, random},
+    inputs::{Input, Source, gather},
     outputs,
     plan_file::PlanFile,
     session::{DeviceKind, Place, Request, Session},
@@ -33,6 +33,10 @@ pub struct Arguments {
     /// Replays that must be bit-identical.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     replays: usize,
+    /// Folder of real inputs: MODEL/inputs/NAME.npy, where MODEL is a plan's file name up to its last `-` and `/` and `:`
+    /// in names of inputs are `_`. Inputs without a file are random.
+    #[arg(long, value_name = "DIR")]
+    inputs: Option<PathBuf>,
     /// Seed of the random inputs.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
@@ -41,8 +45,8 @@ pub struct Arguments {
 /// What was found about one plan.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Name of the model.
-    pub model: String,
+    /// Name of the plan's file, without its ending.
+    pub plan: String,
     /// Target of the GPU variant.
     pub target: String,
     /// Its precision.
@@ -71,7 +75,8 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Report>> {
     let mut reports = Vec::new();
     for path in &arguments.plans {
         let file = PlanFile::open(path)?;
-        let report = verify(&file.plan()?, arguments).with_context(|| file.name().to_owned())?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let report = verify(&stem, &file.plan()?, arguments).with_context(|| file.name().to_owned())?;
         let mut out = io::stdout().lock();
         let device = report.latency.device.map_or(f64::NAN, |times| times.median);
         let cosine = report.outputs.iter().map(|(_, agreement)| agreement.cosine).fold(f64::INFINITY, f64::min);
@@ -79,7 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Report>> {
         writeln!(
             out,
             "{verdict}  {} {} {}: cosine {cosine:.7}, {} replays, device {device:.1} us, round trip {:.1} us",
-            report.model, report.target, report.precision, report.replays, report.latency.host.median
+            report.plan, report.target, report.precision, report.replays, report.latency.host.median
         )?;
         for failure in &report.failures {
             writeln!(out, "      {failure}")?;
@@ -89,11 +94,11 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Report>> {
     Ok(reports)
 }
 
-fn verify(plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> {
+fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> {
     let request = |device, variant: Option<String>| Request { device, multiprocessors: None, variant };
     let (mut host_place, host_variant) = Place::choose(plan, &request(DeviceKind::Host, None))?;
     let mut host = host_place.session(host_variant)?;
-    let inputs = contents(&host, arguments.seed)?;
+    let inputs = contents(&host, stem, arguments)?;
     replay(&mut host, &inputs)?;
     let expected = outputs::read(&mut host)?;
 
@@ -178,7 +183,7 @@ fn verify(plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> {
         failures.push(format!("RUN called {forbidden:?}"));
     }
     Ok(Report {
-        model: plan.model().to_owned(),
+        plan: stem.to_owned(),
         target: header.target.to_owned(),
         precision: header.precision.to_owned(),
         outputs: agreements,
@@ -192,9 +197,19 @@ fn verify(plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> {
 }
 
 /// Random contents for every input.
-fn contents(session: &Session<'_, '_>, seed: u64) -> Result<Vec<Input>> {
-    let inputs = session.bindings(Direction::Input);
-    inputs.iter().map(|(number, binding)| Ok(Input { binding: *number, bytes: random(binding, seed)? })).collect()
+/// Real inputs where there are files, random ones elsewhere.
+fn contents(session: &Session<'_, '_>, stem: &str, arguments: &Arguments) -> Result<Vec<Input>> {
+    let mut sources = Vec::new();
+    if let Some(folder) = &arguments.inputs {
+        let model = stem.rsplit_once('-').map_or(stem, |(model, _)| model);
+        for (_, binding) in session.bindings(Direction::Input) {
+            let file = folder.join(model).join("inputs").join(binding.name.replace(['/', ':'], "_") + ".npy");
+            if file.exists() {
+                sources.push(Source { name: binding.name.to_owned(), file });
+            }
+        }
+    }
+    gather(session, &sources, Some(arguments.seed))
 }
 
 fn replay(session: &mut Session<'_, '_>, inputs: &[Input]) -> Result<()> {

@@ -106,7 +106,8 @@ impl Prepared {
         let source = kernel.family().input(index).context("a packed operand has a view")?.clone();
         let copy = Copy { source, destination: view.clone() };
         copy.check().map_err(|error| anyhow!("packing of input {index}: {error}"))?;
-        let mut packed = Buffer::filled(length(view)?, POISON);
+        // `Packing::View` promises zeros in gaps too.
+        let mut packed = Buffer::filled(length(view)?, 0);
         let mut workspace = Buffer::filled(usize::try_from(copy.host_workspace())?, POISON);
         copy.run(&[self.inputs[index].bytes()], &mut [packed.bytes_mut()], workspace.bytes_mut())
             .map_err(|error| anyhow!("packing of input {index}: {error}"))?;
