@@ -10,11 +10,11 @@ use floe_models::{Op, TensorId, Value};
 #[derive(Clone, Debug, PartialEq)]
 pub enum FusedOp {
     /// One operator, unfused. Element-wise operators (`Unary`, `Binary`, `Where`), `Identity` and
-    /// `BatchNormalization` never appear here.
+    /// `BatchNormalization` never appear here; nor do `Conv`, `ConvTranspose`, `MatMul` and `Gemm`, which are anchored.
     Operator(Op),
     /// `output = program(inputs…)`, inputs broadcast to the output by NumPy's rules; at most seven inputs.
     Pointwise(Program),
-    /// `Conv`, `ConvTranspose`, `MatMul` or `Gemm` with an epilogue.
+    /// `Conv`, `ConvTranspose`, `MatMul` or `Gemm`, with an epilogue or without one.
     ///
     /// Node inputs: the operator's own (`operands` of them: x, w, [bias]; a `Gemm` here has alpha = beta = 1 and a bias
     /// of one value for each column, or none; a `MatMul` may have such a bias too), then the program's inputs 1.. ,
