@@ -247,7 +247,7 @@ mod tests {
         let bounded = bounded(after).unwrap();
         assert_eq!(bounded[40].len(), MAX_AFTER);
         // Every step is still an ancestor of the last.
-        let mut reached = vec![false; 41];
+        let mut reached = [false; 41];
         let mut stack = vec![40u32];
         while let Some(step) = stack.pop() {
             if !std::mem::replace(&mut reached[step as usize], true) {

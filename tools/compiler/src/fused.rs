@@ -16,7 +16,7 @@ pub enum FusedOp {
     Pointwise(Program),
     /// `Conv`, `ConvTranspose`, `MatMul` or `Gemm`, with an epilogue or without one.
     ///
-    /// Node inputs: the operator's own (`operands` of them: x, w, [bias]; a `Gemm` here has alpha = beta = 1 and a bias
+    /// Node inputs: the operator's own (`operands` of them: x, w and perhaps a bias; a `Gemm` here has alpha = beta = 1 and a bias
     /// of one value for each column, or none; a `MatMul` may have such a bias too), then the program's inputs 1.. ,
     /// broadcast to the output. At most three of them.
     Anchored {

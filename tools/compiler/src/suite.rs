@@ -91,7 +91,7 @@ fn input_names(model: &[u8]) -> Result<Vec<String>, floe_models::ImportError> {
 ///
 /// # Errors
 /// What the engine says.
-pub fn replay_on_host(plan: &[u8], inputs: &[(String, Tensor)]) -> Result<Vec<(String, Tensor)>, String> {
+pub fn replay_on_host(plan: &[u8], inputs: &[(String, Tensor)]) -> Result<Named, String> {
     let mut file = vec![host::Block::ZERO; plan.len().div_ceil(host::ALIGNMENT)];
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut file);
     bytes[..plan.len()].copy_from_slice(plan);
@@ -220,15 +220,18 @@ pub fn run_on_host(case: &Path, tolerance: Tolerance) -> Outcome {
     Outcome::Passed { worst }
 }
 
+/// Tensors by the name of the input or output that they belong to.
+pub type Named = Vec<(String, Tensor)>;
+
 /// A host plan for a model with these inputs, and the inputs that are still to be given to it.
-fn compile_for(model: &Path, inputs: &[(String, Tensor)]) -> Result<(Vec<u8>, Vec<(String, Tensor)>), String> {
+fn compile_for(model: &Path, inputs: &[(String, Tensor)]) -> Result<(Vec<u8>, Named), String> {
     let host = targets::find("host").map_err(|error| error.to_string())?;
     let small = |tensor: &Tensor| tensor.elements() <= 256;
     let attempts: [&dyn Fn(&Tensor) -> bool; 3] =
         [&|_| false, &|tensor| small(tensor) && !tensor.dtype.is_float(), &|tensor| small(tensor)];
     let mut first_error = None;
     for constant in attempts {
-        let (constants, given): (Vec<_>, Vec<_>) = inputs.iter().cloned().partition(|(_, tensor)| constant(tensor));
+        let (constants, given): (Named, Named) = inputs.iter().cloned().partition(|(_, tensor)| constant(tensor));
         let options = CompileOptions {
             targets: vec![host.clone()],
             import: ImportOptions {

@@ -234,7 +234,7 @@ impl<'a> Lowering<'a> {
     fn slice_is_writable(&self, whole: TensorId, axis: usize, start: usize, extent: usize, last: bool) -> bool {
         let shape = self.shape(whole);
         match self.layouts[whole.0] {
-            Layout::ChannelsLast => axis != 1 || (start % 8 == 0 && (last || extent % 8 == 0)),
+            Layout::ChannelsLast => axis != 1 || (start.is_multiple_of(8) && (last || extent.is_multiple_of(8))),
             Layout::Plain => {
                 let inner: usize = shape[axis + 1..].iter().product();
                 let aligned = self.options.host || (start * inner * self.dtype(whole).size()).is_multiple_of(16);

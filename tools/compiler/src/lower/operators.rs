@@ -407,7 +407,7 @@ impl<'a> Lowering<'a> {
                 let mut part = to.sliced(&starts, &vec![1; starts.len()], shape);
                 if part.lanes != 0 && axis == 1 && position + 1 < node.inputs.len() {
                     // Only the last part may touch the padding; the others leave their neighbours alone.
-                    part.lanes = if shape[1] % 8 == 0 { shape[1] } else { 0 };
+                    part.lanes = if shape[1].is_multiple_of(8) { shape[1] } else { 0 };
                 }
                 let in_place = self.located[input.0].as_ref().is_some_and(|located| {
                     located.buffer == part.buffer && located.offset == part.offset && located.strides == part.strides

@@ -1,7 +1,7 @@
 //! NVRTC: CUDA C++ to machine code without a GPU, a driver or the rest of the CUDA toolkit.
 //!
 //! [`Compiler::find`] looks for `libnvrtc` where pip, the toolkit and the system put it ([`discovery`]), takes the
-//! version that suits the target, and loads it ([`library`]). [`Compiler::compile_all`] compiles a list of kernels in
+//! version that suits the target, and loads it (`library.rs`). [`Compiler::compile_all`] compiles a list of kernels in
 //! parallel, each distinct one once, through a cache addressed by content ([`cache`]).
 
 pub mod cache;
