@@ -45,7 +45,7 @@ pub fn run_graph(graph: Graph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> {
 
 /// Runs a fused graph on the host; `None` where lowering or a kernel refuses it.
 pub fn run_fused(graph: &FusedGraph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> {
-    let kernels = lower(graph, LowerOptions { host: true, half: false }).ok()?;
+    let kernels = lower(graph, LowerOptions { host: true, ..LowerOptions::default() }).ok()?;
     let bytes = run_kernels(&kernels, inputs)?;
     if bytes.len() != graph.outputs.len() {
         return None;

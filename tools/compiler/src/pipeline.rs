@@ -39,6 +39,8 @@ pub struct CompileOptions {
     pub precision: Precision,
     /// Forced algorithms: node and algorithm.
     pub algorithms: HashMap<String, String>,
+    /// Model nodes that an f16 variant computes and stores in f32.
+    pub keep_f32: Vec<String>,
     /// NVRTC to use in place of the one that is found.
     pub nvrtc: Option<PathBuf>,
     /// Store PTX, which the driver compiles when it loads the plan, in place of machine code.
@@ -108,6 +110,9 @@ pub enum CompileError {
         /// What is wrong.
         source: LowerError,
     },
+    /// `--keep-f32` names a node that is not in the fused graph.
+    #[error("--keep-f32 names node '{0}', which the compiled network does not have; `floec inspect` lists the nodes")]
+    NoSuchNode(String),
     /// Selection.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
@@ -172,6 +177,10 @@ pub fn compile_fused(
     options: &CompileOptions,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<CompiledPlan, CompileError> {
+    let known = |name: &&String| fused.nodes.iter().any(|node| node.name == **name || node.sources.contains(name));
+    if let Some(unknown) = options.keep_f32.iter().find(|name| !known(name)) {
+        return Err(CompileError::NoSuchNode(unknown.clone()));
+    }
     let mut variants = Vec::new();
     let mut reports = Vec::new();
     for target in &options.targets {
@@ -193,18 +202,14 @@ pub fn compile_fused(
 ///
 /// # Errors
 /// Where a node cannot run there.
-pub fn schedule(
-    fused: &FusedGraph,
-    target: &Target,
-    precision: Precision,
-    algorithms: &HashMap<String, String>,
-) -> Result<Schedule, CompileError> {
-    let half = precision == Precision::F16 && !target.is_host();
-    let kernels = lower(fused, LowerOptions { host: target.is_host(), half })
-        .map_err(|source| CompileError::Lower { target: target.name.clone(), source })?;
+pub fn schedule(fused: &FusedGraph, target: &Target, options: &CompileOptions) -> Result<Schedule, CompileError> {
+    let half = options.precision == Precision::F16 && !target.is_host();
+    let lowering = LowerOptions { host: target.is_host(), half, keep_f32: &options.keep_f32 };
+    let kernels =
+        lower(fused, lowering).map_err(|source| CompileError::Lower { target: target.name.clone(), source })?;
     Ok(match target.is_host() {
         true => schedule::for_host(kernels)?,
-        false => schedule::for_gpu(kernels, target, algorithms)?,
+        false => schedule::for_gpu(kernels, target, &options.algorithms)?,
     })
 }
 
@@ -215,7 +220,7 @@ fn variant(
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<(Variant, VariantReport), CompileError> {
     progress(Progress::Phase(&format!("{}: select", target.name)));
-    let schedule = schedule(fused, target, options.precision, &options.algorithms)?;
+    let schedule = schedule(fused, target, options)?;
     progress(Progress::Phase(&format!("{}: place", target.name)));
     let placement = place::place(&schedule);
     let image_kind = if options.ptx { ImageKind::Ptx } else { ImageKind::Cubin };

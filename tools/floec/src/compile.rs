@@ -7,6 +7,7 @@ use floe_compiler::{
     pipeline::{self, CompileOptions, Precision, Progress},
     targets,
 };
+use floe_kernels::codegen::Target;
 use floe_models::ImportOptions;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{collections::HashMap, path::PathBuf};
@@ -29,6 +30,10 @@ pub struct Arguments {
     /// Arithmetic on a GPU; the host always computes in f32.
     #[arg(long, value_enum, default_value_t = PrecisionArgument::F16)]
     precision: PrecisionArgument,
+    /// Computes and stores the result of a model node in f32 although the plan is f16; repeatable. For networks that lose
+    /// accuracy in f16: the first and the last layers are the usual ones.
+    #[arg(long = "keep-f32", value_name = "NODE")]
+    keep_f32: Vec<String>,
     /// Forces the algorithm of a node, for example `conv1=direct`; `floec inspect` shows names and choices.
     #[arg(long = "algorithm", value_name = "NODE=NAME")]
     algorithms: Vec<String>,
@@ -82,20 +87,33 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
             bail!("--target {} is given twice", target.name);
         }
     }
-    let shapes: anyhow::Result<Vec<_>> = arguments.shapes.iter().map(|text| shape(text)).collect();
+    let mut shapes: Vec<(String, Vec<usize>)> = Vec::new();
+    for text in &arguments.shapes {
+        let (input, extents) = shape(text)?;
+        if shapes.iter().any(|(given, _)| *given == input) {
+            bail!("--shape names input '{input}' twice");
+        }
+        shapes.push((input, extents));
+    }
     let mut algorithms = HashMap::new();
     for text in &arguments.algorithms {
         let (node, algorithm) = name_and_value(text, "--algorithm")?;
-        algorithms.insert(node.to_owned(), algorithm.to_owned());
+        if algorithms.insert(node.to_owned(), algorithm.to_owned()).is_some() {
+            bail!("--algorithm names node '{node}' twice");
+        }
+    }
+    if !algorithms.is_empty() && found.iter().all(Target::is_host) {
+        bail!("--algorithm needs a GPU among the targets: the host has one twin of each kernel");
     }
     Ok(CompileOptions {
         targets: found,
-        import: ImportOptions { shapes: shapes?, ..ImportOptions::default() },
+        import: ImportOptions { shapes, ..ImportOptions::default() },
         precision: match arguments.precision {
             PrecisionArgument::F32 => Precision::F32,
             PrecisionArgument::F16 => Precision::F16,
         },
         algorithms,
+        keep_f32: arguments.keep_f32.clone(),
         nvrtc: arguments.nvrtc.clone(),
         ptx: arguments.ptx,
     })

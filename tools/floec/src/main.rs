@@ -44,8 +44,31 @@ fn main() -> ExitCode {
         // A closed pipe (`floec inspect … | head`) is no failure.
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", message(&error));
             ExitCode::from(1)
         }
+    }
+}
+
+/// An error with its causes, each once: many errors of the crates below already say their cause.
+fn message(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |message, cause| match message.as_str() {
+        "" => cause,
+        said if said.ends_with(&cause) => message,
+        said => format!("{said}: {cause}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let error = std::io::Error::other("disk is full");
+        let said = anyhow::Error::new(error).context("cannot write 'a': disk is full").context("cannot compile");
+        assert_eq!(super::message(&said), "cannot compile: cannot write 'a': disk is full");
+        let unsaid: anyhow::Result<()> = Err(std::io::Error::other("disk is full")).context("cannot write 'a'");
+        assert_eq!(super::message(&unsaid.unwrap_err()), "cannot write 'a': disk is full");
     }
 }

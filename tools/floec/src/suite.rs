@@ -1,7 +1,7 @@
 //! `floec suite`: runs ONNX test folders.
 
 use crate::output;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Args;
 use floe_compiler::suite::{self, Outcome, Tolerance};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,8 @@ fn cases(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         return Ok(vec![folder.to_owned()]);
     }
     let mut cases = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read folder '{}'", folder.display()))?;
+    for entry in entries {
         let path = entry?.path();
         if path.join("model.onnx").is_file() {
             cases.push(path);

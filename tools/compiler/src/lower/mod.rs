@@ -17,15 +17,20 @@ use crate::{
 use floe_engine::plan::format::Direction;
 use floe_kernels::{DType, Dims, Family, Kernel, KernelError, View, copy::Copy};
 use floe_models::{Op, Tensor, TensorId};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// What lowering needs to know of the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LowerOptions {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LowerOptions<'a> {
     /// Whether host twins will run the kernels (row-major layouts, disjoint operands).
     pub host: bool,
     /// Whether f32 values are computed and stored as f16.
     pub half: bool,
+    /// Model nodes whose results stay f32 all the same.
+    pub keep_f32: &'a [String],
 }
 
 /// Why a fused node could not be lowered.
@@ -90,7 +95,7 @@ pub fn repack(source: &[u8], from: &View, to: &View) -> Result<Vec<u8>, KernelEr
 ///
 /// # Errors
 /// Where a node needs something that no kernel family can express, with node, operator and reason.
-pub fn lower(graph: &FusedGraph, options: LowerOptions) -> Result<KernelGraph, LowerError> {
+pub fn lower(graph: &FusedGraph, options: LowerOptions<'_>) -> Result<KernelGraph, LowerError> {
     let mut lowering = Lowering::new(graph, options)?;
     for (number, node) in graph.nodes.iter().enumerate() {
         lowering.current = number;
@@ -121,7 +126,9 @@ struct Destination {
 
 struct Lowering<'a> {
     graph: &'a FusedGraph,
-    options: LowerOptions,
+    options: LowerOptions<'a>,
+    /// Values that stay f32 in an f16 variant.
+    kept: HashSet<TensorId>,
     layouts: Vec<Layout>,
     destinations: HashMap<TensorId, Destination>,
     located: Vec<Option<Located>>,
@@ -134,10 +141,14 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(graph: &'a FusedGraph, options: LowerOptions) -> Result<Self, LowerError> {
+    fn new(graph: &'a FusedGraph, options: LowerOptions<'a>) -> Result<Self, LowerError> {
+        let named =
+            |node: &&FusedNode| options.keep_f32.iter().any(|name| *name == node.name || node.sources.contains(name));
+        let kept = graph.nodes.iter().filter(named).flat_map(|node| &node.outputs).copied().collect();
         let mut lowering = Self {
             graph,
             options,
+            kept,
             layouts: layout::assign(graph, options.host),
             destinations: HashMap::new(),
             located: vec![None; graph.values.len()],
@@ -181,9 +192,17 @@ impl<'a> Lowering<'a> {
     /// Element type of a computed value in memory.
     fn dtype(&self, id: TensorId) -> DType {
         match kernel_dtype(self.graph.values[id.0].fact.dtype) {
-            DType::F32 if self.options.half => DType::F16,
+            DType::F32 if self.options.half && !self.kept.contains(&id) => DType::F16,
             other => other,
         }
+    }
+
+    /// Element type that a kernel with one tensor input and one output works in: the output's, unless the two have
+    /// different types in the model (indices of maxima, say).
+    fn working_dtype(&self, node: &FusedNode) -> DType {
+        let (input, output) = (node.inputs[0], node.outputs[0]);
+        let same = self.graph.values[input.0].fact.dtype == self.graph.values[output.0].fact.dtype;
+        self.dtype(if same { output } else { input })
     }
 
     fn shape(&self, id: TensorId) -> &'a [usize] {

@@ -177,7 +177,7 @@ impl<'a> Lowering<'a> {
 
     /// Operators that compute one output from one tensor (and perhaps indices).
     fn single_input(&mut self, node: &'a FusedNode, op: &Op) -> Result<(), String> {
-        let dtype = self.dtype(node.inputs[0]);
+        let dtype = self.working_dtype(node);
         let form = match op {
             Op::Pool { .. } | Op::Lrn { .. } => self.image(),
             _ => Form::Any,
@@ -278,7 +278,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn normalization(&mut self, node: &'a FusedNode, op: &Op) -> Result<(), String> {
-        let dtype = self.dtype(node.inputs[0]);
+        let dtype = self.working_dtype(node);
         let from = self.request(node.inputs[0], Form::Any, dtype)?;
         let shape = &from.shape;
         let count = |range: &[usize]| range.iter().product::<usize>();
