@@ -1,0 +1,86 @@
+//! `floec compile` on files, shapes and operators that it cannot take.
+
+use crate::{Folder, models};
+
+const COMPILE: &str = "compile model.onnx --target host -o plan.floe";
+
+/// Refuses a model with the message's words.
+fn refuses_model(model: impl AsRef<[u8]>, words: &[&str]) {
+    let folder = Folder::new();
+    folder.write("model.onnx", model);
+    folder.refuses(COMPILE, words);
+}
+
+#[test]
+fn files_that_are_not_onnx() {
+    let not_onnx = ["cannot compile 'model.onnx'", "not an ONNX"];
+    refuses_model("", &not_onnx);
+    refuses_model("hello world, this is no model", &not_onnx);
+    refuses_model(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", &not_onnx);
+    refuses_model([0xff; 256], &not_onnx);
+    let folder = Folder::new();
+    folder.refuses(COMPILE, &["model.onnx", "No such file"]);
+    folder.refuses("compile tmp --target host -o plan.floe", &["'tmp'", "Is a directory"]);
+}
+
+#[test]
+fn truncated_onnx() {
+    let digits = include_bytes!("../../../../examples/quickstart/digits.onnx");
+    let folder = Folder::new();
+    for cut in [1, 2, 7, 64, digits.len() / 10, digits.len() / 2, digits.len() * 9 / 10, digits.len() - 1] {
+        folder.write("model.onnx", &digits[..cut]);
+        folder.refuses(&format!("{COMPILE} --shape image=1x1x8x8"), &["cannot compile 'model.onnx'", "ONNX"]);
+    }
+    let small = models::convolution();
+    for cut in (1..small.len()).step_by(11) {
+        folder.write("model.onnx", &small[..cut]);
+        folder.refuses(COMPILE, &["cannot compile 'model.onnx'", "ONNX"]);
+    }
+}
+
+#[test]
+fn external_data_that_is_not_there() {
+    refuses_model(models::external_convolution("weights.bin"), &["'weights'", "weights.bin"]);
+    refuses_model(models::external_convolution("../../etc/passwd"), &["'weights'", "../../etc/passwd"]);
+}
+
+#[test]
+fn shapes() {
+    let folder = Folder::new();
+    folder.write("model.onnx", models::open_convolution());
+    folder.refuses(COMPILE, &["input 'x'", "[batch, 1, height, width]", "--shape x="]);
+    for (shape, words) in [
+        ("x=1x3x6x6", &["--shape x=1x3x6x6 contradicts", "[batch, 1, height, width]"][..]),
+        ("x=1x1x6", &["--shape x=1x1x6 contradicts", "[batch, 1, height, width]"]),
+        ("x=", &["contradicts", "[batch, 1, height, width]"]),
+        ("image=1x1x6x6", &["no input 'image'", "'x' [batch, 1, height, width]"]),
+        ("x=1xax3", &["--shape x=1xax3", "1x3x224x224"]),
+        ("x=1x-1x6x6", &["--shape x=1x-1x6x6", "1x3x224x224"]),
+        ("x=1x1x6x99999999999999999999", &["--shape x=1x1x6x99999999999999999999", "number too large"]),
+        ("x=1x1x6x6x", &["--shape x=1x1x6x6x", "1x3x224x224"]),
+        ("x", &["--shape x", "NAME=VALUE"]),
+        // Legal shapes that the network cannot take: the window is larger than the image.
+        ("x=1x1x2x2", &["'edges'", "Conv"]),
+        ("x=1x1x4294967296x4294967296", &["cannot compile"]),
+    ] {
+        folder.refuses(&format!("{COMPILE} --shape {shape}"), words);
+    }
+    folder.refuses(&format!("{COMPILE} --shape x=1x1x6x6 --shape x=2x1x6x6"), &["--shape names input 'x' twice"]);
+}
+
+#[test]
+fn unsupported_operators_and_attributes() {
+    refuses_model(models::single(models::node("odd", "Multinomial", &["x"], "y")), &["node 'odd'", "Multinomial"]);
+    let mut custom = models::node("fancy", "Swirl", &["x"], "y");
+    custom.domain = "com.example".into();
+    refuses_model(models::single(custom), &["node 'fancy'", "Swirl", "com.example"]);
+    // A node without a name is told by its operator and its number.
+    refuses_model(
+        models::single(models::node("", "Multinomial", &["x"], "y")),
+        &["node 'Multinomial_0'", "not supported"],
+    );
+    let mut space = models::node("shuffle", "DepthToSpace", &["x"], "y");
+    space.attribute.push(models::text("mode", "XYZ"));
+    refuses_model(models::single(space), &["node 'shuffle'", "DepthToSpace", "mode"]);
+    refuses_model(models::single(models::node("lost", "Relu", &["nowhere"], "y")), &["lost", "nowhere"]);
+}
