@@ -61,7 +61,7 @@ fn shapes() {
         ("x", &["--shape x", "NAME=VALUE"]),
         // Legal shapes that the network cannot take: the window is larger than the image.
         ("x=1x1x2x2", &["'edges'", "Conv"]),
-        ("x=1x1x4294967296x4294967296", &["cannot compile"]),
+        ("x=1x1x4294967296x4294967296", &["input 'x'", "too large"]),
     ] {
         folder.refuses(&format!("{COMPILE} --shape {shape}"), words);
     }
