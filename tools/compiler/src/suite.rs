@@ -190,8 +190,15 @@ pub fn run_on_host(case: &Path, tolerance: Tolerance) -> Outcome {
         Err(reason) => return Outcome::Skipped(reason),
     };
     let mut worst = 0f64;
-    for folder in data_sets(case) {
+    let folders = data_sets(case);
+    if folders.is_empty() {
+        return Outcome::Failed("the case has no test_data_set_* folder, so nothing was compared".into());
+    }
+    for folder in folders {
         let data = read(&folder);
+        if data.outputs.is_empty() {
+            return Outcome::Failed(format!("{} expects no output, so nothing was compared", folder.display()));
+        }
         let Some(inputs) = data.inputs.iter().cloned().collect::<Option<Vec<_>>>() else {
             return Outcome::Skipped("an input is not a dense tensor of a supported type".into());
         };
