@@ -126,7 +126,12 @@ fn lp(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
         other => return Err(unsupported("p", other, "1, 2")),
     };
     let norm = builder.emit(Op::Reduce { kind, axes: vec![axis], keep: true }, &[x])?;
-    builder.binary(Binary::Div, x, norm)
+    // Where the norm is 0, so is every element: any other divisor gives the 0 that the operator asks for.
+    let dtype = builder.fact(x).dtype;
+    let (zero, one) = (builder.scalar(dtype, 0.0)?, builder.scalar(dtype, 1.0)?);
+    let vanishes = builder.binary(Binary::Equal, norm, zero)?;
+    let divisor = builder.emit(Op::Where, &[vanishes, one, norm])?;
+    builder.binary(Binary::Div, x, divisor)
 }
 
 /// (x − mean) / (standard deviation + 1e-9), as the operator's function body has it.
