@@ -33,13 +33,17 @@ impl ConvTranspose {
         let distance = i64::from(tap_distance(self.strides[d], self.dilations[d]));
         let from = i64::from(phase) + i64::from(self.pads[d]);
         let taps = i64::from(taps);
+        // No view is longer than 2³¹ elements; what reaches further makes no sense and would overflow below.
+        if taps.checked_mul(dilation).is_none_or(|reach| reach > i64::from(u32::MAX)) {
+            return Err(KernelError::Parameter("dilations"));
+        }
         let first = (0..distance.min(taps)).find(|tap| (from - tap * dilation) % stride == 0);
         Ok(Axis {
             input: i64::from(input),
             output: (i64::from(output) - i64::from(phase) + stride - 1) / stride,
             taps: first.map_or(0, |first| (taps - first + distance - 1) / distance),
             step: 1,
-            tap_step: -(distance * dilation / stride),
+            tap_step: -(dilation / (stride / distance)),
             shift: first.map_or(0, |first| (from - first * dilation) / stride),
             weight: (first.unwrap_or(0), distance),
             place: (i64::from(phase), stride),
