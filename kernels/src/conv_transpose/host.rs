@@ -33,8 +33,8 @@ impl ConvTranspose {
         let distance = i64::from(tap_distance(self.strides[d], self.dilations[d]));
         let from = i64::from(phase) + i64::from(self.pads[d]);
         let taps = i64::from(taps);
-        // No view is longer than 2³¹ elements; what reaches further makes no sense and would overflow below.
-        if taps.checked_mul(dilation).is_none_or(|reach| reach > i64::from(u32::MAX)) {
+        // The bound of `window::check_axis`: this also runs before the check, to tell the workspace.
+        if taps.checked_mul(dilation).is_none_or(|reach| reach >= 1 << 40) {
             return Err(KernelError::Parameter("dilations"));
         }
         let first = (0..distance.min(taps)).find(|tap| (from - tap * dilation) % stride == 0);

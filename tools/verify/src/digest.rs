@@ -31,7 +31,11 @@ pub fn of_sources(root: &Path) -> io::Result<String> {
     Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+/// All files below a folder.
+///
+/// # Errors
+/// Those of the file system.
+pub fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() { collect(&path, files)? } else { files.push(path) }
