@@ -188,6 +188,21 @@ fn nodes_are_as_the_plan_says() {
 }
 
 #[test]
+fn overlapping_steps_get_programmatic_edges() {
+    let mut parts = cuda_parts();
+    parts.header.architecture = 90;
+    parts.steps[1].overlaps = true;
+    parts.steps[2].overlaps = true;
+    let session = init(variant(parts), &API, InitOptions::default()).unwrap();
+    driver::with(|state| {
+        let [a, b, c] = &state.nodes[..] else { panic!("three nodes") };
+        assert_eq!((&a.after[..], &b.after[..], &c.after[..]), (&[][..], &[1][..], &[1, 2][..]));
+        assert_eq!((&a.overlapped[..], &b.overlapped[..], &c.overlapped[..]), (&[][..], &[1][..], &[1, 2][..]));
+    });
+    drop(session);
+}
+
+#[test]
 fn an_external_stream_is_used_and_kept() {
     let api = recording::wrap(API, 64);
     let options = InitOptions { stream: Some(0x50 as *mut _), mapped: false };

@@ -237,6 +237,8 @@ fn steps_are_checked() {
     assert_eq!(after(&[1, 0]), (2, StepProblem::After(0)));
     assert_eq!(after(&[1, 1]), (2, StepProblem::After(1)));
 
+    assert_eq!(step_problem(cuda_parts(), |p| p.steps[2].overlaps = true), (2, StepProblem::Overlaps));
+
     let launch = |kernel, grid, block, shared| {
         step_problem(cuda_parts(), |p| p.steps[1].action = Action::Launch { kernel, grid, block, shared }).1
     };

@@ -70,6 +70,27 @@ pub struct CudaKernelNodeParams {
     pub ctx: *mut c_void,
 }
 
+/// `CUgraphEdgeData`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+#[allow(non_snake_case)]
+pub struct CudaGraphEdgeData {
+    /// What of the earlier node the later one waits for.
+    pub from_port: u8,
+    /// What of the later node waits.
+    pub to_port: u8,
+    /// Kind of the dependency.
+    pub r#type: u8,
+    /// Zero.
+    pub reserved: [u8; 5],
+}
+
+impl CudaGraphEdgeData {
+    /// The later kernel may start once all blocks of the earlier one let it, and waits for its end by itself:
+    /// `CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC` and `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`.
+    pub const PROGRAMMATIC: Self = Self { from_port: 1, to_port: 0, r#type: 1, reserved: [0; 5] };
+}
+
 /// When the engine may call a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
@@ -126,6 +147,14 @@ macro_rules! driver_functions {
                 parameters: *const CudaKernelNodeParams
             )
                 "Adds a kernel launch to a graph.";
+            Init graph_add_dependencies = cuGraphAddDependencies_v2(
+                graph: CUgraph,
+                from: *const CUgraphNode,
+                to: *const CUgraphNode,
+                edges: *const CudaGraphEdgeData,
+                count: usize
+            )
+                "Adds edges between nodes of a graph: only for steps that overlap with those before them.";
             Init graph_instantiate = cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: c_ulonglong)
                 "Makes a graph ready for launch.";
             Init graph_upload = cuGraphUpload(exec: CUgraphExec, stream: CUstream)
@@ -254,6 +283,7 @@ mod tests {
         assert_eq!(offset_of!(CudaKernelNodeParams, sharedMemBytes), 32);
         assert_eq!(offset_of!(CudaKernelNodeParams, kernelParams), 40);
         assert_eq!(offset_of!(CudaKernelNodeParams, ctx), 64);
+        assert_eq!(size_of::<CudaGraphEdgeData>(), 8);
         assert_eq!(size_of::<DriverApi>(), Call::ALL.len() * size_of::<usize>());
     }
 }

@@ -171,7 +171,8 @@ fn build_graph<const STEPS: usize, const KERNELS: usize, const IMAGES: usize>(
             step.after.iter().filter_map(|&earlier| nodes.get(earlier as usize).copied()).collect();
         let arguments: heapless::Vec<CUdeviceptr, MAX_OPERANDS> =
             step.operands.iter().map(|operand| addresses.of(operand, slots)).collect();
-        let node = Node { step: number, function, grid, block, shared, arguments, after: &after };
+        let node =
+            Node { step: number, function, grid, block, shared, arguments, after: &after, overlaps: step.overlaps };
         let _ = nodes.push(resources.add_node(node)?);
     }
     Ok(resources.finish_graph()?)

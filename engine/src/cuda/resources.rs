@@ -23,6 +23,8 @@ pub(super) struct Node<'a> {
     pub shared: u32,
     pub arguments: heapless::Vec<CUdeviceptr, MAX_OPERANDS>,
     pub after: &'a [CUgraphNode],
+    /// Whether it may start before those in `after` have finished.
+    pub overlaps: bool,
 }
 
 /// Everything of one session that has to be freed.
@@ -221,15 +223,26 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
             kern: null_mut(),
             ctx: null_mut(),
         };
-        let after = if node.after.is_empty() { null() } else { node.after.as_ptr() };
-        let (subject, count) = (Subject::Step(node.step), node.after.len());
+        let edges = if node.overlaps { node.after } else { &[] };
+        let after = if node.overlaps { &[] } else { node.after };
+        let pointer = if after.is_empty() { null() } else { after.as_ptr() };
+        let (subject, count) = (Subject::Step(node.step), after.len());
         let mut handle = null_mut();
         call!(
             self,
             cuGraphAddKernelNode_v2,
             subject,
-            graph_add_kernel_node(&mut handle, self.graph, after, count, &parameters)
+            graph_add_kernel_node(&mut handle, self.graph, pointer, count, &parameters)
         )?;
+        for earlier in edges {
+            let edge = CudaGraphEdgeData::PROGRAMMATIC;
+            call!(
+                self,
+                cuGraphAddDependencies_v2,
+                subject,
+                graph_add_dependencies(self.graph, earlier, &handle, &edge, 1)
+            )?;
+        }
         Ok(handle)
     }
 

@@ -4,8 +4,8 @@
 use super::{
     OperandProblem, StepProblem,
     format::{
-        Action, Direction, MAX_OPERANDS, MAX_SHARED, MAX_THREADS, OPERAND_ALIGNMENT, Operand, Region, Step,
-        VariantHeader,
+        Action, DEPENDENT_LAUNCH, Direction, MAX_OPERANDS, MAX_SHARED, MAX_THREADS, OPERAND_ALIGNMENT, Operand, Region,
+        Step, VariantHeader,
     },
 };
 use floe_kernels::{Kernel, View};
@@ -40,6 +40,9 @@ pub(super) fn check_step(regions: &Regions<'_>, number: u32, step: &Step) -> Res
             return Err(StepProblem::After(earlier));
         }
         lowest = earlier + 1;
+    }
+    if step.overlaps && regions.header.architecture < DEPENDENT_LAUNCH {
+        return Err(StepProblem::Overlaps);
     }
     for (index, operand) in step.operands.iter().enumerate() {
         check_operand(regions, operand).map_err(|problem| at(index, problem))?;

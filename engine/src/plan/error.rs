@@ -126,6 +126,8 @@ pub enum RecordProblem {
 pub enum StepProblem {
     /// The bytes are no step.
     Undecodable,
+    /// The step is to begin before those that it depends on have finished, which the architecture cannot.
+    Overlaps,
     /// `after` names step `.0`, which is not an earlier one, or not in ascending order.
     After(u32),
     /// A host step in a variant for a GPU, or a launch in one for the host.
@@ -268,6 +270,7 @@ impl fmt::Display for StepProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Undecodable => write!(f, "cannot be decoded"),
+            Self::Overlaps => f.write_str("overlaps with earlier steps, which its architecture cannot"),
             Self::After(step) => write!(f, "comes after step {step}, which is no earlier step or out of order"),
             Self::OtherDevice => write!(f, "is for another kind of device than its variant"),
             Self::NoSuchKernel(kernel) => write!(f, "kernel {kernel} does not exist"),

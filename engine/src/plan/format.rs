@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 /// First bytes of every plan.
 pub const MAGIC: [u8; 8] = *b"FLOEPLAN";
 /// Version of the format. Any change of a structure below, or of [`Kernel`], raises it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// First architecture with programmatic dependent launch.
+pub const DEPENDENT_LAUNCH: u32 = 90;
 /// Alignment of blobs in the file and of the arena's base: 256 bytes.
 pub const BLOB_ALIGNMENT: u64 = 256;
 /// Alignment of every operand's offset: 16 bytes.
@@ -126,6 +128,9 @@ pub struct Step {
     /// Earlier steps that must have finished: numbers, ascending. At most 16; the compiler adds joins through later steps
     /// where more would be needed.
     pub after: heapless::Vec<u32, MAX_AFTER>,
+    /// Whether the launch may begin before the steps in `after` have finished, since its kernel waits for them by itself
+    /// (programmatic dependent launch). Never on the host and before compute capability 9.0.
+    pub overlaps: bool,
 }
 
 /// A CUDA function inside an image.

@@ -29,6 +29,8 @@ pub struct Node {
     pub block: [u32; 3],
     pub shared: u32,
     pub after: Vec<usize>,
+    /// Those of `after` that it overlaps with.
+    pub overlapped: Vec<usize>,
 }
 
 #[derive(Default)]
@@ -249,9 +251,31 @@ extern "C" fn graph_add_kernel_node(
             block: [parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ],
             shared: parameters.sharedMemBytes,
             after: after.iter().map(|&node| node as usize).collect(),
+            overlapped: Vec::new(),
         });
         // SAFETY: the engine passes a place for a handle.
         unsafe { *node = state.nodes.len() as *mut c_void };
+        CUDA_SUCCESS
+    })
+}
+
+extern "C" fn graph_add_dependencies(
+    graph: CUgraph,
+    from: *const CUgraphNode,
+    to: *const CUgraphNode,
+    edges: *const CudaGraphEdgeData,
+    count: usize,
+) -> CUresult {
+    call(|state| {
+        assert_eq!(state.live.get(&(graph as usize)), Some(&Kind::Graph));
+        for edge in 0..count {
+            // SAFETY: the engine passes `count` of each.
+            let (from, to, edge) = unsafe { (*from.add(edge) as usize, *to.add(edge) as usize, *edges.add(edge)) };
+            assert_eq!(edge, CudaGraphEdgeData::PROGRAMMATIC);
+            assert!(from < to, "edges go forward");
+            state.nodes[to - 1].after.push(from);
+            state.nodes[to - 1].overlapped.push(from);
+        }
         CUDA_SUCCESS
     })
 }
@@ -359,6 +383,7 @@ pub const API: DriverApi = DriverApi {
     event_destroy,
     graph_create,
     graph_add_kernel_node,
+    graph_add_dependencies,
     graph_instantiate,
     graph_upload,
     graph_exec_destroy,

@@ -29,6 +29,7 @@ pub fn step(action: Action, operands: &[Operand], after: &[u32]) -> Step {
         action,
         operands: heapless::Vec::from_slice(operands).unwrap(),
         after: heapless::Vec::from_slice(after).unwrap(),
+        overlaps: false,
     }
 }
 

@@ -306,7 +306,7 @@ impl Loops {
         body.push_str(&self.store_source(out));
         let parameters = self.parameters(kind);
         let source = format!(
-            "{PRELUDE}\n{functions}\nextern \"C\" __global__ void __launch_bounds__({block}) {entry}({parameters}) {{\n{body}}}\n"
+            "{PRELUDE}\n{functions}\nextern \"C\" __global__ void __launch_bounds__({block}) {entry}({parameters}) {{\n    wait_for_inputs();\n{body}}}\n"
         );
         self.launch(target, entry, source)
     }

@@ -55,6 +55,13 @@ pub struct Launch {
     pub arguments: Vec<Argument>,
 }
 
+impl Launch {
+    /// Whether the kernel waits by itself for those that it depends on, so that it may start while they still run.
+    pub fn waits_for_inputs(&self) -> bool {
+        self.source.contains("wait_for_inputs();")
+    }
+}
+
 /// One way to run a kernel on a target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {

@@ -19,6 +19,18 @@ template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N :
 
 #define DEVICE __device__ __forceinline__
 
+// First statement of every kernel. Where a graph's edge lets a kernel start while the one before it still runs
+// (programmatic dependent launch, sm_90 and later), this waits until all that it wrote is visible, and lets the next
+// kernel start. Constants may be read before it.
+#if __CUDA_ARCH__ >= 900
+#define __restrict__  // Loads of what is read-only for the whole kernel could move above the wait.
+DEVICE void wait_for_inputs() {
+    asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+}
+#else
+DEVICE void wait_for_inputs() {}
+#endif
+
 // f16 and bf16 as bits ----------------------------------------------------------------------------------------------
 DEVICE f32 f16_to_f32(u16 h) { f32 f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
 DEVICE u16 f32_to_f16(f32 f) { u16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h; }

@@ -128,7 +128,7 @@ impl Tiles {
         .expect("writing to a string");
         let parameters = loops.parameters(kind);
         let source = format!(
-            "{PRELUDE}\n{functions}\nextern \"C\" __global__ void __launch_bounds__({THREADS}) {entry}({parameters}) {{\n{body}}}\n"
+            "{PRELUDE}\n{functions}\nextern \"C\" __global__ void __launch_bounds__({THREADS}) {entry}({parameters}) {{\n    wait_for_inputs();\n{body}}}\n"
         );
         Launch {
             source,

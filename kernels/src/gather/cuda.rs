@@ -95,7 +95,7 @@ impl Gather {
         body.push_str("    }\n");
         body.push_str(&loops.store_source(element));
         format!(
-            "{PRELUDE}\nextern \"C\" __global__ void __launch_bounds__({block}) gather({parameters}) {{\n{body}}}\n"
+            "{PRELUDE}\nextern \"C\" __global__ void __launch_bounds__({block}) gather({parameters}) {{\n    wait_for_inputs();\n{body}}}\n"
         )
     }
 }

@@ -399,7 +399,7 @@ pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geome
     let cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
     let source = format!(
         "{PRELUDE}{}{}{}{}\nextern \"C\" __global__ void {cluster}__launch_bounds__({threads}, 1) {entry}({}) {{\n    \
-         {tile}(Operands{{{}}});\n}}\n",
+         wait_for_inputs();\n    {tile}(Operands{{{}}});\n}}\n",
         constants.0,
         index_functions(problem, b, check_w),
         epilogue(problem, b),

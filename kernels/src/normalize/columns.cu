@@ -22,6 +22,7 @@ DEVICE void total(W (&sum)[WIDTH], W (&partial)[ROW_THREADS][WIDTH][COLUMN_THREA
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     normalize_columns(const T* __restrict__ input, SCALE_PARAMETER SHIFT_PARAMETER T* __restrict__ output) {
+    wait_for_inputs();
     __shared__ W partial[ROW_THREADS][WIDTH][COLUMN_THREADS];
     zero_lanes(output, blockIdx.x * THREADS + threadIdx.x, gridDim.x * THREADS);
     const u32 tx = threadIdx.x % COLUMN_THREADS, ty = threadIdx.x / COLUMN_THREADS;

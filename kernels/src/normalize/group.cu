@@ -12,6 +12,7 @@ DEVICE W normalized(W x, W mean, W inverse, u32 set, u32 i, SCALE_PARAMETER SHIF
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
     normalize_group(const T* __restrict__ input, SCALE_PARAMETER SHIFT_PARAMETER T* __restrict__ output) {
+    wait_for_inputs();
     __shared__ W partial[BLOCK / 32];
     const Moments moments{partial};
     zero_lanes(output, blockIdx.x * BLOCK + threadIdx.x, gridDim.x * BLOCK);

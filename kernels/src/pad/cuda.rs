@@ -127,7 +127,7 @@ impl Pad {
         body.push_str(&loops.store_source(element));
         let parameters = loops.parameters(bits_type);
         format!(
-            "{PRELUDE}\n{MAPPINGS}\nextern \"C\" __global__ void __launch_bounds__({block}) pad({parameters}) {{\n{body}}}\n"
+            "{PRELUDE}\n{MAPPINGS}\nextern \"C\" __global__ void __launch_bounds__({block}) pad({parameters}) {{\n    wait_for_inputs();\n{body}}}\n"
         )
     }
 }

@@ -1,5 +1,6 @@
 // A thread computes WIDTH neighbouring channels of one output position.
 extern "C" __global__ void __launch_bounds__(BLOCK) pool(const T* __restrict__ input, T* __restrict__ output) {
+    wait_for_inputs();
     const u32 thread = blockIdx.x * BLOCK + threadIdx.x;
     zero_lanes(output, thread, gridDim.x * BLOCK);
     if (thread >= VECTORS) return;

@@ -1,6 +1,7 @@
 // Threads side by side own WIDTH neighbouring columns each; ROW_THREADS of them split the rows of a column.
 extern "C" __global__ void __launch_bounds__(COLUMN_THREADS* ROW_THREADS)
     reduce_columns(const T* __restrict__ input, U* __restrict__ output) {
+    wait_for_inputs();
     __shared__ State partial[ROW_THREADS][WIDTH][COLUMN_THREADS];
     zero_lanes(output, blockIdx.x * COLUMN_THREADS * ROW_THREADS + threadIdx.x, gridDim.x * COLUMN_THREADS * ROW_THREADS);
     const u32 tx = threadIdx.x % COLUMN_THREADS, ty = threadIdx.x / COLUMN_THREADS;

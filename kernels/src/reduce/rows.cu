@@ -1,5 +1,6 @@
 // GROUP threads join the elements behind each output.
 extern "C" __global__ void __launch_bounds__(BLOCK) reduce_rows(const T* __restrict__ input, U* __restrict__ output) {
+    wait_for_inputs();
     __shared__ State partial[BLOCK / 32];
     zero_lanes(output, blockIdx.x * BLOCK + threadIdx.x, gridDim.x * BLOCK);
     const u32 mine = blockIdx.x * (BLOCK / GROUP) + threadIdx.x / GROUP;

@@ -137,6 +137,7 @@ impl Resize {
         let sums = if nearest { "" } else { "    W sum[WIDTH] = {};\n" };
         format!(
             "extern \"C\" __global__ void __launch_bounds__({BLOCK}) resize(const T* __restrict__ input, T* __restrict__ output) {{
+    wait_for_inputs();
     const u32 thread = blockIdx.x * {BLOCK} + threadIdx.x;
     zero_lanes(output, thread, gridDim.x * {BLOCK});
     if (thread >= VECTORS) return;

@@ -2,6 +2,7 @@
 DEVICE W exponential(W x) { return EXP(x); }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) softmax_thread(const T* __restrict__ input, T* __restrict__ output) {
+    wait_for_inputs();
     zero_lanes(output, blockIdx.x * BLOCK + threadIdx.x, gridDim.x * BLOCK);
     const u32 row = blockIdx.x * BLOCK + threadIdx.x;
     if (row >= ROWS) return;

@@ -10,7 +10,8 @@ use crate::{
 use floe_engine::plan::{
     VariantParts,
     format::{
-        Action, BLOB_ALIGNMENT, ImageKind, KernelEntry, MAX_AFTER, Operand, Region, Step, StepNote, VariantHeader,
+        Action, BLOB_ALIGNMENT, DEPENDENT_LAUNCH, ImageKind, KernelEntry, MAX_AFTER, Operand, Region, Step, StepNote,
+        VariantHeader,
     },
 };
 use std::collections::HashMap;
@@ -132,7 +133,9 @@ pub fn emit(
             let operand = Operand { region, offset, bytes: operand.range.bytes, written: operand.written };
             operands.push(operand).map_err(|_| EmitError::Operands(step.note.node.clone()))?;
         }
-        steps.push(Step { action, operands, after });
+        let waits = matches!(&step.action, StepAction::Launch(launch) if launch.waits_for_inputs());
+        let overlaps = waits && !after.is_empty() && identity.architecture >= DEPENDENT_LAUNCH;
+        steps.push(Step { action, operands, after, overlaps });
     }
     let notes = schedule.steps.iter().map(|step| {
         let runner_up = step.note.runner_up.as_ref().map(|(name, _)| name.clone()).unwrap_or_default();

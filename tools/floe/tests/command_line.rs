@@ -49,7 +49,7 @@ fn transpose(variants: &[(&'static str, u32)]) -> Vec<u8> {
                 images: 0,
                 bindings: 0,
             },
-            steps: vec![Step { action, operands, after: Default::default() }],
+            steps: vec![Step { action, operands, after: Default::default(), overlaps: false }],
             kernels: if gpu { vec![KernelEntry { image: 0, name: "transpose" }] } else { Vec::new() },
             images: if gpu { vec![vec![0x7f; 64]] } else { Vec::new() },
             bindings: vec![
