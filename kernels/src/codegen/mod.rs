@@ -60,6 +60,14 @@ impl Launch {
     pub fn waits_for_inputs(&self) -> bool {
         self.source.contains("wait_for_inputs();")
     }
+
+    /// Tells the kernel which inputs no step writes, a bit each: it may read them before it waits for the others.
+    pub fn with_constant_inputs(mut self, mask: u32) -> Self {
+        if mask != 0 {
+            self.source.insert_str(0, &format!("#define CONSTANT_INPUTS {mask}u\n"));
+        }
+        self
+    }
 }
 
 /// One way to run a kernel on a target.

@@ -20,12 +20,16 @@ template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N :
 #define DEVICE __device__ __forceinline__
 
 // First statement of every kernel. Where a graph's edge lets a kernel start while the one before it still runs
-// (programmatic dependent launch, sm_90 and later), this waits until all that it wrote is visible, and lets the next
-// kernel start. Constants may be read before it.
+// (programmatic dependent launch, sm_90 and later), this waits until all that it wrote is visible. Constants may be read
+// before it: bit i of CONSTANT_INPUTS says that no step of the plan writes input i. No kernel lets the next one start by
+// itself: the blocks that come early crowd on the multiprocessors that happen to be free (TUNING.md, section 5).
+#ifndef CONSTANT_INPUTS
+#define CONSTANT_INPUTS 0
+#endif
 #if __CUDA_ARCH__ >= 900
 #define __restrict__  // Loads of what is read-only for the whole kernel could move above the wait.
 DEVICE void wait_for_inputs() {
-    asm volatile("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 #else
 DEVICE void wait_for_inputs() {}

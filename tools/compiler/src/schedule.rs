@@ -210,6 +210,8 @@ impl Scheduler<'_> {
                 inputs[number] = self.pack(node, number, view)?;
             }
         }
+        let is_constant = |range: &BufferRange| self.graph.constant(range.buffer).is_some();
+        let constants = inputs.iter().enumerate().fold(0, |mask, (i, input)| mask | u32::from(is_constant(input)) << i);
         let mut buffer = |what: &str, bytes: u64, storage: Storage| {
             (bytes != 0).then(|| self.graph.add_buffer(&format!("{} {what}", node.name), bytes, storage))
         };
@@ -230,6 +232,7 @@ impl Scheduler<'_> {
                     Argument::Counters(from) => tail(counters, from, best.counters),
                 })
                 .collect();
+            let launch = launch.with_constant_inputs(constants);
             let mut note = note(node, best.algorithm, &best.configuration, best.cost);
             if number == last {
                 note.runner_up.clone_from(&runner_up);
