@@ -202,6 +202,55 @@ pub enum PadMode {
     Wrap,
 }
 
+/// What a scattered update does to the element that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ScatterReduction {
+    Replace,
+    Add,
+    Multiply,
+    Max,
+    Min,
+}
+
+/// How a value between samples is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Sampling {
+    Nearest,
+    Linear,
+    Cubic,
+}
+
+/// What stands outside an image that is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Outside {
+    Zeros,
+    Border,
+    Reflection,
+}
+
+/// What the coordinates of samples mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleCoordinates {
+    /// −1 and 1 are the outer edges of the first and the last pixel.
+    HalfPixel,
+    /// −1 and 1 are the centres of the first and the last pixel.
+    AlignCorners,
+    /// 0 is the centre of the first pixel, 1 that of the second.
+    Pixels,
+}
+
+/// How the samples of a region's bin become one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionPooling {
+    /// Mean of the interpolated samples.
+    Average,
+    /// Largest of the weighted neighbours of all samples.
+    Max,
+}
+
 /// Resize interpolation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
@@ -403,6 +452,78 @@ pub enum Op {
     },
     /// The input itself.
     Identity,
+    /// The same bits as the output's element type, which is in the fact and has the input's size.
+    BitCast,
+    /// Inputs data `[rows, width]`, indices `[count]` (I64), updates `[count, width]`: row `indices[i]` of a copy of the
+    /// data takes update i, in the order of i.
+    Scatter {
+        /// What an update does to the row.
+        reduction: ScatterReduction,
+    },
+    /// Running sums or products along an axis.
+    Cumulative {
+        /// Dimension.
+        axis: usize,
+        /// Products instead of sums.
+        product: bool,
+        /// Whether an element leaves itself out.
+        exclusive: bool,
+        /// From the end.
+        reverse: bool,
+    },
+    /// The k largest or smallest along an axis, the best first, of equals the one with the smallest index. Outputs values
+    /// and indices (I64).
+    TopK {
+        /// Dimension.
+        axis: usize,
+        /// Number.
+        k: usize,
+        /// Largest; false is smallest.
+        largest: bool,
+    },
+    /// Inputs a, b of one integer type, ranks as in `MatMul`; sums in I32, wrapping.
+    MatMulInteger,
+    /// As `Conv` without bias, on integers; sums in I32, wrapping.
+    ConvInteger {
+        /// Strides, dilations and padding.
+        window: Window,
+        /// Number of groups.
+        groups: usize,
+    },
+    /// Inputs x `[n, c, …]`, grid `[n, …, spatial rank]` with the innermost dimension's coordinate first; output
+    /// `[n, c, …]` with the grid's extents.
+    GridSample {
+        /// How a value between pixels is found.
+        sampling: Sampling,
+        /// What stands outside.
+        outside: Outside,
+        /// What the coordinates mean.
+        coordinates: SampleCoordinates,
+    },
+    /// Inputs x `[n, c, h, w]`, regions `[r, 4]` (x₁, y₁, x₂, y₂), batch indices `[r]` (I64); output
+    /// `[r, c, extents…]`.
+    RoiAlign {
+        /// How samples become one value.
+        kind: RegionPooling,
+        /// Height and width of the output.
+        extents: [usize; 2],
+        /// Samples along each side of a bin; 0 takes as many as the bin has pixels, rounded up.
+        samples: usize,
+        /// Pixels for each unit of the regions.
+        scale: f32,
+        /// Whether pixel centres are at ½; otherwise regions are at least one pixel large too.
+        half_pixel: bool,
+    },
+    /// Where the maxima of a pooling lie: numbers of elements of x (I64), row-major or with the spatial dimensions in
+    /// reverse. As `Pool` otherwise.
+    PoolIndices {
+        /// Extents of the kernel.
+        kernel: Vec<usize>,
+        /// Strides, dilations and padding.
+        window: Window,
+        /// Whether the first spatial dimension is the innermost in the numbers.
+        column_major: bool,
+    },
 }
 
 impl Op {
@@ -439,6 +560,15 @@ impl Op {
             Self::DepthToSpace { .. } => "DepthToSpace",
             Self::SpaceToDepth { .. } => "SpaceToDepth",
             Self::Identity => "Identity",
+            Self::BitCast => "BitCast",
+            Self::Scatter { .. } => "Scatter",
+            Self::Cumulative { .. } => "Cumulative",
+            Self::TopK { .. } => "TopK",
+            Self::MatMulInteger => "MatMulInteger",
+            Self::ConvInteger { .. } => "ConvInteger",
+            Self::GridSample { .. } => "GridSample",
+            Self::RoiAlign { .. } => "RoiAlign",
+            Self::PoolIndices { .. } => "PoolIndices",
         }
     }
 }

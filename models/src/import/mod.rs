@@ -18,7 +18,7 @@ use std::path::Path;
 
 /// Versions of the default operator set that are accepted. What Floe promises is 9 to 22; older and newer models import
 /// as far as their operators have kept their meaning, and unknown attributes are refused.
-const OPSETS: std::ops::RangeInclusive<i64> = 6..=27;
+const OPSETS: std::ops::RangeInclusive<i64> = 1..=27;
 
 /// What the user adds to the model.
 #[derive(Clone, Debug, Default)]

@@ -7,8 +7,8 @@ pub use window::{Rounding, SamePadding, pooled_extent, same_pads, transposed_ext
 
 use crate::{DType, Fact, Op, op::Unary};
 use rules::{
-    binary, check_operands, concatenated, convolution, gemm, matrix_product, padded, parameters, pooled, reduced,
-    same_type, sliced, split, transposed,
+    binary, check_operands, concatenated, convolution, gemm, grid_sampled, largest, matrix_product, padded, parameters,
+    pooled, reduced, region_pooled, same_type, scattered, sliced, split, transposed,
 };
 use thiserror::Error;
 
@@ -35,8 +35,8 @@ use ensure;
 
 /// The output facts of `op` on `inputs`.
 ///
-/// Some operators leave outputs open: `Cast` the element type; `Reshape`, `Expand`, `Slice`, `Split`, `Resize`, `Pool`
-/// and `ConvTranspose` the extents (or their number). Those are taken from `declared` and checked. For all others
+/// Some operators leave outputs open: `Cast` and `BitCast` the element type; `Reshape`, `Expand`, `Slice`, `Split`, `Resize`, `Pool`,
+/// `PoolIndices` and `ConvTranspose` the extents (or their number). Those are taken from `declared` and checked. For all others
 /// `declared` is not read, so `infer(op, inputs, outputs) == outputs` is the legality check of a node.
 ///
 /// # Errors
@@ -186,6 +186,30 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
                 show(&x.shape[2..])
             );
             like(&[x.shape[0], x.shape[1].saturating_mul(b).saturating_mul(b), x.shape[2] / b, x.shape[3] / b])
+        }
+        Op::BitCast => {
+            let dtype = first(declared)?.dtype;
+            ensure!(dtype.size() == x.dtype.size(), "the bits of {:?} do not make {dtype:?}", x.dtype);
+            Fact::new(dtype, &x.shape)
+        }
+        Op::Scatter { .. } => scattered(inputs)?,
+        Op::Cumulative { axis, .. } => {
+            ensure!(*axis < x.shape.len(), "axis {axis} is outside rank {}", x.shape.len());
+            x.clone()
+        }
+        Op::TopK { axis, k, .. } => return largest(*axis, *k, x),
+        Op::MatMulInteger => {
+            ensure!(!x.dtype.is_float() && x.dtype != DType::Bool, "the operands are {:?}, not integers", x.dtype);
+            Fact { dtype: DType::I32, ..matrix_product(x, inputs[1], None)? }
+        }
+        Op::ConvInteger { window, groups } => {
+            ensure!(!x.dtype.is_float() && x.dtype != DType::Bool, "the operands are {:?}, not integers", x.dtype);
+            Fact { dtype: DType::I32, ..convolution(window, *groups, inputs)? }
+        }
+        Op::GridSample { .. } => grid_sampled(x, inputs[1])?,
+        Op::RoiAlign { extents, .. } => region_pooled(*extents, inputs)?,
+        Op::PoolIndices { kernel, window, .. } => {
+            Fact { dtype: DType::I64, ..pooled(kernel, window, x, first(declared)?)? }
         }
     };
     check_fact(&output)?;

@@ -13,7 +13,9 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
         Op::LayerNormalization { .. } => (2, 3),
         Op::BatchNormalization { .. } => (5, 5),
         Op::InstanceNormalization { .. } | Op::GroupNormalization { .. } | Op::Where => (3, 3),
-        Op::Binary(_) | Op::Gather { .. } => (2, 2),
+        Op::Binary(_) | Op::Gather { .. } | Op::GridSample { .. } => (2, 2),
+        Op::MatMulInteger | Op::ConvInteger { .. } => (2, 2),
+        Op::Scatter { .. } | Op::RoiAlign { .. } => (3, 3),
         Op::Concat { .. } => (1, usize::MAX),
         _ => (1, 1),
     };
@@ -24,9 +26,13 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
         inputs.len()
     );
     match op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul | Op::Gemm { .. } | Op::Concat { .. } => {
-            same_type(inputs)
-        }
+        Op::Conv { .. }
+        | Op::ConvTranspose { .. }
+        | Op::MatMul
+        | Op::Gemm { .. }
+        | Op::Concat { .. }
+        | Op::MatMulInteger
+        | Op::ConvInteger { .. } => same_type(inputs),
         _ => Ok(()),
     }
 }
@@ -280,4 +286,53 @@ pub(super) fn reduced(kind: Reduction, axes: &[usize], keep: bool, x: &Fact) -> 
         (false, _) => Some(extent),
     });
     Ok(Fact { dtype: if index { DType::I64 } else { x.dtype }, shape: extents.collect() })
+}
+
+pub(super) fn scattered(inputs: &[&Fact]) -> Result<Fact> {
+    let (data, indices, updates) = (inputs[0], inputs[1], inputs[2]);
+    same_type(&[data, updates])?;
+    ensure!(indices.dtype == DType::I64, "the indices are {:?}, not I64", indices.dtype);
+    let fits = matches!((data.shape.as_slice(), indices.shape.as_slice(), updates.shape.as_slice()),
+        (&[_, width], &[count], &[updates, slice]) if count == updates && width == slice);
+    ensure!(fits, "updates {} at indices {} of data {}", show(&updates.shape), show(&indices.shape), show(&data.shape));
+    Ok(data.clone())
+}
+
+pub(super) fn largest(axis: usize, k: usize, x: &Fact) -> Result<Vec<Fact>> {
+    ensure!(axis < x.shape.len(), "axis {axis} is outside rank {}", x.shape.len());
+    ensure!(k <= x.shape[axis], "{k} of {} elements along axis {axis}", x.shape[axis]);
+    let mut shape = x.shape.clone();
+    shape[axis] = k;
+    Ok(vec![Fact::new(x.dtype, &shape), Fact::new(DType::I64, &shape)])
+}
+
+pub(super) fn grid_sampled(x: &Fact, grid: &Fact) -> Result<Fact> {
+    let rank = x.shape.len().saturating_sub(2);
+    ensure!(
+        matches!(rank, 2 | 3) && grid.shape.len() == rank + 2 && grid.shape[rank + 1] == rank,
+        "a grid {} for an input {}",
+        show(&grid.shape),
+        show(&x.shape)
+    );
+    ensure!(x.shape[0] == grid.shape[0], "{} grids for {} images", grid.shape[0], x.shape[0]);
+    ensure!(!x.shape[2..].contains(&0) || grid.shape.contains(&0), "an input {} without pixels", show(&x.shape));
+    Ok(Fact::new(x.dtype, &[&x.shape[..2], &grid.shape[1..=rank]].concat()))
+}
+
+pub(super) fn region_pooled(extents: [usize; 2], inputs: &[&Fact]) -> Result<Fact> {
+    let (x, regions, batch) = (inputs[0], inputs[1], inputs[2]);
+    let fits = x.shape.len() == 4
+        && regions.shape.len() == 2
+        && regions.shape[1] == 4
+        && batch.shape == regions.shape[..1]
+        && !x.shape.contains(&0);
+    ensure!(
+        fits,
+        "regions {} with batch indices {} of an input {}",
+        show(&regions.shape),
+        show(&batch.shape),
+        show(&x.shape)
+    );
+    ensure!(batch.dtype == DType::I64, "the batch indices are {:?}, not I64", batch.dtype);
+    Ok(Fact::new(x.dtype, &[regions.shape[0], x.shape[1], extents[0], extents[1]]))
 }

@@ -4,6 +4,7 @@ use super::super::{builder::Builder, node::NodeView};
 use crate::{
     DType, Fact, Problem, Tensor, TensorId,
     infer::{check_fact, show},
+    onnx::tensor::{data_type, data_type_name},
 };
 
 /// Most elements of a constant that an operator makes from nothing.
@@ -17,6 +18,7 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
         "Shape" => shape(builder, node)?,
         "Size" => Tensor::i64(&[], &[builder.fact(node.input(0)?).elements() as i64]),
         "Range" => range(builder, node)?,
+        "EyeLike" => identity_like(builder, node)?,
         _ => return Ok(None),
     };
     Ok(Some(vec![builder.constant(tensor)]))
@@ -71,6 +73,33 @@ fn shape(builder: &Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
     Ok(Tensor::i64(&[extents.len()], &extents))
 }
 
+/// Ones on diagonal k of a matrix of the input's extents.
+fn identity_like(builder: &Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
+    let Fact { dtype, shape } = builder.fact(node.input(0)?).clone();
+    let dtype = match node.int("dtype")? {
+        Some(given) => i32::try_from(given).ok().and_then(data_type).ok_or_else(|| Problem::ElementType {
+            found: data_type_name(given),
+            supported: "floats of 16 to 64 bits, integers of 8 to 64 bits, BOOL".into(),
+        })?,
+        None => dtype,
+    };
+    let k = node.int("k")?.unwrap_or(0);
+    let &[rows, columns] = shape.as_slice() else {
+        return Err(Problem::Invalid(format!("an input {} is no matrix", show(&shape))));
+    };
+    let (zero, one) = (super::super::builder::scalar(dtype, 0.0), super::super::builder::scalar(dtype, 1.0));
+    let (Some(zero), Some(one)) = (zero, one) else { return Err(Problem::Invalid("no one".into())) };
+    let mut bytes = zero.bytes().repeat(rows * columns);
+    for row in 0..rows {
+        let column = usize::try_from((row as i64).saturating_add(k)).ok().filter(|&column| column < columns);
+        if let Some(column) = column {
+            let start = (row * columns + column) * dtype.size();
+            bytes[start..start + dtype.size()].copy_from_slice(one.bytes());
+        }
+    }
+    Ok(Tensor::new(dtype, shape, bytes))
+}
+
 /// start, start + delta, … below limit: max(⌈(limit − start) / delta⌉, 0) elements.
 fn range(builder: &Builder, node: &NodeView) -> Result<Tensor, Problem> {
     let operand = |index: usize, name: &'static str| -> Result<Tensor, Problem> {
@@ -99,6 +128,17 @@ fn range(builder: &Builder, node: &NodeView) -> Result<Tensor, Problem> {
             let values: Vec<_> = (0..count(((to - from) / step).ceil())?).map(|i| from + i as f64 * step).collect();
             Ok(Tensor::from_slice(dtype, &[values.len()], &values))
         }
+        // Counted and computed in f32, rounded once.
+        (DType::F16, ..) => {
+            let steps = 0..count(((to - from) / step).ceil())?;
+            let values: Vec<_> = steps.map(|i| half::f16::from_f64(from + i as f64 * step)).collect();
+            Ok(Tensor::from_slice(dtype, &[values.len()], &values))
+        }
+        (DType::Bf16, ..) => {
+            let steps = 0..count(((to - from) / step).ceil())?;
+            let values: Vec<_> = steps.map(|i| half::bf16::from_f64(from + i as f64 * step)).collect();
+            Ok(Tensor::from_slice(dtype, &[values.len()], &values))
+        }
         (DType::I64 | DType::I32 | DType::I16, Some(start), Some(limit), Some(delta)) => {
             let (start, delta) = (start[0], delta[0]);
             let distance = i128::from(limit[0]) - i128::from(start);
@@ -114,7 +154,10 @@ fn range(builder: &Builder, node: &NodeView) -> Result<Tensor, Problem> {
                 _ => from_integers(dtype, values.map(|v| v as i16)),
             })
         }
-        _ => Err(Problem::ElementType { found: format!("{dtype:?}"), supported: "F32, F64, I16, I32, I64".into() }),
+        _ => Err(Problem::ElementType {
+            found: format!("{dtype:?}"),
+            supported: "F16, Bf16, F32, F64, I16, I32, I64".into(),
+        }),
     }
 }
 

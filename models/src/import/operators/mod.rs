@@ -1,13 +1,22 @@
 //! One function for each ONNX operator: attributes resolved for the model's opset, then nodes emitted.
 
 mod constants;
+mod cumulative;
+mod einsum;
+mod indexing;
+mod losses;
 mod movement;
 mod normalization;
 mod pointwise;
 mod products;
+mod quantization;
 mod reduction;
 mod resize;
+mod sampling;
+mod scatter;
+mod selection;
 mod shapes;
+mod signal;
 mod windows;
 
 use super::{
@@ -20,7 +29,7 @@ use crate::{Problem, TensorId};
 /// that are not supported are left out.
 type Family = fn(&mut Builder, &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem>;
 
-const FAMILIES: [Family; 9] = [
+const FAMILIES: [Family; 18] = [
     pointwise::import,
     windows::import,
     shapes::import,
@@ -30,6 +39,15 @@ const FAMILIES: [Family; 9] = [
     reduction::import,
     resize::import,
     constants::import,
+    indexing::import,
+    scatter::import,
+    quantization::import,
+    sampling::import,
+    cumulative::import,
+    selection::import,
+    signal::import,
+    losses::import,
+    einsum::import,
 ];
 
 /// Imports one node.

@@ -15,6 +15,7 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
         "Pad" => pad(builder, node)?,
         "Tile" => tile(builder, node)?,
         "Gather" => gather(builder, node)?,
+        "CenterCropPad" => center_crop_pad(builder, node)?,
         _ => return Ok(None),
     };
     Ok(Some(vec![output]))
@@ -186,4 +187,36 @@ fn gather(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Proble
         return Err(Problem::Invalid(format!("index {index} is outside an extent of {extent}")));
     }
     builder.emit(Op::Gather { axis }, &[data, indices])
+}
+
+/// Crops or pads with zeros to wanted extents, the middle in the middle; an odd element goes to the end.
+fn center_crop_pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let Fact { dtype, shape } = builder.fact(x).clone();
+    let rank = shape.len();
+    let wanted = node.integers(builder, 1, "shape")?.unwrap_or_default();
+    let given = node.ints("axes")?.unwrap_or_else(|| (0..rank as i64).collect());
+    let changed = axes(&given, rank)?;
+    if changed.len() != wanted.len() {
+        return Err(Problem::Invalid(format!("{} extents for {} axes", wanted.len(), changed.len())));
+    }
+    let (mut starts, mut cropped) = (vec![0; rank], shape.clone());
+    let (mut before, mut after) = (vec![0; rank], vec![0; rank]);
+    for (&d, &wanted) in changed.iter().zip(&wanted) {
+        let wanted = extent("shape", wanted)?;
+        if wanted < shape[d] {
+            (starts[d], cropped[d]) = ((shape[d] - wanted) / 2, wanted);
+        } else {
+            let missing = (wanted - shape[d]) as i64;
+            (before[d], after[d]) = (missing / 2, missing - missing / 2);
+        }
+    }
+    let mut value = x;
+    if cropped != shape {
+        value = builder.emit_as(Op::Slice { starts, steps: vec![1; rank] }, &[x], Fact::new(dtype, &cropped))?;
+    }
+    if before.iter().chain(&after).any(|&pad| pad != 0) {
+        value = builder.emit(Op::Pad { before, after, mode: PadMode::Constant(0.0) }, &[value])?;
+    }
+    Ok(value)
 }

@@ -14,7 +14,7 @@ use crate::{
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
     let output = match node.op_type.as_str() {
         "LayerNormalization" => return layer_with_statistics(builder, node).map(Some),
-        "BatchNormalization" => batch(builder, node)?,
+        "BatchNormalization" => return batch(builder, node).map(Some),
         "InstanceNormalization" => {
             let epsilon = node.float("epsilon", 1e-5)?;
             builder.emit(Op::InstanceNormalization { epsilon }, &node.all_inputs()?)?
@@ -36,10 +36,11 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
     Ok(Some(vec![output]))
 }
 
-fn batch(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
-    node.ignore(&["momentum", "consumed_inputs"]);
+fn batch(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+    let momentum = node.float("momentum", 0.9)?;
+    node.ignore(&["consumed_inputs"]);
     if node.flag("training_mode", false)? {
-        return Err(unsupported("training_mode", 1, "0"));
+        return batch_of_its_own(builder, node, momentum);
     }
     if node.opset < 9 && !node.flag("spatial", true)? {
         return Err(unsupported("spatial", 0, "1"));
@@ -48,7 +49,29 @@ fn batch(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem
         return Err(unsupported("is_test", 0, "1"));
     }
     let epsilon = node.float("epsilon", 1e-5)?;
-    builder.emit(Op::BatchNormalization { epsilon }, &node.all_inputs()?)
+    builder.emit(Op::BatchNormalization { epsilon }, &node.all_inputs()?).map(|output| vec![output])
+}
+
+/// `training_mode`: normalised by the batch's own statistics, which move the running ones along.
+fn batch_of_its_own(builder: &mut Builder, node: &mut NodeView, momentum: f32) -> Result<Vec<TensorId>, Problem> {
+    let epsilon = node.float("epsilon", 1e-5)?;
+    let inputs = node.all_inputs()?;
+    let &[x, scale, bias, running_mean, running_variance] = inputs.as_slice() else {
+        return Err(Problem::Invalid(format!("{} inputs instead of 5", inputs.len())));
+    };
+    let rank = builder.shape(x).len();
+    let channels = builder.shape(x).get(1).copied().unwrap_or(0);
+    let (mean, variance) = moments(builder, x, (0..rank).filter(|&d| d != 1).collect())?;
+    let (mean, variance) = (builder.reshape(mean, &[channels])?, builder.reshape(variance, &[channels])?);
+    let output = builder.emit(Op::BatchNormalization { epsilon }, &[x, scale, bias, mean, variance])?;
+    let mut moved = |running: TensorId, current: TensorId| {
+        let dtype = builder.fact(running).dtype;
+        let (keep, take) = (builder.scalar(dtype, momentum.into())?, builder.scalar(dtype, (1.0 - momentum).into())?);
+        let current = builder.cast(current, dtype)?;
+        let (old, new) = (builder.binary(Binary::Mul, running, keep)?, builder.binary(Binary::Mul, current, take)?);
+        builder.binary(Binary::Add, old, new)
+    };
+    Ok(vec![output, moved(running_mean, mean)?, moved(running_variance, variance)?])
 }
 
 /// Layer and RMS normalisation. Scale and bias are brought to the normalised shape.

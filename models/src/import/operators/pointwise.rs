@@ -5,7 +5,7 @@ use super::super::{
     node::{NodeView, axis, unsupported},
 };
 use crate::{
-    DType, Op, Problem, TensorId,
+    DType, Fact, Op, Problem, TensorId,
     onnx::tensor::{data_type, data_type_name},
     op::{Binary, Unary},
 };
@@ -29,6 +29,7 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
             "Where" => builder.emit(Op::Where, &node.all_inputs()?)?,
             "Cast" => cast(builder, node)?,
             "CastLike" => cast_like(builder, node)?,
+            "BitCast" => bit_cast(builder, node)?,
             _ => return Ok(None),
         }
     };
@@ -206,4 +207,19 @@ fn cast_like(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Pro
     node.ignore(&["saturate", "round_mode"]);
     let dtype: DType = builder.fact(node.input(1)?).dtype;
     builder.cast(node.input(0)?, dtype)
+}
+
+/// The same bits as another type of the same size.
+fn bit_cast(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let to = node.int("to")?.ok_or_else(|| Problem::Invalid("attribute 'to' is missing".into()))?;
+    let dtype = i32::try_from(to).ok().and_then(data_type);
+    let dtype = dtype.ok_or_else(|| {
+        unsupported("to", data_type_name(to), "floats of 16 to 64 bits, integers of 8 to 64 bits, BOOL")
+    })?;
+    let fact = Fact { dtype, shape: builder.shape(x).to_vec() };
+    if builder.fact(x).dtype == dtype {
+        return Ok(x);
+    }
+    builder.emit_as(Op::BitCast, &[x], fact)
 }

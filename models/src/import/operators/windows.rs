@@ -2,12 +2,12 @@
 
 use super::super::{
     builder::Builder,
-    node::{NodeView, unsupported},
+    node::{NodeView, extent, unsupported},
 };
 use crate::{
-    Fact, Op, Problem, TensorId,
+    DType, Fact, Op, Problem, Tensor, TensorId,
     infer::{Rounding, SamePadding, pooled_extent, same_pads, show, transposed_extent},
-    op::{Pooling, Window},
+    op::{Binary, Pooling, Unary, Window},
 };
 
 /// Imports the node where it is one of these operators.
@@ -15,11 +15,9 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
     let output = match node.op_type.as_str() {
         "Conv" => convolution(builder, node)?,
         "ConvTranspose" => transposed(builder, node)?,
-        "MaxPool" => {
-            // The order of the indices, an output that is not made.
-            node.ignore(&["storage_order"]);
-            pool(builder, node, Pooling::Max)?
-        }
+        "MaxPool" => return max_pool(builder, node).map(Some),
+        "LpPool" => lp_pool(builder, node)?,
+        "Col2Im" => columns_to_image(builder, node)?,
         "AveragePool" => {
             let include_pads = node.flag("count_include_pad", false)?;
             pool(builder, node, Pooling::Average { include_pads })?
@@ -106,11 +104,21 @@ fn operands(node: &NodeView) -> Result<Vec<TensorId>, Problem> {
     Ok(inputs)
 }
 
+/// The attributes of a convolution of `x` with `weights`: window and number of groups.
+pub(super) fn convolution_window(
+    node: &mut NodeView,
+    x: &[usize],
+    weights: &[usize],
+) -> Result<(Window, usize), Problem> {
+    let groups = super::count(node, "group", 1)?;
+    let (window, _) = attributes(node, x, Some(weights))?.padded(x)?;
+    Ok((window, groups))
+}
+
 fn convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let inputs = operands(node)?;
     let (x, weights) = (builder.shape(inputs[0]).to_vec(), builder.shape(inputs[1]).to_vec());
-    let groups = super::count(node, "group", 1)?;
-    let (window, _) = attributes(node, &x, Some(&weights))?.padded(&x)?;
+    let (window, groups) = convolution_window(node, &x, &weights)?;
     builder.emit(Op::Conv { window, groups }, &inputs)
 }
 
@@ -156,14 +164,104 @@ fn transposed(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Pr
     builder.emit_as(Op::ConvTranspose { window, groups }, &inputs, Fact { dtype, shape })
 }
 
+/// What a pooling reads: window, kernel and the output's extents.
+fn pooling(node: &mut NodeView, x: &[usize]) -> Result<(Window, Vec<usize>, Vec<usize>), Problem> {
+    let rounding = if node.flag("ceil_mode", false)? { Rounding::Ceil } else { Rounding::Floor };
+    let (window, kernel) = attributes(node, x, None)?.padded(x)?;
+    let mut shape = x[..2].to_vec();
+    for (d, &kernel) in kernel.iter().enumerate() {
+        shape.push(pooled_extent(&window, d, x[d + 2], kernel, rounding)?);
+    }
+    Ok((window, kernel, shape))
+}
+
 fn pool(builder: &mut Builder, node: &mut NodeView, kind: Pooling) -> Result<TensorId, Problem> {
     let input = node.input(0)?;
     let x = builder.fact(input).clone();
-    let rounding = if node.flag("ceil_mode", false)? { Rounding::Ceil } else { Rounding::Floor };
-    let (window, kernel) = attributes(node, &x.shape, None)?.padded(&x.shape)?;
-    let mut shape = x.shape[..2].to_vec();
-    for (d, &kernel) in kernel.iter().enumerate() {
-        shape.push(pooled_extent(&window, d, x.shape[d + 2], kernel, rounding)?);
-    }
+    let (window, kernel, shape) = pooling(node, &x.shape)?;
     builder.emit_as(Op::Pool { kind, kernel, window }, &[input], Fact { dtype: x.dtype, shape })
+}
+
+/// Maxima, and where they lie if the node lists that output.
+fn max_pool(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+    let input = node.input(0)?;
+    let x = builder.fact(input).clone();
+    let column_major = node.flag("storage_order", false)?;
+    let (window, kernel, shape) = pooling(node, &x.shape)?;
+    let kind = Pooling::Max;
+    let op = Op::Pool { kind, kernel: kernel.clone(), window: window.clone() };
+    let mut outputs = vec![builder.emit_as(op, &[input], Fact { dtype: x.dtype, shape: shape.clone() })?];
+    if node.outputs > 1 {
+        let op = Op::PoolIndices { kernel, window, column_major };
+        outputs.push(builder.emit_as(op, &[input], Fact { dtype: DType::I64, shape })?);
+    }
+    Ok(outputs)
+}
+
+/// (Σ |x|ᵖ)^(1/p) over windows: a convolution of each channel with ones.
+fn lp_pool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let input = node.input(0)?;
+    let Fact { dtype, shape: x } = builder.fact(input).clone();
+    let p = node.int("p")?.unwrap_or(2);
+    let (mut window, kernel, shape) = pooling(node, &x)?;
+    // With ceil_mode a last window may reach beyond the padding, where nothing counts.
+    for (d, &kernel) in kernel.iter().enumerate() {
+        let reach = (shape[d + 2] - 1) * window.strides[d] + (kernel - 1) * window.dilations[d] + 1;
+        window.pads_end[d] = window.pads_end[d].max(reach.saturating_sub(x[d + 2] + window.pads_begin[d]));
+    }
+    let magnitude = builder.unary(Unary::Abs, input)?;
+    let power = builder.scalar(dtype, p as f64)?;
+    let powers = builder.binary(Binary::Pow, magnitude, power)?;
+    let one = builder.scalar(dtype, 1.0)?;
+    let ones = builder.expand(one, &[&[x[1], 1], kernel.as_slice()].concat())?;
+    let sums = builder.emit(Op::Conv { window, groups: x[1] }, &[powers, ones])?;
+    if p == 2 {
+        return builder.unary(Unary::Sqrt, sums);
+    }
+    let root = builder.scalar(dtype, 1.0 / p as f64)?;
+    builder.binary(Binary::Pow, sums, root)
+}
+
+/// Adds columns `[n, c · taps, windows]` up to the image `[n, c, …]` that they were taken from: a transposed
+/// convolution that puts each tap in its place.
+fn columns_to_image(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let input = node.input(0)?;
+    let Fact { dtype, shape } = builder.fact(input).clone();
+    let given = |index, name| -> Result<Vec<usize>, Problem> {
+        let values = node.integers(builder, index, name)?.unwrap_or_default();
+        values.iter().map(|&value| extent(name, value)).collect()
+    };
+    let (image, kernel) = (given(1, "image_shape")?, given(2, "block_shape")?);
+    let rank = image.len();
+    let taps: usize = kernel.iter().product();
+    let strides = node.extents("strides")?.unwrap_or_else(|| vec![1; rank]);
+    let dilations = node.extents("dilations")?.unwrap_or_else(|| vec![1; rank]);
+    let mut pads = node.extents("pads")?.unwrap_or_else(|| vec![0; 2 * rank]);
+    let misfit = || Problem::Invalid(format!("columns {} of windows {kernel:?} of an image {image:?}", show(&shape)));
+    let &[n, rows, columns] = shape.as_slice() else { return Err(misfit()) };
+    let lengths = [kernel.len(), strides.len(), dilations.len()];
+    if lengths != [rank; 3] || pads.len() != 2 * rank || taps == 0 || !rows.is_multiple_of(taps) || strides.contains(&0)
+    {
+        return Err(misfit());
+    }
+    let pads_end = pads.split_off(rank);
+    let window = Window { strides, dilations, pads_begin: pads, pads_end };
+    let mut places = vec![n, rows];
+    for (d, &kernel) in kernel.iter().enumerate() {
+        places.push(pooled_extent(&window, d, image[d], kernel, Rounding::Floor)?);
+    }
+    if places[2..].iter().product::<usize>() != columns {
+        return Err(misfit());
+    }
+    let channels = rows / taps;
+    let mut unit = vec![0.0; rows * taps];
+    for row in 0..rows {
+        unit[row * taps + row % taps] = 1.0;
+    }
+    let weights = Tensor::from_slice(DType::F64, &[&[rows, 1], kernel.as_slice()].concat(), &unit);
+    let weights = builder.constant(weights);
+    let weights = builder.cast(weights, dtype)?;
+    let x = builder.reshape(input, &places)?;
+    let output = Fact::new(dtype, &[&[n, channels], image.as_slice()].concat());
+    builder.emit_as(Op::ConvTranspose { window, groups: channels }, &[x, weights], output)
 }

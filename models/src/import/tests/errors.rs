@@ -22,10 +22,10 @@ fn shapes_of_inputs() {
 #[test]
 fn unsupported_things_are_named() {
     let base = Model::new(13).input("x", &[1, 2, 8, 8]).weights("w", &[2, 2, 3, 3]).output("y");
-    let mut named = node("NonMaxSuppression", "x", "y", &[]);
+    let mut named = node("TfIdfVectorizer", "x", "y", &[]);
     named.name = "nms".into();
     let error = base.clone().node(named).try_import().unwrap_err();
-    assert_eq!(error.to_string(), "node 'nms' (NonMaxSuppression): the operator is not supported");
+    assert_eq!(error.to_string(), "node 'nms' (TfIdfVectorizer): the operator is not supported");
     assert!(error.is_unsupported());
 
     let error = base.clone().node(node("Conv", "x w", "y", &[string("auto_pad", "FUNNY")])).error();
@@ -54,7 +54,7 @@ fn unsupported_things_are_named() {
 fn operator_sets() {
     let model = |opset| Model::new(opset).input("x", &[2]).node(node("Relu", "x", "y", &[])).output("y");
     assert!((9..=22).all(|opset| model(opset).try_import().is_ok()));
-    assert!(matches!(model(3).try_import(), Err(ImportError::OperatorSet { version: 3, .. })));
+    assert!(matches!(model(28).try_import(), Err(ImportError::OperatorSet { version: 28, .. })));
     assert!(model(i64::MAX).try_import().is_err());
 }
 

@@ -222,6 +222,7 @@ impl<'a> Lowering<'a> {
                         | Op::Split { .. }
                         | Op::Expand
                         | Op::Identity
+                        | Op::BitCast
                 )
             );
             for output in &node.outputs {

@@ -158,6 +158,7 @@ impl<'a> Lowering<'a> {
                 self.anchored(node, op, node.inputs.len(), None)
             }
             Op::Identity
+            | Op::BitCast
             | Op::Reshape
             | Op::Transpose { .. }
             | Op::Slice { .. }
@@ -328,6 +329,12 @@ impl<'a> Lowering<'a> {
         let shape = self.shape(output);
         let view = match op {
             Op::Identity => from,
+            Op::BitCast => {
+                // An f32 that is kept as f16 has other bits.
+                let exact = kernel_dtype(self.graph.values[input.0].fact.dtype);
+                let from = self.request(input, Form::Any, exact)?;
+                Located { dtype: kernel_dtype(self.graph.values[output.0].fact.dtype), ..from }
+            }
             Op::Expand => from.expanded(shape),
             Op::Transpose { permutation } => from.permuted(permutation),
             Op::Slice { starts, steps } => from.sliced(starts, steps, shape),

@@ -1,0 +1,306 @@
+//! Quantised tensors: value = (integer − zero point) · scale, with one scale and zero point for all, one for each index
+//! of an axis, or one for each block along it.
+
+use super::super::{
+    builder::Builder,
+    node::{NodeView, axis, extent},
+};
+use super::windows;
+use crate::{
+    DType, Fact, Op, Problem, TensorId,
+    infer::show,
+    onnx::tensor::{data_type, data_type_name},
+    op::{Binary, Reduction, Unary},
+};
+
+/// Imports the node where it is one of these operators.
+pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
+    let output = match node.op_type.as_str() {
+        "QuantizeLinear" => quantize_linear(builder, node)?,
+        "DequantizeLinear" => dequantize_linear(builder, node)?,
+        "DynamicQuantizeLinear" => return dynamic_quantize(builder, node).map(Some),
+        "MatMulInteger" => {
+            let a = rows(builder, node.optional(2), node.input(0)?)?;
+            let b = Quantized { tensor: node.input(1)?, zero: node.optional(3), rank: 0 };
+            let (a, b) = (a.centred(builder)?, b.centred(builder)?);
+            builder.emit(Op::MatMulInteger, &[a, b])?
+        }
+        "QLinearMatMul" => linear_product(builder, node)?,
+        "ConvInteger" => {
+            let x = Quantized { tensor: node.input(0)?, zero: node.optional(2), rank: 0 };
+            let weights = node.input(1)?;
+            let weights = Quantized { tensor: weights, zero: node.optional(3), rank: builder.shape(weights).len() };
+            integer_convolution(builder, node, &x, &weights)?
+        }
+        "QLinearConv" => linear_convolution(builder, node)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(vec![output]))
+}
+
+/// An integer type that a float is quantised to.
+fn check_quantised(dtype: DType) -> Result<DType, Problem> {
+    match dtype {
+        DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32 => Ok(dtype),
+        other => Err(Problem::ElementType { found: format!("{other:?}"), supported: "I8, U8, I16, U16, I32".into() }),
+    }
+}
+
+/// Attribute `output_dtype`; 0 stands for absent.
+fn output_type(node: &mut NodeView) -> Result<Option<DType>, Problem> {
+    let Some(given) = node.int("output_dtype")?.filter(|&given| given != 0) else { return Ok(None) };
+    let dtype = i32::try_from(given).ok().and_then(data_type);
+    dtype.map(Some).ok_or_else(|| Problem::ElementType {
+        found: data_type_name(given),
+        supported: "integers of 8 to 32 bits, floats of 16 to 64 bits".into(),
+    })
+}
+
+/// Where along a tensor scales and zero points change.
+struct Granularity {
+    axis: i64,
+    block: usize,
+}
+
+impl Granularity {
+    fn of(node: &mut NodeView) -> Result<Self, Problem> {
+        let block = node.int("block_size")?.map_or(Ok(0), |value| extent("block_size", value))?;
+        Ok(Self { axis: node.int("axis")?.unwrap_or(1), block })
+    }
+
+    /// A scale or zero point in a shape that broadcasts to the tensor's.
+    fn spread(&self, builder: &mut Builder, parameter: TensorId, shape: &[usize]) -> Result<TensorId, Problem> {
+        let Fact { dtype, shape: given } = builder.fact(parameter).clone();
+        if given.iter().product::<usize>() == 1 {
+            return builder.reshape(parameter, &[]);
+        }
+        let axis = axis(self.axis, shape.len())?;
+        if given == [shape[axis]] {
+            let mut column = vec![1; shape.len()];
+            column[axis] = given[0];
+            return builder.reshape(parameter, &column);
+        }
+        let fits = given.len() == shape.len()
+            && (0..shape.len()).all(|d| d == axis || given[d] == shape[d])
+            && self.block > 0
+            && given[axis] == shape[axis].div_ceil(self.block);
+        if !fits {
+            let (given, shape) = (show(&given), show(shape));
+            return Err(Problem::Invalid(format!(
+                "a scale or zero point of shape {given} for {shape} along axis {axis} in blocks of {}",
+                self.block
+            )));
+        }
+        // Every block's value is repeated; a last block may be cut off.
+        let mut split = given.clone();
+        split.insert(axis + 1, 1);
+        let split = builder.reshape(parameter, &split)?;
+        let mut repeated = given.clone();
+        repeated.insert(axis + 1, self.block);
+        let repeated = builder.expand(split, &repeated)?;
+        let mut whole = given;
+        whole[axis] *= self.block;
+        let whole_id = builder.reshape(repeated, &whole)?;
+        if whole == shape {
+            return Ok(whole_id);
+        }
+        let slice = Op::Slice { starts: vec![0; shape.len()], steps: vec![1; shape.len()] };
+        builder.emit_as(slice, &[whole_id], Fact::new(dtype, shape))
+    }
+}
+
+/// saturate(round(x / scale) + zero point), halves to even.
+fn quantized(
+    builder: &mut Builder,
+    x: TensorId,
+    scale: TensorId,
+    zero: Option<TensorId>,
+    dtype: DType,
+) -> Result<TensorId, Problem> {
+    let working = if builder.fact(scale).dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let (x, scale) = (builder.cast(x, working)?, builder.cast(scale, working)?);
+    let quotient = builder.binary(Binary::Div, x, scale)?;
+    let mut rounded = builder.unary(Unary::Round, quotient)?;
+    if let Some(zero) = zero {
+        let zero = builder.cast(zero, working)?;
+        rounded = builder.binary(Binary::Add, rounded, zero)?;
+    }
+    // A cast from float to integer saturates.
+    builder.cast(rounded, dtype)
+}
+
+fn quantize_linear(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    // Saturation matters to 8-bit floats only; f32 is precise enough for every type.
+    node.ignore(&["saturate", "precision"]);
+    let x = node.input(0)?;
+    let shape = builder.shape(x).to_vec();
+    let granularity = Granularity::of(node)?;
+    let scale = granularity.spread(builder, node.input(1)?, &shape)?;
+    let zero = node.optional(2).map(|zero| granularity.spread(builder, zero, &shape)).transpose()?;
+    let given = output_type(node)?;
+    let dtype = zero.map(|zero| builder.fact(zero).dtype).or(given).unwrap_or(DType::U8);
+    quantized(builder, x, scale, zero, check_quantised(dtype)?)
+}
+
+/// (x − zero point) · scale.
+fn dequantize_linear(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let Fact { dtype, shape } = builder.fact(x).clone();
+    check_quantised(dtype)?;
+    let granularity = Granularity::of(node)?;
+    let scale = granularity.spread(builder, node.input(1)?, &shape)?;
+    let output = output_type(node)?.unwrap_or(builder.fact(scale).dtype);
+    let working = if output == DType::F64 { DType::F64 } else { DType::F32 };
+    let zero = node.optional(2).map(|zero| granularity.spread(builder, zero, &shape)).transpose()?;
+    let value = match zero {
+        // Only 32-bit integers are not exact in f32.
+        Some(zero) if dtype == DType::I32 => {
+            let difference = builder.binary(Binary::Sub, x, zero)?;
+            builder.cast(difference, working)?
+        }
+        Some(zero) => {
+            let (x, zero) = (builder.cast(x, working)?, builder.cast(zero, working)?);
+            builder.binary(Binary::Sub, x, zero)?
+        }
+        None => builder.cast(x, working)?,
+    };
+    let scale = builder.cast(scale, working)?;
+    let product = builder.binary(Binary::Mul, value, scale)?;
+    builder.cast(product, output)
+}
+
+/// To u8 with a scale and zero point that make the most of the tensor's range, which is widened to hold 0.
+fn dynamic_quantize(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+    let x = node.input(0)?;
+    let rank = builder.shape(x).len();
+    let zero = builder.scalar(DType::F32, 0.0)?;
+    let mut bound = |kind: Reduction, op: Binary| {
+        let value = builder.emit(Op::Reduce { kind, axes: (0..rank).collect(), keep: false }, &[x])?;
+        builder.binary(op, value, zero)
+    };
+    let (low, high) = (bound(Reduction::Min, Binary::Min)?, bound(Reduction::Max, Binary::Max)?);
+    let range = builder.binary(Binary::Sub, high, low)?;
+    let steps = builder.scalar(DType::F32, 255.0)?;
+    let scale = builder.binary(Binary::Div, range, steps)?;
+    let offset = builder.binary(Binary::Div, low, scale)?;
+    let offset = builder.unary(Unary::Neg, offset)?;
+    let offset = builder.unary(Unary::Clip { min: Some(0.0), max: Some(255.0) }, offset)?;
+    let offset = builder.unary(Unary::Round, offset)?;
+    let point = builder.cast(offset, DType::U8)?;
+    Ok(vec![quantized(builder, x, scale, Some(point), DType::U8)?, scale, point])
+}
+
+/// A tensor of 8-bit integers with its zero point: a scalar, or one value for each index of the first of `rank`
+/// dimensions.
+struct Quantized {
+    tensor: TensorId,
+    zero: Option<TensorId>,
+    rank: usize,
+}
+
+impl Quantized {
+    /// The tensor minus its zero point, which 16 bits hold.
+    fn centred(&self, builder: &mut Builder) -> Result<TensorId, Problem> {
+        let dtype = builder.fact(self.tensor).dtype;
+        if !matches!(dtype, DType::I8 | DType::U8) {
+            return Err(Problem::ElementType { found: format!("{dtype:?}"), supported: "I8, U8".into() });
+        }
+        let wide = builder.cast(self.tensor, DType::I16)?;
+        let Some(zero) = self.zero else { return Ok(wide) };
+        if builder.graph.constant(zero).and_then(crate::Tensor::to_i64).is_some_and(|v| v.iter().all(|&v| v == 0)) {
+            return Ok(wide);
+        }
+        let zero = match builder.shape(zero).to_vec()[..] {
+            [count] if count > 1 && self.rank > 0 => {
+                let mut column = vec![1; self.rank];
+                column[0] = count;
+                builder.reshape(zero, &column)?
+            }
+            _ => zero,
+        };
+        let zero = builder.cast(zero, DType::I16)?;
+        builder.binary(Binary::Sub, wide, zero)
+    }
+}
+
+/// The left operand of a product, with a zero point for all or for each row.
+fn rows(builder: &mut Builder, zero: Option<TensorId>, tensor: TensorId) -> Result<Quantized, Problem> {
+    let zero = zero.map(|zero| row_parameter(builder, zero, tensor)).transpose()?;
+    Ok(Quantized { tensor, zero, rank: 0 })
+}
+
+/// A parameter of one value for each row of a matrix, as a column.
+fn row_parameter(builder: &mut Builder, parameter: TensorId, matrix: TensorId) -> Result<TensorId, Problem> {
+    match (builder.shape(parameter).to_vec()[..].as_ref(), builder.shape(matrix).len()) {
+        (&[count], 2..) if count > 1 => builder.reshape(parameter, &[count, 1]),
+        _ => Ok(parameter),
+    }
+}
+
+/// round(sums · scale of a · scale of b / scale of y) + zero point.
+fn requantized(
+    builder: &mut Builder,
+    sums: TensorId,
+    [a, b, y]: [TensorId; 3],
+    zero: TensorId,
+) -> Result<TensorId, Problem> {
+    let mut scales = [a, b, y];
+    for scale in &mut scales {
+        *scale = builder.cast(*scale, DType::F32)?;
+    }
+    let [a, b, y] = scales;
+    let product = builder.binary(Binary::Mul, a, b)?;
+    let factor = builder.binary(Binary::Div, product, y)?;
+    let sums = builder.cast(sums, DType::F32)?;
+    let scaled = builder.binary(Binary::Mul, sums, factor)?;
+    let rounded = builder.unary(Unary::Round, scaled)?;
+    let dtype = builder.fact(zero).dtype;
+    let zero = builder.cast(zero, DType::F32)?;
+    let shifted = builder.binary(Binary::Add, rounded, zero)?;
+    builder.cast(shifted, check_quantised(dtype)?)
+}
+
+fn linear_product(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let (a, b) = (node.input(0)?, node.input(3)?);
+    let left = rows(builder, Some(node.input(2)?), a)?.centred(builder)?;
+    let right = Quantized { tensor: b, zero: Some(node.input(5)?), rank: 0 }.centred(builder)?;
+    let sums = builder.emit(Op::MatMulInteger, &[left, right])?;
+    let scale = row_parameter(builder, node.input(1)?, a)?;
+    let (y_scale, y_zero) = (row_parameter(builder, node.input(6)?, a)?, row_parameter(builder, node.input(7)?, a)?);
+    requantized(builder, sums, [scale, node.input(4)?, y_scale], y_zero)
+}
+
+fn integer_convolution(
+    builder: &mut Builder,
+    node: &mut NodeView,
+    x: &Quantized,
+    weights: &Quantized,
+) -> Result<TensorId, Problem> {
+    let (shape, kernel) = (builder.shape(x.tensor).to_vec(), builder.shape(weights.tensor).to_vec());
+    let (window, groups) = windows::convolution_window(node, &shape, &kernel)?;
+    // Padding stands for the value 0, which is what the centred tensor's padding is.
+    let (x, weights) = (x.centred(builder)?, weights.centred(builder)?);
+    builder.emit(Op::ConvInteger { window, groups }, &[x, weights])
+}
+
+fn linear_convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = Quantized { tensor: node.input(0)?, zero: Some(node.input(2)?), rank: 0 };
+    let weights = node.input(3)?;
+    let rank = builder.shape(weights).len();
+    let weights = Quantized { tensor: weights, zero: Some(node.input(5)?), rank };
+    let mut sums = integer_convolution(builder, node, &x, &weights)?;
+    let mut per_channel = |parameter: TensorId| {
+        let count = builder.fact(parameter).elements();
+        let mut shape = vec![1; rank - 1];
+        shape[0] = count;
+        builder.reshape(parameter, &shape)
+    };
+    let scale = per_channel(node.input(4)?)?;
+    let bias = node.optional(8).map(per_channel).transpose()?;
+    if let Some(bias) = bias {
+        sums = builder.binary(Binary::Add, sums, bias)?;
+    }
+    let mut whole = |parameter: TensorId| builder.reshape(parameter, &[]);
+    let (x_scale, y_scale, y_zero) = (whole(node.input(1)?)?, whole(node.input(6)?)?, whole(node.input(7)?)?);
+    requantized(builder, sums, [x_scale, scale, y_scale], y_zero)
+}

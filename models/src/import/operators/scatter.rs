@@ -1,0 +1,151 @@
+//! Operators that write updates into a copy of a tensor, all as updates of whole slices of a matrix.
+
+use super::super::{
+    builder::Builder,
+    node::{NodeView, axis, unsupported},
+};
+use super::indexing::{flat_indices, flat_tuples, positions};
+use crate::{
+    DType, Fact, Op, Problem, TensorId,
+    infer::show,
+    op::{Binary, ScatterReduction},
+};
+
+/// Imports the node where it is one of these operators.
+pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
+    let output = match node.op_type.as_str() {
+        "ScatterElements" | "Scatter" => scatter_elements(builder, node)?,
+        "ScatterND" => scatter_nd(builder, node)?,
+        "TensorScatter" => tensor_scatter(builder, node)?,
+        "MaxUnpool" => max_unpool(builder, node)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(vec![output]))
+}
+
+fn reduction(node: &mut NodeView) -> Result<ScatterReduction, Problem> {
+    Ok(match node.string("reduction", "none")?.as_str() {
+        "none" => ScatterReduction::Replace,
+        "add" => ScatterReduction::Add,
+        "mul" => ScatterReduction::Multiply,
+        "max" => ScatterReduction::Max,
+        "min" => ScatterReduction::Min,
+        other => return Err(unsupported("reduction", other, "none, add, mul, max, min")),
+    })
+}
+
+/// Data as `rows` slices, into which slice `i` of the updates goes at row `indices[i]`.
+fn scatter(
+    builder: &mut Builder,
+    [data, indices, updates]: [TensorId; 3],
+    rows: usize,
+    reduction: ScatterReduction,
+) -> Result<TensorId, Problem> {
+    let shape = builder.shape(data).to_vec();
+    let width = if rows == 0 { 1 } else { builder.fact(data).elements() / rows };
+    let count = builder.fact(indices).elements();
+    if builder.fact(updates).elements() != count.saturating_mul(width) {
+        let (updates, indices) = (show(builder.shape(updates)), show(builder.shape(indices)));
+        return Err(Problem::Invalid(format!("updates of shape {updates} for indices of shape {indices}")));
+    }
+    let matrix = builder.reshape(data, &[rows, width])?;
+    let indices = builder.reshape(indices, &[count])?;
+    let updates = builder.reshape(updates, &[count, width])?;
+    let result = builder.emit(Op::Scatter { reduction }, &[matrix, indices, updates])?;
+    builder.reshape(result, &shape)
+}
+
+/// `output[i, indices[i, j], …] = updates[i, j, …]` with the index at `axis`.
+fn scatter_elements(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (data, indices, updates) = (node.input(0)?, node.input(1)?, node.input(2)?);
+    let shape = builder.shape(data).to_vec();
+    let axis = axis(node.int("axis")?.unwrap_or(0), shape.len())?;
+    let reduction = reduction(node)?;
+    let flat = flat_indices(builder, &shape, indices, axis)?;
+    scatter(builder, [data, flat, updates], shape.iter().product(), reduction)
+}
+
+/// `output[indices[i…], rest…] = updates[i…, rest…]`.
+fn scatter_nd(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (data, indices, updates) = (node.input(0)?, node.input(1)?, node.input(2)?);
+    let reduction = reduction(node)?;
+    let shape = builder.shape(data).to_vec();
+    let (flat, used) = flat_tuples(builder, &shape, indices, 0)?;
+    scatter(builder, [data, flat, updates], shape[..used].iter().product(), reduction)
+}
+
+/// Writes a piece of a sequence into a cache: at `write_indices[batch]` along the axis, wrapping where the cache is
+/// circular.
+fn tensor_scatter(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (cache, update) = (node.input(0)?, node.input(1)?);
+    let (shape, piece) = (builder.shape(cache).to_vec(), builder.shape(update).to_vec());
+    let axis = axis(node.int("axis")?.unwrap_or(-2), shape.len())?;
+    let circular = match node.string("mode", "linear")?.as_str() {
+        "linear" => false,
+        "circular" => true,
+        other => return Err(unsupported("mode", other, "linear, circular")),
+    };
+    let fits = axis > 0
+        && piece.len() == shape.len()
+        && (0..shape.len()).all(|d| d == axis || shape[d] == piece[d])
+        && piece[axis] <= shape[axis];
+    if !fits {
+        return Err(Problem::Invalid(format!("an update {} of a cache {}", show(&piece), show(&shape))));
+    }
+    let outer = &piece[..=axis];
+    let mut index = positions(builder, outer.len(), axis, piece[axis]);
+    if let Some(starts) = node.optional(2) {
+        let mut column = vec![1; outer.len()];
+        column[0] = shape[0];
+        let starts = builder.cast(starts, DType::I64)?;
+        let starts = builder.reshape(starts, &column)?;
+        index = builder.binary(Binary::Add, starts, index)?;
+        if circular {
+            let extent = builder.scalar(DType::I64, shape[axis] as f64)?;
+            index = builder.binary(Binary::Mod, index, extent)?;
+        }
+    }
+    let index = builder.expand(index, outer)?;
+    let flat = flat_indices(builder, &shape[..=axis], index, axis)?;
+    scatter(builder, [cache, flat, update], shape[..=axis].iter().product(), ScatterReduction::Replace)
+}
+
+/// Puts the elements back where a pooling with indices took them from, zeros elsewhere.
+fn max_unpool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (x, indices) = (node.input(0)?, node.input(1)?);
+    let Fact { dtype, shape } = builder.fact(x).clone();
+    let kernel = node.extents("kernel_shape")?.ok_or_else(|| Problem::Invalid("kernel_shape is missing".into()))?;
+    let strides = node.extents("strides")?.unwrap_or_else(|| vec![1; kernel.len()]);
+    let pads = node.extents("pads")?.unwrap_or_else(|| vec![0; 2 * kernel.len()]);
+    let rank = kernel.len();
+    if shape.len() != rank + 2 || strides.len() != rank || pads.len() != 2 * rank {
+        return Err(Problem::Invalid(format!("a kernel {kernel:?} for an input {}", show(&shape))));
+    }
+    let mut full = shape[..2].to_vec();
+    for d in 0..rank {
+        let wide = (shape[d + 2] as i128 - 1) * strides[d] as i128 + kernel[d] as i128;
+        let extent = usize::try_from(wide - pads[d] as i128 - pads[rank + d] as i128).ok().filter(|&e| e > 0);
+        full.push(extent.ok_or_else(|| Problem::Invalid(format!("pads {pads:?} leave nothing")))?);
+    }
+    // Indices count in the tensor that was pooled. Where its extents are given, they are those of the output.
+    let wanted = node.integers(builder, 2, "output_shape")?;
+    let wanted = match wanted {
+        Some(wanted) => {
+            wanted.iter().map(|&e| super::super::node::extent("output_shape", e)).collect::<Result<Vec<_>, _>>()?
+        }
+        None => full.clone(),
+    };
+    if wanted.len() != full.len() || wanted.iter().zip(&full).any(|(wanted, full)| wanted < full) {
+        return Err(Problem::Invalid(format!("output_shape {} is smaller than {}", show(&wanted), show(&full))));
+    }
+    let zero = builder.scalar(dtype, 0.0)?;
+    let nothing = builder.expand(zero, &full)?;
+    let elements = full.iter().product();
+    let unpooled = scatter(builder, [nothing, indices, x], elements, ScatterReduction::Replace)?;
+    if wanted == full {
+        return Ok(unpooled);
+    }
+    let after = wanted.iter().zip(&full).map(|(&wanted, &full)| (wanted - full) as i64).collect();
+    let mode = crate::op::PadMode::Constant(0.0);
+    builder.emit(Op::Pad { before: vec![0; full.len()], after, mode }, &[unpooled])
+}
