@@ -42,7 +42,7 @@ fn scatter(
     reduction: ScatterReduction,
 ) -> Result<TensorId, Problem> {
     let shape = builder.shape(data).to_vec();
-    let width = if rows == 0 { 1 } else { builder.fact(data).elements() / rows };
+    let width = builder.fact(data).elements().checked_div(rows).unwrap_or(1);
     let count = builder.fact(indices).elements();
     if builder.fact(updates).elements() != count.saturating_mul(width) {
         let (updates, indices) = (show(builder.shape(updates)), show(builder.shape(indices)));
