@@ -1,20 +1,34 @@
-// Thread block clusters (sm_90 and later).
-// Barrier over the cluster that also makes shared memory written before it visible to the other blocks.
-DEVICE void cluster_barrier() {
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
-}
-// Barrier that orders no memory: for loads whose values have been used already.
-DEVICE void cluster_barrier_relaxed() {
-    asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
-}
-// Four floats from the shared memory of block `rank` of the cluster, at the address that they have in this block.
-DEVICE float4 load_remote(u32 address, u32 rank) {
-    u32 remote;
-    float4 v;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
-    asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(remote)
+// Thread block clusters (sm_90 and later): the blocks of a cluster send each other partial sums.
+//
+// A block owns a share of the tile's vectors. The others store their sums for it straight into its shared memory, and
+// each store reports its bytes to a barrier there, so that neither side executes a fence.
+
+// Barrier in shared memory that completes when `bytes` have arrived.
+DEVICE void init_arrival(u32 barrier, u32 bytes) {
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;\n"
+                 "mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;\n"
+                 "fence.mbarrier_init.release.cluster;" ::"r"(barrier), "r"(bytes)
                  : "memory");
-    return v;
+}
+DEVICE void wait_for_arrival(u32 barrier) {
+    asm volatile("{\n.reg .pred done;\nAGAIN:\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared.b64 done, [%0], 0;\n"
+                 "@!done bra AGAIN;\n}" ::"r"(barrier)
+                 : "memory");
+}
+// First half of a barrier over the cluster, which orders no memory but what a fence before it orders.
+DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
+
+// The address in block `rank` of the cluster that corresponds to an address in this block's shared memory.
+DEVICE u32 address_in_block(u32 address, u32 rank) {
+    u32 remote;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+    return remote;
+}
+// Four floats into the shared memory of another block; they count at the barrier, which is in the same block.
+DEVICE void send(u32 to, u32 barrier, float4 v) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2,%3,%4,%5}, [%1];" ::"r"(to),
+                 "r"(barrier), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+                 : "memory");
 }

@@ -20,7 +20,7 @@ const L2_BYTES: f64 = 32.0;
 const SHARED_BYTES: f64 = 128.0;
 /// Partial tiles to memory, fence, atomic and the way back.
 const SPLIT: f64 = 2200.0;
-/// Two cluster barriers and remote loads.
+/// Partial sums to the other blocks of a cluster, and theirs from them.
 const CLUSTER: f64 = 900.0;
 
 /// A tiled kernel as the model sees it.

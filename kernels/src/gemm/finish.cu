@@ -7,8 +7,9 @@ constexpr int STAGE = BM * STAGE_PITCH;
 constexpr int VECTORS_OF_ROW = BN / 8;
 constexpr int VECTORS = BM * VECTORS_OF_ROW;
 constexpr int SHARES = SPLIT_IN_CLUSTER ? SPLIT : 1;  // Blocks that finish one tile together.
-constexpr int PASSES = (VECTORS + THREADS * SHARES - 1) / (THREADS * SHARES);
-static_assert(THREADS % VECTORS_OF_ROW == 0, "a thread's vectors lie in one column");
+constexpr int OWNED = VECTORS / SHARES;               // Vectors that this block finishes.
+constexpr int PASSES = (OWNED + THREADS - 1) / THREADS;
+static_assert(THREADS % VECTORS_OF_ROW == 0 && BM % SHARES == 0, "a thread's vectors lie in one column");
 // Loading residuals before the K loop hides their latency, but only a few fit into registers.
 constexpr bool PREFETCH = EXTRA_REGISTERS > 0 && PASSES * EXTRA_REGISTERS <= 16 && (SPLIT == 1 || SPLIT_IN_CLUSTER);
 
@@ -26,19 +27,20 @@ DEVICE Tile this_tile() {
 }
 
 DEVICE int vector_of_pass(const Tile& t, int pass) {
-    return (pass * SHARES + (SPLIT_IN_CLUSTER ? t.slice : 0)) * THREADS + (int)threadIdx.x;
+    return (SPLIT_IN_CLUSTER ? t.slice * OWNED : 0) + pass * THREADS + (int)threadIdx.x;
 }
 
-DEVICE bool vector_exists(const Tile& t, int vector) {
+DEVICE bool vector_exists(const Tile& t, int pass) {
+    const int vector = vector_of_pass(t, pass);
     const int row = t.row + vector / VECTORS_OF_ROW, column = t.column + vector % VECTORS_OF_ROW * 8;
-    return vector < VECTORS && row < M && column < N_STORED && row_exists(row, t.batch);
+    return pass * THREADS + (int)threadIdx.x < OWNED && row < M && column < N_STORED && row_exists(row, t.batch);
 }
 
 DEVICE void prefetch_extras(const Operands& o, const Tile& t, Extras (&extras)[PASSES]) {
 #pragma unroll
     for (int pass = 0; PREFETCH && pass < PASSES; pass++) {
         const int vector = vector_of_pass(t, pass);
-        if (vector_exists(t, vector))
+        if (vector_exists(t, pass))
             extras[pass] = load_extras(o, t.row + vector / VECTORS_OF_ROW, t.column + vector % VECTORS_OF_ROW * 8, t.batch);
     }
 }
@@ -60,7 +62,7 @@ DEVICE bool last_to_arrive(const Operands& o, const Tile& t, const f32* stage) {
     f32* const mine = o.partials + ((size_t)t.number * SPLIT + t.slice) * (VECTORS * 8);
     for (int pass = 0; pass < PASSES; pass++) {
         const int vector = vector_of_pass(t, pass);
-        if (!vector_exists(t, vector)) continue;
+        if (!vector_exists(t, pass)) continue;
         f32 sum[8] = {};
         add_staged(sum, stage, vector);
         __stcg((float4*)(mine + vector * 8), make_float4(sum[0], sum[1], sum[2], sum[3]));
@@ -78,47 +80,61 @@ DEVICE bool last_to_arrive(const Operands& o, const Tile& t, const f32* stage) {
     return __syncthreads_or(last);
 }
 
-// The stage is written and a block barrier has passed.
-DEVICE void finish_tile(const Operands& o, const Tile& t, f32* stage, const Extras (&prefetched)[PASSES]) {
 #if SPLIT_IN_CLUSTER
-    if (WK > 1) {
-        for (int vector = threadIdx.x; vector < VECTORS; vector += THREADS) {
-            f32 sum[8] = {};
-            add_staged(sum, stage, vector);
-            f32* to = stage + vector / VECTORS_OF_ROW * STAGE_PITCH + vector % VECTORS_OF_ROW * 8;
-            *(float4*)to = make_float4(sum[0], sum[1], sum[2], sum[3]);
-            *(float4*)(to + 4) = make_float4(sum[4], sum[5], sum[6], sum[7]);
-        }
+// Shared memory after RECEIVED_AT: a barrier, and at 16 bytes what the blocks of the cluster send, SPLIT times OWNED
+// vectors.
+DEVICE void expect_partials(u32 received) {
+    if (threadIdx.x == 0) init_arrival(received, (SPLIT - 1) * OWNED * 32);
+    cluster_arrive();
+}
+
+// Sends this block's sums to the blocks that own them.
+DEVICE void send_partials(const Tile& t, const f32* stage, u32 received) {
+    cluster_wait();  // All blocks of the cluster run and their barriers are ready.
+    for (int vector = threadIdx.x; vector < VECTORS; vector += THREADS) {
+        const int owner = vector / OWNED;
+        if (owner == t.slice) continue;
+        f32 sum[8] = {};
+        add_staged(sum, stage, vector);
+        const u32 there = address_in_block(received, owner), to = there + 16 + (t.slice * OWNED + vector % OWNED) * 32;
+        send(to, there, make_float4(sum[0], sum[1], sum[2], sum[3]));
+        send(to + 16, there, make_float4(sum[4], sum[5], sum[6], sum[7]));
     }
-    cluster_barrier();
+}
+#endif
+
+// The stage is written and a block barrier has passed.
+DEVICE void finish_tile(const Operands& o, const Tile& t, f32* stage, const f32 (&bias)[8], const Extras (&prefetched)[PASSES]) {
+#if SPLIT_IN_CLUSTER
+    extern __shared__ __align__(128) unsigned char shared[];
+    send_partials(t, stage, shared_address(shared) + RECEIVED_AT);
+    wait_for_arrival(shared_address(shared) + RECEIVED_AT);
+    const f32* const received = (const f32*)(shared + RECEIVED_AT + 16);
 #else
     if (SPLIT > 1 && !last_to_arrive(o, t, stage)) return;
 #endif
     const int column = t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8;
-    f32 bias[8];
-    load_bias(o, bias, column, t.batch);
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++) {
         const int vector = vector_of_pass(t, pass);
-        if (!vector_exists(t, vector)) continue;
+        if (!vector_exists(t, pass)) continue;
         const int row = t.row + vector / VECTORS_OF_ROW;
         f32 sum[8] = {};
-#if SPLIT_IN_CLUSTER
-        const u32 from = shared_address(stage + vector / VECTORS_OF_ROW * STAGE_PITCH + vector % VECTORS_OF_ROW * 8);
+        // The slices of K in order, whoever computed them.
 #pragma unroll
-        for (int slice = 0; slice < SPLIT; slice++) add(sum, load_remote(from, slice), load_remote(from + 16, slice));
+        for (int slice = 0; slice < SPLIT; slice++) {
+            if (SPLIT == 1 || (SPLIT_IN_CLUSTER && slice == t.slice)) {
+                add_staged(sum, stage, vector);
+                continue;
+            }
+#if SPLIT_IN_CLUSTER
+            const f32* from = received + (slice * OWNED + vector - t.slice * OWNED) * 8;
+            add(sum, *(const float4*)from, *(const float4*)(from + 4));
 #else
-        if (SPLIT == 1) add_staged(sum, stage, vector);
-        for (int slice = 0; SPLIT > 1 && slice < SPLIT; slice++) {
             const f32* from = o.partials + ((size_t)t.number * SPLIT + slice) * (VECTORS * 8) + vector * 8;
             add(sum, __ldcg((const float4*)from), __ldcg((const float4*)(from + 4)));
-        }
 #endif
+        }
         finish_vector(o, sum, bias, PREFETCH ? prefetched[pass] : load_extras(o, row, column, t.batch), row, column, t.batch);
     }
-#if SPLIT_IN_CLUSTER
-    // No block may leave while another still reads its shared memory. The values read have gone into stores above, so
-    // that the loads are complete without a fence.
-    cluster_barrier_relaxed();
-#endif
 }

@@ -1,7 +1,14 @@
 // Instructions that CUDA C++ without headers has no function for. sm_80 and later; the cluster part sm_90 and later.
 DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
-// 16 bytes from global to shared memory in the background; zeros where `inside` is false. CACHED goes through level 1,
+// The same pointer, of which the compiler knows nothing: what is added to it is one instruction, not part of a longer
+// sum that is computed anew.
+template <typename T> DEVICE const T* opaque(const T* pointer) {
+    asm("" : "+l"(pointer));
+    return pointer;
+}
+
+// 16 bytes from global to shared memory in the background; zeros where `inside` is false, when nothing is read. CACHED goes through level 1,
 // which pays where several taps read the same element.
 template <bool CACHED> DEVICE void copy_async(u32 to, const void* from, bool inside) {
     const int bytes = inside ? 16 : 0;

@@ -111,5 +111,7 @@ DEVICE void simt_tile(const Operands& o) {
             *(float4*)(buffers + (row + i) * STAGE_PITCH + column + j) =
                 make_float4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
     __syncthreads();
-    finish_tile(o, t, buffers, extras);
+    f32 bias[8];
+    load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
+    finish_tile(o, t, buffers, bias, extras);
 }

@@ -28,6 +28,23 @@ static_assert(THREADS % B_CHUNKS == 0, "tile");
 constexpr int B_COPIES = (BN + LINES - 1) / LINES;
 #endif
 
+// A row of A as the copies see it: its element under tap 0 and, a bit for each tap, whether the tap is inside of the
+// input, so that a copy costs one test and one addition. Windows with more taps compare places instead.
+constexpr bool MASKED = TAPS <= 32;
+struct CopyRow {
+    Row at;
+    u32 taps;
+};
+DEVICE CopyRow copy_row(int m, int batch) {
+    CopyRow row = {row_of_a(m < M ? m : 0, batch), 0};
+    // A row past the end is outside of the input for every tap.
+    if (!MASKED) row.taps = m < M;
+#pragma unroll
+    for (int tap = 0; MASKED && tap < TAPS; tap++)
+        row.taps |= m < M && inside_of_a(row.at, tap_of_a(tap * CHANNELS)) ? 1u << tap : 0u;
+    return row;
+}
+
 DEVICE void tensor_core_tile(const Operands& o) {
     extern __shared__ __align__(128) unsigned char shared[];
     const u32 base = shared_address(shared);
@@ -35,60 +52,89 @@ DEVICE void tensor_core_tile(const Operands& o) {
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const int warp_row = warp % WM * WARP_ROWS, warp_column = warp / WM % WN * WARP_COLUMNS, warp_k = warp / (WM * WN);
     const int first = t.slice * K_TILES / SPLIT, last = (t.slice + 1) * K_TILES / SPLIT;
+#if SPLIT_IN_CLUSTER
+    expect_partials(base + RECEIVED_AT);
+#endif
 
     // What this thread copies: the same chunk of rows line, line + LINES, … of each tile.
     const int chunk = thread % CHUNKS, line = thread / CHUNKS;
-    Row rows[A_COPIES];
+#if B_COLUMNS_CONTIGUOUS
+    const int b_chunk = thread % B_CHUNKS, b_line = thread / B_CHUNKS, b_column = t.column + b_chunk * 8;
+    const BElement* const b_lines = o.b + batch_of_b(t.batch) + b_line * B_K + b_column;
+    auto copy_b = [&](int k_tile, int stage) {
+        const u32 to = base + stage * STAGE_BYTES + A_BYTES;
+        const BElement* from = b_lines + k_tile * BK * B_K;
 #pragma unroll
-    for (int i = 0; i < A_COPIES; i++) {
-        const int m = t.row + line + i * LINES;
-        rows[i] = row_of_a(m < M ? m : 0, t.batch);
-        // A row past the end counts as outside of the input for every tap.
-        if (m >= M) rows[i].offset = -1, rows[i].outside = true;
-    }
-    const int b_batch = batch_of_b(t.batch);
-
-    auto copy_tile = [&](int k_tile, int stage) {
-        const u32 to = base + stage * STAGE_BYTES;
-        const int k = k_tile * BK + chunk * 8;
+        for (int i = 0; i < B_COPIES; i++) {
+            const int row = b_line + i * B_LINES;
+            if (BK % B_LINES != 0 && row >= BK) break;
+            const bool inside = (K % BK == 0 || k_tile * BK + row < K) && (N % BN == 0 || b_column < N);
+            copy_async<false>(to + swizzled<B_CHUNKS>(row, b_chunk), from + i * B_LINES * B_K, inside);
+        }
+    };
+#else
+    const BElement* const b_lines = o.b + batch_of_b(t.batch) + (t.column + line) * B_N + (UNIFORM_TAPS ? chunk * 8 : 0);
+    auto copy_b = [&](int k_tile, int stage) {
+        const u32 to = base + stage * STAGE_BYTES + A_BYTES;
+        const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * 8);
         const bool k_inside = K % BK == 0 || k < K;
+        const BElement* from = b_lines + k_of_b(k_inside ? k : 0);
+#pragma unroll
+        for (int i = 0; i < B_COPIES; i++) {
+            const int row = line + i * LINES;
+            if (BN % LINES != 0 && row >= BN) break;
+            const bool inside = k_inside && (N % BN == 0 || t.column + row < N);
+            copy_async<false>(to + swizzled<CHUNKS>(row, chunk), from + i * LINES * B_N, inside);
+        }
+    };
+#endif
+    // Copies of B come first: they need no division, and constant weights need not wait for the kernel before.
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; s++)
+        if (first + s < last) copy_b(first + s, s);
+    f32 bias[8];
+    load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
+
+    CopyRow rows[A_COPIES];
+    if (ROW_TABLE) {
+        // Each row is computed once and read by all threads that copy parts of it.
+        int2* const table = (int2*)(shared + TABLE_AT);
+        for (int row = thread; row < BM; row += THREADS) {
+            const CopyRow copied = copy_row(t.row + row, t.batch);
+            table[row] = make_int2(copied.at.offset, (int)copied.taps);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < A_COPIES; i++) {
+            const int row = line + i * LINES;
+            const int2 copied = table[BM % LINES == 0 || row < BM ? row : 0];
+            rows[i].at.offset = copied.x;
+            rows[i].taps = (u32)copied.y;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < A_COPIES; i++) rows[i] = copy_row(t.row + line + i * LINES, t.batch);
+    }
+    const AElement* const a_chunk = o.a + (UNIFORM_TAPS ? chunk * 8 : 0);
+    auto copy_a = [&](int k_tile, int stage) {
+        const u32 to = base + stage * STAGE_BYTES;
         // Where a whole tile lies under one tap, the tap is the same for all threads.
-        const Tap tap = UNIFORM_TAPS ? tap_of_a(k_tile * BK) : tap_of_a(k_inside ? k : 0);
-        const int within = UNIFORM_TAPS ? chunk * 8 : 0;
+        const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * 8);
+        const bool k_inside = K % BK == 0 || k < K;
+        const Tap tap = tap_of_a(k_inside ? k : 0);
+        const u32 bit = k_inside ? 1u << (MASKED ? k / CHANNELS : 0) : 0u;
+        const AElement* from = opaque(a_chunk + tap.offset);
 #pragma unroll
         for (int i = 0; i < A_COPIES; i++) {
             const int row = line + i * LINES;
             if (BM % LINES != 0 && row >= BM) break;
-            const bool inside = k_inside && (M % BM == 0 || !rows[i].outside) && inside_of_a(rows[i], tap);
-            const AElement* from = o.a + (inside ? rows[i].offset + tap.offset + within : 0);
-            copy_async<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from, inside);
+            const bool inside = ALWAYS_INSIDE || ((rows[i].taps & bit) != 0 && (MASKED || inside_of_a(rows[i].at, tap)));
+            copy_async<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from + rows[i].at.offset, inside);
         }
-#if B_COLUMNS_CONTIGUOUS
-        const int b_chunk = thread % B_CHUNKS, b_line = thread / B_CHUNKS;
-#pragma unroll
-        for (int i = 0; i < B_COPIES; i++) {
-            const int row = b_line + i * B_LINES, column = t.column + b_chunk * 8;
-            if (BK % B_LINES != 0 && row >= BK) break;
-            const bool inside = (K % BK == 0 || k_tile * BK + row < K) && (N % BN == 0 || column < N);
-            const BElement* from = o.b + (inside ? b_batch + (k_tile * BK + row) * B_K + column : 0);
-            copy_async<false>(to + A_BYTES + swizzled<B_CHUNKS>(row, b_chunk), from, inside);
-        }
-#else
-        const int b_k = UNIFORM_TAPS ? k_of_b(k_tile * BK) + within : k_of_b(k_inside ? k : 0);
-#pragma unroll
-        for (int i = 0; i < B_COPIES; i++) {
-            const int row = line + i * LINES, n = t.column + row;
-            if (BN % LINES != 0 && row >= BN) break;
-            const bool inside = k_inside && (N % BN == 0 || n < N);
-            const BElement* from = o.b + (inside ? b_batch + n * B_N + b_k : 0);
-            copy_async<false>(to + A_BYTES + swizzled<CHUNKS>(row, chunk), from, inside);
-        }
-#endif
     };
-
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++) {
-        if (first + s < last) copy_tile(first + s, s);
+        if (first + s < last) copy_a(first + s, s);
         copy_async_commit();
     }
     Extras extras[PASSES];
@@ -122,7 +168,8 @@ DEVICE void tensor_core_tile(const Operands& o) {
                 // The buffer that this fills was read in the turn before; the barrier above says that all warps are
                 // through. The addresses are computed while the first fragments are on their way.
                 const int next = k_tile + STAGES - 1;
-                if (next < last) copy_tile(next, stage == 0 ? STAGES - 1 : stage - 1);
+                const int to = stage == 0 ? STAGES - 1 : stage - 1;
+                if (next < last) copy_b(next, to), copy_a(next, to);
                 copy_async_commit();
             }
 #pragma unroll
@@ -151,5 +198,5 @@ DEVICE void tensor_core_tile(const Operands& o) {
             *(float2*)(to + 8 * STAGE_PITCH) = make_float2(c[2], c[3]);
         }
     __syncthreads();
-    finish_tile(o, t, staged, extras);
+    finish_tile(o, t, staged, bias, extras);
 }

@@ -5,6 +5,7 @@ use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use crate::DType;
 use crate::codegen::{Candidate, Packing, Target};
+use std::collections::HashSet;
 
 /// Tile rows, columns and the warps along rows, columns and K.
 const TILES: [(u32, u32, u32, u32, u32); 19] = [
@@ -54,11 +55,22 @@ pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
     let Some(b) = problem.b.iter().find(readable).filter(|_| fits) else {
         return Vec::new();
     };
-    let mut ranked: Vec<(f64, Tile)> =
-        tiles(problem, target).map(|tile| (cost(problem, b, &tile, target), tile)).collect();
+    let ranked = tiles(problem, target).map(|tile| (cost(problem, b, &tile, target), tile)).collect();
+    diverse(ranked).into_iter().map(|(cost, tile)| candidate(problem, b, &tile, cost)).collect()
+}
+
+/// The expected best, by at most two thirds of one kind of tile each: where the estimate is wrong, it is so for all
+/// depths, warps and stages of a tile alike, so that a measurement must see different tiles and splits.
+fn diverse(mut ranked: Vec<(f64, Tile)>) -> Vec<(f64, Tile)> {
     ranked.sort_by(|x, y| x.0.total_cmp(&y.0));
-    ranked.truncate(super::MOST_CANDIDATES);
-    ranked.into_iter().map(|(cost, tile)| candidate(problem, b, &tile, cost)).collect()
+    let mut seen = HashSet::new();
+    let (firsts, others): (Vec<_>, Vec<_>) =
+        ranked.into_iter().partition(|(_, t)| seen.insert((t.rows, t.columns, t.split, t.cluster)));
+    let firsts = firsts.into_iter().take(super::MOST_CANDIDATES * 2 / 3).collect::<Vec<_>>();
+    let rest = super::MOST_CANDIDATES - firsts.len();
+    let mut all: Vec<_> = firsts.into_iter().chain(others.into_iter().take(rest)).collect();
+    all.sort_by(|x, y| x.0.total_cmp(&y.0));
+    all
 }
 
 /// Configurations that fit the target and do not waste most of a tile.
@@ -82,31 +94,61 @@ fn tiles<'a>(problem: &'a Problem, target: &'a Target) -> impl Iterator<Item = T
                 let cluster = [false, true].into_iter().filter(move |&cluster| {
                     !cluster || (matches!(split, 2 | 4 | 8) && (90..120).contains(&target.architecture))
                 });
-                cluster.filter_map(move |cluster| {
-                    let mut tile = Tile { rows, columns, depth, warps: [wm, wn, wk], stages: 0, split, cluster };
-                    // Enough stages to cover the latency of level 2, no more than there are K tiles.
-                    let most = if depth == 32 { 6 } else { 4 }.min(turns.div_ceil(split) + 1).max(2);
-                    tile.stages = (2..=most).rev().find(|&stages| shared(&tile, stages) <= target.shared_per_block)?;
-                    Some(tile)
+                cluster.flat_map(move |cluster| {
+                    // Enough stages to cover the latency of level 2, no more than there are K tiles; and more.
+                    let usual = if depth == 32 { 6 } else { 4 };
+                    let most = (turns.div_ceil(split) + 1).max(2);
+                    let stages = [usual.min(most), 8.min(most)].into_iter().skip(usize::from(most <= usual));
+                    stages.filter_map(move |most| {
+                        let mut tile = Tile { rows, columns, depth, warps: [wm, wn, wk], stages: most, split, cluster };
+                        let fits = |&stages: &u32| tile.layout(problem, stages).bytes <= target.shared_per_block;
+                        tile.stages = (2..=most).rev().find(fits)?;
+                        (most <= usual || tile.stages > usual).then_some(tile)
+                    })
                 })
             })
         })
     })
 }
 
-/// Bytes of shared memory: the ring of tiles, or the staged accumulators where they are larger.
-fn shared(tile: &Tile, stages: u32) -> u32 {
-    let ring = stages * (tile.rows + tile.columns) * tile.depth * 2;
-    ring.max(tile.warps[2] * tile.rows * (tile.columns + 8) * 4)
+/// Where things lie in shared memory, in bytes.
+struct Layout {
+    /// Addresses of the rows of A, after the ring of tiles and the staged accumulators, which share one place.
+    table: u32,
+    /// What the other blocks of the cluster send.
+    received: u32,
+    /// Bytes in all.
+    bytes: u32,
+}
+
+impl Tile {
+    fn threads(&self) -> u32 {
+        32 * self.warps.iter().product::<u32>()
+    }
+
+    /// Whether the addresses of A's rows, which take divisions, are computed once and shared.
+    fn has_row_table(&self, problem: &Problem) -> bool {
+        let divides = problem.depth.window.as_ref().is_some_and(|w| w.count() > 1 || w.steps != [1; 3]);
+        let copies = self.rows * (self.depth / 8) / self.threads();
+        divides && problem.taps() <= 32 && copies > 2
+    }
+
+    fn layout(&self, problem: &Problem, stages: u32) -> Layout {
+        let ring = stages * (self.rows + self.columns) * self.depth * 2;
+        let table = ring.max(self.warps[2] * self.rows * (self.columns + 8) * 4);
+        let received = table + if self.has_row_table(problem) { self.rows * 8 } else { 0 };
+        let bytes = received + if self.cluster { 16 + self.rows * self.columns * 4 } else { 0 };
+        Layout { table, received, bytes }
+    }
 }
 
 fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let [wm, wn, wk] = tile.warps;
-    let threads = 32 * wm * wn * wk;
+    let threads = tile.threads();
     let (warp_rows, warp_columns) = (tile.rows / wm, tile.columns / wn);
     let registers = 72 + warp_rows * warp_columns / 32 + (warp_rows + warp_columns) / 4;
     let occupancy = (65536 / (registers.next_multiple_of(8) * threads))
-        .min(target.shared_per_multiprocessor / (shared(tile, tile.stages) + 1024))
+        .min(target.shared_per_multiprocessor / (tile.layout(problem, tile.stages).bytes + 1024))
         .min(1536 / threads)
         .max(1);
     // Multiply-adds of one multiprocessor in a cycle; four warps are needed to reach the rate.
@@ -128,7 +170,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         // Level 1 serves most of what neighbouring taps share.
         copied: (rows / f64::from(problem.taps().min(3)) + columns) * depth * 2.0,
         // ldmatrix, then a chain of two products for each pair of fragments of a step; with few stages the loads show.
-        chain: (35.0 + steps * (20.0 + 2.0 * 9.0 * fragments)).max(700.0 / f64::from(tile.stages - 1)),
+        chain: (35.0 + steps * (20.0 + 2.0 * 9.0 * fragments)).max(900.0 / f64::from(tile.stages - 1)),
         tile: rows * columns * 4.0,
         split: f64::from(tile.split),
         cluster,
@@ -143,6 +185,9 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     let (m_tiles, n_tiles) = (problem.m().div_ceil(rows), problem.stored_columns.div_ceil(columns));
     let tiles = m_tiles * n_tiles * problem.batches();
     let along_depth = b.is_aligned_along_depth(problem, 8);
+    let layout = tile.layout(problem, stages);
+    let overreaches = problem.depth.window.as_ref().is_some_and(|w| w.overreaches(&problem.rows) != [false; 3]);
+    let whole_tiles = problem.m().is_multiple_of(rows) && problem.k().is_multiple_of(depth);
     let constants = Constants::default()
         .define("SPLIT_IN_CLUSTER", u32::from(cluster))
         .define("B_COLUMNS_CONTIGUOUS", u32::from(!along_depth))
@@ -158,6 +203,12 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .int("N_TILES", n_tiles)
         .int("B_N", b.column)
         .int("B_K", b.depth)
+        .int("TAPS", problem.taps())
+        .int("CHANNELS", problem.depth.channels)
+        .int("TABLE_AT", layout.table)
+        .int("RECEIVED_AT", layout.received)
+        .flag("ROW_TABLE", tile.has_row_table(problem))
+        .flag("ALWAYS_INSIDE", whole_tiles && !overreaches)
         .flag("A_CACHED", problem.taps() > 1)
         .flag("UNIFORM_TAPS", problem.depth.channels.is_multiple_of(depth));
     let mut parts = vec![include_str!("intrinsics.cu")];
@@ -176,7 +227,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
             parts: &parts,
             blocks: tiles * split,
             threads: 32 * wm * wn * wk,
-            shared: shared(tile, stages),
+            shared: layout.bytes,
             cluster: if cluster { split } else { 1 },
             scratch,
             check_w: false,
