@@ -397,9 +397,12 @@ pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geome
     operand("f32*", "partials", scratch.then_some(Argument::Workspace(0)));
     operand("u32*", "counters", scratch.then_some(Argument::Counters(0)));
     let cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
+    // A tile function that reads constants first waits by itself.
+    let waits = parts.iter().any(|part| part.contains("wait_for_inputs();"));
+    let wait = if waits { "" } else { "wait_for_inputs();\n    " };
     let source = format!(
         "{PRELUDE}{}{}{}{}\nextern \"C\" __global__ void {cluster}__launch_bounds__({threads}, 1) {entry}({}) {{\n    \
-         wait_for_inputs();\n    {tile}(Operands{{{}}});\n}}\n",
+         {wait}{tile}(Operands{{{}}});\n}}\n",
         constants.0,
         index_functions(problem, b, check_w),
         epilogue(problem, b),

@@ -28,6 +28,9 @@ static_assert(THREADS % B_CHUNKS == 0, "tile");
 constexpr int B_COPIES = (BN + LINES - 1) / LINES;
 #endif
 
+// Whether no step writes B, nor the bias where there is one.
+constexpr bool CONSTANT_WEIGHTS = (~CONSTANT_INPUTS & (HAS_BIAS ? 6u : 2u)) == 0;
+
 // A row of A as the copies see it: its element under tap 0 and, a bit for each tap, whether the tap is inside of the
 // input, so that a copy costs one test and one addition. Windows with more taps compare places instead.
 constexpr bool MASKED = TAPS <= 32;
@@ -89,6 +92,7 @@ DEVICE void tensor_core_tile(const Operands& o) {
     };
 #endif
     // Copies of B come first: they need no division, and constant weights need not wait for the kernel before.
+    if (!CONSTANT_WEIGHTS) wait_for_inputs();
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++)
         if (first + s < last) copy_b(first + s, s);
@@ -132,6 +136,7 @@ DEVICE void tensor_core_tile(const Operands& o) {
             copy_async<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from + rows[i].at.offset, inside);
         }
     };
+    if (CONSTANT_WEIGHTS) wait_for_inputs();
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++) {
         if (first + s < last) copy_a(first + s, s);

@@ -203,6 +203,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .int("N_TILES", n_tiles)
         .int("B_N", b.column)
         .int("B_K", b.depth)
+        .flag("HAS_BIAS", problem.bias)
         .int("TAPS", problem.taps())
         .int("CHANNELS", problem.depth.channels)
         .int("TABLE_AT", layout.table)
