@@ -1,27 +1,25 @@
 //! Estimates of device time, in cycles of one multiprocessor unless said otherwise.
 //!
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
-//! load, for a chain of dependent steps along K, and for the way out. The constants are for Ampere to Hopper, set from
-//! published microbenchmarks and to be corrected by measured tables; only the order of candidates depends on them.
+//! load, for a chain of dependent steps along K, and for the way out. The constants are fitted to 526 configurations of
+//! 22 products, timed on an H200 (`TUNING.md`, section 7); only the order of candidates depends on them.
 
 use crate::codegen::{Candidate, Target};
 
 /// Kernel start and end as seen by the next one, microseconds.
-const KERNEL: f64 = 1.3;
+const KERNEL: f64 = 1.15;
 /// First bytes from level 2 after start, index arithmetic included.
-const FILL: f64 = 900.0;
+const FILL: f64 = 540.0;
 /// Barrier and the wait for a copy, once a K tile.
-const TURN: f64 = 60.0;
-/// Epilogue of a tile: barriers, residual, store.
-const DRAIN: f64 = 600.0;
+const TURN: f64 = 180.0;
 /// Bytes a multiprocessor gets from level 2 in a cycle while all of them ask.
-const L2_BYTES: f64 = 32.0;
-/// Bytes of shared memory a multiprocessor reads in a cycle.
-const SHARED_BYTES: f64 = 128.0;
+const L2_BYTES: f64 = 33.0;
+/// Bytes of shared memory a multiprocessor reads or writes in a cycle.
+const SHARED_BYTES: f64 = 100.0;
 /// Partial tiles to memory, fence, atomic and the way back.
 const SPLIT: f64 = 2200.0;
-/// Partial sums to the other blocks of a cluster, and theirs from them.
-const CLUSTER: f64 = 900.0;
+/// What a cluster costs by its blocks: most of it is finding room for all of them at once.
+const CLUSTERS: [(f64, f64); 3] = [(2.0, 940.0), (4.0, 2800.0), (8.0, 3550.0)];
 
 /// A tiled kernel as the model sees it.
 pub(crate) struct Tiled {
@@ -39,6 +37,8 @@ pub(crate) struct Tiled {
     pub copied: f64,
     /// Cycles of the dependent chain of one K tile, barrier excluded.
     pub chain: f64,
+    /// Cycles in which one K tile of a block keeps the schedulers busy.
+    pub issue: f64,
     /// Bytes of the f32 tile.
     pub tile: f64,
     /// Parts of K.
@@ -55,18 +55,16 @@ impl Tiled {
         let of_one = (self.blocks / f64::from(target.multiprocessors)).ceil();
         let resident = of_one.min(self.occupancy);
         let rounds = (of_one / resident).ceil();
-        let turn =
-            [self.arithmetic * resident, self.shared / SHARED_BYTES * resident, self.copied / L2_BYTES * resident]
-                .into_iter()
-                .fold(self.chain, f64::max)
-                + TURN;
+        let shared_by_all = [self.arithmetic, self.shared / SHARED_BYTES, self.copied / L2_BYTES, self.issue];
+        let turn = shared_by_all.into_iter().map(|cycles| cycles * resident).fold(self.chain, f64::max) + TURN;
         // Partial tiles of all resident blocks share the way out.
+        let cluster = CLUSTERS.iter().find(|(blocks, _)| *blocks >= self.split).map_or(CLUSTERS[2].1, |c| c.1);
         let reduction = match (self.split > 1.0, self.cluster) {
             (false, _) => 0.0,
-            (true, true) => CLUSTER + self.tile / L2_BYTES,
+            (true, true) => cluster + self.tile * 0.08,
             (true, false) => SPLIT + self.tile * (1.0 + self.split) / L2_BYTES,
         };
-        let drain = DRAIN + self.tile * resident / SHARED_BYTES * 2.0 + self.tile / 2.0 * resident / L2_BYTES;
+        let drain = self.tile * resident / 64.0 + self.tile / 2.0 * resident / L2_BYTES;
         let cycles = rounds * (FILL + self.turns * turn + drain + reduction);
         // Tiles keep fewer bytes in flight than a kernel that only streams, which reaches about 80 % of the bandwidth.
         KERNEL + (cycles / target.clock).max(self.device / (target.bandwidth * 700.0))

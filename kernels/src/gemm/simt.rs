@@ -113,6 +113,7 @@ fn candidate(
         chain: (fd * per_k * f64::from(threads) / 128.0
             + 40.0 * (f64::from(rows * depth) / f64::from(threads * a_vector)))
         .max(450.0),
+        issue: 0.0,
         tile: fr * fc * 4.0,
         split: f64::from(split),
         cluster: false,

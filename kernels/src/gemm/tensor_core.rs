@@ -157,23 +157,28 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let [rows, columns, depth] = [tile.rows, tile.columns, tile.depth].map(f64::from);
     let steps = f64::from(tile.depth / 16 / wk);
     let fragments = f64::from(warp_rows / 16 * (warp_columns / 16));
+    // What a warp does in a K tile: its copies, then ldmatrix and products, of which two at a time overlap.
+    let copies = (rows + columns) * depth / 8.0 / f64::from(threads) * 22.5;
+    let chain = copies + steps * (8.0 + 20.0 * fragments);
+    let issue = (copies + steps * (4.0 + 10.0 * fragments)) * f64::from(threads) / 128.0 * 0.32;
     let weights =
         problem.columns as f64 * f64::from(problem.k()) * b.batch.iter().filter(|&&s| s != 0).count().max(1) as f64;
-    let cluster = tile.cluster;
     Tiled {
         blocks: f64::from(problem.m().div_ceil(tile.rows) * problem.columns.div_ceil(tile.columns) * problem.batches())
             * f64::from(tile.split),
         occupancy: f64::from(occupancy),
         turns: f64::from(problem.k().div_ceil(tile.depth).div_ceil(tile.split)),
-        arithmetic: rows * columns * depth / (rate * warps),
-        shared: f64::from(wm * wn) * f64::from(warp_rows + warp_columns) * depth * 2.0,
+        // Chains of products between barriers reach about 70 % of the rate.
+        arithmetic: rows * columns * depth / (0.7 * rate * warps),
+        shared: (f64::from(wm * wn) * f64::from(warp_rows + warp_columns) + rows + columns) * depth * 2.0,
         // Level 1 serves most of what neighbouring taps share.
-        copied: (rows / f64::from(problem.taps().min(3)) + columns) * depth * 2.0,
-        // ldmatrix, then a chain of two products for each pair of fragments of a step; with few stages the loads show.
-        chain: (35.0 + steps * (20.0 + 2.0 * 9.0 * fragments)).max(900.0 / f64::from(tile.stages - 1)),
+        copied: (rows / f64::from(problem.taps().min(9)) + columns) * depth * 2.0,
+        // With few stages the latency of level 2 shows.
+        chain: chain.max(260.0 / f64::from(tile.stages - 1)),
+        issue,
         tile: rows * columns * 4.0,
         split: f64::from(tile.split),
-        cluster,
+        cluster: tile.cluster,
         device: weights * b.dtype.size() as f64,
     }
     .time(target)
