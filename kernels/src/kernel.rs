@@ -2,7 +2,8 @@
 
 use crate::{
     KernelError, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, gather::Gather, lrn::Lrn, matmul::MatMul,
-    normalize::Normalize, pad::Pad, pointwise::Pointwise, pool::Pool, reduce::Reduce, resize::Resize, softmax::Softmax,
+    normalize::Normalize, pad::Pad, pointwise::Pointwise, pool::Pool, recurrent::Recurrent, reduce::Reduce,
+    resize::Resize, softmax::Softmax,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,7 @@ pub enum Kernel {
     Normalize(Normalize),
     Lrn(Lrn),
     Resize(Resize),
+    Recurrent(Recurrent),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -49,6 +51,7 @@ macro_rules! each {
             Kernel::Normalize($k) => $body,
             Kernel::Lrn($k) => $body,
             Kernel::Resize($k) => $body,
+            Kernel::Recurrent($k) => $body,
         }
     };
 }

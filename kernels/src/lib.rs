@@ -28,6 +28,7 @@ pub mod matmul;
 pub mod normalize;
 pub mod pad;
 pub mod pool;
+pub mod recurrent;
 pub mod reduce;
 pub mod resize;
 pub mod softmax;

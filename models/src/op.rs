@@ -274,6 +274,87 @@ pub enum Coordinates {
     Asymmetric,
 }
 
+/// What a recurrent cell computes; formulas as the ONNX operators define them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// One gate.
+    Rnn,
+    /// Gates i, o, f, c.
+    Lstm {
+        /// The forget gate is one minus the input gate.
+        input_forget: bool,
+    },
+    /// Gates z, r, h.
+    Gru {
+        /// The reset gate scales the product with the weights, not the state that goes into it.
+        linear_before_reset: bool,
+    },
+}
+
+impl Cell {
+    /// Number of gates, G.
+    pub const fn gates(self) -> usize {
+        match self {
+            Self::Rnn => 1,
+            Self::Lstm { .. } => 4,
+            Self::Gru { .. } => 3,
+        }
+    }
+}
+
+/// Kinds of activations of recurrent cells; formulas as in ONNX `RNN`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ActivationKind {
+    Relu,
+    Tanh,
+    Sigmoid,
+    Affine,
+    LeakyRelu,
+    ThresholdedRelu,
+    ScaledTanh,
+    HardSigmoid,
+    Elu,
+    Softsign,
+    Softplus,
+}
+
+/// An activation of a recurrent cell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Activation {
+    /// Which function.
+    pub kind: ActivationKind,
+    /// First parameter.
+    pub alpha: f32,
+    /// Second parameter.
+    pub beta: f32,
+}
+
+/// A recurrent layer: what its inputs are and how a step is computed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recurrence {
+    /// What a cell computes.
+    pub cell: Cell,
+    /// For each direction whether it runs from the last step to the first.
+    pub reverse: Vec<bool>,
+    /// For each direction the activations f, g, h, as many as the cell has.
+    pub activations: Vec<Vec<Activation>>,
+    /// Bound on the magnitude of what goes into activations; infinite for none.
+    pub clip: f32,
+    /// Whether there is a bias input.
+    pub bias: bool,
+    /// Whether there is a bias input for the recurrent part of the candidate (GRU with `linear_before_reset`).
+    pub candidate_bias: bool,
+    /// Whether there is an input of lengths.
+    pub lengths: bool,
+    /// Whether there is an input of initial states.
+    pub initial_hidden: bool,
+    /// Whether there is an input of initial cell states (LSTM).
+    pub initial_cell: bool,
+    /// Whether there are peephole weights (LSTM).
+    pub peepholes: bool,
+}
+
 /// An operator.
 ///
 /// Shapes: `n` batch, `c` input channels, `m` output channels, `…` one to three spatial dimensions. Where a comment says
@@ -524,6 +605,13 @@ pub enum Op {
         /// Whether the first spatial dimension is the innermost in the numbers.
         column_major: bool,
     },
+    /// A recurrent layer over T steps of B sequences in D directions with H units of G gates.
+    ///
+    /// Inputs x `[T, B, I]`, weights `[D, G·H, I]`, recurrent weights `[D, G·H, H]`, then those of bias `[D·G·H]`, candidate bias
+    /// `[D, H]`, lengths `[B]` (I32), initial states `[D, B, H]`, initial cell states `[D, B, H]`, peepholes `[D, 3·H]` that
+    /// are present. Outputs: states after every step `[T, D, B, H]`, after the last `[D, B, H]`, and for LSTM the cell
+    /// states after the last.
+    Recurrent(Box<Recurrence>),
 }
 
 impl Op {
@@ -569,6 +657,11 @@ impl Op {
             Self::GridSample { .. } => "GridSample",
             Self::RoiAlign { .. } => "RoiAlign",
             Self::PoolIndices { .. } => "PoolIndices",
+            Self::Recurrent(layer) => match layer.cell {
+                Cell::Rnn => "RNN",
+                Cell::Lstm { .. } => "LSTM",
+                Cell::Gru { .. } => "GRU",
+            },
         }
     }
 }

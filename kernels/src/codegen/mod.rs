@@ -122,6 +122,7 @@ impl Kernel {
             Self::Normalize(k) => k.candidates(target),
             Self::Lrn(k) => k.candidates(target),
             Self::Resize(k) => k.candidates(target),
+            Self::Recurrent(k) => k.candidates(target),
         }
     }
 }
@@ -143,6 +144,7 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::conv::cases::cases(),
         crate::conv_transpose::cases::cases(),
         crate::matmul::cases::cases(),
+        crate::recurrent::cases(),
     ]
     .concat()
 }

@@ -4,7 +4,8 @@ use super::{Element, Walk, cast, cast_mut, clear_lanes, with_element};
 use crate::{DType, Kernel, View};
 use std::ops::{Deref, DerefMut};
 
-const POISON: u8 = 0xA5;
+/// What fills outputs before a run.
+pub(crate) const POISON: u8 = 0xA5;
 
 /// Operand bytes, 64-byte aligned.
 #[derive(Clone)]
@@ -80,15 +81,22 @@ pub(crate) fn inputs(kernel: &Kernel, seed: u64) -> Vec<Operand> {
         .collect()
 }
 
-/// Runs a kernel's twin on a poisoned output and a poisoned workspace.
-pub(crate) fn run(kernel: &Kernel, inputs: &[Operand]) -> Operand {
+/// Runs a kernel's twin on poisoned outputs and a poisoned workspace.
+pub(crate) fn run_all(kernel: &Kernel, inputs: &[Operand]) -> Vec<Operand> {
     let family = kernel.family();
     family.check().unwrap_or_else(|e| panic!("{e}: {kernel:?}"));
-    let mut output = Operand::filled(family.output(0).unwrap().bytes().unwrap(), POISON);
+    let views = (0..kernel.outputs()).filter_map(|i| family.output(i));
+    let mut outputs: Vec<Operand> = views.map(|view| Operand::filled(view.bytes().unwrap(), POISON)).collect();
     let mut workspace = Operand::filled(family.host_workspace(), POISON);
     let inputs: Vec<&[u8]> = inputs.iter().map(|x| &**x).collect();
-    family.run(&inputs, &mut [&mut output], &mut workspace).unwrap_or_else(|e| panic!("{e}: {kernel:?}"));
-    output
+    let mut writes: Vec<&mut [u8]> = outputs.iter_mut().map(|x| &mut **x).collect();
+    family.run(&inputs, &mut writes, &mut workspace).unwrap_or_else(|e| panic!("{e}: {kernel:?}"));
+    outputs
+}
+
+/// As [`run_all`]; the first output.
+pub(crate) fn run(kernel: &Kernel, inputs: &[Operand]) -> Operand {
+    run_all(kernel, inputs).swap_remove(0)
 }
 
 /// Element at a logical index.

@@ -6,7 +6,7 @@ mod cases;
 mod cuda;
 mod host;
 mod interpret;
-mod math;
+pub(crate) mod math;
 mod program;
 
 #[cfg(feature = "codegen")]

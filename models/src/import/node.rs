@@ -121,6 +121,13 @@ impl NodeView {
             .map_or_else(|| default.to_string(), |attribute| String::from_utf8_lossy(&attribute.s).into_owned()))
     }
 
+    /// An optional attribute of strings.
+    pub fn strings(&mut self, name: &str) -> Result<Option<Vec<String>>, Problem> {
+        let attribute = self.take(name, AttributeType::Strings)?;
+        let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        Ok(attribute.map(|attribute| attribute.strings.iter().map(text).collect()))
+    }
+
     /// An optional tensor attribute.
     pub fn tensor(&mut self, name: &str, folder: Option<&Path>) -> Result<Option<Tensor>, Problem> {
         let Some(tensor) = self.take(name, AttributeType::Tensor)?.and_then(|attribute| attribute.t) else {

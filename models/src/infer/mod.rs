@@ -1,11 +1,13 @@
 //! Shape inference: the output facts of every [`Op`], and the rules that its operands must keep.
 
+mod recurrent;
 mod rules;
 mod window;
 
 pub use window::{Rounding, SamePadding, pooled_extent, same_pads, transposed_extent};
 
 use crate::{DType, Fact, Op, op::Unary};
+use recurrent::recurrent;
 use rules::{
     binary, check_operands, concatenated, convolution, gemm, grid_sampled, largest, matrix_product, padded, parameters,
     pooled, reduced, region_pooled, same_type, scattered, sliced, split, transposed,
@@ -109,6 +111,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
         }
         Op::Concat { axis } => concatenated(*axis, inputs)?,
         Op::Split { axis } => return split(*axis, x, declared),
+        Op::Recurrent(layer) => return recurrent(layer, inputs),
         Op::Slice { starts, steps } => sliced(starts, steps, x, first(declared)?)?,
         Op::Pad { before, after, mode } => padded(before, after, *mode, x)?,
         Op::Reshape => {

@@ -17,6 +17,7 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
         Op::MatMulInteger | Op::ConvInteger { .. } => (2, 2),
         Op::Scatter { .. } | Op::RoiAlign { .. } => (3, 3),
         Op::Concat { .. } => (1, usize::MAX),
+        Op::Recurrent(_) => (3, 9),
         _ => (1, 1),
     };
     ensure!(

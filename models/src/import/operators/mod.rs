@@ -10,6 +10,7 @@ mod normalization;
 mod pointwise;
 mod products;
 mod quantization;
+mod recurrent;
 mod reduction;
 mod resize;
 mod sampling;
@@ -29,7 +30,7 @@ use crate::{Problem, TensorId};
 /// that are not supported are left out.
 type Family = fn(&mut Builder, &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem>;
 
-const FAMILIES: [Family; 18] = [
+const FAMILIES: [Family; 19] = [
     pointwise::import,
     windows::import,
     shapes::import,
@@ -37,6 +38,7 @@ const FAMILIES: [Family; 18] = [
     products::import,
     normalization::import,
     reduction::import,
+    recurrent::import,
     resize::import,
     constants::import,
     indexing::import,

@@ -6,6 +6,7 @@
 
 mod located;
 mod operators;
+mod recurrent;
 
 pub use located::Located;
 
@@ -385,6 +386,12 @@ impl<'a> Lowering<'a> {
             None => ("outputs".to_owned(), Vec::new()),
         };
         self.result.nodes.push(KernelNode { name, sources, kernel, inputs, outputs });
+    }
+
+    /// As [`Self::push`], for a kernel that prepares the node's own: it has a name of its own, `NODE/part`.
+    fn push_part(&mut self, part: &str, kernel: Kernel, inputs: Vec<BufferRange>, outputs: Vec<BufferRange>) {
+        let name = format!("{}/{part}", self.graph.nodes[self.current].name);
+        self.result.nodes.push(KernelNode { name, sources: Vec::new(), kernel, inputs, outputs });
     }
 
     fn node(&mut self, node: &'a FusedNode) -> Result<(), String> {

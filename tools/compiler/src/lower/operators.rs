@@ -172,6 +172,7 @@ impl<'a> Lowering<'a> {
             Op::LayerNormalization { .. } | Op::InstanceNormalization { .. } | Op::GroupNormalization { .. } => {
                 self.normalization(node, op)
             }
+            Op::Recurrent(layer) => self.recurrent(node, layer),
             _ => self.single_input(node, op),
         }
     }
