@@ -202,6 +202,10 @@ impl Recurrent {
                     write(&self.sequence, sequence, &[t, d, b], unit.hidden);
                 }
             }
+            if length == 0 {
+                unit.hidden.fill(0.0);
+                unit.cell.fill(0.0);
+            }
             unit.sums.fill(0.0);
             for t in length..steps {
                 if let Some(sequence) = outputs.first_mut() {
@@ -267,7 +271,7 @@ impl Recurrent {
                     let cell = forget * old + input * function(1).apply(clipped(sum(3)));
                     let output = function(0).apply(clipped(sum(1) + peephole(1) * cell));
                     unit.cell[u] = cell;
-                    unit.hidden[u] = output * function(2).apply(clipped(cell));
+                    unit.hidden[u] = output * function(2).apply(cell);
                 }
             }
             Cell::Gru { linear_before_reset } => {
@@ -279,8 +283,9 @@ impl Recurrent {
                 }
                 if !linear_before_reset {
                     let (scaled, products_of_scaled) = unit.sums.split_at_mut(2 * units);
-                    for u in 0..units {
-                        scaled[u] = unit.gates[units + u] * unit.hidden[u];
+                    let resets = unit.gates.iter().skip(units);
+                    for ((scaled, reset), state) in scaled.iter_mut().zip(resets).zip(&*unit.hidden) {
+                        *scaled = reset * state;
                     }
                     products(2 * units, &scaled[..units], products_of_scaled);
                 }

@@ -77,7 +77,8 @@ pub struct Recurrent {
     pub initial_hidden: Option<View>,
     /// Cell state of an LSTM before the first step, `[D, B, H]`; zero where absent.
     pub initial_cell: Option<View>,
-    /// Steps of each sequence, `[B]`, i32, clamped to `0..=T`. Outputs past them are zero, states stay.
+    /// Steps of each sequence, `[B]`, i32, clamped to `0..=T`. Outputs past them are zero, states stay; an empty
+    /// sequence gives zero states, as in ONNX Runtime.
     pub lengths: Option<View>,
     /// Weights of the cell state in the gates i, o, f of an LSTM, `[D, 3·H]`.
     pub peepholes: Option<View>,
@@ -91,7 +92,8 @@ pub struct Recurrent {
     pub reverse: heapless::Vec<bool, 2>,
     /// Activations; one entry a direction.
     pub activations: heapless::Vec<Activations, 2>,
-    /// Bound on the magnitude of what goes into the activations of the gates; infinite for none.
+    /// Bound on the magnitude of what goes into the activations of the gates; infinite for none. As in ONNX Runtime
+    /// it does not apply to the cell state of an LSTM.
     pub clip: f32,
 }
 

@@ -83,7 +83,7 @@ fn expected(layer: &Recurrent, operands: &[Operand]) -> Expected {
                                 if input_forget { 1.0 - input } else { f(0, sum(2, u) + peephole(2, u) * c[u]) };
                             next_cell[u] = forget * c[u] + input * f(1, sum(3, u));
                             let output = f(0, sum(1, u) + peephole(1, u) * next_cell[u]);
-                            next[u] = output * f(2, next_cell[u]);
+                            next[u] = output * value(layer.activations[d][2], next_cell[u]);
                         }
                         Cell::Gru { linear_before_reset } => {
                             let update = f(0, sum(0, u));
@@ -98,6 +98,9 @@ fn expected(layer: &Recurrent, operands: &[Operand]) -> Expected {
                 }
                 (h, c) = (next, next_cell);
                 result.sequence[((t * directions + d) * sequences + b) * units..][..units].copy_from_slice(&h);
+            }
+            if length == 0 {
+                (h, c) = (vec![0.0; units], vec![0.0; units]);
             }
             result.hidden.extend(h);
             result.cell.extend(c);
