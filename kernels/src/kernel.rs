@@ -1,9 +1,9 @@
 //! The one enum over all families: what a step of a host plan carries, and what the compiler selects for.
 
 use crate::{
-    KernelError, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, gather::Gather, lrn::Lrn, matmul::MatMul,
-    normalize::Normalize, pad::Pad, pointwise::Pointwise, pool::Pool, recurrent::Recurrent, reduce::Reduce,
-    resize::Resize, softmax::Softmax,
+    KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, gather::Gather, lrn::Lrn,
+    matmul::MatMul, normalize::Normalize, pad::Pad, pointwise::Pointwise, pool::Pool, recurrent::Recurrent,
+    reduce::Reduce, resize::Resize, softmax::Softmax,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,7 @@ pub enum Kernel {
     Lrn(Lrn),
     Resize(Resize),
     Recurrent(Recurrent),
+    Attention(Attention),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -52,6 +53,7 @@ macro_rules! each {
             Kernel::Lrn($k) => $body,
             Kernel::Resize($k) => $body,
             Kernel::Recurrent($k) => $body,
+            Kernel::Attention($k) => $body,
         }
     };
 }

@@ -19,6 +19,7 @@ mod view;
 
 pub mod pointwise;
 
+pub mod attention;
 pub mod conv;
 pub mod conv_transpose;
 pub mod copy;

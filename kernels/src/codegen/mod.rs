@@ -123,6 +123,7 @@ impl Kernel {
             Self::Lrn(k) => k.candidates(target),
             Self::Resize(k) => k.candidates(target),
             Self::Recurrent(k) => k.candidates(target),
+            Self::Attention(k) => k.candidates(target),
         }
     }
 }
@@ -145,6 +146,7 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::conv_transpose::cases::cases(),
         crate::matmul::cases::cases(),
         crate::recurrent::cases(),
+        crate::attention::cases(),
     ]
     .concat()
 }

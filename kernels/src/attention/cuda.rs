@@ -1,0 +1,210 @@
+//! CUDA candidates: `tensor_core` for f16 and bf16 from sm_80 on, `cuda_core` for everything.
+
+use super::host::Extents;
+use super::{Attention, MAX_HEAD_SIZE};
+use crate::codegen::{Argument, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, element_type, f32_literal};
+use crate::strided::elements;
+use crate::strided::source::{candidate, lowest, vector_width};
+use crate::{DType, Family, View};
+use std::fmt::Write;
+
+/// Bytes of the rows' padding in shared memory, which keeps ldmatrix free of bank conflicts.
+const ROW_PADDING: u32 = 16;
+/// Threads of a block on the CUDA cores, and how many of them share a query.
+const CUDA_CORE_THREADS: u32 = 128;
+const CUDA_CORE_LANES: u32 = 8;
+/// Warps along queries, warps along keys, keys of a tile.
+const TILES: [[u32; 3]; 12] = [
+    [1, 1, 64],
+    [1, 2, 32],
+    [1, 2, 64],
+    [1, 4, 16],
+    [1, 4, 32],
+    [1, 4, 64],
+    [1, 8, 16],
+    [1, 8, 32],
+    [2, 2, 64],
+    [2, 4, 32],
+    [4, 1, 64],
+    [4, 2, 32],
+];
+/// Cycles until the first bytes of a block arrive, and from the last sum to the stores.
+const FILL_AND_DRAIN: f64 = 1600.0;
+/// Bytes that a multiprocessor gets from level 2 in a cycle while all of them ask.
+const L2_BYTES: f64 = 32.0;
+/// Cycles of a warp for one m16n8k16 product, its fragments included.
+const PRODUCT: f64 = 14.0;
+/// Cycles of a warp for 16 scores of each of 8 keys: scale, maximum, power, sum.
+const SCORES: f64 = 60.0;
+/// Barriers and waits of a round.
+const ROUND: f64 = 150.0;
+/// Kernel start and end as seen by the next one, microseconds.
+const KERNEL: f64 = 1.3;
+
+impl Generate for Attention {
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
+        let extents = self.extents().map_err(|reason| Unsupported(reason.to_string()))?;
+        if elements(&self.output) == 0 {
+            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+        }
+        let largest = extents.size.max(extents.value_size);
+        if largest > MAX_HEAD_SIZE {
+            return Err(Unsupported(format!("heads of {largest} elements; the largest are {MAX_HEAD_SIZE}")));
+        }
+        if extents.size == 0 || extents.keys == 0 {
+            return Err(Unsupported("attention without keys or with empty heads".into()));
+        }
+        for view in [&self.query, &self.key, &self.value, &self.output].into_iter().chain(&self.mask) {
+            if view.bytes().is_ok_and(|bytes| bytes / view.dtype.size() as u64 > i32::MAX as u64) {
+                return Err(Unsupported("a view that spans 2^31 elements or more".into()));
+            }
+        }
+        let mut candidates = vec![self.cuda_core(&extents, target)];
+        if target.has_async_copy() && self.query.dtype != DType::F32 {
+            candidates.extend(TILES.iter().filter_map(|&tile| self.tensor_core(&extents, tile, target)));
+        }
+        Ok(candidates)
+    }
+}
+
+impl Attention {
+    fn tensor_core(&self, extents: &Extents, [wq, wk, keys]: [u32; 3], target: &Target) -> Option<Candidate> {
+        let (size, value_size) = (extents.size.next_multiple_of(16), extents.value_size.next_multiple_of(16));
+        // Accumulators, scores and query fragments of a thread, beside about sixty registers for everything else.
+        let registers = value_size / 2 + keys / 2 + if size <= 128 { size / 4 } else { 4 } + 60;
+        let (rows, round, threads) = (16 * wq, wk * keys, 32 * wq * wk);
+        if registers > 250 || (wk > 1 && (wk - 1) * keys >= extents.keys.next_multiple_of(16)) {
+            return None;
+        }
+        if wq > 1 && (wq - 1) * 16 >= extents.queries {
+            return None;
+        }
+        let rounds = extents.keys.div_ceil(round);
+        let stage = round * ((size + value_size) * 2 + 2 * ROW_PADDING);
+        let joined = wk * rows * (value_size + 4 + 2) * 4;
+        let bytes = |stages: u32| (stages * stage + rows * (size * 2 + ROW_PADDING)).max(joined);
+        let most = if rounds > 1 { 2 } else { 1 };
+        let stages = (1..=most).rev().find(|&stages| bytes(stages) <= target.shared_per_block)?;
+        let shared = bytes(stages);
+
+        let mut source = self.source(extents);
+        let defines = [("WQ", wq), ("WK", wk), ("BN", keys), ("STAGES", stages)];
+        for (name, value) in defines.into_iter().chain([("SIZE_PADDED", size), ("VALUE_SIZE_PADDED", value_size)]) {
+            define(&mut source, name, value);
+        }
+        source.push_str(include_str!("../gemm/intrinsics.cu"));
+        source.push_str(include_str!("score.cu"));
+        source.push_str(include_str!("tensor_core.cu"));
+        let blocks = extents.batch * extents.heads * extents.queries.div_ceil(rows);
+        let launch = self.launch(source, "attention_tensor_core", [blocks, threads, shared]);
+
+        let resident = (target.shared_per_multiprocessor / (shared + 1024))
+            .min(65536 / (registers.next_multiple_of(8) * threads))
+            .clamp(1, 1536 / threads);
+        let of_one = (f64::from(blocks) / f64::from(target.multiprocessors)).ceil();
+        let resident = of_one.min(resident.into());
+        let products = f64::from(keys / 8 * (size / 16) + keys / 16 * (value_size / 8));
+        // Four warps of a multiprocessor work side by side.
+        let warps = (f64::from(wq * wk) * resident / 4.0).max(1.0);
+        let compute = (products * PRODUCT + f64::from(keys / 8) * SCORES) * warps + ROUND;
+        let copied = f64::from(round * (extents.size + extents.value_size) * 2) * resident / L2_BYTES;
+        let turn = if stages == 1 { compute + copied } else { compute.max(copied) };
+        // A causal tile sees half of the keys on average.
+        let rounds = if self.causal.is_some() { (f64::from(rounds) + 1.0) / 2.0 } else { f64::from(rounds) };
+        let join = f64::from(wk * rows * value_size * 4) * resident / 128.0;
+        let cycles = (of_one / resident).ceil() * (FILL_AND_DRAIN + rounds * turn + join);
+        let configuration = format!("{rows} queries, {wk}x{keys} keys, {stages} stages");
+        Some(candidate("tensor_core", configuration, vec![launch], KERNEL + cycles / target.clock))
+    }
+
+    fn cuda_core(&self, extents: &Extents, target: &Target) -> Candidate {
+        let rows = CUDA_CORE_THREADS / CUDA_CORE_LANES;
+        let bytes =
+            |keys: u32| 4 * (rows * (extents.size + 1) + keys * (extents.size + extents.value_size + 2) + rows * keys);
+        // 32 KiB leave room for two blocks everywhere; the largest heads take more.
+        let keys = if bytes(32) <= 48 << 10 { 32 } else { 16 };
+        let mut source = self.source(extents);
+        define(&mut source, "THREADS", CUDA_CORE_THREADS);
+        define(&mut source, "BN", keys);
+        source.push_str(include_str!("score.cu"));
+        source.push_str(include_str!("cuda_core.cu"));
+        let blocks = extents.batch * extents.heads * extents.queries.div_ceil(rows);
+        let launch = self.launch(source, "attention_cuda_core", [blocks, CUDA_CORE_THREADS, bytes(keys)]);
+        let of_one = (f64::from(blocks) / f64::from(target.multiprocessors)).ceil();
+        let per_key = f64::from(extents.size + extents.value_size) * 2.0 + 60.0;
+        let cycles = FILL_AND_DRAIN + of_one * f64::from(extents.keys) * per_key / 2.0;
+        candidate("cuda_core", format!("{rows} queries, {keys} keys"), vec![launch], KERNEL + cycles / target.clock)
+    }
+
+    fn launch(&self, source: String, entry: &str, [blocks, threads, shared]: [u32; 3]) -> Launch {
+        let mut arguments: Vec<Argument> = (0..3 + usize::from(self.mask.is_some())).map(Argument::Input).collect();
+        arguments.push(Argument::Output(0));
+        Launch { source, entry: entry.into(), grid: [blocks, 1, 1], block: [threads, 1, 1], shared, arguments }
+    }
+
+    /// Prelude, extents, strides and the form of the scores.
+    fn source(&self, extents: &Extents) -> String {
+        let mut source = PRELUDE.to_owned();
+        writeln!(source, "typedef {} T;", element_type(self.query.dtype)).expect("writing to a string");
+        define(&mut source, "LOWEST", lowest("f32"));
+        let numbers = [
+            ("HEADS", extents.heads),
+            ("GROUP", extents.group()),
+            ("QUERIES", extents.queries),
+            ("KEYS", extents.keys),
+            ("SIZE", extents.size),
+            ("VALUE_SIZE", extents.value_size),
+        ];
+        for (name, value) in numbers {
+            writeln!(source, "constexpr int {name} = {value};").expect("writing to a string");
+        }
+        let views = [("QUERY", &self.query), ("KEY", &self.key), ("VALUE", &self.value), ("OUTPUT", &self.output)];
+        for (name, view) in views.into_iter().chain(self.mask.as_ref().map(|mask| ("MASK", mask))) {
+            place(&mut source, name, view);
+        }
+        let unit = std::f32::consts::LOG2_E;
+        let softcap = self.softcap != 0.0;
+        define(&mut source, "SCALE", f32_literal(if softcap { self.scale / self.softcap } else { self.scale * unit }));
+        define(&mut source, "SOFTCAP", u8::from(softcap));
+        define(&mut source, "SOFTCAP_FACTOR", f32_literal(self.softcap * unit));
+        define(&mut source, "LOG2_E", f32_literal(unit));
+        define(&mut source, "CAUSAL", u8::from(self.causal.is_some()));
+        define(&mut source, "CAUSAL_OFFSET", self.causal.unwrap_or(0).clamp(-(1 << 30), 1 << 30));
+        define(&mut source, "MASKED", u8::from(self.mask.is_some()));
+        let (parameter, formal, argument) = match &self.mask {
+            Some(mask) => {
+                writeln!(source, "typedef {} Mask;", element_type(mask.dtype)).expect("writing to a string");
+                define(&mut source, "MASK_HIDES", u8::from(mask.dtype == DType::Bool));
+                ("const Mask* __restrict__ mask,", ", const Mask* __restrict__ mask", ", mask")
+            }
+            None => ("", "", ""),
+        };
+        define(&mut source, "MASK_PARAMETER", parameter);
+        define(&mut source, "MASK_FORMAL", formal);
+        define(&mut source, "MASK_ARGUMENT", argument);
+        source
+    }
+}
+
+fn define(source: &mut String, name: &str, value: impl std::fmt::Display) {
+    writeln!(source, "#define {name} {value}").expect("writing to a string");
+}
+
+/// Offset and strides of a `[batch, head, row, column]` operand, and how many columns one load may take.
+fn place(source: &mut String, name: &str, view: &View) {
+    let stride = |d: usize| view.strides.get(d).copied().unwrap_or(0);
+    define(
+        source,
+        &format!("{name}_AT(b, h, r)"),
+        format!("({} + (b) * ({}) + (h) * ({}) + (r) * ({}))", view.offset, stride(0), stride(1), stride(2)),
+    );
+    define(source, &format!("{name}_ROW"), format!("({})", stride(2)));
+    define(source, &format!("{name}_COLUMN"), format!("({})", stride(3)));
+    let extent = view.shape.get(3).copied().unwrap_or(1);
+    let outer = (0..3).filter(|&d| view.shape.get(d).is_some_and(|&extent| extent > 1)).map(|d| i64::from(stride(d)));
+    let whole = stride(3) == 1
+        && view.dtype.size() == 2
+        && vector_width(view.dtype, outer.chain([i64::from(view.offset), i64::from(extent)])) == 8;
+    define(source, &format!("{name}_WIDTH"), if whole { 8 } else { 1 });
+}

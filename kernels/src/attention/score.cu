@@ -1,0 +1,42 @@
+// What the attention kernels share: the place of a block and the scores. Scores are in units of log₂, so that their
+// powers are one instruction.
+struct Tile {
+    int first;  // First query.
+    int head, batch;
+    int seen;   // Keys that some query of the tile sees come before this one.
+};
+
+DEVICE Tile this_tile(int rows) {
+    const int tiles = (QUERIES + rows - 1) / rows, tile = blockIdx.x % tiles, head = blockIdx.x / tiles;
+    int seen = KEYS;
+#if CAUSAL
+    const int last = (tile + 1) * rows < QUERIES ? (tile + 1) * rows : QUERIES;
+    seen = last + CAUSAL_OFFSET < 0 ? 0 : last + CAUSAL_OFFSET < KEYS ? last + CAUSAL_OFFSET : KEYS;
+#endif
+    return Tile{tile * rows, head % HEADS, head / HEADS, seen};
+}
+
+// The score of a product; −∞ where the query does not see the key.
+DEVICE f32 score(f32 product, const Tile& tile, int query, int key MASK_FORMAL) {
+    if (key >= tile.seen) return LOWEST;
+#if CAUSAL
+    if (key > query + CAUSAL_OFFSET) return LOWEST;
+#endif
+    f32 x = product * SCALE;
+#if SOFTCAP
+    x = SOFTCAP_FACTOR * tanhf(x);
+#endif
+#if MASKED
+    if (query < QUERIES) {
+        const Mask m = mask[MASK_AT(tile.batch, tile.head, query) + key * MASK_COLUMN];
+#if MASK_HIDES
+        if (!m.value) return LOWEST;
+#else
+        // Finite masks stay finite, whatever the unit.
+        const f32 added = to_f32(m);
+        x += added == LOWEST ? LOWEST : fmaxf(added * LOG2_E, -3e38f);
+#endif
+    }
+#endif
+    return x;
+}

@@ -1,0 +1,223 @@
+// Attention of one head over a tile of 16·WQ queries on tensor cores, after FlashAttention-2 (Dao, 2023).
+//
+// The keys are walked in rounds of WK tiles of BN keys. Warp (q, k) multiplies its 16 queries with tile k of each round
+// and keeps a running maximum, sum and weighted mean of the values; the WK partial results are joined at the end in a
+// fixed order. Rows in shared memory are 16 bytes longer than a head, so that ldmatrix meets no bank conflict.
+constexpr int THREADS = 32 * WQ * WK;
+constexpr int BM = 16 * WQ;
+constexpr int ROUND = WK * BN;
+constexpr int K_STEPS = SIZE_PADDED / 16, V_STEPS = VALUE_SIZE_PADDED / 16;
+constexpr int K_PITCH = SIZE_PADDED + 8, V_PITCH = VALUE_SIZE_PADDED + 8;  // Elements.
+constexpr int K_BYTES = ROUND * K_PITCH * 2, STAGE_BYTES = K_BYTES + ROUND * V_PITCH * 2;
+constexpr int O_PITCH = VALUE_SIZE_PADDED + 4;  // Floats.
+constexpr bool QUERY_IN_REGISTERS = SIZE_PADDED <= 128;
+
+// Copies COLUMNS elements of `rows` rows to shared memory; zeros up to ROWS rows and PADDED elements.
+template <int ROWS, int COLUMNS, int PADDED, int WIDTH, int COLUMN_STRIDE, int ROW_STRIDE>
+DEVICE void copy_rows(u32 to, const T* from, int rows) {
+    constexpr int CHUNKS = PADDED / 8, PITCH_BYTES = (PADDED + 8) * 2;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
+        const int row = i / CHUNKS, chunk = i % CHUNKS;
+        const u32 address = to + row * PITCH_BYTES + chunk * 16;
+        const T* source = from + row * ROW_STRIDE + chunk * 8 * COLUMN_STRIDE;
+        if (WIDTH == 8) {
+            const bool inside = row < rows && chunk * 8 < COLUMNS;
+            copy_async<false>(address, inside ? source : from, inside);
+        } else {
+            u32 packed[4];
+#pragma unroll
+            for (int pair = 0; pair < 4; ++pair) {
+                u32 bits[2];
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int column = pair * 2 + half;
+                    const bool inside = row < rows && chunk * 8 + column < COLUMNS;
+                    bits[half] = inside ? (u32)source[column * COLUMN_STRIDE].bits : 0;
+                }
+                packed[pair] = bits[0] | bits[1] << 16;
+            }
+            asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(packed[0]), "r"(packed[1]),
+                         "r"(packed[2]), "r"(packed[3])
+                         : "memory");
+        }
+    }
+}
+
+DEVICE u32 pack(f32 low, f32 high, f16) { return pack_f16(low, high); }
+DEVICE u32 pack(f32 low, f32 high, bf16) { return (u32)f32_to_bf16(low) | (u32)f32_to_bf16(high) << 16; }
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
+    const T* __restrict__ query, const T* __restrict__ key, const T* __restrict__ value, MASK_PARAMETER
+    T* __restrict__ output) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    const Tile tile = this_tile(BM);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warp_q = warp % WQ, warp_k = warp / WQ;
+    const int rounds = (tile.seen + ROUND - 1) / ROUND;
+    const T* const queries = query + QUERY_AT(tile.batch, tile.head, tile.first);
+    const T* const keys = key + KEY_AT(tile.batch, tile.head / GROUP, 0);
+    const T* const values = value + VALUE_AT(tile.batch, tile.head / GROUP, 0);
+    const u32 stages = shared_address(shared), query_tile = stages + STAGES * STAGE_BYTES;
+
+    auto copy_keys = [&](int round, int stage) {
+        copy_rows<ROUND, SIZE, SIZE_PADDED, KEY_WIDTH, KEY_COLUMN, KEY_ROW>(
+            stages + stage * STAGE_BYTES, keys + round * ROUND * KEY_ROW, tile.seen - round * ROUND);
+    };
+    auto copy_values = [&](int round, int stage) {
+        copy_rows<ROUND, VALUE_SIZE, VALUE_SIZE_PADDED, VALUE_WIDTH, VALUE_COLUMN, VALUE_ROW>(
+            stages + stage * STAGE_BYTES + K_BYTES, values + round * ROUND * VALUE_ROW, tile.seen - round * ROUND);
+    };
+    copy_rows<BM, SIZE, SIZE_PADDED, QUERY_WIDTH, QUERY_COLUMN, QUERY_ROW>(query_tile, queries, QUERIES - tile.first);
+    copy_keys(0, 0);
+    copy_async_commit();
+    copy_values(0, 0);
+    copy_async_commit();
+
+    // A thread's two rows are lane / 4 and lane / 4 + 8 of its warp's sixteen.
+    const int row = tile.first + warp_q * 16 + lane / 4;
+    f32 top[2] = {LOWEST, LOWEST}, total[2] = {}, sums[V_STEPS * 2][4] = {};
+    u32 fq[QUERY_IN_REGISTERS ? K_STEPS : 1][4];
+#pragma unroll 1
+    for (int round = 0; round < rounds; ++round) {
+        const int stage = STAGES == 2 ? round % 2 : 0;
+        if (STAGES == 2) {
+            if (round + 1 < rounds) copy_keys(round + 1, stage ^ 1);
+            copy_async_commit();
+            if (round + 1 < rounds) copy_values(round + 1, stage ^ 1);
+            copy_async_commit();
+        }
+        copy_async_wait<STAGES == 2 ? 3 : 1>();
+        __syncthreads();
+        const int first_key = round * ROUND + warp_k * BN;
+        const u32 k_tile = stages + stage * STAGE_BYTES + warp_k * BN * K_PITCH * 2;
+        const u32 v_tile = stages + stage * STAGE_BYTES + K_BYTES + warp_k * BN * V_PITCH * 2;
+        const u32 q_rows = query_tile + (warp_q * 16 + lane % 16) * K_PITCH * 2 + lane / 16 * 16;
+        const bool seen = first_key < tile.seen;
+        f32 scores[BN / 8][4] = {};
+        if (QUERY_IN_REGISTERS && round == 0) {
+#pragma unroll
+            for (int step = 0; step < K_STEPS; ++step) load_matrices(fq[QUERY_IN_REGISTERS ? step : 0], q_rows + step * 32);
+        }
+        if (seen) {
+#pragma unroll
+            for (int step = 0; step < K_STEPS; ++step) {
+                u32(&a)[4] = fq[QUERY_IN_REGISTERS ? step : 0];
+                if (!QUERY_IN_REGISTERS) load_matrices(a, q_rows + step * 32);
+#pragma unroll
+                for (int j = 0; j < BN / 16; ++j) {
+                    u32 b[4];
+                    load_matrices(b, k_tile + (j * 16 + lane % 8 + lane / 16 * 8) * K_PITCH * 2 + step * 32 + lane / 8 % 2 * 16);
+                    multiply_add(scores[j * 2], a, b[0], b[1], T());
+                    multiply_add(scores[j * 2 + 1], a, b[2], b[3], T());
+                }
+            }
+            f32 highest[2] = {top[0], top[1]};
+#pragma unroll
+            for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    const int at = first_key + j * 8 + lane % 4 * 2 + e % 2;
+                    const f32 x = score(scores[j][e], tile, row + e / 2 * 8, at MASK_ARGUMENT);
+                    scores[j][e] = x;
+                    highest[e / 2] = fmaxf(highest[e / 2], x);
+                }
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                f32& best = highest[half];
+                best = fmaxf(best, __shfl_xor_sync(~0u, best, 1));
+                best = fmaxf(best, __shfl_xor_sync(~0u, best, 2));
+                // Where no key has been seen yet, every power is 0 whatever is subtracted.
+                const f32 shift = best == LOWEST ? 0.0f : best;
+                const f32 factor = exp2f(top[half] - shift);
+                top[half] = best;
+                total[half] *= factor;
+#pragma unroll
+                for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                    for (int e = half * 2; e < half * 2 + 2; ++e) {
+                        scores[j][e] = exp2f(scores[j][e] - shift);
+                        total[half] += scores[j][e];
+                    }
+#pragma unroll
+                for (int j = 0; j < V_STEPS * 2; ++j) {
+                    sums[j][half * 2] *= factor;
+                    sums[j][half * 2 + 1] *= factor;
+                }
+            }
+        }
+        copy_async_wait<STAGES == 2 ? 2 : 0>();
+        __syncthreads();
+        if (seen) {
+#pragma unroll
+            for (int step = 0; step < BN / 16; ++step) {
+                const f32(&low)[4] = scores[step * 2];
+                const f32(&high)[4] = scores[step * 2 + 1];
+                const u32 a[4] = {pack(low[0], low[1], T()), pack(low[2], low[3], T()), pack(high[0], high[1], T()),
+                                  pack(high[2], high[3], T())};
+#pragma unroll
+                for (int j = 0; j < V_STEPS; ++j) {
+                    u32 b[4];
+                    load_matrices_transposed(b, v_tile + (step * 16 + lane % 16) * V_PITCH * 2 + j * 32 + lane / 16 * 16);
+                    multiply_add(sums[j * 2], a, b[0], b[1], T());
+                    multiply_add(sums[j * 2 + 1], a, b[2], b[3], T());
+                }
+            }
+        }
+        __syncthreads();
+        if (STAGES == 1 && round + 1 < rounds) {
+            copy_keys(round + 1, 0);
+            copy_async_commit();
+            copy_values(round + 1, 0);
+            copy_async_commit();
+        }
+    }
+    copy_async_wait<0>();
+    __syncthreads();
+
+    // Partial results of all warps in shared memory: WK of BM rows, then maxima, then totals.
+    f32* const partial = (f32*)shared;
+    f32* const tops = partial + WK * BM * O_PITCH;
+    f32* const totals = tops + WK * BM;
+    const int here = warp_k * BM + warp_q * 16 + lane / 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        f32 sum = total[half];
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        if (lane % 4 == 0) {
+            tops[here + half * 8] = top[half];
+            totals[here + half * 8] = sum;
+        }
+#pragma unroll
+        for (int j = 0; j < V_STEPS * 2; ++j)
+            *(float2*)(partial + (here + half * 8) * O_PITCH + j * 8 + lane % 4 * 2) =
+                make_float2(sums[j][half * 2], sums[j][half * 2 + 1]);
+    }
+    __syncthreads();
+    constexpr int VECTORS = (VALUE_SIZE + 7) / 8;
+    for (int i = threadIdx.x; i < BM * VECTORS; i += THREADS) {
+        const int r = i / VECTORS, column = i % VECTORS * 8;
+        if (tile.first + r >= QUERIES) break;
+        f32 best = LOWEST, sum = 0.0f, mean[8] = {};
+#pragma unroll
+        for (int k = 0; k < WK; ++k) best = fmaxf(best, tops[k * BM + r]);
+#pragma unroll
+        for (int k = 0; k < WK; ++k) {
+            const f32 factor = tops[k * BM + r] == LOWEST ? 0.0f : exp2f(tops[k * BM + r] - best);
+            sum += factor * totals[k * BM + r];
+            const f32* from = partial + (k * BM + r) * O_PITCH + column;
+#pragma unroll
+            for (int v = 0; v < 8; ++v) mean[v] += factor * from[v];
+        }
+        T* const to = output + OUTPUT_AT(tile.batch, tile.head, tile.first + r) + column * OUTPUT_COLUMN;
+        Vector<T, 8> result;
+#pragma unroll
+        for (int v = 0; v < 8; ++v) result.v[v] = store_as<T>(mean[v] / sum);
+        if (OUTPUT_WIDTH == 8)
+            *(Vector<T, 8>*)to = result;
+        else
+#pragma unroll
+            for (int v = 0; v < 8; ++v)
+                if (column + v < VALUE_SIZE) to[v * OUTPUT_COLUMN] = result.v[v];
+    }
+}
