@@ -501,6 +501,17 @@ pub enum Op {
         /// Whether the logarithm is taken.
         log: bool,
     },
+    /// softmax(scale·Q·Kᵀ + mask)·V. Inputs query `[n, heads, queries, size]`, key `[n, shared, keys, size]`, value
+    /// `[n, shared, keys, value size]`, `[mask]`, broadcast to `[n, heads, queries, keys]`: floats are added, Bool hides
+    /// keys where it is false. The number of heads is a multiple of `shared`. All may lack the dimension n.
+    Attention {
+        /// Factor of the products.
+        scale: f32,
+        /// Bound of the scores before the mask, `softcap·tanh(score / softcap)`; 0 for none.
+        softcap: f32,
+        /// Query i sees keys 0..=i + causal only. `None` where it sees all.
+        causal: Option<i32>,
+    },
     /// Over `axes`; none means element-wise (|x| for L1, say), never all.
     Reduce {
         /// What is computed.
@@ -643,6 +654,7 @@ impl Op {
             Self::MatMul => "MatMul",
             Self::Gemm { .. } => "Gemm",
             Self::Softmax { .. } => "Softmax",
+            Self::Attention { .. } => "Attention",
             Self::Reduce { .. } => "Reduce",
             Self::Resize { .. } => "Resize",
             Self::DepthToSpace { .. } => "DepthToSpace",

@@ -7,6 +7,7 @@ constexpr int COLUMNS = (VALUE_SIZE + LANES - 1) / LANES, SCORES = BN / LANES;
 extern "C" __global__ void __launch_bounds__(THREADS, 4) attention_cuda_core(
     const T* __restrict__ query, const T* __restrict__ key, const T* __restrict__ value, MASK_PARAMETER
     T* __restrict__ output) {
+    wait_for_inputs();
     extern __shared__ f32 shared[];
     f32* const q_tile = shared;
     f32* const k_tile = q_tile + QUERY_ROWS * K_PITCH;

@@ -50,6 +50,7 @@ DEVICE u32 pack(f32 low, f32 high, bf16) { return (u32)f32_to_bf16(low) | (u32)f
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
     const T* __restrict__ query, const T* __restrict__ key, const T* __restrict__ value, MASK_PARAMETER
     T* __restrict__ output) {
+    wait_for_inputs();
     extern __shared__ __align__(128) unsigned char shared[];
     const Tile tile = this_tile(BM);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warp_q = warp % WQ, warp_k = warp / WQ;

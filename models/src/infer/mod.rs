@@ -9,8 +9,8 @@ pub use window::{Rounding, SamePadding, pooled_extent, same_pads, transposed_ext
 use crate::{DType, Fact, Op, op::Unary};
 use recurrent::recurrent;
 use rules::{
-    binary, check_operands, concatenated, convolution, gemm, grid_sampled, largest, matrix_product, padded, parameters,
-    pooled, reduced, region_pooled, same_type, scattered, sliced, split, transposed,
+    attention, binary, check_operands, concatenated, convolution, gemm, grid_sampled, largest, matrix_product, padded,
+    parameters, pooled, reduced, region_pooled, same_type, scattered, sliced, split, transposed,
 };
 use thiserror::Error;
 
@@ -162,6 +162,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
             ensure!(*axis < x.shape.len(), "axis {axis} is outside rank {}", x.shape.len());
             x.clone()
         }
+        Op::Attention { .. } => attention(inputs)?,
         Op::Reduce { kind, axes, keep } => reduced(*kind, axes, *keep, x)?,
         Op::Resize { scales, .. } => {
             let shape = &first(declared)?.shape;

@@ -11,6 +11,7 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
     let (least, most) = match op {
         Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul | Op::Gemm { .. } => (2, 3),
         Op::LayerNormalization { .. } => (2, 3),
+        Op::Attention { .. } => (3, 4),
         Op::BatchNormalization { .. } => (5, 5),
         Op::InstanceNormalization { .. } | Op::GroupNormalization { .. } | Op::Where => (3, 3),
         Op::Binary(_) | Op::Gather { .. } | Op::GridSample { .. } => (2, 2),
@@ -272,6 +273,41 @@ pub(super) fn gemm(transpose_a: bool, transpose_b: bool, inputs: &[&Fact]) -> Re
         ensure!(fits, "C of shape {} cannot be broadcast to {m}x{n}", show(&c.shape));
     }
     Ok(Fact::new(inputs[0].dtype, &[m, n]))
+}
+
+pub(super) fn attention(inputs: &[&Fact]) -> Result<Fact> {
+    let (query, key, value) = (inputs[0], inputs[1], inputs[2]);
+    same_type(&inputs[..3])?;
+    ensure!(
+        matches!(query.dtype, DType::F32 | DType::F16 | DType::Bf16),
+        "attention needs F32, F16 or Bf16, not {:?}",
+        query.dtype
+    );
+    let misfit = || {
+        let [query, key, value] = [query, key, value].map(|fact| show(&fact.shape));
+        ShapeError(format!("a query {query}, a key {key} and a value {value} do not fit"))
+    };
+    let rank = query.shape.len();
+    ensure!((3..=4).contains(&rank) && key.shape.len() == rank && value.shape.len() == rank, "{}", misfit());
+    let (batch, heads) = (&query.shape[..rank - 3], query.shape[rank - 3]);
+    let shared = key.shape[rank - 3];
+    let fits = key.shape[..rank - 3] == *batch
+        && value.shape[..rank - 1] == key.shape[..rank - 1]
+        && key.shape[rank - 1] == query.shape[rank - 1]
+        && shared > 0
+        && heads.is_multiple_of(shared);
+    ensure!(fits, "{}", misfit());
+    if let Some(mask) = inputs.get(3) {
+        let scores = [&query.shape[..rank - 1], &[key.shape[rank - 2]]].concat();
+        ensure!(mask.dtype == DType::Bool || mask.dtype.is_float(), "a mask of {:?}", mask.dtype);
+        ensure!(
+            broadcast(&mask.shape, &scores)? == scores,
+            "the mask {} cannot be broadcast to {}",
+            show(&mask.shape),
+            show(&scores)
+        );
+    }
+    Ok(Fact { dtype: query.dtype, shape: [&query.shape[..rank - 1], &[value.shape[rank - 1]]].concat() })
 }
 
 pub(super) fn reduced(kind: Reduction, axes: &[usize], keep: bool, x: &Fact) -> Result<Fact> {

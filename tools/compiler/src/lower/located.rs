@@ -131,6 +131,18 @@ impl Located {
         Self { shape: shape.to_vec(), strides, lanes, ..self.clone() }
     }
 
+    /// With leading extents of 1 up to a rank.
+    pub fn with_rank(&self, rank: usize) -> Self {
+        let missing = rank.saturating_sub(self.shape.len());
+        let mut result = self.clone();
+        result.shape.splice(0..0, std::iter::repeat_n(1, missing));
+        result.strides.splice(0..0, std::iter::repeat_n(0, missing));
+        if missing != 0 {
+            result.lanes = 0;
+        }
+        result
+    }
+
     /// The same elements in row-major order under other extents, where strides can express it.
     pub fn reshaped(&self, shape: &[usize]) -> Option<Self> {
         let mut strides = vec![0i64; shape.len()];

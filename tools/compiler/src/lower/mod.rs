@@ -293,6 +293,29 @@ impl<'a> Lowering<'a> {
         located
     }
 
+    /// As [`Self::allocate`], but where a transposition is the only reader, in the order of dimensions that it makes.
+    fn allocate_for_transposition(&mut self, id: TensorId) -> Located {
+        let mut readers = self.graph.nodes.iter().filter(|node| node.inputs.contains(&id));
+        let permutation = match (readers.next().map(|node| &node.op), readers.next()) {
+            (Some(FusedOp::Operator(Op::Transpose { permutation })), None) => permutation,
+            _ => return self.allocate(id),
+        };
+        if self.graph.outputs.contains(&id) || self.located[id.0].is_some() || self.destinations.contains_key(&id) {
+            return self.allocate(id);
+        }
+        let (dtype, shape) = (self.dtype(id), self.shape(id));
+        let transposed: Vec<usize> = permutation.iter().map(|&d| shape[d]).collect();
+        let place = Located::plain(BufferId(0), dtype, &transposed);
+        let buffer = self.result.add_buffer(&self.graph.values[id.0].name, place.span_bytes(), Storage::Arena);
+        let mut inverse = vec![0; permutation.len()];
+        for (to, &from) in permutation.iter().enumerate() {
+            inverse[from] = to;
+        }
+        let located = Located { buffer, ..place }.permuted(&inverse);
+        self.located[id.0] = Some(located.clone());
+        located
+    }
+
     /// The output binding that a value can be computed in, where type and layout agree.
     fn direct_output(&self, id: TensorId, dtype: DType) -> Option<BufferId> {
         let position = self.graph.outputs.iter().position(|&output| output == id)?;

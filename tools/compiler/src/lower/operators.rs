@@ -3,7 +3,8 @@
 use super::{Form, Located, Lowering, kernel_dtype};
 use crate::fused::FusedNode;
 use floe_kernels::{
-    DType, Kernel,
+    DType, Kernel, View,
+    attention::Attention,
     conv::Conv,
     conv_transpose::ConvTranspose,
     gather::Gather,
@@ -173,8 +174,48 @@ impl<'a> Lowering<'a> {
                 self.normalization(node, op)
             }
             Op::Recurrent(layer) => self.recurrent(node, layer),
+            Op::Attention { scale, softcap, causal } => self.attention(node, |[query, key, value, output], mask| {
+                Attention { query, key, value, mask, output, scale: *scale, softcap: *softcap, causal: *causal }
+            }),
             _ => self.single_input(node, op),
         }
+    }
+
+    /// Attention over whatever strides its operands have, so that heads split from packed projections need no copy.
+    fn attention(
+        &mut self,
+        node: &'a FusedNode,
+        kernel: impl FnOnce([View; 4], Option<View>) -> Attention,
+    ) -> Result<(), String> {
+        let dtype = self.dtype(node.outputs[0]);
+        let mut located = Vec::new();
+        for &input in &node.inputs[..3] {
+            located.push(self.request(input, Form::Any, dtype)?);
+        }
+        let queries = located[0].shape.len() - 2;
+        let scores = [&located[0].shape[..=queries], &located[1].shape[queries..=queries]].concat();
+        let mask = match node.inputs.get(3) {
+            // Masks reach the limits of f32, which f16 does not hold.
+            Some(&mask) if self.graph.values[mask.0].constant.is_some() => {
+                Some(self.request(mask, Form::Any, kernel_dtype(self.graph.values[mask.0].fact.dtype))?)
+            }
+            Some(&mask) => Some(self.any(mask)?),
+            None => None,
+        };
+        located.push(self.allocate_for_transposition(node.outputs[0]));
+        let mut ranges = Vec::new();
+        let mut views = Vec::new();
+        for located in located.iter().cloned().chain(mask.map(|mask| mask.expanded(&scores))) {
+            let (range, view) = self.operand(&located.with_rank(4))?;
+            ranges.push(range);
+            views.push(view);
+        }
+        let mask = views.get(4).cloned();
+        views.truncate(4);
+        let views = <[View; 4]>::try_from(views).map_err(|_| "attention needs query, key and value")?;
+        let output = ranges.remove(3);
+        self.push(Kernel::Attention(kernel(views, mask)), ranges, vec![output]);
+        Ok(())
     }
 
     /// Operators that compute one output from one tensor (and perhaps indices).

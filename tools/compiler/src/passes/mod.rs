@@ -2,18 +2,22 @@
 
 pub mod affine;
 pub mod arithmetic;
+pub mod attention;
 pub mod batch_norm;
 pub mod common;
 pub mod dead_code;
 pub mod fold;
 pub mod fuse;
+pub mod gather;
 pub mod gemm;
 pub mod global_pool;
 pub mod layer_norm;
 pub mod legality;
 pub mod merge;
+pub mod merge_products;
 pub mod no_op;
 pub mod pads;
+pub mod product_reshape;
 mod rewrite;
 pub mod vectors;
 
@@ -48,14 +52,18 @@ const NORMALISATION: [Pass; 4] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-const SIMPLIFICATION: [Pass; 9] = [
+const SIMPLIFICATION: [Pass; 13] = [
     ("no_op", no_op::run),
     ("fold", |graph| fold::run(graph, &HostEvaluator)),
     ("merge", merge::run),
     ("common", common::run),
+    ("gather", gather::run),
     ("layer_norm", layer_norm::run),
+    ("attention", attention::run),
     ("pads", pads::run),
     ("affine", affine::run),
+    ("product_reshape", product_reshape::run),
+    ("merge_products", merge_products::run),
     ("arithmetic", arithmetic::run),
     ("dead_code", dead_code::run),
 ];

@@ -534,6 +534,105 @@ fn activations_follow_their_formulas() {
     }
 }
 
+/// The names of the fused graph's operators that are more than movement.
+fn work(graph: &FusedGraph) -> Vec<&'static str> {
+    let moves = |op: &Op| matches!(op, Op::Reshape | Op::Transpose { .. } | Op::Slice { .. } | Op::Split { .. });
+    let name = |node: &FusedNode| match &node.op {
+        FusedOp::Operator(op) if moves(op) => None,
+        FusedOp::Operator(op) | FusedOp::Anchored { op, .. } => Some(op.name()),
+        FusedOp::Pointwise(_) => Some("pointwise"),
+    };
+    graph.nodes.iter().filter_map(name).collect()
+}
+
+#[test]
+fn a_block_of_attention_is_three_operators() {
+    let mut net = Network::new();
+    let (tokens, heads, size) = (7, 2, 4);
+    let width = heads * size;
+    let x = net.input(&[1, tokens, width]);
+    let mask = net.input(&[tokens, tokens]);
+    let scale = net.scalar(0.7);
+    // Three projections, of which the key's is stored with heads first; the scale on both factors.
+    let mut parts = Vec::new();
+    for _ in 0..3 {
+        let (matrix, bias) = (net.constant(&[width, width]), net.constant(&[width]));
+        let product = net.node(Op::MatMul, &[x, matrix]);
+        let sum = net.binary(Binary::Add, bias, product);
+        let fact = Fact::new(DType::F32, &[1, tokens, heads, size]);
+        parts.push(net.node_as(Op::Reshape, &[sum], &[fact])[0]);
+    }
+    let query = net.node(Op::Transpose { permutation: vec![0, 2, 1, 3] }, &[parts[0]]);
+    let key = net.node(Op::Transpose { permutation: vec![0, 2, 3, 1] }, &[parts[1]]);
+    let value = net.node(Op::Transpose { permutation: vec![0, 2, 1, 3] }, &[parts[2]]);
+    let query = net.binary(Binary::Mul, query, scale);
+    let key = net.binary(Binary::Mul, scale, key);
+    let scores = net.node(Op::MatMul, &[query, key]);
+    let scores = net.binary(Binary::Add, mask, scores);
+    let weights = net.node(Op::Softmax { axis: 3, log: false }, &[scores]);
+    let mean = net.node(Op::MatMul, &[weights, value]);
+    let joined = net.node(Op::Transpose { permutation: vec![2, 0, 1, 3] }, &[mean]);
+    let joined = net.node_as(Op::Reshape, &[joined], &[Fact::new(DType::F32, &[tokens, width])])[0];
+    let (matrix, bias) = (net.constant(&[width, width]), net.constant(&[width]));
+    let op = Op::Gemm { alpha: 1.0, beta: 1.0, transpose_a: false, transpose_b: true };
+    let projected = net.node(op, &[joined, matrix, bias]);
+    let projected = net.node_as(Op::Reshape, &[projected], &[Fact::new(DType::F32, &[1, tokens, width])])[0];
+    let residual = net.binary(Binary::Add, projected, x);
+    net.output(residual);
+    assert_eq!(work(&net.finish()), ["MatMul", "Attention", "MatMul"]);
+}
+
+#[test]
+fn attention_is_recognised_with_a_bound_and_a_condition() {
+    let mut net = Network::new();
+    let (query, key) = (net.input(&[3, 5, 4]), net.input(&[3, 4, 6]));
+    let (value, chosen) = (net.input(&[3, 6, 2]), net.input(&[1, 5, 6]));
+    let (bound, inverse, lowest) = (net.scalar(2.0), net.scalar(0.5), net.scalar(f32::MIN));
+    let scores = net.node(Op::MatMul, &[query, key]);
+    let scores = net.binary(Binary::Mul, scores, inverse);
+    let scores = net.unary(Unary::Tanh, scores);
+    let scores = net.binary(Binary::Mul, scores, bound);
+    let zero = net.scalar(-0.5);
+    let condition = net.binary(Binary::Greater, chosen, zero);
+    let scores = net.node(Op::Where, &[condition, scores, lowest]);
+    let weights = net.node(Op::Softmax { axis: 2, log: false }, &[scores]);
+    let mean = net.node(Op::MatMul, &[weights, value]);
+    net.output(mean);
+    let graph = net.finish();
+    assert_eq!(work(&graph), ["pointwise", "Attention"]);
+    let softcap = graph.nodes.iter().find_map(|node| match node.op {
+        FusedOp::Operator(Op::Attention { softcap, .. }) => Some(softcap),
+        _ => None,
+    });
+    assert_eq!(softcap, Some(2.0));
+}
+
+#[test]
+fn weights_that_are_an_output_stay_apart() {
+    let mut net = Network::new();
+    let (query, key, value) = (net.input(&[3, 5, 4]), net.input(&[3, 4, 6]), net.input(&[3, 6, 2]));
+    let scores = net.node(Op::MatMul, &[query, key]);
+    let weights = net.node(Op::Softmax { axis: 2, log: false }, &[scores]);
+    let mean = net.node(Op::MatMul, &[weights, value]);
+    net.output(weights);
+    net.output(mean);
+    assert_eq!(work(&net.finish()), ["MatMul", "Softmax", "MatMul"]);
+}
+
+#[test]
+fn gathers_of_constant_indices_are_slices() {
+    let mut net = Network::new();
+    let x = net.input(&[5, 3]);
+    let one = net.graph.add_constant("one", Tensor::i64(&[], &[-1]));
+    let even = net.graph.add_constant("even", Tensor::i64(&[3], &[4, 2, 0]));
+    let uneven = net.graph.add_constant("uneven", Tensor::i64(&[3], &[0, 1, 4]));
+    for indices in [one, even, uneven] {
+        let picked = net.node(Op::Gather { axis: 0 }, &[x, indices]);
+        net.output(picked);
+    }
+    assert_eq!(work(&net.finish()), ["Gather"]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 

@@ -1,0 +1,319 @@
+//! Recognises attention: softmax(scale·Q·Kᵀ + mask)·V, however an exporter scales, transposes and masks it.
+//!
+//! The pass looks from the second product backwards. What it needs anew, a transposed key or a mask joined from two, it
+//! adds as movement and element-wise nodes, which cost nothing or little.
+
+use super::rewrite;
+use floe_kernels::attention::MAX_HEAD_SIZE;
+use floe_models::{
+    DType, Fact, Graph, Node, NodeId, Op, TensorId,
+    op::{Binary, Unary},
+};
+
+/// A masking value that no score changes, whatever is added to it.
+const HIDING: f64 = -1e30;
+
+/// Puts `Attention` in place of its parts.
+pub fn run(mut graph: Graph) -> Graph {
+    let mut number = 0;
+    while number < graph.nodes.len() {
+        if let Some(found) = Match::at(&graph, number) {
+            number = found.apply(&mut graph, number);
+        }
+        number += 1;
+    }
+    super::dead_code::run(graph)
+}
+
+struct Match {
+    query: Operand,
+    /// The right factor of the first product, keys along its last dimension.
+    key: Operand,
+    value: TensorId,
+    masks: Vec<Mask>,
+    scale: f64,
+    softcap: f64,
+    sources: Vec<String>,
+}
+
+/// A mask that is added, or a condition under which a score is kept or else replaced by a constant.
+#[derive(Clone, Copy)]
+enum Mask {
+    Added(TensorId),
+    Kept { condition: TensorId, otherwise: TensorId },
+    Replaced { condition: TensorId, by: TensorId },
+}
+
+/// A factor of the first product without the scalars it is multiplied by: where it comes from, and the movement that
+/// follows, last first.
+struct Operand {
+    source: TensorId,
+    movement: Vec<(Op, Fact)>,
+}
+
+/// A graph with its edges in both directions.
+struct Edges<'a> {
+    graph: &'a Graph,
+    producers: Vec<Option<NodeId>>,
+    consumers: Vec<Vec<NodeId>>,
+    outputs: Vec<bool>,
+}
+
+impl<'a> Edges<'a> {
+    fn producer(&self, id: TensorId) -> Option<&'a Node> {
+        self.producers[id.0].map(|node| &self.graph.nodes[node.0])
+    }
+
+    /// The producer of a value that nothing else reads.
+    fn private_producer(&self, id: TensorId) -> Option<&'a Node> {
+        let node = self.producer(id)?;
+        (self.consumers[id.0].len() == 1 && !self.outputs[id.0]).then_some(node)
+    }
+
+    /// The other operand and the factor, where the node multiplies by a scalar constant.
+    fn factor(&self, node: &Node) -> Option<(TensorId, f64)> {
+        let scalar = |id: TensorId| rewrite::scalar(self.graph, id);
+        let &[a, b] = node.inputs.as_slice() else { return None };
+        let found = match node.op {
+            Op::Binary(Binary::Mul) => scalar(b).map(|s| (a, s)).or_else(|| scalar(a).map(|s| (b, s))),
+            Op::Binary(Binary::Div) => scalar(b).map(|s| (a, 1.0 / s)),
+            _ => None,
+        };
+        found
+            .filter(|&(other, factor)| factor.is_finite() && self.graph.fact(other) == self.graph.fact(node.outputs[0]))
+    }
+
+    /// Follows an operand back through movement to the scalars that it is multiplied by.
+    fn operand(&self, id: TensorId) -> (Operand, f64) {
+        let mut found = Operand { source: id, movement: Vec::new() };
+        let (mut at, mut movement, mut scale) = (id, Vec::new(), 1.0);
+        while let Some(node) = self.producer(at) {
+            if let Some((other, factor)) = self.factor(node) {
+                scale *= factor;
+                at = other;
+                found = Operand { source: at, movement: movement.clone() };
+            } else if matches!(node.op, Op::Transpose { .. } | Op::Reshape) {
+                movement.push((node.op.clone(), self.graph.fact(node.outputs[0]).clone()));
+                at = node.inputs[0];
+            } else {
+                break;
+            }
+        }
+        (found, scale)
+    }
+}
+
+impl Match {
+    /// The pattern whose second product is node `number`.
+    fn at(graph: &Graph, number: usize) -> Option<Self> {
+        let product = &graph.nodes[number];
+        if product.op != Op::MatMul || product.inputs.len() != 2 {
+            return None;
+        }
+        let fact = graph.fact(product.outputs[0]);
+        let rank = fact.shape.len();
+        if !(3..=4).contains(&rank) || !matches!(fact.dtype, DType::F32 | DType::F16 | DType::Bf16) {
+            return None;
+        }
+        let edges = Edges {
+            graph,
+            producers: graph.producers(),
+            consumers: graph.consumers(),
+            outputs: rewrite::output_flags(graph),
+        };
+        let &[weights, value] = product.inputs.as_slice() else { return None };
+        let softmax = edges.private_producer(weights)?;
+        if softmax.op != (Op::Softmax { axis: rank - 1, log: false }) {
+            return None;
+        }
+        let found = Search { edges: &edges, masks: Vec::new(), sources: softmax.sources.clone() };
+        let (mut found, first, softcap, scale) = found.scores(softmax.inputs[0])?;
+        rewrite::add_sources(&mut found.sources, &first.sources);
+        let (query, query_scale) = edges.operand(first.inputs[0]);
+        let (key, key_scale) = edges.operand(first.inputs[1]);
+        let [query_shape, key_shape, value_shape] =
+            [first.inputs[0], first.inputs[1], value].map(|id| graph.fact(id).shape.as_slice());
+        let fits = [query_shape, key_shape, value_shape].iter().all(|shape| shape.len() == rank)
+            && query_shape[..rank - 2] == key_shape[..rank - 2]
+            && key_shape[..rank - 2] == value_shape[..rank - 2]
+            && query_shape[rank - 1].max(value_shape[rank - 1]) <= MAX_HEAD_SIZE as usize
+            && query_shape[rank - 1] > 0
+            && value_shape[rank - 2] > 0;
+        let scale = scale * query_scale * key_scale;
+        (fits && (scale as f32).is_finite()).then_some(Self {
+            query,
+            key,
+            value,
+            masks: found.masks,
+            scale,
+            softcap,
+            sources: found.sources,
+        })
+    }
+
+    /// Replaces the second product, node `number`; returns where the attention is then.
+    fn apply(self, graph: &mut Graph, number: usize) -> usize {
+        let Node { name, outputs, mut sources, .. } = graph.nodes[number].clone();
+        rewrite::add_sources(&mut sources, &self.sources);
+        let mut added = Added { graph, name: &name, sources: &sources, nodes: Vec::new() };
+        let query = added.moved(self.query);
+        let key = added.moved(self.key);
+        let fact = added.graph.fact(key).clone();
+        let rank = fact.shape.len();
+        let mut permutation: Vec<usize> = (0..rank).collect();
+        permutation.swap(rank - 2, rank - 1);
+        let shape: Vec<usize> = permutation.iter().map(|&d| fact.shape[d]).collect();
+        let key = added.node(Op::Transpose { permutation }, vec![key], Fact { dtype: fact.dtype, shape });
+        let mut inputs = vec![query, key, self.value];
+        inputs.extend(added.mask(&self.masks));
+        let mut nodes = added.nodes;
+        let op = Op::Attention { scale: self.scale as f32, softcap: self.softcap as f32, causal: None };
+        nodes.push(Node { name, op, inputs, outputs, sources });
+        let last = number + nodes.len() - 1;
+        graph.nodes.splice(number..=number, nodes);
+        last
+    }
+}
+
+/// What lies between the first product and the softmax.
+struct Search<'a> {
+    edges: &'a Edges<'a>,
+    masks: Vec<Mask>,
+    sources: Vec<String>,
+}
+
+impl<'a> Search<'a> {
+    /// From the softmax's input back to the first product: masks, then the bound, then scalars.
+    fn scores(mut self, mut id: TensorId) -> Option<(Self, &'a Node, f64, f64)> {
+        let (mut softcap, mut scale) = (0.0, 1.0);
+        loop {
+            let node = self.edges.private_producer(id)?;
+            rewrite::add_sources(&mut self.sources, &node.sources);
+            let scores = |id: TensorId| {
+                self.edges.graph.fact(id) == self.edges.graph.fact(node.outputs[0]) && self.leads_to_product(id)
+            };
+            let unscaled = scale == 1.0 && softcap == 0.0;
+            if node.op == Op::MatMul && node.inputs.len() == 2 {
+                return Some((self, node, softcap, scale));
+            } else if let Some((other, factor)) = self.edges.factor(node) {
+                if let Some((inner, bound)) = self.bounded(other, factor).filter(|_| unscaled) {
+                    (id, softcap) = (inner, bound);
+                } else {
+                    (id, scale) = (other, scale * factor);
+                }
+            } else if node.op == Op::Binary(Binary::Add) && unscaled {
+                let &[a, b] = node.inputs.as_slice() else { return None };
+                let (from, mask) = if scores(a) {
+                    (a, b)
+                } else if scores(b) {
+                    (b, a)
+                } else {
+                    return None;
+                };
+                self.masks.push(Mask::Added(mask));
+                id = from;
+            } else if node.op == Op::Where && unscaled {
+                let &[condition, a, b] = node.inputs.as_slice() else { return None };
+                let hides = |id: TensorId| rewrite::scalar(self.edges.graph, id).is_some_and(|value| value <= HIDING);
+                if hides(b) && scores(a) {
+                    self.masks.push(Mask::Kept { condition, otherwise: b });
+                    id = a;
+                } else if hides(a) && scores(b) {
+                    self.masks.push(Mask::Replaced { condition, by: a });
+                    id = b;
+                } else {
+                    return None;
+                }
+            } else {
+                return None;
+            }
+        }
+    }
+
+    /// The input x and the bound where a value is tanh(x / bound), to be multiplied by `factor`.
+    fn bounded(&self, id: TensorId, factor: f64) -> Option<(TensorId, f64)> {
+        let tanh = self.edges.private_producer(id)?;
+        if tanh.op != Op::Unary(Unary::Tanh) || factor <= 0.0 {
+            return None;
+        }
+        let (inner, divisor) = self.edges.factor(self.edges.private_producer(tanh.inputs[0])?)?;
+        ((divisor * factor - 1.0).abs() < 1e-5).then_some((inner, factor))
+    }
+
+    /// Whether a value is made from a product of two computed values by scaling and masking alone.
+    fn leads_to_product(&self, mut id: TensorId) -> bool {
+        while let Some(node) = self.edges.private_producer(id) {
+            match node.op {
+                Op::MatMul => return true,
+                Op::Binary(Binary::Add | Binary::Mul | Binary::Div) | Op::Unary(Unary::Tanh) | Op::Where => {
+                    let same = |input: &&TensorId| self.edges.graph.fact(**input) == self.edges.graph.fact(id);
+                    let private = |input: &&TensorId| self.edges.private_producer(**input).is_some();
+                    let Some(&next) = node.inputs.iter().filter(same).find(private) else { return false };
+                    id = next;
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+}
+
+/// Nodes to be put before the attention.
+struct Added<'a> {
+    graph: &'a mut Graph,
+    name: &'a str,
+    sources: &'a [String],
+    nodes: Vec<Node>,
+}
+
+impl Added<'_> {
+    fn node(&mut self, op: Op, inputs: Vec<TensorId>, fact: Fact) -> TensorId {
+        let name = format!("{}_{}", self.name, op.name().to_lowercase());
+        let output = self.graph.add_value(name.clone(), fact);
+        self.nodes.push(Node { name, op, inputs, outputs: vec![output], sources: self.sources.to_vec() });
+        output
+    }
+
+    fn moved(&mut self, operand: Operand) -> TensorId {
+        let mut id = operand.source;
+        for (op, fact) in operand.movement.into_iter().rev() {
+            id = self.node(op, vec![id], fact);
+        }
+        id
+    }
+
+    /// All masks as one that is added.
+    fn mask(&mut self, masks: &[Mask]) -> Option<TensorId> {
+        let mut joined: Option<TensorId> = None;
+        for &mask in masks {
+            let mask = match mask {
+                Mask::Added(mask) => mask,
+                Mask::Kept { condition, otherwise } => self.chosen(condition, None, Some(otherwise)),
+                Mask::Replaced { condition, by } => self.chosen(condition, Some(by), None),
+            };
+            joined = Some(match joined {
+                None => mask,
+                Some(other) => {
+                    let (a, b) = (self.graph.fact(other), self.graph.fact(mask));
+                    let shape = floe_models::infer::broadcast(&a.shape, &b.shape).ok()?;
+                    let fact = Fact { dtype: a.dtype, shape };
+                    self.node(Op::Binary(Binary::Add), vec![other, mask], fact)
+                }
+            });
+        }
+        joined
+    }
+
+    /// One of two scalars by a condition, 0 where none is given.
+    fn chosen(&mut self, condition: TensorId, a: Option<TensorId>, b: Option<TensorId>) -> TensorId {
+        let dtype = a.or(b).map_or(DType::F32, |id| self.graph.fact(id).dtype);
+        let mut scalar = |id: Option<TensorId>| {
+            let value = id.and_then(|id| rewrite::scalar(self.graph, id)).unwrap_or(0.0);
+            let tensor = rewrite::float_tensor(dtype, &[], &[value]).expect("masks are floats");
+            self.graph.add_constant(format!("{}_mask_value", self.name), tensor)
+        };
+        let (a, b) = (scalar(a), scalar(b));
+        let shape = self.graph.fact(condition).shape.clone();
+        self.node(Op::Where, vec![condition, a, b], Fact { dtype, shape })
+    }
+}

@@ -1,0 +1,105 @@
+//! Products that read one input become one: their constant matrices are put side by side and the result is split, which
+//! costs nothing. Separate projections of queries, keys and values are the usual case.
+
+use super::rewrite;
+use floe_models::{Fact, Graph, Node, NodeId, Op, Tensor, TensorId};
+
+/// Merges until nothing more merges.
+pub fn run(mut graph: Graph) -> Graph {
+    while let Some(products) = siblings(&graph) {
+        merge(&mut graph, &products);
+    }
+    graph
+}
+
+/// Products of one input with constant matrices, in order, none of which has an element-wise reader: that would become
+/// an epilogue, which a merged product has no place for.
+fn siblings(graph: &Graph) -> Option<Vec<usize>> {
+    let consumers = graph.consumers();
+    let outputs = rewrite::output_flags(graph);
+    let mergeable = |&number: &usize| {
+        let node = &graph.nodes[number];
+        let plain = match node.op {
+            Op::MatMul => true,
+            Op::Gemm { alpha, beta, transpose_a, transpose_b } => {
+                alpha == 1.0 && beta == 1.0 && !transpose_a && !transpose_b
+            }
+            _ => false,
+        };
+        let output = node.outputs[0];
+        let moved = |&NodeId(reader): &NodeId| {
+            matches!(
+                graph.nodes[reader].op,
+                Op::Reshape | Op::Transpose { .. } | Op::Slice { .. } | Op::Split { .. } | Op::Attention { .. }
+            )
+        };
+        plain
+            && !outputs[output.0]
+            && graph.constant(node.inputs[1]).is_some_and(|matrix| matrix.shape.len() == 2)
+            && node.inputs.get(2).is_none_or(|&bias| graph.constant(bias).is_some_and(|bias| bias.shape.len() == 1))
+            && consumers[output.0].iter().all(moved)
+    };
+    (0..graph.nodes.len()).filter(mergeable).find_map(|first| {
+        let node = &graph.nodes[first];
+        let same: Vec<usize> = consumers[node.inputs[0].0]
+            .iter()
+            .map(|reader| reader.0)
+            .filter(mergeable)
+            .filter(|&other| {
+                let other = &graph.nodes[other];
+                other.inputs[0] == node.inputs[0] && other.op == node.op
+            })
+            .collect();
+        let distinct = same.windows(2).all(|pair| pair[0] < pair[1]);
+        (same.len() > 1 && same[0] == first && distinct).then_some(same)
+    })
+}
+
+fn merge(graph: &mut Graph, products: &[usize]) {
+    let nodes: Vec<Node> = products.iter().map(|&number| graph.nodes[number].clone()).collect();
+    let first = &nodes[0];
+    let matrices: Vec<&Tensor> = nodes.iter().filter_map(|node| graph.constant(node.inputs[1])).collect();
+    let (rows, dtype) = (matrices[0].shape[0], matrices[0].dtype);
+    let widths: Vec<usize> = matrices.iter().map(|matrix| matrix.shape[1]).collect();
+    let columns: usize = widths.iter().sum();
+    let mut bytes = Vec::with_capacity(rows * columns * dtype.size());
+    for row in 0..rows {
+        for (matrix, width) in matrices.iter().zip(&widths) {
+            let line = width * dtype.size();
+            bytes.extend_from_slice(&matrix.bytes()[row * line..(row + 1) * line]);
+        }
+    }
+    let biased = nodes.iter().any(|node| node.inputs.len() > 2);
+    let biases: Vec<f64> = nodes
+        .iter()
+        .zip(&widths)
+        .flat_map(|(node, &width)| match node.inputs.get(2).and_then(|&bias| graph.constant(bias)) {
+            Some(bias) => bias.to_f64(),
+            None => vec![0.0; width],
+        })
+        .collect();
+    let bias = rewrite::float_tensor(dtype, &[columns], &biases).filter(|_| biased);
+    let mut inputs = vec![first.inputs[0]];
+    inputs.push(graph.add_constant(format!("{}_matrices", first.name), Tensor::new(dtype, vec![rows, columns], bytes)));
+    inputs.extend(bias.map(|bias| graph.add_constant(format!("{}_biases", first.name), bias)));
+    let mut shape = graph.fact(first.outputs[0]).shape.clone();
+    let axis = shape.len() - 1;
+    shape[axis] = columns;
+    let whole = graph.add_value(format!("{}_merged", first.name), Fact { dtype, shape });
+    let mut sources = Vec::new();
+    nodes.iter().for_each(|node| rewrite::add_sources(&mut sources, &node.sources));
+    let pieces: Vec<TensorId> = nodes.iter().map(|node| node.outputs[0]).collect();
+    let product =
+        Node { name: first.name.clone(), op: first.op.clone(), inputs, outputs: vec![whole], sources: sources.clone() };
+    let split = Node {
+        name: format!("{}_split", first.name),
+        op: Op::Split { axis },
+        inputs: vec![whole],
+        outputs: pieces,
+        sources,
+    };
+    for &number in products.iter().skip(1).rev() {
+        graph.nodes.remove(number);
+    }
+    graph.nodes.splice(products[0]..=products[0], [product, split]);
+}

@@ -1,0 +1,84 @@
+//! A product of a tensor's rows with a constant matrix commutes with reshaping the rows. Reshapes move to the front of
+//! such products, so that what follows them, a residual sum say, becomes their epilogue.
+
+use floe_models::{Fact, Graph, NodeId, Op, Tensor, TensorId};
+
+/// Moves every reshape that follows such a product and keeps its columns.
+pub fn run(mut graph: Graph) -> Graph {
+    let mut number = 0;
+    while number < graph.nodes.len() {
+        if let Some(product) = product_before(&graph, number) {
+            exchange(&mut graph, product, number);
+        }
+        number += 1;
+    }
+    graph
+}
+
+/// The product whose result only the reshape `number` reads.
+fn product_before(graph: &Graph, number: usize) -> Option<usize> {
+    let reshape = &graph.nodes[number];
+    if reshape.op != Op::Reshape {
+        return None;
+    }
+    let between = reshape.inputs[0];
+    let NodeId(product) = graph.producers()[between.0]?;
+    let private = graph.consumers()[between.0].len() == 1 && !graph.outputs.contains(&between);
+    let node = &graph.nodes[product];
+    let plain = match node.op {
+        Op::MatMul => true,
+        Op::Gemm { alpha, beta, transpose_a, .. } => alpha == 1.0 && beta == 1.0 && !transpose_a,
+        _ => false,
+    };
+    if !private || !plain {
+        return None;
+    }
+    let matrix = graph.constant(node.inputs[1])?;
+    let (from, to) = (graph.fact(between), graph.fact(reshape.outputs[0]));
+    let columns = from.shape.last()?;
+    let bias = node.inputs.get(2).is_none_or(|&bias| graph.fact(bias).shape == [*columns]);
+    let rows = graph.fact(node.inputs[0]).shape.len();
+    (matrix.shape.len() == 2 && rows >= 2 && to.shape.len() >= 2 && to.shape.last() == Some(columns) && bias)
+        .then_some(product)
+}
+
+fn exchange(graph: &mut Graph, product: usize, reshape: usize) {
+    let mut node = graph.nodes[product].clone();
+    let mut before = graph.nodes[reshape].clone();
+    let x = node.inputs[0];
+    let Fact { dtype, shape } = graph.fact(x).clone();
+    let rows = &graph.fact(before.outputs[0]).shape;
+    let mut extents = rows[..rows.len() - 1].to_vec();
+    extents.extend(shape.last());
+    let output = before.outputs[0];
+    let moved = graph.add_value(format!("{}_rows", node.name), Fact { dtype, shape: extents });
+    if let Op::Gemm { transpose_b, .. } = node.op {
+        if transpose_b {
+            let matrix = transposed(graph, node.inputs[1]);
+            node.inputs[1] = matrix;
+        }
+        node.op = Op::MatMul;
+    }
+    (before.inputs, before.outputs) = (vec![x], vec![moved]);
+    node.inputs[0] = moved;
+    node.outputs = vec![output];
+    // Both at the reshape's place: its result is not read before.
+    graph.nodes[reshape] = node;
+    graph.nodes[product] = before;
+}
+
+/// A constant matrix, transposed.
+fn transposed(graph: &mut Graph, id: TensorId) -> TensorId {
+    let matrix = graph.constant(id).expect("a constant was looked for").clone();
+    let (rows, columns) = (matrix.shape[0], matrix.shape[1]);
+    let size = matrix.dtype.size();
+    let mut bytes = Vec::with_capacity(matrix.bytes().len());
+    for column in 0..columns {
+        for row in 0..rows {
+            let at = (row * columns + column) * size;
+            bytes.extend_from_slice(&matrix.bytes()[at..at + size]);
+        }
+    }
+    let tensor = Tensor::new(matrix.dtype, vec![columns, rows], bytes);
+    graph.add_constant(format!("{}_transposed", graph.value(id).name), tensor)
+}
