@@ -1,29 +1,21 @@
 //! What the compiler needs beyond the host twins: targets, candidates and the pieces CUDA sources share.
 
 pub(crate) mod elementwise;
+pub(crate) mod packing;
 mod source;
 mod target;
 pub(crate) mod views;
 
 pub use elementwise::memory_cost;
+pub use packing::{Packing, Transform};
 pub use source::{
     PRELUDE, element_type, f32_literal, f64_literal, load_function, program_function, program_result, program_source,
     register_type,
 };
 pub use target::Target;
 
-use crate::{Kernel, View};
-
-/// How an input operand must lie in memory for a candidate. The compiler repacks constants at compile time and inserts
-/// copies for everything else.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Packing {
-    /// As the kernel's view says.
-    Keep,
-    /// Copied into this view first. Extents may be larger than the operand's and strides may leave gaps: every byte that the
-    /// view spans and no element lands on is zero.
-    View(View),
-}
+use crate::Kernel;
+use crate::conv::winograd;
 
 /// A pointer argument of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +54,13 @@ impl Launch {
     }
 
     /// Tells the kernel which inputs no step writes, a bit each: it may read them before it waits for the others.
+    /// What another launch of the same candidate made in place of an input is none.
     pub fn with_constant_inputs(mut self, mask: u32) -> Self {
+        let own = self.arguments.iter().fold(0, |own, argument| match argument {
+            Argument::Input(i) => own | 1 << i,
+            _ => own,
+        });
+        let mask = mask & own;
         if mask != 0 {
             self.source.insert_str(0, &format!("#define CONSTANT_INPUTS {mask}u\n"));
         }
@@ -87,6 +85,14 @@ pub struct Candidate {
     pub packing: Vec<Packing>,
     /// Expected device time in microseconds by the cost model.
     pub cost: f64,
+}
+
+impl Candidate {
+    /// The relative L2 error that the candidate promises where that is more than what every kernel of its output's type
+    /// keeps. Such a candidate is only chosen when its algorithm is forced.
+    pub fn relaxed_tolerance(&self) -> Option<f64> {
+        (self.algorithm == winograd::RELAXED).then_some(winograd::RELAXED_TOLERANCE)
+    }
 }
 
 /// Why a family has no candidate for a kernel on a target.

@@ -160,6 +160,10 @@ pub fn cases() -> Vec<Kernel> {
         cases.push(conv(dtype, last, &size(&[1, 16, 100], 24, &[3], 1), relu));
         cases.push(conv(dtype, last, &Size { groups: 24, ..size(&[1, 24, 50], 24, &[5], 2) }, bias));
         cases.push(conv(dtype, last, &size(&[1, 8, 5, 6, 7], 16, &[3, 3, 3], 1), relu));
+        // 3×3 with more channels than a tile of the products is deep, several images, no padding, and pads on one side.
+        cases.push(conv(dtype, last, &size(&[1, 128, 12, 12], 32, &[3, 3], 1), silu));
+        cases.push(conv(dtype, last, &Size { pads: (0, 0), ..size(&[3, 16, 11, 13], 24, &[3, 3], 1) }, residual));
+        cases.push(conv(dtype, last, &Size { pads: (2, 1), ..size(&[1, 9, 10, 7], 13, &[3, 3], 1) }, none));
         // Reading one slice of a wider tensor and writing another.
         let mut sliced = conv(dtype, last, &size(&[1, 32, 11, 9], 24, &[3, 3], 1), relu);
         sliced.input = slice(&view(dtype, last, &[1, 80, 11, 9]), 40, 32);

@@ -2,7 +2,7 @@
 
 mod depthwise;
 
-use super::Conv;
+use super::{Conv, winograd};
 use crate::View;
 use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
 use crate::gemm::{self, Depth, Operand, Problem, Window, map_of_view, spatial};
@@ -10,10 +10,13 @@ use crate::view::{Dims, Strides};
 
 impl Generate for Conv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        if self.groups == 1 {
-            return gemm::candidates(&ungrouped(self)?, target);
-        }
         let whole = ungrouped(self)?;
+        if self.groups == 1 {
+            let mut all = gemm::candidates(&whole, target)?;
+            all.extend(winograd::candidates(self, &whole, target)?);
+            all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+            return Ok(all);
+        }
         let mut all = match depthwise::candidates(self, &whole, target) {
             some if !some.is_empty() => some,
             _ => grouped(self)?.map_or(Ok(Vec::new()), |problem| gemm::candidates(&problem, target))?,

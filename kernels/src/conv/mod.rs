@@ -8,6 +8,8 @@ mod depthwise;
 mod host;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(feature = "codegen")]
+pub mod winograd;
 
 use crate::{View, pointwise::Epilogue};
 use serde::{Deserialize, Serialize};

@@ -22,6 +22,11 @@ impl Constants {
         self
     }
 
+    /// The definitions so far.
+    pub fn source(&self) -> &str {
+        &self.0
+    }
+
     /// Adds a macro, for what `#if` asks.
     pub fn define(mut self, name: &str, value: u32) -> Self {
         writeln!(self.0, "#define {name} {value}").expect("writing to a string");

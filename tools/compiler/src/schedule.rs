@@ -196,8 +196,8 @@ struct Scheduler<'a> {
     graph: KernelGraph,
     target: &'a Target,
     forced: &'a HashMap<String, String>,
-    /// Repacked operands: (buffer, offset, wanted view) → where.
-    packed: HashMap<(BufferId, u64, View), BufferRange>,
+    /// Repacked operands: (buffer, offset, wanted form) → where.
+    packed: HashMap<(BufferId, u64, Packing), BufferRange>,
     steps: Vec<ScheduledStep>,
 }
 
@@ -206,9 +206,7 @@ impl Scheduler<'_> {
         let (best, runner_up) = self.choose(node)?;
         let mut inputs = node.inputs.clone();
         for (number, packing) in best.packing.iter().enumerate() {
-            if let Packing::View(view) = packing {
-                inputs[number] = self.pack(node, number, view)?;
-            }
+            inputs[number] = self.pack(node, number, packing)?;
         }
         let is_constant = |range: &BufferRange| self.graph.constant(range.buffer).is_some();
         let constants = inputs.iter().enumerate().fold(0, |mask, (i, input)| mask | u32::from(is_constant(input)) << i);
@@ -254,6 +252,12 @@ impl Scheduler<'_> {
             target: self.target.name.clone(),
             reason: reason.0,
         })?;
+        let is_constant =
+            |number: usize| node.inputs.get(number).is_some_and(|range| self.graph.constant(range.buffer).is_some());
+        candidates.retain(|candidate| {
+            let mut packing = candidate.packing.iter().enumerate();
+            packing.all(|(number, packing)| !matches!(packing, Packing::Transform(_)) || is_constant(number))
+        });
         candidates.sort_by(|a, b| {
             a.cost
                 .total_cmp(&b.cost)
@@ -273,6 +277,8 @@ impl Scheduler<'_> {
                     known: known.join(", "),
                 });
             }
+        } else {
+            candidates.retain(|candidate| candidate.relaxed_tolerance().is_none());
         }
         let mut candidates = candidates.into_iter();
         let best = candidates.next().ok_or_else(|| ScheduleError::Unsupported {
@@ -304,22 +310,33 @@ impl Scheduler<'_> {
     }
 
     /// An input operand in the wanted form: constants are repacked now, the rest by a copy step.
-    fn pack(&mut self, node: &KernelNode, number: usize, to: &View) -> Result<BufferRange, ScheduleError> {
+    fn pack(&mut self, node: &KernelNode, number: usize, packing: &Packing) -> Result<BufferRange, ScheduleError> {
         let from_range = node.inputs[number];
-        let key = (from_range.buffer, from_range.offset, to.clone());
+        if *packing == Packing::Keep {
+            return Ok(from_range);
+        }
+        let key = (from_range.buffer, from_range.offset, packing.clone());
         if let Some(&range) = self.packed.get(&key) {
             return Ok(range);
         }
         let fail = kernel_error(node);
         let from = node.kernel.family().input(number).ok_or_else(|| fail(KernelError::OperandCount))?.clone();
-        let bytes = to.bytes().map_err(&fail)?;
         let name = format!("{} packed", self.graph.buffers[from_range.buffer.0].name);
         let range = if let Some(constant) = self.graph.constant(from_range.buffer) {
             let source = &constant[from_range.offset as usize..];
-            let packed = repack(source, &from, to).map_err(&fail)?;
+            let packed = match packing {
+                Packing::Keep => return Ok(from_range),
+                Packing::View(to) => repack(source, &from, to),
+                Packing::Transform(transform) => transform.apply(source, &from),
+            };
+            let packed = packed.map_err(&fail)?;
+            let bytes = packed.len() as u64;
             let buffer = self.graph.add_buffer(&name, bytes, Storage::Constant(Arc::new(packed)));
             BufferRange { buffer, offset: 0, bytes }
         } else {
+            // Candidates with transformed operands are offered for constants only.
+            let Packing::View(to) = packing else { return Err(fail(KernelError::OperandCount)) };
+            let bytes = to.bytes().map_err(&fail)?;
             let buffer = self.graph.add_buffer(&name, bytes, Storage::Arena);
             let range = BufferRange { buffer, offset: 0, bytes };
             if to.elements() * to.dtype.size() as u64 != bytes {

@@ -422,11 +422,12 @@ fn verify(
     let lengths: Vec<usize> = prepared.outputs.iter().map(|output| output.bytes().len()).collect();
     let run = gpu.run(candidate, images, &inputs, &lengths)?;
     let mut worst = 0.0f64;
+    let allowance = compare::Allowance { sums: sums(&case.kernel), relaxed: candidate.relaxed_tolerance() };
     let views = outputs(case.kernel.family());
     for (index, (view, (expected, found))) in
         views.into_iter().zip(prepared.outputs.iter().zip(&run.outputs)).enumerate()
     {
-        let error = compare::output(view, expected.bytes(), found.bytes(), sums(&case.kernel));
+        let error = compare::output(view, expected.bytes(), found.bytes(), allowance);
         worst = worst.max(error.map_err(|why| anyhow::anyhow!("output {index}: {why}"))?);
     }
     Ok((worst, run.time))

@@ -102,7 +102,19 @@ impl Prepared {
     /// # Errors
     /// Where it cannot be packed so.
     pub fn packed(&self, kernel: &Kernel, index: usize, packing: Option<&Packing>) -> Result<Buffer> {
-        let Some(Packing::View(view)) = packing else { return Ok(self.inputs[index].clone()) };
+        let view = match packing {
+            None | Some(Packing::Keep) => return Ok(self.inputs[index].clone()),
+            Some(Packing::View(view)) => view,
+            Some(Packing::Transform(transform)) => {
+                let source = kernel.family().input(index).context("a packed operand has a view")?;
+                let bytes = transform
+                    .apply(self.inputs[index].bytes(), source)
+                    .map_err(|error| anyhow!("transform of input {index}: {error}"))?;
+                let mut packed = Buffer::filled(bytes.len(), 0);
+                packed.bytes_mut().copy_from_slice(&bytes);
+                return Ok(packed);
+            }
+        };
         let source = kernel.family().input(index).context("a packed operand has a view")?.clone();
         let copy = Copy { source, destination: view.clone() };
         copy.check().map_err(|error| anyhow!("packing of input {index}: {error}"))?;
