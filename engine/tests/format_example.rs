@@ -53,6 +53,7 @@ fn the_documented_example_is_the_writers() {
         measured: false,
         runner_up: "",
         runner_up_expected: 0.0,
+        floor: 0.0,
     }];
     let bytes = PlanWriter::new("tiny", "floec 0.1.0").variant(parts).finish();
     Plan::parse(&bytes).unwrap();

@@ -7,7 +7,7 @@ use floe_engine::{
     plan::{Plan, format::Action},
 };
 use proptest::prelude::*;
-use support::{Aligned, cuda_parts, host_parts, sign, write};
+use support::{Aligned, candidates_parts, cuda_parts, host_parts, sign, write};
 
 /// More work than this is legal, but not for a test.
 const WORK: u64 = 1 << 20;
@@ -19,6 +19,14 @@ fn parse_and_replay(bytes: &[u8]) {
     for variant in plan.variants() {
         assert_eq!(variant.steps().count(), variant.header().steps as usize);
         let _ = (variant.images().count(), variant.notes().count(), variant.memory());
+        for candidate in variant.candidates() {
+            // What the check has promised.
+            for launch in &candidate.launches {
+                assert!(!variant.candidate_image(launch.image).is_empty());
+                assert!(launch.arguments.iter().all(|a| usize::from(a.operand) < candidate.operands.len()));
+            }
+        }
+        assert_eq!(variant.candidates().count(), variant.header().candidates as usize);
         let work = |step: &floe_engine::plan::format::Step| match &step.action {
             Action::Host(kernel) => {
                 let family = kernel.family();
@@ -70,6 +78,20 @@ proptest! {
         parse_and_replay(&bytes);
     }
 
+    /// Changes inside the candidates of a candidates plan.
+    #[test]
+    fn changed_candidates(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        let mut bytes = write([candidates_parts()]).to_vec();
+        let entry = 96 + 24 * 9;
+        let field = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+        let (start, length) = (field(entry + 8), field(entry + 16));
+        for (index, value) in changes {
+            bytes[start + index.index(length)] = value;
+        }
+        sign(&mut bytes);
+        parse_and_replay(&bytes);
+    }
+
     #[test]
     fn cut_and_pasted(cut in any::<prop::sample::Index>(), paste in any::<prop::sample::Index>(), length in 1usize..64) {
         let mut bytes = write([host_parts()]).to_vec();
@@ -84,7 +106,7 @@ proptest! {
     fn arbitrary_bytes(bytes in prop::collection::vec(any::<u8>(), 0..2048), magic: bool) {
         let mut bytes = bytes;
         if magic && bytes.len() >= 12 {
-            bytes[..12].copy_from_slice(b"FLOEPLAN\x01\0\0\0");
+            bytes[..12].copy_from_slice(b"FLOEPLAN\x03\0\0\0");
         }
         parse_and_replay(&bytes);
     }

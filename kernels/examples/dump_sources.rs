@@ -46,6 +46,7 @@ fn target(architecture: u32) -> Target {
     Target {
         name: format!("sm_{architecture}"),
         description: String::new(),
+        gpu: String::new(),
         architecture,
         multiprocessors: 16,
         shared_per_block: if architecture < 80 { 96 << 10 } else { 99 << 10 },

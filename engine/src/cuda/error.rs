@@ -83,6 +83,15 @@ pub enum InitError {
         /// Bytes that the device has at all.
         total: u64,
     },
+    /// An operand of a measurement lies outside the memory that was allocated for it.
+    OutsidePool {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        bytes: u64,
+        /// Bytes of the pool.
+        pool: u64,
+    },
     /// A driver call failed.
     Call(CallError),
 }
@@ -106,6 +115,9 @@ impl fmt::Display for InitError {
                 "session needs {needed} bytes of device memory in one piece, but only {free} of {total} are free: end \
                  other users of the GPU, or compile for smaller shapes"
             ),
+            Self::OutsidePool { offset, bytes, pool } => {
+                write!(f, "{bytes} bytes from {offset} on reach outside a pool of {pool} bytes")
+            }
             Self::Call(error) => write!(f, "{error}"),
         }
     }

@@ -69,7 +69,8 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         }
         let functions = find_functions::<KERNELS, IMAGES>(&variant, &resources)?;
         let addresses = allocate(&mut resources, &variant, memory, options.mapped)?;
-        build_graph::<STEPS, KERNELS, IMAGES>(&mut resources, &variant, &functions, &addresses, &slots)?;
+        let all = Extent { steps: u32::MAX, serial: false };
+        build_graph::<STEPS, KERNELS, IMAGES>(&mut resources, &variant, &functions, &addresses, &slots, all)?;
         log::debug!("CUDA session of {}: {memory:?}", variant.header().target);
 
         let mut session = Self::new(variant, resources, slots, addresses, options.mapped);
@@ -98,7 +99,7 @@ fn check_capacities<const STEPS: usize, const KERNELS: usize, const IMAGES: usiz
 }
 
 /// Finds every kernel and allows it the most dynamic shared memory that any of its steps uses.
-fn find_functions<const KERNELS: usize, const IMAGES: usize>(
+pub(super) fn find_functions<const KERNELS: usize, const IMAGES: usize>(
     variant: &Variant<'_>,
     resources: &Resources<'_, IMAGES>,
 ) -> Result<heapless::Vec<CUfunction, KERNELS>, InitError> {
@@ -153,22 +154,34 @@ fn allocate<const IMAGES: usize>(
     Ok(Addresses { weights, arena, bindings })
 }
 
+/// How much of a plan a graph holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Leading steps.
+    pub steps: u32,
+    /// Whether each step waits for the one before it instead of those that it depends on.
+    pub serial: bool,
+}
+
 /// One kernel node for each step, its edges from `after`.
-fn build_graph<const STEPS: usize, const KERNELS: usize, const IMAGES: usize>(
+pub(super) fn build_graph<const STEPS: usize, const KERNELS: usize, const IMAGES: usize>(
     resources: &mut Resources<'_, IMAGES>,
     variant: &Variant<'_>,
     functions: &heapless::Vec<CUfunction, KERNELS>,
     addresses: &Addresses,
     slots: &Slots,
+    extent: Extent,
 ) -> Result<(), InitError> {
     resources.create_graph()?;
     let mut nodes = heapless::Vec::<CUgraphNode, STEPS>::new();
-    for (number, step) in (0..).zip(variant.steps()) {
+    for (number, step) in (0..extent.steps).zip(variant.steps()) {
         // The check has proven that GPU variants only launch, that kernels exist, and that `after` names earlier steps.
         let Action::Launch { kernel, grid, block, shared } = step.action else { continue };
         let Some(&function) = functions.get(kernel as usize) else { continue };
-        let after: heapless::Vec<CUgraphNode, MAX_AFTER> =
-            step.after.iter().filter_map(|&earlier| nodes.get(earlier as usize).copied()).collect();
+        let after: heapless::Vec<CUgraphNode, MAX_AFTER> = match extent.serial {
+            true => nodes.last().copied().into_iter().collect(),
+            false => step.after.iter().filter_map(|&earlier| nodes.get(earlier as usize).copied()).collect(),
+        };
         let arguments: heapless::Vec<CUdeviceptr, MAX_OPERANDS> =
             step.operands.iter().map(|operand| addresses.of(operand, slots)).collect();
         let node =

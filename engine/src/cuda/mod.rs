@@ -20,6 +20,7 @@
 mod api;
 mod error;
 mod init;
+mod measure;
 #[cfg(feature = "recording")]
 pub mod recording;
 mod resources;
@@ -28,4 +29,5 @@ mod session;
 pub use api::*;
 pub use error::{CallError, InitError, RunError, Subject};
 pub use init::InitOptions;
+pub use measure::{Pool, Prefix, Trial};
 pub use session::{Session, SizedSession};

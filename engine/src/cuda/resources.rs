@@ -94,6 +94,16 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
         Ok(new)
     }
 
+    /// The driver's functions.
+    pub fn api(&self) -> &'d DriverApi {
+        self.api
+    }
+
+    /// The stream of everything.
+    pub fn stream(&self) -> CUstream {
+        self.stream
+    }
+
     /// Loads an image that describes its own length (cubin) or ends with NUL (PTX).
     pub fn load_module(&mut self, image: &[u8]) -> Result<(), CallError> {
         let subject = Subject::Image(self.modules.len() as u32);

@@ -55,6 +55,18 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         if self.busy { self.wait() } else { Ok(()) }
     }
 
+    pub(super) fn resources(&self) -> &Resources<'d, IMAGES> {
+        &self.resources
+    }
+
+    pub(super) fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    pub(super) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
     /// The variant that is replayed.
     pub fn variant(&self) -> &Variant<'p> {
         &self.variant

@@ -2,14 +2,16 @@
 
 use super::{
     PlanError, RecordProblem, SectionKind, SectionProblem, StepProblem,
+    check_candidate::check_candidate,
     check_step::{BindingSize, Regions, check_step},
     file::{
         ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, VARIANT_SECTIONS, blob_start, entry_index,
         front_digest,
     },
     format::{
-        BLOB_ALIGNMENT, Binding, Direction, Image, ImageKind, KernelEntry, MAGIC, MAX_BINDINGS, MAX_KERNELS, MAX_NAME,
-        MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Step, StepNote, VERSION, VariantHeader,
+        BLOB_ALIGNMENT, Binding, Candidate, Direction, Image, ImageKind, KernelEntry, MAGIC, MAX_BINDINGS,
+        MAX_CANDIDATES, MAX_KERNELS, MAX_NAME, MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Step, StepNote,
+        VERSION, VariantHeader,
     },
     reader::{Plan, Records},
 };
@@ -181,6 +183,17 @@ fn check_variant(bytes: &[u8], variant: u32) -> Result<(), PlanError> {
     if !notes.bytes.is_empty() {
         notes.records(header.steps, |_, _: StepNote<'_>| Ok(()))?;
     }
+    let (candidates, images) = (section(8)?, section(9)?.bytes);
+    let mut problem = None;
+    candidates.records(header.candidates, |_, candidate: Candidate<'_>| {
+        // Problems are numbered from 0 without gaps, and the candidates of one stand behind each other.
+        let next = problem.map_or(0, |problem| problem + 1);
+        if candidate.problem != next && Some(candidate.problem) != problem {
+            return Err(RecordProblem::Field("problem"));
+        }
+        problem = Some(candidate.problem);
+        check_candidate(&candidate, &header, images)
+    })?;
     Ok(())
 }
 
@@ -191,6 +204,7 @@ fn check_description(header: &VariantHeader<'_>, weights: u64) -> Result<(), Rec
         ("steps", header.steps <= MAX_STEPS),
         ("kernels", header.kernels <= if host { 0 } else { MAX_KERNELS }),
         ("images", header.images <= if host { 0 } else { MAX_KERNELS }),
+        ("candidates", header.candidates <= if host { 0 } else { MAX_CANDIDATES }),
         ("bindings", header.bindings as usize <= MAX_BINDINGS),
         ("zeroed_bytes", header.zeroed_bytes <= header.arena_bytes),
     ];
@@ -263,13 +277,13 @@ fn check_steps(section: &Section<'_>, regions: &Regions<'_>) -> Result<(), PlanE
 }
 
 /// `total` and `bytes` rounded up to 256, unless that exceeds [`MAX_BYTES`].
-fn add(total: u64, bytes: u64) -> Result<u64, RecordProblem> {
+pub(super) fn add(total: u64, bytes: u64) -> Result<u64, RecordProblem> {
     let sum = bytes.checked_next_multiple_of(BLOB_ALIGNMENT).and_then(|bytes| total.checked_add(bytes));
     sum.filter(|&sum| sum <= MAX_BYTES).ok_or(RecordProblem::TooLarge)
 }
 
 /// Names are handed to the CUDA driver and to C programs.
-fn check_name(name: &str) -> Result<(), RecordProblem> {
+pub(super) fn check_name(name: &str) -> Result<(), RecordProblem> {
     let fits = !name.is_empty() && name.len() <= MAX_NAME && !name.contains('\0');
     if fits { Ok(()) } else { Err(RecordProblem::Name) }
 }

@@ -12,7 +12,7 @@ pub(super) const DIGEST: core::ops::Range<usize> = 32..64;
 /// Sections that come before those of the first variant.
 pub(super) const FILE_SECTIONS: usize = 1;
 /// Kinds of section, in the order in which a file holds them: those of the file, then these of each variant.
-pub(super) const VARIANT_SECTIONS: [SectionKind; 8] = [
+pub(super) const VARIANT_SECTIONS: [SectionKind; 10] = [
     SectionKind::Variant,
     SectionKind::Steps,
     SectionKind::Kernels,
@@ -21,6 +21,8 @@ pub(super) const VARIANT_SECTIONS: [SectionKind; 8] = [
     SectionKind::Notes,
     SectionKind::Weights,
     SectionKind::Images,
+    SectionKind::Candidates,
+    SectionKind::CandidateImages,
 ];
 
 /// What a section holds.
@@ -46,12 +48,16 @@ pub enum SectionKind {
     Weights = 8,
     /// Blob: the variant's kernel images.
     Images = 9,
+    /// The [`Candidate`](super::format::Candidate)s of a candidates plan; empty in other plans.
+    Candidates = 10,
+    /// Blob: kernel images of the candidates.
+    CandidateImages = 11,
 }
 
 impl SectionKind {
     /// Whether the section is a blob outside the structured front.
     pub const fn is_blob(self) -> bool {
-        matches!(self, Self::Weights | Self::Images)
+        matches!(self, Self::Weights | Self::Images | Self::CandidateImages)
     }
 
     /// Name as `PLAN_FORMAT.md` prints it.
@@ -66,6 +72,8 @@ impl SectionKind {
             Self::Notes => "NOTES",
             Self::Weights => "WEIGHTS",
             Self::Images => "IMAGES",
+            Self::Candidates => "CANDIDATES",
+            Self::CandidateImages => "CANDIDATE_IMAGES",
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// First bytes of every plan.
 pub const MAGIC: [u8; 8] = *b"FLOEPLAN";
 /// Version of the format. Any change of a structure below, or of [`Kernel`], raises it.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// First architecture with programmatic dependent launch.
 pub const DEPENDENT_LAUNCH: u32 = 90;
 /// Alignment of blobs in the file and of the arena's base: 256 bytes.
@@ -23,6 +23,10 @@ pub const MAX_VARIANTS: u32 = 64;
 pub const MAX_STEPS: u32 = 1 << 20;
 /// Most entries of a variant's kernel table, and most images.
 pub const MAX_KERNELS: u32 = 1 << 16;
+/// Most candidates of one variant.
+pub const MAX_CANDIDATES: u32 = 1 << 16;
+/// Most launches of one candidate.
+pub const MAX_LAUNCHES: usize = 8;
 /// Most bindings of one variant.
 pub const MAX_BINDINGS: usize = 256;
 /// Longest name of a binding or kernel, in bytes.
@@ -160,7 +164,7 @@ pub struct Image {
     pub bytes: u64,
 }
 
-/// What a variant needs; the fixed part of its description. The writer fills in the four counts at its end.
+/// What a variant needs; the fixed part of its description. The writer fills in the counts at its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariantHeader<'a> {
     /// Name of the target it was compiled for.
@@ -189,6 +193,8 @@ pub struct VariantHeader<'a> {
     pub images: u32,
     /// Number of bindings.
     pub bindings: u32,
+    /// Number of candidates; 0 unless it is a candidates plan.
+    pub candidates: u32,
 }
 
 /// Why a step is as it is. Not read by the engine; `floec inspect` prints it.
@@ -214,4 +220,82 @@ pub struct StepNote<'a> {
     pub runner_up: &'a str,
     /// Its expected microseconds.
     pub runner_up_expected: f64,
+    /// Microseconds that the target's arithmetic and memory allow at best: the larger of `flops` over the peak rate and
+    /// `bytes` over the bandwidth of its description; 0 where there is no work.
+    pub floor: f64,
+}
+
+/// What a measurement puts into an operand of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Role {
+    /// Constant of the plan: read, and in a replay no other step has just touched it.
+    Constant,
+    /// Activation: read, and in a replay just written by an earlier step.
+    Input,
+    /// Written.
+    Output,
+    /// Scratch.
+    Workspace,
+    /// Counters: zero before and after every run.
+    Counters,
+}
+
+/// An operand of a candidate: memory of its own, without contents in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CandidateOperand {
+    /// What it is for.
+    pub role: Role,
+    /// Type of its elements; bytes where there are none.
+    pub dtype: DType,
+    /// Bytes that the candidate may touch.
+    pub bytes: u64,
+}
+
+/// A pointer argument of a candidate's launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CandidateArgument {
+    /// Number of the candidate's operand.
+    pub operand: u8,
+    /// Bytes into it, a multiple of [`OPERAND_ALIGNMENT`].
+    pub offset: u64,
+}
+
+/// A launch of a candidate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CandidateLaunch<'a> {
+    /// Its image: a range of the candidate images' blob, which candidates may share.
+    pub image: Image,
+    /// Name of the function.
+    pub name: &'a str,
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory in bytes.
+    pub shared: u32,
+    /// As [`Step::overlaps`], after the launch or copy before it.
+    pub overlaps: bool,
+    /// Pointers, in order.
+    pub arguments: heapless::Vec<CandidateArgument, MAX_OPERANDS>,
+}
+
+/// One way to run a node, to be timed on the device. A replay never reads it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Candidate<'a> {
+    /// Number of the problem that it solves: candidates of one problem compete, and stand behind each other.
+    pub problem: u32,
+    /// The problem for people: family, shapes and types.
+    pub description: &'a str,
+    /// Key of its entry in a timing table: a hash of the generated sources, launches and memory.
+    pub key: &'a str,
+    /// Algorithm, for example `tensor_core_gemm`.
+    pub algorithm: &'a str,
+    /// Configuration, for example `64x64x32 stages 3`.
+    pub configuration: &'a str,
+    /// Microseconds by the cost model.
+    pub expected: f64,
+    /// Its memory.
+    pub operands: heapless::Vec<CandidateOperand, MAX_OPERANDS>,
+    /// Its launches, each after the one before it.
+    pub launches: heapless::Vec<CandidateLaunch<'a>, MAX_LAUNCHES>,
 }

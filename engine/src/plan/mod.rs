@@ -5,6 +5,7 @@
 //! run at the same time touch the same bytes: that is the compiler's promise.
 
 mod check;
+mod check_candidate;
 mod check_step;
 mod error;
 mod file;
@@ -17,4 +18,4 @@ pub use error::{OperandProblem, PlanError, RecordProblem, SectionProblem, StepPr
 pub use file::SectionKind;
 pub use reader::{Memory, Plan, Records, Variant};
 #[cfg(feature = "writer")]
-pub use writer::{PlanWriter, VariantParts};
+pub use writer::{PlanWriter, VariantParts, pack_images};

@@ -3,7 +3,7 @@
 use super::{
     PlanError, check,
     file::{Entry, Header, blobs_digest, entry_index},
-    format::{BLOB_ALIGNMENT, Binding, Image, KernelEntry, Meta, Step, StepNote, VariantHeader},
+    format::{BLOB_ALIGNMENT, Binding, Candidate, Image, KernelEntry, Meta, Step, StepNote, VariantHeader},
 };
 use core::marker::PhantomData;
 use serde::Deserialize;
@@ -87,6 +87,8 @@ pub struct Variant<'a> {
     notes: &'a [u8],
     weights: &'a [u8],
     images: &'a [u8],
+    candidates: &'a [u8],
+    candidate_images: &'a [u8],
 }
 
 impl<'a> Variant<'a> {
@@ -102,6 +104,8 @@ impl<'a> Variant<'a> {
             notes: section(5)?,
             weights: section(6)?,
             images: section(7)?,
+            candidates: section(8)?,
+            candidate_images: section(9)?,
         })
     }
 
@@ -121,6 +125,7 @@ impl<'a> Variant<'a> {
             kernels: 0,
             images: 0,
             bindings: 0,
+            candidates: 0,
         };
         let none: &[u8] = &[];
         Self {
@@ -132,6 +137,8 @@ impl<'a> Variant<'a> {
             notes: none,
             weights: none,
             images: none,
+            candidates: none,
+            candidate_images: none,
         }
     }
 
@@ -187,6 +194,17 @@ impl<'a> Variant<'a> {
     /// Bytes of all kernel images, padding included.
     pub fn images_bytes(&self) -> u64 {
         self.images.len() as u64
+    }
+
+    /// The candidates to time, those of a problem behind each other; none unless it is a candidates plan.
+    pub fn candidates(&self) -> Records<'a, Candidate<'a>> {
+        Records::new(self.candidates)
+    }
+
+    /// The kernel image of a candidate's launch; empty where the range is not in this variant.
+    pub fn candidate_image(&self, image: Image) -> &'a [u8] {
+        let range = image.offset.checked_add(image.bytes).map(|end| image.offset as usize..end as usize);
+        range.and_then(|range| self.candidate_images.get(range)).unwrap_or(&[])
     }
 
     /// Device memory that a CUDA session of this variant allocates, each part rounded up to 256 bytes. Modules and the

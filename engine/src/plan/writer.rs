@@ -6,8 +6,8 @@ use super::{
         DIGEST, ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, VARIANT_SECTIONS, blobs_digest, front_digest,
     },
     format::{
-        BLOB_ALIGNMENT, Binding, Image, ImageKind, KernelEntry, MAGIC, Meta, OPERAND_ALIGNMENT, Step, StepNote,
-        VERSION, VariantHeader,
+        BLOB_ALIGNMENT, Binding, Candidate, Image, ImageKind, KernelEntry, MAGIC, Meta, OPERAND_ALIGNMENT, Step,
+        StepNote, VERSION, VariantHeader,
     },
 };
 use alloc::{vec, vec::Vec};
@@ -17,7 +17,7 @@ use serde::Serialize;
 /// Everything of one variant.
 #[derive(Clone, Debug)]
 pub struct VariantParts<'a> {
-    /// Its description. `steps`, `kernels`, `images` and `bindings` are overwritten with what is given below.
+    /// Its description. The counts at its end are overwritten with what is given below.
     pub header: VariantHeader<'a>,
     /// Steps in order.
     pub steps: Vec<Step>,
@@ -31,6 +31,10 @@ pub struct VariantParts<'a> {
     pub notes: Vec<StepNote<'a>>,
     /// Constants; operands of [`Region::Weights`](super::format::Region::Weights) count from their first byte.
     pub weights: Vec<u8>,
+    /// Candidates; their images are ranges of `candidate_images`.
+    pub candidates: Vec<Candidate<'a>>,
+    /// What [`pack_images`] makes of the candidates' images.
+    pub candidate_images: Vec<u8>,
 }
 
 /// Puts variants together into one file. The same parts give the same bytes.
@@ -65,12 +69,13 @@ impl<'a> PlanWriter<'a> {
         entries.push(structured(&mut front, SectionKind::Meta, 0, once(&meta)));
         let mut blobs = Blobs::default();
         for (number, parts) in (0..).zip(self.variants) {
-            let (table, images) = pack_images(parts.images, parts.header.image_kind);
+            let (table, images) = pack_images(&parts.images, parts.header.image_kind);
             let header = VariantHeader {
                 steps: parts.steps.len() as u32,
                 kernels: parts.kernels.len() as u32,
                 images: table.len() as u32,
                 bindings: parts.bindings.len() as u32,
+                candidates: parts.candidates.len() as u32,
                 ..parts.header
             };
             entries.extend([
@@ -82,13 +87,15 @@ impl<'a> PlanWriter<'a> {
                 structured(&mut front, SectionKind::Notes, number, &parts.notes),
                 blobs.add(SectionKind::Weights, number, parts.weights),
                 blobs.add(SectionKind::Images, number, images),
+                structured(&mut front, SectionKind::Candidates, number, &parts.candidates),
+                blobs.add(SectionKind::CandidateImages, number, parts.candidate_images),
             ]);
         }
         pad(&mut front, BLOB_ALIGNMENT);
 
         let start = front.len() as u64;
         for (index, entry) in entries.iter_mut().enumerate() {
-            if entry.kind == SectionKind::Weights as u32 || entry.kind == SectionKind::Images as u32 {
+            if BLOBS.contains(&entry.kind) {
                 entry.offset += start;
             }
             let at = HEADER_BYTES + index * ENTRY_BYTES;
@@ -110,6 +117,9 @@ impl<'a> PlanWriter<'a> {
         front
     }
 }
+
+/// Kinds of section that lie behind the front.
+const BLOBS: [u32; 3] = [SectionKind::Weights as u32, SectionKind::Images as u32, SectionKind::CandidateImages as u32];
 
 /// Appends postcard records to the front.
 fn structured<'r, T: Serialize + 'r>(
@@ -151,13 +161,13 @@ impl Blobs {
     }
 }
 
-/// Lays images one behind another.
-fn pack_images(images: Vec<Vec<u8>>, kind: ImageKind) -> (Vec<Image>, Vec<u8>) {
+/// Lays images one behind another, as a plan stores them, PTX with its NUL: where each lies, and the blob.
+pub fn pack_images(images: &[Vec<u8>], kind: ImageKind) -> (Vec<Image>, Vec<u8>) {
     let (mut table, mut blob) = (Vec::new(), Vec::new());
     for image in images {
         pad(&mut blob, OPERAND_ALIGNMENT);
         let offset = blob.len();
-        blob.extend_from_slice(&image);
+        blob.extend_from_slice(image);
         if kind == ImageKind::Ptx && image.last() != Some(&0) {
             blob.push(0);
         }

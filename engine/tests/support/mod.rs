@@ -5,7 +5,11 @@ pub mod driver;
 
 use floe_engine::plan::{
     PlanWriter, VariantParts,
-    format::{Action, Binding, Direction, ImageKind, KernelEntry, Operand, Region, Step, StepNote, VariantHeader},
+    format::{
+        Action, Binding, Candidate, CandidateArgument, CandidateLaunch, CandidateOperand, Direction, ImageKind,
+        KernelEntry, Operand, Region, Role, Step, StepNote, VariantHeader,
+    },
+    pack_images,
 };
 use floe_kernels::{
     DType, Dims, Kernel, View,
@@ -52,6 +56,7 @@ fn header(target: &str, architecture: u32, arena_bytes: u64) -> VariantHeader<'_
         kernels: 0,
         images: 0,
         bindings: 0,
+        candidates: 0,
     }
 }
 
@@ -67,6 +72,7 @@ fn note(family: &str) -> StepNote<'_> {
         measured: false,
         runner_up: "",
         runner_up_expected: 0.0,
+        floor: 0.0,
     }
 }
 
@@ -117,6 +123,8 @@ pub fn host_parts() -> VariantParts<'static> {
         bindings: bindings(),
         notes: vec![note("pointwise"), note("copy"), note("copy")],
         weights: weights(),
+        candidates: vec![],
+        candidate_images: vec![],
     }
 }
 
@@ -142,6 +150,8 @@ pub fn cuda_parts() -> VariantParts<'static> {
         bindings: bindings(),
         notes: vec![],
         weights: weights(),
+        candidates: vec![],
+        candidate_images: vec![],
     }
 }
 
@@ -196,4 +206,52 @@ pub fn sign(bytes: &mut [u8]) {
 /// Floats as bindings hold them.
 pub fn floats(values: [f32; ELEMENTS]) -> [u8; BYTES as usize] {
     bytemuck::cast(values)
+}
+
+/// [`cuda_parts`] with two candidates for one problem, the second of two launches, and one for another problem; all share
+/// an image.
+pub fn candidates_parts() -> VariantParts<'static> {
+    let operands = [
+        (Role::Input, DType::F32, BYTES),
+        (Role::Constant, DType::F32, BYTES),
+        (Role::Output, DType::F32, BYTES),
+        (Role::Workspace, DType::U8, 2 * BYTES),
+        (Role::Counters, DType::U8, 16),
+    ];
+    let launch = |image, arguments: [(u8, u64); 3], shared| CandidateLaunch {
+        image,
+        name: "add",
+        grid: [3, 1, 1],
+        block: [64, 1, 1],
+        shared,
+        overlaps: false,
+        arguments: arguments.into_iter().map(|(operand, offset)| CandidateArgument { operand, offset }).collect(),
+    };
+    let (table, candidate_images) = pack_images(&[b"shared image".to_vec(), b"own".to_vec()], ImageKind::Cubin);
+    let candidate = |problem, key, launches: &[CandidateLaunch<'static>]| Candidate {
+        problem,
+        description: "add 1x4:f32",
+        key,
+        algorithm: "direct",
+        configuration: "wide",
+        expected: 2.5,
+        operands: operands.iter().map(|&(role, dtype, bytes)| CandidateOperand { role, dtype, bytes }).collect(),
+        launches: launches.iter().cloned().collect(),
+    };
+    VariantParts {
+        candidates: vec![
+            candidate(0, "one", &[launch(table[0], [(0, 0), (1, 0), (2, 0)], 0)]),
+            candidate(
+                0,
+                "two",
+                &[
+                    launch(table[0], [(0, 0), (1, 0), (3, 16)], 100 << 10),
+                    launch(table[1], [(3, 16), (4, 0), (2, 0)], 0),
+                ],
+            ),
+            candidate(1, "three", &[launch(table[0], [(0, 0), (0, 0), (2, 0)], 0)]),
+        ],
+        candidate_images,
+        ..cuda_parts()
+    }
 }

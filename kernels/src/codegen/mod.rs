@@ -55,7 +55,7 @@ impl Launch {
 
     /// Tells the kernel which inputs no step writes, a bit each: it may read them before it waits for the others.
     /// What another launch of the same candidate made in place of an input is none.
-    pub fn with_constant_inputs(mut self, mask: u32) -> Self {
+    pub fn tell_constant_inputs(&mut self, mask: u32) {
         let own = self.arguments.iter().fold(0, |own, argument| match argument {
             Argument::Input(i) => own | 1 << i,
             _ => own,
@@ -64,7 +64,6 @@ impl Launch {
         if mask != 0 {
             self.source.insert_str(0, &format!("#define CONSTANT_INPUTS {mask}u\n"));
         }
-        self
     }
 }
 

@@ -25,6 +25,13 @@ pub enum Transform {
 }
 
 impl Transform {
+    /// Element type and bytes of what [`Transform::apply`] makes of an operand; `None` where it refuses it.
+    pub fn result(&self, from: &View) -> Option<(DType, u64)> {
+        match self {
+            Self::Winograd(weights) => weights.bytes(from).map(|bytes| (weights.dtype, bytes)),
+        }
+    }
+
     /// The transformed operand. `source` holds the elements of `from`.
     ///
     /// # Errors

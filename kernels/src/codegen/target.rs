@@ -10,6 +10,8 @@ pub struct Target {
     pub name: String,
     /// What it is, for a person.
     pub description: String,
+    /// Name that the driver gives the GPU, empty for `host`: timing tables are kept under it.
+    pub gpu: String,
     /// Compute capability times ten (87 for Orin); 0 for `host`.
     pub architecture: u32,
     /// Streaming multiprocessors.
@@ -41,6 +43,15 @@ impl Target {
     /// Whether this is the CPU.
     pub fn is_host(&self) -> bool {
         self.architecture == 0
+    }
+
+    /// Microseconds below which no kernel can do so much work here: the larger of `flops` over the peak rate and `bytes`
+    /// over the bandwidth of device memory (Williams, Waterman and Patterson, "Roofline", 2009). `half` says whether the
+    /// arithmetic may use tensor cores. A kernel whose operands are still in the level-2 cache can be faster.
+    pub fn floor(&self, flops: u64, bytes: u64, half: bool) -> f64 {
+        let tflops = if half { self.f16_tflops } else { self.f32_tflops };
+        // TFLOP/s are 10⁶ operations a microsecond, GB/s are 10³ bytes a microsecond.
+        (flops as f64 / (tflops * 1e6)).max(bytes as f64 / (self.bandwidth * 1e3))
     }
 
     /// Whether `cp.async`, `mma.m16n8k16` and bf16 exist (sm_80 and later).

@@ -10,6 +10,7 @@ fn target(architecture: u32, multiprocessors: u32, shared: u32) -> Target {
     Target {
         name: format!("sm_{architecture}"),
         description: String::new(),
+        gpu: String::new(),
         architecture,
         multiprocessors,
         shared_per_block: shared,

@@ -171,6 +171,8 @@ fn describe(functions: &Functions, device: c_int) -> Result<DeviceInfo, Error> {
         integrated: attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
         driver: version.unsigned_abs(),
         memory: memory as u64,
+        l2_bytes: u64::from(attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?),
+        clock: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)? / 1000,
     })
 }
 

@@ -18,19 +18,24 @@ pub struct DeviceInfo {
     pub driver: u32,
     /// Bytes of memory.
     pub memory: u64,
+    /// Bytes of the level-2 cache.
+    pub l2_bytes: u64,
+    /// Highest clock of the multiprocessors in MHz.
+    pub clock: u32,
 }
 
 /// Architectures of systems on a chip, whose machine code is not exchangeable with that of desktop GPUs.
 const TEGRA: [u32; 6] = [53, 62, 72, 87, 101, 110];
 
 /// The targets that a GPU may be compiled for: architecture, multiprocessors, name. From `targets/descriptions`.
-const TARGETS: [(u32, u32, &str); 8] = [
+const TARGETS: [(u32, u32, &str); 9] = [
     (72, 8, "jetson-xavier"),
     (80, 108, "a100"),
     (87, 8, "jetson-orin-nano"),
     (87, 8, "jetson-orin-nx"),
     (87, 16, "jetson-agx-orin"),
     (89, 128, "rtx-4090"),
+    (90, 16, "h200-16"),
     (90, 132, "h200"),
     (110, 20, "jetson-thor"),
 ];
@@ -148,12 +153,22 @@ mod tests {
             kernels: 0,
             images: 0,
             bindings: 0,
+            candidates: 0,
         }
     }
 
     fn device(architecture: u32, multiprocessors: u32) -> DeviceInfo {
         let integrated = TEGRA.contains(&architecture);
-        DeviceInfo { name: "a GPU".into(), architecture, multiprocessors, integrated, driver: 12060, memory: 1 << 33 }
+        DeviceInfo {
+            name: "a GPU".into(),
+            architecture,
+            multiprocessors,
+            integrated,
+            driver: 12060,
+            memory: 1 << 33,
+            l2_bytes: 4 << 20,
+            clock: 1300,
+        }
     }
 
     #[test]

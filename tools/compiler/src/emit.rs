@@ -1,6 +1,7 @@
 //! Emission: a placed schedule and its compiled kernels become the parts of a plan's variant.
 
 use crate::{
+    candidates::CandidateParts,
     kernel_graph::{BufferId, OwnedBinding, Storage},
     nvrtc::Compiled,
     order::{Access, dependencies},
@@ -52,6 +53,8 @@ pub struct Variant {
     pub notes: Vec<(Note, String, String)>,
     /// Constants.
     pub weights: Vec<u8>,
+    /// Candidates for a measurement.
+    pub candidates: CandidateParts,
 }
 
 /// Why a variant could not be written.
@@ -150,6 +153,7 @@ pub fn emit(
         bindings: schedule.graph.bindings.clone(),
         notes: notes.collect(),
         weights,
+        candidates: CandidateParts::default(),
     })
 }
 
@@ -172,6 +176,7 @@ impl Variant {
                 kernels: 0,
                 images: 0,
                 bindings: 0,
+                candidates: 0,
             },
             steps: self.steps.clone(),
             kernels: self.kernels.iter().map(|(image, name)| KernelEntry { image: *image, name }).collect(),
@@ -188,12 +193,15 @@ impl Variant {
                     bytes: note.bytes,
                     flops: note.flops,
                     expected: note.expected,
-                    measured: false,
+                    measured: note.measured,
                     runner_up,
                     runner_up_expected: note.runner_up.as_ref().map_or(0.0, |(_, cost)| *cost),
+                    floor: note.floor,
                 })
                 .collect(),
             weights: self.weights.clone(),
+            candidates: self.candidates.borrowed(),
+            candidate_images: self.candidates.images.clone(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Floe's plan compiler: [`pipeline::compile`] takes an ONNX file and gives the bytes of a plan.
 #![warn(missing_docs)]
 
+pub mod candidates;
 pub mod emit;
 pub mod evaluate;
 pub mod fused;
@@ -14,5 +15,6 @@ pub mod pipeline;
 pub mod place;
 pub mod program;
 pub mod schedule;
+pub mod selection;
 pub mod suite;
 pub mod targets;

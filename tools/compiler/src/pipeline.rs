@@ -1,6 +1,7 @@
 //! From a model file to the bytes of a plan.
 
 use crate::{
+    candidates::CandidateParts,
     emit::{self, EmitError, Variant, VariantIdentity},
     evaluate::HostEvaluator,
     fused::FusedGraph,
@@ -8,11 +9,12 @@ use crate::{
     nvrtc::{self, Compiled, Compiler, Request},
     passes::{self, PassError},
     place::{self, Placement},
-    schedule::{self, Schedule, ScheduleError, StepAction},
+    schedule::{self, GpuOptions, Schedule, ScheduleError, StepAction},
 };
 use floe_engine::plan::{Plan, PlanError, PlanWriter, format::ImageKind};
 use floe_kernels::codegen::Target;
 use floe_models::{Graph, ImportError, ImportOptions};
+use floe_timings::Timings;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -39,6 +41,10 @@ pub struct CompileOptions {
     pub precision: Precision,
     /// Forced algorithms: node and algorithm.
     pub algorithms: HashMap<String, String>,
+    /// Measured times, which overrule the cost model where they are about the target.
+    pub timings: Option<Timings>,
+    /// Puts every candidate of every kernel into the plan, for `floe measure`.
+    pub candidates: bool,
     /// Model nodes that an f16 variant computes and stores in f32.
     pub keep_f32: Vec<String>,
     /// NVRTC to use in place of the one that is found.
@@ -78,8 +84,12 @@ pub struct VariantReport {
     pub arena_bytes: u64,
     /// Lower bound of the arena.
     pub arena_lower_bound: u64,
-    /// Expected time of a replay in microseconds by the cost model, 0 for the host.
+    /// Expected time of a replay in microseconds by measured times and the cost model, 0 for the host.
     pub expected: f64,
+    /// Kernels that measured times chose, and all kernels; `None` without a timing table.
+    pub measured: Option<(usize, usize)>,
+    /// Candidates for a measurement, and the problems that they solve.
+    pub candidates: (usize, usize),
     /// Kernels that spill registers: node and bytes. Empty is good.
     pub spills: Vec<(String, u32)>,
 }
@@ -209,7 +219,11 @@ pub fn schedule(fused: &FusedGraph, target: &Target, options: &CompileOptions) -
         lower(fused, lowering).map_err(|source| CompileError::Lower { target: target.name.clone(), source })?;
     Ok(match target.is_host() {
         true => schedule::for_host(kernels)?,
-        false => schedule::for_gpu(kernels, target, &options.algorithms)?,
+        false => {
+            let timings = options.timings.as_ref();
+            let options = GpuOptions { forced: &options.algorithms, timings, collect: options.candidates };
+            schedule::for_gpu(kernels, target, options)?
+        }
     })
 }
 
@@ -224,6 +238,7 @@ fn variant(
     progress(Progress::Phase(&format!("{}: place", target.name)));
     let placement = place::place(&schedule);
     let image_kind = if options.ptx { ImageKind::Ptx } else { ImageKind::Cubin };
+    let mut candidates = CandidateParts::default();
     let (compiled, identity) = if target.is_host() {
         let identity = VariantIdentity {
             target: target.name.clone(),
@@ -239,6 +254,13 @@ fn variant(
         let compiler = Compiler::find(target, options.nvrtc.as_deref())?;
         let requests = requests(&schedule, target, image_kind);
         let compiled = compiler.compile_all(&requests, &|done, total| progress(Progress::Kernels { done, total }))?;
+        if options.candidates {
+            progress(Progress::Phase(&format!("{}: compile candidates", target.name)));
+            let requests = schedule.problems.requests(target.architecture, image_kind);
+            let report = |done, total| progress(Progress::Kernels { done, total });
+            let compiled = compiler.try_compile_all(&requests, &report);
+            candidates = CandidateParts::new(&schedule.problems, &compiled, target.architecture, image_kind);
+        }
         let identity = VariantIdentity {
             target: target.name.clone(),
             architecture: target.architecture,
@@ -249,21 +271,19 @@ fn variant(
         };
         (compiled, identity)
     };
-    let variant = emit::emit(&schedule, &placement, &compiled, identity)?;
-    let report = report(&schedule, &placement, &compiled, &variant);
+    let mut variant = emit::emit(&schedule, &placement, &compiled, identity)?;
+    variant.candidates = candidates;
+    let mut report = report(&schedule, &placement, &compiled, &variant);
+    if options.timings.is_some() && !target.is_host() {
+        report.measured = Some(schedule.measured);
+    }
     Ok((variant, report))
 }
 
 /// One request for each launch, in order.
 fn requests(schedule: &Schedule, target: &Target, image: ImageKind) -> Vec<Request> {
     let launches = schedule.steps.iter().filter_map(|step| match &step.action {
-        StepAction::Launch(launch) => Some(Request {
-            source: launch.source.clone(),
-            entry: launch.entry.clone(),
-            architecture: target.architecture,
-            image,
-            options: Vec::new(),
-        }),
+        StepAction::Launch(launch) => Some(Request::of(launch, target.architecture, image)),
         StepAction::Host(_) => None,
     });
     launches.collect()
@@ -288,6 +308,8 @@ fn report(schedule: &Schedule, placement: &Placement, compiled: &[Compiled], var
         arena_bytes: placement.bytes,
         arena_lower_bound: placement.lower_bound,
         expected: schedule.steps.iter().map(|step| step.note.expected).sum(),
+        measured: None,
+        candidates: variant.candidates.count(),
         spills,
     }
 }

@@ -1,17 +1,21 @@
 //! Selection and scheduling: every kernel becomes one or more steps with operands.
 //!
-//! For the host a step is the kernel itself. For a GPU the kernel's family is asked for candidates, the cheapest by the
-//! cost model wins unless the user forces an algorithm, and constants are repacked into the form that it wants.
+//! For the host a step is the kernel itself. For a GPU the kernel's family is asked for candidates, [`selection`] chooses
+//! among them unless the user forces an algorithm, and constants are repacked into the form that the choice wants.
 
 use crate::{
+    candidates::{Problem, Problems},
     kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, Storage},
     lower::repack,
+    selection::{self, Choice, DeviceTimings},
 };
+use floe_engine::plan::format::{CandidateOperand, Role};
 use floe_kernels::{
     DType, Kernel, KernelError, View,
     codegen::{Argument, Candidate, Launch, Packing, Target},
     copy::Copy,
 };
+use floe_timings::Timings;
 use std::{collections::HashMap, sync::Arc};
 
 /// What a step does.
@@ -63,6 +67,10 @@ pub struct Note {
     pub flops: u64,
     /// Expected microseconds.
     pub expected: f64,
+    /// Whether they come from a timing table.
+    pub measured: bool,
+    /// Microseconds that the target allows at best.
+    pub floor: f64,
     /// Second-best candidate and its expected microseconds.
     pub runner_up: Option<(String, f64)>,
 }
@@ -74,6 +82,10 @@ pub struct Schedule {
     pub steps: Vec<ScheduledStep>,
     /// The graph whose buffers the steps refer to; buffers for workspaces and repacked constants are added to it.
     pub graph: KernelGraph,
+    /// What there is to measure; nothing unless it was asked for.
+    pub problems: Problems,
+    /// Kernels chosen by measured times, and all kernels.
+    pub measured: (usize, usize),
 }
 
 /// Why no schedule could be made.
@@ -123,6 +135,11 @@ fn is_named(node: &KernelNode, name: &str) -> bool {
     node.name == name || node.sources.iter().any(|source| source == name)
 }
 
+/// Whether a kernel reads f16, so that tensor cores may do its arithmetic.
+fn computes_in_half(node: &KernelNode) -> bool {
+    node.kernel.family().input(0).is_some_and(|view| view.dtype == DType::F16)
+}
+
 fn kernel_error(node: &KernelNode) -> impl Fn(KernelError) -> ScheduleError + '_ {
     |source| ScheduleError::Kernel { node: node.name.clone(), family: node.kernel.family().name().to_owned(), source }
 }
@@ -145,6 +162,8 @@ fn note(node: &KernelNode, algorithm: &str, configuration: &str, expected: f64) 
         bytes: node.inputs.iter().chain(&node.outputs).map(|range| range.bytes).sum(),
         flops: node.kernel.family().flops(),
         expected,
+        measured: false,
+        floor: 0.0,
         runner_up: None,
     }
 }
@@ -169,47 +188,70 @@ pub fn for_host(mut graph: KernelGraph) -> Result<Schedule, ScheduleError> {
         let note = note(&node, "host", "", 0.0);
         steps.push(ScheduledStep { action: StepAction::Host(node.kernel), operands, note });
     }
-    Ok(Schedule { steps, graph })
+    Ok(Schedule { steps, graph, ..Schedule::default() })
 }
 
-/// Schedules for a GPU. `forced` maps node names to algorithms.
+/// What decides the schedule of a GPU, beside the target.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuOptions<'a> {
+    /// Node names and the algorithms that they must use.
+    pub forced: &'a HashMap<String, String>,
+    /// Measured times.
+    pub timings: Option<&'a Timings>,
+    /// Whether to collect every candidate for a measurement.
+    pub collect: bool,
+}
+
+/// Schedules for a GPU.
 ///
 /// # Errors
 /// Where a kernel has no candidate, or not the forced one.
-pub fn for_gpu(
-    mut graph: KernelGraph,
-    target: &Target,
-    forced: &HashMap<String, String>,
-) -> Result<Schedule, ScheduleError> {
+pub fn for_gpu(mut graph: KernelGraph, target: &Target, options: GpuOptions<'_>) -> Result<Schedule, ScheduleError> {
     let nodes = std::mem::take(&mut graph.nodes);
+    let GpuOptions { forced, timings, collect } = options;
     if let Some(unknown) = forced.keys().filter(|name| !nodes.iter().any(|node| is_named(node, name))).min() {
         return Err(ScheduleError::NoSuchNode(unknown.clone()));
     }
-    let mut scheduler = Scheduler { graph, target, forced, packed: HashMap::new(), steps: Vec::new() };
+    let mut scheduler = Scheduler {
+        graph,
+        target,
+        forced,
+        timings: timings.map(|timings| DeviceTimings::new(timings, target)),
+        problems: collect.then(Problems::default),
+        packed: HashMap::new(),
+        steps: Vec::new(),
+        measured: (0, 0),
+    };
     for node in &nodes {
         scheduler.node(node)?;
     }
-    Ok(Schedule { steps: scheduler.steps, graph: scheduler.graph })
+    let Scheduler { steps, graph, problems, measured, .. } = scheduler;
+    Ok(Schedule { steps, graph, problems: problems.unwrap_or_default(), measured })
 }
 
 struct Scheduler<'a> {
     graph: KernelGraph,
     target: &'a Target,
     forced: &'a HashMap<String, String>,
+    timings: Option<DeviceTimings<'a>>,
+    /// Where candidates are collected, if they are.
+    problems: Option<Problems>,
     /// Repacked operands: (buffer, offset, wanted form) → where.
     packed: HashMap<(BufferId, u64, Packing), BufferRange>,
     steps: Vec<ScheduledStep>,
+    /// Kernels chosen by measured times, and all kernels.
+    measured: (usize, usize),
 }
 
 impl Scheduler<'_> {
     fn node(&mut self, node: &KernelNode) -> Result<(), ScheduleError> {
-        let (best, runner_up) = self.choose(node)?;
+        let Choice { best, expected, measured, runner_up } = self.choose(node)?;
+        self.measured.0 += usize::from(measured);
+        self.measured.1 += 1;
         let mut inputs = node.inputs.clone();
         for (number, packing) in best.packing.iter().enumerate() {
             inputs[number] = self.pack(node, number, packing)?;
         }
-        let is_constant = |range: &BufferRange| self.graph.constant(range.buffer).is_some();
-        let constants = inputs.iter().enumerate().fold(0, |mask, (i, input)| mask | u32::from(is_constant(input)) << i);
         let mut buffer = |what: &str, bytes: u64, storage: Storage| {
             (bytes != 0).then(|| self.graph.add_buffer(&format!("{} {what}", node.name), bytes, storage))
         };
@@ -230,10 +272,11 @@ impl Scheduler<'_> {
                     Argument::Counters(from) => tail(counters, from, best.counters),
                 })
                 .collect();
-            let launch = launch.with_constant_inputs(constants);
-            let mut note = note(node, best.algorithm, &best.configuration, best.cost);
+            let mut note = note(node, best.algorithm, &best.configuration, expected);
+            note.measured = measured;
             if number == last {
                 note.runner_up.clone_from(&runner_up);
+                note.floor = self.target.floor(note.flops, note.bytes, computes_in_half(node));
             } else {
                 // Work and time of a candidate of several launches are told with the last one.
                 (note.bytes, note.flops, note.expected) = (0, 0, 0.0);
@@ -243,7 +286,7 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    fn choose(&self, node: &KernelNode) -> Result<(Candidate, Option<(String, f64)>), ScheduleError> {
+    fn choose(&mut self, node: &KernelNode) -> Result<Choice, ScheduleError> {
         let family = node.kernel.family();
         family.check().map_err(kernel_error(node))?;
         let mut candidates = node.kernel.candidates(self.target).map_err(|reason| ScheduleError::Unsupported {
@@ -258,11 +301,11 @@ impl Scheduler<'_> {
             let mut packing = candidate.packing.iter().enumerate();
             packing.all(|(number, packing)| !matches!(packing, Packing::Transform(_)) || is_constant(number))
         });
-        candidates.sort_by(|a, b| {
-            a.cost
-                .total_cmp(&b.cost)
-                .then_with(|| (a.algorithm, &a.configuration).cmp(&(b.algorithm, &b.configuration)))
-        });
+        let constants = (0..node.inputs.len()).fold(0, |mask, i| mask | u32::from(is_constant(i)) << i);
+        for launch in candidates.iter_mut().flat_map(|candidate| &mut candidate.launches) {
+            launch.tell_constant_inputs(constants);
+        }
+        selection::rank(&mut candidates);
         let forced = self.forced.iter().filter(|(name, _)| is_named(node, name)).min();
         if let Some((_, wanted)) = forced.filter(|_| !matches!(node.kernel, Kernel::Copy(_))) {
             let mut known: Vec<_> = candidates.iter().map(|candidate| candidate.algorithm).collect();
@@ -280,16 +323,36 @@ impl Scheduler<'_> {
         } else {
             candidates.retain(|candidate| candidate.relaxed_tolerance().is_none());
         }
-        let mut candidates = candidates.into_iter();
-        let best = candidates.next().ok_or_else(|| ScheduleError::Unsupported {
+        self.collect(node, &candidates);
+        selection::choose(candidates, self.timings.as_ref()).ok_or_else(|| ScheduleError::Unsupported {
             node: node.name.clone(),
             family: family.name().to_owned(),
             target: self.target.name.clone(),
             reason: "no candidate".into(),
-        })?;
-        let runner_up =
-            candidates.next().map(|second| (format!("{} {}", second.algorithm, second.configuration), second.cost));
-        Ok((best, runner_up))
+        })
+    }
+
+    /// Remembers candidates for a measurement, if one was asked for.
+    fn collect(&mut self, node: &KernelNode, candidates: &[Candidate]) {
+        let Some(problems) = &mut self.problems else { return };
+        let family = node.kernel.family();
+        let inputs = node.inputs.iter().enumerate().map(|(number, range)| CandidateOperand {
+            role: if self.graph.constant(range.buffer).is_some() { Role::Constant } else { Role::Input },
+            // An operand without a view is a bias.
+            dtype: family.input(number).map_or(DType::F32, |view| view.dtype),
+            bytes: range.bytes,
+        });
+        let outputs = node.outputs.iter().enumerate().map(|(number, range)| CandidateOperand {
+            role: Role::Output,
+            dtype: family.output(number).map_or(DType::U8, |view| view.dtype),
+            bytes: range.bytes,
+        });
+        problems.add(Problem {
+            kernel: node.kernel.clone(),
+            inputs: inputs.collect(),
+            outputs: outputs.collect(),
+            candidates: candidates.to_vec(),
+        });
     }
 
     /// Zeroes a range: a copy whose source is one zero, since a copy writes zeros outside its source's extents.

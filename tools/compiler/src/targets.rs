@@ -4,7 +4,7 @@ use floe_kernels::codegen::Target;
 use std::sync::OnceLock;
 
 /// Every description, in the order in which they are listed.
-const DESCRIPTIONS: [&str; 9] = [
+const DESCRIPTIONS: [&str; 10] = [
     include_str!("../../../targets/descriptions/host.toml"),
     include_str!("../../../targets/descriptions/jetson-orin-nano.toml"),
     include_str!("../../../targets/descriptions/jetson-orin-nx.toml"),
@@ -14,6 +14,7 @@ const DESCRIPTIONS: [&str; 9] = [
     include_str!("../../../targets/descriptions/rtx-4090.toml"),
     include_str!("../../../targets/descriptions/a100.toml"),
     include_str!("../../../targets/descriptions/h200.toml"),
+    include_str!("../../../targets/descriptions/h200-16.toml"),
 ];
 
 /// There is no target of that name.
@@ -71,6 +72,7 @@ mod tests {
             let peak = f64::from(target.multiprocessors) * lanes * 2.0 * target.clock * 1e-6;
             assert!((target.f32_tflops / peak - 1.0).abs() < 0.2, "{}: {peak}", target.name);
             assert!(target.f16_tflops > target.f32_tflops && target.nvrtc.contains("=="), "{}", target.name);
+            assert!(!target.gpu.is_empty(), "{}", target.name);
         }
     }
 

@@ -4,9 +4,11 @@
 
 pub mod bench;
 pub mod inputs;
+pub mod measure;
 pub mod npy;
 pub mod outputs;
 pub mod plan_file;
+pub mod profile;
 pub mod random;
 pub mod session;
 pub mod tensor;

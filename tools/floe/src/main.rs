@@ -1,15 +1,17 @@
 //! Floe's device command line.
 #![warn(missing_docs)]
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use floe::{
     bench::{self, Times},
     inputs::{self, Source},
-    outputs,
+    measure, outputs,
     plan_file::PlanFile,
-    session::{DeviceKind, Place, Request},
+    profile,
+    session::{DeviceKind, Place, Request, Session},
 };
+use floe_timings::Timings;
 use std::{
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
@@ -36,6 +38,25 @@ enum Command {
   floe bench resnet50.floe
   floe bench resnet50.floe --sms 16 --iterations 5000 --json times.json")]
     Bench(Bench),
+    /// Time each step of a plan, from graphs beside the product's: which steps take the time, and how near they come to
+    /// what arithmetic and memory of the target allow.
+    #[command(after_help = "Examples:
+  floe profile resnet50.floe
+  floe profile resnet50.floe --sms 16 --json profile.json
+
+The columns: microseconds that a step adds to a graph of all steps before it; its floor (operations over peak rate, or
+bytes over bandwidth, whichever is longer; a step whose operands are still in the cache can beat it); the share of the
+floor that it reaches; what the plan told, by (m)easured times or as the cost model's (e)xpectation.")]
+    Profile(ProfileArguments),
+    /// Time every candidate of a candidates plan, for `floec compile --timings`.
+    #[command(after_help = "Examples:
+  floec compile resnet50.onnx --target h200 --candidates -o candidates.floe       at the desk
+  floe measure candidates.floe -o h200.timings                                    on the device
+  floec compile resnet50.onnx --target h200 --timings h200.timings -o r50.floe    at the desk
+  floe measure candidates.floe -o slice.timings --sms 16 --json report.json
+
+An existing table is kept: new times are added to it, or replace its own.")]
+    Measure(MeasureArguments),
 }
 
 #[derive(Args)]
@@ -83,6 +104,42 @@ struct Bench {
     json: Option<PathBuf>,
 }
 
+#[derive(Args)]
+struct OnGpu {
+    /// The plan.
+    plan: PathBuf,
+    /// Use the variant of this target instead of the most suitable one.
+    #[arg(long, value_name = "TARGET")]
+    variant: Option<String>,
+    /// Use only N multiprocessors of the GPU (a green context).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    sms: Option<u32>,
+    /// Also write the numbers to a file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl OnGpu {
+    fn request(&self) -> Request {
+        Request { device: DeviceKind::Cuda, multiprocessors: self.sms, variant: self.variant.clone() }
+    }
+}
+
+#[derive(Args)]
+struct ProfileArguments {
+    #[command(flatten)]
+    common: OnGpu,
+}
+
+#[derive(Args)]
+struct MeasureArguments {
+    #[command(flatten)]
+    common: OnGpu,
+    /// The timing table to write, or to add to.
+    #[arg(short, long, value_name = "TIMINGS")]
+    output: PathBuf,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum DeviceArgument {
     Host,
@@ -106,6 +163,8 @@ fn main() -> ExitCode {
     let result = match &command {
         Command::Run(arguments) => run(arguments),
         Command::Bench(arguments) => bench(arguments),
+        Command::Profile(arguments) => profile_steps(&arguments.common),
+        Command::Measure(arguments) => measure_candidates(arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -192,12 +251,90 @@ fn bench(arguments: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file beside its place, then renames it.
+fn profile_steps(arguments: &OnGpu) -> Result<()> {
+    let file = PlanFile::open(&arguments.plan)?;
+    let plan = file.plan()?;
+    let (mut place, variant) = Place::choose(&plan, &arguments.request())?;
+    let device = place.describe();
+    let info = place.device().map(|device| device.info().clone());
+    let mut session = place.session(variant)?;
+    for input in inputs::gather(&session, &[], Some(0))? {
+        session.write(input.binding, &input.bytes)?;
+    }
+    let Session::Cuda(session) = &mut session else { bail!("only a plan on a GPU can be profiled") };
+    let profile = profile::profile(session)?;
+    let header = session.variant().header();
+    let mut out = io::stdout().lock();
+    writeln!(out, "{} for {} ({}) on {device}", plan.model(), header.target, header.precision)?;
+    write!(out, "{}", profile.text())?;
+    if let Some(path) = &arguments.json {
+        let record = serde_json::json!({
+            "plan": file.name(),
+            "model": plan.model(),
+            "target": header.target,
+            "precision": header.precision,
+            "device": info.as_ref().map(|info| &info.name),
+            "multiprocessors": info.as_ref().map(|info| info.multiprocessors),
+            "profile": profile,
+        });
+        write_json(path, &record).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn measure_candidates(arguments: &MeasureArguments) -> Result<()> {
+    let file = PlanFile::open(&arguments.common.plan)?;
+    let plan = file.plan()?;
+    let output = &arguments.output;
+    // Before anything is measured: a file that is no table must not be lost, nor the measurement because of it.
+    let mut timings = match std::fs::read_to_string(output) {
+        Ok(text) => text.parse::<Timings>().with_context(|| format!("{} is there already", output.display()))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Timings::default(),
+        Err(error) => return Err(error).with_context(|| output.display().to_string()),
+    };
+    let (place, variant) = Place::choose(&plan, &arguments.common.request())?;
+    let info = place.device().context("candidates are measured on a GPU")?.info().clone();
+    let start = std::time::Instant::now();
+    let progress = Progress::new(0);
+    let measured = measure::measure(&place, &variant, |done, total| progress.show_of(done, total))?;
+    progress.clear();
+
+    let device = floe_timings::Device { gpu: info.name.clone(), multiprocessors: info.multiprocessors };
+    timings.merge(measure::table(&measured, &device, info.clock));
+    write_file(output, timings.to_string().as_bytes()).with_context(|| output.display().to_string())?;
+    let mut out = io::stdout().lock();
+    let times = measured.iter().filter(|candidate| candidate.time.is_some()).count();
+    let seconds = start.elapsed().as_secs_f64();
+    writeln!(out, "{} on {}: {times} candidates timed in {seconds:.1} s", plan.model(), place.describe())?;
+    write!(out, "{}", measure::report::text(&measured))?;
+    writeln!(out, "wrote {}: {} entries", output.display(), timings.len())?;
+    if let Some(path) = &arguments.common.json {
+        let record = serde_json::json!({
+            "plan": file.name(),
+            "model": plan.model(),
+            "device": info.name,
+            "multiprocessors": info.multiprocessors,
+            "clock": info.clock,
+            "driver": info.driver,
+            "seconds": seconds,
+            "unit": "microseconds",
+            "problems": measure::report::json(&measured),
+        });
+        write_json(path, &record).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Writes a record as JSON.
 fn write_json(path: &Path, record: &serde_json::Value) -> Result<()> {
+    write_file(path, format!("{record:#}\n").as_bytes())
+}
+
+/// Writes a file beside its place, then renames it.
+fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    serde_json::to_writer_pretty(&mut file, record)?;
-    writeln!(file)?;
+    file.write_all(bytes)?;
     file.persist(path)?;
     Ok(())
 }
@@ -217,6 +354,12 @@ impl Progress {
         // About a hundred times in all: writing must not disturb what is measured.
         if self.shown && done.is_multiple_of(self.total.div_ceil(100)) {
             let _ = write!(io::stderr(), "\r{done}/{}", self.total);
+        }
+    }
+
+    fn show_of(&self, done: usize, total: usize) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r{done}/{total} ");
         }
     }
 

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use floe_cuda::{Device, Options};
 use floe_engine::{
-    cuda::{self, DriverApi, InitError, InitOptions, RunError},
+    cuda::{self, DriverApi, InitError, InitOptions, Pool, RunError},
     host,
     plan::{
         Plan, Variant,
@@ -122,6 +122,18 @@ impl Place {
                 Ok(Session::Cuda(Box::new(session)))
             }
         }
+    }
+
+    /// Device memory for a measurement.
+    ///
+    /// # Errors
+    /// Where this is the host, or what the engine says.
+    pub fn pool(&self, bytes: u64) -> Result<Pool<'_>> {
+        let Self::Cuda { device, api } = self else { bail!("the host has no device memory") };
+        device.make_current()?;
+        // SAFETY: as for a session, below: the table comes from the driver, and the device, borrowed as long as the pool,
+        // keeps the context alive on this thread. The blobs were compared with their digest.
+        unsafe { Pool::new(api, bytes) }.map_err(init_error)
     }
 
     /// The device in words: name, multiprocessors and driver.

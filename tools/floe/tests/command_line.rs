@@ -4,7 +4,11 @@
 use floe::npy::Array;
 use floe_engine::plan::{
     PlanWriter, VariantParts,
-    format::{Action, Binding, Direction, ImageKind, KernelEntry, Operand, Region, Step, VariantHeader},
+    format::{
+        Action, Binding, Candidate, CandidateArgument, CandidateLaunch, CandidateOperand, Direction, ImageKind,
+        KernelEntry, Operand, Region, Role, Step, StepNote, VariantHeader,
+    },
+    pack_images,
 };
 use floe_kernels::{DType, Dims, Kernel, View, copy::Copy};
 use std::{
@@ -13,54 +17,59 @@ use std::{
     process::{Command, Output},
 };
 
-/// A plan that transposes `matrix [2, 3]` into `turned/out [3, 2]`.
-fn transpose(variants: &[(&'static str, u32)]) -> Vec<u8> {
-    let mut writer = PlanWriter::new("transpose", "test");
-    for &(target, architecture) in variants {
-        let destination = View::contiguous(DType::F32, &[3, 2]).unwrap();
-        let mut source = destination.clone();
-        source.strides = [1, 3].into_iter().collect();
-        let operand = |number, written| Operand { region: Region::Binding(number), offset: 0, bytes: 24, written };
-        let action = match architecture {
-            0 => Action::Host(Kernel::Copy(Copy { source, destination })),
-            _ => Action::Launch { kernel: 0, grid: [1; 3], block: [32, 1, 1], shared: 0 },
-        };
-        let gpu = architecture != 0;
-        let operands = [operand(0, false), operand(1, true)].into_iter().collect();
-        let binding = |name, direction, shape: [u32; 2]| Binding {
-            name,
-            direction,
-            dtype: DType::F32,
-            shape: Dims::from_slice(&shape).unwrap(),
-        };
-        writer = writer.variant(VariantParts {
-            header: VariantHeader {
-                target,
-                architecture,
-                image_kind: ImageKind::Cubin,
-                driver: if gpu { 12020 } else { 0 },
-                nvrtc: if gpu { "12.6" } else { "" },
-                precision: "f32",
-                arena_bytes: 0,
-                arena_lower_bound: 0,
-                zeroed_bytes: 0,
-                steps: 0,
-                kernels: 0,
-                images: 0,
-                bindings: 0,
-            },
-            steps: vec![Step { action, operands, after: Default::default(), overlaps: false }],
-            kernels: if gpu { vec![KernelEntry { image: 0, name: "transpose" }] } else { Vec::new() },
-            images: if gpu { vec![vec![0x7f; 64]] } else { Vec::new() },
-            bindings: vec![
-                binding("matrix", Direction::Input, [2, 3]),
-                binding("turned/out", Direction::Output, [3, 2]),
-            ],
-            notes: Vec::new(),
-            weights: Vec::new(),
-        });
+/// A variant that transposes `matrix [2, 3]` into `turned/out [3, 2]`.
+fn variant(target: &'static str, architecture: u32) -> VariantParts<'static> {
+    let destination = View::contiguous(DType::F32, &[3, 2]).unwrap();
+    let mut source = destination.clone();
+    source.strides = [1, 3].into_iter().collect();
+    let operand = |number, written| Operand { region: Region::Binding(number), offset: 0, bytes: 24, written };
+    let action = match architecture {
+        0 => Action::Host(Kernel::Copy(Copy { source, destination })),
+        _ => Action::Launch { kernel: 0, grid: [1; 3], block: [32, 1, 1], shared: 0 },
+    };
+    let gpu = architecture != 0;
+    let operands = [operand(0, false), operand(1, true)].into_iter().collect();
+    let binding = |name, direction, shape: [u32; 2]| Binding {
+        name,
+        direction,
+        dtype: DType::F32,
+        shape: Dims::from_slice(&shape).unwrap(),
+    };
+    VariantParts {
+        header: VariantHeader {
+            target,
+            architecture,
+            image_kind: ImageKind::Cubin,
+            driver: if gpu { 12020 } else { 0 },
+            nvrtc: if gpu { "12.6" } else { "" },
+            precision: "f32",
+            arena_bytes: 0,
+            arena_lower_bound: 0,
+            zeroed_bytes: 0,
+            steps: 0,
+            kernels: 0,
+            images: 0,
+            bindings: 0,
+            candidates: 0,
+        },
+        steps: vec![Step { action, operands, after: Default::default(), overlaps: false }],
+        kernels: if gpu { vec![KernelEntry { image: 0, name: "transpose" }] } else { Vec::new() },
+        images: if gpu { vec![vec![0x7f; 64]] } else { Vec::new() },
+        bindings: vec![binding("matrix", Direction::Input, [2, 3]), binding("turned/out", Direction::Output, [3, 2])],
+        notes: Vec::new(),
+        weights: Vec::new(),
+        candidates: Vec::new(),
+        candidate_images: Vec::new(),
     }
-    writer.finish()
+}
+
+/// A plan of such variants.
+fn transpose(variants: &[(&'static str, u32)]) -> Vec<u8> {
+    let writer = PlanWriter::new("transpose", "test");
+    variants
+        .iter()
+        .fold(writer, |writer, &(target, architecture)| writer.variant(variant(target, architecture)))
+        .finish()
 }
 
 /// A folder with the plans and inputs of these tests.
@@ -216,6 +225,120 @@ fn a_closed_pipe_is_no_failure() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+/// `gpu.floe`'s variant with two candidates: the second takes two launches, so twice as long on the simulated driver.
+fn candidates() -> Vec<u8> {
+    let (table, candidate_images) = pack_images(&[vec![0x7f; 64]], ImageKind::Cubin);
+    let operand = |role| CandidateOperand { role, dtype: DType::F32, bytes: 24 };
+    let launch = CandidateLaunch {
+        image: table[0],
+        name: "transpose",
+        grid: [1; 3],
+        block: [32, 1, 1],
+        shared: 0,
+        overlaps: false,
+        arguments: (0..2).map(|operand| CandidateArgument { operand, offset: 0 }).collect(),
+    };
+    let candidate = |key, configuration, launches: usize| Candidate {
+        problem: 0,
+        description: "copy 2x3:f32 -> 3x2:f32",
+        key,
+        algorithm: "transpose",
+        configuration,
+        expected: 2.0,
+        operands: [operand(Role::Input), operand(Role::Output)].into_iter().collect(),
+        launches: std::iter::repeat_n(launch.clone(), launches).collect(),
+    };
+    let mut parts = variant("jetson-orin-nano", 87);
+    parts.candidates = vec![candidate("slow", "twice", 2), candidate("fast", "", 1)];
+    parts.candidate_images = candidate_images;
+    parts.notes = vec![StepNote {
+        sources: "turn",
+        family: "copy",
+        algorithm: "transpose",
+        configuration: "twice",
+        bytes: 48,
+        flops: 0,
+        expected: 2.0,
+        measured: false,
+        runner_up: "",
+        runner_up_expected: 0.0,
+        floor: 125.0,
+    }];
+    PlanWriter::new("transpose", "tests").variant(parts).finish()
+}
+
+/// `floe` on the simulated driver.
+fn simulated(folder: &Path, driver: &Path, arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_floe"));
+    command.current_dir(folder).env("FLOE_LIBCUDA", driver).args(arguments.split_whitespace()).output().unwrap()
+}
+
+#[test]
+fn measure_writes_a_table_and_adds_to_it() {
+    let folder = folder();
+    let driver = simulated_driver(folder.path());
+    fs::write(folder.path().join("candidates.floe"), candidates()).unwrap();
+    let run = |arguments: &str| {
+        let output = simulated(folder.path(), &driver, arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let said = run("measure candidates.floe -o times --json report.json");
+    assert!(
+        said.contains("2 candidates timed") && said.contains("the cost model's favourite: transpose twice"),
+        "{said}"
+    );
+    let entries = "gpu Simulated GPU\nmultiprocessors 8\nclock 1300\nproblem copy 2x3:f32 -> 3x2:f32\n\
+                   fast 500.000 0.000 transpose\nslow 1000.000 0.000 transpose twice\n";
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(read("times"), format!("floe-timings 1\n{entries}"));
+    let report: serde_json::Value = serde_json::from_str(&read("report.json")).unwrap();
+    assert_eq!(report["problems"][0]["candidates"][1]["time"], 500.0);
+    assert_eq!((&report["multiprocessors"], &report["clock"]), (&8.into(), &1300.into()));
+
+    let other = "gpu Other GPU\nmultiprocessors 4\nclock 1000\nproblem p\nfast 1.000 0.000 transpose\n";
+    fs::write(folder.path().join("times"), format!("floe-timings 1\n{other}")).unwrap();
+    run("measure candidates.floe -o times");
+    assert_eq!(read("times"), format!("floe-timings 1\n{other}{entries}"));
+}
+
+#[test]
+fn what_cannot_be_measured_is_said() {
+    let folder = folder();
+    let driver = simulated_driver(folder.path());
+    fs::write(folder.path().join("candidates.floe"), candidates()).unwrap();
+    for (arguments, expected) in [
+        ("measure gpu.floe -o times", "the plan holds no candidates: compile it with --candidates"),
+        ("measure host.floe -o times", "the plan has no GPU variant"),
+        ("measure candidates.floe -o text.npy", "text.npy is there already: line 1: a timing table begins with"),
+        ("measure candidates.floe -o none/times", "none/times: "),
+        ("profile host.floe", "the plan has no GPU variant"),
+    ] {
+        let output = simulated(folder.path(), &driver, arguments);
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {message}");
+        assert!(message.contains(&format!("error: {expected}")), "{arguments}: {message}");
+    }
+    assert!(!folder.path().join("times").exists());
+}
+
+#[test]
+fn profile_tells_each_step_and_its_share_of_the_floor() {
+    let folder = folder();
+    let driver = simulated_driver(folder.path());
+    fs::write(folder.path().join("candidates.floe"), candidates()).unwrap();
+    let output = simulated(folder.path(), &driver, "profile candidates.floe --json profile.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    assert!(lines.contains("replay 500.0 us; serial graph 500.0 us"), "{lines}");
+    assert!(lines.contains("500.00    125.00    25 %      2.0e  copy transpose twice <- turn"), "{lines}");
+    let record = fs::read(folder.path().join("profile.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    let step = &record["profile"]["steps"][0];
+    assert_eq!((&step["time_us"], &step["share"], &step["measured"]), (&500.0.into(), &0.25.into(), &false.into()));
+    assert_eq!(record["multiprocessors"], 8);
 }
 
 /// Makes `libcuda.so.1` of the simulated driver. Whoever can link Rust has a `cc`.

@@ -36,8 +36,10 @@ Result cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 1 << 30; return
 Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     int architecture = setting("SIMULATED_ARCHITECTURE", 87);
     switch (attribute) {
+    case 13: *value = 1300000; break;            // CLOCK_RATE
     case 16: *value = 8; break;                  // MULTIPROCESSOR_COUNT
     case 18: *value = architecture == 87; break; // INTEGRATED
+    case 38: *value = 4 << 20; break;            // L2_CACHE_SIZE
     case 75: *value = architecture / 10; break;  // COMPUTE_CAPABILITY_MAJOR
     case 76: *value = architecture % 10; break;  // COMPUTE_CAPABILITY_MINOR
     default: return 1;
@@ -68,16 +70,22 @@ Result cuStreamCreate(Handle *stream, unsigned flags) { return handle(stream); }
 Result cuStreamDestroy_v2(Handle stream) { return 0; }
 Result cuEventCreate(Handle *event, unsigned flags) { return handle(event); }
 Result cuEventDestroy_v2(Handle event) { return 0; }
-Result cuGraphCreate(Handle *graph, unsigned flags) { return handle(graph); }
+// Every kernel takes half a millisecond. A graph that is ready for launch is a handle of its number of nodes plus one.
+static size_t nodes, launched;
+Result cuGraphCreate(Handle *graph, unsigned flags) { nodes = 0; return handle(graph); }
 // The name of drivers before CUDA 12, which floe-cuda must find as well.
 Result cuGraphAddKernelNode(Handle *node, Handle graph, const Handle *after, size_t count, const void *parameters) {
+    nodes++;
     return handle(node);
 }
-Result cuGraphInstantiateWithFlags(Handle *exec, Handle graph, unsigned long long flags) { return handle(exec); }
+Result cuGraphInstantiateWithFlags(Handle *exec, Handle graph, unsigned long long flags) {
+    *exec = (Handle)(nodes + 1);
+    return 0;
+}
 Result cuGraphUpload(Handle exec, Handle stream) { return 0; }
 Result cuGraphExecDestroy(Handle exec) { return 0; }
 Result cuGraphDestroy(Handle graph) { return 0; }
-Result cuGraphLaunch(Handle exec, Handle stream) { return 0; }
+Result cuGraphLaunch(Handle exec, Handle stream) { launched = (size_t)exec - 1; return 0; }
 Result cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t bytes, Handle stream) {
     memcpy((Handle)to, from, bytes);
     return 0;
@@ -94,4 +102,7 @@ Result cuEventRecord(Handle event, Handle stream) { return 0; }
 Result cuEventQuery(Handle event) { return 0; }
 Result cuStreamSynchronize(Handle stream) { return setting("SIMULATED_SYNCHRONIZE", 0); }
 Result cuEventSynchronize(Handle event) { return 0; }
-Result cuEventElapsedTime(float *milliseconds, Handle start, Handle end) { *milliseconds = 0.5f; return 0; }
+Result cuEventElapsedTime(float *milliseconds, Handle start, Handle end) {
+    *milliseconds = 0.5f * launched;
+    return 0;
+}

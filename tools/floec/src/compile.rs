@@ -9,6 +9,7 @@ use floe_compiler::{
 };
 use floe_kernels::codegen::Target;
 use floe_models::ImportOptions;
+use floe_timings::Timings;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{collections::HashMap, path::PathBuf};
 
@@ -17,7 +18,12 @@ use std::{collections::HashMap, path::PathBuf};
 #[command(after_help = "Examples:
   floec compile resnet50.onnx --target jetson-orin-nano -o resnet50.floe
   floec compile detector.onnx --target host --target h200 --shape images=1x3x640x640 -o detector.floe
-  floec compile net.onnx --target a100 --precision f32 --algorithm conv1=simt_gemm -o net.floe")]
+  floec compile net.onnx --target a100 --precision f32 --algorithm conv1=simt_gemm -o net.floe
+
+Selection by measurement, here for an H200 (the desk needs no GPU):
+  floec compile net.onnx --target h200 --candidates -o candidates.floe       at the desk
+  floe measure candidates.floe -o h200.timings                               on the device
+  floec compile net.onnx --target h200 --timings h200.timings -o net.floe    at the desk")]
 pub struct Arguments {
     /// The ONNX model.
     model: PathBuf,
@@ -37,6 +43,14 @@ pub struct Arguments {
     /// Forces the algorithm of a node, for example `conv1=direct`; `floec inspect` shows names and choices.
     #[arg(long = "algorithm", value_name = "NODE=NAME")]
     algorithms: Vec<String>,
+    /// Timing table that `floe measure` wrote; repeatable, later ones overrule earlier ones. Where a table has candidates of
+    /// a node for the target's GPU and number of multiprocessors, their times choose; elsewhere the cost model does.
+    #[arg(long, value_name = "FILE")]
+    timings: Vec<PathBuf>,
+    /// Write a candidates plan: besides what a replay needs it holds every promising candidate of every kernel, for
+    /// `floe measure`.
+    #[arg(long)]
+    candidates: bool,
     /// NVRTC library, or the folder that holds it, in place of the one that is found.
     #[arg(long, value_name = "PATH")]
     nvrtc: Option<PathBuf>,
@@ -105,6 +119,9 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
     if !algorithms.is_empty() && found.iter().all(Target::is_host) {
         bail!("--algorithm needs a GPU among the targets: the host has one twin of each kernel");
     }
+    if arguments.candidates && found.iter().all(Target::is_host) {
+        bail!("--candidates needs a GPU among the targets: the host has one twin of each kernel");
+    }
     Ok(CompileOptions {
         targets: found,
         import: ImportOptions { shapes, ..ImportOptions::default() },
@@ -113,10 +130,24 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
             PrecisionArgument::F16 => Precision::F16,
         },
         algorithms,
+        timings: timings(&arguments.timings)?,
+        candidates: arguments.candidates,
         keep_f32: arguments.keep_f32.clone(),
         nvrtc: arguments.nvrtc.clone(),
         ptx: arguments.ptx,
     })
+}
+
+/// Reads timing tables; `None` where none is given.
+fn timings(files: &[PathBuf]) -> anyhow::Result<Option<Timings>> {
+    let mut all = None;
+    for file in files {
+        let name = file.display();
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read '{name}'"))?;
+        let read: Timings = text.parse().with_context(|| format!("'{name}' is not a timing table"))?;
+        all.get_or_insert_with(Timings::default).merge(read);
+    }
+    Ok(all)
 }
 
 /// Runs `floec compile`.
@@ -151,6 +182,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                     "image_bytes": variant.image_bytes, "weight_bytes": variant.weight_bytes,
                     "arena_bytes": variant.arena_bytes, "arena_lower_bound": variant.arena_lower_bound,
                     "expected_us": variant.expected,
+                    "timings": variant.measured.map(|(measured, kernels)| serde_json::json!({"measured": measured, "kernels": kernels})),
+                    "candidates": variant.candidates.0,
+                    "problems": variant.candidates.1,
                     "spills": variant.spills.iter().map(|(node, bytes)| serde_json::json!({"node": node, "bytes": bytes})).collect::<Vec<_>>(),
                 })
             })
@@ -174,6 +208,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             text += &format!(", expected {:.0} µs", variant.expected);
         }
         text.push('\n');
+        if let Some((measured, kernels)) = variant.measured {
+            text += &format!("    timings: {measured} of {kernels} kernels measured\n");
+        }
+        if let (candidates @ 1.., problems) = variant.candidates {
+            text +=
+                &format!("    candidates: {candidates} for {problems} different kernels; `floe measure` times them\n");
+        }
         for (node, bytes) in &variant.spills {
             text += &format!("    warning: the kernel of node '{node}' spills {bytes} bytes of registers\n");
         }

@@ -127,7 +127,7 @@ fn text(report: &Value) -> String {
             );
         }
         text += &format!(
-            "  {:>4}  {:>9}  {:>9}  {:>8}  {}\n",
+            "  {:>4}  {:>9}  {:>9}  {:>8}           {}\n",
             "step",
             "bytes",
             "MFLOP",
@@ -139,11 +139,16 @@ fn text(report: &Value) -> String {
             let expected = step["expected_us"].as_f64().unwrap_or_default();
             let configuration = string(&step["configuration"]);
             text += &format!(
-                "  {:>4}  {:>9}  {:>9.2}  {:>8}  {} {}{}{} ← {}\n",
+                "  {:>4}  {:>9}  {:>9.2}  {:>8} {:8}  {} {}{}{} ← {}\n",
                 step["step"],
                 output::bytes(number(&step["bytes"])),
                 number(&step["flops"]) as f64 / 1e6,
                 if host { String::new() } else { format!("{expected:.1}") },
+                match (host, step["measured"].as_bool()) {
+                    (true, _) => "",
+                    (_, Some(true)) => "measured",
+                    _ => "expected",
+                },
                 string(&step["family"]),
                 string(&step["algorithm"]),
                 if configuration.is_empty() { "" } else { " " },
@@ -153,7 +158,7 @@ fn text(report: &Value) -> String {
             let runner_up = string(&step["runner_up"]);
             if !runner_up.is_empty() {
                 let expected = step["runner_up_expected_us"].as_f64().unwrap_or_default();
-                text += &format!("{:42}runner-up: {runner_up}, {expected:.1} µs\n", "");
+                text += &format!("{:51}runner-up: {runner_up}, {expected:.1} µs\n", "");
             }
         }
     }

@@ -64,7 +64,7 @@ fn variant(variant: &Value) -> String {
         );
     }
     page += "</table>\n<table><tr><th class=n>step<th>kernel<th>model nodes<th class=n>bytes<th class=n>MFLOP\
-             <th class=n>µs<th><th>runner-up<th>after</tr>\n";
+             <th class=n>µs<th><th><th>runner-up<th>after</tr>\n";
     let steps = items(&variant["steps"]);
     let expected = |step: &Value| step["expected_us"].as_f64().unwrap_or_default();
     let longest = steps.iter().map(expected).fold(f64::MIN_POSITIVE, f64::max);
@@ -78,7 +78,7 @@ fn variant(variant: &Value) -> String {
         };
         page += &format!(
             "<tr><td class=n>{}<td>{} <b>{}</b> <small>{}</small><td>{}<td class=n>{}<td class=n>{:.2}\
-             <td class=n>{:.1}<td><span class=bar style=\"width:{:.0}px\"></span><td><small>{runner_up}</small>\
+             <td class=n>{:.1}<td><small>{}</small><td><span class=bar style=\"width:{:.0}px\"></span><td><small>{runner_up}</small>\
              <td><small>{}</small></tr>\n",
             string(&step["step"]),
             string(&step["family"]),
@@ -88,6 +88,7 @@ fn variant(variant: &Value) -> String {
             string(&step["bytes"]),
             step["flops"].as_f64().unwrap_or_default() / 1e6,
             expected(step),
+            if step["measured"] == true { "measured" } else { "expected" },
             100.0 * expected(step) / longest,
             string(&step["after"]),
         );

@@ -68,6 +68,7 @@ fn variant(variant: &Variant<'_>) -> Value {
             value["measured"] = json!(note.measured);
             value["runner_up"] = json!(note.runner_up);
             value["runner_up_expected_us"] = json!(note.runner_up_expected);
+            value["floor_us"] = json!(note.floor);
         }
         value
     });
@@ -83,6 +84,7 @@ fn variant(variant: &Variant<'_>) -> Value {
         },
         "arena_lower_bound": header.arena_lower_bound,
         "image_bytes": variant.images_bytes(),
+        "candidates": header.candidates,
         "bindings": bindings.collect::<Vec<_>>(),
         "steps": steps.collect::<Vec<_>>(),
     })

@@ -17,6 +17,13 @@ pub struct Weights {
 }
 
 impl Weights {
+    /// Bytes of the packed weights of `from`; `None` where it has no 3×3 taps.
+    pub fn bytes(&self, from: &View) -> Option<u64> {
+        let Ok([outputs, _, 3, 3]) = <[u32; 4]>::try_from(from.shape.as_slice()) else { return None };
+        let elements = u64::from(self.tile + 2).pow(2) * u64::from(outputs) * u64::from(self.channels);
+        Some(elements * self.dtype.size() as u64)
+    }
+
     /// The packed weights of `from`, `[m, c, 3, 3]`.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use super::{
     library::Library,
 };
 use floe_engine::plan::format::ImageKind;
-use floe_kernels::codegen::Target;
+use floe_kernels::codegen::{Launch, Target};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -29,6 +29,13 @@ pub struct Request {
     pub image: ImageKind,
     /// Further NVRTC options, after the standard ones.
     pub options: Vec<String>,
+}
+
+impl Request {
+    /// The kernel of a launch.
+    pub fn of(launch: &Launch, architecture: u32, image: ImageKind) -> Self {
+        Self { source: launch.source.clone(), entry: launch.entry.clone(), architecture, image, options: Vec::new() }
+    }
 }
 
 /// A compiled kernel.

@@ -1,0 +1,58 @@
+//! The check of one candidate: after it, its launches are such as CUDA accepts, their images exist, and their arguments
+//! point into its operands.
+
+use super::{
+    RecordProblem, StepProblem,
+    check::{add, check_name},
+    check_step::check_launch,
+    format::{Candidate, CandidateArgument, DEPENDENT_LAUNCH, Image, ImageKind, OPERAND_ALIGNMENT, VariantHeader},
+};
+
+/// Checks a candidate of a variant; its images lie in `images`.
+pub(super) fn check_candidate(
+    candidate: &Candidate<'_>,
+    header: &VariantHeader<'_>,
+    images: &[u8],
+) -> Result<(), RecordProblem> {
+    check_name(candidate.key)?;
+    candidate.operands.iter().try_fold(0, |total, operand| add(total, operand.bytes))?;
+    if candidate.launches.is_empty() {
+        return Err(RecordProblem::Field("launches"));
+    }
+    for launch in &candidate.launches {
+        check_name(launch.name)?;
+        check_image(launch.image, header.image_kind, images)?;
+        check_launch(launch.grid, launch.block, launch.shared).map_err(|problem| {
+            RecordProblem::Field(match problem {
+                StepProblem::Grid => "grid",
+                StepProblem::Block => "block",
+                _ => "shared",
+            })
+        })?;
+        if launch.overlaps && header.architecture < DEPENDENT_LAUNCH {
+            return Err(RecordProblem::Field("overlaps"));
+        }
+        let inside = |argument: &CandidateArgument| {
+            let operand = candidate.operands.get(usize::from(argument.operand));
+            operand.is_some_and(|operand| argument.offset <= operand.bytes)
+                && argument.offset.is_multiple_of(OPERAND_ALIGNMENT)
+        };
+        if !launch.arguments.iter().all(inside) {
+            return Err(RecordProblem::Field("arguments"));
+        }
+    }
+    Ok(())
+}
+
+/// Candidates share images, so ranges may be equal or overlap, unlike those of the image table.
+fn check_image(image: Image, kind: ImageKind, images: &[u8]) -> Result<(), RecordProblem> {
+    let end = image.offset.checked_add(image.bytes).filter(|&end| end <= images.len() as u64);
+    let end = end.ok_or(RecordProblem::ImageRange)?;
+    if image.bytes == 0 || !image.offset.is_multiple_of(OPERAND_ALIGNMENT) {
+        return Err(RecordProblem::ImageRange);
+    }
+    if kind == ImageKind::Ptx && images.get(end as usize - 1) != Some(&0) {
+        return Err(RecordProblem::ImageNotTerminated);
+    }
+    Ok(())
+}

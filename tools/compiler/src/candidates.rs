@@ -1,0 +1,268 @@
+//! Candidates for the device to time: collected while a schedule is made, compiled, and put into a candidates plan.
+
+use crate::{
+    nvrtc::{Compiled, Request},
+    selection,
+};
+use floe_engine::plan::{
+    format::{
+        self, CandidateArgument, CandidateLaunch, CandidateOperand, DEPENDENT_LAUNCH, Image, ImageKind, MAX_LAUNCHES,
+        MAX_OPERANDS, Role,
+    },
+    pack_images,
+};
+use floe_kernels::{
+    DType, Kernel,
+    codegen::{Argument, Candidate, Packing},
+};
+use std::collections::{HashMap, HashSet};
+
+/// Most candidates of one problem that are measured.
+const MOST: usize = 32;
+/// Candidates that the cost model finds this many times as slow as its favourite are not measured, except for
+/// [`OF_EACH_ALGORITHM`].
+const HOPELESS: f64 = 3.0;
+/// Of each algorithm so many candidates are measured, however slow the cost model finds them.
+const OF_EACH_ALGORITHM: usize = 2;
+
+/// A node of the network, or several equal ones, with the candidates that compete for it.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// What is computed.
+    pub kernel: Kernel,
+    /// Inputs as the node has them, packed for no candidate.
+    pub inputs: Vec<CandidateOperand>,
+    /// Outputs.
+    pub outputs: Vec<CandidateOperand>,
+    /// The candidates, the cheapest first.
+    pub candidates: Vec<Candidate>,
+}
+
+/// Every problem once: nodes whose candidates are the same are one problem.
+#[derive(Clone, Debug, Default)]
+pub struct Problems {
+    all: Vec<Problem>,
+    known: HashSet<Vec<String>>,
+}
+
+impl Problems {
+    /// Adds a problem unless it is known; drops candidates that are hopeless.
+    pub fn add(&mut self, mut problem: Problem) {
+        let limit = problem.candidates.first().map_or(0.0, |best| HOPELESS * best.cost);
+        let mut of_algorithm: HashMap<&str, usize> = HashMap::new();
+        let mut kept = 0;
+        problem.candidates.retain(|candidate| {
+            let count = of_algorithm.entry(candidate.algorithm).or_default();
+            *count += 1;
+            let keep = *count <= OF_EACH_ALGORITHM || (candidate.cost <= limit && kept < MOST);
+            kept += usize::from(keep);
+            keep
+        });
+        if self.known.insert(problem.candidates.iter().map(selection::key).collect()) {
+            self.all.push(problem);
+        }
+    }
+
+    /// One request for each launch of each candidate, in order.
+    pub fn requests(&self, architecture: u32, image: ImageKind) -> Vec<Request> {
+        let launches = self.candidates().flat_map(|(_, candidate)| &candidate.launches);
+        launches.map(|launch| Request::of(launch, architecture, image)).collect()
+    }
+
+    fn candidates(&self) -> impl Iterator<Item = (&Problem, &Candidate)> {
+        self.all.iter().flat_map(|problem| problem.candidates.iter().map(move |candidate| (problem, candidate)))
+    }
+}
+
+/// The candidates of a variant, with the blob of their images.
+#[derive(Clone, Debug, Default)]
+pub struct CandidateParts {
+    candidates: Vec<OwnedCandidate>,
+    /// The blob.
+    pub images: Vec<u8>,
+}
+
+/// As [`format::Candidate`], owning what that borrows.
+#[derive(Clone, Debug)]
+struct OwnedCandidate {
+    problem: u32,
+    description: String,
+    key: String,
+    algorithm: &'static str,
+    configuration: String,
+    expected: f64,
+    operands: heapless::Vec<CandidateOperand, MAX_OPERANDS>,
+    launches: Vec<OwnedLaunch>,
+}
+
+#[derive(Clone, Debug)]
+struct OwnedLaunch {
+    image: Image,
+    name: String,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    overlaps: bool,
+    arguments: heapless::Vec<CandidateArgument, MAX_OPERANDS>,
+}
+
+impl CandidateParts {
+    /// Puts candidates and their compiled launches together; `compiled` has a result for each of
+    /// [`Problems::requests`]. What does not compile, or has more operands or launches than a plan holds, is left out
+    /// with a warning.
+    pub fn new<E: std::fmt::Display>(
+        problems: &Problems,
+        mut compiled: &[Result<Compiled, E>],
+        architecture: u32,
+        kind: ImageKind,
+    ) -> Self {
+        let mut images: Vec<Vec<u8>> = Vec::new();
+        let mut numbers: HashMap<&[u8], usize> = HashMap::new();
+        let mut candidates = Vec::new();
+        // Places in `images` of the launches, until it is known where the images lie.
+        let mut places = Vec::new();
+        let mut problem = 0;
+        for each in &problems.all {
+            let before = candidates.len();
+            for candidate in &each.candidates {
+                let (own, rest) = compiled.split_at(candidate.launches.len());
+                compiled = rest;
+                let built: Result<Vec<&Compiled>, &E> = own.iter().map(Result::as_ref).collect();
+                let owned = match &built {
+                    Ok(_) => OwnedCandidate::new(problem, each, candidate, architecture >= DEPENDENT_LAUNCH),
+                    Err(error) => Err(error.to_string()),
+                };
+                let (built, owned) = match (built, owned) {
+                    (Ok(built), Ok(owned)) => (built, owned),
+                    (_, owned) => {
+                        let title = format!("{} {}", candidate.algorithm, candidate.configuration);
+                        let reason = owned.err().unwrap_or_default();
+                        let problem = selection::describe(&each.kernel);
+                        log::warn!("candidate {title} of {problem} is left out: {reason}");
+                        continue;
+                    }
+                };
+                for kernel in built {
+                    places.push(*numbers.entry(&kernel.bytes).or_insert_with(|| {
+                        images.push(kernel.bytes.clone());
+                        images.len() - 1
+                    }));
+                }
+                candidates.push(owned);
+            }
+            problem += u32::from(candidates.len() > before);
+        }
+        let (table, images) = pack_images(&images, kind);
+        for (launch, place) in candidates.iter_mut().flat_map(|candidate| &mut candidate.launches).zip(places) {
+            launch.image = table[place];
+        }
+        Self { candidates, images }
+    }
+
+    /// Number of candidates, and of the problems that they solve.
+    pub fn count(&self) -> (usize, usize) {
+        (self.candidates.len(), self.candidates.last().map_or(0, |last| last.problem as usize + 1))
+    }
+
+    /// The plan's form.
+    pub fn borrowed(&self) -> Vec<format::Candidate<'_>> {
+        self.candidates.iter().map(OwnedCandidate::borrowed).collect()
+    }
+}
+
+impl OwnedCandidate {
+    fn new(number: u32, problem: &Problem, candidate: &Candidate, overlaps: bool) -> Result<Self, String> {
+        let mut operands = heapless::Vec::new();
+        let scratch = |role, bytes| CandidateOperand { role, dtype: DType::U8, bytes };
+        for (input, &operand) in problem.inputs.iter().enumerate() {
+            let view = problem.kernel.family().input(input);
+            let packed = match candidate.packing.get(input) {
+                None | Some(Packing::Keep) => operand,
+                Some(Packing::View(view)) => {
+                    let bytes = view.bytes().map_err(|error| error.to_string())?;
+                    CandidateOperand { dtype: view.dtype, bytes, ..operand }
+                }
+                Some(Packing::Transform(transform)) => {
+                    let result = view.and_then(|view| transform.result(view));
+                    let (dtype, bytes) = result.ok_or("an operand that cannot be transformed")?;
+                    CandidateOperand { dtype, bytes, ..operand }
+                }
+            };
+            operands.push(packed).map_err(|_| "too many operands")?;
+        }
+        let extra = [scratch(Role::Workspace, candidate.workspace), scratch(Role::Counters, candidate.counters)];
+        operands.extend_from_slice(&problem.outputs).map_err(|_| "too many operands")?;
+        operands.extend_from_slice(&extra).map_err(|_| "too many operands")?;
+        let (outputs, workspace) = (problem.inputs.len(), operands.len() - 2);
+        let argument = |argument: &Argument| {
+            let (operand, offset) = match *argument {
+                Argument::Input(input) => (input, 0),
+                Argument::Output(output) => (outputs + output, 0),
+                Argument::Workspace(offset) => (workspace, offset),
+                Argument::Counters(offset) => (workspace + 1, offset),
+            };
+            CandidateArgument { operand: operand as u8, offset }
+        };
+        let launches: Result<Vec<OwnedLaunch>, String> = candidate
+            .launches
+            .iter()
+            .map(|launch| {
+                let mut arguments = heapless::Vec::new();
+                for each in launch.arguments.iter().map(argument) {
+                    arguments.push(each).map_err(|_| "too many arguments")?;
+                }
+                Ok(OwnedLaunch {
+                    image: Image { offset: 0, bytes: 0 },
+                    name: launch.entry.clone(),
+                    grid: launch.grid,
+                    block: launch.block,
+                    shared: launch.shared,
+                    overlaps: overlaps && launch.waits_for_inputs(),
+                    arguments,
+                })
+            })
+            .collect();
+        let launches = launches?;
+        if launches.len() > MAX_LAUNCHES {
+            return Err(format!("{} launches", launches.len()));
+        }
+        Ok(Self {
+            problem: number,
+            description: selection::describe(&problem.kernel),
+            key: selection::key(candidate),
+            algorithm: candidate.algorithm,
+            configuration: candidate.configuration.clone(),
+            expected: candidate.cost,
+            operands,
+            launches,
+        })
+    }
+
+    fn borrowed(&self) -> format::Candidate<'_> {
+        format::Candidate {
+            problem: self.problem,
+            description: &self.description,
+            key: &self.key,
+            algorithm: self.algorithm,
+            configuration: &self.configuration,
+            expected: self.expected,
+            operands: self.operands.clone(),
+            // `new` compared their number with the capacity.
+            launches: self.launches.iter().map(OwnedLaunch::borrowed).collect(),
+        }
+    }
+}
+
+impl OwnedLaunch {
+    fn borrowed(&self) -> CandidateLaunch<'_> {
+        CandidateLaunch {
+            image: self.image,
+            name: &self.name,
+            grid: self.grid,
+            block: self.block,
+            shared: self.shared,
+            overlaps: self.overlaps,
+            arguments: self.arguments.clone(),
+        }
+    }
+}
