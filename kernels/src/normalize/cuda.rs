@@ -1,4 +1,4 @@
-//! CUDA candidates: `group` gives each set a warp or a block, `columns` normalises vectors of channels of a channels-last
+//! CUDA candidates: `rows` gives each set of neighbours a warp, `group` gives any set a warp or a block, `columns` normalises vectors of channels of a channels-last
 //! tensor side by side. Statistics take two passes, joined in a fixed order.
 
 use super::Normalize;
@@ -19,6 +19,7 @@ impl Generate for Normalize {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let mut candidates = Vec::new();
+        candidates.extend(self.rows(target));
         if self.set_elements() <= 32 * REGISTERS {
             candidates.push(self.group(target, 32));
         }
@@ -85,6 +86,45 @@ impl Normalize {
     /// Whether all elements of a set share a parameter.
     fn parameter_of_set(&self) -> bool {
         !(self.scale || self.shift) || u64::from(self.per_parameter).is_multiple_of(self.set_elements())
+    }
+
+    /// Sets whose elements are neighbours, each with its own parameter or without any: layer normalisation.
+    fn rows(&self, target: &Target) -> Option<Candidate> {
+        let split = self.split()?;
+        let count = self.set_elements();
+        let [run] = split.elements.axes.as_slice() else { return None };
+        let own_parameters = u64::from(self.parameters) == count && self.per_parameter == 1;
+        let dense = run.strides == [1, 1, 1];
+        if self.input.dtype == DType::F64
+            || !dense
+            || self.output.lanes != 0
+            || !(own_parameters || self.operands() == 1)
+        {
+            return None;
+        }
+        let starts = split.sets.axes.iter().flat_map(|axis| [axis.strides[0], axis.strides[1]]);
+        let offsets = [self.input.offset.into(), self.output.offset.into(), count as i64];
+        let needed = count.div_ceil(32).next_power_of_two() as u32;
+        let width = vector_width(self.input.dtype, starts.chain(offsets)).min(needed);
+        let steps = count.div_ceil(u64::from(32 * width));
+        if steps * u64::from(width) > REGISTERS {
+            return None;
+        }
+        // Small blocks spread few rows over all multiprocessors.
+        let block = if u64::from(self.sets) >= 16 * u64::from(target.multiprocessors) { 128 } else { 64 };
+        let mut source = self.source();
+        source.define("BLOCK", block);
+        source.define("WIDTH", width);
+        source.define("STEPS", steps);
+        source.define("PARAMETER_INPUTS", format!("{}u", ((1 << self.operands()) - 1) & !1));
+        source.define("SCALE_POINTER", if self.scale { "scale" } else { "nullptr" });
+        source.define("SHIFT_POINTER", if self.shift { "shift" } else { "nullptr" });
+        source.nest("sets", &split.sets);
+        let blocks = u64::from(self.sets).div_ceil((block / 32).into());
+        let launch = source.launch(include_str!("rows.cu"), "normalize_rows", blocks, block, self.operands());
+        // No barrier and no address to compute for each element: below the other candidates where it exists.
+        let cost = cost(target, traffic(&[&self.input, &self.output]), 1.0);
+        Some(candidate("rows", format!("{width} elements a load, {block} threads"), vec![launch], cost))
     }
 
     fn group(&self, target: &Target, group: u32) -> Candidate {
