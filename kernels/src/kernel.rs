@@ -2,13 +2,13 @@
 
 use crate::{
     KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, gather::Gather, lrn::Lrn,
-    matmul::MatMul, normalize::Normalize, pad::Pad, pointwise::Pointwise, pool::Pool, recurrent::Recurrent,
-    reduce::Reduce, resize::Resize, softmax::Softmax,
+    matmul::MatMul, mbconv::MbConv, normalize::Normalize, pad::Pad, pointwise::Pointwise, pool::Pool,
+    recurrent::Recurrent, reduce::Reduce, resize::Resize, softmax::Softmax, squeeze_excite::SqueezeExcite,
 };
 use serde::{Deserialize, Serialize};
 
 /// Most inputs of any kernel.
-pub const MAX_INPUTS: usize = 8;
+pub const MAX_INPUTS: usize = 10;
 /// Most outputs of any kernel.
 pub const MAX_OUTPUTS: usize = 4;
 
@@ -33,6 +33,8 @@ pub enum Kernel {
     Resize(Resize),
     Recurrent(Recurrent),
     Attention(Attention),
+    SqueezeExcite(SqueezeExcite),
+    MbConv(MbConv),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -54,6 +56,8 @@ macro_rules! each {
             Kernel::Resize($k) => $body,
             Kernel::Recurrent($k) => $body,
             Kernel::Attention($k) => $body,
+            Kernel::SqueezeExcite($k) => $body,
+            Kernel::MbConv($k) => $body,
         }
     };
 }

@@ -26,6 +26,7 @@ pub mod copy;
 pub mod gather;
 pub mod lrn;
 pub mod matmul;
+pub mod mbconv;
 pub mod normalize;
 pub mod pad;
 pub mod pool;
@@ -33,6 +34,7 @@ pub mod recurrent;
 pub mod reduce;
 pub mod resize;
 pub mod softmax;
+pub mod squeeze_excite;
 
 #[cfg(feature = "codegen")]
 pub mod codegen;

@@ -129,6 +129,8 @@ impl Kernel {
             Self::Resize(k) => k.candidates(target),
             Self::Recurrent(k) => k.candidates(target),
             Self::Attention(k) => k.candidates(target),
+            Self::SqueezeExcite(k) => k.candidates(target),
+            Self::MbConv(k) => k.candidates(target),
         }
     }
 }
@@ -152,6 +154,8 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::matmul::cases::cases(),
         crate::recurrent::cases(),
         crate::attention::cases(),
+        crate::squeeze_excite::cases::cases(),
+        crate::mbconv::cases::cases(),
     ]
     .concat()
 }

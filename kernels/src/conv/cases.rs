@@ -27,6 +27,19 @@ pub(crate) const CLIP: &[Instruction] = &[
     Instruction::Binary(Binary::Max, 0, 1),
     Instruction::Binary(Binary::Min, 3, 2),
 ];
+/// `1 / (1 + e⁻ˣ)`.
+pub(crate) const SIGMOID: &[Instruction] = &[Instruction::Input(0), Instruction::Unary(Unary::Sigmoid, 0)];
+/// `min(max(x/6 + 1/2, 0), 1)`.
+pub(crate) const HARD_SIGMOID: &[Instruction] = &[
+    Instruction::Input(0),
+    Instruction::Float(1.0 / 6.0),
+    Instruction::Binary(Binary::Mul, 0, 1),
+    Instruction::Float(0.5),
+    Instruction::Binary(Binary::Add, 2, 3),
+    Instruction::Float(1.0),
+    Instruction::Unary(Unary::Relu, 4),
+    Instruction::Binary(Binary::Min, 6, 5),
+];
 /// `max(x + extra, 0)`.
 pub(crate) const ADD_RELU: &[Instruction] = &[
     Instruction::Input(0),

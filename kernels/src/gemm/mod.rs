@@ -20,6 +20,9 @@ pub(crate) use source::{Constants, Geometry, launch};
 
 use crate::codegen::{Candidate, Target, Unsupported};
 
+/// Instructions that CUDA C++ without headers has no function for.
+pub(crate) const INTRINSICS: &str = include_str!("intrinsics.cu");
+
 /// Most candidates that one problem returns.
 const MOST_CANDIDATES: usize = 24;
 

@@ -9,6 +9,7 @@ mod direct;
 mod element;
 pub(crate) mod epilogue;
 mod memory;
+pub(crate) mod stages;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod tile;

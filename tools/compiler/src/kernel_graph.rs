@@ -58,6 +58,13 @@ pub struct KernelNode {
     pub outputs: Vec<BufferRange>,
 }
 
+impl KernelNode {
+    /// Whether a name on the command line means this node: its own name or that of a model node that went into it.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.sources.iter().any(|source| source == name)
+    }
+}
+
 /// A binding of the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedBinding {

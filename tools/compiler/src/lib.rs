@@ -4,6 +4,7 @@
 pub mod candidates;
 pub mod emit;
 pub mod evaluate;
+pub mod fuse_kernels;
 pub mod fused;
 pub mod kernel_graph;
 pub mod layout;

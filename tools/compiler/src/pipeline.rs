@@ -4,6 +4,7 @@ use crate::{
     candidates::CandidateParts,
     emit::{self, EmitError, Variant, VariantIdentity},
     evaluate::HostEvaluator,
+    fuse_kernels,
     fused::FusedGraph,
     lower::{LowerError, LowerOptions, lower},
     nvrtc::{self, Compiled, Compiler, Request},
@@ -220,6 +221,7 @@ pub fn schedule(fused: &FusedGraph, target: &Target, options: &CompileOptions) -
     Ok(match target.is_host() {
         true => schedule::for_host(kernels)?,
         false => {
+            let kernels = fuse_kernels::run(kernels, target, &options.algorithms);
             let timings = options.timings.as_ref();
             let options = GpuOptions { forced: &options.algorithms, timings, collect: options.candidates };
             schedule::for_gpu(kernels, target, options)?

@@ -130,11 +130,6 @@ pub enum ScheduleError {
     },
 }
 
-/// Whether a name on the command line means this node: its own name or that of a model node that went into it.
-fn is_named(node: &KernelNode, name: &str) -> bool {
-    node.name == name || node.sources.iter().any(|source| source == name)
-}
-
 /// Whether a kernel reads f16, so that tensor cores may do its arithmetic.
 fn computes_in_half(node: &KernelNode) -> bool {
     node.kernel.family().input(0).is_some_and(|view| view.dtype == DType::F16)
@@ -209,7 +204,7 @@ pub struct GpuOptions<'a> {
 pub fn for_gpu(mut graph: KernelGraph, target: &Target, options: GpuOptions<'_>) -> Result<Schedule, ScheduleError> {
     let nodes = std::mem::take(&mut graph.nodes);
     let GpuOptions { forced, timings, collect } = options;
-    if let Some(unknown) = forced.keys().filter(|name| !nodes.iter().any(|node| is_named(node, name))).min() {
+    if let Some(unknown) = forced.keys().filter(|name| !nodes.iter().any(|node| node.is_named(name))).min() {
         return Err(ScheduleError::NoSuchNode(unknown.clone()));
     }
     let mut scheduler = Scheduler {
@@ -306,7 +301,7 @@ impl Scheduler<'_> {
             launch.tell_constant_inputs(constants);
         }
         selection::rank(&mut candidates);
-        let forced = self.forced.iter().filter(|(name, _)| is_named(node, name)).min();
+        let forced = self.forced.iter().filter(|(name, _)| node.is_named(name)).min();
         if let Some((_, wanted)) = forced.filter(|_| !matches!(node.kernel, Kernel::Copy(_))) {
             let mut known: Vec<_> = candidates.iter().map(|candidate| candidate.algorithm).collect();
             candidates.retain(|candidate| candidate.algorithm == wanted.as_str());

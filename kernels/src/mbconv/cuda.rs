@@ -1,0 +1,367 @@
+//! CUDA candidates: a block computes a chunk of channels over a band of rows (sm_80 and later; f16 and bf16).
+
+use super::MbConv;
+use crate::codegen::{
+    Argument, Candidate, Generate, Launch, PRELUDE, Packing, Target, Unsupported, element_type, program_function,
+};
+use crate::conv::Conv;
+use crate::gemm::{INTRINSICS, spatial};
+use crate::pointwise::{Binary, Instruction, Program, Unary};
+use crate::squeeze_excite::cuda::{GATE, GateOperands};
+use crate::view::Strides;
+use crate::{DType, Family, View};
+use std::fmt::Write;
+
+/// Vectors of eight channels of a block.
+const CHUNKS: [u32; 3] = [1, 2, 4];
+/// Neighbouring outputs of a thread.
+const RUNS: [u32; 3] = [1, 2, 4];
+/// Threads of a block.
+const THREADS: [u32; 2] = [128, 256];
+/// Most registers for weights of the expansion: 16-byte vectors of a thread.
+const MOST_WEIGHTS: u32 = 12;
+/// Most candidates.
+const MOST: usize = 16;
+
+impl Generate for MbConv {
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
+        let shape = Shape::of(self, target)?;
+        let mut ranked = Vec::new();
+        for tile in tiles(&shape, target) {
+            ranked.push((self.cost(&shape, &tile, target), tile));
+        }
+        if ranked.is_empty() {
+            return Err(Unsupported("a band of the depthwise convolution does not fit into shared memory".into()));
+        }
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ranked.truncate(MOST);
+        Ok(ranked.into_iter().map(|(cost, tile)| self.candidate(&shape, &tile, cost)).collect())
+    }
+}
+
+/// A configuration.
+struct Tile {
+    chunk: u32,
+    rows: u32,
+    run: u32,
+    threads: u32,
+}
+
+/// Extents and strides, checked.
+struct Shape {
+    images: u32,
+    /// Channels that exist in memory: of the wide image, and of the one that is read.
+    lanes: u32,
+    depth: u32,
+    input: [u32; 2],
+    output: [u32; 2],
+    taps: [u32; 2],
+    steps: [u32; 2],
+    dilations: [u32; 2],
+    pads: [u32; 2],
+    pixel: i64,
+}
+
+impl Shape {
+    fn of(kernel: &MbConv, target: &Target) -> Result<Self, Unsupported> {
+        let refuse = |what: &str| Err(Unsupported(format!("a fused depthwise convolution {what}")));
+        let Conv { input: wide, weights, output, .. } = &kernel.depthwise;
+        let image = kernel.image();
+        let expand = kernel.expand.as_ref();
+        let element = output.dtype;
+        let same = [image, weights, wide].into_iter().chain(expand.map(|e| &e.weights)).all(|v| v.dtype == element);
+        if !target.has_async_copy() || !matches!(element, DType::F16 | DType::Bf16) || !same {
+            return refuse("of other than f16 or bf16, or before sm_80");
+        }
+        let lanes = |view: &View| view.lanes.max(view.shape[1]);
+        for view in [image, output] {
+            let multiples = (0..view.rank()).all(|d| d == 1 || view.shape[d] == 1 || view.strides[d] % 8 == 0);
+            if view.strides[1] != 1 || lanes(view) % 8 != 0 || view.offset % 8 != 0 || !multiples {
+                return refuse("of images that are not channels-last in multiples of 8");
+            }
+        }
+        if expand.is_none() && lanes(image) < lanes(output) {
+            return refuse("with fewer channels in memory than it writes");
+        }
+        let [(of_image, strides), (of_wide, _), (of_output, _), (taps, _)] =
+            [image, wide, output, weights].map(spatial);
+        if of_output[0] != 1 || of_wide[0] != 1 || taps[0] != 1 || of_image != of_wide {
+            return refuse("in three spatial dimensions");
+        }
+        if of_wide[1] > 1 && strides[1] != strides[2] * i64::from(of_wide[2]) {
+            return refuse("of an image with gaps between its rows");
+        }
+        let two = |all: [u32; 3]| [all[1], all[2]];
+        let Conv { strides: steps, dilations, pads, .. } = &kernel.depthwise;
+        Ok(Self {
+            images: output.shape[0],
+            lanes: lanes(output),
+            depth: if expand.is_some() { lanes(image) } else { 0 },
+            input: two(of_wide),
+            output: two(of_output),
+            taps: two(taps),
+            steps: two(*steps),
+            dilations: two(*dilations),
+            pads: two(*pads),
+            pixel: strides[2],
+        })
+    }
+
+    /// Groups of 32 channels of the image.
+    fn groups(&self) -> u32 {
+        self.depth.div_ceil(32)
+    }
+
+    /// Rows and columns of a band.
+    fn band(&self, tile: &Tile) -> [u32; 2] {
+        let reach = |d: usize, outputs: u32| (outputs - 1) * self.steps[d] + (self.taps[d] - 1) * self.dilations[d] + 1;
+        [reach(0, tile.rows), reach(1, self.output[1].next_multiple_of(tile.run))]
+    }
+
+    /// Bytes of dynamic shared memory.
+    fn shared(&self, tile: &Tile) -> u64 {
+        let [rows, columns] = self.band(tile).map(u64::from);
+        (u64::from(self.taps[0] * self.taps[1]) + rows * columns) * u64::from(tile.chunk) * 16
+    }
+
+    /// Blocks of one image.
+    fn blocks(&self, tile: &Tile) -> u32 {
+        (self.lanes / 8).div_ceil(tile.chunk) * self.output[0].div_ceil(tile.rows)
+    }
+}
+
+/// Configurations that fit.
+fn tiles(shape: &Shape, target: &Target) -> Vec<Tile> {
+    let mut all = Vec::new();
+    for chunk in CHUNKS.into_iter().filter(|&chunk| chunk == 1 || chunk / 2 < shape.lanes / 8) {
+        if shape.groups() * chunk > MOST_WEIGHTS {
+            continue;
+        }
+        // Bands of equal height: an eighth of the rows, a seventh, …, all of them, and single ones.
+        let mut heights: Vec<u32> = (1..=16).map(|parts| shape.output[0].div_ceil(parts)).collect();
+        heights.extend([1, 2, 4]);
+        heights.retain(|&rows| rows <= shape.output[0]);
+        heights.sort_unstable();
+        heights.dedup();
+        for rows in heights {
+            for run in RUNS.into_iter().filter(|&run| run == 1 || run < 2 * shape.output[1]) {
+                for threads in THREADS {
+                    let tile = Tile { chunk, rows, run, threads };
+                    // The gate's few kilobytes are static.
+                    let fits = shape.shared(&tile) + (24 << 10) <= u64::from(target.shared_per_block);
+                    let idle = shape.output[1].div_ceil(run) * rows * chunk * 4 < threads;
+                    if fits && !idle {
+                        all.push(tile);
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Instructions of a program, roughly.
+fn instructions(program: Option<&Program>) -> f64 {
+    let of_one = |instruction: &Instruction| match instruction {
+        Instruction::Input(_) | Instruction::Float(_) | Instruction::Integer(_) => 0.0,
+        Instruction::Unary(Unary::Relu | Unary::Abs | Unary::Neg, _) => 1.0,
+        Instruction::Unary(..) | Instruction::Binary(Binary::Div | Binary::Pow, ..) => 18.0,
+        Instruction::Binary(..) | Instruction::Select(..) => 1.0,
+    };
+    program.map_or(0.0, |program| program.instructions.iter().map(of_one).sum())
+}
+
+impl MbConv {
+    /// Expected microseconds: instructions of the warps on four schedulers, bytes from level 2, and the latencies of
+    /// one load, of the barrier and of the way out.
+    fn cost(&self, shape: &Shape, tile: &Tile, target: &Target) -> f64 {
+        let [chunk, run, rows, threads] = [tile.chunk, tile.run, tile.rows, tile.threads].map(f64::from);
+        let [band_rows, band_columns] = shape.band(tile);
+        let warps = threads / 32.0;
+        let blocks = f64::from(shape.blocks(tile) * shape.images);
+        let resident = (blocks / f64::from(target.multiprocessors)).ceil();
+        let (fill, bytes) = match &self.expand {
+            Some(expand) => {
+                let rows = band_rows.min(shape.input[0]);
+                let tiles = (f64::from(rows * shape.input[1]) / 16.0).ceil();
+                let groups = f64::from(shape.groups());
+                let of_tile = groups * (6.0 + 4.0 * chunk)
+                    + chunk * 4.0 * (instructions(expand.epilogue.program.as_ref()) + 3.0)
+                    + 40.0;
+                // A warp's tiles follow each other; each waits for products and program at least.
+                let chain = (tiles / warps).ceil() * (150.0 + groups * chunk * 18.0);
+                let border = f64::from(band_rows * band_columns) / 32.0 * 8.0;
+                let bytes = f64::from(rows * shape.input[1] * shape.depth) * 2.0;
+                (((tiles * of_tile + border) * resident / 4.0).max(chain), bytes)
+            }
+            None => {
+                let vectors = f64::from(band_rows * band_columns) * chunk;
+                (vectors / 32.0 * 16.0 * resident / 4.0, vectors * 16.0)
+            }
+        };
+        let taps = f64::from(shape.taps[0] * shape.taps[1]);
+        let span = f64::from(tile.run - 1) * f64::from(shape.steps[1]) + f64::from(shape.taps[1]);
+        let loads = f64::from(shape.taps[0]) * span.min(taps * run) + taps;
+        let of_item = loads * 9.0
+            + taps * run * 8.0
+            + run * 8.0 * (instructions(self.depthwise.epilogue.program.as_ref()) + 3.0)
+            + 30.0;
+        let items = rows * f64::from(shape.output[1].div_ceil(tile.run)) * chunk / 32.0;
+        let rounds = (items / warps).ceil();
+        let depthwise = (items.ceil() * of_item * resident / 4.0).max(rounds * (of_item * 2.0 + 100.0));
+        let level_2 = bytes * resident / 40.0;
+        let gate = self.gate.as_ref().map_or(0.0, |gate| 200.0 + gate.gate_cycles(shape.blocks(tile), tile.chunk));
+        let cycles = 1100.0 + fill.max(level_2) + depthwise + gate;
+        1.3 + cycles / target.clock
+    }
+
+    fn candidate(&self, shape: &Shape, tile: &Tile, cost: f64) -> Candidate {
+        let blocks = shape.blocks(tile);
+        let source = self.source(shape, tile, blocks);
+        let gate = self.gate.as_ref().map(|gate| gate.gate_operands(self.gate_input(), 1));
+        let mut operands = GateOperands::default();
+        operands.push("const Element*", "image", Some(Argument::Input(0)));
+        let mut input = 1;
+        for (name, conv) in [("expand", self.expand.as_ref()), ("filter", Some(&self.depthwise))] {
+            let weights = if name == "filter" { "filters" } else { name };
+            operands.push("const Element*", weights, conv.map(|_| Argument::Input(input)));
+            input += usize::from(conv.is_some());
+            let bias = conv.is_some_and(|conv| conv.epilogue.bias);
+            operands.push("const f32*", &format!("{name}_bias"), bias.then_some(Argument::Input(input)));
+            input += usize::from(bias);
+        }
+        operands.push("Element*", "output", Some(Argument::Output(0)));
+        let mut fields = operands.fields.join(", ");
+        if let Some(gate) = gate {
+            write!(fields, ", GateOperands{{{}}}", gate.fields.join(", ")).expect("writing to a string");
+            operands.parameters.extend(gate.parameters);
+            operands.arguments.extend(gate.arguments);
+        }
+        let source = format!(
+            "{source}\nextern \"C\" __global__ void __launch_bounds__(THREADS, 1) mbconv_band({}) {{\n    \
+             mbconv(Operands{{{fields}}});\n}}\n",
+            operands.parameters.join(", ")
+        );
+        let launch = Launch {
+            source,
+            entry: "mbconv_band".into(),
+            grid: [blocks * shape.images, 1, 1],
+            block: [tile.threads, 1, 1],
+            shared: shape.shared(tile) as u32,
+            arguments: operands.arguments,
+        };
+        let Tile { chunk, rows, run, threads } = tile;
+        Candidate {
+            algorithm: "fused",
+            configuration: format!("{} channels, {rows} rows, run {run}, {threads} threads", 8 * chunk),
+            launches: vec![launch],
+            workspace: self.gate.as_ref().map_or(0, |gate| gate.gate_workspace(blocks)),
+            counters: self.gate.as_ref().map_or(0, |gate| gate.gate_counters()),
+            packing: self.packing(shape),
+            cost,
+        }
+    }
+
+    /// Number of the gate's first parameter among the inputs.
+    fn gate_input(&self) -> usize {
+        let convolutions = self.expand.iter().chain([&self.depthwise]);
+        1 + convolutions.map(|conv| 1 + usize::from(conv.epilogue.bias)).sum::<usize>()
+    }
+
+    fn source(&self, shape: &Shape, tile: &Tile, blocks: u32) -> String {
+        let (depthwise, expand, image) = (&self.depthwise, self.expand.as_ref(), self.image());
+        let output = &depthwise.output;
+        let (_, strides) = spatial(output);
+        let reach = |view: &View| view.bytes().unwrap_or(u64::MAX) / 2;
+        let wide = reach(image).max(reach(output)) > i32::MAX as u64;
+        let mut source = String::from(PRELUDE);
+        let mut line = |text: String| {
+            source += &text;
+            source.push('\n');
+        };
+        line(INTRINSICS.into());
+        line(format!("typedef {} Element;", element_type(output.dtype)));
+        line(format!("typedef {} offset_t;", if wide { "i64" } else { "i32" }));
+        line(format!("#define EXPAND {}\n#define GATE {}", u8::from(expand.is_some()), u8::from(self.gate.is_some())));
+        line(format!("#define TAP_ROWS_AT_ONCE {}", self.tap_rows_at_once(shape, tile)));
+        for (name, value) in [
+            ("ROWS", i64::from(tile.rows)),
+            ("RUN", tile.run.into()),
+            ("RUNS", shape.output[1].div_ceil(tile.run).into()),
+            ("DEPTH", shape.depth.into()),
+            ("IN_ROWS", shape.input[0].into()),
+            ("IN_COLUMNS", shape.input[1].into()),
+            ("OUT_ROWS", shape.output[0].into()),
+            ("OUT_COLUMNS", shape.output[1].into()),
+            ("TAPS_H", shape.taps[0].into()),
+            ("TAPS_W", shape.taps[1].into()),
+            ("STEP_H", shape.steps[0].into()),
+            ("STEP_W", shape.steps[1].into()),
+            ("DILATION_H", shape.dilations[0].into()),
+            ("DILATION_W", shape.dilations[1].into()),
+            ("PAD_H", shape.pads[0].into()),
+            ("PAD_W", shape.pads[1].into()),
+            ("PIXEL", shape.pixel),
+            ("IMAGE", image.strides[0].into()),
+            ("IMAGE_OFFSET", image.offset.into()),
+            ("OUT_OFFSET", output.offset.into()),
+            ("OUT_IMAGE", output.strides[0].into()),
+            ("OUT_LINE", strides[1]),
+            ("OUT_PIXEL", strides[2]),
+            ("EXPAND_BIAS", expand.is_some_and(|conv| conv.epilogue.bias).into()),
+            ("FILTER_BIAS", depthwise.epilogue.bias.into()),
+            ("THREADS", tile.threads.into()),
+            ("CHANNELS", output.shape[1].into()),
+            ("LANES", shape.lanes.into()),
+            ("CHUNK_VECTORS", tile.chunk.into()),
+        ] {
+            line(format!("constexpr int {name} = {value};"));
+        }
+        for (name, conv) in [("expand_program", expand), ("depthwise_program", Some(depthwise))] {
+            line(match conv.and_then(|conv| conv.epilogue.program.as_ref()) {
+                Some(program) => program_function(name, program),
+                None => format!("DEVICE f32 {name}(f32 x) {{ return x; }}"),
+            });
+        }
+        if let Some(gate) = &self.gate {
+            line(gate.gate_source(blocks));
+            line(GATE.into());
+        }
+        line("struct Operands {\n    const Element* image;\n    const Element* expand;".into());
+        line("    const f32* expand_bias;\n    const Element* filters;\n    const f32* filter_bias;".into());
+        line("    Element* output;".into());
+        line(if self.gate.is_some() { "    GateOperands gate;\n};" } else { "};" }.into());
+        source + include_str!("mbconv.cu")
+    }
+
+    /// Rows of taps that are unrolled: all, unless the code would outgrow the instruction cache.
+    fn tap_rows_at_once(&self, shape: &Shape, tile: &Tile) -> u32 {
+        if shape.taps[0] * shape.taps[1] * tile.run <= 50 { shape.taps[0] } else { 1 }
+    }
+
+    /// Packing of all operands: weights of the expansion `[lane][channel]`, filters `[tap][lane]`, rows of the gate's.
+    fn packing(&self, shape: &Shape) -> Vec<Packing> {
+        let mut all = vec![Packing::Keep];
+        let mut push = |conv: &Conv, extents: [u32; 2], strides: [i64; 2], taps: i64| {
+            let mut view = View { lanes: 0, offset: 0, ..conv.weights.clone() };
+            (view.shape[0], view.shape[1]) = (extents[0], extents[1]);
+            let mut step = taps;
+            let mut of_taps = Vec::new();
+            for &extent in view.shape[2..].iter().rev() {
+                of_taps.push(step as i32);
+                step *= i64::from(extent);
+            }
+            view.strides = strides.iter().map(|&s| s as i32).chain(of_taps.into_iter().rev()).collect::<Strides>();
+            all.push(Packing::View(view));
+            all.extend(conv.epilogue.bias.then_some(Packing::Keep));
+        };
+        let depth = shape.groups() * 32;
+        if let Some(expand) = &self.expand {
+            push(expand, [shape.lanes, depth], [depth.into(), 1], 1);
+        }
+        push(&self.depthwise, [shape.lanes, 1], [1, 1], shape.lanes.into());
+        all.extend(self.gate.iter().flat_map(|gate| gate.gate_packing()));
+        all
+    }
+}

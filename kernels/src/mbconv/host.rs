@@ -1,0 +1,105 @@
+//! Host twin: the members' twins one after the other.
+
+use super::MbConv;
+use crate::conv::Conv;
+use crate::host::check_operands;
+use crate::host::stages::{self, Stage};
+use crate::{Family, KernelError, MAX_INPUTS, View};
+
+impl MbConv {
+    /// The image that the kernel reads.
+    pub(crate) fn image(&self) -> &View {
+        &self.expand.as_ref().unwrap_or(&self.depthwise).input
+    }
+
+    /// Weights and biases after the image: convolutions and the numbers of their operands.
+    fn parameters(&self) -> impl Iterator<Item = (&Conv, usize)> {
+        let gate = self.gate.iter().flat_map(|gate| gate.parameters());
+        self.expand.iter().chain([&self.depthwise]).flat_map(stages::parameters).chain(gate)
+    }
+
+    /// The convolutions as stages.
+    fn stages(&self) -> heapless::Vec<Stage<'_>, 2> {
+        self.expand.iter().chain([&self.depthwise]).map(Stage::of_conv).collect()
+    }
+}
+
+impl Family for MbConv {
+    fn name(&self) -> &'static str {
+        "mbconv"
+    }
+
+    fn check(&self) -> Result<(), KernelError> {
+        stages::check(&self.stages())?;
+        let depthwise = &self.depthwise;
+        let channels = depthwise.input.shape.get(1).copied().unwrap_or(0);
+        if depthwise.groups != channels || depthwise.output.shape.get(1) != Some(&channels) {
+            return Err(KernelError::Parameter("a depthwise convolution"));
+        }
+        if !depthwise.epilogue.extras.is_empty() {
+            return Err(KernelError::Parameter("extras inside a chain"));
+        }
+        if let Some(expand) = &self.expand {
+            stages::check_pointwise(expand)?;
+            if expand.output != depthwise.input {
+                return Err(KernelError::Shape("expansion and depthwise convolution"));
+            }
+        }
+        if let Some(gate) = &self.gate {
+            gate.check()?;
+            if gate.average.input != depthwise.output {
+                return Err(KernelError::Shape("depthwise convolution and gate"));
+            }
+        }
+        Ok(())
+    }
+
+    fn input(&self, index: usize) -> Option<&View> {
+        match index.checked_sub(1) {
+            None => Some(self.image()),
+            Some(index) => self.parameters().nth(index).and_then(|(conv, i)| conv.input(i)),
+        }
+    }
+
+    fn output(&self, index: usize) -> Option<&View> {
+        match index {
+            0 => Some(&self.depthwise.output),
+            1 => self.gate.as_ref().map(|gate| &gate.excite.output),
+            _ => None,
+        }
+    }
+
+    fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {
+        match index.checked_sub(1) {
+            None => self.image().bytes().map(Some),
+            Some(index) => self.parameters().nth(index).map_or(Ok(None), |(conv, i)| conv.input_bytes(i)),
+        }
+    }
+
+    fn host_workspace(&self) -> u64 {
+        let gate = self.gate.as_ref().map_or(0, Family::host_workspace);
+        stages::workspace(&self.stages()).max(gate)
+    }
+
+    fn flops(&self) -> u64 {
+        let gate = self.gate.as_ref().map_or(0, Family::flops);
+        self.stages().iter().fold(gate, |sum, stage| stage.family.flops().saturating_add(sum))
+    }
+
+    fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
+        check_operands(self, inputs, outputs, workspace)?;
+        let [image, parameters @ ..] = inputs else { return Err(KernelError::OperandCount) };
+        let [output, gates @ ..] = outputs else { return Err(KernelError::OperandCount) };
+        let stages = self.stages();
+        let count = stages.iter().map(|stage| stage.parameters).sum();
+        let (own, of_gate) = parameters.split_at_checked(count).ok_or(KernelError::OperandCount)?;
+        stages::run(&stages, image, own, output, workspace)?;
+        if let (Some(gate), [result]) = (&self.gate, gates) {
+            let mut inputs = heapless::Vec::<&[u8], MAX_INPUTS>::new();
+            inputs.push(output).map_err(|_| KernelError::OperandCount)?;
+            inputs.extend_from_slice(of_gate).map_err(|_| KernelError::OperandCount)?;
+            gate.run(&inputs, &mut [result], workspace)?;
+        }
+        Ok(())
+    }
+}

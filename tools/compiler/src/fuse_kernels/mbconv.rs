@@ -1,0 +1,59 @@
+//! Expansion, depthwise convolution and gate of a mobile inverted bottleneck: one kernel.
+
+use super::{Edges, Offer};
+use crate::kernel_graph::{BufferRange, KernelGraph};
+use floe_kernels::{Kernel, conv::Conv, mbconv::MbConv, squeeze_excite::SqueezeExcite};
+
+/// The kernels that begin at the pointwise or depthwise convolution at node `first`, the longest first.
+pub(super) fn offers(graph: &KernelGraph, edges: &Edges, first: usize) -> Vec<Offer> {
+    let Kernel::Conv(conv) = &graph.nodes[first].kernel else { return Vec::new() };
+    let (expand, depthwise) = if is_depthwise(conv) {
+        (None, first)
+    } else {
+        let Some(next) = edges.successor(graph, graph.nodes[first].outputs[0]) else { return Vec::new() };
+        (Some(first), next)
+    };
+    let Kernel::Conv(conv) = &graph.nodes[depthwise].kernel else { return Vec::new() };
+    if !is_depthwise(conv) {
+        return Vec::new();
+    }
+    let gate = gate_of(graph, edges, depthwise);
+    // With a gate and without; a depthwise convolution alone stays what it is.
+    let gates = gate.map(Some).into_iter().chain(expand.map(|_| None));
+    gates.map(|gate| offer(graph, expand, depthwise, gate)).collect()
+}
+
+fn is_depthwise(conv: &Conv) -> bool {
+    conv.groups > 1 && conv.groups == conv.input.shape[1] && conv.groups == conv.output.shape[1]
+}
+
+/// The squeeze-and-excitation that averages the result of a node, other readers of which come after it.
+fn gate_of(graph: &KernelGraph, edges: &Edges, depthwise: usize) -> Option<usize> {
+    let result = graph.nodes[depthwise].outputs[0];
+    let readers = edges.readers_of(graph, result)?;
+    let gate =
+        readers.iter().copied().find(|&reader| matches!(graph.nodes[reader].kernel, Kernel::SqueezeExcite(_)))?;
+    let first = readers.iter().all(|&reader| reader >= gate);
+    (first && graph.nodes[gate].inputs[0] == result).then_some(gate)
+}
+
+fn offer(graph: &KernelGraph, expand: Option<usize>, depthwise: usize, gate: Option<usize>) -> Offer {
+    let members: Vec<usize> = expand.into_iter().chain([depthwise]).chain(gate).collect();
+    let conv = |number: usize| match &graph.nodes[number].kernel {
+        Kernel::Conv(conv) => Some(conv.clone()),
+        _ => None,
+    };
+    let of_gate = |number: usize| match &graph.nodes[number].kernel {
+        Kernel::SqueezeExcite(gate) => Some::<SqueezeExcite>(gate.clone()),
+        _ => None,
+    };
+    let mut inputs: Vec<BufferRange> = vec![graph.nodes[members[0]].inputs[0]];
+    inputs.extend(members.iter().flat_map(|&member| &graph.nodes[member].inputs[1..]));
+    let outputs = [depthwise].into_iter().chain(gate).map(|member| graph.nodes[member].outputs[0]).collect();
+    let kernel = MbConv {
+        expand: expand.and_then(conv),
+        depthwise: conv(depthwise).expect("a depthwise convolution"),
+        gate: gate.and_then(of_gate),
+    };
+    Offer { members, kernel: Kernel::MbConv(kernel), inputs, outputs }
+}

@@ -1,0 +1,83 @@
+//! Fusion of whole kernels where the target gains by it.
+//!
+//! Each pass looks for a chain of kernels whose intermediate results nobody else reads and offers one kernel for them.
+//! The offer is taken where its cheapest candidate costs less than those of the chain together, or where the user
+//! forces one of its algorithms; forcing an algorithm of a member keeps the chain.
+
+mod edges;
+mod mbconv;
+mod squeeze_excite;
+
+use crate::kernel_graph::{BufferRange, KernelGraph, KernelNode};
+use edges::Edges;
+use floe_kernels::{Kernel, codegen::Target};
+use std::collections::HashMap;
+
+/// One kernel in place of several.
+struct Offer {
+    /// Numbers of the nodes that it replaces, ascending; it takes the place of the last.
+    members: Vec<usize>,
+    kernel: Kernel,
+    inputs: Vec<BufferRange>,
+    outputs: Vec<BufferRange>,
+}
+
+/// Finds the offers that begin at a node.
+type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
+
+/// In this order: later ones build on what earlier ones made.
+const PASSES: [Pass; 2] = [squeeze_excite::offers, mbconv::offers];
+
+/// Replaces chains of kernels by fused ones. `forced` maps node names to algorithms.
+pub fn run(mut graph: KernelGraph, target: &Target, forced: &HashMap<String, String>) -> KernelGraph {
+    for pass in PASSES {
+        let mut number = 0;
+        while number < graph.nodes.len() {
+            let edges = Edges::of(&graph);
+            let offers = pass(&graph, &edges, number);
+            match offers.into_iter().find(|offer| accept(&graph, offer, target, forced)) {
+                Some(offer) => replace(&mut graph, offer),
+                None => number += 1,
+            }
+        }
+    }
+    graph
+}
+
+/// Expected microseconds of a kernel's cheapest candidate, where it has one.
+fn cost(kernel: &Kernel, target: &Target) -> Option<f64> {
+    let candidates = kernel.candidates(target).ok()?;
+    candidates.iter().map(|candidate| candidate.cost).min_by(f64::total_cmp)
+}
+
+fn accept(graph: &KernelGraph, offer: &Offer, target: &Target, forced: &HashMap<String, String>) -> bool {
+    if offer.kernel.family().check().is_err() {
+        return false;
+    }
+    let Ok(candidates) = offer.kernel.candidates(target) else { return false };
+    let Some(fused) = candidates.iter().map(|candidate| candidate.cost).min_by(f64::total_cmp) else { return false };
+    let members = || offer.members.iter().map(|&member| &graph.nodes[member]);
+    let wanted = forced.iter().filter(|(name, _)| members().any(|member| member.is_named(name))).min();
+    if let Some((_, wanted)) = wanted {
+        return candidates.iter().any(|candidate| candidate.algorithm == wanted.as_str());
+    }
+    // A member without a candidate cannot run by itself.
+    let apart = members().map(|member| cost(&member.kernel, target).unwrap_or(f64::INFINITY)).sum::<f64>();
+    fused < apart
+}
+
+fn replace(graph: &mut KernelGraph, offer: Offer) {
+    let Offer { members, kernel, inputs, outputs } = offer;
+    let Some((&last, before)) = members.split_last() else { return };
+    let mut sources = Vec::new();
+    for source in members.iter().flat_map(|&member| &graph.nodes[member].sources) {
+        if !sources.contains(source) {
+            sources.push(source.clone());
+        }
+    }
+    let name = graph.nodes[members[0]].name.clone();
+    graph.nodes[last] = KernelNode { name, sources, kernel, inputs, outputs };
+    for &member in before.iter().rev() {
+        graph.nodes.remove(member);
+    }
+}
