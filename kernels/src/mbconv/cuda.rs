@@ -21,7 +21,7 @@ const THREADS: [u32; 2] = [128, 256];
 /// Most registers for weights of the expansion: 16-byte vectors of a thread.
 const MOST_WEIGHTS: u32 = 12;
 /// Most candidates.
-const MOST: usize = 16;
+const MOST: usize = 10;
 
 impl Generate for MbConv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
@@ -284,6 +284,8 @@ impl MbConv {
         line(format!("typedef {} Element;", element_type(output.dtype)));
         line(format!("typedef {} offset_t;", if wide { "i64" } else { "i32" }));
         line(format!("#define EXPAND {}\n#define GATE {}", u8::from(expand.is_some()), u8::from(self.gate.is_some())));
+        // All inputs of the convolutions but the image.
+        line(format!("constexpr u32 PARAMETER_INPUTS = {}u;", (1u32 << self.gate_input()) - 2));
         line(format!("#define TAP_ROWS_AT_ONCE {}", self.tap_rows_at_once(shape, tile)));
         for (name, value) in [
             ("ROWS", i64::from(tile.rows)),
@@ -337,7 +339,10 @@ impl MbConv {
 
     /// Rows of taps that are unrolled: all, unless the code would outgrow the instruction cache.
     fn tap_rows_at_once(&self, shape: &Shape, tile: &Tile) -> u32 {
-        if shape.taps[0] * shape.taps[1] * tile.run <= 50 { shape.taps[0] } else { 1 }
+        let taps = shape.taps[0] * shape.taps[1];
+        // Conversions from bf16 are hoisted out of the order of loads and take all registers.
+        let most = if self.depthwise.output.dtype == DType::F16 { 50 } else { 9 };
+        if taps * tile.run <= most { shape.taps[0] } else { 1 }
     }
 
     /// Packing of all operands: weights of the expansion `[lane][channel]`, filters `[tap][lane]`, rows of the gate's.

@@ -12,6 +12,7 @@ constexpr int BAND_COLUMNS = (RUNS * RUN - 1) * STEP_W + (TAPS_W - 1) * DILATION
 constexpr int BAND = BAND_ROWS * BAND_COLUMNS * CHUNK_VECTORS;
 constexpr int TAPS = TAPS_H * TAPS_W;
 constexpr int WARPS = THREADS / 32;
+constexpr bool CONSTANT_PARAMETERS = (~CONSTANT_INPUTS & PARAMETER_INPUTS) == 0;
 
 struct Place {
     int image, band, vector;  // Vector: the first of the block's.
@@ -38,7 +39,7 @@ struct Fragment { uint4 low[GROUPS], high[GROUPS]; };  // Rows g and g + 8 of a 
 
 DEVICE uint4 image_vector(const Element* from, int pixel, int pixels, int channel) {
     if (pixel < pixels && (DEPTH % 32 == 0 || channel < DEPTH))
-        return __ldg((const uint4*)(from + (offset_t)pixel * PIXEL + channel));
+        return *(const uint4*)(from + (offset_t)pixel * PIXEL + channel);
     return make_uint4(0, 0, 0, 0);
 }
 
@@ -61,7 +62,6 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
     const int pixels = (end - first) * IN_COLUMNS, tiles = (pixels + 15) / 16;
     const Element* const from = image + IMAGE_OFFSET + (offset_t)p.image * IMAGE + (offset_t)first * IN_COLUMNS * PIXEL;
 
-    Fragment next = image_fragment(from, warp, pixels, lane);
     uint4 b[CHUNK_VECTORS][GROUPS];
     f32 biases[CHUNK_VECTORS][2];
 #pragma unroll
@@ -69,7 +69,7 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
         const int channel = (p.vector + v) * 8;
 #pragma unroll
         for (int k = 0; k < GROUPS; k++)
-            b[v][k] = channel < LANES ? __ldg((const uint4*)(weights + (channel + lane / 4) * (GROUPS * 32) + k * 32 + lane % 4 * 8))
+            b[v][k] = channel < LANES ? *(const uint4*)(weights + (channel + lane / 4) * (GROUPS * 32) + k * 32 + lane % 4 * 8)
                                       : make_uint4(0, 0, 0, 0);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -77,6 +77,8 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
             biases[v][i] = EXPAND_BIAS && c < CHANNELS ? bias[c] : 0.0f;
         }
     }
+    if (CONSTANT_PARAMETERS) wait_for_inputs();
+    Fragment next = image_fragment(from, warp, pixels, lane);
     // What lies outside of the image.
     for (int i = threadIdx.x; i < BAND_ROWS * BAND_COLUMNS; i += THREADS) {
         if (!inside(p.top + i / BAND_COLUMNS, i % BAND_COLUMNS - PAD_W))
@@ -122,6 +124,7 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
 }
 #else
 DEVICE void fill_band(const Element* image, const Element*, const f32*, const Place& p, Chunk* band) {
+    if (CONSTANT_PARAMETERS) wait_for_inputs();
     const Element* const from = image + IMAGE_OFFSET + (offset_t)p.image * IMAGE + p.vector * 8;
     for (int i = threadIdx.x; i < BAND; i += THREADS) {
         const int v = i % CHUNK_VECTORS, pixel = i / CHUNK_VECTORS;
@@ -139,6 +142,8 @@ DEVICE void mbconv(const Operands& o) {
     Chunk* const band = filters + TAPS * CHUNK_VECTORS;
     const Place p = this_place();
     const int thread = threadIdx.x;
+    // Weights and biases that no step writes need not wait for the kernel before.
+    if (!CONSTANT_PARAMETERS) wait_for_inputs();
 
     for (int i = thread; i < TAPS * CHUNK_VECTORS; i += THREADS) {
         const int v = p.vector + i % CHUNK_VECTORS;

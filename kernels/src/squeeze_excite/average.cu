@@ -5,6 +5,7 @@ constexpr int CHUNKS = (LANES / 8 + CHUNK_VECTORS - 1) / CHUNK_VECTORS;
 constexpr int PARTS = GATE_BLOCKS / CHUNKS;
 
 DEVICE void squeeze_excite(const Element* __restrict__ input, const GateOperands& o) {
+    wait_for_inputs();
     __shared__ f32 sums[LINES][CHUNK_VECTORS * 8];
     const int thread = threadIdx.x, v = thread % CHUNK_VECTORS, line = thread / CHUNK_VECTORS;
     const int block = blockIdx.x % GATE_BLOCKS, image = blockIdx.x / GATE_BLOCKS;

@@ -67,11 +67,11 @@ DEVICE void finish_gate(const GateOperands& o, const f32* means, int vector, int
         squeezed[s] = sum;
     }
     __syncthreads();
-#pragma unroll 2
+#pragma unroll 1
     for (int c = thread; c < GATE_LANES; c += THREADS) {
         f32 sum = 0;
         if (c < CHANNELS) {
-#pragma unroll
+#pragma unroll 8
             for (int s = 0; s < SQUEEZED_LANES; s += 8) {
                 const Vector<GateWeight, 8> w = *(const Vector<GateWeight, 8>*)(o.excite + c * SQUEEZED_LANES + s);
 #pragma unroll
