@@ -1,10 +1,395 @@
-//! CUDA candidates.
+//! CUDA candidates: weights in the registers of one block (`block`), of the blocks of a cluster (`cluster`, `messages`) or
+//! of the whole grid (`grid`), and weights read at every step (`streamed`).
 
-use super::Recurrent;
-use crate::codegen::{Candidate, Generate, Target, Unsupported};
+use super::{Activation, ActivationKind, Cell, Recurrent};
+use crate::codegen::{
+    Argument, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, element_type, elementwise::Operand,
+    f32_literal,
+};
+use crate::{DType, Family, View};
+use std::fmt::Write;
+
+/// Registers of a multiprocessor.
+const REGISTERS: u32 = 65_536;
+/// Registers of a thread beside weights and sums.
+const OTHER_REGISTERS: u32 = 52;
+/// Most blocks of a cluster that every GPU with clusters can run.
+const CLUSTER: u32 = 8;
+/// Most sequences of a group.
+const MOST_SEQUENCES: u32 = 4;
+/// Threads of a block of the streamed kernel.
+const STREAMED_THREADS: u32 = 512;
+
+/// How the blocks of a group tell each other the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exchange {
+    /// There is one block.
+    None,
+    /// Stores into each other's shared memory, then a barrier over the cluster.
+    Cluster,
+    /// Stores into each other's shared memory that report to a barrier there.
+    Messages,
+    /// Words in global memory; all blocks must be resident.
+    Grid,
+}
+
+impl Exchange {
+    fn algorithm(self) -> &'static str {
+        match self {
+            Self::None => "block",
+            Self::Cluster => "cluster",
+            Self::Messages => "messages",
+            Self::Grid => "grid",
+        }
+    }
+
+    /// Cycles of an exchange beyond the arithmetic of a step.
+    fn cycles(self) -> f64 {
+        match self {
+            Self::None => 40.0,
+            Self::Messages => 330.0,
+            Self::Cluster => 450.0,
+            Self::Grid => 1500.0,
+        }
+    }
+}
+
+/// How a layer with resident weights is spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    exchange: Exchange,
+    /// Blocks of a group.
+    blocks: u32,
+    /// Units of a block.
+    own: u32,
+    /// Threads of a unit.
+    lanes: u32,
+    /// Sequences of a group.
+    sequences: u32,
+}
 
 impl Generate for Recurrent {
-    fn candidates(&self, _: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        Err(Unsupported("recurrent layers run on the host only".into()))
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
+        let mut candidates = Vec::new();
+        if self.cell != (Cell::Gru { linear_before_reset: false }) {
+            candidates.extend(self.shapes(target).into_iter().map(|shape| self.resident(shape, target)));
+        }
+        candidates.extend(self.streamed(target));
+        candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        // The best two of each algorithm: more only cost time to measure.
+        let mut kept: Vec<&'static str> = Vec::new();
+        candidates.retain(|candidate: &Candidate| {
+            kept.push(candidate.algorithm);
+            kept.iter().filter(|&&algorithm| algorithm == candidate.algorithm).count() <= 2
+        });
+        if candidates.is_empty() {
+            let [.., units] = self.extents();
+            return Err(Unsupported(format!("the state of {units} units does not fit shared memory")));
+        }
+        Ok(candidates)
+    }
+}
+
+impl Recurrent {
+    /// Every way to keep the weights in registers.
+    fn shapes(&self, target: &Target) -> Vec<Shape> {
+        let [_, directions, batch, units] = self.extents();
+        let sequences = batch.min(MOST_SEQUENCES).next_power_of_two();
+        let groups = directions * batch.div_ceil(sequences);
+        let clusters = target.architecture >= 90;
+        let mut shapes = Vec::new();
+        let spread: Vec<u32> = (0..8).map(|power| 1 << power).chain((3..=16).map(|eighths| eighths * 8)).collect();
+        for blocks in spread {
+            for lanes in [8, 16, 32] {
+                let own = units.div_ceil(blocks);
+                let shape = Shape { exchange: Exchange::None, blocks, own, lanes, sequences };
+                // Every block must own a unit, and its threads the registers that they need.
+                if units.div_ceil(own) != blocks || !self.fits(shape) {
+                    continue;
+                }
+                let exchanges: &[Exchange] = match blocks {
+                    1 => &[Exchange::None],
+                    2..=CLUSTER if clusters => &[Exchange::Messages, Exchange::Cluster],
+                    _ if blocks * groups <= target.multiprocessors => &[Exchange::Grid],
+                    _ => &[],
+                };
+                shapes.extend(exchanges.iter().map(|&exchange| Shape { exchange, ..shape }));
+            }
+        }
+        shapes
+    }
+
+    fn fits(&self, shape: Shape) -> bool {
+        let threads = self.threads(shape);
+        let registers = self.cell.gates() * (self.columns(shape) + shape.sequences) + OTHER_REGISTERS;
+        // A thread has registers in steps of 8, and 255 at most.
+        threads <= 1024 && registers <= (REGISTERS / threads / 8 * 8).min(248)
+    }
+
+    fn threads(&self, shape: Shape) -> u32 {
+        (shape.own * shape.lanes).next_multiple_of(32)
+    }
+
+    /// Units of the state whose weights a thread keeps.
+    fn columns(&self, shape: Shape) -> u32 {
+        let [.., units] = self.extents();
+        units.div_ceil(4 * shape.lanes) * 4
+    }
+
+    fn resident(&self, shape: Shape, target: &Target) -> Candidate {
+        let Shape { exchange, blocks, own, lanes, sequences } = shape;
+        let [steps, directions, batch, units] = self.extents();
+        let (threads, columns, gates) = (self.threads(shape), self.columns(shape), self.cell.gates());
+        let groups = directions * batch.div_ceil(sequences);
+        let vectors = self.weights_in_vectors(4);
+        let mut source = self.source(exchange == Exchange::Grid);
+        for (name, value) in [
+            ("BLOCKS", blocks),
+            ("OWN", own),
+            ("LANES", lanes),
+            ("COLUMNS", columns),
+            ("SEQUENCES", sequences),
+            ("GROUPS", groups),
+            ("THREADS", threads),
+            ("WEIGHTS_IN_VECTORS", u32::from(vectors)),
+            ("EXCHANGE_NONE", Exchange::None as u32),
+            ("EXCHANGE_CLUSTER", Exchange::Cluster as u32),
+            ("EXCHANGE_MESSAGES", Exchange::Messages as u32),
+            ("EXCHANGE_GRID", Exchange::Grid as u32),
+            ("EXCHANGE", exchange as u32),
+        ] {
+            define(&mut source, name, value);
+        }
+        source.push_str(include_str!("cell.cu"));
+        source.push_str(include_str!("resident.cu"));
+        let cluster = matches!(exchange, Exchange::Cluster | Exchange::Messages).then_some(blocks);
+        let entry = format!("recurrent_{}", exchange.algorithm());
+        let words = 2 * u64::from(groups) * u64::from(sequences) * u64::from(units);
+        let launch = self.launch(source, &entry, "resident", blocks * groups, threads, cluster, exchange);
+
+        let weights = f64::from(gates * columns * threads);
+        let multiply = weights * f64::from(sequences) / 128.0;
+        let loads = f64::from(threads / 32 * columns / 4 * sequences * (lanes / 8));
+        let reduce = f64::from(lanes.ilog2() * gates * sequences) * (8.0 + f64::from(threads) / 32.0);
+        let finish = 150.0 + f64::from(threads) * 0.8;
+        let cycles = multiply.max(loads) + reduce + finish + exchange.cycles();
+        let waves = f64::from((blocks * groups).div_ceil(target.multiprocessors));
+        let bytes =
+            f64::from(gates) * f64::from(units).powi(2) * f64::from(directions) * self.weights.dtype.size() as f64;
+        let cost =
+            target.launch + 1.5 + bytes / (target.bandwidth * 1e3) + waves * f64::from(steps) * cycles / target.clock;
+        Candidate {
+            algorithm: exchange.algorithm(),
+            configuration: format!("blocks {blocks} lanes {lanes} sequences {sequences}"),
+            launches: vec![launch],
+            workspace: 0,
+            counters: if exchange == Exchange::Grid { words * 8 + u64::from(groups) * 4 } else { 0 },
+            packing: Vec::new(),
+            cost,
+        }
+    }
+
+    fn streamed(&self, target: &Target) -> Option<Candidate> {
+        let [steps, directions, batch, units] = self.extents();
+        let gates = self.cell.gates();
+        let shared = u32::try_from((u64::from(gates) + 2) * u64::from(units) * 4).ok()?;
+        if shared > target.shared_per_block {
+            return None;
+        }
+        let width = [8, 4, 2]
+            .into_iter()
+            .find(|&width| width * self.weights.dtype.size() as u32 <= 16 && self.weights_in_vectors(width));
+        let width = width.unwrap_or(1);
+        let mut source = self.source(false);
+        define(&mut source, "THREADS", STREAMED_THREADS);
+        define(&mut source, "WIDTH", width);
+        source.push_str(include_str!("cell.cu"));
+        source.push_str(include_str!("streamed.cu"));
+        let blocks = directions * batch;
+        let mut launch =
+            self.launch(source, "recurrent_streamed", "streamed", blocks, STREAMED_THREADS, None, Exchange::None);
+        launch.shared = shared;
+        let bytes = f64::from(gates) * f64::from(units).powi(2) * self.weights.dtype.size() as f64;
+        // A multiprocessor reads 40 bytes a cycle from level 2.
+        let cycles = (bytes / 40.0).max(f64::from(gates * units) * f64::from(units.div_ceil(width)) / 128.0) + 2500.0;
+        let waves = f64::from(blocks.div_ceil(target.multiprocessors));
+        let cost = target.launch + 1.5 + waves * f64::from(steps) * cycles / target.clock;
+        Some(Candidate {
+            algorithm: "streamed",
+            configuration: format!("{width} elements a lane"),
+            launches: vec![launch],
+            workspace: 0,
+            counters: 0,
+            packing: Vec::new(),
+            cost,
+        })
+    }
+
+    /// Whether `width` neighbouring weights of a row can be loaded as one.
+    fn weights_in_vectors(&self, width: u32) -> bool {
+        let view = &self.weights;
+        let strides = view.strides.iter().take(2).map(|stride| stride.unsigned_abs());
+        let mut distances = strides.chain([view.offset, view.shape[2]]);
+        view.strides[2] == 1 && distances.all(|distance| distance.is_multiple_of(width))
+    }
+
+    /// The operands in the order of a launch: name, view, and whether they are outputs.
+    fn named_views(&self) -> Vec<(&'static str, &View, bool)> {
+        [
+            ("projected", Some(&self.projected), false),
+            ("weights", Some(&self.weights), false),
+            ("bias", self.bias.as_ref(), false),
+            ("initial_hidden", self.initial_hidden.as_ref(), false),
+            ("initial_cell", self.initial_cell.as_ref(), false),
+            ("lengths", self.lengths.as_ref(), false),
+            ("peepholes", self.peepholes.as_ref(), false),
+            ("sequence", Some(&self.sequence), true),
+            ("hidden", Some(&self.hidden), true),
+            ("cell_state", self.cell_state.as_ref(), true),
+        ]
+        .into_iter()
+        .filter_map(|(name, view, output)| Some((name, view?, output)))
+        .collect()
+    }
+
+    /// Prelude, constants, element types, index functions and activations. `words` says whether blocks exchange words.
+    fn source(&self, words: bool) -> String {
+        let mut source = PRELUDE.to_owned();
+        let [steps, directions, batch, units] = self.extents();
+        let (cell, input_forget, linear_before_reset) = match self.cell {
+            Cell::Rnn => ("CELL_RNN", false, false),
+            Cell::Lstm { input_forget } => ("CELL_LSTM", input_forget, false),
+            Cell::Gru { linear_before_reset } => ("CELL_GRU", false, linear_before_reset),
+        };
+        for (name, value) in [("STEPS", steps), ("DIRECTIONS", directions), ("BATCH", batch), ("UNITS", units)] {
+            define(&mut source, name, value);
+        }
+        for (number, name) in ["CELL_RNN", "CELL_LSTM", "CELL_GRU"].into_iter().enumerate() {
+            define(&mut source, name, number);
+        }
+        define(&mut source, "CELL", cell);
+        define(&mut source, "GATES", self.cell.gates());
+        define(&mut source, "INPUT_FORGET", u8::from(input_forget));
+        define(&mut source, "LINEAR_BEFORE_RESET", u8::from(linear_before_reset));
+        define(&mut source, "CLIPS", u8::from(self.clip.is_finite()));
+        define(&mut source, "CLIP", f32_literal(self.clip));
+        define(&mut source, "WEIGHTS_COLUMN", self.weights.strides[2]);
+        define(&mut source, "HAS_BIAS", u8::from(self.bias.is_some()));
+        define(&mut source, "HAS_INITIAL_HIDDEN", u8::from(self.initial_hidden.is_some()));
+        define(&mut source, "HAS_INITIAL_CELL", u8::from(self.initial_cell.is_some()));
+        define(&mut source, "HAS_LENGTHS", u8::from(self.lengths.is_some()));
+        define(&mut source, "HAS_PEEPHOLES", u8::from(self.peepholes.is_some()));
+        let cell_state = self.cell_state.as_ref().map_or(DType::F32, |view| view.dtype);
+        for (name, dtype) in [
+            ("Weight", self.weights.dtype),
+            ("Sequence", self.sequence.dtype),
+            ("Hidden", self.hidden.dtype),
+            ("CellState", cell_state),
+        ] {
+            line(&mut source, &format!("typedef {} {name};", element_type(dtype)));
+        }
+        let fields = self.named_views().into_iter().map(|(name, view, output)| {
+            format!("{}{}* {name};", if output { "" } else { "const " }, element_type(view.dtype))
+        });
+        let fields: Vec<String> = fields.chain(words.then(|| "u64* words;".to_owned())).collect();
+        line(&mut source, &format!("struct Operands {{ {} }};", fields.join(" ")));
+        for (name, view, _) in self.named_views() {
+            line(&mut source, &index_function(name, view));
+        }
+        let reverse = |direction: usize| self.reverse.get(direction).copied().unwrap_or(false);
+        let reversed = if directions == 2 && reverse(0) != reverse(1) {
+            format!("(direction == {})", u8::from(reverse(1)))
+        } else {
+            reverse(0).to_string()
+        };
+        line(&mut source, &format!("DEVICE bool reversed(int direction) {{ return {reversed}; }}"));
+        for (index, name) in ["f", "g", "h"].into_iter().enumerate().take(self.cell.activations()) {
+            let of = |direction: usize| activation_source(self.activations[direction][index]);
+            let body = match directions {
+                2 if of(0) != of(1) => format!("if (direction == 0) return {};\n    return {};", of(0), of(1)),
+                _ => format!("return {};", of(0)),
+            };
+            line(&mut source, &format!("DEVICE f32 function_{name}(int direction, f32 x) {{\n    {body}\n}}"));
+        }
+        source
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn launch(
+        &self,
+        mut source: String,
+        entry: &str,
+        function: &str,
+        blocks: u32,
+        threads: u32,
+        cluster: Option<u32>,
+        exchange: Exchange,
+    ) -> Launch {
+        let words = exchange == Exchange::Grid;
+        let (mut parameters, mut names, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut inputs, mut outputs) = (0, 0);
+        for (name, view, output) in self.named_views() {
+            let constness = if output { "" } else { "const " };
+            parameters.push(format!("{constness}{}* {name}", element_type(view.dtype)));
+            names.push(name);
+            let (count, argument): (_, fn(usize) -> Argument) =
+                if output { (&mut outputs, Argument::Output) } else { (&mut inputs, Argument::Input) };
+            arguments.push(argument(*count));
+            *count += 1;
+        }
+        if words {
+            parameters.push("u64* words".into());
+            names.push("words");
+            arguments.push(Argument::Counters(0));
+        }
+        let cluster = cluster.map_or(String::new(), |blocks| format!("__cluster_dims__({blocks}, 1, 1) "));
+        let (parameters, names) = (parameters.join(", "), names.join(", "));
+        line(
+            &mut source,
+            &format!(
+                "extern \"C\" __global__ void {cluster}__launch_bounds__({threads}, 1) {entry}({parameters}) {{\n    \
+                 {function}(Operands{{{names}}});\n}}"
+            ),
+        );
+        Launch { source, entry: entry.into(), grid: [blocks, 1, 1], block: [threads, 1, 1], shared: 0, arguments }
+    }
+}
+
+fn line(source: &mut String, text: &str) {
+    source.push_str(text);
+    source.push('\n');
+}
+
+fn define(source: &mut String, name: &str, value: impl std::fmt::Display) {
+    line(source, &format!("#define {name} {value}"));
+}
+
+/// `NAME_at(i, j, …)`: the number of an element from its index along each dimension.
+fn index_function(name: &str, view: &View) -> String {
+    let kind = Operand::new(view).index_type();
+    let parameters: Vec<String> = (0..view.rank()).map(|d| format!("int i{d}")).collect();
+    let mut sum = format!("({kind}){}", view.offset);
+    for (d, stride) in view.strides.iter().enumerate() {
+        write!(sum, " + ({kind})i{d} * {stride}").expect("writing to a string");
+    }
+    format!("DEVICE {kind} {name}_at({}) {{ return {sum}; }}", parameters.join(", "))
+}
+
+/// The value of an activation at `x`.
+fn activation_source(activation: Activation) -> String {
+    let (alpha, beta) = (f32_literal(activation.alpha), f32_literal(activation.beta));
+    match activation.kind {
+        ActivationKind::Relu => "relu(x)".into(),
+        ActivationKind::Tanh => "tanhf(x)".into(),
+        ActivationKind::Sigmoid => "sigmoid(x)".into(),
+        ActivationKind::Affine => format!("{alpha} * x + {beta}"),
+        ActivationKind::LeakyRelu => format!("x < 0.0f ? {alpha} * x : x"),
+        ActivationKind::ThresholdedRelu => format!("x < {alpha} ? 0.0f : x"),
+        ActivationKind::ScaledTanh => format!("{alpha} * tanhf({beta} * x)"),
+        ActivationKind::HardSigmoid => format!("minimum(maximum({alpha} * x + {beta}, 0.0f), 1.0f)"),
+        ActivationKind::Elu => format!("x < 0.0f ? {alpha} * expm1f(x) : x"),
+        ActivationKind::Softsign => "x / (1.0f + fabsf(x))".into(),
+        ActivationKind::Softplus => "softplus(x)".into(),
     }
 }

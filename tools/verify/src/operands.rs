@@ -173,6 +173,11 @@ impl Range {
             Kernel::Gather(gather) if index == 1 => {
                 Self::Index(gather.data.shape.get(usize::from(gather.axis)).copied().unwrap_or(1))
             }
+            // Weights of a trained network keep sums of any number of units moderate.
+            Kernel::Recurrent(layer) if index == 1 => {
+                let units = layer.weights.shape.last().copied().unwrap_or(1).max(1);
+                Self::Within(1.5 / (units as f32).sqrt())
+            }
             // Conversions should see fractions, large numbers and every bit of small integers.
             Kernel::Copy(_) => Self::Within(100.0),
             Kernel::Pointwise(_) | Kernel::Softmax(_) => Self::Within(4.0),

@@ -1,0 +1,233 @@
+// All steps of a layer in one launch, recurrent weights in registers.
+//
+// A group of BLOCKS blocks computes SEQUENCES sequences of one direction; a block owns OWN units and LANES threads share
+// a unit, each with the weights of all its gates for COLUMNS units of the state. After every step the blocks of a
+// group tell each other the new state; whoever computes a step waits for the whole state of the step before and for
+// nothing else.
+constexpr int STORED = LANES * COLUMNS;  // Units of the state in shared memory, the tail zero.
+static_assert(SEQUENCES <= LANES && LANES % SEQUENCES == 0, "a lane finishes one sequence");
+static_assert(BLOCKS * OWN >= UNITS && (BLOCKS - 1) * OWN < UNITS, "every block owns a unit");
+
+#if EXCHANGE == EXCHANGE_CLUSTER || EXCHANGE == EXCHANGE_MESSAGES
+DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
+// The address in block `rank` of the cluster that corresponds to an address in this block's shared memory.
+DEVICE u32 address_in_block(u32 address, int rank) {
+    u32 remote;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+    return remote;
+}
+DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+#endif
+
+#if EXCHANGE == EXCHANGE_MESSAGES
+// A barrier in shared memory for each buffer of the state; it completes when the whole state has arrived.
+constexpr u32 MESSAGE_BYTES = SEQUENCES * UNITS * 4;
+DEVICE void expect_messages(u32 barrier) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "n"(MESSAGE_BYTES) : "memory");
+}
+DEVICE void init_messages(u32 barrier) {
+    asm volatile("mbarrier.init.shared.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;" ::"r"(barrier) : "memory");
+    expect_messages(barrier);
+}
+DEVICE void wait_for_messages(u32 barrier, u32 parity) {
+    asm volatile("{\n.reg .pred done;\nAGAIN:\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared.b64 done, [%0], %1;\n"
+                 "@!done bra AGAIN;\n}" ::"r"(barrier), "r"(parity)
+                 : "memory");
+}
+#endif
+
+#if EXCHANGE == EXCHANGE_GRID
+// A unit's state and the number of its step in one word, so that whoever reads the number has the state too: no fence
+// and no barrier. Words are zero between replays.
+DEVICE void send_word(u64* to, f32 value, u32 step) {
+    const u64 word = (u64)step << 32 | __float_as_uint(value);
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
+DEVICE f32 wait_for_word(const u64* from, u32 step) {
+    u64 word;
+    do asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+    while ((u32)(word >> 32) != step);
+    return __uint_as_float((u32)word);
+}
+DEVICE u32 count_arrival(u32* counter) {
+    u32 before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    return before;
+}
+constexpr int GROUP_WORDS = 2 * SEQUENCES * UNITS;
+#endif
+
+// The weights of a unit's gates in this lane's columns: column i·LANES·4 + lane·4 + j is element 4·i + j.
+DEVICE void load_weights(f32 (&weights)[GATES][COLUMNS], const Operands& o, int direction, int unit, int lane) {
+#pragma unroll
+    for (int gate = 0; gate < GATES; gate++)
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 4; i++) {
+            const int column = (i * LANES + lane) * 4;
+            const Weight* from = o.weights + weights_at(direction, gate * UNITS + (unit < UNITS ? unit : 0), 0);
+#if WEIGHTS_IN_VECTORS
+            Vector<Weight, 4> four = {};
+            if (unit < UNITS && column < UNITS) four = *(const Vector<Weight, 4>*)(from + column);
+#pragma unroll
+            for (int j = 0; j < 4; j++) weights[gate][4 * i + j] = to_f32(four.v[j]);
+#else
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const bool inside = unit < UNITS && column + j < UNITS;
+                weights[gate][4 * i + j] = inside ? to_f32(from[(column + j) * WEIGHTS_COLUMN]) : 0.0f;
+            }
+#endif
+        }
+}
+
+DEVICE void load_sums(f32 (&x)[GATES], const Operands& o, int t, int b, int direction, int unit) {
+#pragma unroll
+    for (int gate = 0; gate < GATES; gate++) x[gate] = to_f32(o.projected[projected_at(t, b, direction, gate * UNITS + unit)]);
+}
+
+DEVICE void resident(const Operands& o) {
+    __shared__ alignas(16) f32 state[2][SEQUENCES][STORED];
+    const int rank = blockIdx.x % BLOCKS, group = blockIdx.x / BLOCKS;
+    const int direction = group % DIRECTIONS, first = group / DIRECTIONS * SEQUENCES;
+    const int lane = threadIdx.x % LANES, owned = threadIdx.x / LANES;
+    // The unit and the sequence that this thread finishes, in bounds for reading; `exists` where they are not made up.
+    const int unit = owned < OWN ? rank * OWN + owned : UNITS, safe_unit = unit < UNITS ? unit : 0;
+    const int mine = lane % SEQUENCES, b = first + mine < BATCH ? first + mine : BATCH - 1;
+    const bool exists = unit < UNITS && first + mine < BATCH;
+
+    f32 weights[GATES][COLUMNS];
+    constexpr bool early = CONSTANT_INPUTS >> 1 & 1;
+    if (early) load_weights(weights, o, direction, unit, lane);
+    wait_for_inputs();
+    if (!early) load_weights(weights, o, direction, unit, lane);
+
+    const int length = steps_of(o, b);
+    Unit u = load_unit(o, direction, b, safe_unit);
+    f32 x[GATES];
+    load_sums(x, o, position(direction, 0, length), b, direction, safe_unit);
+    for (int i = threadIdx.x; i < 2 * SEQUENCES * STORED; i += THREADS) {
+        f32 value = 0;
+#if HAS_INITIAL_HIDDEN
+        const int column = i % STORED, sequence = first + i / STORED % SEQUENCES;
+        if (i < SEQUENCES * STORED && column < UNITS && sequence < BATCH)
+            value = to_f32(o.initial_hidden[initial_hidden_at(direction, sequence, column)]);
+#endif
+        (&state[0][0][0])[i] = value;
+    }
+#if EXCHANGE == EXCHANGE_MESSAGES
+    __shared__ alignas(8) u64 barriers[2];
+    if (threadIdx.x == 0) {
+        init_messages(shared_address(&barriers[0]));
+        init_messages(shared_address(&barriers[1]));
+    }
+#endif
+#if EXCHANGE == EXCHANGE_CLUSTER || EXCHANGE == EXCHANGE_MESSAGES
+    cluster_arrive();
+    cluster_wait();
+#else
+    __syncthreads();
+#endif
+#if EXCHANGE == EXCHANGE_MESSAGES
+    // A warp without a unit sends nothing, so the others would not wait for it.
+    if (__all_sync(0xffffffffu, unit >= UNITS)) return;
+#endif
+
+    for (int step = 0; step < STEPS; step++) {
+        const int now = step & 1, next = now ^ 1;
+        f32 sums[SEQUENCES][GATES] = {};
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 4; i++)
+#pragma unroll
+            for (int s = 0; s < SEQUENCES; s++) {
+                const float4 h = *(const float4*)&state[now][s][(i * LANES + lane) * 4];
+#pragma unroll
+                for (int gate = 0; gate < GATES; gate++) {
+                    sums[s][gate] = fmaf(weights[gate][4 * i], h.x, sums[s][gate]);
+                    sums[s][gate] = fmaf(weights[gate][4 * i + 1], h.y, sums[s][gate]);
+                    sums[s][gate] = fmaf(weights[gate][4 * i + 2], h.z, sums[s][gate]);
+                    sums[s][gate] = fmaf(weights[gate][4 * i + 3], h.w, sums[s][gate]);
+                }
+            }
+        f32 y[GATES] = {};
+#pragma unroll
+        for (int s = 0; s < SEQUENCES; s++)
+#pragma unroll
+            for (int gate = 0; gate < GATES; gate++) {
+                f32 sum = sums[s][gate];
+#pragma unroll
+                for (int distance = LANES / 2; distance > 0; distance /= 2)
+                    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+                if (s == mine) y[gate] = sum;
+            }
+        if (step < length) advance(direction, u, x, y);
+
+        const bool last = step + 1 == STEPS;
+#if EXCHANGE == EXCHANGE_GRID
+        u64* const words = o.words + group * GROUP_WORDS + next * (SEQUENCES * UNITS);
+#endif
+        if (!last) {
+#if EXCHANGE == EXCHANGE_NONE
+            if (unit < UNITS && lane < SEQUENCES) state[next][mine][unit] = u.hidden;
+#elif EXCHANGE == EXCHANGE_CLUSTER || EXCHANGE == EXCHANGE_MESSAGES
+            // The lanes of a unit share the receivers.
+            if (unit < UNITS) {
+                const u32 to = shared_address(&state[next][mine][unit]);
+#pragma unroll
+                for (int i = 0; i < (BLOCKS * SEQUENCES + LANES - 1) / LANES; i++) {
+                    const int receiver = lane / SEQUENCES + i * (LANES / SEQUENCES);
+                    if (receiver >= BLOCKS) break;
+#if EXCHANGE == EXCHANGE_CLUSTER
+                    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address_in_block(to, receiver)), "f"(u.hidden) : "memory");
+#else
+                    const u32 barrier = address_in_block(shared_address(&barriers[next]), receiver);
+                    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(address_in_block(to, receiver)),
+                                 "f"(u.hidden), "r"(barrier)
+                                 : "memory");
+#endif
+                }
+            }
+#if EXCHANGE == EXCHANGE_CLUSTER
+            cluster_arrive();
+#endif
+#else
+            if (unit < UNITS && lane < SEQUENCES) send_word(words + mine * UNITS + unit, u.hidden, step + 1);
+#endif
+        }
+        // While the others' states are on their way.
+        const int t = position(direction, step, length);
+        if (exists && lane < SEQUENCES)
+            o.sequence[sequence_at(t, direction, b, unit)] = store_as<Sequence>(step < length ? u.hidden : 0.0f);
+        if (last) break;
+        load_sums(x, o, position(direction, step + 1, length), b, direction, safe_unit);
+#if EXCHANGE == EXCHANGE_NONE
+        __syncthreads();
+#elif EXCHANGE == EXCHANGE_CLUSTER
+        cluster_wait();
+#elif EXCHANGE == EXCHANGE_MESSAGES
+        const u32 barrier = shared_address(&barriers[next]);
+        wait_for_messages(barrier, step >> 1 & 1);
+        if (threadIdx.x == 0) expect_messages(barrier);
+#else
+        for (int i = threadIdx.x; i < SEQUENCES * UNITS; i += THREADS)
+            state[next][i / UNITS][i % UNITS] = wait_for_word(words + i, step + 1);
+        __syncthreads();
+#endif
+    }
+    if (exists && lane < SEQUENCES) store_unit(o, u, direction, b, unit, length);
+
+#if EXCHANGE == EXCHANGE_GRID
+    // The last block of the group that has read every word clears them.
+    if (STEPS > 1) {
+        __shared__ bool clears;
+        u32* const counter = (u32*)(o.words + GROUPS * GROUP_WORDS) + group;
+        if (threadIdx.x == 0) clears = count_arrival(counter) == BLOCKS - 1;
+        __syncthreads();
+        if (clears) {
+            for (int i = threadIdx.x; i < GROUP_WORDS; i += THREADS) o.words[group * GROUP_WORDS + i] = 0;
+            if (threadIdx.x == 0) *counter = 0;
+        }
+    }
+#endif
+}
