@@ -1,9 +1,11 @@
 //! The one enum over all families: what a step of a host plan carries, and what the compiler selects for.
 
 use crate::{
-    KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, gather::Gather, lrn::Lrn,
-    matmul::MatMul, mbconv::MbConv, normalize::Normalize, pad::Pad, pointwise::Pointwise, pool::Pool,
-    recurrent::Recurrent, reduce::Reduce, resize::Resize, softmax::Softmax, squeeze_excite::SqueezeExcite,
+    KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, cumulative::Cumulative,
+    gather::Gather, grid_sample::GridSample, integer_conv::IntegerConv, lrn::Lrn, matmul::MatMul, mbconv::MbConv,
+    normalize::Normalize, pad::Pad, pointwise::Pointwise, pool::Pool, pool_indices::PoolIndices, recurrent::Recurrent,
+    reduce::Reduce, resize::Resize, roi_align::RoiAlign, scatter::Scatter, softmax::Softmax,
+    squeeze_excite::SqueezeExcite, top_k::TopK,
 };
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +37,13 @@ pub enum Kernel {
     Attention(Attention),
     SqueezeExcite(SqueezeExcite),
     MbConv(MbConv),
+    Scatter(Scatter),
+    Cumulative(Cumulative),
+    TopK(TopK),
+    GridSample(GridSample),
+    RoiAlign(RoiAlign),
+    IntegerConv(IntegerConv),
+    PoolIndices(PoolIndices),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -58,6 +67,13 @@ macro_rules! each {
             Kernel::Attention($k) => $body,
             Kernel::SqueezeExcite($k) => $body,
             Kernel::MbConv($k) => $body,
+            Kernel::Scatter($k) => $body,
+            Kernel::Cumulative($k) => $body,
+            Kernel::TopK($k) => $body,
+            Kernel::GridSample($k) => $body,
+            Kernel::RoiAlign($k) => $body,
+            Kernel::IntegerConv($k) => $body,
+            Kernel::PoolIndices($k) => $body,
         }
     };
 }

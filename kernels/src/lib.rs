@@ -23,18 +23,25 @@ pub mod attention;
 pub mod conv;
 pub mod conv_transpose;
 pub mod copy;
+pub mod cumulative;
 pub mod gather;
+pub mod grid_sample;
+pub mod integer_conv;
 pub mod lrn;
 pub mod matmul;
 pub mod mbconv;
 pub mod normalize;
 pub mod pad;
 pub mod pool;
+pub mod pool_indices;
 pub mod recurrent;
 pub mod reduce;
 pub mod resize;
+pub mod roi_align;
+pub mod scatter;
 pub mod softmax;
 pub mod squeeze_excite;
+pub mod top_k;
 
 #[cfg(feature = "codegen")]
 pub mod codegen;

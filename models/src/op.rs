@@ -573,8 +573,6 @@ pub enum Op {
         /// Largest; false is smallest.
         largest: bool,
     },
-    /// Inputs a, b of one integer type, ranks as in `MatMul`; sums in I32, wrapping.
-    MatMulInteger,
     /// As `Conv` without bias, on integers; sums in I32, wrapping.
     ConvInteger {
         /// Strides, dilations and padding.
@@ -664,7 +662,6 @@ impl Op {
             Self::Scatter { .. } => "Scatter",
             Self::Cumulative { .. } => "Cumulative",
             Self::TopK { .. } => "TopK",
-            Self::MatMulInteger => "MatMulInteger",
             Self::ConvInteger { .. } => "ConvInteger",
             Self::GridSample { .. } => "GridSample",
             Self::RoiAlign { .. } => "RoiAlign",

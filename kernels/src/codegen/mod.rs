@@ -131,6 +131,13 @@ impl Kernel {
             Self::Attention(k) => k.candidates(target),
             Self::SqueezeExcite(k) => k.candidates(target),
             Self::MbConv(k) => k.candidates(target),
+            Self::Scatter(k) => k.candidates(target),
+            Self::Cumulative(k) => k.candidates(target),
+            Self::TopK(k) => k.candidates(target),
+            Self::GridSample(k) => k.candidates(target),
+            Self::RoiAlign(k) => k.candidates(target),
+            Self::IntegerConv(k) => k.candidates(target),
+            Self::PoolIndices(k) => k.candidates(target),
         }
     }
 }
@@ -156,6 +163,13 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::attention::cases(),
         crate::squeeze_excite::cases::cases(),
         crate::mbconv::cases::cases(),
+        crate::scatter::cases(),
+        crate::cumulative::cases(),
+        crate::top_k::cases(),
+        crate::grid_sample::cases(),
+        crate::roi_align::cases(),
+        crate::integer_conv::cases(),
+        crate::pool_indices::cases(),
     ]
     .concat()
 }

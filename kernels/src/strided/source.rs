@@ -22,16 +22,36 @@ pub(crate) struct Source {
 impl Source {
     /// Prelude and the element type `T` of input and output; `offset_t` holds any offset of these views.
     pub fn new(input: &View, output: &View) -> Self {
-        let reaches = |view: &View| view.bytes().unwrap_or(u64::MAX) / view.dtype.size() as u64;
-        let wide = reaches(input).max(reaches(output)) > i32::MAX as u64;
-        let mut source = Self { text: PRELUDE.into() };
-        source.line(&format!("typedef {} T;", element_type(input.dtype)));
-        source.line(&format!("typedef {} offset_t;", if wide { "i64" } else { "i32" }));
-        source.line(&format!("typedef {} W;", wide_type(input.dtype)));
-        source.line(&format!("DEVICE W widen(T x) {{ return {}(x); }}", load_function(input.dtype)));
+        let mut source = Self::spanning(input.dtype, &[input, output]);
         source.define("INPUT_OFFSET", input.offset);
         source.define("OUTPUT_OFFSET", output.offset);
         source
+    }
+
+    /// Prelude and element type `T`; `offset_t` holds any offset of the views.
+    pub fn spanning(dtype: DType, views: &[&View]) -> Self {
+        let reaches = |view: &&View| view.bytes().unwrap_or(u64::MAX) / view.dtype.size() as u64;
+        let wide = views.iter().map(reaches).max() > Some(i32::MAX as u64);
+        let mut source = Self { text: PRELUDE.into() };
+        source.line(&format!("typedef {} T;", element_type(dtype)));
+        source.line(&format!("typedef {} offset_t;", if wide { "i64" } else { "i32" }));
+        source.line(&format!("typedef {} W;", wide_type(dtype)));
+        source.line(&format!("DEVICE W widen(T x) {{ return {}(x); }}", load_function(dtype)));
+        source
+    }
+
+    /// Adds `NAME(i)`: the offset of element number i of a view, counted in row-major order.
+    pub fn place(&mut self, name: &str, view: &View) {
+        self.nest(&format!("{name}_nest"), &Nest::over([view], |_| true));
+        self.line(&format!("DEVICE offset_t {name}(u32 i) {{ return (offset_t){} + {name}_nest_0(i); }}", view.offset));
+    }
+
+    /// Adds `NAME(i0, i1, …)`: the offset of an element of a view by its index.
+    pub fn index(&mut self, name: &str, view: &View) {
+        let parameters: Vec<String> = (0..view.rank()).map(|d| format!("i64 i{d}")).collect();
+        let terms: String = (0..view.rank()).map(|d| format!(" + i{d} * {}", view.strides[d])).collect();
+        let parameters = parameters.join(", ");
+        self.line(&format!("DEVICE i64 {name}({parameters}) {{ return {}{terms}; }}", view.offset));
     }
 
     /// Adds a line.

@@ -202,10 +202,6 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
             x.clone()
         }
         Op::TopK { axis, k, .. } => return largest(*axis, *k, x),
-        Op::MatMulInteger => {
-            ensure!(!x.dtype.is_float() && x.dtype != DType::Bool, "the operands are {:?}, not integers", x.dtype);
-            Fact { dtype: DType::I32, ..matrix_product(x, inputs[1], None)? }
-        }
         Op::ConvInteger { window, groups } => {
             ensure!(!x.dtype.is_float() && x.dtype != DType::Bool, "the operands are {:?}, not integers", x.dtype);
             Fact { dtype: DType::I32, ..convolution(window, *groups, inputs)? }

@@ -15,7 +15,7 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
         Op::BatchNormalization { .. } => (5, 5),
         Op::InstanceNormalization { .. } | Op::GroupNormalization { .. } | Op::Where => (3, 3),
         Op::Binary(_) | Op::Gather { .. } | Op::GridSample { .. } => (2, 2),
-        Op::MatMulInteger | Op::ConvInteger { .. } => (2, 2),
+        Op::ConvInteger { .. } => (2, 2),
         Op::Scatter { .. } | Op::RoiAlign { .. } => (3, 3),
         Op::Concat { .. } => (1, usize::MAX),
         Op::Recurrent(_) => (3, 9),
@@ -33,7 +33,6 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
         | Op::MatMul
         | Op::Gemm { .. }
         | Op::Concat { .. }
-        | Op::MatMulInteger
         | Op::ConvInteger { .. } => same_type(inputs),
         _ => Ok(()),
     }

@@ -22,8 +22,8 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
         "MatMulInteger" => {
             let a = rows(builder, node.optional(2), node.input(0)?)?;
             let b = Quantized { tensor: node.input(1)?, zero: node.optional(3), rank: 0 };
-            let (a, b) = (a.centred(builder)?, b.centred(builder)?);
-            builder.emit(Op::MatMulInteger, &[a, b])?
+            let (a, b) = (a.centred(builder, DType::I32)?, b.centred(builder, DType::I32)?);
+            builder.emit(Op::MatMul, &[a, b])?
         }
         "QLinearMatMul" => linear_product(builder, node)?,
         "ConvInteger" => {
@@ -199,16 +199,16 @@ struct Quantized {
 }
 
 impl Quantized {
-    /// The tensor minus its zero point, which 16 bits hold.
-    fn centred(&self, builder: &mut Builder) -> Result<TensorId, Problem> {
+    /// The tensor minus its zero point, in an integer type of at least 16 bits.
+    fn centred(&self, builder: &mut Builder, wide: DType) -> Result<TensorId, Problem> {
         let dtype = builder.fact(self.tensor).dtype;
         if !matches!(dtype, DType::I8 | DType::U8) {
             return Err(Problem::ElementType { found: format!("{dtype:?}"), supported: "I8, U8".into() });
         }
-        let wide = builder.cast(self.tensor, DType::I16)?;
-        let Some(zero) = self.zero else { return Ok(wide) };
+        let tensor = builder.cast(self.tensor, wide)?;
+        let Some(zero) = self.zero else { return Ok(tensor) };
         if builder.graph.constant(zero).and_then(crate::Tensor::to_i64).is_some_and(|v| v.iter().all(|&v| v == 0)) {
-            return Ok(wide);
+            return Ok(tensor);
         }
         let zero = match builder.shape(zero).to_vec()[..] {
             [count] if count > 1 && self.rank > 0 => {
@@ -218,8 +218,8 @@ impl Quantized {
             }
             _ => zero,
         };
-        let zero = builder.cast(zero, DType::I16)?;
-        builder.binary(Binary::Sub, wide, zero)
+        let zero = builder.cast(zero, wide)?;
+        builder.binary(Binary::Sub, tensor, zero)
     }
 }
 
@@ -262,9 +262,9 @@ fn requantized(
 
 fn linear_product(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let (a, b) = (node.input(0)?, node.input(3)?);
-    let left = rows(builder, Some(node.input(2)?), a)?.centred(builder)?;
-    let right = Quantized { tensor: b, zero: Some(node.input(5)?), rank: 0 }.centred(builder)?;
-    let sums = builder.emit(Op::MatMulInteger, &[left, right])?;
+    let left = rows(builder, Some(node.input(2)?), a)?.centred(builder, DType::I32)?;
+    let right = Quantized { tensor: b, zero: Some(node.input(5)?), rank: 0 }.centred(builder, DType::I32)?;
+    let sums = builder.emit(Op::MatMul, &[left, right])?;
     let scale = row_parameter(builder, node.input(1)?, a)?;
     let (y_scale, y_zero) = (row_parameter(builder, node.input(6)?, a)?, row_parameter(builder, node.input(7)?, a)?);
     requantized(builder, sums, [scale, node.input(4)?, y_scale], y_zero)
@@ -279,7 +279,7 @@ fn integer_convolution(
     let (shape, kernel) = (builder.shape(x.tensor).to_vec(), builder.shape(weights.tensor).to_vec());
     let (window, groups) = windows::convolution_window(node, &shape, &kernel)?;
     // Padding stands for the value 0, which is what the centred tensor's padding is.
-    let (x, weights) = (x.centred(builder)?, weights.centred(builder)?);
+    let (x, weights) = (x.centred(builder, DType::I16)?, weights.centred(builder, DType::I16)?);
     builder.emit(Op::ConvInteger { window, groups }, &[x, weights])
 }
 

@@ -4,6 +4,7 @@
 //! become other views of the same buffer, and the inputs of a concatenation are written straight into their slice of
 //! its output. A copy appears only where a kernel needs another form than the one a value has.
 
+mod indexed;
 mod located;
 mod operators;
 mod recurrent;
@@ -145,7 +146,12 @@ impl<'a> Lowering<'a> {
     fn new(graph: &'a FusedGraph, options: LowerOptions<'a>) -> Result<Self, LowerError> {
         let named =
             |node: &&FusedNode| options.keep_f32.iter().any(|name| *name == node.name || node.sources.contains(name));
-        let kept = graph.nodes.iter().filter(named).flat_map(|node| &node.outputs).copied().collect();
+        let named = graph.nodes.iter().filter(named).flat_map(|node| &node.outputs).copied();
+        let exact = graph.nodes.iter().flat_map(|node| match &node.op {
+            FusedOp::Operator(op) => indexed::exact_inputs(op).iter().map(|&index| node.inputs[index]).collect(),
+            _ => Vec::new(),
+        });
+        let kept = named.chain(exact).collect();
         let mut lowering = Self {
             graph,
             options,

@@ -7,6 +7,7 @@ use floe_kernels::{
     attention::Attention,
     conv::Conv,
     conv_transpose::ConvTranspose,
+    cumulative::Cumulative,
     gather::Gather,
     lrn::Lrn,
     matmul::MatMul,
@@ -14,6 +15,7 @@ use floe_kernels::{
     pad::{Pad, PadMode},
     pointwise::{Epilogue, Pointwise, Program},
     pool::{Pool, PoolKind},
+    pool_indices::PoolIndices,
     reduce::{Reduce, ReduceKind},
     resize::{Coordinates, Interpolation, Resize, Rounding},
     softmax::Softmax,
@@ -21,7 +23,7 @@ use floe_kernels::{
 use floe_models::{Op, op};
 
 /// Spatial parameters padded with leading values to three.
-fn three(values: &[usize], fill: u32) -> Result<[u32; 3], String> {
+pub(super) fn three(values: &[usize], fill: u32) -> Result<[u32; 3], String> {
     let mut result = [fill; 3];
     let first = 3usize.checked_sub(values.len()).ok_or("more than three spatial dimensions")?;
     for (slot, &value) in result[first..].iter_mut().zip(values) {
@@ -177,6 +179,11 @@ impl<'a> Lowering<'a> {
             Op::Attention { scale, softcap, causal } => self.attention(node, |[query, key, value, output], mask| {
                 Attention { query, key, value, mask, output, scale: *scale, softcap: *softcap, causal: *causal }
             }),
+            Op::Scatter { .. }
+            | Op::TopK { .. }
+            | Op::GridSample { .. }
+            | Op::RoiAlign { .. }
+            | Op::ConvInteger { .. } => self.several_operands(node, op),
             _ => self.single_input(node, op),
         }
     }
@@ -253,6 +260,23 @@ impl<'a> Lowering<'a> {
             Op::Lrn { size, alpha, beta, bias } => {
                 Kernel::Lrn(Lrn { input, output, size: *size as u32, alpha: *alpha, beta: *beta, bias: *bias })
             }
+            Op::PoolIndices { kernel, window, column_major } => Kernel::PoolIndices(PoolIndices {
+                input,
+                output,
+                window: three(kernel, 1)?,
+                strides: three(&window.strides, 1)?,
+                dilations: three(&window.dilations, 1)?,
+                pads: three(&window.pads_begin, 0)?,
+                column_major: *column_major,
+            }),
+            Op::Cumulative { axis, product, exclusive, reverse } => Kernel::Cumulative(Cumulative {
+                input,
+                output,
+                axis: *axis as u8,
+                product: *product,
+                exclusive: *exclusive,
+                reverse: *reverse,
+            }),
             Op::Softmax { axis, log } => Kernel::Softmax(Softmax { input, output, axis: *axis as u8, log: *log }),
             Op::Reduce { kind, axes, .. } => {
                 let mut kept = from.shape.clone();

@@ -1,0 +1,91 @@
+//! Host twin: row after row.
+
+use super::Cumulative;
+use crate::host::{cast, cast_mut, check_operands, clear_lanes};
+use crate::strided::{self, Nest, Number, Widen, check_view, offset};
+use crate::{DType, Family, KernelError, View};
+use half::{bf16, f16};
+
+impl Family for Cumulative {
+    fn name(&self) -> &'static str {
+        "cumulative"
+    }
+
+    fn check(&self) -> Result<(), KernelError> {
+        check_view(&self.input)?;
+        check_view(&self.output)?;
+        if self.input.shape != self.output.shape {
+            return Err(KernelError::Shape("input and output differ"));
+        }
+        if usize::from(self.axis) >= self.input.rank() {
+            return Err(KernelError::Parameter("axis"));
+        }
+        if self.input.dtype != self.output.dtype || self.input.dtype == DType::Bool {
+            return Err(KernelError::Type("running sums"));
+        }
+        Ok(())
+    }
+
+    fn input(&self, index: usize) -> Option<&View> {
+        (index == 0).then_some(&self.input)
+    }
+
+    fn output(&self, index: usize) -> Option<&View> {
+        (index == 0).then_some(&self.output)
+    }
+
+    fn flops(&self) -> u64 {
+        strided::elements(&self.input)
+    }
+
+    fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
+        check_operands(self, inputs, outputs, workspace)?;
+        let ([input], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
+        match self.input.dtype {
+            DType::F32 => self.rows_of::<f32>(cast(input, 0)?, cast_mut(output, 1)?),
+            DType::F16 => self.rows_of::<f16>(cast(input, 0)?, cast_mut(output, 1)?),
+            DType::Bf16 => self.rows_of::<bf16>(cast(input, 0)?, cast_mut(output, 1)?),
+            DType::F64 => self.rows_of::<f64>(cast(input, 0)?, cast_mut(output, 1)?),
+            DType::I8 => self.rows_of::<i8>(cast(input, 0)?, cast_mut(output, 1)?),
+            DType::I16 => self.rows_of::<i16>(cast(input, 0)?, cast_mut(output, 1)?),
+            DType::I32 => self.rows_of::<i32>(cast(input, 0)?, cast_mut(output, 1)?),
+            DType::I64 => self.rows_of::<i64>(cast(input, 0)?, cast_mut(output, 1)?),
+            DType::U8 => self.rows_of::<u8>(cast(input, 0)?, cast_mut(output, 1)?),
+            DType::U16 => self.rows_of::<u16>(cast(input, 0)?, cast_mut(output, 1)?),
+            DType::U32 => self.rows_of::<u32>(cast(input, 0)?, cast_mut(output, 1)?),
+            DType::U64 => self.rows_of::<u64>(cast(input, 0)?, cast_mut(output, 1)?),
+            DType::Bool => return Err(KernelError::Type("running sums")),
+        }
+        clear_lanes(&self.output, output);
+        Ok(())
+    }
+}
+
+impl Cumulative {
+    /// Loops over the rows (operands: input, output).
+    pub(super) fn rows(&self) -> Nest<2> {
+        Nest::over([&self.input, &self.output], |d| d != usize::from(self.axis))
+    }
+
+    fn rows_of<T: Widen>(&self, input: &[T], output: &mut [T]) {
+        let axis = usize::from(self.axis);
+        let count = self.input.shape[axis] as usize;
+        let (read, write) = (i64::from(self.input.strides[axis]), i64::from(self.output.strides[axis]));
+        if count == 0 {
+            return;
+        }
+        for [from, to] in self.rows().walk([self.input.offset as usize, self.output.offset as usize]) {
+            // A sum carries its rounding error; a product has none worth carrying.
+            let mut total = (if self.product { T::Wide::ONE } else { T::Wide::ZERO }, T::Wide::ZERO);
+            for i in 0..count {
+                let i = if self.reverse { count - 1 - i } else { i };
+                let x = input[offset(from, read, i)].widen();
+                let next =
+                    if self.product { (total.0.times(x), T::Wide::ZERO) } else { T::Wide::compensated(total, x) };
+                let shown = if self.exclusive { total } else { next };
+                output[offset(to, write, i)] = T::narrow(T::Wide::settle(shown));
+                total = next;
+            }
+        }
+    }
+}

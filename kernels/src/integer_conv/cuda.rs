@@ -1,0 +1,82 @@
+//! CUDA candidate: a thread for each element of the output.
+
+use super::IntegerConv;
+use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
+use crate::host::window::{spatial, spatial_strides};
+use crate::strided::source::{Source, candidate, memory_order};
+use crate::strided::{Axis, Nest, elements};
+use crate::{Family, KernelError};
+
+/// Threads of a block.
+const BLOCK: u32 = 128;
+
+impl Generate for IntegerConv {
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        let refuse = |reason: KernelError| Unsupported(reason.to_string());
+        self.check().map_err(refuse)?;
+        if elements(&self.output) == 0 {
+            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+        }
+        if elements(&self.output) >= 1 << 31 {
+            return Err(Unsupported("2^31 outputs or more".into()));
+        }
+        let [extents, taps, places] = [spatial(&self.input), spatial(&self.weights), spatial(&self.output)]
+            .map(|extents| extents.map_err(refuse));
+        let (extents, taps, places) = (extents?, taps?, places?);
+        let mut source = Source::spanning(self.input.dtype, &[&self.input, &self.weights, &self.output]);
+        source.line(&format!("typedef {} V;", element_type(self.weights.dtype)));
+        source.define("BLOCK", format!("{BLOCK}u"));
+        source.define("ELEMENTS", format!("{}u", elements(&self.output)));
+        source.define("CHANNELS", format!("{}u", self.weights.shape[1]));
+        source.define("MAPS", format!("{}u", self.output.shape[1] / self.groups));
+        source.define("INPUT_OFFSET", self.input.offset);
+        source.define("INPUT_IMAGE", self.input.strides[0]);
+        source.define("INPUT_CHANNEL", self.input.strides[1]);
+        source.define("WEIGHTS_OFFSET", self.weights.offset);
+        source.define("WEIGHTS_MAP", self.weights.strides[0]);
+        source.define("WEIGHTS_CHANNEL", self.weights.strides[1]);
+        source.define("OUTPUT_OFFSET", self.output.offset);
+        for d in 0..3 {
+            // Positions are 32-bit in the kernel.
+            let reach =
+                u64::from(places[d]) * u64::from(self.strides[d]) + u64::from(taps[d]) * u64::from(self.dilations[d]);
+            if reach + u64::from(extents[d]) + u64::from(self.pads[d]) > i32::MAX as u64 {
+                return Err(Unsupported("a window that reaches 2^31 elements".into()));
+            }
+            source.define(&format!("EXTENT_{d}"), format!("{}u", extents[d]));
+            source.define(&format!("TAPS_{d}"), taps[d]);
+            source.define(&format!("STRIDE_{d}"), self.strides[d]);
+            source.define(&format!("DILATION_{d}"), self.dilations[d]);
+            source.define(&format!("PAD_{d}"), self.pads[d]);
+            source.define(&format!("INPUT_{d}"), spatial_strides(&self.input)[d]);
+            source.define(&format!("WEIGHTS_{d}"), spatial_strides(&self.weights)[d]);
+        }
+        self.decode(&mut source);
+        source.zero_lanes(&self.output);
+        let blocks = elements(&self.output).div_ceil(BLOCK.into());
+        let launch = source.launch(include_str!("integer_conv.cu"), "integer_conv", blocks, BLOCK, 2);
+        // A multiply-add takes some six instructions of one of 128 lanes at about 1 GHz.
+        let rate = f64::from(target.multiprocessors) * 128.0 * 1e3;
+        let cost = target.launch + 2.0 + self.flops() as f64 * 3.0 / rate;
+        Ok(vec![candidate("direct", format!("{BLOCK} threads"), vec![launch], cost)])
+    }
+}
+
+impl IntegerConv {
+    /// `output_at`, `image_of`, `map_of` and `place_d_of`: what thread i computes, neighbours in memory by neighbours.
+    fn decode(&self, source: &mut Source) {
+        let rank = self.output.rank();
+        let mut nest: Nest<6> = Nest { axes: heapless::Vec::new() };
+        for d in memory_order(&self.output) {
+            let mut strides = [0; 6];
+            strides[0] = self.output.strides[d].into();
+            strides[if d < 2 { d + 1 } else { d + 6 - rank }] = 1;
+            nest.push(Axis { extent: self.output.shape[d].into(), strides });
+        }
+        source.nest("thread", &nest);
+        source.line("DEVICE offset_t output_at(u32 i) { return OUTPUT_OFFSET + thread_0(i); }");
+        for (operand, name) in ["image", "map", "place_0", "place_1", "place_2"].into_iter().enumerate() {
+            source.line(&format!("DEVICE u32 {name}_of(u32 i) {{ return (u32)thread_{}(i); }}", operand + 1));
+        }
+    }
+}

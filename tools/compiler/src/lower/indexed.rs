@@ -1,0 +1,121 @@
+//! Lowering of operators with several operands of different kinds: data and indices, images and places.
+
+use super::{Form, Lowering, kernel_dtype, operators::three};
+use crate::fused::FusedNode;
+use floe_kernels::{
+    Kernel,
+    grid_sample::{GridSample, Outside, SampleCoordinates, Sampling},
+    integer_conv::IntegerConv,
+    roi_align::{RegionPooling, RoiAlign},
+    scatter::{Scatter, ScatterReduction},
+    top_k::TopK,
+};
+use floe_models::{Op, op};
+
+impl<'a> Lowering<'a> {
+    pub(super) fn several_operands(&mut self, node: &'a FusedNode, op: &Op) -> Result<(), String> {
+        // The first operand in the type that is computed in, the others in the types that they have.
+        let dtype = self.working_dtype(node);
+        let (mut ranges, mut views) = (Vec::new(), Vec::new());
+        for (number, &input) in node.inputs.iter().enumerate() {
+            let same = self.graph.values[input.0].fact.dtype == self.graph.values[node.inputs[0].0].fact.dtype;
+            let located = match op {
+                Op::Scatter { .. } if same => self.request(input, Form::Any, dtype)?,
+                // Places need every bit: f16 could not tell neighbouring pixels apart.
+                Op::GridSample { .. } | Op::RoiAlign { .. } if number > 0 => {
+                    self.request(input, Form::Any, kernel_dtype(self.graph.values[input.0].fact.dtype))?
+                }
+                _ if number == 0 => self.request(input, Form::Any, dtype)?,
+                _ => self.any(input)?,
+            };
+            let (range, view) = self.operand(&located)?;
+            ranges.push(range);
+            views.push(view);
+        }
+        let mut outputs = Vec::new();
+        for &output in &node.outputs {
+            let located = self.allocate(output);
+            let (range, view) = self.operand(&located)?;
+            outputs.push(range);
+            views.push(view);
+        }
+        let kernel = kernel(op, views)?;
+        self.push(kernel, ranges, outputs);
+        Ok(())
+    }
+}
+
+/// The kernel of an operator over its operands' views, inputs first.
+fn kernel(op: &Op, views: Vec<floe_kernels::View>) -> Result<Kernel, String> {
+    let mut views = views.into_iter();
+    let mut view = || views.next().ok_or("an operand is missing");
+    Ok(match *op {
+        Op::Scatter { reduction } => Kernel::Scatter(Scatter {
+            data: view()?,
+            indices: view()?,
+            updates: view()?,
+            output: view()?,
+            reduction: match reduction {
+                op::ScatterReduction::Replace => ScatterReduction::Replace,
+                op::ScatterReduction::Add => ScatterReduction::Add,
+                op::ScatterReduction::Multiply => ScatterReduction::Multiply,
+                op::ScatterReduction::Max => ScatterReduction::Max,
+                op::ScatterReduction::Min => ScatterReduction::Min,
+            },
+        }),
+        Op::TopK { axis, largest, .. } => {
+            Kernel::TopK(TopK { input: view()?, values: view()?, indices: view()?, axis: axis as u8, largest })
+        }
+        Op::GridSample { sampling, outside, coordinates } => Kernel::GridSample(GridSample {
+            input: view()?,
+            grid: view()?,
+            output: view()?,
+            sampling: match sampling {
+                op::Sampling::Nearest => Sampling::Nearest,
+                op::Sampling::Linear => Sampling::Linear,
+                op::Sampling::Cubic => Sampling::Cubic,
+            },
+            outside: match outside {
+                op::Outside::Zeros => Outside::Zeros,
+                op::Outside::Border => Outside::Border,
+                op::Outside::Reflection => Outside::Reflection,
+            },
+            coordinates: match coordinates {
+                op::SampleCoordinates::HalfPixel => SampleCoordinates::HalfPixel,
+                op::SampleCoordinates::AlignCorners => SampleCoordinates::AlignCorners,
+                op::SampleCoordinates::Pixels => SampleCoordinates::Pixels,
+            },
+        }),
+        Op::RoiAlign { kind, samples, scale, half_pixel, .. } => Kernel::RoiAlign(RoiAlign {
+            input: view()?,
+            regions: view()?,
+            batch: view()?,
+            output: view()?,
+            kind: match kind {
+                op::RegionPooling::Average => RegionPooling::Average,
+                op::RegionPooling::Max => RegionPooling::Max,
+            },
+            samples: u32::try_from(samples).map_err(|_| "the sampling ratio exceeds 32 bits")?,
+            scale,
+            half_pixel,
+        }),
+        Op::ConvInteger { ref window, groups } => Kernel::IntegerConv(IntegerConv {
+            input: view()?,
+            weights: view()?,
+            output: view()?,
+            strides: three(&window.strides, 1)?,
+            dilations: three(&window.dilations, 1)?,
+            pads: three(&window.pads_begin, 0)?,
+            groups: groups as u32,
+        }),
+        ref other => return Err(format!("{} has no kernel", other.name())),
+    })
+}
+
+/// Inputs of an operator that must not be rounded to f16: coordinates.
+pub(super) fn exact_inputs(op: &Op) -> &'static [usize] {
+    match op {
+        Op::GridSample { .. } | Op::RoiAlign { .. } => &[1],
+        _ => &[],
+    }
+}
