@@ -186,5 +186,16 @@ pub fn cases() -> Vec<Kernel> {
         ragged.output = slice(&view(dtype, last, &[1, 19, 6, 6]), 8, 11);
         cases.push(ragged);
     }
+    // First layers, which read the network's input as it lies.
+    for (dtype, last, input) in [(DType::F32, false, [1, 3, 45, 37]), (DType::F16, true, [2, 4, 19, 21])] {
+        for (channels, kernel, stride) in [(64, [7, 7], 2), (24, [3, 3], 1), (136, [3, 3], 2), (16, [5, 3], 3)] {
+            let mut first = conv(DType::F16, true, &size(&input, channels, &kernel, stride), relu);
+            first.input = view(dtype, last, &input);
+            cases.push(first);
+        }
+    }
+    let mut gray = conv(DType::F16, true, &Size { dilation: 2, ..size(&[1, 1, 30, 18], 32, &[5, 5], 1) }, residual);
+    gray.input = view(DType::F32, false, &[1, 1, 30, 18]);
+    cases.push(gray);
     cases.into_iter().map(Kernel::Conv).collect()
 }

@@ -1,6 +1,9 @@
-//! CUDA candidates: implicit GEMM on tensor cores or CUDA cores, depthwise, direct.
+//! CUDA candidates: implicit GEMM on tensor cores or CUDA cores, first layers, depthwise, direct.
 
 mod depthwise;
+mod first_layer;
+
+pub use first_layer::reads_any_layout;
 
 use super::{Conv, winograd};
 use crate::View;
@@ -13,6 +16,7 @@ impl Generate for Conv {
         let whole = ungrouped(self)?;
         if self.groups == 1 {
             let mut all = gemm::candidates(&whole, target)?;
+            all.extend(first_layer::candidates(self, &whole, target));
             all.extend(winograd::candidates(self, &whole, target)?);
             all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
             return Ok(all);

@@ -11,6 +11,9 @@ pub(crate) mod tests;
 #[cfg(feature = "codegen")]
 pub mod winograd;
 
+#[cfg(feature = "codegen")]
+pub use cuda::reads_any_layout;
+
 use crate::{View, pointwise::Epilogue};
 use serde::{Deserialize, Serialize};
 

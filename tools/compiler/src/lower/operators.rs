@@ -1,7 +1,7 @@
 //! Lowering of each kind of node.
 
 use super::{Form, Located, Lowering, kernel_dtype};
-use crate::fused::FusedNode;
+use crate::{fused::FusedNode, kernel_graph::BufferId};
 use floe_kernels::{
     DType, Kernel, View,
     attention::Attention,
@@ -65,6 +65,19 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
+    /// Whether a convolution without groups reads its input as it lies, because it has few channels: no copy into
+    /// channels-last halves is needed then.
+    fn is_first_layer(&self, node: &FusedNode, window: &op::Window, dtype: DType) -> Result<bool, String> {
+        let Some(input) = self.located[node.inputs[0].0].clone().filter(|_| !self.options.host) else {
+            return Ok(false);
+        };
+        let (_, input) = self.operand(&input)?;
+        let shape = self.shape(node.inputs[1]);
+        let (_, weights) = self.operand(&Located::plain(BufferId(0), dtype, shape))?;
+        let (strides, dilations) = (three(&window.strides, 1)?, three(&window.dilations, 1)?);
+        Ok(floe_kernels::conv::reads_any_layout(&input, &weights, dtype, strides, dilations))
+    }
+
     pub(super) fn anchored(
         &mut self,
         node: &'a FusedNode,
@@ -75,6 +88,9 @@ impl<'a> Lowering<'a> {
         let dtype = self.dtype(node.outputs[0]);
         let result_shape = self.shape(node.outputs[0]);
         let (x, w) = match op {
+            Op::Conv { window, groups: 1 } if self.is_first_layer(node, window, dtype)? => {
+                (self.any(node.inputs[0])?, self.request(node.inputs[1], Form::Contiguous, dtype)?)
+            }
             Op::Conv { .. } | Op::ConvTranspose { .. } => {
                 let image = self.image();
                 (self.request(node.inputs[0], image, dtype)?, self.request(node.inputs[1], Form::Contiguous, dtype)?)

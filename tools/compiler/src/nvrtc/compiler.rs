@@ -58,11 +58,12 @@ pub struct Compiler {
 }
 
 impl Request {
-    /// `sm_87` or `compute_87`.
+    /// `sm_87` or `compute_87`; `sm_90a` for a kernel with instructions that only this one architecture has.
     fn architecture_name(&self) -> String {
+        let specific = if self.source.contains("wgmma.") { "a" } else { "" };
         match self.image {
-            ImageKind::Cubin => format!("sm_{}", self.architecture),
-            ImageKind::Ptx => format!("compute_{}", self.architecture),
+            ImageKind::Cubin => format!("sm_{}{specific}", self.architecture),
+            ImageKind::Ptx => format!("compute_{}{specific}", self.architecture),
         }
     }
 
