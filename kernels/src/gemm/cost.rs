@@ -1,25 +1,24 @@
 //! Estimates of device time, in cycles of one multiprocessor unless said otherwise.
 //!
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
-//! load, for a chain of dependent steps along K, and for the way out. The constants are fitted to 526 configurations of
-//! 22 products, timed on an H200 (`TUNING.md`, section 7); only the order of candidates depends on them.
+//! load, for a chain of dependent steps along K, and for the way out. The constants are fitted to 1270 configurations of
+//! products that were timed on an H200, on all multiprocessors and on 16 (`TUNING.md`, section 8); only the order of
+//! candidates depends on them.
 
 use crate::codegen::{Candidate, Target};
 
 /// Kernel start and end as seen by the next one, microseconds.
-const KERNEL: f64 = 1.15;
+const KERNEL: f64 = 1.45;
 /// First bytes from level 2 after start, index arithmetic included.
-const FILL: f64 = 540.0;
-/// Barrier and the wait for a copy, once a K tile.
-const TURN: f64 = 180.0;
+const FILL: f64 = 480.0;
 /// Bytes a multiprocessor gets from level 2 in a cycle while all of them ask.
-const L2_BYTES: f64 = 33.0;
+const L2_BYTES: f64 = 47.0;
 /// Bytes of shared memory a multiprocessor reads or writes in a cycle.
-const SHARED_BYTES: f64 = 100.0;
+const SHARED_BYTES: f64 = 96.0;
 /// Partial tiles to memory, fence, atomic and the way back.
-const SPLIT: f64 = 2200.0;
+const SPLIT: f64 = 3850.0;
 /// What a cluster costs by its blocks: most of it is finding room for all of them at once.
-const CLUSTERS: [(f64, f64); 3] = [(2.0, 940.0), (4.0, 2800.0), (8.0, 3550.0)];
+const CLUSTERS: [(f64, f64); 3] = [(2.0, 720.0), (4.0, 2950.0), (8.0, 4300.0)];
 
 /// A tiled kernel as the model sees it.
 pub(crate) struct Tiled {
@@ -29,6 +28,8 @@ pub(crate) struct Tiled {
     pub occupancy: f64,
     /// K tiles that a block goes through.
     pub turns: f64,
+    /// Cycles of the barrier and of the wait for a copy, once a K tile.
+    pub turn: f64,
     /// Cycles of arithmetic for one K tile.
     pub arithmetic: f64,
     /// Bytes that the warps read from shared memory in one K tile.
@@ -56,7 +57,7 @@ impl Tiled {
         let resident = of_one.min(self.occupancy);
         let rounds = (of_one / resident).ceil();
         let shared_by_all = [self.arithmetic, self.shared / SHARED_BYTES, self.copied / L2_BYTES, self.issue];
-        let turn = shared_by_all.into_iter().map(|cycles| cycles * resident).fold(self.chain, f64::max) + TURN;
+        let turn = shared_by_all.into_iter().map(|cycles| cycles * resident).fold(self.chain, f64::max) + self.turn;
         // Partial tiles of all resident blocks share the way out.
         let cluster = CLUSTERS.iter().find(|(blocks, _)| *blocks >= self.split).map_or(CLUSTERS[2].1, |c| c.1);
         let reduction = match (self.split > 1.0, self.cluster) {

@@ -114,6 +114,7 @@ fn candidate(
             + 40.0 * (f64::from(rows * depth) / f64::from(threads * a_vector)))
         .max(450.0),
         issue: 0.0,
+        turn: 100.0,
         tile: fr * fc * 4.0,
         split: f64::from(split),
         cluster: false,

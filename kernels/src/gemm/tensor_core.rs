@@ -195,23 +195,28 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         .min(1536 / threads)
         .max(1);
     // Multiply-adds of one multiprocessor in a cycle; four warps are needed to reach the rate, of which chains of
-    // products between barriers reach about 70 %. `wgmma` has 1.6 times the rate of `mma.sync`.
+    // products between barriers reach about 60 %; `wgmma` reaches as much as `mma.sync` should.
     let rate = target.f16_tflops * 1e6 / 2.0 / f64::from(target.multiprocessors) / target.clock;
     let rate = match tile.unit {
-        Unit::Warp => 0.7 * rate * f64::from(wm * wn * wk).min(4.0) / 4.0,
-        Unit::Warpgroup => 0.7 * 1.6 * rate,
+        Unit::Warp => 0.58 * rate * f64::from(wm * wn * wk).min(4.0) / 4.0,
+        Unit::Warpgroup => rate,
     };
     let [rows, columns, depth] = [tile.rows, tile.columns, tile.depth].map(f64::from);
     let steps = f64::from(tile.depth / 16 / wk);
     let fragments = f64::from(warp_rows / 16 * (warp_columns / 16));
     // What a warp does in a K tile: its copies, then ldmatrix and products, of which two at a time overlap; a warpgroup
     // starts its products and waits for them.
-    let copies = (rows + columns) * depth / 8.0 / f64::from(threads) * 22.5;
-    let (chain, busy) = match tile.unit {
-        Unit::Warp => (copies + steps * (8.0 + 20.0 * fragments), copies + steps * (4.0 + 10.0 * fragments)),
-        Unit::Warpgroup => (copies + 60.0 + steps * f64::from(warp_columns) / 2.0, copies + steps * 8.0),
+    let copies = (rows + columns) * depth / 8.0 / f64::from(threads) * 13.5;
+    let (chain, busy, turn) = match tile.unit {
+        Unit::Warp => (copies + steps * (5.0 + 23.0 * fragments), copies + steps * (2.5 + 11.5 * fragments), 100.0),
+        Unit::Warpgroup => (copies + 140.0 + steps * f64::from(warp_columns) * 0.14, copies + steps * 8.0, 136.0),
     };
-    let issue = busy * f64::from(threads) / 128.0 * 0.32;
+    let issue = busy * f64::from(threads) / 128.0 * 0.8;
+    // With few tiles ahead the latency of level 2 shows.
+    let latency = match tile.unit {
+        Unit::Warp => 175.0 / f64::from(tile.stages - 1),
+        Unit::Warpgroup => 600.0 / f64::from(tile.stages - 2),
+    };
     // Fragments are read by each warp, a warpgroup's operands once.
     let read = f64::from(wm * wn) * f64::from(warp_rows + warp_columns);
     let weights =
@@ -224,10 +229,10 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         arithmetic: rows * columns * depth / rate,
         shared: (read + rows + columns) * depth * 2.0,
         // Level 1 serves most of what neighbouring taps share.
-        copied: (rows / f64::from(problem.taps().min(9)) + columns) * depth * 2.0,
-        // With few stages the latency of level 2 shows.
-        chain: chain.max(260.0 / f64::from(tile.stages - 1)),
+        copied: (rows / f64::from(problem.taps()).min(2.3) + columns) * depth * 2.0,
+        chain: chain.max(latency),
         issue,
+        turn,
         tile: rows * columns * 4.0,
         split: f64::from(tile.split),
         cluster: tile.cluster,
