@@ -1,10 +1,12 @@
 //! One function for each ONNX operator: attributes resolved for the model's opset, then nodes emitted.
 
+mod attention;
 mod constants;
 mod cumulative;
 mod einsum;
 mod indexing;
 mod losses;
+mod microsoft;
 mod movement;
 mod normalization;
 mod pointwise;
@@ -30,7 +32,7 @@ use crate::{Problem, TensorId};
 /// that are not supported are left out.
 type Family = fn(&mut Builder, &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem>;
 
-const FAMILIES: [Family; 19] = [
+const FAMILIES: [Family; 20] = [
     pointwise::import,
     windows::import,
     shapes::import,
@@ -50,10 +52,16 @@ const FAMILIES: [Family; 19] = [
     signal::import,
     losses::import,
     einsum::import,
+    attention::import,
 ];
 
 /// Imports one node.
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+    if node.domain == microsoft::DOMAIN
+        && let Some(outputs) = microsoft::import(builder, node)?
+    {
+        return Ok(outputs);
+    }
     if !node.domain.is_empty() {
         let hint =
             format!(", nor is any other of domain '{}'; export the model with operators of ai.onnx", node.domain);

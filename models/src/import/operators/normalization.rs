@@ -14,6 +14,8 @@ use crate::{
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
     let output = match node.op_type.as_str() {
         "LayerNormalization" => return layer_with_statistics(builder, node).map(Some),
+        // ONNX Runtime keeps this one in the default domain.
+        "SimplifiedLayerNormalization" => return super::microsoft::simplified(builder, node).map(Some),
         "BatchNormalization" => return batch(builder, node).map(Some),
         "InstanceNormalization" => {
             let epsilon = node.float("epsilon", 1e-5)?;
