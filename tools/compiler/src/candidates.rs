@@ -18,7 +18,7 @@ use floe_kernels::{
 use std::collections::{HashMap, HashSet};
 
 /// Most candidates of one problem that are measured.
-const MOST: usize = 32;
+const MOST: usize = 24;
 /// Candidates that the cost model finds this many times as slow as its favourite are not measured, except for
 /// [`OF_EACH_ALGORITHM`].
 const HOPELESS: f64 = 3.0;
@@ -264,5 +264,96 @@ impl OwnedLaunch {
             overlaps: self.overlaps,
             arguments: self.arguments.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floe_kernels::{View, codegen::Launch, copy::Copy};
+
+    fn launch(source: &str, arguments: Vec<Argument>) -> Launch {
+        let source = format!("{source} wait_for_inputs();");
+        Launch { source, entry: "k".into(), grid: [2, 1, 1], block: [64, 1, 1], shared: 0, arguments }
+    }
+
+    fn candidate(algorithm: &'static str, source: &str, cost: f64) -> Candidate {
+        Candidate {
+            algorithm,
+            configuration: source.into(),
+            launches: vec![launch(source, vec![Argument::Input(0), Argument::Output(0)])],
+            workspace: 0,
+            counters: 0,
+            packing: Vec::new(),
+            cost,
+        }
+    }
+
+    fn problem(candidates: Vec<Candidate>) -> Problem {
+        let view = View::contiguous(DType::F16, &[3, 8]).unwrap();
+        let operand = |role| CandidateOperand { role, dtype: DType::F16, bytes: 48 };
+        Problem {
+            kernel: Kernel::Copy(Copy { source: view.clone(), destination: view }),
+            inputs: vec![operand(Role::Constant)],
+            outputs: vec![operand(Role::Output)],
+            candidates,
+        }
+    }
+
+    fn image(bytes: &[u8]) -> Result<Compiled, &'static str> {
+        Ok(Compiled { bytes: bytes.to_vec(), resources: None, log: String::new() })
+    }
+
+    #[test]
+    fn hopeless_candidates_are_dropped_but_no_algorithm_is() {
+        let mut problems = Problems::default();
+        let mut all: Vec<Candidate> =
+            (0..40).map(|i| candidate("gemm", &format!("gemm {i}"), 1.0 + f64::from(i) / 100.0)).collect();
+        all.push(candidate("gemm", "gemm slow", 3.5));
+        all.extend((0..5).map(|i| candidate("direct", &format!("direct {i}"), 50.0 + f64::from(i))));
+        problems.add(problem(all));
+        let kept: Vec<&str> = problems.candidates().map(|(_, candidate)| candidate.configuration.as_str()).collect();
+        assert_eq!(kept.len(), MOST + OF_EACH_ALGORITHM);
+        assert_eq!((kept[MOST - 1], &kept[MOST..]), ("gemm 23", &["direct 0", "direct 1"][..]));
+    }
+
+    #[test]
+    fn equal_problems_and_equal_images_are_held_once() {
+        let mut problems = Problems::default();
+        let mut two = candidate("gemm", "b", 2.0);
+        two.packing = vec![Packing::View(View::contiguous(DType::F16, &[8, 8]).unwrap())];
+        (two.workspace, two.counters) = (512, 16);
+        two.launches.push(launch("c", vec![Argument::Workspace(256), Argument::Counters(0)]));
+        problems.add(problem(vec![candidate("gemm", "a", 1.0), two.clone()]));
+        problems.add(problem(vec![candidate("gemm", "d", 1.0)]));
+        problems.add(problem(vec![candidate("gemm", "a", 1.0), two]));
+        let requests = problems.requests(90, ImageKind::Cubin);
+        assert_eq!(requests.iter().map(|request| &request.source[..1]).collect::<String>(), "abcd");
+        let compiled = [image(b"one"), image(b"two"), image(b"one"), image(b"one")];
+        let parts = CandidateParts::new(&problems, &compiled, 90, ImageKind::Cubin);
+        assert_eq!(parts.count(), (3, 2));
+        assert_eq!(parts.images, b"one\0\0\0\0\0\0\0\0\0\0\0\0\0two");
+        let borrowed = parts.borrowed();
+        assert_eq!(borrowed[1].description, "copy 3x8:f16 -> 3x8:f16");
+        let bytes: Vec<u64> = borrowed[1].operands.iter().map(|operand| operand.bytes).collect();
+        assert_eq!(bytes, [128, 48, 512, 16], "the packed input, the output, workspace and counters");
+        let last = &borrowed[1].launches[1];
+        let arguments: Vec<_> = last.arguments.iter().map(|argument| (argument.operand, argument.offset)).collect();
+        assert_eq!(arguments, [(2, 256), (3, 0)]);
+        assert!(last.overlaps && last.image == borrowed[0].launches[0].image);
+        assert!(!CandidateParts::new(&problems, &compiled, 87, ImageKind::Cubin).borrowed()[0].launches[0].overlaps);
+    }
+
+    #[test]
+    fn what_does_not_compile_is_left_out() {
+        let mut problems = Problems::default();
+        let mut two = candidate("gemm", "a", 1.0);
+        two.launches.push(launch("b", vec![]));
+        problems.add(problem(vec![two]));
+        problems.add(problem(vec![candidate("gemm", "c", 1.0), candidate("gemm", "d", 2.0)]));
+        let compiled = [Err("no such instruction"), image(b"b"), image(b"c"), image(b"d")];
+        let parts = CandidateParts::new(&problems, &compiled, 90, ImageKind::Cubin);
+        let kept: Vec<_> = parts.borrowed().iter().map(|each| (each.problem, each.configuration)).collect();
+        assert_eq!(kept, [(0, "c"), (0, "d")]);
     }
 }

@@ -6,6 +6,7 @@ mod compile;
 mod models;
 mod plans;
 mod suite;
+mod timings;
 
 use floe_compiler::{nvrtc::Compiler, targets};
 use std::{
@@ -154,6 +155,7 @@ fn targets_are_listed_for_people_and_scripts() {
         "rtx-4090",
         "a100",
         "h200",
+        "h200-16",
     ] {
         assert!(names.contains(&name), "{name} is not among {names:?}");
     }
