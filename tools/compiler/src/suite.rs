@@ -4,6 +4,7 @@
 use crate::pipeline::{self, CompileError, CompileOptions, Precision};
 use crate::targets;
 use floe_engine::{host, plan::Plan};
+use floe_kernels::codegen::Target;
 use floe_models::{
     ImportOptions, Tensor,
     onnx::{self, proto::TensorProto},
@@ -176,45 +177,66 @@ pub fn compare(found: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Resul
     Err(format!("largest error {difference:.3e}, {worst:.1} times what is allowed"))
 }
 
-/// Runs a case on the host: compiles the model for the shapes of its inputs and compares every data set.
+/// Tensors by the name of the input or output that they belong to.
+pub type Named = Vec<(String, Tensor)>;
+
+/// A data set of a case, ready to be replayed.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The plan.
+    pub plan: Vec<u8>,
+    /// Inputs that are still to be given to it.
+    pub inputs: Named,
+    /// Outputs that are expected, in order.
+    pub expected: Vec<Tensor>,
+}
+
+/// Compiles a case for a target, once for each data set, for the shapes of its inputs.
 ///
 /// Where the model needs a value at compile time (axes, shapes, pads that the suite passes as inputs), the given inputs
 /// become constants: first integers, then everything small.
-pub fn run_on_host(case: &Path, tolerance: Tolerance) -> Outcome {
+///
+/// # Errors
+/// The outcome of a case that cannot be run.
+pub fn prepare(case: &Path, target: &Target) -> Result<Vec<Prepared>, Outcome> {
     let model = case.join("model.onnx");
-    let names = match fs::read(&model)
+    let names = fs::read(&model)
         .map_err(|error| error.to_string())
-        .and_then(|bytes| input_names(&bytes).map_err(|error| error.to_string()))
-    {
-        Ok(names) => names,
-        Err(reason) => return Outcome::Skipped(reason),
-    };
-    let mut worst = 0f64;
+        .and_then(|bytes| input_names(&bytes).map_err(|error| error.to_string()));
+    let names = names.map_err(Outcome::Skipped)?;
     let folders = data_sets(case);
     if folders.is_empty() {
-        return Outcome::Failed("the case has no test_data_set_* folder, so nothing was compared".into());
+        return Err(Outcome::Failed("the case has no test_data_set_* folder, so nothing was compared".into()));
     }
+    let mut sets = Vec::new();
     for folder in folders {
         let data = read(&folder);
         if data.outputs.is_empty() {
-            return Outcome::Failed(format!("{} expects no output, so nothing was compared", folder.display()));
+            return Err(Outcome::Failed(format!("{} expects no output, so nothing was compared", folder.display())));
         }
-        let Some(inputs) = data.inputs.iter().cloned().collect::<Option<Vec<_>>>() else {
-            return Outcome::Skipped("an input is not a dense tensor of a supported type".into());
-        };
-        let inputs: Vec<_> = names.iter().cloned().zip(inputs).collect();
-        let (plan, given) = match compile_for(&model, &inputs) {
-            Ok(compiled) => compiled,
-            Err(reason) => return Outcome::Skipped(reason),
-        };
-        let outputs = match replay_on_host(&plan, &given) {
+        let dense = |what: &str| Outcome::Skipped(format!("an {what} is not a dense tensor of a supported type"));
+        let inputs: Option<Vec<_>> = data.inputs.into_iter().collect();
+        let inputs: Vec<_> = names.iter().cloned().zip(inputs.ok_or_else(|| dense("input"))?).collect();
+        let (plan, inputs) = compile_for(&model, &inputs, target).map_err(Outcome::Skipped)?;
+        let expected = data.outputs.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| dense("output"))?;
+        sets.push(Prepared { plan, inputs, expected });
+    }
+    Ok(sets)
+}
+
+/// Replays every data set and compares its outputs.
+pub fn judge(
+    sets: &[Prepared],
+    tolerance: Tolerance,
+    mut replay: impl FnMut(&[u8], &Named) -> Result<Named, String>,
+) -> Outcome {
+    let mut worst = 0f64;
+    for set in sets {
+        let outputs = match replay(&set.plan, &set.inputs) {
             Ok(outputs) => outputs,
             Err(reason) => return Outcome::Failed(reason),
         };
-        for (number, expected) in data.outputs.iter().enumerate() {
-            let Some(expected) = expected else {
-                return Outcome::Skipped("an output is not a dense tensor of a supported type".into());
-            };
+        for (number, expected) in set.expected.iter().enumerate() {
             let Some((name, found)) = outputs.get(number) else {
                 return Outcome::Failed(format!("output {number} is missing"));
             };
@@ -227,20 +249,28 @@ pub fn run_on_host(case: &Path, tolerance: Tolerance) -> Outcome {
     Outcome::Passed { worst }
 }
 
-/// Tensors by the name of the input or output that they belong to.
-pub type Named = Vec<(String, Tensor)>;
+/// Runs a case on the host.
+pub fn run_on_host(case: &Path, tolerance: Tolerance) -> Outcome {
+    let host = match targets::find("host") {
+        Ok(host) => host,
+        Err(error) => return Outcome::Failed(error.to_string()),
+    };
+    match prepare(case, host) {
+        Ok(sets) => judge(&sets, tolerance, |plan, inputs| replay_on_host(plan, inputs)),
+        Err(outcome) => outcome,
+    }
+}
 
-/// A host plan for a model with these inputs, and the inputs that are still to be given to it.
-fn compile_for(model: &Path, inputs: &[(String, Tensor)]) -> Result<(Vec<u8>, Named), String> {
-    let host = targets::find("host").map_err(|error| error.to_string())?;
+/// A plan for a model with these inputs, and the inputs that are still to be given to it.
+fn compile_for(model: &Path, inputs: &[(String, Tensor)], target: &Target) -> Result<(Vec<u8>, Named), String> {
     let small = |tensor: &Tensor| tensor.elements() <= 256;
     let attempts: [&dyn Fn(&Tensor) -> bool; 3] =
         [&|_| false, &|tensor| small(tensor) && !tensor.dtype.is_float(), &|tensor| small(tensor)];
-    let mut first_error = None;
+    let mut reason = String::new();
     for constant in attempts {
         let (constants, given): (Named, Named) = inputs.iter().cloned().partition(|(_, tensor)| constant(tensor));
         let options = CompileOptions {
-            targets: vec![host.clone()],
+            targets: vec![target.clone()],
             import: ImportOptions {
                 shapes: given.iter().map(|(name, tensor)| (name.clone(), tensor.shape.clone())).collect(),
                 constants,
@@ -251,10 +281,45 @@ fn compile_for(model: &Path, inputs: &[(String, Tensor)]) -> Result<(Vec<u8>, Na
         match pipeline::compile(model, &options, &|_| ()) {
             Ok(compiled) => return Ok((compiled.bytes, given)),
             Err(error @ CompileError::Check(_)) => return Err(error.to_string()),
-            Err(error) => first_error.get_or_insert(error.to_string()),
-        };
+            // With more constants the reason is the better one.
+            Err(error) => reason = error.to_string(),
+        }
     }
-    Err(first_error.unwrap_or_default())
+    Err(reason)
+}
+
+/// Cases below a folder: itself where it is one, else those in it.
+///
+/// # Errors
+/// Where the folder cannot be read or holds no case.
+pub fn cases(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let is_case = |path: &Path| path.join("model.onnx").is_file();
+    if is_case(folder) {
+        return Ok(vec![folder.to_owned()]);
+    }
+    let entries =
+        fs::read_dir(folder).map_err(|error| format!("cannot read folder '{}': {error}", folder.display()))?;
+    let mut cases: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| is_case(path)).collect();
+    if cases.is_empty() {
+        return Err(format!("'{}' holds no test case (a folder with model.onnx)", folder.display()));
+    }
+    cases.sort();
+    Ok(cases)
+}
+
+/// The operator that a case is about: that of its model's only node; for a function body (`…_expanded`) that of the case
+/// it expands. `None` for other graphs.
+pub fn operator_of(case: &Path) -> Option<String> {
+    let name = case.file_name()?.to_string_lossy().into_owned();
+    let original = name.split_once("_expanded").map(|(original, _)| case.with_file_name(original));
+    let path = original.filter(|path| path.is_dir()).unwrap_or_else(|| case.to_owned());
+    let graph = onnx::decode(&fs::read(path.join("model.onnx")).ok()?).ok()?.graph?;
+    let nodes: Vec<_> = graph.node.iter().filter(|node| node.op_type != "Constant").collect();
+    match nodes.as_slice() {
+        [node] if matches!(node.domain.as_str(), "" | "ai.onnx") => Some(node.op_type.clone()),
+        [node] => Some(format!("{}.{}", node.domain, node.op_type)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

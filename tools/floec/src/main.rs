@@ -6,6 +6,7 @@ mod output;
 mod page;
 mod report;
 mod suite;
+mod support;
 mod zoo;
 
 use clap::{Parser, Subcommand};

@@ -1,10 +1,10 @@
 //! `floec suite`: runs ONNX test folders.
 
-use crate::output;
-use anyhow::{Context, bail};
+use crate::{output, support};
+use anyhow::bail;
 use clap::Args;
 use floe_compiler::suite::{self, Outcome, Tolerance};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Run ONNX test folders (model.onnx with test_data_set_*/), a line a case.
 #[derive(Args)]
@@ -14,7 +14,7 @@ pub struct Arguments {
     /// Cases, or folders of cases.
     #[arg(required = true)]
     folders: Vec<PathBuf>,
-    /// Where to run; only `host` so far.
+    /// Where to run; `floe-verify suite` runs the same folders on a GPU.
     #[arg(long, default_value = "host")]
     target: String,
     /// Absolute tolerance, scaled by the largest reference value where that exceeds 1.
@@ -26,43 +26,29 @@ pub struct Arguments {
     /// Write the results as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-/// The folder itself where it is a case, else the cases in it.
-fn cases(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    if folder.join("model.onnx").is_file() {
-        return Ok(vec![folder.to_owned()]);
-    }
-    let mut cases = Vec::new();
-    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read folder '{}'", folder.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        if path.join("model.onnx").is_file() {
-            cases.push(path);
-        }
-    }
-    if cases.is_empty() {
-        bail!("'{}' holds no test case (a folder with model.onnx)", folder.display());
-    }
-    cases.sort();
-    Ok(cases)
+    /// Write what is supported as Markdown, operator by operator.
+    #[arg(long, value_name = "FILE")]
+    support: Option<PathBuf>,
 }
 
 /// Runs `floec suite`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.target != "host" {
-        bail!("--target {}: test folders run on `host` only so far", arguments.target);
+        bail!("--target {}: here test folders run on `host`; `floe-verify suite` runs them on a GPU", arguments.target);
     }
     let tolerance = Tolerance { absolute: arguments.atol, relative: arguments.rtol, scaled: true };
     let mut all = Vec::new();
     for folder in &arguments.folders {
-        all.extend(cases(folder)?);
+        all.extend(suite::cases(folder).map_err(anyhow::Error::msg)?);
     }
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     let mut results = Vec::new();
+    let mut outcomes = Vec::new();
     for case in &all {
         let name = case.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (verdict, detail) = match suite::run_on_host(case, tolerance) {
+        let outcome = suite::run_on_host(case, tolerance);
+        outcomes.push((case.clone(), outcome.clone()));
+        let (verdict, detail) = match outcome {
             Outcome::Passed { worst } => {
                 passed += 1;
                 ("passed", format!("{worst:.3}"))
@@ -81,6 +67,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     if let Some(path) = &arguments.json {
         output::write_file(path, format!("{:#}\n", serde_json::Value::from(results)).as_bytes())?;
+    }
+    if let Some(path) = &arguments.support {
+        output::write_file(path, support::table(&outcomes).as_bytes())?;
     }
     output::print(&format!("{passed} passed, {failed} failed, {skipped} skipped\n"))?;
     if failed + skipped != 0 {

@@ -10,6 +10,7 @@ mod launch;
 mod networks;
 mod operands;
 mod record;
+mod suite;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -45,6 +46,10 @@ enum Command {
     #[command(after_help = "Example:
   floe-verify networks plans/*.floe --record targets/verified/h200.json")]
     Networks(networks::Arguments),
+    /// ONNX test folders on the GPU; counts, and what did not pass with the reasons.
+    #[command(after_help = "Example:
+  floe-verify suite onnx/backend/test/data/node --target h200 --json results.json")]
+    Suite(suite::Arguments),
     /// Print the digest of the sources below a repository's root (of this program's own without one).
     Digest {
         /// The root.
@@ -100,6 +105,7 @@ fn run(command_line: &CommandLine) -> Result<bool> {
             }
             Ok(reports.iter().all(|report| report.failures.is_empty()))
         }
+        Command::Suite(arguments) => suite::run(arguments),
         Command::Digest { root } => {
             let digest = root.as_deref().map(digest::of_sources).transpose()?;
             writeln!(io::stdout(), "{}", digest.as_deref().unwrap_or(record::DIGEST))?;
