@@ -1,6 +1,6 @@
 //! How operands are brought into the form that a candidate wants.
 
-use crate::conv::winograd;
+use crate::conv::{fft, winograd};
 use crate::{DType, KernelError, View};
 use half::{bf16, f16};
 
@@ -22,6 +22,8 @@ pub enum Packing {
 pub enum Transform {
     /// `G·g·Gᵀ` of 3×3 taps.
     Winograd(winograd::Weights),
+    /// Fourier transforms of long filters.
+    Spectrum(fft::Spectrum),
 }
 
 impl Transform {
@@ -29,6 +31,7 @@ impl Transform {
     pub fn result(&self, from: &View) -> Option<(DType, u64)> {
         match self {
             Self::Winograd(weights) => weights.bytes(from).map(|bytes| (weights.dtype, bytes)),
+            Self::Spectrum(spectrum) => spectrum.bytes(from).map(|bytes| (DType::F32, bytes)),
         }
     }
 
@@ -40,6 +43,7 @@ impl Transform {
     pub fn apply(&self, source: &[u8], from: &View) -> Result<Vec<u8>, KernelError> {
         match self {
             Self::Winograd(weights) => weights.apply(source, from),
+            Self::Spectrum(spectrum) => spectrum.apply(source, from),
         }
     }
 }

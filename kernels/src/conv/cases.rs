@@ -177,6 +177,13 @@ pub fn cases() -> Vec<Kernel> {
         cases.push(conv(dtype, last, &size(&[1, 128, 12, 12], 32, &[3, 3], 1), silu));
         cases.push(conv(dtype, last, &Size { pads: (0, 0), ..size(&[3, 16, 11, 13], 24, &[3, 3], 1) }, residual));
         cases.push(conv(dtype, last, &Size { pads: (2, 1), ..size(&[1, 9, 10, 7], 13, &[3, 3], 1) }, none));
+        // Long filters: dense, grouped and depthwise with two outputs a channel, and windows of 15×15 and more.
+        let long = |pads, groups, size: Size<'static>| Size { pads, groups, ..size };
+        cases.push(conv(dtype, last, &long((128, 127), 1, size(&[1, 5, 700], 6, &[256], 1)), relu));
+        cases.push(conv(dtype, last, &long((0, 0), 2, size(&[2, 8, 450], 12, &[128], 1)), residual));
+        cases.push(conv(dtype, last, &long((300, 0), 10, size(&[1, 10, 1500], 20, &[301], 1)), none));
+        cases.push(conv(dtype, last, &long((7, 7), 1, size(&[1, 3, 30, 41], 9, &[15, 15], 1)), silu));
+        cases.push(conv(dtype, last, &long((10, 10), 16, size(&[2, 16, 33, 20], 16, &[21, 21], 1)), bias));
         // Reading one slice of a wider tensor and writing another.
         let mut sliced = conv(dtype, last, &size(&[1, 32, 11, 9], 24, &[3, 3], 1), relu);
         sliced.input = slice(&view(dtype, last, &[1, 80, 11, 9]), 40, 32);

@@ -5,7 +5,7 @@ mod first_layer;
 
 pub use first_layer::reads_any_layout;
 
-use super::{Conv, winograd};
+use super::{Conv, fft, winograd};
 use crate::View;
 use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
 use crate::gemm::{self, Depth, Operand, Problem, Window, map_of_view, spatial};
@@ -14,18 +14,21 @@ use crate::view::{Dims, Strides};
 impl Generate for Conv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         let whole = ungrouped(self)?;
-        if self.groups == 1 {
+        let mut all = if self.groups == 1 {
             let mut all = gemm::candidates(&whole, target)?;
             all.extend(first_layer::candidates(self, &whole, target));
             all.extend(winograd::candidates(self, &whole, target)?);
-            all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-            return Ok(all);
-        }
-        let mut all = match depthwise::candidates(self, &whole, target) {
-            some if !some.is_empty() => some,
-            _ => grouped(self)?.map_or(Ok(Vec::new()), |problem| gemm::candidates(&problem, target))?,
+            all
+        } else {
+            let mut all = match depthwise::candidates(self, &whole, target) {
+                some if !some.is_empty() => some,
+                _ => grouped(self)?.map_or(Ok(Vec::new()), |problem| gemm::candidates(&problem, target))?,
+            };
+            all.push(gemm::direct(&whole, target)?);
+            all
         };
-        all.push(gemm::direct(&whole, target)?);
+        all.extend(fft::candidates(self, &whole, target));
+        all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         Ok(all)
     }
 }

@@ -5,6 +5,8 @@ pub mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod depthwise;
+#[cfg(feature = "codegen")]
+pub mod fft;
 mod host;
 #[cfg(test)]
 pub(crate) mod tests;

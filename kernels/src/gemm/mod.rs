@@ -12,7 +12,7 @@ mod simt;
 mod source;
 mod tensor_core;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use cost::{by_cost, streaming};
 pub(crate) use problem::{Crop, Depth, Map, Operand, Problem, Window, map_of_view, spatial};

@@ -26,7 +26,8 @@ fn target(architecture: u32, multiprocessors: u32, shared: u32) -> Target {
     }
 }
 
-fn targets() -> [Target; 3] {
+/// Small descriptions of three generations.
+pub(crate) fn targets() -> [Target; 3] {
     [target(72, 6, 98_304), target(87, 16, 166_912), target(90, 132, 232_448)]
 }
 
