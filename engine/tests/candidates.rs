@@ -107,9 +107,11 @@ fn a_trial_is_a_chain_of_copies_over_the_pool() {
     let made: Vec<Call> =
         [&[cuEventCreate; 2], &loads[..], &[cuGraphCreate], &[cuGraphAddKernelNode_v2; 4], &graph].concat();
     assert_eq!(recording::take(), made);
-    assert_eq!(trial.run().unwrap(), 0.5);
     let run = [cuEventRecord, cuGraphLaunch, cuEventRecord, cuEventSynchronize, cuEventElapsedTime];
+    assert_eq!(trial.run(false).unwrap(), 0.5);
     assert_eq!(recording::take(), run);
+    assert_eq!(trial.run(true).unwrap(), 0.5);
+    assert_eq!(recording::take(), [&[cuGraphLaunch], &run[..]].concat());
     driver::with(|state| {
         let base = state.nodes[0].arguments[0];
         let chain: Vec<_> = state.nodes.iter().map(|node| node.after.clone()).collect();
@@ -170,7 +172,8 @@ fn a_prefix_holds_the_leading_steps_and_leaves_the_session_as_it_is() {
         });
         assert_eq!(prefix.run().unwrap(), 0.5);
         let timed = [cuEventRecord, cuGraphLaunch, cuEventRecord, cuEventSynchronize, cuEventElapsedTime];
-        let run = [&[cuMemsetD8Async], &timed[..], &[cuMemsetD8Async]].concat();
+        let warm = [cuMemsetD8Async, cuGraphLaunch, cuMemsetD8Async];
+        let run = [&warm, &timed[..], &[cuMemsetD8Async]].concat();
         assert_eq!(recording::take(), run);
         drop(prefix);
         assert_eq!(recording::take(), [cuGraphExecDestroy, cuEventDestroy_v2, cuEventDestroy_v2]);

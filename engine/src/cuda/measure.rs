@@ -124,9 +124,15 @@ impl<'p, 'd> Trial<'p, 'd> {
 
     /// Runs the graph once, waits for it, and returns how many milliseconds it took on the device.
     ///
+    /// The device should be at work when this is called, or the time holds what the host takes to submit the graph. With
+    /// `warm` the graph itself is that work: it runs once more before.
+    ///
     /// # Errors
     /// Where a driver call fails.
-    pub fn run(&self) -> Result<f32, CallError> {
+    pub fn run(&self, warm: bool) -> Result<f32, CallError> {
+        if warm {
+            self.resources.launch()?;
+        }
         timed(&self.resources)
     }
 }
@@ -158,21 +164,24 @@ impl<'d, const STEPS: usize, const KERNELS: usize, const IMAGES: usize> SizedSes
 }
 
 impl Prefix<'_, '_> {
-    /// Runs the graph once, waits for it, and returns how many milliseconds it took on the device. Before that, counters
-    /// are zeroed: a prefix may end between the launch that raises them and the one that clears them.
+    /// Runs the graph twice, waits for it, and returns how many milliseconds the second run took on the device: the first one
+    /// keeps the device at work while the host submits the second. Before each, counters are zeroed: a prefix may end
+    /// between the launch that raises them and the one that clears them.
     ///
     /// # Errors
     /// Where a driver call fails.
     pub fn run(&self) -> Result<f32, CallError> {
-        let (counters, bytes) = self.counters;
-        if bytes > 0 {
-            self.resources.zero(Subject::Session, counters, bytes)?;
-        }
+        self.clear_counters()?;
+        self.resources.launch()?;
+        self.clear_counters()?;
         let time = timed(&self.resources)?;
-        if bytes > 0 {
-            self.resources.zero(Subject::Session, counters, bytes)?;
-        }
+        self.clear_counters()?;
         Ok(time)
+    }
+
+    fn clear_counters(&self) -> Result<(), CallError> {
+        let (counters, bytes) = self.counters;
+        if bytes > 0 { self.resources.zero(Subject::Session, counters, bytes) } else { Ok(()) }
     }
 }
 

@@ -138,6 +138,9 @@ struct MeasureArguments {
     /// The timing table to write, or to add to.
     #[arg(short, long, value_name = "TIMINGS")]
     output: PathBuf,
+    /// Leave out the candidates of an algorithm, or the one with a key; repeatable.
+    #[arg(long = "skip", value_name = "NAME")]
+    skipped: Vec<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -296,8 +299,16 @@ fn measure_candidates(arguments: &MeasureArguments) -> Result<()> {
     let info = place.device().context("candidates are measured on a GPU")?.info().clone();
     let start = std::time::Instant::now();
     let progress = Progress::new(0);
-    let measured = measure::measure(&place, &variant, |done, total| progress.show_of(done, total))?;
+    let mut measured = Vec::new();
+    let result = measure::measure(&place, &variant, &arguments.skipped, &mut measured, |done, total| {
+        progress.show_of(done, total)
+    });
     progress.clear();
+    // What was measured before a kernel failed is worth keeping.
+    if measured.iter().all(|candidate| candidate.time.is_none()) {
+        result?;
+        return Ok(());
+    }
 
     let device = floe_timings::Device { gpu: info.name.clone(), multiprocessors: info.multiprocessors };
     timings.merge(measure::table(&measured, &device, info.clock));
@@ -322,7 +333,7 @@ fn measure_candidates(arguments: &MeasureArguments) -> Result<()> {
         });
         write_json(path, &record).with_context(|| path.display().to_string())?;
     }
-    Ok(())
+    result
 }
 
 /// Writes a record as JSON.

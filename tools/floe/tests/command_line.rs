@@ -302,6 +302,11 @@ fn measure_writes_a_table_and_adds_to_it() {
     fs::write(folder.path().join("times"), format!("floe-timings 1\n{other}")).unwrap();
     run("measure candidates.floe -o times");
     assert_eq!(read("times"), format!("floe-timings 1\n{other}{entries}"));
+
+    let said = run("measure candidates.floe -o some --skip slow");
+    assert!(said.contains("1 candidates timed") && !read("some").contains("slow"), "{said}");
+    assert!(run("measure candidates.floe -o none --skip transpose").is_empty());
+    assert!(!folder.path().join("none").exists());
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! Caches are made to look as in a replay. Activations are read where the copy before has just left them, in the level-2
 //! cache. Where the plan's weights and arena fit in that cache they stay there from replay to replay, so every copy reads
 //! the same constants; where they do not, the copies take turns with different constants, and the cache is overwritten
-//! before every run.
+//! before every run. Before a graph is timed the device is kept at work, so that no time passes while it is submitted.
 
 mod contest;
 mod layout;
@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// Copies of a candidate in its graph.
 pub const COPIES: u32 = 20;
+/// Overwriting so many bytes takes a GPU longer than the host takes to submit a graph.
+const BUSY: u64 = 32 << 20;
 /// Random numbers are made once for so many bytes and repeated.
 const BLOCK: usize = 8 << 20;
 /// The clocks count as settled when the medians of two windows of so many runs differ by less than a hundredth.
@@ -43,15 +45,19 @@ pub struct Measured<'p> {
     pub time: Option<Robust>,
 }
 
-/// Times every candidate of a variant. `progress` hears how many of how many problems are done.
+/// Times the candidates of a variant, except those whose key or algorithm is among `skipped`, and adds them to `all` as
+/// they are done. `progress` hears how many of how many problems are done.
 ///
 /// # Errors
-/// Where there are no candidates, the place is no GPU, the memory does not suffice, or a kernel fails.
+/// Where there are no candidates, the place is no GPU, the memory does not suffice, or a kernel fails: the context is lost
+/// then, and `all` holds the problems before.
 pub fn measure<'p>(
     place: &Place,
     variant: &Variant<'p>,
+    skipped: &[String],
+    all: &mut Vec<Measured<'p>>,
     mut progress: impl FnMut(usize, usize),
-) -> Result<Vec<Measured<'p>>> {
+) -> Result<()> {
     let Some(device) = place.device() else { bail!("candidates can be measured on a GPU only") };
     if variant.candidates().next().is_none() {
         bail!("the plan holds no candidates: compile it with --candidates");
@@ -59,7 +65,7 @@ pub fn measure<'p>(
     let (memory, cache) = (variant.memory(), device.info().l2_bytes);
     let cold = memory.weights + memory.arena > cache;
     let (rotation, overwritten) = if cold { (2 * cache, cache) } else { (0, 0) };
-    let layout = Layout::new(variant.candidates(), COPIES, rotation, overwritten);
+    let layout = Layout::new(variant.candidates(), COPIES, rotation, BUSY.max(overwritten));
     let free = device.free_memory()?;
     if layout.bytes() > free {
         bail!("measuring needs {} bytes of device memory, but only {free} are free", layout.bytes());
@@ -67,14 +73,14 @@ pub fn measure<'p>(
     let pool = place.pool(layout.bytes())?;
     fill(&pool, &layout)?;
 
-    let overhead = overhead(&pool, variant);
+    let overhead = overhead(&pool, variant, BUSY.min(layout.regions()[0].bytes));
     let time = |trial: &Trial<'_, '_>| -> Result<f64> {
         pool.zero(0, overwritten)?;
-        Ok((f64::from(trial.run()?) * 1e3 - overhead).max(0.0) / f64::from(COPIES))
+        Ok((f64::from(trial.run(!cold)?) * 1e3 - overhead).max(0.0) / f64::from(COPIES))
     };
     let problems = variant.candidates().last().map_or(0, |last| last.problem as usize + 1);
-    let mut all: Vec<Measured<'p>> = Vec::new();
-    let mut candidates = variant.candidates().peekable();
+    let is_skipped = |c: &Candidate<'_>| skipped.iter().any(|name| name == c.key || name == c.algorithm);
+    let mut candidates = variant.candidates().filter(|candidate| !is_skipped(candidate)).peekable();
     let mut settled = false;
     while let Some(problem) = candidates.peek().map(|candidate| candidate.problem) {
         progress(problem as usize, problems);
@@ -96,13 +102,15 @@ pub fn measure<'p>(
             settled = true;
         }
         let results = contest(trials.len(), |number| {
-            time(&trials[number]).with_context(|| title(&all[members[number]].candidate))
+            let candidate = &all[members[number]].candidate;
+            time(&trials[number])
+                .with_context(|| format!("{} fails; leave it out with --skip {}", title(candidate), candidate.key))
         })?;
         for (&member, result) in members.iter().zip(results) {
             all[member].time = Some(result);
         }
     }
-    Ok(all)
+    Ok(())
 }
 
 /// A candidate in words, for messages.
@@ -127,12 +135,17 @@ fn fill(pool: &Pool<'_>, layout: &Layout) -> Result<(), InitError> {
     pool.zero(counters.offset, counters.bytes)
 }
 
-/// Microseconds between the events around an empty graph; 0 where the driver refuses one.
-fn overhead(pool: &Pool<'_>, variant: &Variant<'_>) -> f64 {
+/// Microseconds between the events around an empty graph; 0 where the driver refuses one. Overwrites the pool's first `busy`
+/// bytes so that the device is at work when the graph is submitted.
+fn overhead(pool: &Pool<'_>, variant: &Variant<'_>, busy: u64) -> f64 {
     let measured = || -> Result<f64> {
         let Some(candidate) = variant.candidates().next() else { return Ok(0.0) };
         let empty = Trial::new(pool, variant, &candidate, 0, |_, _| 0)?;
-        let samples: Result<Vec<f64>, _> = (0..50).map(|_| empty.run().map(|time| f64::from(time) * 1e3)).collect();
+        let sample = |_| -> Result<f64> {
+            pool.zero(0, busy)?;
+            Ok(f64::from(empty.run(false)?) * 1e3)
+        };
+        let samples: Result<Vec<f64>> = (0..50).map(sample).collect();
         Ok(Robust::of(&samples?).time)
     };
     measured().unwrap_or_else(|error| {
