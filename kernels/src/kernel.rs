@@ -4,7 +4,7 @@ use crate::{
     KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, cumulative::Cumulative,
     gather::Gather, grid_sample::GridSample, integer_conv::IntegerConv, lrn::Lrn, matmul::MatMul, mbconv::MbConv,
     normalize::Normalize, pad::Pad, pointwise::Pointwise, pool::Pool, pool_indices::PoolIndices, recurrent::Recurrent,
-    reduce::Reduce, resize::Resize, roi_align::RoiAlign, scatter::Scatter, softmax::Softmax,
+    reduce::Reduce, resize::Resize, roi_align::RoiAlign, scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax,
     squeeze_excite::SqueezeExcite, top_k::TopK,
 };
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,7 @@ pub enum Kernel {
     RoiAlign(RoiAlign),
     IntegerConv(IntegerConv),
     PoolIndices(PoolIndices),
+    ScaledConv(ScaledConv),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -74,6 +75,7 @@ macro_rules! each {
             Kernel::RoiAlign($k) => $body,
             Kernel::IntegerConv($k) => $body,
             Kernel::PoolIndices($k) => $body,
+            Kernel::ScaledConv($k) => $body,
         }
     };
 }

@@ -38,6 +38,7 @@ pub mod recurrent;
 pub mod reduce;
 pub mod resize;
 pub mod roi_align;
+pub mod scaled_conv;
 pub mod scatter;
 pub mod softmax;
 pub mod squeeze_excite;

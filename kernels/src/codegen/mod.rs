@@ -138,6 +138,7 @@ impl Kernel {
             Self::RoiAlign(k) => k.candidates(target),
             Self::IntegerConv(k) => k.candidates(target),
             Self::PoolIndices(k) => k.candidates(target),
+            Self::ScaledConv(k) => k.candidates(target),
         }
     }
 }
@@ -170,6 +171,7 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::roi_align::cases(),
         crate::integer_conv::cases(),
         crate::pool_indices::cases(),
+        crate::scaled_conv::cases::cases(),
     ]
     .concat()
 }

@@ -11,6 +11,19 @@ use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
 use crate::gemm::{self, Depth, Operand, Problem, Window, map_of_view, spatial};
 use crate::view::{Dims, Strides};
 
+impl Conv {
+    /// The convolution as one matrix product.
+    ///
+    /// # Errors
+    /// Where it has groups, or as for all candidates.
+    pub(crate) fn product(&self) -> Result<Problem, Unsupported> {
+        if self.groups != 1 {
+            return Err(Unsupported("a convolution with groups is several products".into()));
+        }
+        ungrouped(self)
+    }
+}
+
 impl Generate for Conv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         let whole = ungrouped(self)?;
@@ -103,6 +116,7 @@ fn ungrouped(conv: &Conv) -> Result<Problem, Unsupported> {
         program: conv.epilogue.program.clone(),
         crop: None,
         columns_of_group: output.shape[1] / conv.groups,
+        scale: None,
     })
 }
 

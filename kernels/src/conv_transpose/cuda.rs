@@ -76,6 +76,7 @@ fn problem(conv: &ConvTranspose) -> Result<Problem, Unsupported> {
         program: conv.epilogue.program.clone(),
         crop: Some(Crop { steps, pads, extents: outputs }),
         columns_of_group: output.shape[1] / conv.groups,
+        scale: None,
     })
 }
 

@@ -146,6 +146,11 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
     load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
     copies.find_a(o, t, shared);
     if (CONSTANT_WEIGHTS) wait_for_inputs();
+#if SCALED
+    // In the group of the first tile, whose barrier serves them as well.
+    for (int k = (int)threadIdx.x * 8; k < K_TILES * BK; k += THREADS * 8)
+        copy_async<false>(copies.ring + SCALES_AT + k * 2, o.scale + SCALE_OFFSET + (k < K ? k : 0), k < K);
+#endif
 #pragma unroll
     for (int s = 0; s < AHEAD; s++) {
         if (first + s < last) copies.copy_a(first + s, s);

@@ -15,7 +15,7 @@ mod tensor_core;
 pub(crate) mod tests;
 
 pub(crate) use cost::{by_cost, streaming};
-pub(crate) use problem::{Crop, Depth, Map, Operand, Problem, Window, map_of_view, spatial};
+pub(crate) use problem::{Crop, Depth, Map, Operand, Problem, Scale, Window, map_of_view, spatial};
 pub(crate) use source::{Constants, Geometry, launch};
 
 use crate::codegen::{Candidate, Target, Unsupported};
@@ -36,6 +36,19 @@ pub(crate) fn candidates(problem: &Problem, target: &Target) -> Result<Vec<Candi
     all.extend(gemv::candidates(problem, target));
     all.extend(simt::candidates(problem, target));
     Ok(by_cost(all, MOST_CANDIDATES, direct::candidate(problem, target)))
+}
+
+/// The candidates of a problem whose A is scaled.
+///
+/// # Errors
+/// As [`candidates`], and where tensor cores cannot run it.
+pub(crate) fn scaled_candidates(problem: &Problem, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+    problem.check()?;
+    let all = tensor_core::candidates(problem, target);
+    if all.is_empty() {
+        return Err(Unsupported("a scaled product that tensor cores cannot run".into()));
+    }
+    Ok(all)
 }
 
 /// The candidate that serves any problem, groups included.

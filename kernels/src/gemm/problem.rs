@@ -81,6 +81,15 @@ pub(crate) struct Operand {
     pub packing: Packing,
 }
 
+/// Factors of A, one for each k, of A's type and side by side: A is multiplied, and rounded, before the product.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    /// Element at k = 0.
+    pub offset: i64,
+    /// Number of the operand among the kernel's inputs.
+    pub input: usize,
+}
+
 /// `C[z, m, n] = program(Σₖ A[z, m, k]·B[z, n, k] + bias[n], extras…)`.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
@@ -113,6 +122,8 @@ pub(crate) struct Problem {
     /// Columns that share a group of A's channels; all of them where there are no groups. Only `direct` and
     /// `depthwise` read more than one group.
     pub columns_of_group: u32,
+    /// Factors of A; only `tensor_core_gemm` reads them.
+    pub scale: Option<Scale>,
 }
 
 /// Extents of a view's spatial dimensions, padded with leading ones to three, and the strides, with leading zeros.

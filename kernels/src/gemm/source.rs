@@ -226,7 +226,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     for (i, extra) in problem.extras.iter().enumerate() {
         line(format!("    const {}* extra_{i};", element_type(extra.dtype)));
     }
-    line("    Output* output;\n    f32* partials;\n    u32* counters;\n};".into());
+    line("    Output* output;\n    f32* partials;\n    u32* counters;\n    const AElement* scale;\n};".into());
 
     line(row_function("row_of_output", &problem.output, problem));
     for (i, extra) in problem.extras.iter().enumerate() {
@@ -401,6 +401,7 @@ pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geome
     operand("Output*", "output", Some(Argument::Output(0)));
     operand("f32*", "partials", scratch.then_some(Argument::Workspace(0)));
     operand("u32*", "counters", scratch.then_some(Argument::Counters(0)));
+    operand("const AElement*", "scale", problem.scale.map(|scale| Argument::Input(scale.input)));
     let cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
     // A tile function that reads constants first waits by itself.
     let waits = parts.iter().any(|part| part.contains("wait_for_inputs();"));

@@ -4,6 +4,15 @@ constexpr int FRAGMENTS_M = WARP_ROWS / 16, FRAGMENTS_N = WARP_COLUMNS / 16;
 constexpr int STEPS = BK / 16 / WK;             // K steps of a warp in one tile.
 static_assert(WARP_ROWS % 16 == 0 && WARP_COLUMNS % 16 == 0 && STEPS > 0, "tile");
 
+#if SCALED
+// Two f16 products, rounded.
+DEVICE u32 multiply_pairs(u32 a, u32 b) {
+    u32 product;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
+    return product;
+}
+#endif
+
 DEVICE void tensor_core_tile(const Operands& o) {
     extern __shared__ __align__(128) unsigned char shared[];
     const u32 base = shared_address(shared);
@@ -33,6 +42,14 @@ DEVICE void tensor_core_tile(const Operands& o) {
 #pragma unroll
             for (int i = 0; i < FRAGMENTS_M; i++)
                 load_matrices(fa[i], a + swizzled<CHUNKS>(warp_row + i * 16 + lane % 16, k_chunk + lane / 16));
+#if SCALED
+            const u32* const scales = (const u32*)(shared + SCALES_AT) + (k_tile * BK + k_chunk * 8) / 2 + lane % 4;
+            const u32 low = scales[0], high = scales[4];
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; i++)
+#pragma unroll
+                for (int r = 0; r < 4; r++) fa[i][r] = multiply_pairs(fa[i][r], r < 2 ? low : high);
+#endif
 #pragma unroll
             for (int j = 0; j < FRAGMENTS_N; j++) {
 #if B_COLUMNS_CONTIGUOUS

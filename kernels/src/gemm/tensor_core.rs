@@ -104,7 +104,8 @@ fn diverse(mut ranked: Vec<(f64, Tile)>) -> Vec<(f64, Tile)> {
 
 /// Configurations that fit the target and do not waste most of a tile.
 fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iterator<Item = Tile> + 'a {
-    let has_warpgroups = target.architecture == 90 && b.is_aligned_along_depth(problem, 8);
+    // Warpgroups read A from shared memory, where nobody could scale it on the way.
+    let has_warpgroups = target.architecture == 90 && b.is_aligned_along_depth(problem, 8) && problem.scale.is_none();
     let warpgroups = WARPGROUP_TILES.into_iter().filter(move |_| has_warpgroups);
     let all =
         WARP_TILES.map(|tile| (Unit::Warp, tile)).into_iter().chain(warpgroups.map(|tile| (Unit::Warpgroup, tile)));
@@ -156,6 +157,8 @@ struct Layout {
     table: u32,
     /// What the other blocks of the cluster send.
     received: u32,
+    /// Factors of A.
+    scales: u32,
     /// Bytes in all.
     bytes: u32,
 }
@@ -177,8 +180,9 @@ impl Tile {
         let ring = stages * (self.rows + self.columns) * self.depth * 2;
         let table = ring.max(self.units[2] * self.rows * (self.columns + 8) * 4);
         let received = table + if self.has_row_table(problem) { self.rows * 8 } else { 0 };
-        let bytes = received + if self.cluster { 16 + self.rows * self.columns * 4 } else { 0 };
-        Layout { table, received, bytes }
+        let scales = received + if self.cluster { 16 + self.rows * self.columns * 4 } else { 0 };
+        let factors = if problem.scale.is_some() { problem.k().next_multiple_of(self.depth) } else { 0 };
+        Layout { table, received, scales, bytes: scales + factors * 2 }
     }
 }
 
@@ -270,6 +274,9 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .int("CHANNELS", problem.depth.channels)
         .int("TABLE_AT", layout.table)
         .int("RECEIVED_AT", layout.received)
+        .define("SCALED", u32::from(problem.scale.is_some()))
+        .int("SCALE_OFFSET", problem.scale.map_or(0, |scale| scale.offset))
+        .int("SCALES_AT", layout.scales)
         .flag("ROW_TABLE", tile.has_row_table(problem))
         .flag("ALWAYS_INSIDE", whole_tiles && !overreaches)
         .flag("A_CACHED", problem.taps() > 1)

@@ -42,19 +42,28 @@ pub(crate) fn check(stages: &[Stage<'_>]) -> Result<(), KernelError> {
 /// # Errors
 /// `Parameter` naming what it is not.
 pub(crate) fn check_pointwise(conv: &Conv) -> Result<(), KernelError> {
-    let one = conv.weights.shape.iter().skip(2).all(|&extent| extent == 1);
-    let plain = conv.strides == [1; 3] && conv.pads == [0; 3] && conv.groups == 1;
-    if !one || !plain {
-        return Err(KernelError::Parameter("a pointwise convolution"));
-    }
+    check_fully_connected(conv)?;
     if !conv.epilogue.extras.is_empty() {
         return Err(KernelError::Parameter("extras inside a chain"));
     }
     Ok(())
 }
 
+/// Checks that a convolution is a fully connected layer over channels.
+///
+/// # Errors
+/// `Parameter` naming what it is not.
+pub(crate) fn check_fully_connected(conv: &Conv) -> Result<(), KernelError> {
+    let one = conv.weights.shape.iter().skip(2).all(|&extent| extent == 1);
+    let plain = conv.strides == [1; 3] && conv.pads == [0; 3] && conv.groups == 1;
+    if !one || !plain {
+        return Err(KernelError::Parameter("a pointwise convolution"));
+    }
+    Ok(())
+}
+
 /// Bytes of a region of the workspace.
-fn padded(bytes: u64) -> u64 {
+pub(crate) fn padded(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX)
 }
 

@@ -58,6 +58,7 @@ fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
         program: product.epilogue.program.clone(),
         crop: None,
         columns_of_group: output.shape[n],
+        scale: None,
     })
 }
 

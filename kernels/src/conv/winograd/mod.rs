@@ -158,6 +158,7 @@ impl<'a> Tiling<'a> {
             program: None,
             crop: None,
             columns_of_group: self.conv.output.shape[1],
+            scale: None,
         })
     }
 

@@ -1,0 +1,77 @@
+//! Host twin: the product into the workspace, then the convolution's twin.
+
+use super::ScaledConv;
+use crate::host::{check_operands, stages};
+use crate::pointwise::{Binary, Class, Instruction, Pointwise, Program};
+use crate::{Family, KernelError, MAX_INPUTS, View};
+
+impl ScaledConv {
+    /// Number of the scale among the inputs.
+    pub(crate) fn scale_input(&self) -> usize {
+        2 + usize::from(self.conv.epilogue.bias) + self.conv.epilogue.extras.len()
+    }
+
+    /// The multiplication, its result where the image would lie.
+    fn product(&self) -> Pointwise {
+        let instructions = [Instruction::Input(0), Instruction::Input(1), Instruction::Binary(Binary::Mul, 0, 1)];
+        Pointwise {
+            output: self.conv.input.clone(),
+            inputs: [self.conv.input.clone(), self.scale.clone()].into_iter().collect(),
+            program: Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() },
+        }
+    }
+
+    /// Bytes of the product in the workspace.
+    fn product_bytes(&self) -> u64 {
+        stages::padded(self.conv.input.bytes().unwrap_or(u64::MAX))
+    }
+}
+
+impl Family for ScaledConv {
+    fn name(&self) -> &'static str {
+        "scaled_conv"
+    }
+
+    fn check(&self) -> Result<(), KernelError> {
+        self.conv.check()?;
+        stages::check_fully_connected(&self.conv)?;
+        self.product().check()?;
+        if self.scale.strides.iter().skip(2).any(|&stride| stride != 0) {
+            return Err(KernelError::Shape("one scale for each channel"));
+        }
+        Ok(())
+    }
+
+    fn input(&self, index: usize) -> Option<&View> {
+        if index == self.scale_input() { Some(&self.scale) } else { self.conv.input(index) }
+    }
+
+    fn output(&self, index: usize) -> Option<&View> {
+        self.conv.output(index)
+    }
+
+    fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {
+        if index == self.scale_input() { self.scale.bytes().map(Some) } else { self.conv.input_bytes(index) }
+    }
+
+    fn host_workspace(&self) -> u64 {
+        self.product_bytes().saturating_add(self.conv.host_workspace().max(self.product().host_workspace()))
+    }
+
+    fn flops(&self) -> u64 {
+        self.conv.flops().saturating_add(self.conv.input.elements())
+    }
+
+    fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
+        check_operands(self, inputs, outputs, workspace)?;
+        let [image, .., scale] = inputs else { return Err(KernelError::OperandCount) };
+        let bytes = usize::try_from(self.product_bytes()).map_err(|_| KernelError::Shape("size"))?;
+        let (product, rest) = workspace.split_at_mut_checked(bytes).ok_or(KernelError::OperandCount)?;
+        self.product().run(&[image, scale], &mut [&mut *product], rest)?;
+        let mut operands = heapless::Vec::<&[u8], MAX_INPUTS>::new();
+        operands.push(product).map_err(|_| KernelError::OperandCount)?;
+        let others = inputs.get(1..self.scale_input()).ok_or(KernelError::OperandCount)?;
+        operands.extend_from_slice(others).map_err(|_| KernelError::OperandCount)?;
+        self.conv.run(&operands, outputs, rest)
+    }
+}
