@@ -17,12 +17,11 @@ use floe_kernels::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Most candidates of one problem that are measured.
-const MOST: usize = 24;
 /// Candidates that the cost model finds this many times as slow as its favourite are not measured, except for
 /// [`OF_EACH_ALGORITHM`].
-const HOPELESS: f64 = 3.0;
-/// Of each algorithm so many candidates are measured, however slow the cost model finds them.
+const HOPELESS: f64 = 2.5;
+/// Of each algorithm so many candidates are measured, however slow the cost model finds them and however many others there
+/// are.
 const OF_EACH_ALGORITHM: usize = 2;
 
 /// A node of the network, or several equal ones, with the candidates that compete for it.
@@ -43,9 +42,16 @@ pub struct Problem {
 pub struct Problems {
     all: Vec<Problem>,
     known: HashSet<Vec<String>>,
+    /// Most candidates of one problem, beside [`OF_EACH_ALGORITHM`].
+    most: usize,
 }
 
 impl Problems {
+    /// No problems yet; of each that is added about `most` candidates are kept.
+    pub fn new(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+
     /// Adds a problem unless it is known; drops candidates that are hopeless.
     pub fn add(&mut self, mut problem: Problem) {
         let limit = problem.candidates.first().map_or(0.0, |best| HOPELESS * best.cost);
@@ -54,7 +60,7 @@ impl Problems {
         problem.candidates.retain(|candidate| {
             let count = of_algorithm.entry(candidate.algorithm).or_default();
             *count += 1;
-            let keep = *count <= OF_EACH_ALGORITHM || (candidate.cost <= limit && kept < MOST);
+            let keep = *count <= OF_EACH_ALGORITHM || (candidate.cost <= limit && kept < self.most);
             kept += usize::from(keep);
             keep
         });
@@ -306,20 +312,20 @@ mod tests {
 
     #[test]
     fn hopeless_candidates_are_dropped_but_no_algorithm_is() {
-        let mut problems = Problems::default();
+        let mut problems = Problems::new(24);
         let mut all: Vec<Candidate> =
             (0..40).map(|i| candidate("gemm", &format!("gemm {i}"), 1.0 + f64::from(i) / 100.0)).collect();
         all.push(candidate("gemm", "gemm slow", 3.5));
         all.extend((0..5).map(|i| candidate("direct", &format!("direct {i}"), 50.0 + f64::from(i))));
         problems.add(problem(all));
         let kept: Vec<&str> = problems.candidates().map(|(_, candidate)| candidate.configuration.as_str()).collect();
-        assert_eq!(kept.len(), MOST + OF_EACH_ALGORITHM);
-        assert_eq!((kept[MOST - 1], &kept[MOST..]), ("gemm 23", &["direct 0", "direct 1"][..]));
+        assert_eq!(kept.len(), 24 + OF_EACH_ALGORITHM);
+        assert_eq!((kept[23], &kept[24..]), ("gemm 23", &["direct 0", "direct 1"][..]));
     }
 
     #[test]
     fn equal_problems_and_equal_images_are_held_once() {
-        let mut problems = Problems::default();
+        let mut problems = Problems::new(24);
         let mut two = candidate("gemm", "b", 2.0);
         two.packing = vec![Packing::View(View::contiguous(DType::F16, &[8, 8]).unwrap())];
         (two.workspace, two.counters) = (512, 16);
@@ -346,7 +352,7 @@ mod tests {
 
     #[test]
     fn what_does_not_compile_is_left_out() {
-        let mut problems = Problems::default();
+        let mut problems = Problems::new(24);
         let mut two = candidate("gemm", "a", 1.0);
         two.launches.push(launch("b", vec![]));
         problems.add(problem(vec![two]));

@@ -44,8 +44,8 @@ pub struct CompileOptions {
     pub algorithms: HashMap<String, String>,
     /// Measured times, which overrule the cost model where they are about the target.
     pub timings: Option<Timings>,
-    /// Puts every candidate of every kernel into the plan, for `floe measure`.
-    pub candidates: bool,
+    /// Puts the candidates of every kernel into the plan, for `floe measure`: so many at most for each.
+    pub candidates: Option<usize>,
     /// Model nodes that an f16 variant computes and stores in f32.
     pub keep_f32: Vec<String>,
     /// NVRTC to use in place of the one that is found.
@@ -256,7 +256,7 @@ fn variant(
         let compiler = Compiler::find(target, options.nvrtc.as_deref())?;
         let requests = requests(&schedule, target, image_kind);
         let compiled = compiler.compile_all(&requests, &|done, total| progress(Progress::Kernels { done, total }))?;
-        if options.candidates {
+        if options.candidates.is_some() {
             progress(Progress::Phase(&format!("{}: compile candidates", target.name)));
             let requests = schedule.problems.requests(target.architecture, image_kind);
             let report = |done, total| progress(Progress::Kernels { done, total });

@@ -193,8 +193,8 @@ pub struct GpuOptions<'a> {
     pub forced: &'a HashMap<String, String>,
     /// Measured times.
     pub timings: Option<&'a Timings>,
-    /// Whether to collect every candidate for a measurement.
-    pub collect: bool,
+    /// How many candidates of a kernel to collect for a measurement, if one is asked for.
+    pub collect: Option<usize>,
 }
 
 /// Schedules for a GPU.
@@ -212,7 +212,7 @@ pub fn for_gpu(mut graph: KernelGraph, target: &Target, options: GpuOptions<'_>)
         target,
         forced,
         timings: timings.map(|timings| DeviceTimings::new(timings, target)),
-        problems: collect.then(Problems::default),
+        problems: collect.map(Problems::new),
         packed: HashMap::new(),
         steps: Vec::new(),
         measured: (0, 0),

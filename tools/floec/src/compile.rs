@@ -47,10 +47,10 @@ pub struct Arguments {
     /// a node for the target's GPU and number of multiprocessors, their times choose; elsewhere the cost model does.
     #[arg(long, value_name = "FILE")]
     timings: Vec<PathBuf>,
-    /// Write a candidates plan: besides what a replay needs it holds every promising candidate of every kernel, for
-    /// `floe measure`.
-    #[arg(long)]
-    candidates: bool,
+    /// Write a candidates plan: besides what a replay needs it holds the most promising candidates of every kernel, about N
+    /// each, for `floe measure`.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "16")]
+    candidates: Option<usize>,
     /// NVRTC library, or the folder that holds it, in place of the one that is found.
     #[arg(long, value_name = "PATH")]
     nvrtc: Option<PathBuf>,
@@ -119,7 +119,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
     if !algorithms.is_empty() && found.iter().all(Target::is_host) {
         bail!("--algorithm needs a GPU among the targets: the host has one twin of each kernel");
     }
-    if arguments.candidates && found.iter().all(Target::is_host) {
+    if arguments.candidates.is_some() && found.iter().all(Target::is_host) {
         bail!("--candidates needs a GPU among the targets: the host has one twin of each kernel");
     }
     Ok(CompileOptions {
