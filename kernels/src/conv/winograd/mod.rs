@@ -7,7 +7,8 @@
 //! Rounding to 16 bits happens in a basis that magnifies it. On inputs and weights of unit variance and 64 to 512
 //! channels the relative L2 error against exact sums is 5.5e-4 for `F(2×2)` in f16 and 1.6e-3 for `F(4×4)`. The first
 //! meets the bound of 1e-3 for every f16 kernel; the second is offered under a name of its own, [`RELAXED`], and is only
-//! chosen when it is forced. `F(4×4)` in bf16 is not offered. In f32 both meet the bound.
+//! chosen when it is forced. `F(4×4)` in bf16 is not offered. In f32 both meet the bound. An infinity in the input makes all
+//! outputs of its tile NaN, and weights whose transform is beyond the range of f16 are refused by the compiler.
 
 mod transform;
 mod weights;
@@ -20,7 +21,7 @@ pub use weights::Weights;
 use super::Conv;
 use crate::DType;
 use crate::codegen::packing::{Packing, Transform};
-use crate::codegen::{Argument, Candidate, Launch, PRELUDE, Target, Unsupported, element_type, memory_cost};
+use crate::codegen::{Argument, Candidate, Launch, PRELUDE, Target, Unsupported, element_type};
 use crate::gemm::{self, Constants, Depth, Geometry, Map, Operand, Problem, launch};
 use transform::Transforms;
 
@@ -75,6 +76,13 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Resul
     }
     all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     Ok(all)
+}
+
+/// Expected microseconds of a transform that moves `bytes`: planes far apart are slower than one stream, so that level 2
+/// is taken to give half of what a copy gets there.
+fn transform_cost(target: &Target, bytes: u64) -> f64 {
+    let rate = target.bandwidth * 1e3 * if bytes > target.l2_bytes { 0.8 } else { 1.5 };
+    target.launch + (bytes as f64 / rate).max(1.5)
 }
 
 /// Threads of a launch as blocks.
@@ -186,7 +194,8 @@ impl<'a> Tiling<'a> {
         let written = bytes(conv.output.elements(), conv.output.dtype) * (1 + conv.epilogue.extras.len() as u64);
         // The cost of a product counts the weights of one batch only.
         let weights = 1.3 + (weights * size) as f64 / (target.bandwidth * 700.0);
-        let cost = memory_cost(target, read) + product.cost.max(weights) + memory_cost(target, written + products * 4);
+        let cost =
+            transform_cost(target, read) + product.cost.max(weights) + transform_cost(target, written + products * 4);
         let mut packing = vec![Packing::Keep; 2 + usize::from(conv.epilogue.bias) + conv.epilogue.extras.len()];
         packing[1] = Packing::Transform(Transform::Winograd(Weights {
             tile: self.tile(),
