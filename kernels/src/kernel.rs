@@ -3,9 +3,9 @@
 use crate::{
     KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, cumulative::Cumulative,
     gather::Gather, grid_sample::GridSample, integer_conv::IntegerConv, lrn::Lrn, matmul::MatMul, mbconv::MbConv,
-    normalize::Normalize, pad::Pad, pointwise::Pointwise, pool::Pool, pool_indices::PoolIndices, recurrent::Recurrent,
-    reduce::Reduce, resize::Resize, roi_align::RoiAlign, scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax,
-    squeeze_excite::SqueezeExcite, top_k::TopK,
+    normalize::Normalize, normalized_matmul::NormalizedMatMul, pad::Pad, pointwise::Pointwise, pool::Pool,
+    pool_indices::PoolIndices, recurrent::Recurrent, reduce::Reduce, resize::Resize, roi_align::RoiAlign,
+    scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax, squeeze_excite::SqueezeExcite, top_k::TopK,
 };
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +45,7 @@ pub enum Kernel {
     IntegerConv(IntegerConv),
     PoolIndices(PoolIndices),
     ScaledConv(ScaledConv),
+    NormalizedMatMul(NormalizedMatMul),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -76,6 +77,7 @@ macro_rules! each {
             Kernel::IntegerConv($k) => $body,
             Kernel::PoolIndices($k) => $body,
             Kernel::ScaledConv($k) => $body,
+            Kernel::NormalizedMatMul($k) => $body,
         }
     };
 }

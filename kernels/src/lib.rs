@@ -31,6 +31,7 @@ pub mod lrn;
 pub mod matmul;
 pub mod mbconv;
 pub mod normalize;
+pub mod normalized_matmul;
 pub mod pad;
 pub mod pool;
 pub mod pool_indices;

@@ -139,6 +139,7 @@ impl Kernel {
             Self::IntegerConv(k) => k.candidates(target),
             Self::PoolIndices(k) => k.candidates(target),
             Self::ScaledConv(k) => k.candidates(target),
+            Self::NormalizedMatMul(k) => k.candidates(target),
         }
     }
 }
@@ -162,6 +163,7 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::matmul::cases::cases(),
         crate::recurrent::cases(),
         crate::attention::cases(),
+        crate::normalized_matmul::cases(),
         crate::squeeze_excite::cases::cases(),
         crate::mbconv::cases::cases(),
         crate::scatter::cases(),

@@ -16,7 +16,7 @@ pub(crate) mod tests;
 
 pub(crate) use cost::{by_cost, streaming};
 pub(crate) use problem::{Crop, Depth, Map, Operand, Problem, Scale, Window, map_of_view, spatial};
-pub(crate) use source::{Constants, Geometry, launch};
+pub(crate) use source::{Constants, Geometry, launch, launch_with};
 
 use crate::codegen::{Candidate, Target, Unsupported};
 

@@ -23,7 +23,8 @@ fn broadcast(view: &View, output: &View) -> View {
     view
 }
 
-fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
+/// The product as the algorithms see it.
+pub(crate) fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
     let output = &product.output;
     let rank = output.rank();
     if rank < 2 || product.a.rank() != rank || product.b.rank() != rank {
