@@ -2,23 +2,23 @@
 //!
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
 //! load, for a chain of dependent steps along K, and for the way out. The constants are fitted to 1270 configurations of
-//! products that were timed on an H200, on all multiprocessors and on 16 (`TUNING.md`, section 8); only the order of
+//! products that were timed on an H200, on all multiprocessors and on 16 (`TUNING.md`, section 9); only the order of
 //! candidates depends on them.
 
 use crate::codegen::{Candidate, Target};
 
 /// Kernel start and end as seen by the next one, microseconds.
-const KERNEL: f64 = 1.45;
+const KERNEL: f64 = 1.48;
 /// First bytes from level 2 after start, index arithmetic included.
-const FILL: f64 = 480.0;
-/// Bytes a multiprocessor gets from level 2 in a cycle while all of them ask.
-const L2_BYTES: f64 = 47.0;
+const FILL: f64 = 435.0;
+/// Bytes that one multiprocessor gets from level 2 in a cycle, and all of them together.
+const L2_BYTES: (f64, f64) = (59.0, 6150.0);
 /// Bytes of shared memory a multiprocessor reads or writes in a cycle.
-const SHARED_BYTES: f64 = 96.0;
+const SHARED_BYTES: f64 = 95.0;
 /// Partial tiles to memory, fence, atomic and the way back.
-const SPLIT: f64 = 3850.0;
-/// What a cluster costs by its blocks: most of it is finding room for all of them at once.
-const CLUSTERS: [(f64, f64); 3] = [(2.0, 720.0), (4.0, 2950.0), (8.0, 4300.0)];
+const SPLIT: f64 = 3800.0;
+/// What a cluster costs by its blocks.
+const CLUSTERS: [(f64, f64); 3] = [(2.0, 660.0), (4.0, 1140.0), (8.0, 2020.0)];
 
 /// A tiled kernel as the model sees it.
 pub(crate) struct Tiled {
@@ -51,21 +51,30 @@ pub(crate) struct Tiled {
 }
 
 impl Tiled {
+    /// Multiprocessors that blocks find room on. A cluster lies within one of the groups that a large GPU's
+    /// multiprocessors form, whose sizes are no multiples of four: 128 blocks in clusters of four do not fit an H200's
+    /// 132 at once, 112 do.
+    fn room(&self, target: &Target) -> f64 {
+        let all = f64::from(target.multiprocessors);
+        if self.cluster && self.split > 2.0 && all > 18.0 { (all * 7.0 / 8.0).floor() } else { all }
+    }
+
     /// Expected time in microseconds.
     pub fn time(&self, target: &Target) -> f64 {
-        let of_one = (self.blocks / f64::from(target.multiprocessors)).ceil();
+        let l2 = L2_BYTES.0.min(L2_BYTES.1 / f64::from(target.multiprocessors));
+        let of_one = (self.blocks / self.room(target)).ceil();
         let resident = of_one.min(self.occupancy);
         let rounds = (of_one / resident).ceil();
-        let shared_by_all = [self.arithmetic, self.shared / SHARED_BYTES, self.copied / L2_BYTES, self.issue];
+        let shared_by_all = [self.arithmetic, self.shared / SHARED_BYTES, self.copied / l2, self.issue];
         let turn = shared_by_all.into_iter().map(|cycles| cycles * resident).fold(self.chain, f64::max) + self.turn;
         // Partial tiles of all resident blocks share the way out.
         let cluster = CLUSTERS.iter().find(|(blocks, _)| *blocks >= self.split).map_or(CLUSTERS[2].1, |c| c.1);
         let reduction = match (self.split > 1.0, self.cluster) {
             (false, _) => 0.0,
-            (true, true) => cluster + self.tile * 0.08,
-            (true, false) => SPLIT + self.tile * (1.0 + self.split) / L2_BYTES,
+            (true, true) => cluster + self.tile * 0.1,
+            (true, false) => SPLIT + self.tile * (1.0 + self.split) / l2,
         };
-        let drain = self.tile * resident / 64.0 + self.tile / 2.0 * resident / L2_BYTES;
+        let drain = self.tile * resident / 64.0 + self.tile / 2.0 * resident / l2;
         let cycles = rounds * (FILL + self.turns * turn + drain + reduction);
         // Tiles keep fewer bytes in flight than a kernel that only streams, which reaches about 80 % of the bandwidth.
         KERNEL + (cycles / target.clock).max(self.device / (target.bandwidth * 700.0))
@@ -79,7 +88,7 @@ pub(crate) fn streaming(target: &Target, threads: f64, operations: f64, bytes: f
     let rounds = (threads / (f64::from(target.multiprocessors) * 1024.0)).ceil();
     let chain = FILL + operations * 6.0;
     let rate = threads * operations * 2.0 / (target.f32_tflops * 1e6 * 0.5);
-    let memory = threads * bytes / (f64::from(target.multiprocessors) * L2_BYTES * target.clock);
+    let memory = threads * bytes / (f64::from(target.multiprocessors) * 32.0 * target.clock);
     KERNEL + (rounds * chain / target.clock).max(rate).max(memory)
 }
 

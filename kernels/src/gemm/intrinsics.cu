@@ -17,6 +17,11 @@ template <bool CACHED> DEVICE void copy_async(u32 to, const void* from, bool ins
     else
         asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
+// The same for 8 bytes, through level 1.
+DEVICE void copy_async_8(u32 to, const void* from, bool inside) {
+    const int bytes = inside ? 8 : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
 DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most `PENDING` committed groups of this thread are still in flight.
 template <int PENDING> DEVICE void copy_async_wait() {

@@ -210,16 +210,16 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let fragments = f64::from(warp_rows / 16 * (warp_columns / 16));
     // What a warp does in a K tile: its copies, then ldmatrix and products, of which two at a time overlap; a warpgroup
     // starts its products and waits for them.
-    let copies = (rows + columns) * depth / 8.0 / f64::from(threads) * 13.5;
+    let copies = (rows + columns) * depth / 8.0 / f64::from(threads) * 15.0;
     let (chain, busy, turn) = match tile.unit {
-        Unit::Warp => (copies + steps * (5.0 + 23.0 * fragments), copies + steps * (2.5 + 11.5 * fragments), 100.0),
-        Unit::Warpgroup => (copies + 140.0 + steps * f64::from(warp_columns) * 0.14, copies + steps * 8.0, 136.0),
+        Unit::Warp => (copies + steps * 23.0 * fragments, copies + steps * 11.5 * fragments, 100.0),
+        Unit::Warpgroup => (copies + 60.0, copies + steps * 8.0, 140.0),
     };
-    let issue = busy * f64::from(threads) / 128.0 * 0.8;
+    let issue = busy * f64::from(threads) / 128.0 * 1.4;
     // With few tiles ahead the latency of level 2 shows.
     let latency = match tile.unit {
-        Unit::Warp => 175.0 / f64::from(tile.stages - 1),
-        Unit::Warpgroup => 600.0 / f64::from(tile.stages - 2),
+        Unit::Warp => 590.0 / f64::from(tile.stages - 1),
+        Unit::Warpgroup => 580.0 / f64::from(tile.stages - 2),
     };
     // Fragments are read by each warp, a warpgroup's operands once.
     let read = f64::from(wm * wn) * f64::from(warp_rows + warp_columns);
@@ -233,7 +233,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         arithmetic: rows * columns * depth / rate,
         shared: (read + rows + columns) * depth * 2.0,
         // Level 1 serves most of what neighbouring taps share.
-        copied: (rows / f64::from(problem.taps()).min(2.3) + columns) * depth * 2.0,
+        copied: (rows / f64::from(problem.taps()).min(1.7) + columns) * depth * 2.0,
         chain: chain.max(latency),
         issue,
         turn,

@@ -36,10 +36,10 @@ DEVICE void first_layer(const Operands& o) {
     for (int i = 0; i < (BN * STEPS * 4 + THREADS - 1) / THREADS; i++) {
         const int at = i * THREADS + thread, row = at / (STEPS * 4), tap = at % (STEPS * 4);
         if (row >= BN) break;
-        uint2 w = make_uint2(0, 0);
-        if (tap < TAPS && column + row < N) w = *(const uint2*)(o.b + (column + row) * B_N + tap * 4);
-        *(uint2*)(weights + row * B_PITCH + tap * 8) = w;
+        const bool exists = tap < TAPS && column + row < N;
+        copy_async_8(shared_address(weights + row * B_PITCH + tap * 8), o.b + (column + row) * B_N + tap * 4, exists);
     }
+    copy_async_commit();
     f32 bias[8];
     const int own_column = column + thread % VECTORS_OF_ROW * 8;
     load_bias(o, bias, own_column, 0);
@@ -56,6 +56,7 @@ DEVICE void first_layer(const Operands& o) {
 #pragma unroll
     for (int i = 0; i < (PIXELS + THREADS - 1) / THREADS; i++)
         if (i * THREADS + thread < PIXELS) *(uint2*)(shared + (i * THREADS + thread) * 8) = loaded[i];
+    copy_async_wait<0>();
     __syncthreads();
 
     const int fragment_m = warp % WM * FRAGMENTS_M, fragment_n = warp / WM * FRAGMENTS_N;

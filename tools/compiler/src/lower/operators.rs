@@ -1,7 +1,10 @@
 //! Lowering of each kind of node.
 
 use super::{Form, Located, Lowering, kernel_dtype};
-use crate::{fused::FusedNode, kernel_graph::BufferId};
+use crate::{
+    fused::FusedNode,
+    kernel_graph::{BufferId, Storage},
+};
 use floe_kernels::{
     DType, Kernel, View,
     attention::Attention,
@@ -78,6 +81,36 @@ impl<'a> Lowering<'a> {
         Ok(floe_kernels::conv::reads_any_layout(&input, &weights, dtype, strides, dilations))
     }
 
+    /// Operands of a convolution without groups whose windows tile an input of few channels (the patch embedding of a
+    /// transformer), as a 1×1 convolution over windows: the input is copied so that the elements of a window lie
+    /// together, where channels padded to eight would be mostly zeros.
+    fn patches(
+        &mut self,
+        node: &FusedNode,
+        window: &op::Window,
+        dtype: DType,
+    ) -> Result<Option<(Located, Located)>, String> {
+        let input = self.located[node.inputs[0].0].clone().filter(|_| !self.options.host);
+        let (Some(input), &[m, c, kh, kw]) = (input, self.shape(node.inputs[1])) else { return Ok(None) };
+        let &[n, _, h, w] = input.shape.as_slice() else { return Ok(None) };
+        let (rows, columns, elements) = (h / kh.max(1), w / kw.max(1), c * kh * kw);
+        let tiled = window.strides == [kh, kw]
+            && (h, w) == (rows * kh, columns * kw)
+            && window.pads_begin.iter().chain(&window.pads_end).all(|&pad| pad == 0)
+            && window.dilations.iter().all(|&dilation| dilation == 1);
+        if !tiled || c >= 8 || kh * kw < 2 || elements % 8 != 0 {
+            return Ok(None);
+        }
+        let Some(split) = input.reshaped(&[n, c, rows, kh, columns, kw]) else { return Ok(None) };
+        let to = Located::plain(BufferId(0), dtype, &[n, rows, columns, c, kh, kw]);
+        let name = format!("{} in windows", self.graph.values[node.inputs[0].0].name);
+        let buffer = self.result.add_buffer(&name, to.span_bytes(), Storage::Arena);
+        self.copy(&split.permuted(&[0, 2, 4, 1, 3, 5]), &Located { buffer, ..to })?;
+        let windows = Located::plain(buffer, dtype, &[n, rows, columns, elements]).permuted(&[0, 3, 1, 2]);
+        let weights = self.request(node.inputs[1], Form::Contiguous, dtype)?.reshaped(&[m, elements, 1, 1]);
+        Ok(weights.map(|weights| (windows, weights)))
+    }
+
     pub(super) fn anchored(
         &mut self,
         node: &'a FusedNode,
@@ -87,11 +120,18 @@ impl<'a> Lowering<'a> {
     ) -> Result<(), String> {
         let dtype = self.dtype(node.outputs[0]);
         let result_shape = self.shape(node.outputs[0]);
-        let (x, w) = match op {
-            Op::Conv { window, groups: 1 } if self.is_first_layer(node, window, dtype)? => {
+        let (mut first_layer, mut patches) = (false, None);
+        if let Op::Conv { window, groups: 1 } = op {
+            first_layer = self.is_first_layer(node, window, dtype)?;
+            patches = if first_layer { None } else { self.patches(node, window, dtype)? };
+        }
+        let steps = patches.as_ref().map(|_| [1; 3]);
+        let (x, w) = match (op, patches) {
+            (_, Some(operands)) => operands,
+            (Op::Conv { .. }, None) if first_layer => {
                 (self.any(node.inputs[0])?, self.request(node.inputs[1], Form::Contiguous, dtype)?)
             }
-            Op::Conv { .. } | Op::ConvTranspose { .. } => {
+            (Op::Conv { .. } | Op::ConvTranspose { .. }, None) => {
                 let image = self.image();
                 (self.request(node.inputs[0], image, dtype)?, self.request(node.inputs[1], Form::Contiguous, dtype)?)
             }
@@ -148,7 +188,7 @@ impl<'a> Lowering<'a> {
                 input: x_view,
                 weights: w_view,
                 output: view,
-                strides: three(&window.strides, 1)?,
+                strides: steps.map_or_else(|| three(&window.strides, 1), Ok)?,
                 dilations: three(&window.dilations, 1)?,
                 pads: three(&window.pads_begin, 0)?,
                 groups: *groups as u32,
