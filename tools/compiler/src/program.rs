@@ -43,7 +43,8 @@ pub enum Classes {
 }
 
 /// The class in which an element-wise operator is computed, from the facts of inputs and output. `None` where the
-/// operator is not element-wise or mixes classes (a cast from integer to float, say).
+/// operator is not element-wise or mixes classes. A cast between integers and floats belongs to the floats: it is how
+/// their programs load and store integers.
 pub fn class<'a>(op: &Op, facts: impl IntoIterator<Item = &'a Fact>) -> Option<Classes> {
     if !matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast) {
         return None;
@@ -53,6 +54,9 @@ pub fn class<'a>(op: &Op, facts: impl IntoIterator<Item = &'a Fact>) -> Option<C
         match found {
             Classes::Any => found = Classes::One(class),
             Classes::One(other) if other == class => {}
+            Classes::One(other) if *op == Op::Cast && other.is_float() != class.is_float() => {
+                found = Classes::One(if other.is_float() { other } else { class });
+            }
             Classes::One(_) => return None,
         }
     }

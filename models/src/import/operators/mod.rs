@@ -14,6 +14,7 @@ mod products;
 mod quantization;
 mod recurrent;
 mod reduction;
+mod resample;
 mod resize;
 mod sampling;
 mod scatter;

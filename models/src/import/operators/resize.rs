@@ -4,8 +4,10 @@ use super::super::{
     builder::Builder,
     node::{NodeView, axes, extent, unsupported},
 };
+use super::resample::{Axis, Filter, resample};
 use crate::{
     Fact, Op, Problem, TensorId,
+    infer::show,
     op::{Coordinates, Interpolation},
 };
 
@@ -38,23 +40,27 @@ fn upsample(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Prob
 }
 
 fn resize(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let mut region = None;
     let coordinates = match node.string("coordinate_transformation_mode", "half_pixel")?.as_str() {
         "half_pixel" => Coordinates::HalfPixel,
         "half_pixel_symmetric" => Coordinates::HalfPixelSymmetric,
         "pytorch_half_pixel" => Coordinates::PytorchHalfPixel,
         "align_corners" => Coordinates::AlignCorners,
         "asymmetric" => Coordinates::Asymmetric,
+        "tf_crop_and_resize" => {
+            let given = node.constant(builder, 1, "roi")?.map(crate::Tensor::to_f64);
+            region = Some(given.ok_or_else(|| Problem::Invalid("input 1 (roi) is missing".into()))?);
+            Coordinates::AlignCorners
+        }
         other => {
-            let supported = "half_pixel, half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric";
+            let supported = "half_pixel, half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric, \
+                             tf_crop_and_resize";
             return Err(unsupported("coordinate_transformation_mode", other, supported));
         }
     };
     let interpolation = interpolation(node)?;
-    // Only tf_crop_and_resize reads it, which is refused above.
-    node.ignore(&["extrapolation_value"]);
-    if node.flag("antialias", false)? {
-        return Err(unsupported("antialias", 1, "0"));
-    }
+    let extrapolation = node.float("extrapolation_value", 0.0)?;
+    let antialias = node.flag("antialias", false)?;
     let x = builder.shape(node.input(0)?).to_vec();
     let given = node.ints("axes")?.unwrap_or_else(|| (0..x.len() as i64).collect());
     let resized = axes(&given, x.len())?;
@@ -65,7 +71,41 @@ fn resize(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Proble
         (Some(scales), None) => by_scales(&x, &resized, &scales)?,
         (None, None) => return Err(Problem::Invalid("neither scales nor sizes are given".into())),
     };
+    if region.is_some() || antialias {
+        let exclude_outside = matches!(interpolation, Interpolation::Cubic { exclude_outside: true, .. });
+        let filter = Filter { interpolation, coordinates, antialias, exclude_outside, extrapolation };
+        let axes = resampled_axes(&x, &resized, &scales, &shape, region.as_deref())?;
+        return resample(builder, node.input(0)?, &axes, &filter);
+    }
     emit(builder, node, scales, shape, interpolation, coordinates)
+}
+
+/// The dimensions of a resampling, with the part of each that a region `[starts…, ends…]` takes.
+fn resampled_axes(
+    x: &[usize],
+    resized: &[usize],
+    scales: &[f32],
+    shape: &[usize],
+    region: Option<&[f64]>,
+) -> Result<Vec<Axis>, Problem> {
+    if region.is_some_and(|region| region.len() != 2 * resized.len()) {
+        return Err(Problem::Invalid(format!("a region {region:?} of {} dimensions", resized.len())));
+    }
+    if resized.iter().any(|&d| x[d] == 0 || !scales[d].is_finite() || scales[d] <= 0.0) {
+        return Err(Problem::Invalid(format!("scales {scales:?} of an input {}", show(x))));
+    }
+    let axis = |(number, &d): (usize, &usize)| Axis {
+        dimension: d,
+        input: x[d],
+        output: shape[d],
+        // Computed anew: f32 has too few digits where the extents are given.
+        scale: match f64::from(scales[d]) {
+            scale if (shape[d] as f64 / x[d] as f64 - scale).abs() < 1e-6 => shape[d] as f64 / x[d] as f64,
+            scale => scale,
+        },
+        region: region.map(|region| (region[number], region[resized.len() + number])),
+    };
+    Ok(resized.iter().enumerate().map(axis).collect())
 }
 
 fn interpolation(node: &mut NodeView) -> Result<Interpolation, Problem> {

@@ -15,6 +15,7 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
     let output = match node.op_type.as_str() {
         "Conv" => convolution(builder, node)?,
         "ConvTranspose" => transposed(builder, node)?,
+        "CausalConvWithState" => return causal(builder, node).map(Some),
         "MaxPool" => return max_pool(builder, node).map(Some),
         "LpPool" => lp_pool(builder, node)?,
         "Col2Im" => columns_to_image(builder, node)?,
@@ -120,6 +121,42 @@ fn convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, P
     let (x, weights) = (builder.shape(inputs[0]).to_vec(), builder.shape(inputs[1]).to_vec());
     let (window, groups) = convolution_window(node, &x, &weights)?;
     builder.emit(Op::Conv { window, groups }, &inputs)
+}
+
+/// A convolution of each channel that sees the past only: what came before is the state, whose last places are the next
+/// state.
+fn causal(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+    let (input, weights) = (node.input(0)?, node.input(1)?);
+    let Fact { dtype, shape } = builder.fact(input).clone();
+    let activation = match node.string("activation", "none")?.as_str() {
+        "none" => None,
+        "silu" | "swish" => Some(Unary::Swish { alpha: 1.0 }),
+        other => return Err(unsupported("activation", other, "none, silu, swish")),
+    };
+    let (&[n, channels, _], &[_, 1, taps]) = (shape.as_slice(), builder.shape(weights)) else {
+        let weights = show(builder.shape(weights));
+        return Err(Problem::Invalid(format!("an input {} with weights {weights}", show(&shape))));
+    };
+    let before = [n, channels, taps.saturating_sub(1)];
+    let past = match node.optional(3) {
+        Some(past) => past,
+        None => {
+            let zero = builder.scalar(dtype, 0.0)?;
+            builder.expand(zero, &before)?
+        }
+    };
+    let padded = if taps == 1 { input } else { builder.emit(Op::Concat { axis: 2 }, &[past, input])? };
+    let window = Window { strides: vec![1], dilations: vec![1], pads_begin: vec![0], pads_end: vec![0] };
+    let mut operands = vec![padded, weights];
+    operands.extend(node.optional(2));
+    let mut output = builder.emit(Op::Conv { window, groups: channels }, &operands)?;
+    if let Some(activation) = activation {
+        output = builder.unary(activation, output)?;
+    }
+    let start = builder.shape(padded)[2] - before[2];
+    let last = Op::Slice { starts: vec![0, 0, start], steps: vec![1; 3] };
+    let state = builder.emit_as(last, &[padded], Fact::new(dtype, &before))?;
+    Ok(vec![output, state])
 }
 
 fn transposed(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {

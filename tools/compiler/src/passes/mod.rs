@@ -18,6 +18,7 @@ pub mod merge_products;
 pub mod no_op;
 pub mod pads;
 pub mod product_reshape;
+pub mod quantize;
 mod rewrite;
 pub mod vectors;
 
@@ -52,7 +53,7 @@ const NORMALISATION: [Pass; 4] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-const SIMPLIFICATION: [Pass; 13] = [
+const SIMPLIFICATION: [Pass; 14] = [
     ("no_op", no_op::run),
     ("fold", |graph| fold::run(graph, &HostEvaluator)),
     ("merge", merge::run),
@@ -61,6 +62,7 @@ const SIMPLIFICATION: [Pass; 13] = [
     ("layer_norm", layer_norm::run),
     ("attention", attention::run),
     ("pads", pads::run),
+    ("quantize", quantize::run),
     ("affine", affine::run),
     ("product_reshape", product_reshape::run),
     ("merge_products", merge_products::run),

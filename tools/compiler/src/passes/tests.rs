@@ -674,3 +674,33 @@ proptest! {
         net.finish();
     }
 }
+
+#[test]
+fn quantising_and_dequantising_is_one_program() {
+    let mut net = Network::new();
+    let x = net.input(&[2, 40]);
+    let (scale, zero) = (net.scalar(0.03), net.scalar(7.0));
+    let quotient = net.binary(Binary::Div, x, scale);
+    let rounded = net.unary(Unary::Round, quotient);
+    let shifted = net.binary(Binary::Add, rounded, zero);
+    let integer = net.node_as(Op::Cast, &[shifted], &[Fact::new(DType::I8, &[2, 40])])[0];
+    let float = net.node_as(Op::Cast, &[integer], &[Fact::new(DType::F32, &[2, 40])])[0];
+    let centred = net.binary(Binary::Sub, float, zero);
+    let result = net.binary(Binary::Mul, centred, scale);
+    net.output(result);
+    assert_eq!(kinds(&net.finish()), [("pointwise", 1)]);
+}
+
+#[test]
+fn programs_of_floats_load_and_store_integers() {
+    let mut net = Network::new();
+    let x = net.input(&[3, 30]);
+    let fifty = net.scalar(50.0);
+    let wide = net.binary(Binary::Mul, x, fifty);
+    let integer = net.node_as(Op::Cast, &[wide], &[Fact::new(DType::U8, &[3, 30])])[0];
+    let float = net.node_as(Op::Cast, &[integer], &[Fact::new(DType::F32, &[3, 30])])[0];
+    let result = net.unary(Unary::Sqrt, float);
+    net.output(result);
+    // Not rounded before, so the integer is made: the cast truncates.
+    assert_eq!(kinds(&net.finish()), [("pointwise", 1), ("pointwise", 1)]);
+}

@@ -1,0 +1,60 @@
+//! Quantising and dequantising at once, as networks do that were trained to be quantised, needs no integers in between:
+//! a whole number that is cast to a narrow integer and back is only clamped to the integer's range.
+
+use super::rewrite;
+use floe_models::{DType, Graph, NodeId, Op, TensorId, op::Binary, op::Unary};
+
+/// Lets a cast from a narrow integer read the float that was cast to it, clamped. The cast to the integer stays for
+/// whoever else reads it. (A NaN stays one; the integer would have been 0.)
+pub fn run(mut graph: Graph) -> Graph {
+    let producers = graph.producers();
+    for number in 0..graph.nodes.len() {
+        let node = &graph.nodes[number];
+        let (Op::Cast, Some(&integer)) = (&node.op, node.inputs.first()) else { continue };
+        let Some((min, max)) = range(graph.fact(integer).dtype) else { continue };
+        let Some(before) = producers[integer.0].map(|NodeId(producer)| &graph.nodes[producer]) else { continue };
+        let whole = before.op == Op::Cast
+            && graph.fact(before.inputs[0]).dtype == graph.fact(node.outputs[0]).dtype
+            && is_whole(&graph, &producers, before.inputs[0]);
+        if whole {
+            let (source, sources) = (before.inputs[0], before.sources.clone());
+            let node = &mut graph.nodes[number];
+            node.op = Op::Unary(Unary::Clip { min: Some(min), max: Some(max) });
+            node.inputs[0] = source;
+            rewrite::add_sources(&mut node.sources, &sources);
+        }
+    }
+    graph
+}
+
+/// Range of an integer type all of whose values f32 holds.
+fn range(dtype: DType) -> Option<(f64, f64)> {
+    Some(match dtype {
+        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
+        DType::U8 => (0.0, u8::MAX.into()),
+        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
+        DType::U16 => (0.0, u16::MAX.into()),
+        _ => return None,
+    })
+}
+
+/// Whether a value of f32 or wider is made of whole numbers, as far as two nodes tell: rounded, perhaps with a whole
+/// constant added.
+fn is_whole(graph: &Graph, producers: &[Option<NodeId>], id: TensorId) -> bool {
+    if !matches!(graph.fact(id).dtype, DType::F32 | DType::F64) {
+        return false;
+    }
+    let Some(node) = producers[id.0].map(|NodeId(producer)| &graph.nodes[producer]) else { return false };
+    let constant = |id: TensorId| {
+        let small = |value: f64| value.fract() == 0.0 && value.abs() <= 65536.0;
+        graph.constant(id).is_some_and(|tensor| tensor.to_f64().into_iter().all(small))
+    };
+    match node.op {
+        Op::Unary(Unary::Round | Unary::Floor | Unary::Ceil) => true,
+        Op::Binary(Binary::Add | Binary::Sub) => {
+            let (a, b) = (node.inputs[0], node.inputs[1]);
+            (constant(b) && is_whole(graph, producers, a)) || (constant(a) && is_whole(graph, producers, b))
+        }
+        _ => false,
+    }
+}
