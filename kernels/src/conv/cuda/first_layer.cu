@@ -33,11 +33,14 @@ DEVICE void first_layer(const Operands& o) {
 
     if (!CONSTANT_WEIGHTS) wait_for_inputs();
 #pragma unroll
-    for (int i = 0; i < (BN * STEPS * 4 + THREADS - 1) / THREADS; i++) {
-        const int at = i * THREADS + thread, row = at / (STEPS * 4), tap = at % (STEPS * 4);
-        if (row >= BN) break;
-        const bool exists = tap < TAPS && column + row < N;
-        copy_async_8(shared_address(weights + row * B_PITCH + tap * 8), o.b + (column + row) * B_N + tap * 4, exists);
+    for (int i = 0; i < BN; i += THREADS / 16) {
+        const int row = i + thread / 16;
+        if (BN % (THREADS / 16) != 0 && row >= BN) break;
+#pragma unroll
+        for (int tap = thread % 16; tap < STEPS * 4; tap += 16) {
+            const bool exists = tap < TAPS && column + row < N;
+            copy_async_8(shared_address(weights + row * B_PITCH + tap * 8), o.b + (column + row) * B_N + tap * 4, exists);
+        }
     }
     copy_async_commit();
     f32 bias[8];
