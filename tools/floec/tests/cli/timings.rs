@@ -35,8 +35,8 @@ fn a_candidates_plan_holds_competitors_beside_the_best_plan() {
     folder.run("compile conv.onnx --target h200 -o plan.floe").succeeded();
     let said = folder.run("compile conv.onnx --target h200 --candidates -o candidates.floe").succeeded();
     assert!(said.contains("different kernels; `floe measure` times them"), "{said}");
-    let other = folder.command("compile conv.onnx --target h200 --candidates=16 -o again.floe --json");
-    let report: Value = serde_json::from_str(&run(&mut { other }.env("RAYON_NUM_THREADS", "1")).succeeded()).unwrap();
+    let mut again = folder.command("compile conv.onnx --target h200 --candidates=16 -o again.floe --json");
+    let report: Value = serde_json::from_str(&run(again.env("RAYON_NUM_THREADS", "1")).succeeded()).unwrap();
     assert!(folder.read("candidates.floe") == folder.read("again.floe"), "the same bytes");
     assert!(folder.run("check candidates.floe").succeeded().contains("sound, for h200"));
 
