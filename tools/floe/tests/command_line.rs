@@ -303,6 +303,14 @@ fn measure_writes_a_table_and_adds_to_it() {
     run("measure candidates.floe -o times");
     assert_eq!(read("times"), format!("floe-timings 1\n{other}{entries}"));
 
+    // A graph of twenty copies of the two launches of 'slow' is refused.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_floe"));
+    command.current_dir(folder.path()).env("FLOE_LIBCUDA", &driver).env("SIMULATED_REFUSED", "40");
+    let output = command.args(["measure", "candidates.floe", "-o", "possible"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("candidate transpose twice of copy 2x3:f32 -> 3x2:f32 is left out"));
+    assert!(read("possible").contains("fast 500.000") && !read("possible").contains("slow"));
+
     let said = run("measure candidates.floe -o some --skip slow");
     assert!(said.contains("1 candidates timed") && !read("some").contains("slow"), "{said}");
     assert!(run("measure candidates.floe -o none --skip transpose").is_empty());

@@ -85,7 +85,10 @@ Result cuGraphInstantiateWithFlags(Handle *exec, Handle graph, unsigned long lon
 Result cuGraphUpload(Handle exec, Handle stream) { return 0; }
 Result cuGraphExecDestroy(Handle exec) { return 0; }
 Result cuGraphDestroy(Handle graph) { return 0; }
-Result cuGraphLaunch(Handle exec, Handle stream) { launched = (size_t)exec - 1; return 0; }
+Result cuGraphLaunch(Handle exec, Handle stream) {
+    launched = (size_t)exec - 1;
+    return launched == (size_t)setting("SIMULATED_REFUSED", -1); // CUDA_ERROR_INVALID_VALUE
+}
 Result cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t bytes, Handle stream) {
     memcpy((Handle)to, from, bytes);
     return 0;

@@ -88,12 +88,16 @@ pub fn measure<'p>(
         while let Some(candidate) = candidates.next_if(|candidate| candidate.problem == problem) {
             let built =
                 Trial::new(&pool, variant, &candidate, COPIES, |copy, operand| layout.place(&candidate, copy, operand));
-            match built {
+            // Some launches are refused only when they are made: clusters that do not fit into 16 multiprocessors.
+            match built.map_err(anyhow::Error::from).and_then(runs_once) {
                 Ok(trial) => {
                     trials.push(trial);
                     members.push(all.len());
                 }
-                Err(error) => log::warn!("{} is left out: {error}", title(&candidate)),
+                Err(error) => {
+                    restore(&pool, &layout).with_context(|| failure(&candidate))?;
+                    log::warn!("{} is left out: {error:#}", title(&candidate));
+                }
             }
             all.push(Measured { candidate, time: None });
         }
@@ -103,8 +107,7 @@ pub fn measure<'p>(
         }
         let results = contest(trials.len(), |number| {
             let candidate = &all[members[number]].candidate;
-            time(&trials[number])
-                .with_context(|| format!("{} fails; leave it out with --skip {}", title(candidate), candidate.key))
+            time(&trials[number]).with_context(|| failure(candidate))
         })?;
         for (&member, result) in members.iter().zip(results) {
             all[member].time = Some(result);
@@ -116,6 +119,25 @@ pub fn measure<'p>(
 /// A candidate in words, for messages.
 fn title(candidate: &Candidate<'_>) -> String {
     format!("candidate {} {} of {}", candidate.algorithm, candidate.configuration, candidate.description)
+}
+
+/// The trial, if it runs.
+fn runs_once<'p, 'd>(trial: Trial<'p, 'd>) -> Result<Trial<'p, 'd>> {
+    trial.run(false)?;
+    Ok(trial)
+}
+
+/// What to do about a candidate that fails.
+fn failure(candidate: &Candidate<'_>) -> String {
+    format!("{} fails; leave it out with --skip {}", title(candidate), candidate.key)
+}
+
+/// After a launch that was refused: zeroes the counters again. Fails where the context is lost.
+fn restore(pool: &Pool<'_>, layout: &Layout) -> Result<(), InitError> {
+    let counters = layout.counters();
+    pool.zero(counters.offset, counters.bytes)?;
+    // Waits.
+    pool.write(counters.offset, &[])
 }
 
 /// Random numbers into what is read, zeros into the counters.
