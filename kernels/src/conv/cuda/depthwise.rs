@@ -1,8 +1,9 @@
 //! Depthwise configurations: channels last, one output channel for each input channel.
 
 use super::Conv;
-use crate::codegen::{Candidate, Packing, Target};
+use crate::codegen::{Candidate, Generate, Packing, Target};
 use crate::gemm::{Constants, Geometry, Map, Operand, Problem, launch, streaming};
+use crate::mbconv::MbConv;
 use crate::view::Strides;
 use crate::{DType, View};
 
@@ -39,15 +40,27 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
         group: 0,
         packing: Packing::Keep,
     };
+    let mut all = in_shared_memory(conv, target);
     // K counts taps here.
     let mut problem = whole.clone();
     problem.depth.channels = 1;
-    let mut all = Vec::new();
     for run in RUNS.into_iter().filter(|&run| run < 2 * problem.rows[3]) {
         for threads in THREADS {
             all.push(candidate(&problem, &b, &weights, run, threads, target));
         }
     }
+    all
+}
+
+/// The kernel of MBConv blocks without expansion and gate: a band of the image is copied into shared memory at once, so
+/// that no load waits for another.
+fn in_shared_memory(conv: &Conv, target: &Target) -> Vec<Candidate> {
+    if !conv.epilogue.extras.is_empty() {
+        return Vec::new();
+    }
+    let kernel = MbConv { expand: None, depthwise: conv.clone(), gate: None };
+    let mut all = kernel.candidates(target).unwrap_or_default();
+    all.iter_mut().for_each(|candidate| candidate.algorithm = "depthwise_band");
     all
 }
 
@@ -74,6 +87,7 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
     // Loading residuals early costs registers: four for each position in f16.
     let prefetch = !problem.extras.is_empty() && run <= 2;
     let lines = window.taps[0] * window.taps[1];
+    let unrolled = window.count() <= 9;
     let constants = Constants::default()
         .int("ROW_LENGTH", row)
         .int("RUN", run)
@@ -82,7 +96,7 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
         .int("TAPS", window.count())
         .int("TAPS_W", window.taps[2])
         .int("PIXEL", window.strides[2])
-        .int("UNROLL", if window.count() <= 9 { lines } else { 1 })
+        .int("UNROLL", if unrolled { lines } else { 1 })
         .flag("PREFETCH", prefetch);
     let launch = launch(
         problem,
@@ -108,6 +122,8 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
     let bytes = 8.0 * element * f64::from(lines) * span * 0.5;
     // Smaller blocks spread better over the multiprocessors when there are few threads.
     let spread = if total < threads * target.multiprocessors { f64::from(threads) / 6400.0 } else { 0.0 };
+    // Lines of taps that are not unrolled wait for their loads one after the other.
+    let waits = if unrolled { 0.0 } else { f64::from(lines - 1) * 650.0 / target.clock };
     let mut packing = vec![Packing::Keep; 2 + usize::from(problem.bias) + problem.extras.len()];
     packing[1] = weights.clone();
     Candidate {
@@ -117,6 +133,6 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
         workspace: 0,
         counters: 0,
         packing,
-        cost: streaming(target, f64::from(total), operations / 2.0, bytes) + spread,
+        cost: streaming(target, f64::from(total), operations / 2.0, bytes) + spread + waits,
     }
 }
