@@ -211,7 +211,10 @@ impl MbConv {
         let rounds = (items / warps).ceil();
         let depthwise = (items.ceil() * of_item * resident / 4.0).max(rounds * (of_item * 2.0 + 100.0));
         let level_2 = bytes * resident / 40.0;
-        let gate = self.gate.as_ref().map_or(0.0, |gate| 200.0 + gate.gate_cycles(shape.blocks(tile), tile.chunk));
+        let gate = self
+            .gate
+            .as_ref()
+            .map_or(0.0, |gate| 200.0 + gate.gate_cycles(shape.blocks(tile), tile.chunk, tile.threads));
         let cycles = 1100.0 + fill.max(level_2) + depthwise + gate;
         1.3 + cycles / target.clock
     }

@@ -158,6 +158,9 @@ DEVICE void mbconv(const Operands& o) {
     f32 bias[8];
 #pragma unroll
     for (int c = 0; c < 8; c++) bias[c] = FILTER_BIAS && channel + c < CHANNELS ? o.filter_bias[channel + c] : 0.0f;
+#if GATE
+    const GateAhead ahead = begin_gate(o.gate, p.vector);
+#endif
     copy_async_wait<0>();
     __syncthreads();
 
@@ -229,6 +232,6 @@ DEVICE void mbconv(const Operands& o) {
         means[thread] = sum / (f32)(OUT_ROWS * OUT_COLUMNS);
     }
     __syncthreads();
-    finish_gate(o.gate, means, p.vector, p.image, blockIdx.x % BLOCKS);
+    finish_gate(o.gate, ahead, means, p.vector, p.image, blockIdx.x % BLOCKS);
 #endif
 }

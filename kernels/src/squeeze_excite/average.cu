@@ -20,6 +20,7 @@ DEVICE void squeeze_excite(const Element* __restrict__ input, const GateOperands
         x[i] = Vector<Element, 8>{};
         if (pixel < PIXELS && vector + v < LANES / 8) x[i] = *(const Vector<Element, 8>*)(from + (offset_t)pixel * PIXEL);
     }
+    const GateAhead ahead = begin_gate(o, vector);
     f32 sum[8] = {};
 #pragma unroll
     for (int i = 0; i < LOADS; i++)
@@ -36,5 +37,5 @@ DEVICE void squeeze_excite(const Element* __restrict__ input, const GateOperands
     __syncthreads();
     if (thread < CHUNK_VECTORS * 8) sums[0][thread] /= (f32)PIXELS;
     __syncthreads();
-    finish_gate(o, sums[0], vector, image, block);
+    finish_gate(o, ahead, sums[0], vector, image, block);
 }
