@@ -32,6 +32,8 @@ pub(super) struct Builder<'a> {
     evaluate: &'a dyn Evaluate,
     /// Values by name, innermost scope last.
     scopes: Vec<HashMap<String, TensorId>>,
+    /// Sequences of tensors, by the value that stands for each; no node makes or reads such a value.
+    sequences: HashMap<TensorId, Vec<TensorId>>,
     /// Outputs that a node lists but Floe does not make, with the reason.
     missing: HashMap<String, String>,
     /// Name of the model's node that is being imported.
@@ -49,6 +51,7 @@ impl<'a> Builder<'a> {
             calls: 0,
             evaluate,
             scopes: vec![HashMap::new()],
+            sequences: HashMap::new(),
             missing: HashMap::new(),
             current: String::new(),
             names: HashSet::new(),
@@ -145,6 +148,11 @@ impl<'a> Builder<'a> {
             let branch = NodeView::new(proto, inputs, self.opset).branch(self).map_err(error)?;
             self.subgraph(branch)?
         } else {
+            let takes_sequences =
+                matches!(operator.as_str(), "Identity" | "ConcatFromSequence") || operator.starts_with("Sequence");
+            if !takes_sequences && inputs.iter().flatten().any(|id| self.sequences.contains_key(id)) {
+                return Err(error(Problem::Invalid("an input is a sequence instead of a tensor".into())));
+            }
             let mut view = NodeView::new(proto, inputs, self.opset);
             let made = super::operators::import(self, &mut view).map_err(error)?;
             view.finish().map_err(error)?;
@@ -192,6 +200,18 @@ impl<'a> Builder<'a> {
     /// Extents of a value.
     pub fn shape(&self, id: TensorId) -> &[usize] {
         &self.graph.fact(id).shape
+    }
+
+    /// A value that stands for a sequence of tensors.
+    pub fn sequence(&mut self, tensors: Vec<TensorId>) -> TensorId {
+        let id = self.graph.add_value("", Fact::new(DType::F32, &[0]));
+        self.sequences.insert(id, tensors);
+        id
+    }
+
+    /// The tensors of a value that stands for a sequence.
+    pub fn members(&self, id: TensorId) -> Option<&[TensorId]> {
+        self.sequences.get(&id).map(Vec::as_slice)
     }
 
     /// Adds a constant that the model does not name.

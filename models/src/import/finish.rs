@@ -8,7 +8,12 @@ use crate::{Graph, ImportError, Node, Op, TensorId, Value, onnx::proto::ValueInf
 pub(super) fn finish(builder: Builder, outputs: &[ValueInfoProto]) -> Result<Graph, ImportError> {
     let mut found = Vec::with_capacity(outputs.len());
     for output in outputs {
-        found.push((output.name.as_str(), builder.output(&output.name)?));
+        let id = builder.output(&output.name)?;
+        if builder.members(id).is_some() {
+            let reason = "it is a sequence of tensors".into();
+            return Err(ImportError::OutputUnsupported { output: output.name.clone(), reason });
+        }
+        found.push((output.name.as_str(), id));
     }
     let mut graph = builder.graph;
     for (name, id) in found {

@@ -19,6 +19,7 @@ mod resize;
 mod sampling;
 mod scatter;
 mod selection;
+mod sequences;
 mod shapes;
 mod signal;
 mod windows;
@@ -33,7 +34,7 @@ use crate::{Problem, TensorId};
 /// that are not supported are left out.
 type Family = fn(&mut Builder, &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem>;
 
-const FAMILIES: [Family; 20] = [
+const FAMILIES: [Family; 21] = [
     pointwise::import,
     windows::import,
     shapes::import,
@@ -50,6 +51,7 @@ const FAMILIES: [Family; 20] = [
     sampling::import,
     cumulative::import,
     selection::import,
+    sequences::import,
     signal::import,
     losses::import,
     einsum::import,
