@@ -155,6 +155,24 @@ impl<'a> Lowering<'a> {
         let to = self.allocate(node.outputs[0]);
 
         let (x, w, to) = match op {
+            Op::MatMul if w.shape.len() == 2 && x.shape.len() > 2 => {
+                // Batches that share the right factor are rows of one product, wherever strides can say so.
+                let (columns, depth) = (w.shape[1], w.shape[0]);
+                let rows: usize = result_shape[..result_shape.len() - 1].iter().product();
+                let extra = |extra: &Located| extra.expanded(&to.shape).reshaped(&[rows, columns]);
+                let flat: Option<Vec<Located>> = extras.iter().map(extra).collect();
+                match (x.reshaped(&[rows, depth]), to.reshaped(&[rows, columns]), flat) {
+                    (Some(x), Some(to), Some(flat)) => {
+                        extras = flat;
+                        (x, w, to)
+                    }
+                    _ => {
+                        let batch = &result_shape[..result_shape.len() - 2];
+                        let w = w.expanded(&[batch, &w.shape].concat());
+                        (x, w, to)
+                    }
+                }
+            }
             Op::MatMul => {
                 let batch = &result_shape[..result_shape.len() - 2];
                 let with_batch = |matrix: &Located| {
