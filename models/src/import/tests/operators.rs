@@ -278,3 +278,59 @@ fn spatial_ranks_and_batches() {
         assert!(matches!(&graph.nodes[0].op, Op::Conv { window, groups: 1 } if *window == expected));
     }
 }
+
+#[test]
+fn selections_of_constants_are_made() {
+    let values = |model: Model| {
+        let graph = model.import();
+        let constant = graph.constant(graph.outputs[0]).expect("folded").clone();
+        (constant.shape.clone(), constant.to_i64().expect("integers"))
+    };
+    let picked =
+        Model::new(18).integers("x", &[2, 3], &[0, 7, 0, 5, 0, 6]).node(node("NonZero", "x", "y", &[])).output("y");
+    assert_eq!(values(picked), (vec![2, 3], vec![0, 1, 1, 1, 0, 2]));
+    // The second box overlaps the first by 9/11 of their union; the third stands alone.
+    let boxes = [0.0, 0.0, 10.0, 10.0, 0.0, 1.0, 10.0, 11.0, 0.0, 20.0, 10.0, 30.0];
+    let suppressed = Model::new(18)
+        .floats("boxes", &[1, 3, 4], &boxes)
+        .floats("scores", &[1, 1, 3], &[0.9, 0.8, 0.7])
+        .integers("most", &[1], &[5])
+        .floats("overlap", &[1], &[0.5])
+        .node(node("NonMaxSuppression", "boxes scores most overlap", "y", &[]))
+        .output("y");
+    assert_eq!(values(suppressed), (vec![2, 3], vec![0, 0, 0, 0, 0, 2]));
+}
+
+#[test]
+fn sequences_are_resolved() {
+    let model = Model::new(18)
+        .input("a", &[2, 3])
+        .input("b", &[2, 4])
+        .node(node("SequenceConstruct", "a b", "s", &[]))
+        .node(node("ConcatFromSequence", "s", "y", &[int("axis", 1)]))
+        .output("y");
+    let graph = model.import();
+    assert_eq!(only(&graph), &Op::Concat { axis: 1 });
+    assert_eq!(output(&graph), [2, 7]);
+    let leaking = Model::new(18).input("a", &[2]).node(node("SequenceConstruct", "a", "s", &[])).output("s");
+    assert!(leaking.error().contains("sequence"), "{}", leaking.error());
+    let misused = Model::new(18)
+        .input("a", &[2])
+        .node(node("SequenceConstruct", "a", "s", &[]))
+        .node(node("Relu", "s", "y", &[]))
+        .output("y");
+    assert!(misused.error().contains("a sequence instead of a tensor"), "{}", misused.error());
+}
+
+#[test]
+fn integer_products_are_convolutions_with_one_tap() {
+    let u8_type = 2;
+    let graph = Model::new(18)
+        .typed_input("a", u8_type, &[5, 4])
+        .typed_input("b", u8_type, &[4, 3])
+        .node(node("MatMulInteger", "a b", "y", &[]))
+        .output("y")
+        .import();
+    assert!(graph.nodes.iter().any(|node| matches!(node.op, Op::ConvInteger { groups: 1, .. })));
+    assert_eq!(output(&graph), [5, 3]);
+}
