@@ -5,7 +5,11 @@
 // group tell each other the new state; whoever computes a step waits for the whole state of the step before and for
 // nothing else.
 constexpr int STORED = LANES * COLUMNS;  // Units of the state in shared memory, the tail zero.
-static_assert(SEQUENCES <= LANES && LANES % SEQUENCES == 0, "a lane finishes one sequence");
+constexpr int PART = LANES / SEQUENCES;  // Lanes that finish one sequence of a unit.
+static_assert(PART > 0 && LANES % SEQUENCES == 0, "a lane finishes one sequence");
+// Gates as a power of two, and whether there are lanes enough to sum up and finish each gate in lanes of its own.
+constexpr int SLOTS = GATES == 3 ? 4 : GATES;
+constexpr bool SPREAD = SLOTS <= PART && !HAS_PEEPHOLES;
 static_assert(BLOCKS * OWN >= UNITS && (BLOCKS - 1) * OWN < UNITS, "every block owns a unit");
 
 #if EXCHANGE == EXCHANGE_CLUSTER || EXCHANGE == EXCHANGE_MESSAGES
@@ -82,6 +86,47 @@ DEVICE void load_weights(f32 (&weights)[GATES][COLUMNS], const Operands& o, int 
         }
 }
 
+// The sum over the lanes of a unit of one of their values each: with COUNT values a lane, the first of LANES / COUNT lanes
+// that keep value i is lane i·LANES / COUNT. Every stage halves the values and the distance.
+template <int COUNT, int DISTANCE> DEVICE f32 sum_over_lanes(f32 (&values)[COUNT], int lane) {
+    if constexpr (COUNT == 1) {
+        f32 sum = values[0];
+#pragma unroll
+        for (int distance = DISTANCE; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+        return sum;
+    } else {
+        const bool upper = lane & DISTANCE;
+        f32 kept[COUNT / 2];
+#pragma unroll
+        for (int i = 0; i < COUNT / 2; i++) {
+            const f32 sent = upper ? values[i] : values[COUNT / 2 + i];
+            kept[i] = (upper ? values[COUNT / 2 + i] : values[i]) + __shfl_xor_sync(0xffffffffu, sent, DISTANCE);
+        }
+        return sum_over_lanes<COUNT / 2, DISTANCE / 2>(kept, lane);
+    }
+}
+
+// One step of a unit whose gates lie in lanes of their own: x and y are this lane's gate's.
+DEVICE void advance_spread(int direction, Unit& u, f32 x, f32 y) {
+    const int first = threadIdx.x % 32 / PART * PART, gate = threadIdx.x % PART / (PART / SLOTS);
+    const auto of_gate = [&](f32 value, int g) { return __shfl_sync(0xffffffffu, value, first + g * (PART / SLOTS)); };
+#if CELL == CELL_RNN
+    u.hidden = function_f(direction, clipped(x + y));
+#elif CELL == CELL_LSTM
+    const f32 value = clipped(x + y);
+    const f32 activated = gate == 3 ? function_g(direction, value) : function_f(direction, value);
+    const f32 input = of_gate(activated, 0), output = of_gate(activated, 1);
+    const f32 forget = INPUT_FORGET ? 1.0f - input : of_gate(activated, 2);
+    u.cell = forget * u.cell + input * of_gate(activated, 3);
+    u.hidden = output * function_h(direction, u.cell);
+#else
+    const f32 activated = function_f(direction, clipped(x + y));
+    const f32 candidate = function_g(direction, clipped(x + of_gate(activated, 1) * (y + u.bias)));
+    const f32 keep = of_gate(activated, 0);
+    u.hidden = (1.0f - keep) * of_gate(candidate, 2) + keep * u.hidden;
+#endif
+}
+
 DEVICE void load_sums(f32 (&x)[GATES], const Operands& o, int t, int b, int direction, int unit) {
 #pragma unroll
     for (int gate = 0; gate < GATES; gate++) x[gate] = to_f32(o.projected[projected_at(t, b, direction, gate * UNITS + unit)]);
@@ -94,7 +139,7 @@ DEVICE void resident(const Operands& o) {
     const int lane = threadIdx.x % LANES, owned = threadIdx.x / LANES;
     // The unit and the sequence that this thread finishes, in bounds for reading; `exists` where they are not made up.
     const int unit = owned < OWN ? rank * OWN + owned : UNITS, safe_unit = unit < UNITS ? unit : 0;
-    const int mine = lane % SEQUENCES, b = first + mine < BATCH ? first + mine : BATCH - 1;
+    const int mine = lane / PART, b = first + mine < BATCH ? first + mine : BATCH - 1;
     const bool exists = unit < UNITS && first + mine < BATCH;
 
     f32 weights[GATES][COLUMNS];
@@ -105,8 +150,17 @@ DEVICE void resident(const Operands& o) {
 
     const int length = steps_of(o, b);
     Unit u = load_unit(o, direction, b, safe_unit);
-    f32 x[GATES];
-    load_sums(x, o, position(direction, 0, length), b, direction, safe_unit);
+    // The projected sums of a step: of all gates, or of this lane's.
+    f32 x[GATES], x_own = 0;
+    const int gate = lane % PART / (SPREAD ? PART / SLOTS : PART);
+    const auto load_step = [&](int step) {
+        const int t = position(direction, step, length);
+        if (SPREAD)
+            x_own = to_f32(o.projected[projected_at(t, b, direction, (gate < GATES ? gate : 0) * UNITS + safe_unit)]);
+        else
+            load_sums(x, o, t, b, direction, safe_unit);
+    };
+    load_step(0);
     for (int i = threadIdx.x; i < 2 * SEQUENCES * STORED; i += THREADS) {
         f32 value = 0;
 #if HAS_INITIAL_HIDDEN
@@ -124,6 +178,18 @@ DEVICE void resident(const Operands& o) {
     }
 #endif
 #if EXCHANGE == EXCHANGE_CLUSTER || EXCHANGE == EXCHANGE_MESSAGES
+    // The lanes of a unit share the receivers of its state: where it goes in each of theirs.
+    constexpr int RECEIVERS = (BLOCKS + PART - 1) / PART;
+    u32 remote_state[RECEIVERS];
+#pragma unroll
+    for (int i = 0; i < RECEIVERS; i++)
+        remote_state[i] = address_in_block(shared_address(&state[0][mine][safe_unit]), (lane % PART + i * PART) % BLOCKS);
+#if EXCHANGE == EXCHANGE_MESSAGES
+    u32 remote_barrier[RECEIVERS];
+#pragma unroll
+    for (int i = 0; i < RECEIVERS; i++)
+        remote_barrier[i] = address_in_block(shared_address(barriers), (lane % PART + i * PART) % BLOCKS);
+#endif
     cluster_arrive();
     cluster_wait();
 #else
@@ -150,18 +216,28 @@ DEVICE void resident(const Operands& o) {
                     sums[s][gate] = fmaf(weights[gate][4 * i + 3], h.w, sums[s][gate]);
                 }
             }
-        f32 y[GATES] = {};
+        if constexpr (SPREAD) {
+            f32 values[SEQUENCES * SLOTS] = {};
 #pragma unroll
-        for (int s = 0; s < SEQUENCES; s++)
+            for (int s = 0; s < SEQUENCES; s++)
 #pragma unroll
-            for (int gate = 0; gate < GATES; gate++) {
-                f32 sum = sums[s][gate];
+                for (int g = 0; g < GATES; g++) values[s * SLOTS + g] = sums[s][g];
+            const f32 y = sum_over_lanes<SEQUENCES * SLOTS, LANES / 2>(values, lane);
+            Unit advanced = u;
+            advance_spread(direction, advanced, x_own, y);
+            if (step < length) u = advanced;
+        } else {
+            f32 y[GATES] = {};
 #pragma unroll
-                for (int distance = LANES / 2; distance > 0; distance /= 2)
-                    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-                if (s == mine) y[gate] = sum;
-            }
-        if (step < length) advance(direction, u, x, y);
+            for (int s = 0; s < SEQUENCES; s++)
+#pragma unroll
+                for (int g = 0; g < GATES; g++) {
+                    f32 one[1] = {sums[s][g]};
+                    const f32 sum = sum_over_lanes<1, LANES / 2>(one, lane);
+                    if (s == mine) y[g] = sum;
+                }
+            if (step < length) advance(direction, u, x, y);
+        }
 
         const bool last = step + 1 == STEPS;
 #if EXCHANGE == EXCHANGE_GRID
@@ -169,21 +245,18 @@ DEVICE void resident(const Operands& o) {
 #endif
         if (!last) {
 #if EXCHANGE == EXCHANGE_NONE
-            if (unit < UNITS && lane < SEQUENCES) state[next][mine][unit] = u.hidden;
+            if (unit < UNITS && lane % PART == 0) state[next][mine][unit] = u.hidden;
 #elif EXCHANGE == EXCHANGE_CLUSTER || EXCHANGE == EXCHANGE_MESSAGES
-            // The lanes of a unit share the receivers.
             if (unit < UNITS) {
-                const u32 to = shared_address(&state[next][mine][unit]);
 #pragma unroll
-                for (int i = 0; i < (BLOCKS * SEQUENCES + LANES - 1) / LANES; i++) {
-                    const int receiver = lane / SEQUENCES + i * (LANES / SEQUENCES);
-                    if (receiver >= BLOCKS) break;
+                for (int i = 0; i < RECEIVERS; i++) {
+                    if (lane % PART + i * PART >= BLOCKS) break;
+                    const u32 to = remote_state[i] + next * (u32)sizeof(state[0]);
 #if EXCHANGE == EXCHANGE_CLUSTER
-                    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address_in_block(to, receiver)), "f"(u.hidden) : "memory");
+                    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(to), "f"(u.hidden) : "memory");
 #else
-                    const u32 barrier = address_in_block(shared_address(&barriers[next]), receiver);
-                    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(address_in_block(to, receiver)),
-                                 "f"(u.hidden), "r"(barrier)
+                    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(to),
+                                 "f"(u.hidden), "r"(remote_barrier[i] + next * 8)
                                  : "memory");
 #endif
                 }
@@ -192,15 +265,15 @@ DEVICE void resident(const Operands& o) {
             cluster_arrive();
 #endif
 #else
-            if (unit < UNITS && lane < SEQUENCES) send_word(words + mine * UNITS + unit, u.hidden, step + 1);
+            if (unit < UNITS && lane % PART == 0) send_word(words + mine * UNITS + unit, u.hidden, step + 1);
 #endif
         }
         // While the others' states are on their way.
         const int t = position(direction, step, length);
-        if (exists && lane < SEQUENCES)
+        if (exists && lane % PART == 0)
             o.sequence[sequence_at(t, direction, b, unit)] = store_as<Sequence>(step < length ? u.hidden : 0.0f);
         if (last) break;
-        load_sums(x, o, position(direction, step + 1, length), b, direction, safe_unit);
+        load_step(step + 1);
 #if EXCHANGE == EXCHANGE_NONE
         __syncthreads();
 #elif EXCHANGE == EXCHANGE_CLUSTER
@@ -215,7 +288,7 @@ DEVICE void resident(const Operands& o) {
         __syncthreads();
 #endif
     }
-    if (exists && lane < SEQUENCES) store_unit(o, u, direction, b, unit, length);
+    if (exists && lane % PART == 0) store_unit(o, u, direction, b, unit, length);
 
 #if EXCHANGE == EXCHANGE_GRID
     // The last block of the group that has read every word clears them.
