@@ -4,7 +4,7 @@ use super::node::NodeView;
 use crate::{
     DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Tensor, TensorId,
     infer::infer,
-    onnx::proto::{FunctionProto, GraphProto, NodeProto, TensorProto},
+    onnx::proto::{FunctionProto, NodeProto, TensorProto},
     op::{Binary, Unary},
 };
 use std::{
@@ -105,15 +105,6 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Imports a graph inside a scope of its own and gives its outputs.
-    fn subgraph(&mut self, graph: GraphProto) -> Result<Vec<TensorId>, ImportError> {
-        self.scoped(HashMap::new(), |builder| {
-            builder.initializers(graph.initializer)?;
-            builder.nodes(graph.node)?;
-            graph.output.iter().map(|output| builder.output(&output.name)).collect()
-        })
-    }
-
     /// Works inside a new innermost scope.
     pub fn scoped<T>(&mut self, names: HashMap<String, TensorId>, work: impl FnOnce(&mut Self) -> T) -> T {
         let current = self.current.clone();
@@ -143,10 +134,8 @@ impl<'a> Builder<'a> {
         let outputs = proto.output.clone();
         let made = if let Some(function) = self.function(&proto) {
             self.call(function, &proto.attribute, &inputs, error)?
-        } else if operator == "If" {
-            // Errors inside a branch name the inner node, so they are passed on as they are.
-            let branch = NodeView::new(proto, inputs, self.opset).branch(self).map_err(error)?;
-            self.subgraph(branch)?
+        } else if let Some(made) = super::control_flow::import(self, &proto, &inputs, &error)? {
+            made
         } else {
             let takes_sequences =
                 matches!(operator.as_str(), "Identity" | "ConcatFromSequence") || operator.starts_with("Sequence");

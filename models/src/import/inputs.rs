@@ -1,8 +1,11 @@
 //! The inputs of the graph: declared shapes, given shapes, inputs taken as constants.
 
-use super::{ImportOptions, builder::Builder};
+use super::{
+    ImportOptions,
+    builder::{Builder, scalar},
+};
 use crate::{
-    Fact, ImportError,
+    Fact, ImportError, Tensor,
     infer::{check_fact, show},
     onnx::{
         proto::{DimensionValue, TensorProto, ValueInfoProto},
@@ -31,7 +34,7 @@ pub(super) fn add(
         let inputs = if list.is_empty() { "none".into() } else { list.join(", ") };
         ImportError::UnknownInput { input: name.to_string(), inputs }
     };
-    for (name, _) in &options.shapes {
+    for name in options.shapes.iter().map(|(name, _)| name).chain(options.numbers.iter().map(|(name, _)| name)) {
         if !inputs.iter().any(|input| input.name == *name) {
             return Err(unknown(name));
         }
@@ -46,6 +49,16 @@ pub(super) fn add(
     for input in inputs.into_iter().filter(|input| !options.constants.iter().any(|(name, _)| *name == input.name)) {
         let given = options.shapes.iter().find(|(name, _)| *name == input.name).map(|(_, shape)| shape.as_slice());
         let fact = fact(input, given)?;
+        if let Some(&(_, number)) = options.numbers.iter().find(|(name, _)| *name == input.name) {
+            let element = scalar(fact.dtype, number).ok_or_else(|| ImportError::Input {
+                input: input.name.clone(),
+                reason: format!("{number} is no {:?}", fact.dtype),
+            })?;
+            let bytes = element.bytes().repeat(fact.elements());
+            let id = builder.constant(Tensor::new(fact.dtype, fact.shape, bytes));
+            builder.bind(&input.name, id);
+            continue;
+        }
         let id = builder.graph.add_value(input.name.clone(), fact);
         builder.bind(&input.name, id);
         builder.graph.inputs.push(id);

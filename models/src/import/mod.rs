@@ -1,6 +1,7 @@
 //! Import of an ONNX model into a [`Graph`] with static shapes.
 
 mod builder;
+mod control_flow;
 mod finish;
 mod function;
 mod inputs;
@@ -27,6 +28,8 @@ pub struct ImportOptions {
     pub shapes: Vec<(String, Vec<usize>)>,
     /// Inputs that become constants: they are no inputs of the graph any more.
     pub constants: Vec<(String, Tensor)>,
+    /// Inputs that become constants whose elements are all one number.
+    pub numbers: Vec<(String, f64)>,
 }
 
 /// Imports an ONNX file. External data is looked for in its folder.

@@ -144,15 +144,10 @@ impl NodeView {
         self.attributes.retain(|attribute| !names.contains(&attribute.name.as_str()));
     }
 
-    /// Takes the branch of an `If` that its constant condition chooses.
-    pub fn branch(mut self, builder: &Builder) -> Result<GraphProto, Problem> {
-        let condition = self.integers(builder, 0, "cond")?.unwrap_or_default();
-        let &[condition] = condition.as_slice() else {
-            return Err(Problem::Invalid(format!("the condition has {} elements", condition.len())));
-        };
-        let name = if condition != 0 { "then_branch" } else { "else_branch" };
-        let branch = self.take(name, AttributeType::Graph)?.and_then(|attribute| attribute.g);
-        branch.ok_or_else(|| Problem::Invalid(format!("attribute '{name}' is missing")))
+    /// A required graph attribute.
+    pub fn graph(&mut self, name: &str) -> Result<GraphProto, Problem> {
+        let graph = self.take(name, AttributeType::Graph)?.and_then(|attribute| attribute.g);
+        graph.ok_or_else(|| Problem::Invalid(format!("attribute '{name}' is missing")))
     }
 
     /// Checks that every attribute has been taken.

@@ -79,7 +79,7 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<T
 }
 
 /// An integer attribute that counts something; a default of 0 means that it is required.
-fn count(node: &mut NodeView, name: &str, default: usize) -> Result<usize, Problem> {
+pub(super) fn count(node: &mut NodeView, name: &str, default: usize) -> Result<usize, Problem> {
     let value = node.int(name)?.map_or(Ok(default), |value| extent(name, value))?;
     match value {
         0 => Err(Problem::Invalid(format!("attribute '{name}' is missing or 0"))),

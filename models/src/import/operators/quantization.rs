@@ -8,9 +8,9 @@ use super::super::{
 use super::windows;
 use crate::{
     DType, Fact, Op, Problem, TensorId,
-    infer::{broadcast, show},
+    infer::show,
     onnx::tensor::{data_type, data_type_name},
-    op::{Binary, Reduction, Unary, Window},
+    op::{Binary, Reduction, Unary},
 };
 
 /// Imports the node where it is one of these operators.
@@ -22,8 +22,8 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
         "MatMulInteger" => {
             let a = rows(builder, node.optional(2), node.input(0)?)?;
             let b = Quantized { tensor: node.input(1)?, zero: node.optional(3), rank: 0 };
-            let (a, b) = (a.centred(builder)?, b.centred(builder)?);
-            integer_product(builder, a, b)?
+            let (a, b) = (a.centred(builder, DType::I32)?, b.centred(builder, DType::I32)?);
+            builder.emit(Op::MatMul, &[a, b])?
         }
         "QLinearMatMul" => linear_product(builder, node)?,
         "ConvInteger" => {
@@ -199,13 +199,13 @@ struct Quantized {
 }
 
 impl Quantized {
-    /// The tensor minus its zero point, which 16 bits hold.
-    fn centred(&self, builder: &mut Builder) -> Result<TensorId, Problem> {
+    /// The tensor minus its zero point, in an integer type of at least 16 bits.
+    fn centred(&self, builder: &mut Builder, wide: DType) -> Result<TensorId, Problem> {
         let dtype = builder.fact(self.tensor).dtype;
         if !matches!(dtype, DType::I8 | DType::U8) {
             return Err(Problem::ElementType { found: format!("{dtype:?}"), supported: "I8, U8".into() });
         }
-        let tensor = builder.cast(self.tensor, DType::I16)?;
+        let tensor = builder.cast(self.tensor, wide)?;
         let Some(zero) = self.zero else { return Ok(tensor) };
         if builder.graph.constant(zero).and_then(crate::Tensor::to_i64).is_some_and(|v| v.iter().all(|&v| v == 0)) {
             return Ok(tensor);
@@ -218,7 +218,7 @@ impl Quantized {
             }
             _ => zero,
         };
-        let zero = builder.cast(zero, DType::I16)?;
+        let zero = builder.cast(zero, wide)?;
         builder.binary(Binary::Sub, tensor, zero)
     }
 }
@@ -235,41 +235,6 @@ fn row_parameter(builder: &mut Builder, parameter: TensorId, matrix: TensorId) -
         (&[count], 2..) if count > 1 => builder.reshape(parameter, &[count, 1]),
         _ => Ok(parameter),
     }
-}
-
-/// The product of integer matrices, with batches as in `MatMul`: a convolution with one tap in which columns are maps
-/// and batches are groups.
-fn integer_product(builder: &mut Builder, a: TensorId, b: TensorId) -> Result<TensorId, Problem> {
-    let (left, right) = (builder.shape(a).to_vec(), builder.shape(b).to_vec());
-    let misfit = || Problem::Invalid(format!("matrices {} and {} cannot be multiplied", show(&left), show(&right)));
-    let (&[ref outer @ .., m, k], &[ref batches @ .., inner, n]) = (left.as_slice(), right.as_slice()) else {
-        return Err(misfit());
-    };
-    if k != inner {
-        return Err(misfit());
-    }
-    let window = Window { strides: vec![1], dilations: vec![1], pads_begin: vec![0], pads_end: vec![0] };
-    // One right matrix for all: every row of the left ones is a row of one.
-    let batch = broadcast(outer, batches)?;
-    let (count, rows) = match batches.iter().product() {
-        1 => (1, outer.iter().product::<usize>() * m),
-        _ => (batch.iter().product(), m),
-    };
-    let (mut a, mut b) = (a, b);
-    if count != 1 {
-        a = builder.expand(a, &[&batch[..], &[m, k]].concat())?;
-        b = builder.expand(b, &[&batch[..], &[k, n]].concat())?;
-    }
-    let a = builder.reshape(a, &[count, rows, k])?;
-    let a = builder.emit(Op::Transpose { permutation: vec![1, 0, 2] }, &[a])?;
-    let a = builder.reshape(a, &[rows, count * k, 1])?;
-    let b = builder.reshape(b, &[count, k, n])?;
-    let b = builder.emit(Op::Transpose { permutation: vec![0, 2, 1] }, &[b])?;
-    let b = builder.reshape(b, &[count * n, k, 1])?;
-    let sums = builder.emit(Op::ConvInteger { window, groups: count }, &[a, b])?;
-    let sums = builder.reshape(sums, &[rows, count, n])?;
-    let sums = builder.emit(Op::Transpose { permutation: vec![1, 0, 2] }, &[sums])?;
-    builder.reshape(sums, &[&batch[..], &[m, n]].concat())
 }
 
 /// round(sums · scale of a · scale of b / scale of y) + zero point.
@@ -297,9 +262,9 @@ fn requantized(
 
 fn linear_product(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let (a, b) = (node.input(0)?, node.input(3)?);
-    let left = rows(builder, Some(node.input(2)?), a)?.centred(builder)?;
-    let right = Quantized { tensor: b, zero: Some(node.input(5)?), rank: 0 }.centred(builder)?;
-    let sums = integer_product(builder, left, right)?;
+    let left = rows(builder, Some(node.input(2)?), a)?.centred(builder, DType::I32)?;
+    let right = Quantized { tensor: b, zero: Some(node.input(5)?), rank: 0 }.centred(builder, DType::I32)?;
+    let sums = builder.emit(Op::MatMul, &[left, right])?;
     let scale = row_parameter(builder, node.input(1)?, a)?;
     let (y_scale, y_zero) = (row_parameter(builder, node.input(6)?, a)?, row_parameter(builder, node.input(7)?, a)?);
     requantized(builder, sums, [scale, node.input(4)?, y_scale], y_zero)
@@ -314,7 +279,7 @@ fn integer_convolution(
     let (shape, kernel) = (builder.shape(x.tensor).to_vec(), builder.shape(weights.tensor).to_vec());
     let (window, groups) = windows::convolution_window(node, &shape, &kernel)?;
     // Padding stands for the value 0, which is what the centred tensor's padding is.
-    let (x, weights) = (x.centred(builder)?, weights.centred(builder)?);
+    let (x, weights) = (x.centred(builder, DType::I16)?, weights.centred(builder, DType::I16)?);
     builder.emit(Op::ConvInteger { window, groups }, &[x, weights])
 }
 

@@ -203,14 +203,20 @@ fn functions_are_inlined() {
 }
 
 #[test]
-fn an_if_on_a_computed_condition_is_refused() {
-    let branch = || body(vec![node("Neg", "x", "z", &[])], "z");
-    let model = Model::new(16)
-        .input("x", &[2])
-        .typed_input("c", 9, &[])
-        .node(conditional("c", branch(), branch(), "y"))
-        .output("y");
-    assert!(model.error().contains("(If): input 0 (cond) must be a constant, but 'c'"));
+fn an_if_on_a_computed_condition_selects_between_both_branches() {
+    let model = |otherwise| {
+        Model::new(16)
+            .input("x", &[2])
+            .input("long", &[3])
+            .typed_input("c", 9, &[])
+            .node(conditional("c", body(vec![node("Neg", "x", "z", &[])], "z"), otherwise, "y"))
+            .output("y")
+    };
+    let graph = model(body(vec![node("Abs", "x", "z", &[])], "z")).import();
+    assert_eq!(graph.nodes.last().unwrap().op, Op::Where);
+    assert_eq!(graph.nodes.len(), 3);
+    let error = model(body(vec![node("Abs", "long", "z", &[])], "z")).error();
+    assert!(error.contains("(If): the condition is data, and output 0 is F32 2 in one branch, F32 3 in the other"));
 }
 
 #[test]
