@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// First bytes of every plan.
 pub const MAGIC: [u8; 8] = *b"FLOEPLAN";
 /// Version of the format. Any change of a structure below, or of [`Kernel`], raises it.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// First architecture with programmatic dependent launch.
 pub const DEPENDENT_LAUNCH: u32 = 90;
 /// Alignment of blobs in the file and of the arena's base: 256 bytes.
@@ -183,6 +183,9 @@ pub struct VariantHeader<'a> {
     pub arena_bytes: u64,
     /// Largest number of live bytes at any step: no placement can be smaller.
     pub arena_lower_bound: u64,
+    /// Fewest multiprocessors that a session may have: kernels whose blocks wait for each other need all their blocks resident
+    /// at once. 0 where there is no such kernel.
+    pub multiprocessors: u32,
     /// Leading bytes of the arena that are zero before the first replay (counters).
     pub zeroed_bytes: u64,
     /// Number of steps.

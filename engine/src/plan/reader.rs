@@ -120,6 +120,7 @@ impl<'a> Variant<'a> {
             precision: "",
             arena_bytes: 0,
             arena_lower_bound: 0,
+            multiprocessors: 0,
             zeroed_bytes: 0,
             steps: 0,
             kernels: 0,

@@ -51,6 +51,7 @@ fn header(target: &str, architecture: u32, arena_bytes: u64) -> VariantHeader<'_
         precision: "f32",
         arena_bytes,
         arena_lower_bound: arena_bytes,
+        multiprocessors: 0,
         zeroed_bytes: 0,
         steps: 0,
         kernels: 0,

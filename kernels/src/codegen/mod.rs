@@ -53,6 +53,12 @@ impl Launch {
         self.source.contains("wait_for_inputs();")
     }
 
+    /// Whether its blocks wait for each other, so that all of them must be resident at once: the session needs as many
+    /// multiprocessors as the grid has blocks, and no other such launch may run at the same time.
+    pub fn needs_all_blocks(&self) -> bool {
+        self.source.contains("#define ALL_BLOCKS_RESIDENT")
+    }
+
     /// Tells the kernel which inputs no step writes, a bit each: it may read them before it waits for the others.
     /// What another launch of the same candidate made in place of an input is none.
     pub fn tell_constant_inputs(&mut self, mask: u32) {

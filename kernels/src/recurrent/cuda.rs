@@ -161,6 +161,10 @@ impl Recurrent {
         ] {
             define(&mut source, name, value);
         }
+        if exchange == Exchange::Grid {
+            // See `Launch::needs_all_blocks`.
+            define(&mut source, "ALL_BLOCKS_RESIDENT", 1);
+        }
         source.push_str(include_str!("cell.cu"));
         source.push_str(include_str!("resident.cu"));
         let cluster = matches!(exchange, Exchange::Cluster | Exchange::Messages).then_some(blocks);

@@ -178,8 +178,7 @@ impl SqueezeExcite {
         let arrival = 2400.0;
         let sums = 1400.0 + f64::from(blocks) * squeezed / threads * 50.0;
         // One multiprocessor reads all of the second layer's weights.
-        let lanes = f64::from(self.lanes());
-        let excite = 1000.0 + (lanes / threads * (squeezed * 3.0 + 60.0)).max(lanes * squeezed * 2.0 / 40.0);
+        let excite = 1000.0 + f64::from(self.lanes()) / threads * (squeezed * 3.0 + 60.0);
         own + arrival + sums + excite
     }
 

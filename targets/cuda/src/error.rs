@@ -47,6 +47,18 @@ pub enum Error {
         /// Whether the GPU is part of a system on a chip.
         integrated: bool,
     },
+    /// Blocks that wait for each other would not all be resident.
+    #[error(
+        "the plan's variant {target} has kernels whose blocks wait for each other on {needed} multiprocessors, but this session has {found}: use more, or recompile for a smaller target"
+    )]
+    TooFewMultiprocessors {
+        /// Target of the variant.
+        target: String,
+        /// Multiprocessors that the plan needs.
+        needed: u32,
+        /// Those of the session.
+        found: u32,
+    },
     /// No variant of the plan runs on the GPU.
     #[error("this plan holds {held}; this GPU ({device}) is sm_{architecture}: recompile with --target {suggestion}")]
     NoVariant {

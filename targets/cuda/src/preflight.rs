@@ -77,7 +77,7 @@ pub fn choose<'a>(
 /// Whether the driver and the free memory suffice for a variant that needs `needed` bytes of device memory.
 ///
 /// # Errors
-/// `DriverTooOld` or `Memory`.
+/// `DriverTooOld`, `TooFewMultiprocessors` or `Memory`.
 pub fn check(variant: &VariantHeader<'_>, device: &DeviceInfo, needed: u64, free: u64) -> Result<(), Error> {
     if device.driver < variant.driver {
         return Err(Error::DriverTooOld {
@@ -85,6 +85,13 @@ pub fn check(variant: &VariantHeader<'_>, device: &DeviceInfo, needed: u64, free
             needed: variant.driver,
             found: device.driver,
             integrated: device.integrated,
+        });
+    }
+    if device.multiprocessors < variant.multiprocessors {
+        return Err(Error::TooFewMultiprocessors {
+            target: variant.target.to_owned(),
+            needed: variant.multiprocessors,
+            found: device.multiprocessors,
         });
     }
     if needed > free {
@@ -148,6 +155,7 @@ mod tests {
             precision: "f16",
             arena_bytes: 0,
             arena_lower_bound: 0,
+            multiprocessors: 0,
             zeroed_bytes: 0,
             steps: 0,
             kernels: 0,
@@ -225,6 +233,8 @@ mod tests {
         let mut newer = variant("h200", 90, ImageKind::Cubin);
         assert_eq!(check(&newer, &device(90, 132), 10, 10), Ok(()));
         assert!(matches!(check(&newer, &device(90, 132), 11, 10), Err(Error::Memory { needed: 11, free: 10 })));
+        newer.multiprocessors = 24;
+        assert!(matches!(check(&newer, &device(90, 16), 0, 10), Err(Error::TooFewMultiprocessors { needed: 24, .. })));
         newer.driver = 13000;
         assert!(matches!(check(&newer, &device(90, 132), 0, 10), Err(Error::DriverTooOld { .. })));
     }

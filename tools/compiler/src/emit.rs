@@ -41,6 +41,8 @@ pub struct Variant {
     pub identity: VariantIdentity,
     /// Sizes of the arena.
     pub arena: (u64, u64, u64),
+    /// Fewest multiprocessors that it runs on.
+    pub multiprocessors: u32,
     /// Steps.
     pub steps: Vec<Step>,
     /// Kernel table: image and function.
@@ -140,6 +142,11 @@ pub fn emit(
         let overlaps = waits && !after.is_empty() && identity.architecture >= DEPENDENT_LAUNCH;
         steps.push(Step { action, operands, after, overlaps });
     }
+    let blocks = schedule.steps.iter().filter_map(|step| match &step.action {
+        StepAction::Launch(launch) if launch.needs_all_blocks() => Some(launch.grid.iter().product()),
+        _ => None,
+    });
+    let multiprocessors = blocks.max().unwrap_or(0);
     let notes = schedule.steps.iter().map(|step| {
         let runner_up = step.note.runner_up.as_ref().map(|(name, _)| name.clone()).unwrap_or_default();
         (step.note.clone(), step.note.sources.join(","), runner_up)
@@ -147,6 +154,7 @@ pub fn emit(
     Ok(Variant {
         identity,
         arena: (placement.bytes, placement.lower_bound, placement.zeroed),
+        multiprocessors,
         steps,
         kernels,
         images,
@@ -171,6 +179,7 @@ impl Variant {
                 precision: self.identity.precision,
                 arena_bytes,
                 arena_lower_bound,
+                multiprocessors: self.multiprocessors,
                 zeroed_bytes,
                 steps: 0,
                 kernels: 0,

@@ -14,7 +14,7 @@ use crate::{
 };
 use floe_engine::plan::{Plan, PlanError, PlanWriter, format::ImageKind};
 use floe_kernels::codegen::Target;
-use floe_models::{Graph, ImportError, ImportOptions};
+use floe_models::{Graph, ImportError, ImportOptions, TensorId};
 use floe_timings::Timings;
 use std::{
     collections::HashMap,
@@ -48,6 +48,9 @@ pub struct CompileOptions {
     pub candidates: Option<usize>,
     /// Model nodes that an f16 variant computes and stores in f32.
     pub keep_f32: Vec<String>,
+    /// Outputs that are inputs of the next replay: output and input by name. The input becomes a state of the plan, the
+    /// output is no output any more.
+    pub states: Vec<(String, String)>,
     /// NVRTC to use in place of the one that is found.
     pub nvrtc: Option<PathBuf>,
     /// Store PTX, which the driver compiles when it loads the plan, in place of machine code.
@@ -124,6 +127,16 @@ pub enum CompileError {
     /// `--keep-f32` names a node that is not in the fused graph.
     #[error("--keep-f32 names node '{0}', which the compiled network does not have; `floec inspect` lists the nodes")]
     NoSuchNode(String),
+    /// `--state` names what cannot be one.
+    #[error("--state {output}={input}: {reason}")]
+    State {
+        /// The output.
+        output: String,
+        /// The input.
+        input: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// Selection.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
@@ -192,6 +205,7 @@ pub fn compile_fused(
     if let Some(unknown) = options.keep_f32.iter().find(|name| !known(name)) {
         return Err(CompileError::NoSuchNode(unknown.clone()));
     }
+    check_states(fused, &options.states)?;
     let mut variants = Vec::new();
     let mut reports = Vec::new();
     for target in &options.targets {
@@ -209,13 +223,39 @@ pub fn compile_fused(
     Ok(CompiledPlan { bytes, variants: reports })
 }
 
+/// Every state is an output and an input of one type and shape, and neither is part of another state.
+fn check_states(fused: &FusedGraph, states: &[(String, String)]) -> Result<(), CompileError> {
+    for (number, (output, input)) in states.iter().enumerate() {
+        let refuse = |reason: String| CompileError::State { output: output.clone(), input: input.clone(), reason };
+        let find = |ids: &[TensorId], name: &str, what: &str| {
+            let values = || ids.iter().map(|id| &fused.values[id.0]);
+            let names = || values().map(|value| value.name.as_str()).collect::<Vec<_>>().join(", ");
+            let found = values().find(|value| value.name == name);
+            found
+                .map(|value| &value.fact)
+                .ok_or_else(|| refuse(format!("the model has no {what} '{name}', only {}", names())))
+        };
+        let (next, now) = (find(&fused.outputs, output, "output")?, find(&fused.inputs, input, "input")?);
+        if next != now {
+            return Err(refuse(format!(
+                "the output is {:?} {:?}, the input {:?} {:?}",
+                next.dtype, next.shape, now.dtype, now.shape
+            )));
+        }
+        if states[..number].iter().any(|(other, state)| other == output || state == input) {
+            return Err(refuse("one of them is part of another state".into()));
+        }
+    }
+    Ok(())
+}
+
 /// Lowers and schedules a fused graph for a target.
 ///
 /// # Errors
 /// Where a node cannot run there.
 pub fn schedule(fused: &FusedGraph, target: &Target, options: &CompileOptions) -> Result<Schedule, CompileError> {
     let half = options.precision == Precision::F16 && !target.is_host();
-    let lowering = LowerOptions { host: target.is_host(), half, keep_f32: &options.keep_f32 };
+    let lowering = LowerOptions { host: target.is_host(), half, keep_f32: &options.keep_f32, states: &options.states };
     let kernels =
         lower(fused, lowering).map_err(|source| CompileError::Lower { target: target.name.clone(), source })?;
     Ok(match target.is_host() {

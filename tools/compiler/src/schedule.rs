@@ -214,6 +214,7 @@ pub fn for_gpu(mut graph: KernelGraph, target: &Target, options: GpuOptions<'_>)
         timings: timings.map(|timings| DeviceTimings::new(timings, target)),
         problems: collect.map(Problems::new),
         packed: HashMap::new(),
+        meeting: None,
         steps: Vec::new(),
         measured: (0, 0),
     };
@@ -233,6 +234,8 @@ struct Scheduler<'a> {
     problems: Option<Problems>,
     /// Repacked operands: (buffer, offset, wanted form) → where.
     packed: HashMap<(BufferId, u64, Packing), BufferRange>,
+    /// Counters of all launches whose blocks wait for each other: one buffer, so that no two of them run at the same time.
+    meeting: Option<BufferId>,
     steps: Vec<ScheduledStep>,
     /// Kernels chosen by measured times, and all kernels.
     measured: (usize, usize),
@@ -251,7 +254,17 @@ impl Scheduler<'_> {
             (bytes != 0).then(|| self.graph.add_buffer(&format!("{} {what}", node.name), bytes, storage))
         };
         let workspace = buffer("workspace", best.workspace, Storage::Arena);
-        let counters = buffer("counters", best.counters, Storage::Counters);
+        let counters = match self.meeting.filter(|_| best.launches.iter().any(Launch::needs_all_blocks)) {
+            None => buffer("counters", best.counters, Storage::Counters),
+            shared => shared,
+        };
+        if best.launches.iter().any(Launch::needs_all_blocks) {
+            self.meeting = counters;
+        }
+        if let Some(BufferId(shared)) = counters {
+            let bytes = &mut self.graph.buffers[shared].bytes;
+            *bytes = best.counters.max(*bytes);
+        }
         let last = best.launches.len().saturating_sub(1);
         for (number, launch) in best.launches.into_iter().enumerate() {
             let tail = |buffer: Option<BufferId>, from: u64, whole: u64| {

@@ -274,6 +274,7 @@ fn compile_for(model: &Path, inputs: &[(String, Tensor)], target: &Target) -> Re
             import: ImportOptions {
                 shapes: given.iter().map(|(name, tensor)| (name.clone(), tensor.shape.clone())).collect(),
                 constants,
+                ..ImportOptions::default()
             },
             precision: Precision::F32,
             ..CompileOptions::default()

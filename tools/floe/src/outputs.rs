@@ -24,12 +24,13 @@ pub struct Output<'p> {
     pub bytes: Vec<u8>,
 }
 
-/// Reads every output.
+/// Reads every output, then every state.
 ///
 /// # Errors
 /// What the engine says.
 pub fn read<'p>(session: &mut Session<'p, '_>) -> Result<Vec<Output<'p>>> {
-    let bindings = session.bindings(Direction::Output);
+    let mut bindings = session.bindings(Direction::Output);
+    bindings.extend(session.bindings(Direction::State));
     let read = |(number, binding): (usize, Binding<'p>)| {
         let mut bytes = vec![0; length(&binding)?];
         session.read(number, &mut bytes)?;
@@ -98,8 +99,9 @@ pub fn print(outputs: &[Output<'_>], mut writer: impl Write) -> io::Result<()> {
             0 => String::new(),
             count => format!(" ({count} not finite)"),
         };
+        let state = if output.binding.direction == Direction::State { " (state)" } else { "" };
         rows.push([
-            output.binding.name.to_owned(),
+            format!("{}{state}", output.binding.name),
             output.binding.dtype.name().to_owned(),
             if shape.is_empty() { "scalar".to_owned() } else { shape.join("x") },
             short(summary.min),

@@ -45,6 +45,7 @@ fn variant(target: &'static str, architecture: u32) -> VariantParts<'static> {
             precision: "f32",
             arena_bytes: 0,
             arena_lower_bound: 0,
+            multiprocessors: 0,
             zeroed_bytes: 0,
             steps: 0,
             kernels: 0,

@@ -40,6 +40,14 @@ pub struct Arguments {
     /// accuracy in f16: the first and the last layers are the usual ones.
     #[arg(long = "keep-f32", value_name = "NODE")]
     keep_f32: Vec<String>,
+    /// Makes an input the state of the plan whose next value is an output: it stays on the device from replay to replay and
+    /// is zero at first. Repeatable. The output is no output of the plan any more; reading the state gives it.
+    #[arg(long = "state", value_name = "OUT=IN")]
+    states: Vec<String>,
+    /// Makes an input a constant, for example `sr=16000`: one number for all its elements. Repeatable. For inputs that
+    /// decide how the network is built.
+    #[arg(long = "constant", value_name = "INPUT=NUMBER")]
+    constants: Vec<String>,
     /// Forces the algorithm of a node, for example `conv1=direct`; `floec inspect` shows names and choices.
     #[arg(long = "algorithm", value_name = "NODE=NAME")]
     algorithms: Vec<String>,
@@ -109,6 +117,14 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
         }
         shapes.push((input, extents));
     }
+    let pair = |text: &String, option| name_and_value(text, option).map(|(a, b)| (a.to_owned(), b.to_owned()));
+    let states = arguments.states.iter().map(|text| pair(text, "--state")).collect::<Result<Vec<_>, _>>()?;
+    let mut numbers = Vec::new();
+    for text in &arguments.constants {
+        let (input, value) = name_and_value(text, "--constant")?;
+        let number: f64 = value.parse().with_context(|| format!("--constant {text}: '{value}' is no number"))?;
+        numbers.push((input.to_owned(), number));
+    }
     let mut algorithms = HashMap::new();
     for text in &arguments.algorithms {
         let (node, algorithm) = name_and_value(text, "--algorithm")?;
@@ -124,7 +140,8 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
     }
     Ok(CompileOptions {
         targets: found,
-        import: ImportOptions { shapes, ..ImportOptions::default() },
+        import: ImportOptions { shapes, numbers, ..ImportOptions::default() },
+        states,
         precision: match arguments.precision {
             PrecisionArgument::F32 => Precision::F32,
             PrecisionArgument::F16 => Precision::F16,

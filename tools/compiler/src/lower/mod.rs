@@ -33,6 +33,8 @@ pub struct LowerOptions<'a> {
     pub half: bool,
     /// Model nodes whose results stay f32 all the same.
     pub keep_f32: &'a [String],
+    /// Outputs that are inputs of the next replay: output and input by name, of one type and shape.
+    pub states: &'a [(String, String)],
 }
 
 /// Why a fused node could not be lowered.
@@ -151,7 +153,8 @@ impl<'a> Lowering<'a> {
             FusedOp::Operator(op) => indexed::exact_inputs(op).iter().map(|&index| node.inputs[index]).collect(),
             _ => Vec::new(),
         });
-        let kept = named.chain(exact).collect();
+        let mut kept = named.chain(exact).collect();
+        keep_states(graph, options.states, &mut kept);
         let mut lowering = Self {
             graph,
             options,
@@ -165,12 +168,17 @@ impl<'a> Lowering<'a> {
             current: 0,
         };
         for &input in &graph.inputs {
-            let buffer = lowering.bind(input, Direction::Input)?;
+            let name = &graph.values[input.0].name;
+            let state = options.states.iter().any(|(_, state)| state == name);
+            let buffer = lowering.bind(input, if state { Direction::State } else { Direction::Input })?;
             let fact = &graph.values[input.0].fact;
             lowering.located[input.0] = Some(Located::plain(buffer, kernel_dtype(fact.dtype), &fact.shape));
         }
         for &output in &graph.outputs {
-            let buffer = lowering.bind(output, Direction::Output)?;
+            let buffer = match lowering.state(output) {
+                Some(located) => located.buffer,
+                None => lowering.bind(output, Direction::Output)?,
+            };
             lowering.output_buffers.push(buffer);
         }
         lowering.destinations = lowering.plan_concatenations();
@@ -194,6 +202,14 @@ impl<'a> Lowering<'a> {
         self.result.bindings.push(binding);
         let number = self.result.bindings.len() - 1;
         Ok(self.result.add_buffer(&value.name, bytes, Storage::Binding(number)))
+    }
+
+    /// Where the state lies whose next value is this output.
+    fn state(&self, output: TensorId) -> Option<Located> {
+        let name = &self.graph.values[output.0].name;
+        let (_, state) = self.options.states.iter().find(|(output, _)| output == name)?;
+        let input = self.graph.inputs.iter().find(|input| self.graph.values[input.0].name == *state)?;
+        self.located[input.0].clone()
     }
 
     /// Element type of a computed value in memory.
@@ -324,6 +340,10 @@ impl<'a> Lowering<'a> {
 
     /// The output binding that a value can be computed in, where type and layout agree.
     fn direct_output(&self, id: TensorId, dtype: DType) -> Option<BufferId> {
+        // A state is still read by later steps when its next value is computed.
+        if self.state(id).is_some() {
+            return None;
+        }
         let position = self.graph.outputs.iter().position(|&output| output == id)?;
         let same = self.layouts[id.0] == Layout::Plain && dtype == kernel_dtype(self.graph.values[id.0].fact.dtype);
         same.then(|| self.output_buffers[position])
@@ -434,14 +454,48 @@ impl<'a> Lowering<'a> {
     /// Fills the output bindings that were not computed in place.
     fn outputs(&mut self) -> Result<(), String> {
         self.current = self.graph.nodes.len();
+        let mut states = Vec::new();
         for (position, &output) in self.graph.outputs.iter().enumerate() {
             let dtype = kernel_dtype(self.graph.values[output.0].fact.dtype);
             let to = Located::plain(self.output_buffers[position], dtype, self.shape(output));
-            let from = self.any(output)?;
-            if from != to {
+            let mut from = self.any(output)?;
+            if self.state(output).is_some() {
+                // What is a state itself must be read before any state changes.
+                if from != to && matches!(self.result.buffers[from.buffer.0].storage, Storage::Binding(_)) {
+                    let place = Located::plain(BufferId(0), from.dtype, &from.shape);
+                    let buffer = self.result.add_buffer("next state", place.span_bytes(), Storage::Arena);
+                    let held = Located { buffer, ..place };
+                    self.copy(&from, &held)?;
+                    from = held;
+                }
+                states.push((from, to));
+            } else if from != to {
                 self.copy(&from, &to)?;
             }
         }
+        for (from, to) in states.iter().filter(|(from, to)| from != to) {
+            self.copy(from, to)?;
+        }
         Ok(())
+    }
+}
+
+/// Adds the values that states pass through to those that stay f32: rounding them would add up from replay to replay.
+fn keep_states(graph: &FusedGraph, states: &[(String, String)], kept: &mut HashSet<TensorId>) {
+    for node in &graph.nodes {
+        if matches!(node.op, FusedOp::Operator(Op::Recurrent(_))) {
+            kept.extend(&node.outputs[1..]);
+        }
+    }
+    let is_state = |id: &&TensorId| states.iter().any(|(output, _)| *output == graph.values[id.0].name);
+    kept.extend(graph.outputs.iter().filter(is_state));
+    for node in graph.nodes.iter().rev() {
+        let moves = matches!(
+            &node.op,
+            FusedOp::Operator(Op::Concat { .. } | Op::Reshape | Op::Transpose { .. } | Op::Slice { .. } | Op::Identity)
+        );
+        if moves && node.outputs.iter().all(|output| kept.contains(output)) {
+            kept.extend(&node.inputs);
+        }
     }
 }

@@ -38,15 +38,18 @@ impl<'a> Lowering<'a> {
         // In the order in which the kernel takes them.
         let mut views = [const { None }; 5];
         let operands = [
-            (candidate_bias, DType::F32),
-            (initial_hidden, dtype),
-            (initial_cell, dtype),
-            (lengths, DType::I32),
-            (peepholes, DType::F32),
+            (candidate_bias, Some(DType::F32)),
+            (initial_hidden, None),
+            (initial_cell, None),
+            (lengths, Some(DType::I32)),
+            (peepholes, Some(DType::F32)),
         ];
         for (view, (id, dtype)) in views.iter_mut().zip(operands) {
             if let Some(id) = id {
-                let located = self.request(id, Form::Any, dtype)?;
+                let located = match dtype {
+                    Some(dtype) => self.request(id, Form::Any, dtype)?,
+                    None => self.any(id)?,
+                };
                 *view = Some(operand(self, &located)?);
             }
         }
