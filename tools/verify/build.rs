@@ -4,14 +4,10 @@
 mod digest;
 
 fn main() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    // Asked for when this runs, not when it is compiled: checkouts that share a target folder share the compiled script.
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo names the crate's folder");
+    let root = std::path::Path::new(&manifest).join("../..");
     for folder in digest::FOLDERS {
-        // Without a trailing file list cargo compares only the folder's own time on some systems: name every file.
-        let mut files = Vec::new();
-        digest::collect(&root.join(folder), &mut files).expect("the sources can be listed");
-        for file in files {
-            println!("cargo::rerun-if-changed={}", file.display());
-        }
         println!("cargo::rerun-if-changed={}", root.join(folder).display());
     }
     let digest = digest::of_sources(&root).expect("the sources of kernels and engine can be read");

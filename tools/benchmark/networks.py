@@ -1,0 +1,83 @@
+"""The networks that are benchmarked: architectures of torchvision and timm, untrained but with trained-like numbers."""
+
+import timm
+import torch
+import torchvision
+from torch import nn
+
+
+class Recurrent(nn.Module):
+    """Two layers of 256 over 100 steps of 80 features, as a small acoustic model has them."""
+
+    def __init__(self, cell):
+        super().__init__()
+        self.layers = cell(80, 256, num_layers=2, batch_first=True)
+        self.head = nn.Linear(256, 40)
+
+    def forward(self, x):
+        return self.head(self.layers(x)[0])
+
+
+def encoder():
+    """Six layers of width 384 with twelve heads over 128 tokens."""
+    layer = nn.TransformerEncoderLayer(384, 12, 1536, activation="gelu", batch_first=True)
+    return nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+
+
+def deeplab():
+    return torchvision.models.segmentation.deeplabv3_mobilenet_v3_large(weights=None, weights_backbone=None)
+
+
+IMAGE = (3, 224, 224)
+# Name: constructor, shape of the input without the batch.
+NETWORKS = {
+    "resnet18": (torchvision.models.resnet18, IMAGE),
+    "resnet50": (torchvision.models.resnet50, IMAGE),
+    "mobilenet_v2": (torchvision.models.mobilenet_v2, IMAGE),
+    "efficientnet_b0": (torchvision.models.efficientnet_b0, IMAGE),
+    "convnext_tiny": (torchvision.models.convnext_tiny, IMAGE),
+    "vgg16": (torchvision.models.vgg16, IMAGE),
+    "deeplabv3_mobilenet_512": (deeplab, (3, 512, 512)),
+    "vit_tiny": (lambda: timm.create_model("vit_tiny_patch16_224"), IMAGE),
+    "vit_b_16": (torchvision.models.vit_b_16, IMAGE),
+    "encoder_6x384_128": (encoder, (128, 384)),
+    "lstm_2x256_100": (lambda: Recurrent(nn.LSTM), (100, 80)),
+    "gru_2x256_100": (lambda: Recurrent(nn.GRU), (100, 80)),
+}
+BATCHES = {"resnet50": (1, 8), "mobilenet_v2": (1, 8)}
+
+
+def cases():
+    """Pairs of network and batch."""
+    return [(name, batch) for name in NETWORKS for batch in BATCHES.get(name, (1,))]
+
+
+def make(name, batch, device):
+    """The network in f32 and a random input.
+
+    Distinct biases keep exporters from merging equal ones into Identity nodes; statistics of BatchNorm taken from data
+    keep activations inside the range of f16.
+    """
+    torch.manual_seed(0)
+    constructor, shape = NETWORKS[name]
+    network = constructor().to(device)
+    for parameter in network.parameters():
+        if parameter.dim() == 1:
+            parameter.data += 0.05 * torch.randn_like(parameter)
+    statistics = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    for norm in statistics:
+        norm.momentum = None
+        norm.reset_running_stats()
+    if statistics:
+        network.train()
+        with torch.no_grad():
+            network(torch.randn(8, *shape, device=device))
+    return network.eval(), torch.randn(batch, *shape, device=device)
+
+
+def export(name, batch, path):
+    """Writes the network as ONNX, in f32."""
+    network, x = make(name, batch, "cpu")
+    # The fused path of attention has no ONNX form.
+    torch.backends.mha.set_fastpath_enabled(False)
+    torch.onnx.export(network, (x,), path, dynamo=False, opset_version=17)
