@@ -35,7 +35,7 @@ pub fn of_sources(root: &Path) -> io::Result<String> {
 ///
 /// # Errors
 /// Those of the file system.
-pub fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() { collect(&path, files)? } else { files.push(path) }
