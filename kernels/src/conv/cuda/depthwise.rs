@@ -7,6 +7,8 @@ use crate::mbconv::MbConv;
 use crate::view::Strides;
 use crate::{DType, View};
 
+/// Most taps of a row: they are unrolled, and at 255 the code takes sixty times as long as its arithmetic.
+const LONGEST_ROW: u32 = 64;
 /// Output positions of a thread.
 const RUNS: [u32; 4] = [1, 2, 4, 7];
 /// Threads of a block.
@@ -15,7 +17,9 @@ const THREADS: [u32; 2] = [64, 128];
 /// Candidates, or none where the convolution is not depthwise or its operands do not lie right.
 pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<Candidate> {
     let lanes = whole.stored_columns;
-    let Some(window) = &whole.depth.window else { return Vec::new() };
+    let Some(window) = whole.depth.window.as_ref().filter(|window| window.taps[2] <= LONGEST_ROW) else {
+        return Vec::new();
+    };
     let float = |dtype: DType| matches!(dtype, DType::F16 | DType::Bf16 | DType::F32);
     // The input's rows must start at multiples of eight channels, and its lanes cover the output's.
     let input = Map { column: 1, ..whole.a.clone() };

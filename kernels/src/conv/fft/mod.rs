@@ -268,9 +268,10 @@ impl<'a> Blocks<'a> {
         // Start, end, and the way of a point in and out: two dozen instructions at four a cycle.
         let elements = f64::from(sequences * self.spectrum.points());
         let ends = 1500.0 + elements * 2.0 * 24.0 / 128.0;
-        // About sixty instructions a butterfly, and a barrier after each pass.
+        // About sixty instructions a butterfly and a barrier after each pass, which take three times what the instructions
+        // do: measured on an H200 (`TUNING.md`).
         let passes: u32 = self.spectrum.lengths.iter().map(|length| length.ilog2().div_ceil(2)).sum();
-        let pass = (elements / 4.0 * 60.0 / 128.0).max(150.0) + 60.0;
+        let pass = 3.0 * ((elements / 4.0 * 60.0 / 128.0).max(150.0) + 60.0);
         let work = ends + f64::from(passes * transforms) * pass + sums;
         let of_one = f64::from(blocks.div_ceil(target.multiprocessors));
         // Blocks that share a multiprocessor hide each other's latencies, not each other's instructions.

@@ -78,11 +78,10 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Resul
     Ok(all)
 }
 
-/// Expected microseconds of a transform that moves `bytes`: planes far apart are slower than one stream, so that level 2
-/// is taken to give half of what a copy gets there.
+/// Expected microseconds of a transform that moves `bytes`. Planes far apart are much slower than one stream: measured on
+/// an H200, 0.4 of the device memory's bandwidth even where all of it stays in level 2 (`TUNING.md`).
 fn transform_cost(target: &Target, bytes: u64) -> f64 {
-    let rate = target.bandwidth * 1e3 * if bytes > target.l2_bytes { 0.8 } else { 1.5 };
-    target.launch + (bytes as f64 / rate).max(1.5)
+    target.launch + (bytes as f64 / (target.bandwidth * 400.0)).max(1.0)
 }
 
 /// Threads of a launch as blocks.
