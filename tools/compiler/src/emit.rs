@@ -103,7 +103,7 @@ pub fn emit(
                     Region::Arena => 1,
                     Region::Binding(binding) => 2 + usize::from(binding),
                 };
-                Access { space, start, end: start + operand.range.bytes, written: operand.written }
+                Access { space, start, end: start + operand.range.bytes, written: operand.written, rows: operand.rows }
             });
             operands.collect()
         })

@@ -7,6 +7,7 @@ use crate::{
     candidates::{Problem, Problems},
     kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, Storage},
     lower::repack,
+    order::Rows,
     selection::{self, Choice, DeviceTimings},
 };
 use floe_engine::plan::format::{CandidateOperand, Role};
@@ -35,6 +36,8 @@ pub struct StepOperand {
     pub range: BufferRange,
     /// Whether the step writes them.
     pub written: bool,
+    /// Which of them it touches, where not all.
+    pub rows: Option<Rows>,
 }
 
 /// One step before placement.
@@ -140,11 +143,11 @@ fn kernel_error(node: &KernelNode) -> impl Fn(KernelError) -> ScheduleError + '_
 }
 
 fn read(range: BufferRange) -> StepOperand {
-    StepOperand { range, written: false }
+    StepOperand { range, written: false, rows: None }
 }
 
 fn written(range: BufferRange) -> StepOperand {
-    StepOperand { range, written: true }
+    StepOperand { range, written: true, rows: None }
 }
 
 fn note(node: &KernelNode, algorithm: &str, configuration: &str, expected: f64) -> Note {
@@ -265,6 +268,14 @@ impl Scheduler<'_> {
             let bytes = &mut self.graph.buffers[shared].bytes;
             *bytes = best.counters.max(*bytes);
         }
+        let family = node.kernel.family();
+        // A packed input has another form than the family's view.
+        let kept = |i: usize| best.packing.get(i).is_none_or(|packing| *packing == Packing::Keep);
+        let rows = |view: Option<&View>, range: BufferRange| {
+            view.filter(|view| view.bytes() == Ok(range.bytes)).and_then(Rows::of)
+        };
+        let input_rows = |i: usize| rows(family.input(i).filter(|_| kept(i)), node.inputs[i]);
+        let output_rows = |i: usize| rows(family.output(i), node.outputs[i]);
         let last = best.launches.len().saturating_sub(1);
         for (number, launch) in best.launches.into_iter().enumerate() {
             let tail = |buffer: Option<BufferId>, from: u64, whole: u64| {
@@ -274,8 +285,8 @@ impl Scheduler<'_> {
                 .arguments
                 .iter()
                 .map(|argument| match *argument {
-                    Argument::Input(i) => read(inputs[i]),
-                    Argument::Output(i) => written(node.outputs[i]),
+                    Argument::Input(i) => StepOperand { rows: input_rows(i), ..read(inputs[i]) },
+                    Argument::Output(i) => StepOperand { rows: output_rows(i), ..written(node.outputs[i]) },
                     Argument::Workspace(from) => tail(workspace, from, best.workspace),
                     Argument::Counters(from) => tail(counters, from, best.counters),
                 })
