@@ -14,6 +14,7 @@ pub mod global_pool;
 pub mod layer_norm;
 pub mod legality;
 pub mod merge;
+pub mod merge_convolutions;
 pub mod merge_products;
 pub mod no_op;
 pub mod pads;
@@ -53,7 +54,7 @@ const NORMALISATION: [Pass; 4] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-const SIMPLIFICATION: [Pass; 14] = [
+const SIMPLIFICATION: [Pass; 15] = [
     ("no_op", no_op::run),
     ("fold", |graph| fold::run(graph, &HostEvaluator)),
     ("merge", merge::run),
@@ -66,6 +67,7 @@ const SIMPLIFICATION: [Pass; 14] = [
     ("affine", affine::run),
     ("product_reshape", product_reshape::run),
     ("merge_products", merge_products::run),
+    ("merge_convolutions", merge_convolutions::run),
     ("arithmetic", arithmetic::run),
     ("dead_code", dead_code::run),
 ];

@@ -704,3 +704,68 @@ fn programs_of_floats_load_and_store_integers() {
     // Not rounded before, so the integer is made: the cast truncates.
     assert_eq!(kinds(&net.finish()), [("pointwise", 1), ("pointwise", 1)]);
 }
+
+#[test]
+fn branches_of_one_input_are_one_convolution() {
+    let mut net = Network::new();
+    let x = net.input(&[2, 12, 5, 7]);
+    // An inception block: the branch that is concatenated as it is stays apart, as its slice is written in place.
+    let alone = net.conv(x, 16, 1, 1);
+    let alone = net.unary(Unary::Relu, alone);
+    let mut parts = vec![alone];
+    for (reduced, kernel) in [(8, 3), (24, 5)] {
+        let y = net.conv(x, reduced, 1, 1);
+        let y = net.batch_norm(y);
+        let y = net.unary(Unary::Relu, y);
+        let y = net.conv(y, 16, kernel, 1);
+        parts.push(net.unary(Unary::Relu, y));
+    }
+    let joined = net.node(Op::Concat { axis: 1 }, &parts);
+    net.output(joined);
+    assert_eq!(work(&net.finish()), ["Conv", "Conv", "Conv", "Conv", "Concat"]);
+}
+
+#[test]
+fn gated_branches_merge_without_their_biases_being_alike() {
+    let mut net = Network::new();
+    let x = net.input(&[1, 8, 6, 6]);
+    for width in [8, 16] {
+        let filters = net.constant(&[width, 8, 3, 3]);
+        let mut operands = vec![x, filters];
+        operands.extend((width == 16).then(|| net.constant(&[width])));
+        let y = net.node(Op::Conv { window: window(1), groups: 1 }, &operands);
+        let gate = net.unary(Unary::Sigmoid, y);
+        let y = net.binary(Binary::Mul, y, gate);
+        let y = net.conv(y, 4, 3, 1);
+        net.output(y);
+    }
+    assert_eq!(work(&net.finish()), ["Conv", "Conv", "Conv"]);
+}
+
+#[test]
+fn unlike_branches_stay_apart() {
+    // Widths, kernels and activations of two branches, and whether the second has a residual sum.
+    let like = ([8, 16], [3, 3], [Unary::Relu, Unary::Relu], false);
+    for (case, expected) in [
+        (like, 3),
+        (([8, 12], like.1, like.2, false), 4),
+        ((like.0, [1, 3], like.2, false), 4),
+        ((like.0, like.1, [Unary::Relu, Unary::Tanh], false), 4),
+        ((like.0, like.1, like.2, true), 4),
+    ] {
+        let (widths, kernels, activations, residual) = case;
+        let mut net = Network::new();
+        let x = net.input(&[1, 16, 6, 6]);
+        for branch in 0..2 {
+            let mut y = net.conv(x, widths[branch], kernels[branch], 1);
+            y = net.unary(activations[branch], y);
+            if residual && branch == 1 {
+                y = net.binary(Binary::Add, y, x);
+            }
+            let y = net.conv(y, 8, 1, 1);
+            net.output(y);
+        }
+        let graph = net.finish();
+        assert_eq!(work(&graph), vec!["Conv"; expected], "{case:?}");
+    }
+}

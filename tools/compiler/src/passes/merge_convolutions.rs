@@ -1,0 +1,188 @@
+//! Convolutions of one input with the same window become one: their filters are put behind each other and the result is
+//! split into slices of its channels, which costs nothing. The reducing convolutions of an inception block and the
+//! projections of attention over images are the usual cases.
+//!
+//! Convolutions merge where each has constant filters, one group, a multiple of 8 output channels (so that the slices
+//! are whole vectors), the same activation as the others (none, `f(x)` or `x·f(x)`), and readers that take a slice as it
+//! is. A reader that would become part of an epilogue (a residual sum), or a concatenation, into which the result
+//! would be written directly, keeps its convolution apart. The width of the sum is not bounded: at small batches wide
+//! products use a GPU better than narrow ones.
+
+use super::rewrite;
+use floe_models::{
+    Fact, Graph, Node, NodeId, Op, Tensor, TensorId,
+    op::{Binary, Unary},
+};
+
+/// Elements of a vector: slices start and end at multiples of it.
+const VECTOR: usize = 8;
+
+/// Merges until nothing more merges.
+pub fn run(mut graph: Graph) -> Graph {
+    while let Some(branches) = siblings(&graph) {
+        merge(&mut graph, &branches);
+    }
+    graph
+}
+
+/// What follows a convolution and is computed on the whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Activation {
+    /// x
+    None,
+    /// f(x)
+    Unary(Unary),
+    /// x·f(x)
+    Gate(Unary),
+}
+
+/// A convolution with its activation.
+#[derive(Debug)]
+struct Branch {
+    activation: Activation,
+    /// Numbers of the convolution and of the activation's nodes, ascending.
+    nodes: Vec<usize>,
+    /// What the rest of the graph reads.
+    result: TensorId,
+}
+
+/// Whether an operator reads a slice of channels without a copy, and none of its kind becomes an epilogue.
+fn reads_slices(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Conv { .. }
+            | Op::ConvTranspose { .. }
+            | Op::Pool { .. }
+            | Op::GlobalPool { .. }
+            | Op::Resize { .. }
+            | Op::Reshape
+            | Op::Transpose { .. }
+            | Op::Slice { .. }
+            | Op::Split { .. }
+            | Op::Attention { .. }
+    )
+}
+
+/// The branch that starts at a node, if it is one that may merge.
+fn branch(graph: &Graph, consumers: &[Vec<NodeId>], outputs: &[bool], number: usize) -> Option<Branch> {
+    let node = &graph.nodes[number];
+    let Op::Conv { groups: 1, .. } = node.op else { return None };
+    let filters = graph.constant(node.inputs[1])?;
+    let bias = node.inputs.get(2).map(|&bias| graph.constant(bias));
+    let vectors = filters.shape[0].is_multiple_of(VECTOR);
+    if !vectors || bias.is_some_and(|bias| bias.is_none_or(|bias| bias.dtype != filters.dtype)) {
+        return None;
+    }
+    let sum = node.outputs[0];
+    let op = |reader: NodeId| &graph.nodes[reader.0].op;
+    let (activation, nodes, result) = match consumers[sum.0][..] {
+        [reader] if let Op::Unary(unary) = *op(reader) => {
+            (Activation::Unary(unary), vec![number, reader.0], graph.nodes[reader.0].outputs[0])
+        }
+        [a, b] if matches!((op(a), op(b)), (Op::Unary(_), Op::Binary(_)) | (Op::Binary(_), Op::Unary(_))) => {
+            let (inner, product) = if matches!(op(a), Op::Unary(_)) { (a.0, b.0) } else { (b.0, a.0) };
+            let Op::Unary(unary) = graph.nodes[inner].op else { return None };
+            let (gate, product_inputs) = (graph.nodes[inner].outputs[0], &graph.nodes[product].inputs);
+            let is_gate = graph.nodes[product].op == Op::Binary(Binary::Mul)
+                && (product_inputs[..] == [sum, gate] || product_inputs[..] == [gate, sum])
+                && consumers[gate.0].len() == 1
+                && !outputs[gate.0];
+            if !is_gate {
+                return None;
+            }
+            (Activation::Gate(unary), vec![number, inner, product], graph.nodes[product].outputs[0])
+        }
+        _ => (Activation::None, vec![number], sum),
+    };
+    let hidden = activation == Activation::None || !outputs[sum.0];
+    let same_fact = graph.fact(result) == graph.fact(sum);
+    let read = consumers[result.0].iter().all(|&reader| reads_slices(op(reader)));
+    (hidden && same_fact && read && !outputs[result.0]).then_some(Branch { activation, nodes, result })
+}
+
+/// Branches of one input that may become one, in order.
+fn siblings(graph: &Graph) -> Option<Vec<Branch>> {
+    let consumers = graph.consumers();
+    let outputs = rewrite::output_flags(graph);
+    (0..graph.nodes.len()).find_map(|number| {
+        let first = branch(graph, &consumers, &outputs, number)?;
+        let node = &graph.nodes[number];
+        let (input, filters) = (node.inputs[0], graph.constant(node.inputs[1])?);
+        let mut readers: Vec<usize> = consumers[input.0].iter().map(|reader| reader.0).collect();
+        readers.dedup();
+        let others = readers.into_iter().filter(|&reader| reader > number).filter_map(|reader| {
+            let other = &graph.nodes[reader];
+            let theirs = other.inputs.get(1).and_then(|&id| graph.constant(id))?;
+            let same = other.op == node.op
+                && other.inputs[0] == input
+                && theirs.dtype == filters.dtype
+                && theirs.shape[1..] == filters.shape[1..];
+            let other = same.then(|| branch(graph, &consumers, &outputs, reader))??;
+            (other.activation == first.activation).then_some(other)
+        });
+        let others: Vec<Branch> = others.collect();
+        (!others.is_empty()).then(|| std::iter::once(first).chain(others).collect())
+    })
+}
+
+fn merge(graph: &mut Graph, branches: &[Branch]) {
+    let convolutions: Vec<Node> = branches.iter().map(|branch| graph.nodes[branch.nodes[0]].clone()).collect();
+    let first = &convolutions[0];
+    let filters: Vec<&Tensor> = convolutions.iter().filter_map(|node| graph.constant(node.inputs[1])).collect();
+    let dtype = filters[0].dtype;
+    let widths: Vec<usize> = filters.iter().map(|filters| filters.shape[0]).collect();
+    let channels: usize = widths.iter().sum();
+    let mut shape = filters[0].shape.clone();
+    shape[0] = channels;
+    let bytes = filters.iter().flat_map(|filters| filters.bytes()).copied().collect();
+    let biased = convolutions.iter().any(|node| node.inputs.len() > 2);
+    let biases: Vec<f64> = convolutions
+        .iter()
+        .zip(&widths)
+        .flat_map(|(node, &width)| match node.inputs.get(2).and_then(|&bias| graph.constant(bias)) {
+            Some(bias) => bias.to_f64(),
+            None => vec![0.0; width],
+        })
+        .collect();
+    let bias = rewrite::float_tensor(dtype, &[channels], &biases).filter(|_| biased);
+    let mut inputs = vec![first.inputs[0]];
+    inputs.push(graph.add_constant(format!("{}_filters", first.name), Tensor::new(dtype, shape, bytes)));
+    inputs.extend(bias.map(|bias| graph.add_constant(format!("{}_biases", first.name), bias)));
+
+    let mut sources = Vec::new();
+    for &number in branches.iter().flat_map(|branch| &branch.nodes) {
+        rewrite::add_sources(&mut sources, &graph.nodes[number].sources);
+    }
+    let Fact { dtype, mut shape } = graph.fact(first.outputs[0]).clone();
+    shape[1] = channels;
+    let mut nodes = Vec::new();
+    let mut add = |graph: &mut Graph, name: String, op: Op, inputs: Vec<TensorId>| {
+        let output = graph.add_value(format!("{name}_merged"), Fact { dtype, shape: shape.clone() });
+        nodes.push(Node { name, op, inputs, outputs: vec![output], sources: sources.clone() });
+        output
+    };
+    let sum = add(graph, first.name.clone(), first.op.clone(), inputs);
+    let whole = match branches[0].activation {
+        Activation::None => sum,
+        Activation::Unary(unary) => add(graph, format!("{}_activation", first.name), Op::Unary(unary), vec![sum]),
+        Activation::Gate(unary) => {
+            let gate = add(graph, format!("{}_gate", first.name), Op::Unary(unary), vec![sum]);
+            add(graph, format!("{}_activation", first.name), Op::Binary(Binary::Mul), vec![sum, gate])
+        }
+    };
+    nodes.push(Node {
+        name: format!("{}_split", first.name),
+        op: Op::Split { axis: 1 },
+        inputs: vec![whole],
+        outputs: branches.iter().map(|branch| branch.result).collect(),
+        sources: sources.clone(),
+    });
+    // The input exists at the first convolution's place, and no result is read before it.
+    let place = branches[0].nodes[0];
+    let mut removed: Vec<usize> = branches.iter().flat_map(|branch| branch.nodes.iter().copied()).collect();
+    removed.sort_unstable_by(|a, b| b.cmp(a));
+    for number in removed {
+        graph.nodes.remove(number);
+    }
+    graph.nodes.splice(place..place, nodes);
+}
