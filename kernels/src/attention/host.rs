@@ -135,7 +135,8 @@ impl Family for Attention {
     fn host_workspace(&self) -> u64 {
         let Ok(extents) = self.extents() else { return 0 };
         let floats = Self::parts(&extents).iter().fold(0u64, |sum, &part| sum.saturating_add(part as u64));
-        floats.saturating_mul(4).next_multiple_of(WORKSPACE_ALIGNMENT)
+        let bytes = floats.saturating_mul(4);
+        bytes.checked_next_multiple_of(WORKSPACE_ALIGNMENT).unwrap_or(bytes)
     }
 
     fn flops(&self) -> u64 {

@@ -193,9 +193,10 @@ fn cost(problem: &Problem, [rows, columns, wm, wn, wk]: [u32; 5], shared: u32, t
     let occupancy = (target.shared_per_multiprocessor / (shared + 1024)).min(48 / warps).max(1);
     let resident = of_one.min(f64::from(occupancy));
     let crowd = (f64::from(warps) * resident / 4.0).max(1.0);
-    // Two joins of a warp for each row, several rows in flight.
+    // Two joins of a warp for each row, one row after the other: fitted to an H200, where eight rows a warp cost 3.1 µs
+    // at one vector a lane and 4.5 at two (`TUNING.md`).
     let vectors = f64::from(problem.k().div_ceil(256));
-    let normalize = 500.0 + f64::from(rows / warps) * (60.0 + 45.0 * vectors) * crowd;
+    let normalize = 500.0 + f64::from(rows / warps) * (450.0 + 400.0 * vectors) * crowd;
     let fragments = f64::from(rows / wm / 16 * (columns / wn / 16));
     let steps = f64::from(DEPTH / 16 / wk);
     let chain = 35.0 + steps * (25.0 + 18.0 * fragments * crowd.max(1.0));
