@@ -65,7 +65,8 @@ def main():
     if options.sms:
         from torch.cuda.green_contexts import GreenContext
 
-        GreenContext.create(num_sms=options.sms, device_id=0).set_context()
+        slice = GreenContext.create(num_sms=options.sms, device_id=0)  # Its context lives as long as it does.
+        slice.set_context()
     results = {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "networks": {}}
     for name, batch in cases():
         if options.only and name not in options.only.split(","):
