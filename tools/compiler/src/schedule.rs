@@ -257,11 +257,12 @@ impl Scheduler<'_> {
             (bytes != 0).then(|| self.graph.add_buffer(&format!("{} {what}", node.name), bytes, storage))
         };
         let workspace = buffer("workspace", best.workspace, Storage::Arena);
-        let counters = match self.meeting.filter(|_| best.launches.iter().any(Launch::needs_all_blocks)) {
+        let meets = best.launches.iter().any(Launch::needs_all_blocks);
+        let counters = match self.meeting.filter(|_| meets) {
             None => buffer("counters", best.counters, Storage::Counters),
             shared => shared,
         };
-        if best.launches.iter().any(Launch::needs_all_blocks) {
+        if meets {
             self.meeting = counters;
         }
         if let Some(BufferId(shared)) = counters {

@@ -41,8 +41,8 @@ impl<'a> DeviceTimings<'a> {
 /// Sorts candidates, the cheapest by the cost model first.
 pub fn rank(candidates: &mut [Candidate]) {
     candidates.sort_by(|a, b| {
-        let names = |candidate: &Candidate| (candidate.algorithm, candidate.configuration.clone());
-        a.cost.total_cmp(&b.cost).then_with(|| names(a).cmp(&names(b)))
+        let by_name = || (a.algorithm, &a.configuration).cmp(&(b.algorithm, &b.configuration));
+        a.cost.total_cmp(&b.cost).then_with(by_name)
     });
 }
 

@@ -12,7 +12,10 @@ mod squeeze_excite;
 
 use crate::kernel_graph::{BufferRange, KernelGraph, KernelNode};
 use edges::Edges;
-use floe_kernels::{Kernel, codegen::Target};
+use floe_kernels::{
+    Kernel,
+    codegen::{Candidate, Target},
+};
 use std::collections::HashMap;
 
 /// One kernel in place of several.
@@ -34,11 +37,14 @@ const PASSES: [Pass; 4] = [squeeze_excite::offers, mbconv::offers, scaled_conv::
 pub fn run(mut graph: KernelGraph, target: &Target, forced: &HashMap<String, String>) -> KernelGraph {
     for pass in PASSES {
         let mut number = 0;
+        let mut edges = Edges::of(&graph);
         while number < graph.nodes.len() {
-            let edges = Edges::of(&graph);
             let offers = pass(&graph, &edges, number);
             match offers.into_iter().find(|offer| accept(&graph, offer, target, forced)) {
-                Some(offer) => replace(&mut graph, offer),
+                Some(offer) => {
+                    replace(&mut graph, offer);
+                    edges = Edges::of(&graph);
+                }
                 None => number += 1,
             }
         }
@@ -46,9 +52,8 @@ pub fn run(mut graph: KernelGraph, target: &Target, forced: &HashMap<String, Str
     graph
 }
 
-/// Expected microseconds of a kernel's cheapest candidate, where it has one.
-fn cost(kernel: &Kernel, target: &Target) -> Option<f64> {
-    let candidates = kernel.candidates(target).ok()?;
+/// Expected microseconds of the cheapest candidate, if there is one.
+fn cost(candidates: &[Candidate]) -> Option<f64> {
     candidates.iter().map(|candidate| candidate.cost).min_by(f64::total_cmp)
 }
 
@@ -57,14 +62,15 @@ fn accept(graph: &KernelGraph, offer: &Offer, target: &Target, forced: &HashMap<
         return false;
     }
     let Ok(candidates) = offer.kernel.candidates(target) else { return false };
-    let Some(fused) = candidates.iter().map(|candidate| candidate.cost).min_by(f64::total_cmp) else { return false };
+    let Some(fused) = cost(&candidates) else { return false };
     let members = || offer.members.iter().map(|&member| &graph.nodes[member]);
     let wanted = forced.iter().filter(|(name, _)| members().any(|member| member.is_named(name))).min();
     if let Some((_, wanted)) = wanted {
         return candidates.iter().any(|candidate| candidate.algorithm == wanted.as_str());
     }
     // A member without a candidate cannot run by itself.
-    let apart = members().map(|member| cost(&member.kernel, target).unwrap_or(f64::INFINITY)).sum::<f64>();
+    let alone = |member: &KernelNode| member.kernel.candidates(target).ok().and_then(|candidates| cost(&candidates));
+    let apart = members().map(|member| alone(member).unwrap_or(f64::INFINITY)).sum::<f64>();
     fused < apart
 }
 

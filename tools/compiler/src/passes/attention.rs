@@ -3,10 +3,10 @@
 //! The pass looks from the second product backwards. What it needs anew, a transposed key or a mask joined from two, it
 //! adds as movement and element-wise nodes, which cost nothing or little.
 
-use super::rewrite;
+use super::{edges::Edges, rewrite};
 use floe_kernels::attention::MAX_HEAD_SIZE;
 use floe_models::{
-    DType, Fact, Graph, Node, NodeId, Op, TensorId,
+    DType, Fact, Graph, Node, Op, TensorId,
     op::{Binary, Unary},
 };
 
@@ -51,22 +51,14 @@ struct Operand {
     movement: Vec<(Op, Fact)>,
 }
 
-/// A graph with its edges in both directions.
-struct Edges<'a> {
-    graph: &'a Graph,
-    producers: Vec<Option<NodeId>>,
-    consumers: Vec<Vec<NodeId>>,
-    outputs: Vec<bool>,
-}
-
 impl<'a> Edges<'a> {
-    fn producer(&self, id: TensorId) -> Option<&'a Node> {
-        self.producers[id.0].map(|node| &self.graph.nodes[node.0])
+    fn producing_node(&self, id: TensorId) -> Option<&'a Node> {
+        self.producer(id).map(|number| &self.graph.nodes[number])
     }
 
     /// The producer of a value that nothing else reads.
     fn private_producer(&self, id: TensorId) -> Option<&'a Node> {
-        let node = self.producer(id)?;
+        let node = self.producing_node(id)?;
         (self.consumers[id.0].len() == 1 && !self.outputs[id.0]).then_some(node)
     }
 
@@ -87,7 +79,7 @@ impl<'a> Edges<'a> {
     fn operand(&self, id: TensorId) -> (Operand, f64) {
         let mut found = Operand { source: id, movement: Vec::new() };
         let (mut at, mut movement, mut scale) = (id, Vec::new(), 1.0);
-        while let Some(node) = self.producer(at) {
+        while let Some(node) = self.producing_node(at) {
             if let Some((other, factor)) = self.factor(node) {
                 scale *= factor;
                 at = other;
@@ -115,12 +107,7 @@ impl Match {
         if !(3..=4).contains(&rank) || !matches!(fact.dtype, DType::F32 | DType::F16 | DType::Bf16) {
             return None;
         }
-        let edges = Edges {
-            graph,
-            producers: graph.producers(),
-            consumers: graph.consumers(),
-            outputs: rewrite::output_flags(graph),
-        };
+        let edges = Edges::of(graph);
         let &[weights, value] = product.inputs.as_slice() else { return None };
         let softmax = edges.private_producer(weights)?;
         if softmax.op != (Op::Softmax { axis: rank - 1, log: false }) {

@@ -1,7 +1,7 @@
 //! Recognises layer normalisation that an exporter has taken apart:
 //! (x − mean(x)) / √(mean((x − mean(x))²) + ε) · scale + shift.
 
-use super::rewrite;
+use super::{edges::Edges, rewrite};
 use floe_models::{
     Graph, NodeId, Op, TensorId,
     op::{Binary, Reduction, Unary},
@@ -31,19 +31,7 @@ struct Match {
     sources: Vec<String>,
 }
 
-/// A graph with its edges in both directions.
-struct Edges<'a> {
-    graph: &'a Graph,
-    producers: Vec<Option<NodeId>>,
-    consumers: Vec<Vec<NodeId>>,
-    outputs: Vec<bool>,
-}
-
 impl Edges<'_> {
-    fn producer(&self, id: TensorId) -> Option<usize> {
-        self.producers[id.0].map(|node| node.0)
-    }
-
     /// The only reader of a value that is no output of the graph.
     fn only_consumer(&self, id: TensorId) -> Option<usize> {
         match self.consumers[id.0].as_slice() {
@@ -113,12 +101,7 @@ impl Match {
         if graph.nodes[division].op != Op::Binary(Binary::Div) {
             return None;
         }
-        let edges = Edges {
-            graph,
-            producers: graph.producers(),
-            consumers: graph.consumers(),
-            outputs: rewrite::output_flags(graph),
-        };
+        let edges = Edges::of(graph);
         let &[numerator, denominator] = graph.nodes[division].inputs.as_slice() else { return None };
         let centred = edges.producer(numerator)?;
         let (x, axis) = edges.centred(centred)?;

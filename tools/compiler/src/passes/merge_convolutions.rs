@@ -135,16 +135,7 @@ fn merge(graph: &mut Graph, branches: &[Branch]) {
     let mut shape = filters[0].shape.clone();
     shape[0] = channels;
     let bytes = filters.iter().flat_map(|filters| filters.bytes()).copied().collect();
-    let biased = convolutions.iter().any(|node| node.inputs.len() > 2);
-    let biases: Vec<f64> = convolutions
-        .iter()
-        .zip(&widths)
-        .flat_map(|(node, &width)| match node.inputs.get(2).and_then(|&bias| graph.constant(bias)) {
-            Some(bias) => bias.to_f64(),
-            None => vec![0.0; width],
-        })
-        .collect();
-    let bias = rewrite::float_tensor(dtype, &[channels], &biases).filter(|_| biased);
+    let bias = rewrite::joined_biases(graph, &convolutions, &widths, dtype);
     let mut inputs = vec![first.inputs[0]];
     inputs.push(graph.add_constant(format!("{}_filters", first.name), Tensor::new(dtype, shape, bytes)));
     inputs.extend(bias.map(|bias| graph.add_constant(format!("{}_biases", first.name), bias)));

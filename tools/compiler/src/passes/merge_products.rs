@@ -69,16 +69,7 @@ fn merge(graph: &mut Graph, products: &[usize]) {
             bytes.extend_from_slice(&matrix.bytes()[row * line..(row + 1) * line]);
         }
     }
-    let biased = nodes.iter().any(|node| node.inputs.len() > 2);
-    let biases: Vec<f64> = nodes
-        .iter()
-        .zip(&widths)
-        .flat_map(|(node, &width)| match node.inputs.get(2).and_then(|&bias| graph.constant(bias)) {
-            Some(bias) => bias.to_f64(),
-            None => vec![0.0; width],
-        })
-        .collect();
-    let bias = rewrite::float_tensor(dtype, &[columns], &biases).filter(|_| biased);
+    let bias = rewrite::joined_biases(graph, &nodes, &widths, dtype);
     let mut inputs = vec![first.inputs[0]];
     inputs.push(graph.add_constant(format!("{}_matrices", first.name), Tensor::new(dtype, vec![rows, columns], bytes)));
     inputs.extend(bias.map(|bias| graph.add_constant(format!("{}_biases", first.name), bias)));

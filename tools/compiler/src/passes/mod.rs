@@ -6,6 +6,7 @@ pub mod attention;
 pub mod batch_norm;
 pub mod common;
 pub mod dead_code;
+mod edges;
 pub mod fold;
 pub mod fuse;
 pub mod gather;

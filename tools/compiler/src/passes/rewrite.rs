@@ -1,6 +1,6 @@
 //! What several passes need: replacing values, reading and making constants, recognising broadcast constants.
 
-use floe_models::{DType, Fact, Graph, Tensor, TensorId};
+use floe_models::{DType, Fact, Graph, Node, Tensor, TensorId};
 
 /// Makes every reader of `from` read `to`, which holds the same elements. Whoever makes `from` should then be dropped.
 ///
@@ -53,6 +53,16 @@ pub fn float_tensor(dtype: DType, shape: &[usize], values: &[f64]) -> Option<Ten
         }
         _ => return None,
     })
+}
+
+/// The biases of convolutions or products of these widths, which are their third inputs and constant, one behind the other;
+/// zeros where one has none, `None` where none has.
+pub fn joined_biases(graph: &Graph, nodes: &[Node], widths: &[usize], dtype: DType) -> Option<Tensor> {
+    let bias = |node: &Node| node.inputs.get(2).and_then(|&bias| graph.constant(bias));
+    let all = nodes.iter().zip(widths);
+    let values: Vec<f64> = all.flat_map(|(node, &width)| bias(node).map_or(vec![0.0; width], Tensor::to_f64)).collect();
+    let biased = nodes.iter().any(|node| node.inputs.len() > 2);
+    float_tensor(dtype, &[values.len()], &values).filter(|_| biased)
 }
 
 /// The only element of a float constant.
