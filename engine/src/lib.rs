@@ -18,8 +18,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Features: `writer` adds [`plan::PlanWriter`] (needs `alloc`; for compilers), `recording` adds `cuda::recording` (needs
-//! `std`; for tests). Neither belongs on a device.
+//! Features: `signature` adds `Plan::verify_signature`, for devices that run only plans of whom they trust;
+//! `writer` adds [`plan::PlanWriter`] (needs `alloc`; for compilers), `recording` adds `cuda::recording` (needs
+//! `std`; for tests). These two do not belong on a device.
 #![no_std]
 #![warn(missing_docs)]
 

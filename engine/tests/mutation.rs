@@ -4,10 +4,13 @@ mod support;
 
 use floe_engine::{
     host::{self, Block},
-    plan::{Plan, format::Action},
+    plan::{
+        Plan,
+        format::{Action, MAGIC, VERSION},
+    },
 };
 use proptest::prelude::*;
-use support::{Aligned, candidates_parts, cuda_parts, host_parts, sign, write};
+use support::{Aligned, candidates_parts, cuda_parts, host_parts, seal, write};
 
 /// More work than this is legal, but not for a test.
 const WORK: u64 = 1 << 20;
@@ -59,7 +62,7 @@ proptest! {
             bytes[at] = value;
         }
         if signed {
-            sign(&mut bytes);
+            seal(&mut bytes);
         }
         parse_and_replay(&bytes);
     }
@@ -74,7 +77,7 @@ proptest! {
         for (index, value) in changes {
             bytes[start + index.index(length)] = value;
         }
-        sign(&mut bytes);
+        seal(&mut bytes);
         parse_and_replay(&bytes);
     }
 
@@ -88,7 +91,7 @@ proptest! {
         for (index, value) in changes {
             bytes[start + index.index(length)] = value;
         }
-        sign(&mut bytes);
+        seal(&mut bytes);
         parse_and_replay(&bytes);
     }
 
@@ -98,7 +101,7 @@ proptest! {
         let from = cut.index(bytes.len() - length);
         let to = paste.index(bytes.len() - length);
         bytes.copy_within(from..from + length, to);
-        sign(&mut bytes);
+        seal(&mut bytes);
         parse_and_replay(&bytes);
     }
 
@@ -106,7 +109,8 @@ proptest! {
     fn arbitrary_bytes(bytes in prop::collection::vec(any::<u8>(), 0..2048), magic: bool) {
         let mut bytes = bytes;
         if magic && bytes.len() >= 12 {
-            bytes[..12].copy_from_slice(b"FLOEPLAN\x03\0\0\0");
+            bytes[..8].copy_from_slice(&MAGIC);
+            bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         }
         parse_and_replay(&bytes);
     }

@@ -7,7 +7,7 @@ use floe_engine::plan::{
     format::{Action, BLOB_ALIGNMENT, Direction, ImageKind, Operand, Region},
 };
 use floe_kernels::{Kernel, KernelError};
-use support::{BYTES, binding, cuda_parts, host_parts, operand, sign, write};
+use support::{BYTES, binding, cuda_parts, host_parts, operand, seal, write};
 
 /// The error of a plan whose only variant was changed.
 fn refused(mut parts: VariantParts<'static>, change: impl FnOnce(&mut VariantParts<'static>)) -> PlanError {
@@ -116,7 +116,7 @@ fn section_table_must_be_canonical() {
                 value[..bytes].copy_from_slice(&bad[at..at + bytes]);
                 let changed = i64::from_le_bytes(value).wrapping_add(change).to_le_bytes();
                 bad[at..at + bytes].copy_from_slice(&changed[..bytes]);
-                sign(&mut bad);
+                seal(&mut bad);
                 assert!(Plan::parse(&bad).is_err(), "entry {entry}, field at {field}, change {change}");
             }
         }
@@ -129,7 +129,7 @@ fn header_errors_are_precise() {
     let change = |at: usize, value: u8| {
         let mut bad = good.clone();
         bad[at] = value;
-        sign(&mut bad);
+        seal(&mut bad);
         Plan::parse(&bad).unwrap_err()
     };
     assert_eq!(change(0, b'X'), PlanError::NotAPlan);

@@ -6,7 +6,7 @@ use super::{
     check_step::{BindingSize, Regions, check_step},
     file::{
         ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, VARIANT_SECTIONS, blob_start, entry_index,
-        front_digest,
+        front_digest, signature,
     },
     format::{
         BLOB_ALIGNMENT, Binding, Candidate, Direction, Image, ImageKind, KernelEntry, MAGIC, MAX_BINDINGS,
@@ -22,7 +22,7 @@ const MAX_BYTES: u64 = 1 << 62;
 
 /// Checks all of `bytes` except the blobs' digest.
 pub(super) fn check(bytes: &[u8]) -> Result<Plan<'_>, PlanError> {
-    let header = check_header(bytes)?;
+    let (header, bytes, signature) = check_header(bytes)?;
     check_table(bytes, &header)?;
     let meta: Meta<'_> = Section::find(bytes, 0, SectionKind::Meta, 0)?.single()?;
     if FILE_SECTIONS + meta.variants as usize * VARIANT_SECTIONS.len() != header.sections as usize {
@@ -32,10 +32,13 @@ pub(super) fn check(bytes: &[u8]) -> Result<Plan<'_>, PlanError> {
     for variant in 0..meta.variants {
         check_variant(bytes, variant)?;
     }
-    Ok(Plan { bytes, header, meta })
+    Ok(Plan { bytes, header, meta, signature })
 }
 
-fn check_header(bytes: &[u8]) -> Result<Header, PlanError> {
+/// The header, the plan without its signature, and the signature.
+type Parts<'a> = (Header, &'a [u8], Option<&'a [u8; 64]>);
+
+fn check_header(bytes: &[u8]) -> Result<Parts<'_>, PlanError> {
     let common = bytes.len().min(MAGIC.len());
     if bytes.is_empty() || bytes[..common] != MAGIC[..common] {
         return Err(PlanError::NotAPlan);
@@ -45,8 +48,12 @@ fn check_header(bytes: &[u8]) -> Result<Header, PlanError> {
     if header.version != VERSION {
         return Err(PlanError::Version { found: header.version });
     }
-    if header.length != found {
-        return Err(PlanError::Length { stated: header.length, found });
+    let length = PlanError::Length { stated: header.length, found };
+    let end = usize::try_from(header.length).map_err(|_| length)?;
+    let (bytes, trailer) = bytes.split_at_checked(end).ok_or(length)?;
+    let signature = signature(trailer);
+    if signature.is_none() && !trailer.is_empty() {
+        return Err(length);
     }
     let variants = header.sections.saturating_sub(FILE_SECTIONS as u32) / VARIANT_SECTIONS.len() as u32;
     let sections = FILE_SECTIONS + variants as usize * VARIANT_SECTIONS.len();
@@ -54,13 +61,13 @@ fn check_header(bytes: &[u8]) -> Result<Header, PlanError> {
         return Err(PlanError::Header("number of sections"));
     }
     let table_end = (HEADER_BYTES + sections * ENTRY_BYTES) as u64;
-    if header.front < table_end || header.front > found || !header.front.is_multiple_of(BLOB_ALIGNMENT) {
+    if header.front < table_end || header.front > header.length || !header.front.is_multiple_of(BLOB_ALIGNMENT) {
         return Err(PlanError::Header("length of the front"));
     }
     if front_digest(&bytes[..header.front as usize]) != header.digest {
         return Err(PlanError::Digest);
     }
-    Ok(header)
+    Ok((header, bytes, signature))
 }
 
 /// Every section stands exactly where the format puts it, so none overlaps another or reaches outside the file.

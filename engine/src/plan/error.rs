@@ -29,6 +29,10 @@ pub enum PlanError {
     Digest,
     /// Weights or kernel images differ from their SHA-256.
     BlobDigest,
+    /// The plan is to be signed and is not.
+    Unsigned,
+    /// The signature is not of this plan, or not by this key.
+    Signature,
     /// An entry of the section table is wrong.
     Section {
         /// Section that the entry should describe.
@@ -223,6 +227,10 @@ impl fmt::Display for PlanError {
             }
             Self::BlobDigest => {
                 write!(f, "plan is damaged: weights or kernel images differ from their SHA-256; copy the file again")
+            }
+            Self::Unsigned => write!(f, "plan is not signed; `floec sign` signs it"),
+            Self::Signature => {
+                write!(f, "plan was not signed with this key, or it or its signature were changed since")
             }
             Self::Section { section, variant, problem } => {
                 write!(f, "section {} of variant {variant}: {problem}; {REPORT}", section.name())

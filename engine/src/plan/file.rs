@@ -1,12 +1,14 @@
 //! The fixed little-endian front of a plan: header and section table.
 
-use super::format::BLOB_ALIGNMENT;
+use super::format::{BLOB_ALIGNMENT, SIGNATURE_MAGIC};
 use sha2::{Digest, Sha256};
 
 /// Bytes of the header; the section table follows.
 pub(super) const HEADER_BYTES: usize = 96;
 /// Bytes of a section table entry.
 pub(super) const ENTRY_BYTES: usize = 24;
+/// Bytes of the signature behind the plan, where there is one: [`SIGNATURE_MAGIC`] and the signature itself.
+pub(super) const SIGNATURE_BYTES: usize = SIGNATURE_MAGIC.len() + 64;
 /// Where the digest of the front lies in the header.
 pub(super) const DIGEST: core::ops::Range<usize> = 32..64;
 /// Sections that come before those of the first variant.
@@ -85,7 +87,7 @@ pub(super) struct Header {
     pub version: u32,
     /// Entries of the section table.
     pub sections: u32,
-    /// Bytes of the file.
+    /// Bytes of the plan: of the file without a signature.
     pub length: u64,
     /// Bytes before the first blob: header, table, structured sections and padding.
     pub front: u64,
@@ -167,6 +169,11 @@ impl Entry {
         let length = usize::try_from(self.length).ok()?;
         bytes.get(start..start.checked_add(length)?)
     }
+}
+
+/// The signature that fills `trailer`, what follows a plan; `None` where something else does.
+pub(super) fn signature(trailer: &[u8]) -> Option<&[u8; 64]> {
+    trailer.strip_prefix(&SIGNATURE_MAGIC)?.try_into().ok()
 }
 
 /// Number of the table entry that holds section `kind` (a position in [`VARIANT_SECTIONS`]) of a variant.

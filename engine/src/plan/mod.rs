@@ -11,11 +11,15 @@ mod error;
 mod file;
 pub mod format;
 mod reader;
+#[cfg(feature = "signature")]
+mod signature;
 #[cfg(feature = "writer")]
 mod writer;
 
 pub use error::{OperandProblem, PlanError, RecordProblem, SectionProblem, StepProblem};
 pub use file::SectionKind;
 pub use reader::{Memory, Plan, Records, Variant};
+#[cfg(feature = "signature")]
+pub use signature::{InvalidKey, PublicKey};
 #[cfg(feature = "writer")]
 pub use writer::{PlanWriter, VariantParts, pack_images};

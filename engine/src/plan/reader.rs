@@ -2,8 +2,10 @@
 
 use super::{
     PlanError, check,
-    file::{Entry, Header, blobs_digest, entry_index},
-    format::{BLOB_ALIGNMENT, Binding, Candidate, Image, KernelEntry, Meta, Step, StepNote, VariantHeader},
+    file::{Entry, Header, SIGNATURE_BYTES, blobs_digest, entry_index},
+    format::{
+        BLOB_ALIGNMENT, Binding, Candidate, Image, KernelEntry, Meta, SIGNATURE_MAGIC, Step, StepNote, VariantHeader,
+    },
 };
 use core::marker::PhantomData;
 use serde::Deserialize;
@@ -11,9 +13,11 @@ use serde::Deserialize;
 /// A plan that passed the check. Borrows the file's bytes; a copy costs nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
+    /// The plan without its signature.
     pub(super) bytes: &'a [u8],
     pub(super) header: Header,
     pub(super) meta: Meta<'a>,
+    pub(super) signature: Option<&'a [u8; 64]>,
 }
 
 impl<'a> Plan<'a> {
@@ -37,14 +41,28 @@ impl<'a> Plan<'a> {
         self.meta.compiler
     }
 
-    /// Bytes of the file.
+    /// Bytes of the file, signature included.
     pub fn file_bytes(&self) -> u64 {
-        self.header.length
+        self.header.length + if self.is_signed() { SIGNATURE_BYTES as u64 } else { 0 }
     }
 
     /// SHA-256 of the structured part: names the plan, blobs included (their digest is part of it).
     pub fn digest(&self) -> [u8; 32] {
         self.header.digest
+    }
+
+    /// Whether the file carries a signature. It may be anybody's: only `Plan::verify_signature` (feature `signature`) tells.
+    pub fn is_signed(&self) -> bool {
+        self.signature.is_some()
+    }
+
+    /// What a signature of this plan signs: [`SIGNATURE_MAGIC`], then [`Plan::digest`].
+    pub fn signed_message(&self) -> [u8; 40] {
+        let mut message = [0; 40];
+        let (magic, digest) = message.split_at_mut(SIGNATURE_MAGIC.len());
+        magic.copy_from_slice(&SIGNATURE_MAGIC);
+        digest.copy_from_slice(&self.header.digest);
+        message
     }
 
     /// The variants, in order.

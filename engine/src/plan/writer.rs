@@ -1,13 +1,13 @@
 //! Writes plan files. For compilers: needs `alloc`.
 
 use super::{
-    SectionKind,
+    Plan, SectionKind,
     file::{
         DIGEST, ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, VARIANT_SECTIONS, blobs_digest, front_digest,
     },
     format::{
-        BLOB_ALIGNMENT, Binding, Candidate, Image, ImageKind, KernelEntry, MAGIC, Meta, OPERAND_ALIGNMENT, Step,
-        StepNote, VERSION, VariantHeader,
+        BLOB_ALIGNMENT, Binding, Candidate, Image, ImageKind, KernelEntry, MAGIC, Meta, OPERAND_ALIGNMENT,
+        SIGNATURE_MAGIC, Step, StepNote, VERSION, VariantHeader,
     },
 };
 use alloc::{vec, vec::Vec};
@@ -115,6 +115,13 @@ impl<'a> PlanWriter<'a> {
         front[DIGEST].copy_from_slice(&digest);
         front.append(&mut blobs.bytes);
         front
+    }
+}
+
+impl Plan<'_> {
+    /// The file with this signature of [`Plan::signed_message`], in place of the one that it may have.
+    pub fn with_signature(&self, signature: &[u8; 64]) -> Vec<u8> {
+        [self.bytes, &SIGNATURE_MAGIC, signature].concat()
     }
 }
 

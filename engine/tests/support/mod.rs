@@ -192,7 +192,7 @@ impl std::ops::DerefMut for Aligned {
 }
 
 /// Puts the right digest into a front that was changed, so that the checks behind the digest are reached.
-pub fn sign(bytes: &mut [u8]) {
+pub fn seal(bytes: &mut [u8]) {
     use sha2::{Digest, Sha256};
     let Some(field) = bytes.get(24..32) else { return };
     let front = u64::from_le_bytes(field.try_into().unwrap()).min(bytes.len() as u64) as usize;
