@@ -98,6 +98,7 @@ pub(crate) struct Slot {
 pub(crate) struct Slots {
     slots: heapless::Vec<Slot, MAX_BINDINGS>,
     /// Bytes of all of them, padding included.
+    #[cfg_attr(not(feature = "host"), allow(dead_code))]
     pub bytes: u64,
 }
 

@@ -18,9 +18,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Features: `signature` adds `Plan::verify_signature`, for devices that run only plans of whom they trust;
-//! `writer` adds [`plan::PlanWriter`] (needs `alloc`; for compilers), `recording` adds `cuda::recording` (needs
-//! `std`; for tests). These two do not belong on a device.
+//! Features: `host` (on unless switched off) adds [`host`] and the check of host variants; `signature` adds
+//! `Plan::verify_signature`, for devices that run only plans of whom they trust; `writer` adds [`plan::PlanWriter`]
+//! (needs `alloc`; for compilers), `recording` adds `cuda::recording` (needs `std`; for tests). These two do not belong on
+//! a device.
 #![no_std]
 #![warn(missing_docs)]
 
@@ -31,6 +32,7 @@ extern crate std;
 
 mod bindings;
 pub mod cuda;
+#[cfg(feature = "host")]
 pub mod host;
 pub mod plan;
 

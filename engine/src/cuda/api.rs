@@ -205,7 +205,8 @@ macro_rules! define_table {
         }
 
         impl DriverApi {
-            /// Fills the table with symbols, for example from `dlsym`.
+            /// Fills the table with symbols, for example from `dlsym`. Where a driver before CUDA 12 has a function only
+            /// under its older name, `symbol` is asked for that.
             ///
             /// # Safety
             /// `symbol` must return the address of the function that the CUDA driver documents under that name, and it
@@ -223,7 +224,7 @@ macro_rules! define_table {
                             Err(_) => panic!("symbols contain no NUL"),
                         }
                     };
-                    let address = symbol(name).ok_or(stringify!($symbol))?;
+                    let address = find(name, &mut symbol).ok_or(stringify!($symbol))?;
                     // SAFETY: a function pointer and a data pointer have the same size on every machine that CUDA
                     // supports, and the caller vouches that the function has this type.
                     let $field = unsafe {
@@ -267,6 +268,37 @@ macro_rules! define_table {
 }
 
 driver_functions!(define_table);
+
+/// Symbols that drivers before CUDA 12 (JetPack 5) have under an older name only, with the same meaning here: the first
+/// version of a kernel node's parameters is a prefix of the second, and the engine leaves the rest null.
+const OLDER: [(&CStr, &CStr); 1] = [(c"cuGraphAddKernelNode_v2", c"cuGraphAddKernelNode")];
+
+/// Functions that older drivers lack and that no plan for their devices needs, so that [`not_supported`] may stand in:
+/// edges with data came with CUDA 12.3, and plans for compute capability 9.0 and later alone use them.
+const NEWER: [&CStr; 1] = [c"cuGraphAddDependencies_v2"];
+
+/// `CUDA_ERROR_NOT_SUPPORTED`.
+const CUDA_ERROR_NOT_SUPPORTED: CUresult = 801;
+
+/// Reads no arguments, which the C calling conventions of Linux leave to the caller.
+extern "C" fn not_supported() -> CUresult {
+    CUDA_ERROR_NOT_SUPPORTED
+}
+
+/// The symbol `name`, or what may stand in for it.
+fn find(
+    name: &'static CStr,
+    symbol: &mut dyn FnMut(&'static CStr) -> Option<NonNull<c_void>>,
+) -> Option<NonNull<c_void>> {
+    if let Some(address) = symbol(name) {
+        return Some(address);
+    }
+    match OLDER.iter().find(|(newer, _)| *newer == name) {
+        Some((_, older)) => symbol(older),
+        None if NEWER.contains(&name) => NonNull::new(not_supported as *mut c_void),
+        None => None,
+    }
+}
 #[cfg(feature = "recording")]
 pub(super) use driver_functions;
 

@@ -207,7 +207,7 @@ fn check_variant(bytes: &[u8], variant: u32) -> Result<(), PlanError> {
 fn check_description(header: &VariantHeader<'_>, weights: u64) -> Result<(), RecordProblem> {
     let host = header.architecture == 0;
     let fields = [
-        ("target", !header.target.is_empty()),
+        ("target", check_name(header.target).is_ok()),
         ("steps", header.steps <= MAX_STEPS),
         ("kernels", header.kernels <= if host { 0 } else { MAX_KERNELS }),
         ("images", header.images <= if host { 0 } else { MAX_KERNELS }),
@@ -265,6 +265,10 @@ fn check_bindings(
 }
 
 fn check_steps(section: &Section<'_>, regions: &Regions<'_>) -> Result<(), PlanError> {
+    if cfg!(not(feature = "host")) && regions.header.architecture == 0 {
+        // Nothing of this engine ever decodes them; the digest of the front vouches for their bytes.
+        return Ok(());
+    }
     let at = |step, problem| PlanError::Step { variant: section.variant, step, problem };
     let expected = regions.header.steps;
     let mut records = Records::<Step>::new(section.bytes);

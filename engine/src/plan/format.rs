@@ -1,6 +1,8 @@
 //! The structures inside a plan's postcard sections. Writer (compiler) and reader (engine) share them.
 
-use floe_kernels::{DType, Dims, Kernel};
+#[cfg(feature = "host")]
+use floe_kernels::Kernel;
+use floe_kernels::{DType, Dims};
 use serde::{Deserialize, Serialize};
 
 /// First bytes of every plan.
@@ -103,6 +105,15 @@ impl Binding<'_> {
         let elements = self.shape.iter().try_fold(1u64, |n, &extent| n.checked_mul(u64::from(extent)))?;
         elements.checked_mul(self.dtype.size() as u64)
     }
+}
+
+/// Stands for the kernel of a host step in an engine without the feature `host`: never decodes.
+#[cfg(not(feature = "host"))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Kernel {
+    /// No bytes decode to this.
+    #[serde(skip)]
+    None,
 }
 
 /// What a step does.

@@ -6,6 +6,8 @@
 
 mod check;
 mod check_candidate;
+#[cfg(feature = "host")]
+mod check_host_step;
 mod check_step;
 mod error;
 mod file;
@@ -13,6 +15,7 @@ pub mod format;
 mod reader;
 #[cfg(feature = "signature")]
 mod signature;
+mod suitability;
 #[cfg(feature = "writer")]
 mod writer;
 
@@ -21,5 +24,6 @@ pub use file::SectionKind;
 pub use reader::{Memory, Plan, Records, Variant};
 #[cfg(feature = "signature")]
 pub use signature::{InvalidKey, PublicKey};
+pub use suitability::{Suitability, TARGETS};
 #[cfg(feature = "writer")]
 pub use writer::{PlanWriter, VariantParts, pack_images};

@@ -171,7 +171,7 @@ impl<'a> Variant<'a> {
         self.header.architecture == 0
     }
 
-    /// Steps in order, decoded one at a time.
+    /// Steps in order, decoded one at a time. An engine without the feature `host` decodes none of a host variant.
     pub fn steps(&self) -> Records<'a, Step> {
         Records::new(self.steps)
     }

@@ -1,7 +1,10 @@
 //! Checks before anything is sent to the GPU: which variant of a plan it can run, and whether it has what that needs.
 
 use crate::Error;
-use floe_engine::plan::format::{ImageKind, VariantHeader};
+use floe_engine::plan::{
+    TARGETS,
+    format::{ImageKind, VariantHeader},
+};
 
 /// What a GPU is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,22 +26,6 @@ pub struct DeviceInfo {
     /// Highest clock of the multiprocessors in MHz.
     pub clock: u32,
 }
-
-/// Architectures of systems on a chip, whose machine code is not exchangeable with that of desktop GPUs.
-const TEGRA: [u32; 6] = [53, 62, 72, 87, 101, 110];
-
-/// The targets that a GPU may be compiled for: architecture, multiprocessors, name. From `targets/descriptions`.
-const TARGETS: [(u32, u32, &str); 9] = [
-    (72, 8, "jetson-xavier"),
-    (80, 108, "a100"),
-    (87, 8, "jetson-orin-nano"),
-    (87, 8, "jetson-orin-nx"),
-    (87, 16, "jetson-agx-orin"),
-    (89, 128, "rtx-4090"),
-    (90, 16, "h200-16"),
-    (90, 132, "h200"),
-    (110, 20, "jetson-thor"),
-];
 
 /// Number of the variant that suits a GPU best: machine code for exactly its architecture, then machine code for an older
 /// one of the same generation (desktop GPUs only), then PTX. Among equals the one tuned for the same number of
@@ -63,7 +50,10 @@ pub fn choose<'a>(
     }
     // The iterator's `max_by_key` takes the last of equals; the reversed number makes it the first.
     considered()
-        .filter_map(|(number, variant)| Some((suitability(variant, device)?, std::cmp::Reverse(number))))
+        .filter_map(|(number, variant)| {
+            let suitability = variant.suitability(device.architecture, device.multiprocessors)?;
+            Some((suitability, std::cmp::Reverse(number)))
+        })
         .max()
         .map(|(_, std::cmp::Reverse(number))| number)
         .ok_or_else(|| Error::NoVariant {
@@ -98,22 +88,6 @@ pub fn check(variant: &VariantHeader<'_>, device: &DeviceInfo, needed: u64, free
         return Err(Error::Memory { needed, free });
     }
     Ok(())
-}
-
-/// How well a variant suits: kind of match, nearness of architecture, whether the number of multiprocessors agrees.
-fn suitability(variant: &VariantHeader<'_>, device: &DeviceInfo) -> Option<(u32, u32, bool)> {
-    let (of, on) = (variant.architecture, device.architecture);
-    if of == 0 || of > on {
-        return None;
-    }
-    let tuned = TARGETS.iter().any(|&(_, count, name)| name == variant.target && count == device.multiprocessors);
-    let tegra = TEGRA.contains(&of) || TEGRA.contains(&on);
-    match variant.image_kind {
-        ImageKind::Cubin if of == on => Some((2, of, tuned)),
-        ImageKind::Cubin if of / 10 == on / 10 && !tegra => Some((1, of, tuned)),
-        ImageKind::Cubin => None,
-        ImageKind::Ptx => Some((0, of, tuned)),
-    }
 }
 
 /// What a plan holds, in words.
@@ -166,7 +140,7 @@ mod tests {
     }
 
     fn device(architecture: u32, multiprocessors: u32) -> DeviceInfo {
-        let integrated = TEGRA.contains(&architecture);
+        let integrated = [53, 62, 72, 87, 101, 110].contains(&architecture);
         DeviceInfo {
             name: "a GPU".into(),
             architecture,

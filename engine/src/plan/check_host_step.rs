@@ -1,0 +1,78 @@
+//! The check of what a host step computes: its kernel's parameters, and operands that fit them.
+
+use super::{
+    OperandProblem, StepProblem,
+    check_step::at,
+    format::{MAX_OPERANDS, Operand},
+};
+use floe_kernels::{Kernel, View};
+
+/// Alignment of the workspace of a host step.
+const WORKSPACE_ALIGNMENT: u64 = 64;
+/// Alignment of a host operand that has no view: a bias, f32.
+const BIAS_ALIGNMENT: u64 = 4;
+/// Most elements of a view, those that it repeats included.
+const MAX_ELEMENTS: u64 = 1 << 40;
+
+/// The kernel accepts its parameters, operands are what it takes, and no written byte is another operand's.
+pub(super) fn check(kernel: &Kernel, operands: &[Operand]) -> Result<(), StepProblem> {
+    let family = kernel.family();
+    let views = (0..floe_kernels::MAX_INPUTS)
+        .map_while(|i| family.input(i))
+        .chain((0..floe_kernels::MAX_OUTPUTS).map_while(|i| family.output(i)));
+    if views.into_iter().any(|view| elements(view).is_none()) {
+        return Err(StepProblem::TooLarge);
+    }
+    family.check().map_err(StepProblem::Kernel)?;
+
+    let (inputs, outputs) = (kernel.inputs(), kernel.outputs());
+    let workspace = family.host_workspace();
+    let expected = inputs + outputs + usize::from(workspace > 0);
+    if operands.len() != expected {
+        return Err(StepProblem::OperandCount { found: operands.len() as u8, expected: expected as u8 });
+    }
+    for (index, operand) in operands.iter().enumerate() {
+        let (needed, alignment) = if index < inputs {
+            let alignment = family.input(index).map_or(BIAS_ALIGNMENT, |view| view.dtype.size() as u64);
+            (family.input_bytes(index).map_err(StepProblem::Kernel)?.unwrap_or(0), alignment)
+        } else if let Some(view) = family.output(index - inputs) {
+            (view.bytes().map_err(StepProblem::Kernel)?, view.dtype.size() as u64)
+        } else {
+            (workspace, WORKSPACE_ALIGNMENT)
+        };
+        if operand.written != (index >= inputs) {
+            return Err(at(index, OperandProblem::Direction));
+        }
+        if operand.bytes < needed {
+            return Err(at(index, OperandProblem::TooShort { bytes: operand.bytes, needed }));
+        }
+        if !operand.offset.is_multiple_of(alignment) {
+            return Err(at(index, OperandProblem::Misaligned { offset: operand.offset, alignment }));
+        }
+    }
+    check_overlaps(operands)
+}
+
+/// Number of elements, an extent of 0 counting as 1; `None` beyond [`MAX_ELEMENTS`].
+fn elements(view: &View) -> Option<u64> {
+    let product = view.shape.iter().try_fold(1u64, |n, &extent| n.checked_mul(u64::from(extent.max(1))));
+    product.filter(|&n| n <= MAX_ELEMENTS)
+}
+
+/// The host gives its twins disjoint slices, so a written range may not share a byte with any other of the step.
+fn check_overlaps(operands: &[Operand]) -> Result<(), StepProblem> {
+    let overlap = |a: &Operand, b: &Operand| {
+        let empty = a.bytes == 0 || b.bytes == 0;
+        !empty && a.region == b.region && a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes
+    };
+    for (written, a) in operands.iter().enumerate().filter(|(_, operand)| operand.written) {
+        for (other, b) in operands.iter().enumerate() {
+            if other != written && overlap(a, b) {
+                return Err(StepProblem::Overlap { written: written as u8, other: other as u8 });
+            }
+        }
+    }
+    Ok(())
+}
+
+const _: () = assert!(floe_kernels::MAX_INPUTS + floe_kernels::MAX_OUTPUTS < MAX_OPERANDS);
