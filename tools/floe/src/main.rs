@@ -7,7 +7,7 @@ use floe::{
     bench::{self, Times},
     inputs::{self, Source},
     measure, outputs,
-    plan_file::PlanFile,
+    plan_file::{self, PlanFile},
     profile,
     session::{DeviceKind, Place, Request, Session},
 };
@@ -31,7 +31,8 @@ enum Command {
     /// Replay a plan once and show its outputs.
     #[command(after_help = "Examples:
   floe run resnet50.floe --input image=cat.npy --output-dir out
-  floe run resnet50.floe --random 7 --device host")]
+  floe run resnet50.floe --random 7 --device host
+  floe run resnet50.floe --random 7 --public-key plans.key.pub")]
     Run(Run),
     /// Measure latency: host round trip (write, replay, read) and device time.
     #[command(after_help = "Examples:
@@ -60,9 +61,28 @@ An existing table is kept: new times are added to it, or replace its own.")]
 }
 
 #[derive(Args)]
-struct Common {
+struct PlanArguments {
     /// The plan.
     plan: PathBuf,
+    /// Refuse the plan unless it was signed with the private key of this public key: PEM, as `floec keygen` and OpenSSL
+    /// write it.
+    #[arg(long, value_name = "FILE")]
+    public_key: Option<PathBuf>,
+}
+
+impl PlanArguments {
+    fn open(&self) -> Result<PlanFile> {
+        match &self.public_key {
+            Some(key) => PlanFile::open_signed(&self.plan, plan_file::public_key(key)?),
+            None => PlanFile::open(&self.plan),
+        }
+    }
+}
+
+#[derive(Args)]
+struct Common {
+    #[command(flatten)]
+    plan: PlanArguments,
     /// Contents of an input; repeatable.
     #[arg(long = "input", value_name = "NAME=FILE.npy")]
     inputs: Vec<Source>,
@@ -106,8 +126,8 @@ struct Bench {
 
 #[derive(Args)]
 struct OnGpu {
-    /// The plan.
-    plan: PathBuf,
+    #[command(flatten)]
+    plan: PlanArguments,
     /// Use the variant of this target instead of the most suitable one.
     #[arg(long, value_name = "TARGET")]
     variant: Option<String>,
@@ -185,7 +205,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn run(arguments: &Run) -> Result<()> {
-    let file = PlanFile::open(&arguments.common.plan)?;
+    let file = arguments.common.plan.open()?;
     let plan = file.plan()?;
     let (mut place, variant) = Place::choose(&plan, &arguments.common.request(None))?;
     let device = place.describe();
@@ -209,7 +229,7 @@ fn run(arguments: &Run) -> Result<()> {
 }
 
 fn bench(arguments: &Bench) -> Result<()> {
-    let file = PlanFile::open(&arguments.common.plan)?;
+    let file = arguments.common.plan.open()?;
     let plan = file.plan()?;
     let (mut place, variant) = Place::choose(&plan, &arguments.common.request(arguments.sms))?;
     let device = place.describe();
@@ -255,7 +275,7 @@ fn bench(arguments: &Bench) -> Result<()> {
 }
 
 fn profile_steps(arguments: &OnGpu) -> Result<()> {
-    let file = PlanFile::open(&arguments.plan)?;
+    let file = arguments.plan.open()?;
     let plan = file.plan()?;
     let (mut place, variant) = Place::choose(&plan, &arguments.request())?;
     let device = place.describe();
@@ -286,7 +306,7 @@ fn profile_steps(arguments: &OnGpu) -> Result<()> {
 }
 
 fn measure_candidates(arguments: &MeasureArguments) -> Result<()> {
-    let file = PlanFile::open(&arguments.common.plan)?;
+    let file = arguments.common.plan.open()?;
     let plan = file.plan()?;
     let output = &arguments.output;
     // Before anything is measured: a file that is no table must not be lost, nor the measurement because of it.

@@ -1,15 +1,32 @@
-//! A plan file mapped into memory.
+//! A plan file in memory.
 
-use anyhow::{Context, Result};
-use floe_engine::plan::Plan;
+use anyhow::{Context, Result, anyhow, bail};
+use ed25519_dalek::{VerifyingKey, pkcs8::DecodePublicKey};
+use floe_engine::{
+    host::Block,
+    plan::{Plan, PublicKey},
+};
 use memmap2::Mmap;
-use std::{fs::File, path::Path};
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::Path,
+};
 
-/// A mapped file. The mapping is page-aligned, which satisfies every alignment that sessions ask for.
+/// A plan's file: mapped, or read where its signature matters.
 #[derive(Debug)]
 pub struct PlanFile {
-    map: Mmap,
+    contents: Contents,
     name: String,
+}
+
+/// Either is aligned as sessions ask for.
+#[derive(Debug)]
+enum Contents {
+    /// The file itself, at pages.
+    Mapped(Mmap),
+    /// A copy that nobody else can change, and who must have signed it.
+    Read { blocks: Vec<Block>, length: usize, key: PublicKey },
 }
 
 impl PlanFile {
@@ -19,14 +36,30 @@ impl PlanFile {
     /// Those of the file system, naming the file.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let file = File::open(path).with_context(|| name.clone())?;
-        if file.metadata().with_context(|| name.clone())?.is_dir() {
-            anyhow::bail!("{name}: is a folder, not a plan");
-        }
+        let file = file(path)?;
         // SAFETY: the mapping is read-only. A plan must not be changed in place while it runs, as with any program's
         // text; compilers replace it by renaming, which leaves this mapping alone.
         let map = unsafe { Mmap::map(&file) }.with_context(|| name.clone())?;
-        Ok(Self { map, name })
+        Ok(Self { contents: Contents::Mapped(map), name })
+    }
+
+    /// Reads a file that must be signed with the private key of `key`. It is read, not mapped, so that what runs is what
+    /// was verified, whoever may write to the file.
+    ///
+    /// # Errors
+    /// Those of the file system, naming the file.
+    pub fn open_signed(path: &Path, key: PublicKey) -> Result<Self> {
+        let name = path.display().to_string();
+        let mut file = file(path)?;
+        let length = file.metadata().with_context(|| name.clone())?.len();
+        let length = usize::try_from(length).with_context(|| name.clone())?;
+        let count = length.div_ceil(size_of::<Block>());
+        let mut blocks = Vec::new();
+        blocks.try_reserve_exact(count).map_err(|_| anyhow!("{name}: no memory for its {length} bytes"))?;
+        blocks.resize(count, Block::ZERO);
+        let bytes = &mut bytemuck::cast_slice_mut(&mut blocks)[..length];
+        file.read_exact(bytes).with_context(|| name.clone())?;
+        Ok(Self { contents: Contents::Read { blocks, length, key }, name })
     }
 
     /// The checked plan.
@@ -34,9 +67,17 @@ impl PlanFile {
     /// # Errors
     /// What the engine's check says, naming the file.
     pub fn plan(&self) -> Result<Plan<'_>> {
-        let plan = Plan::parse(&self.map).with_context(|| self.name.clone())?;
+        let bytes = match &self.contents {
+            Contents::Mapped(map) => &map[..],
+            Contents::Read { blocks, length, .. } => &bytemuck::cast_slice(blocks)[..*length],
+        };
+        let plan = Plan::parse(bytes).with_context(|| self.name.clone())?;
         // The structure is checked by now; kernel images and weights must be what the compiler wrote, too.
-        plan.verify_blobs().with_context(|| self.name.clone())?;
+        let verified = match &self.contents {
+            Contents::Mapped(_) => plan.verify_blobs(),
+            Contents::Read { key, .. } => plan.verify_signature(key),
+        };
+        verified.with_context(|| self.name.clone())?;
         Ok(plan)
     }
 
@@ -44,4 +85,24 @@ impl PlanFile {
     pub fn name(&self) -> &str {
         &self.name
     }
+}
+
+fn file(path: &Path) -> Result<File> {
+    let name = || path.display().to_string();
+    let file = File::open(path).with_context(name)?;
+    if file.metadata().with_context(name)?.is_dir() {
+        bail!("{}: is a folder, not a plan", name());
+    }
+    Ok(file)
+}
+
+/// Reads an Ed25519 public key in PEM, as `floec keygen` and OpenSSL write it.
+///
+/// # Errors
+/// Those of the file system, or that it is no such key, naming the file.
+pub fn public_key(path: &Path) -> Result<PublicKey> {
+    let name = path.display();
+    let pem = fs::read_to_string(path).with_context(|| name.to_string())?;
+    let key = VerifyingKey::from_public_key_pem(&pem).map_err(|error| anyhow!("{name}: no Ed25519 key: {error}"))?;
+    PublicKey::from_bytes(key.as_bytes()).with_context(|| name.to_string())
 }

@@ -1,9 +1,13 @@
 //! The command line as scripts see it: exit codes, messages, files. There need not be a GPU; where there is one, the
 //! tests that want none say so through `FLOE_LIBCUDA`.
 
+use ed25519_dalek::{
+    Signer, SigningKey,
+    pkcs8::{EncodePublicKey, spki::der::pem::LineEnding},
+};
 use floe::npy::Array;
 use floe_engine::plan::{
-    PlanWriter, VariantParts,
+    Plan, PlanWriter, VariantParts,
     format::{
         Action, Binding, Candidate, CandidateArgument, CandidateLaunch, CandidateOperand, Direction, ImageKind,
         KernelEntry, Operand, Region, Role, Step, StepNote, VariantHeader,
@@ -84,6 +88,13 @@ fn folder() -> tempfile::TempDir {
     damaged[20] ^= 4;
     write("damaged.floe", &damaged);
     write("empty.floe", b"");
+    let key = |seed| SigningKey::from_bytes(&[seed; 32]);
+    let parsed = transpose(&[("host", 0)]);
+    let parsed = Plan::parse(&parsed).unwrap();
+    write("signed.floe", &parsed.with_signature(&key(1).sign(&parsed.signed_message()).to_bytes()));
+    for (seed, name) in [(1, "mine.pub"), (2, "other.pub")] {
+        write(name, key(seed).verifying_key().to_public_key_pem(LineEnding::LF).unwrap().as_bytes());
+    }
     write("both.floe", &transpose(&[("host", 0), ("jetson-orin-nano", 87)]));
     write("gpu.floe", &transpose(&[("jetson-orin-nano", 87)]));
     let matrix: Vec<u8> = (1..=6u8).flat_map(|x| f32::from(x).to_le_bytes()).collect();
@@ -123,6 +134,19 @@ fn run_writes_outputs_under_harmless_names() {
     assert_eq!(array.shape, [3, 2]);
     let expected: Vec<u8> = [1f32, 4.0, 2.0, 5.0, 3.0, 6.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     assert_eq!(array.bytes, expected);
+}
+
+#[test]
+fn a_signed_plan_runs_with_its_key_and_without_one() {
+    let folder = folder();
+    let unsigned = floe(folder.path(), "run host.floe --random 1");
+    for arguments in ["run signed.floe --random 1", "run signed.floe --random 1 --public-key mine.pub"] {
+        let output = floe(folder.path(), arguments);
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()), "{arguments}");
+        assert_eq!(output.stdout, unsigned.stdout, "{arguments}");
+    }
+    let output = floe(folder.path(), "bench signed.floe --iterations 5 --public-key mine.pub");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -170,6 +194,15 @@ fn a_failed_run_is_one_precise_line_and_exit_code_one() {
         ("run cut.floe", "cut.floe: "),
         ("run damaged.floe", "damaged.floe: "),
         ("run text.npy", "text.npy: "),
+        ("run signed.floe --random 1 --public-key other.pub", "signed.floe: plan was not signed with this key"),
+        ("run host.floe --random 1 --public-key mine.pub", "host.floe: plan is not signed"),
+        ("bench host.floe --public-key mine.pub", "host.floe: plan is not signed"),
+        ("profile host.floe --public-key mine.pub", "host.floe: plan is not signed"),
+        ("measure host.floe -o x.timings --public-key mine.pub", "host.floe: plan is not signed"),
+        ("run signed.floe --random 1 --public-key text.npy", "text.npy: no Ed25519 key"),
+        ("run signed.floe --random 1 --public-key nothing.pub", "nothing.pub: No such file"),
+        ("run cut.floe --random 1 --public-key mine.pub", "cut.floe: "),
+        ("run . --random 1 --public-key mine.pub", ".: is a folder, not a plan"),
         ("run host.floe", "input 'matrix' (f32 [2, 3]) is missing: give --input matrix=FILE.npy, or --random SEED"),
         ("run host.floe --input tensor=matrix.npy", "the plan has no input 'tensor'; its inputs are: matrix"),
         ("run host.floe --input turned/out=matrix.npy", "the plan has no input 'turned/out'"),

@@ -1,12 +1,13 @@
 //! `floec compile` and `floec targets`.
 
-use crate::output;
+use crate::{keys, output};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use floe_compiler::{
     pipeline::{self, CompileOptions, Precision, Progress},
     targets,
 };
+use floe_engine::plan::Plan;
 use floe_kernels::codegen::Target;
 use floe_models::ImportOptions;
 use floe_timings::Timings;
@@ -66,6 +67,9 @@ pub struct Arguments {
     /// architectures too, starts slower.
     #[arg(long)]
     ptx: bool,
+    /// Sign the plan with this private key: PEM, as `floec keygen` and OpenSSL write it.
+    #[arg(long, value_name = "KEY")]
+    sign: Option<PathBuf>,
     /// The plan to write.
     #[arg(short, long, value_name = "PLAN.floe")]
     output: PathBuf,
@@ -170,6 +174,7 @@ fn timings(files: &[PathBuf]) -> anyhow::Result<Option<Timings>> {
 /// Runs `floec compile`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let options = options(arguments)?;
+    let key = arguments.sign.as_deref().map(keys::private).transpose()?;
     // indicatif draws on a terminal only.
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len}").expect("a fixed template"));
@@ -186,7 +191,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let compiled = pipeline::compile(&arguments.model, &options, &progress);
     bar.finish_and_clear();
-    let compiled = compiled.with_context(|| format!("cannot compile '{}'", arguments.model.display()))?;
+    let mut compiled = compiled.with_context(|| format!("cannot compile '{}'", arguments.model.display()))?;
+    if let Some(key) = &key {
+        compiled.bytes = keys::sign(&Plan::parse(&compiled.bytes)?, key)?;
+    }
     output::write_file(&arguments.output, &compiled.bytes)?;
 
     if arguments.json {

@@ -1,6 +1,6 @@
 //! `floec inspect` and `floec check`.
 
-use crate::{output, page, report};
+use crate::{keys, output, page, report};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use floe_engine::plan::Plan;
@@ -30,21 +30,27 @@ pub struct Arguments {
 
 /// Run the engine's own check on a plan, and compare its blobs with their digest; needs no GPU.
 #[derive(Args)]
-#[command(after_help = "Example:
-  floec check resnet50.floe && scp resnet50.floe jetson:")]
+#[command(after_help = "Examples:
+  floec check resnet50.floe && scp resnet50.floe jetson:
+  floec check resnet50.floe --public-key plans.key.pub")]
 pub struct CheckArguments {
     /// The plan.
     plan: PathBuf,
+    /// Also check that the plan was signed with the private key of this public key: PEM, as `floec keygen` and OpenSSL
+    /// write it.
+    #[arg(long, value_name = "FILE")]
+    public_key: Option<PathBuf>,
 }
 
 /// Maps a file into memory; empty files, which cannot be mapped, fail in the check like any other.
-fn map(path: &Path) -> anyhow::Result<Mmap> {
+pub fn map(path: &Path) -> anyhow::Result<Mmap> {
     let file = File::open(path).with_context(|| format!("cannot read '{}'", path.display()))?;
     // SAFETY: plans are read-only here; a file that somebody truncates meanwhile is outside of what we promise.
     unsafe { Mmap::map(&file) }.with_context(|| format!("cannot map '{}'", path.display()))
 }
 
-fn parse<'a>(bytes: &'a [u8], path: &Path) -> anyhow::Result<Plan<'a>> {
+/// The checked plan in `bytes`.
+pub fn parse<'a>(bytes: &'a [u8], path: &Path) -> anyhow::Result<Plan<'a>> {
     Plan::parse(bytes).map_err(|error| anyhow!("'{}' is not a sound plan: {error}", path.display()))
 }
 
@@ -52,9 +58,19 @@ fn parse<'a>(bytes: &'a [u8], path: &Path) -> anyhow::Result<Plan<'a>> {
 pub fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
     let bytes = map(&arguments.plan)?;
     let plan = parse(&bytes, &arguments.plan)?;
-    plan.verify_blobs().map_err(|error| anyhow!("'{}' is damaged: {error}", arguments.plan.display()))?;
+    let name = arguments.plan.display();
+    let sound = match &arguments.public_key {
+        Some(file) => {
+            plan.verify_signature(&keys::public(file)?).map_err(|error| anyhow!("'{name}': {error}"))?;
+            "signed with this key and sound"
+        }
+        None => {
+            plan.verify_blobs().map_err(|error| anyhow!("'{name}' is damaged: {error}"))?;
+            "sound"
+        }
+    };
     let targets: Vec<_> = plan.variants().map(|variant| variant.header().target.to_owned()).collect();
-    output::print(&format!("{}: sound, for {}\n", arguments.plan.display(), targets.join(", ")))
+    output::print(&format!("{name}: {sound}, for {}\n", targets.join(", ")))
 }
 
 /// Runs `floec inspect`.
@@ -88,11 +104,12 @@ fn string(value: &Value) -> &str {
 
 fn text(report: &Value) -> String {
     let mut text = format!(
-        "{} · {} · {} · sha256 {}\n",
+        "{} · {} · {} · sha256 {}{}\n",
         string(&report["model"]),
         output::bytes(number(&report["bytes"])),
         string(&report["compiler"]),
         string(&report["digest"]),
+        if report["signed"] == true { " · signed" } else { "" },
     );
     for variant in items(&report["variants"]) {
         let memory = &variant["memory"];

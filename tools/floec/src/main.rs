@@ -2,9 +2,11 @@
 
 mod compile;
 mod inspect;
+mod keys;
 mod output;
 mod page;
 mod report;
+mod sign;
 mod suite;
 mod support;
 mod zoo;
@@ -25,6 +27,8 @@ enum Command {
     Compile(compile::Arguments),
     Inspect(inspect::Arguments),
     Check(inspect::CheckArguments),
+    Keygen(keys::Arguments),
+    Sign(sign::Arguments),
     Targets(compile::TargetArguments),
     Suite(suite::Arguments),
     Zoo(zoo::Arguments),
@@ -36,6 +40,8 @@ fn main() -> ExitCode {
         Command::Compile(arguments) => compile::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => inspect::check(&arguments),
+        Command::Keygen(arguments) => keys::generate(&arguments),
+        Command::Sign(arguments) => sign::run(&arguments),
         Command::Targets(arguments) => compile::targets(&arguments),
         Command::Suite(arguments) => suite::run(&arguments),
         Command::Zoo(arguments) => zoo::run(&arguments),

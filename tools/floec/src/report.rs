@@ -13,6 +13,7 @@ pub fn plan(plan: &Plan<'_>) -> Value {
         "compiler": plan.compiler(),
         "bytes": plan.file_bytes(),
         "digest": plan.digest().iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+        "signed": plan.is_signed(),
         "variants": plan.variants().map(|variant| self::variant(&variant)).collect::<Vec<_>>(),
     })
 }

@@ -5,6 +5,7 @@ mod bad_models;
 mod compile;
 mod models;
 mod plans;
+mod signatures;
 mod suite;
 mod timings;
 
