@@ -17,6 +17,8 @@ use std::{
 #[derive(Debug)]
 pub struct PlanFile {
     contents: Contents,
+    /// Who must have signed it.
+    key: Option<PublicKey>,
     name: String,
 }
 
@@ -25,8 +27,8 @@ pub struct PlanFile {
 enum Contents {
     /// The file itself, at pages.
     Mapped(Mmap),
-    /// A copy that nobody else can change, and who must have signed it.
-    Read { blocks: Vec<Block>, length: usize, key: PublicKey },
+    /// A copy that nobody else can change.
+    Read { blocks: Vec<Block>, length: usize },
 }
 
 impl PlanFile {
@@ -40,7 +42,7 @@ impl PlanFile {
         // SAFETY: the mapping is read-only. A plan must not be changed in place while it runs, as with any program's
         // text; compilers replace it by renaming, which leaves this mapping alone.
         let map = unsafe { Mmap::map(&file) }.with_context(|| name.clone())?;
-        Ok(Self { contents: Contents::Mapped(map), name })
+        Ok(Self { contents: Contents::Mapped(map), key: None, name })
     }
 
     /// Reads a file that must be signed with the private key of `key`. It is read, not mapped, so that what runs is what
@@ -59,7 +61,7 @@ impl PlanFile {
         blocks.resize(count, Block::ZERO);
         let bytes = &mut bytemuck::cast_slice_mut(&mut blocks)[..length];
         file.read_exact(bytes).with_context(|| name.clone())?;
-        Ok(Self { contents: Contents::Read { blocks, length, key }, name })
+        Ok(Self { contents: Contents::Read { blocks, length }, key: Some(key), name })
     }
 
     /// The checked plan.
@@ -69,13 +71,13 @@ impl PlanFile {
     pub fn plan(&self) -> Result<Plan<'_>> {
         let bytes = match &self.contents {
             Contents::Mapped(map) => &map[..],
-            Contents::Read { blocks, length, .. } => &bytemuck::cast_slice(blocks)[..*length],
+            Contents::Read { blocks, length } => &bytemuck::cast_slice(blocks)[..*length],
         };
         let plan = Plan::parse(bytes).with_context(|| self.name.clone())?;
         // The structure is checked by now; kernel images and weights must be what the compiler wrote, too.
-        let verified = match &self.contents {
-            Contents::Mapped(_) => plan.verify_blobs(),
-            Contents::Read { key, .. } => plan.verify_signature(key),
+        let verified = match &self.key {
+            None => plan.verify_blobs(),
+            Some(key) => plan.verify_signature(key),
         };
         verified.with_context(|| self.name.clone())?;
         Ok(plan)
