@@ -9,11 +9,16 @@ Two kinds of networks:
 - light_*: the nine classic networks that the onnx package carries without weights. Their constant weights are replaced
   by seeded random ones of a sensible size (He initialisation, BatchNorm statistics near one), and the last layer is
   scaled so that the logits spread by about two: neither a flat nor a one-hot softmax would tell errors.
-- models of the zoo that `floec zoo fetch` has put into --zoo, on real pictures from scikit-image and scikit-learn.
+- models of the zoo that `floec zoo fetch` has put into --zoo, on the inputs of zoo_inputs.py: NAME at the shapes of
+  zoo.toml, NAME-second at the second ones. silero-vad-v6-stream is 10 s of speech for `floe-verify stream`: frames.npy
+  with a frame a row, and probabilities.npy as ONNX Runtime computes them when it carries the state.
 """
 
 import argparse
+import hashlib
 import json
+import shutil
+import tomllib
 import zlib
 from pathlib import Path
 
@@ -21,63 +26,23 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import numpy_helper
-from PIL import Image
 
+import audio
+from zoo_inputs import ZOO, session
+
+HERE = Path(__file__).parent
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 
 
-def run(model, inputs):
+def run(model, inputs, optimised=True):
     """All outputs of ONNX Runtime's CPU provider."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 2
-    source = model if isinstance(model, str) else model.SerializeToString()
+    options.log_severity_level = 3
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    source = str(model) if isinstance(model, Path) else model.SerializeToString()
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"]).run(None, inputs)
-
-
-def picture(name, height, width, channels=3):
-    """A picture as [1, channels, height, width], f32 in 0..255; the fourth channel is opaque white."""
-    if name in ("china.jpg", "flower.jpg"):
-        from sklearn.datasets import load_sample_image
-
-        pixels = load_sample_image(name)
-    else:
-        import skimage.data
-
-        pixels = getattr(skimage.data, name)()
-    image = Image.fromarray(pixels).convert("RGB").resize((width, height), Image.Resampling.BILINEAR)
-    planes = np.asarray(image, np.float32).transpose(2, 0, 1)
-    if channels == 4:
-        planes = np.concatenate([planes, np.full((1, height, width), 255, np.float32)])
-    return planes[None]
-
-
-def imagenet(pixels):
-    mean = np.array([0.485, 0.456, 0.406], np.float32).reshape(3, 1, 1)
-    spread = np.array([0.229, 0.224, 0.225], np.float32).reshape(3, 1, 1)
-    return (pixels / 255 - mean) / spread
-
-
-def page_rotations():
-    page = picture("page", 224, 224)[0]
-    return imagenet(np.stack([np.rot90(page, k, (1, 2)) for k in range(4)]))
-
-
-def line_crops():
-    page = picture("page", 191, 384)[0]
-    lines = [page[:, 20 * k : 20 * k + 24, 8:200] for k in range(6)]
-    resized = [np.stack([np.asarray(Image.fromarray(c).resize((192, 48))) for c in line]) for line in lines]
-    return (np.stack(resized) / 255 - 0.5) / 0.5
-
-
-# The zoo models of the tests: input name -> how its value is made.
-ZOO = {
-    "blazeface-front": {"input:0": lambda: picture("astronaut", 128, 128).transpose(0, 2, 3, 1) / 127.5 - 1},
-    "mlsd-tiny-512": {"input_image_with_alpha:0": lambda: picture("china.jpg", 512, 512, 4).transpose(0, 2, 3, 1)},
-    "ppocrv6-det-small": {"x": lambda: imagenet(picture("page", 384, 768))},
-    "ppocr-cls-mobilev2": {"x": line_crops},
-    "pplcnet-orientation": {"x": page_rotations},
-    "ddddocr-yolox-det": {"images": lambda: picture("text", 416, 416)},
-}
 
 
 def fill(model, random):
@@ -140,9 +105,74 @@ def light(name):
     return model, inputs
 
 
-def zoo(name, folder):
-    model = onnx.load(folder / f"{name}.onnx")
-    return model, {name: np.ascontiguousarray(make(), np.float32) for name, make in ZOO[name].items()}
+def shapes_of(model):
+    """A model of zoo.toml: suffix of the case -> shapes of its inputs."""
+    shapes = {"": {i["name"]: i["shape"] for i in model["inputs"]}}
+    if all("second_shape" in i for i in model["inputs"]):
+        shapes["-second"] = {i["name"]: i["second_shape"] for i in model["inputs"]}
+    return shapes
+
+
+def zoo_makers(folder):
+    """Cases of the zoo's models in a folder."""
+
+    def make(name, shapes):
+        # Pictures are computed in f64; `ascontiguousarray` would make a vector of a scalar.
+        single = lambda v: v.astype(np.float32) if v.dtype == np.float64 else v
+        inputs = {n: np.array(single(v), order="C") for n, v in ZOO[name](shapes, folder).items()}
+        assert {n: list(v.shape) for n, v in inputs.items()} == shapes, f"{name}: inputs do not have the shapes"
+        return folder / f"{name}.onnx", inputs
+
+    models = tomllib.loads((HERE / "zoo.toml").read_text())["model"]
+    return {
+        model["name"] + suffix: lambda _, name=model["name"], shapes=shapes: make(name, shapes)
+        for model in models
+        for suffix, shapes in shapes_of(model).items()
+    }
+
+
+def quantised_steps(file, inputs):
+    """A quantised network cut at every QuantizeLinear: takes the quantised tensors, as ONNX Runtime computes them, and
+    gives what each QuantizeLinear is to round. So an error is seen where it is made: in the whole network one value
+    that rounds the other way spreads to all later ones.
+    """
+    model = onnx.load(file)
+    graph = model.graph
+    initial = {t.name for t in graph.initializer}
+    cuts = [n for n in graph.node if n.op_type == "QuantizeLinear" and n.input[0] not in initial]
+    types = {t.name: t.data_type for t in graph.initializer}
+    quantised = [onnx.helper.make_tensor_value_info(n.output[0], types[n.input[2]], None) for n in cuts]
+    final = len(graph.output)
+    graph.output.extend(quantised)
+    values = run(model, inputs, optimised=False)[final:]
+    del graph.output[final:]
+    for node, tensor, value in zip(cuts, quantised, values):
+        graph.node.remove(node)
+        graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.type.tensor_type.elem_type, value.shape))
+        graph.output.append(onnx.helper.make_tensor_value_info(node.input[0], onnx.TensorProto.FLOAT, value.shape))
+    # What is an input itself is no step; several may round the same tensor.
+    kept = {o.name: o for o in graph.output if o.name not in inputs}
+    del graph.output[:]
+    graph.output.extend(kept.values())
+    used = {name for node in graph.node for name in node.input}
+    for unused in [i for i in graph.input if i.name not in used]:
+        graph.input.remove(unused)
+    del graph.value_info[:]
+    return model, {n: v for n, v in (inputs | dict(zip((q.name for q in quantised), values))).items() if n in used}
+
+
+def write_stream(folder, zoo):
+    """Ten seconds of speech, frame by frame."""
+    frames = audio.frames_with_context(audio.speech(10 * audio.RATE))
+    detector = session(zoo / "silero-vad-v6.onnx")
+    state, rate = np.zeros((2, 1, 128), np.float32), np.array(audio.RATE, np.int64)
+    probabilities = []
+    for frame in frames:
+        probability, state = detector.run(None, {"input": frame[None], "state": state, "sr": rate})
+        probabilities.append(probability[0, 0])
+    folder.mkdir(parents=True, exist_ok=True)
+    np.save(folder / "frames.npy", np.ascontiguousarray(frames))
+    np.save(folder / "probabilities.npy", np.array(probabilities, np.float32))
 
 
 def write(folder, model, inputs, outputs):
@@ -152,7 +182,11 @@ def write(folder, model, inputs, outputs):
     (folder / "inputs").mkdir(exist_ok=True)
     for name, value in inputs.items():
         np.save(folder / "inputs" / (name.replace("/", "_").replace(":", "_") + ".npy"), value)
-    onnx.save(model, folder / "model.onnx")
+    if isinstance(model, Path):
+        shutil.copyfile(model, folder / "model.onnx")
+        model = onnx.load(model)
+    else:
+        onnx.save(model, folder / "model.onnx")
     initial = {t.name for t in model.graph.initializer}
     names = [i.name for i in model.graph.input if i.name not in initial]
     for number, name in enumerate(names):
@@ -169,17 +203,29 @@ def main():
     arguments = parser.parse_args()
     makers = {path.stem: lambda name: light(name) for path in sorted(LIGHT.glob("*.onnx"))}
     if arguments.zoo:
-        makers |= {name: lambda name: zoo(name, arguments.zoo) for name in ZOO}
+        makers |= zoo_makers(arguments.zoo)
+        quantised = "smart-turn-v3.2-qdq"
+        whole = makers[quantised]
+        makers[f"{quantised}-steps"] = lambda _: quantised_steps(*whole(quantised))
+        makers["silero-vad-v6-stream"] = None
+    scripts = b"".join((HERE / name).read_bytes() for name in ("references.py", "audio.py", "zoo_inputs.py", "zoo.toml"))
+    made_by = json.dumps({"onnxruntime": onnxruntime.__version__, "scripts": hashlib.sha256(scripts).hexdigest()})
     for name, make in makers.items():
         folder = arguments.out / name
-        if arguments.only and name not in arguments.only or (folder / "complete").exists():
+        complete = folder / "complete"
+        if arguments.only and name not in arguments.only or complete.exists() and complete.read_text() == made_by:
             continue
-        model, inputs = make(name)
-        outputs = run(model, inputs)
-        write(folder, model, inputs, outputs)
+        shutil.rmtree(folder, ignore_errors=True)
+        if make is None:
+            write_stream(folder, arguments.zoo)
+        else:
+            model, inputs = make(name)
+            # A cut network leaves nothing to fuse; its parts are compared operator by operator.
+            outputs = run(model, inputs, optimised=not name.endswith("-steps"))
+            write(folder, model, inputs, outputs)
+            print(f"{name}: {[list(o.shape) for o in outputs]}", flush=True)
         # Last, so that an interrupted run is repeated.
-        (folder / "complete").write_text(json.dumps({"onnxruntime": onnxruntime.__version__}))
-        print(f"{name}: {[list(o.shape) for o in outputs]}", flush=True)
+        complete.write_text(made_by)
 
 
 main()
