@@ -1,0 +1,492 @@
+/* The C interface of Floe's engine: plans and sessions in memory that the caller gives.
+ *
+ * Generated from engine/c by cbindgen: do not edit. Link libfloe_c.a, which engine/c builds.
+ *
+ * The way of a program:
+ *
+ *     floe_plan_open            checks the plan's bytes
+ *     floe_plan_find_target     chooses a variant; floe_plan_find_gpu does so for a GPU
+ *     floe_plan_find_binding    finds inputs and outputs, once
+ *     floe_session_requirements says what a session takes
+ *     floe_session_init         INIT: all that is ever allocated
+ *     floe_session_write        RUN: input, replay, output; nothing else
+ *     floe_session_replay
+ *     floe_session_read
+ *     floe_session_destroy
+ *     floe_plan_close
+ *
+ * Rules that hold for every function:
+ *
+ * - The result is a floe_status: FLOE_STATUS_OK, or why nothing was done. `error`, where it is not null, gets the same in
+ *   words. The library keeps no error, has no global variables, and allocates no memory; a session on a GPU allocates
+ *   what floe_session_requirements says, in floe_session_init.
+ * - Handles (`floe_plan`, `floe_session`) are the addresses of objects in memory that the caller gives, and stay the
+ *   caller's. A handle that is null, misaligned, destroyed, never made, moved or overwritten is recognised and refused.
+ * - Pointers to results must not be null unless it says so. A null or misaligned pointer is refused.
+ * - What remains the caller's promise, as ever in C: that a pointer which is neither null nor misaligned points to as much
+ *   memory as is said; that strings end with NUL; that objects and plan files stay in place, unchanged, as long as they
+ *   are used; that no two threads use one session at a time; and that on a GPU the plan comes from someone trusted.
+ * - Structures that a function fills are not touched where it fails.
+ */
+
+#ifndef FLOE_H
+#define FLOE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Bytes of a name, the closing NUL included.
+#define FLOE_NAME_BYTES 256
+
+// Most dimensions of a binding.
+#define FLOE_MAX_RANK 8
+
+// Bytes of memory for an open plan.
+#define FLOE_PLAN_BYTES 512
+
+// Alignment of the memory of an open plan, and of a plan file in memory. `malloc` and `mmap` give at least this.
+#define FLOE_PLAN_ALIGNMENT 16
+
+// For `floe_plan_find_binding`: any direction.
+#define FLOE_ANY_DIRECTION 4294967295
+
+// Alignment of the memory of a session.
+#define FLOE_SESSION_ALIGNMENT 64
+
+// Bytes of memory that a session on a GPU needs: a constant, for static memory. `floe_session_requirements` says what
+// any session needs.
+#define FLOE_GPU_SESSION_BYTES (32 * 1024)
+
+// Bytes of an error's text, the closing NUL included.
+#define FLOE_ERROR_BYTES 256
+
+// What a function returns. The numbers never change their meaning; later versions may add some.
+enum floe_status
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // All went well.
+    FLOE_STATUS_OK = 0,
+    // A pointer is null that must not be.
+    FLOE_STATUS_NULL_POINTER = 1,
+    // A pointer is not aligned as it must be.
+    FLOE_STATUS_MISALIGNED = 2,
+    // Memory is shorter than it must be.
+    FLOE_STATUS_TOO_SHORT = 3,
+    // A length is beyond what memory can have.
+    FLOE_STATUS_TOO_LONG = 4,
+    // Two ranges of memory overlap that must not.
+    FLOE_STATUS_OVERLAP = 5,
+    // The handle is none: never made, moved in memory, or overwritten.
+    FLOE_STATUS_NOT_A_HANDLE = 6,
+    // The handle was closed or destroyed.
+    FLOE_STATUS_DESTROYED = 7,
+    // The memory already holds a session, which has to be destroyed first.
+    FLOE_STATUS_IN_USE = 8,
+    // The call needs another before it.
+    FLOE_STATUS_ORDER = 9,
+    // An options structure has an impossible size or value.
+    FLOE_STATUS_OPTIONS = 10,
+    // The library was built without what this needs.
+    FLOE_STATUS_NOT_BUILT = 11,
+    // The bytes are no plan.
+    FLOE_STATUS_NOT_A_PLAN = 12,
+    // The plan has another version of the format.
+    FLOE_STATUS_PLAN_VERSION = 13,
+    // The plan is damaged: lengths, digests or contents are wrong.
+    FLOE_STATUS_PLAN_DAMAGED = 14,
+    // The plan is not signed, or not by the holder of the key.
+    FLOE_STATUS_SIGNATURE = 15,
+    // No variant or binding of that number, name or direction.
+    FLOE_STATUS_NOT_FOUND = 16,
+    // No variant of the plan runs on that device.
+    FLOE_STATUS_NO_VARIANT = 17,
+    // The binding goes the other way.
+    FLOE_STATUS_DIRECTION = 18,
+    // The length is not the binding's.
+    FLOE_STATUS_LENGTH = 19,
+    // The plan needs more than a session of this library holds.
+    FLOE_STATUS_CAPACITY = 20,
+    // The device has not enough free memory.
+    FLOE_STATUS_OUT_OF_MEMORY = 21,
+    // A function of the CUDA driver failed or is missing.
+    FLOE_STATUS_DRIVER = 22,
+    // A host kernel refused its operands.
+    FLOE_STATUS_KERNEL = 23,
+    // The results contain NaN or infinity, and the session was asked to watch for them.
+    FLOE_STATUS_NOT_FINITE = 24,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum floe_status floe_status;
+#else
+typedef int32_t floe_status;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Which way a binding goes.
+enum floe_direction
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // Written before a replay.
+    FLOE_DIRECTION_INPUT = 0,
+    // Read after a replay.
+    FLOE_DIRECTION_OUTPUT = 1,
+    // Lives on between replays; written to set it, read to look at it, zero at first and after a reset.
+    FLOE_DIRECTION_STATE = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum floe_direction floe_direction;
+#else
+typedef uint32_t floe_direction;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// Type of a binding's elements, little-endian.
+enum floe_element_type
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // IEEE 754 binary32: `float`.
+    FLOE_ELEMENT_TYPE_F32 = 0,
+    // IEEE 754 binary16.
+    FLOE_ELEMENT_TYPE_F16 = 1,
+    // The upper half of a binary32.
+    FLOE_ELEMENT_TYPE_BF16 = 2,
+    // IEEE 754 binary64: `double`.
+    FLOE_ELEMENT_TYPE_F64 = 3,
+    // `int8_t`.
+    FLOE_ELEMENT_TYPE_I8 = 4,
+    // `int16_t`.
+    FLOE_ELEMENT_TYPE_I16 = 5,
+    // `int32_t`.
+    FLOE_ELEMENT_TYPE_I32 = 6,
+    // `int64_t`.
+    FLOE_ELEMENT_TYPE_I64 = 7,
+    // `uint8_t`.
+    FLOE_ELEMENT_TYPE_U8 = 8,
+    // `uint16_t`.
+    FLOE_ELEMENT_TYPE_U16 = 9,
+    // `uint32_t`.
+    FLOE_ELEMENT_TYPE_U32 = 10,
+    // `uint64_t`.
+    FLOE_ELEMENT_TYPE_U64 = 11,
+    // One byte, 0 or 1.
+    FLOE_ELEMENT_TYPE_BOOL = 12,
+    // A type that this library has no name for; the binding's bytes are right all the same.
+    FLOE_ELEMENT_TYPE_OTHER = 255,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum floe_element_type floe_element_type;
+#else
+typedef uint32_t floe_element_type;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// An open plan.
+//
+// The memory that it lies in and the plan file's bytes belong to the caller and must stay, unchanged and in place, until
+// the plan is closed; the file's bytes also until the last session of it is destroyed. Functions that take it as `const`
+// may be called from several threads at a time.
+typedef struct floe_plan floe_plan;
+
+// A session: a variant of a plan, bound to memory and ready to be replayed.
+//
+// The memory that it lies in belongs to the caller and must stay in place, untouched, until the session is destroyed. A
+// session may be used by one thread at a time; one on a GPU only where the CUDA context is current that was current at
+// its `floe_session_init`. Sessions share nothing: different ones may be used by different threads at the same time.
+typedef struct floe_session floe_session;
+
+// What went wrong, in words: UTF-8, closed by NUL, cut off where it is too long, empty after success.
+//
+// Every function that can fail takes the address of one, or null where the text is not wanted. It belongs to the caller;
+// the library keeps no error.
+typedef struct floe_error {
+    // The text.
+    char text[FLOE_ERROR_BYTES];
+} floe_error;
+
+// A variant: the plan, compiled for one kind of device.
+typedef struct floe_variant_info {
+    // Name of the target that it was compiled for, closed by NUL, for example `host` or `jetson-orin-nano`.
+    char target[FLOE_NAME_BYTES];
+    // Compute capability of its GPU times ten, for example 87; 0 for the host.
+    uint32_t architecture;
+    // Oldest driver that it runs on, as `cuDriverGetVersion` counts: 12020 is 12.2. 0 for the host.
+    uint32_t driver;
+    // Fewest multiprocessors that its GPU must have; 0 where any number does.
+    uint32_t multiprocessors;
+    // Number of bindings. They are numbered from 0.
+    uint32_t bindings;
+    // Number of steps of a replay.
+    uint32_t steps;
+    // Not used; 0.
+    uint32_t reserved;
+    // Bytes of constants.
+    uint64_t weights_bytes;
+    // Bytes of activations and scratch.
+    uint64_t arena_bytes;
+} floe_variant_info;
+
+// A binding: a named input, output or state. Its bytes are row-major without gaps.
+typedef struct floe_binding_info {
+    // Name in the model, closed by NUL. An input and an output may share one.
+    char name[FLOE_NAME_BYTES];
+    // Which way it goes.
+    floe_direction direction;
+    // Type of its elements.
+    floe_element_type element_type;
+    // Number of dimensions.
+    uint32_t rank;
+    // Extents, outermost first; 0 beyond `rank`.
+    uint32_t shape[FLOE_MAX_RANK];
+    // Bytes of one element.
+    uint32_t element_bytes;
+    // Bytes of the whole binding: what a write gives and a read takes.
+    uint64_t bytes;
+} floe_binding_info;
+
+// Finds a function of the CUDA driver by its symbol's name, for example `cuLaunchKernel`: its address, or null where the
+// driver has none. `dlsym` does it; `floe_cuda.h` has one ready. Called only inside of `floe_session_init`.
+typedef void *(*floe_find_symbol)(void *context, const char *name);
+
+// How a session is made. Zero is the usual value of every field but the first.
+typedef struct floe_session_options {
+    // `sizeof(floe_session_options)`: so the library knows what the caller knows. Fields beyond it count as zero.
+    size_t struct_bytes;
+    // For a GPU: finds the driver's functions.
+    floe_find_symbol find_symbol;
+    // What `find_symbol` gets as its context.
+    void *find_symbol_context;
+    // For a GPU: the stream (`CUstream`) to replay in; null for one that the session makes.
+    void *stream;
+    // For a GPU: 1 where bindings shall live in page-locked host memory that the GPU reads and writes itself, which is
+    // right where both share memory, as on a Jetson.
+    uint32_t mapped;
+    // Not used; 0.
+    uint32_t reserved;
+} floe_session_options;
+
+// What a session takes. All of it is known before: a session takes nothing more until it is destroyed.
+typedef struct floe_requirements {
+    // Bytes of memory to give to `floe_session_init`. On the host that is all that the session uses.
+    size_t bytes;
+    // Alignment of that memory.
+    size_t alignment;
+    // Bytes of stack that `floe_session_init` takes at most, calls of the driver not counted.
+    size_t init_stack_bytes;
+    // Device memory that it allocates, in one piece. Code of the kernels and the graph come on top: the driver keeps those.
+    uint64_t device_bytes;
+    // Page-locked host memory that it allocates, in one piece.
+    uint64_t page_locked_bytes;
+} floe_requirements;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Version of the library: a constant string such as "0.1.0".
+const char *floe_version(void);
+
+// Opens a plan: checks all of the file's structure, and the digest of it. Work and stack are bounded by the length of
+// the file, whatever it holds. Weights and kernel images are not read: `floe_plan_verify` does that.
+//
+// `memory`: `FLOE_PLAN_BYTES` bytes at a multiple of `FLOE_PLAN_ALIGNMENT`. It becomes the plan's. A plan that lay there
+// before is forgotten.
+// `file`: the bytes of a plan file, at a multiple of `FLOE_PLAN_ALIGNMENT`. They are not copied.
+// `plan`: set to the open plan, or to null on failure.
+//
+// Both must stay as `floe_plan` says. Errors: `NULL_POINTER`, `MISALIGNED`, `TOO_SHORT`, `TOO_LONG`, `OVERLAP` (of memory
+// and file), `NOT_A_PLAN`, `PLAN_VERSION`, `PLAN_DAMAGED`.
+floe_status floe_plan_open(void *memory,
+                           size_t memory_bytes,
+                           const void *file,
+                           size_t file_bytes,
+                           struct floe_plan **plan,
+                           struct floe_error *error);
+
+// Closes a plan. Its memory is the caller's again; sessions made from it are not touched.
+//
+// Errors: `NULL_POINTER`, `MISALIGNED`, `NOT_A_HANDLE`, `DESTROYED`.
+floe_status floe_plan_close(struct floe_plan *plan, struct floe_error *error);
+
+// Reads the whole file and compares weights and kernel images with their digest. Worth its time where the file came
+// over a network or from a medium that wears out.
+//
+// Errors: those of a handle, as `floe_plan_close`; `PLAN_DAMAGED`.
+floe_status floe_plan_verify(const struct floe_plan *plan, struct floe_error *error);
+
+// As `floe_plan_verify`, and proves that the holder of an Ed25519 key signed the plan.
+//
+// `key`: the public key in a SubjectPublicKeyInfo, as `openssl pkey -pubin -outform DER` writes it: 44 bytes.
+//
+// Errors: as `floe_plan_verify`; `SIGNATURE` where the plan is not signed, or not by that key, or the key is none;
+// `NOT_BUILT` where the library was built without the feature `signature`.
+floe_status floe_plan_verify_signature(const struct floe_plan *plan,
+                                       const void *key,
+                                       size_t key_bytes,
+                                       struct floe_error *error);
+
+// Number of variants of a plan, at least 1. They are numbered from 0.
+//
+// Errors: those of a handle, as `floe_plan_close`; of `count`, `NULL_POINTER` and `MISALIGNED`.
+floe_status floe_plan_variant_count(const struct floe_plan *plan, uint32_t *count, struct floe_error *error);
+
+// Describes variant `variant`.
+//
+// Errors: those of a handle, as `floe_plan_close`; `NOT_FOUND`; of `info`, `NULL_POINTER` and `MISALIGNED`.
+floe_status floe_plan_variant(const struct floe_plan *plan,
+                              uint32_t variant,
+                              struct floe_variant_info *info,
+                              struct floe_error *error);
+
+// Finds the first variant that was compiled for the target called `target`, for example `host`.
+//
+// Errors: those of a handle, as `floe_plan_close`; `NOT_FOUND`; of the other pointers, `NULL_POINTER` and `MISALIGNED`.
+floe_status floe_plan_find_target(const struct floe_plan *plan,
+                                  const char *target,
+                                  uint32_t *variant,
+                                  struct floe_error *error);
+
+// Finds the variant that suits a GPU best: machine code for exactly its architecture, then for an older one of the same
+// generation (desktop GPUs only), then PTX; among equals the one tuned for that number of multiprocessors, then the
+// first. Variants that need a newer driver or more multiprocessors are left out.
+//
+// `architecture`: compute capability times ten, for example 87.
+// `multiprocessors`: those of the GPU that may be used.
+// `driver`: as `cuDriverGetVersion` counts, for example 12020.
+//
+// Errors: those of a handle, as `floe_plan_close`; `NO_VARIANT`; of `variant`, `NULL_POINTER` and `MISALIGNED`.
+floe_status floe_plan_find_gpu(const struct floe_plan *plan,
+                               uint32_t architecture,
+                               uint32_t multiprocessors,
+                               uint32_t driver,
+                               uint32_t *variant,
+                               struct floe_error *error);
+
+// Describes binding `binding` of variant `variant`.
+//
+// Errors: those of a handle, as `floe_plan_close`; `NOT_FOUND`; of `info`, `NULL_POINTER` and `MISALIGNED`.
+floe_status floe_plan_binding(const struct floe_plan *plan,
+                              uint32_t variant,
+                              uint32_t binding,
+                              struct floe_binding_info *info,
+                              struct floe_error *error);
+
+// Finds the binding of variant `variant` that is called `name` and goes that way: a `floe_direction`, or
+// `FLOE_ANY_DIRECTION` for the first of that name.
+//
+// Errors: those of a handle, as `floe_plan_close`; `NOT_FOUND`; of the other pointers, `NULL_POINTER` and `MISALIGNED`.
+floe_status floe_plan_find_binding(const struct floe_plan *plan,
+                                   uint32_t variant,
+                                   const char *name,
+                                   uint32_t direction,
+                                   uint32_t *binding,
+                                   struct floe_error *error);
+
+// What a session of variant `variant` takes. `options` as for `floe_session_init`; null stands for zeros.
+//
+// Errors: those of a plan's handle; of `options`, `MISALIGNED` and `OPTIONS`; `NOT_FOUND` where there is no such variant;
+// `NOT_BUILT`; `CAPACITY`; of `requirements`, `NULL_POINTER` and `MISALIGNED`.
+floe_status floe_session_requirements(const struct floe_plan *plan,
+                                      uint32_t variant,
+                                      const struct floe_session_options *options,
+                                      struct floe_requirements *requirements,
+                                      struct floe_error *error);
+
+// INIT: makes a session of variant `variant`. Everything that the session will ever need is allocated here. Bindings are
+// zero afterwards, except that on a GPU outputs hold what the network makes of zeros.
+//
+// `memory`: as much as `floe_session_requirements` says, at a multiple of `FLOE_SESSION_ALIGNMENT`. It becomes the
+// session's.
+// `plan`: an open plan; it may be closed afterwards, but the file's bytes must stay in place.
+// `options`: null stands for zeros. A GPU needs at least `find_symbol`, a current CUDA context, and the caller's trust in
+// the plan: its kernels can do anything on the device.
+// `session`: set to the session, or to null on failure. Whatever a failed call had made is freed.
+//
+// Errors: those of a plan's handle; of the memory, `NULL_POINTER`, `MISALIGNED`, `TOO_SHORT`, `TOO_LONG`, `OVERLAP` (with the
+// plan or its file) and `IN_USE`; of `options`, `MISALIGNED`, `OPTIONS`, `NULL_POINTER` (no `find_symbol`); `NOT_FOUND`;
+// `NOT_BUILT`; `CAPACITY`; `OUT_OF_MEMORY`; `DRIVER`.
+floe_status floe_session_init(void *memory,
+                              size_t memory_bytes,
+                              const struct floe_plan *plan,
+                              uint32_t variant,
+                              const struct floe_session_options *options,
+                              struct floe_session **session,
+                              struct floe_error *error);
+
+// Copies `bytes` bytes into input or state `binding`: row-major without gaps, in the binding's element type, and exactly as
+// many as it has. On a GPU this waits only where the device may still be reading an earlier value.
+//
+// Errors: those of a session's handle; of `data`, `NULL_POINTER`, `TOO_LONG` and `OVERLAP` (with the session's memory);
+// `NOT_FOUND`, `DIRECTION`, `LENGTH`; `DRIVER`.
+floe_status floe_session_write(struct floe_session *session,
+                               uint32_t binding,
+                               const void *data,
+                               size_t bytes,
+                               struct floe_error *error);
+
+// Copies output or state `binding` into `data`: exactly as many bytes as it has. On a GPU this waits for the replay.
+//
+// Errors: those of a session's handle; of `data`, `NULL_POINTER`, `TOO_LONG` and `OVERLAP` (with the session's memory or the
+// plan file); `NOT_FOUND`, `DIRECTION`, `LENGTH`; `DRIVER`, also where the replay failed.
+floe_status floe_session_read(struct floe_session *session,
+                              uint32_t binding,
+                              void *data,
+                              size_t bytes,
+                              struct floe_error *error);
+
+// Replays the plan once. On the host it has run when the function returns; on a GPU it is enqueued.
+//
+// Errors: those of a session's handle; `DRIVER`.
+floe_status floe_session_replay(struct floe_session *session, struct floe_error *error);
+
+// As `floe_session_replay`, between two events of the stream that `floe_session_is_done` and `floe_session_device_time`
+// look at.
+//
+// Errors: those of a session's handle; `DRIVER`.
+floe_status floe_session_replay_timed(struct floe_session *session, struct floe_error *error);
+
+// Whether the last `floe_session_replay_timed` has finished; does not wait. `done` is set to 1 or 0.
+//
+// Errors: those of a session's handle; `ORDER` where there was none; of `done`, `NULL_POINTER` and `MISALIGNED`; `DRIVER`,
+// also where the replay failed.
+floe_status floe_session_is_done(struct floe_session *session,
+                                 uint32_t *done,
+                                 struct floe_error *error);
+
+// Milliseconds that the last `floe_session_replay_timed` took on the GPU; waits for it.
+//
+// Errors: those of a session's handle; `ORDER` where there was none, or the session is on the host; of `milliseconds`,
+// `NULL_POINTER` and `MISALIGNED`; `DRIVER`, also where the replay failed.
+floe_status floe_session_device_time(struct floe_session *session, float *milliseconds, struct floe_error *error);
+
+// Waits until everything enqueued has finished. On the host there is nothing to wait for.
+//
+// Errors: those of a session's handle; `DRIVER`, also where a replay failed.
+floe_status floe_session_synchronize(struct floe_session *session, struct floe_error *error);
+
+// Zeroes every state, after the last replay and before the next.
+//
+// Errors: those of a session's handle; `DRIVER`.
+floe_status floe_session_reset(struct floe_session *session, struct floe_error *error);
+
+// Destroys a session: waits for the device and frees all that INIT has made. The memory is the caller's again.
+//
+// Errors: those of a session's handle.
+floe_status floe_session_destroy(struct floe_session *session, struct floe_error *error);
+
+// A few words for a status: a constant string, never null.
+const char *floe_status_name(int32_t status);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* FLOE_H */
