@@ -3,9 +3,10 @@
 use crate::{
     KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, cumulative::Cumulative,
     gather::Gather, grid_sample::GridSample, integer_conv::IntegerConv, lrn::Lrn, matmul::MatMul, mbconv::MbConv,
-    normalize::Normalize, normalized_matmul::NormalizedMatMul, pad::Pad, pointwise::Pointwise, pool::Pool,
-    pool_indices::PoolIndices, recurrent::Recurrent, reduce::Reduce, resize::Resize, roi_align::RoiAlign,
-    scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax, squeeze_excite::SqueezeExcite, top_k::TopK,
+    non_max_suppression::NonMaxSuppression, normalize::Normalize, normalized_matmul::NormalizedMatMul, pad::Pad,
+    pointwise::Pointwise, pool::Pool, pool_indices::PoolIndices, recurrent::Recurrent, reduce::Reduce, resize::Resize,
+    roi_align::RoiAlign, scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax, squeeze_excite::SqueezeExcite,
+    top_k::TopK,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,7 @@ pub enum Kernel {
     PoolIndices(PoolIndices),
     ScaledConv(ScaledConv),
     NormalizedMatMul(NormalizedMatMul),
+    NonMaxSuppression(NonMaxSuppression),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -78,6 +80,7 @@ macro_rules! each {
             Kernel::PoolIndices($k) => $body,
             Kernel::ScaledConv($k) => $body,
             Kernel::NormalizedMatMul($k) => $body,
+            Kernel::NonMaxSuppression($k) => $body,
         }
     };
 }

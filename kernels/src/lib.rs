@@ -30,6 +30,7 @@ pub mod integer_conv;
 pub mod lrn;
 pub mod matmul;
 pub mod mbconv;
+pub mod non_max_suppression;
 pub mod normalize;
 pub mod normalized_matmul;
 pub mod pad;

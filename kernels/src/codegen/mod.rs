@@ -146,6 +146,7 @@ impl Kernel {
             Self::PoolIndices(k) => k.candidates(target),
             Self::ScaledConv(k) => k.candidates(target),
             Self::NormalizedMatMul(k) => k.candidates(target),
+            Self::NonMaxSuppression(k) => k.candidates(target),
         }
     }
 }
@@ -180,6 +181,7 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::integer_conv::cases(),
         crate::pool_indices::cases(),
         crate::scaled_conv::cases::cases(),
+        crate::non_max_suppression::cases(),
     ]
     .concat()
 }
