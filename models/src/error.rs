@@ -185,6 +185,12 @@ pub enum Problem {
         /// Which output of which node, and why.
         reason: String,
     },
+    /// An input has an extent that depends on data, and the operator would need to know it when compiling.
+    #[error("{reason}")]
+    DataDependent {
+        /// Which input, and what cannot be done with it.
+        reason: String,
+    },
     /// Shapes or element types do not fit.
     #[error(transparent)]
     Shape(#[from] ShapeError),

@@ -621,6 +621,16 @@ pub enum Op {
     /// are present. Outputs: states after every step `[T, D, B, H]`, after the last `[D, B, H]`, and for LSTM the cell
     /// states after the last.
     Recurrent(Box<Recurrence>),
+    /// Boxes of the best scores, but none that overlaps a better one of its class too much. Inputs boxes `[b, n, 4]`, scores
+    /// `[b, c, n]`, thresholds `[1]` or `[2]` (F32): the intersection over union above which a box is suppressed, and what a
+    /// score must exceed. Outputs image, class and index of the boxes `[b·c·limit, 3]` (I64), −1 in the rows that are not
+    /// used, and the number of the used ones (I64, scalar). A score that is NaN is never selected.
+    NonMaxSuppression {
+        /// Most boxes of a class of an image, at most n.
+        limit: usize,
+        /// Whether boxes are x, y, width and height, x and y those of the centre; otherwise two corners, y before x.
+        center: bool,
+    },
 }
 
 impl Op {
@@ -671,6 +681,7 @@ impl Op {
                 Cell::Lstm { .. } => "LSTM",
                 Cell::Gru { .. } => "GRU",
             },
+            Self::NonMaxSuppression { .. } => "NonMaxSuppression",
         }
     }
 }

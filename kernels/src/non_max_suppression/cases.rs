@@ -7,32 +7,7 @@ use crate::{DType, Kernel, View};
 pub fn cases() -> Vec<Kernel> {
     use DType::{Bf16, F16, F32, I64};
     let dense = |dtype, shape: &[u32]| View::contiguous(dtype, shape).unwrap();
-    // Images, classes, boxes, limit, type of boxes and scores, whether scores have a threshold, centres.
-    let shapes: [(u32, u32, u32, u32, DType, DType, bool, bool); 13] = [
-        (1, 1, 6, 3, F32, F32, true, false),
-        (1, 1, 6, 6, F32, F32, false, true),
-        (2, 3, 77, 77, F32, F32, true, false),
-        (1, 2, 1, 1, F32, F32, false, false),
-        (1, 1, 1025, 100, F32, F16, true, false),
-        (3, 1, 300, 7, F16, F32, false, true),
-        (1, 4, 2049, 300, F32, F32, true, true),
-        (2, 2, 513, 33, Bf16, Bf16, false, false),
-        (1, 1, 8400, 300, F32, F32, true, false),
-        (1, 1, 5000, 5000, F32, F32, false, false),
-        (1, 3, 40, 0, F32, F32, true, false),
-        (0, 3, 40, 5, F32, F32, true, false),
-        (1, 3, 0, 0, F32, F32, true, false),
-    ];
-    let case = |(images, classes, boxes, limit, first, second, scored, center): (
-        u32,
-        u32,
-        u32,
-        u32,
-        DType,
-        DType,
-        bool,
-        bool,
-    )| {
+    let case = |[images, classes, boxes, limit]: [u32; 4], [first, second]: [DType; 2], scored: bool, center: bool| {
         NonMaxSuppression {
             boxes: dense(first, &[images, boxes, 4]),
             scores: dense(second, &[images, classes, boxes]),
@@ -42,9 +17,24 @@ pub fn cases() -> Vec<Kernel> {
             center,
         }
     };
-    let mut cases: Vec<NonMaxSuppression> = shapes.into_iter().map(case).collect();
+    // Images, classes, boxes and limit; types of boxes and scores; whether scores have a threshold; whether centres.
+    let mut cases = vec![
+        case([1, 1, 6, 3], [F32, F32], true, false),
+        case([1, 1, 6, 6], [F32, F32], false, true),
+        case([2, 3, 77, 77], [F32, F32], true, false),
+        case([1, 2, 1, 1], [F32, F32], false, false),
+        case([1, 1, 1025, 100], [F32, F16], true, false),
+        case([3, 1, 300, 7], [F16, F32], false, true),
+        case([1, 4, 2049, 300], [F32, F32], true, true),
+        case([2, 2, 513, 33], [Bf16, Bf16], false, false),
+        case([1, 1, 8400, 300], [F32, F32], true, false),
+        case([1, 1, 5000, 5000], [F32, F32], false, false),
+        case([1, 3, 40, 0], [F32, F32], true, false),
+        case([0, 3, 40, 5], [F32, F32], true, false),
+        case([1, 3, 0, 0], [F32, F32], true, false),
+    ];
     // As detectors leave them: scores of a box together, boxes in planes.
-    let mut turned = case((2, 5, 700, 20, F16, F16, true, true));
+    let mut turned = case([2, 5, 700, 20], [F16, F16], true, true);
     turned.scores.strides = [700 * 5, 1, 5].into_iter().collect();
     turned.boxes.strides = [700 * 4, 1, 700].into_iter().collect();
     cases.push(turned);

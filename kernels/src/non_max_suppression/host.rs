@@ -72,7 +72,7 @@ impl Family for NonMaxSuppression {
             return Err(KernelError::OperandCount);
         };
         let (indices, count) = (cast_mut::<i64>(indices, 3)?, cast_mut::<i64>(count, 4)?);
-        let mut limits = [0.0, f32::NAN];
+        let mut limits = [0.0; 2];
         let given = (self.thresholds.shape[0] as usize).min(limits.len());
         load_row(
             DType::F32,
@@ -96,8 +96,8 @@ impl Family for NonMaxSuppression {
                 load_row(self.scores.dtype, scores, start, self.scores.strides[2], row);
                 let mut found = 0;
                 for (index, &score) in row.iter().enumerate() {
-                    // Without a threshold it is NaN, which no score is at most.
-                    if !score.is_nan() && !(score <= limits[1]) {
+                    let wanted = if given == 1 { !score.is_nan() } else { score > limits[1] };
+                    if wanted {
                         keys[found] = key(score, index as u32);
                         found += 1;
                     }

@@ -24,9 +24,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) nms_sort(const S* __restri
 #endif
     for (u32 i = first + threadIdx.x; i < first + TILE && i < BOXES; i += THREADS) {
         const f32 score = to_f32(scores[scores_at(row / CLASSES, row % CLASSES, i)]);
-        bool wanted = score == score;
 #if SCORED
-        wanted = wanted && !(score <= threshold);
+        const bool wanted = score > threshold;
+#else
+        const bool wanted = score == score;
 #endif
         if (wanted) tile[atomicAdd(&shared_count, 1u)] = key_of(score, i);
     }

@@ -1,6 +1,6 @@
 //! The graph under construction: scopes of names, emission of nodes with inferred shapes, constant folding.
 
-use super::node::NodeView;
+use super::{bounds::Bound, node::NodeView};
 use crate::{
     DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Tensor, TensorId,
     infer::infer,
@@ -34,6 +34,8 @@ pub(super) struct Builder<'a> {
     scopes: Vec<HashMap<String, TensorId>>,
     /// Sequences of tensors, by the value that stands for each; no node makes or reads such a value.
     sequences: HashMap<TensorId, Vec<TensorId>>,
+    /// Values whose extent depends on data.
+    pub bounds: HashMap<TensorId, Bound>,
     /// Outputs that a node lists but Floe does not make, with the reason.
     missing: HashMap<String, String>,
     /// Name of the model's node that is being imported.
@@ -52,6 +54,7 @@ impl<'a> Builder<'a> {
             evaluate,
             scopes: vec![HashMap::new()],
             sequences: HashMap::new(),
+            bounds: HashMap::new(),
             missing: HashMap::new(),
             current: String::new(),
             names: HashSet::new(),
@@ -145,6 +148,7 @@ impl<'a> Builder<'a> {
             let mut view = NodeView::new(proto, inputs, self.opset);
             let made = super::operators::import(self, &mut view).map_err(error)?;
             view.finish().map_err(error)?;
+            self.check_bounds(&view, &made).map_err(error)?;
             made
         };
         for (index, name) in outputs.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
@@ -230,13 +234,15 @@ impl<'a> Builder<'a> {
         if let Some(tensors) = self.fold(&op, inputs, &facts) {
             return Ok(tensors.into_iter().map(|tensor| self.constant(tensor)).collect());
         }
+        let (inputs, bound) = self.carry(&op, inputs, &facts)?;
         let outputs: Vec<_> = facts.into_iter().map(|fact| self.graph.add_value("", fact)).collect();
+        self.bounds.extend(outputs.iter().filter_map(|&output| Some((output, bound?))));
         let name = match self.graph.nodes.last() {
             Some(last) if last.sources.last() == Some(&self.current) => self.unique(&self.current.clone()),
             _ => self.current.clone(),
         };
         let sources = vec![self.current.clone()];
-        self.graph.nodes.push(Node { name, op, inputs: inputs.to_vec(), outputs: outputs.clone(), sources });
+        self.graph.nodes.push(Node { name, op, inputs, outputs: outputs.clone(), sources });
         Ok(outputs)
     }
 

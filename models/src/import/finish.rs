@@ -1,4 +1,5 @@
-//! The last steps of an import: outputs get their names, what nothing reads is dropped.
+//! The last steps of an import: outputs get their names, those whose extent depends on data a count beside them, what
+//! nothing reads is dropped.
 
 use super::builder::Builder;
 use crate::{Graph, ImportError, Node, Op, TensorId, Value, onnx::proto::ValueInfoProto};
@@ -13,11 +14,20 @@ pub(super) fn finish(builder: Builder, outputs: &[ValueInfoProto]) -> Result<Gra
             let reason = "it is a sequence of tensors".into();
             return Err(ImportError::OutputUnsupported { output: output.name.clone(), reason });
         }
-        found.push((output.name.as_str(), id));
+        found.push((output.name.clone(), id));
+    }
+    for number in 0..found.len() {
+        let Some(bound) = builder.bound(found[number].1) else { continue };
+        let name = format!("{}.count", found[number].0);
+        if found.iter().any(|(other, _)| *other == name) {
+            let reason = "the number of elements of another output has this name".into();
+            return Err(ImportError::OutputUnsupported { output: name, reason });
+        }
+        found.push((name, bound.count));
     }
     let mut graph = builder.graph;
     for (name, id) in found {
-        let id = named_output(&mut graph, name, id);
+        let id = named_output(&mut graph, &name, id);
         graph.outputs.push(id);
     }
     drop_dead(&mut graph);

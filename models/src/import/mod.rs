@@ -1,5 +1,6 @@
 //! Import of an ONNX model into a [`Graph`] with static shapes.
 
+mod bounds;
 mod builder;
 mod control_flow;
 mod finish;

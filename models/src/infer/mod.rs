@@ -10,7 +10,7 @@ use crate::{DType, Fact, Op, op::Unary};
 use recurrent::recurrent;
 use rules::{
     attention, binary, check_operands, concatenated, convolution, gemm, grid_sampled, largest, matrix_product, padded,
-    parameters, pooled, reduced, region_pooled, same_type, scattered, sliced, split, transposed,
+    parameters, pooled, reduced, region_pooled, same_type, scattered, sliced, split, suppressed, transposed,
 };
 use thiserror::Error;
 
@@ -202,6 +202,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
             x.clone()
         }
         Op::TopK { axis, k, .. } => return largest(*axis, *k, x),
+        Op::NonMaxSuppression { limit, .. } => return suppressed(*limit, inputs),
         Op::ConvInteger { window, groups } => {
             ensure!(!x.dtype.is_float() && x.dtype != DType::Bool, "the operands are {:?}, not integers", x.dtype);
             Fact { dtype: DType::I32, ..convolution(window, *groups, inputs)? }

@@ -16,7 +16,7 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
         Op::InstanceNormalization { .. } | Op::GroupNormalization { .. } | Op::Where => (3, 3),
         Op::Binary(_) | Op::Gather { .. } | Op::GridSample { .. } => (2, 2),
         Op::ConvInteger { .. } => (2, 2),
-        Op::Scatter { .. } | Op::RoiAlign { .. } => (3, 3),
+        Op::Scatter { .. } | Op::RoiAlign { .. } | Op::NonMaxSuppression { .. } => (3, 3),
         Op::Concat { .. } => (1, usize::MAX),
         Op::Recurrent(_) => (3, 9),
         _ => (1, 1),
@@ -340,6 +340,27 @@ pub(super) fn largest(axis: usize, k: usize, x: &Fact) -> Result<Vec<Fact>> {
     let mut shape = x.shape.clone();
     shape[axis] = k;
     Ok(vec![Fact::new(x.dtype, &shape), Fact::new(DType::I64, &shape)])
+}
+
+pub(super) fn suppressed(limit: usize, inputs: &[&Fact]) -> Result<Vec<Fact>> {
+    let (boxes, scores, thresholds) = (inputs[0], inputs[1], inputs[2]);
+    let misfit = || ShapeError(format!("boxes {} with scores {}", show(&boxes.shape), show(&scores.shape)));
+    let (&[images, count, 4], &[batches, classes, scored]) = (boxes.shape.as_slice(), scores.shape.as_slice()) else {
+        return Err(misfit());
+    };
+    ensure!(images == batches && count == scored && limit <= count, "{}, at most {limit} of a class", misfit());
+    ensure!(matches!(thresholds.shape[..], [1 | 2]), "thresholds {}", show(&thresholds.shape));
+    let real = |fact: &Fact| matches!(fact.dtype, DType::F32 | DType::F16 | DType::Bf16);
+    ensure!(
+        real(boxes) && real(scores) && thresholds.dtype == DType::F32,
+        "boxes of {:?}, scores of {:?}, thresholds of {:?}",
+        boxes.dtype,
+        scores.dtype,
+        thresholds.dtype
+    );
+    let indices = Fact::new(DType::I64, &[images.saturating_mul(classes).saturating_mul(limit), 3]);
+    super::check_fact(&indices)?;
+    Ok(vec![indices, Fact::new(DType::I64, &[])])
 }
 
 pub(super) fn grid_sampled(x: &Fact, grid: &Fact) -> Result<Fact> {

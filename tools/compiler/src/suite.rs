@@ -140,6 +140,33 @@ pub fn model_dtype(dtype: floe_kernels::DType) -> floe_models::DType {
     }
 }
 
+/// The elements of an output that are there: those before a count along the dimension that its extent depends on data
+/// along. Which one that is shows in what is expected.
+///
+/// # Errors
+/// Where the count is not the extent that is expected.
+fn counted(found: &Tensor, count: &Tensor, expected: &Tensor) -> Result<Tensor, String> {
+    let count = count.to_i64().and_then(|count| count.first().copied()).and_then(|count| usize::try_from(count).ok());
+    let count = count.ok_or("has no valid count")?;
+    let differs = |(d, extent): (usize, &usize)| (found.shape.get(d) != Some(extent)).then_some(d);
+    let Some(axis) = expected.shape.iter().enumerate().find_map(differs) else {
+        // All that there can be is there.
+        return match expected.shape.contains(&count) {
+            true => Ok(found.clone()),
+            false => Err(format!("has {count} elements along a dimension, expected {:?}", expected.shape)),
+        };
+    };
+    if found.shape.get(axis).is_none_or(|&most| count > most) || count != expected.shape[axis] {
+        return Err(format!("has {count} elements along dimension {axis}, expected {:?}", expected.shape));
+    }
+    let mut shape = found.shape.clone();
+    let slice = shape[axis..].iter().product::<usize>() * found.dtype.size();
+    let kept = slice / shape[axis].max(1) * count;
+    shape[axis] = count;
+    let bytes = found.bytes().chunks(slice.max(1)).flat_map(|slice| &slice[..kept.min(slice.len())]).copied().collect();
+    Ok(Tensor::new(found.dtype, shape, bytes))
+}
+
 /// The largest error as a fraction of what is allowed, or what is wrong.
 ///
 /// # Errors
@@ -240,7 +267,14 @@ pub fn judge(
             let Some((name, found)) = outputs.get(number) else {
                 return Outcome::Failed(format!("output {number} is missing"));
             };
-            match compare(found, expected, tolerance) {
+            let count = outputs.iter().find(|(other, _)| *other == format!("{name}.count"));
+            let compared = match count {
+                Some((_, count)) => {
+                    counted(found, count, expected).and_then(|found| compare(&found, expected, tolerance))
+                }
+                None => compare(found, expected, tolerance),
+            };
+            match compared {
                 Ok(error) => worst = worst.max(error),
                 Err(reason) => return Outcome::Failed(format!("output '{name}' {reason}")),
             }
@@ -326,6 +360,20 @@ pub fn operator_of(case: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_output_with_a_count_is_compared_up_to_it() {
+        let found = Tensor::i64(&[2, 3], &[0, 1, -1, 4, 5, -1]);
+        let expected = Tensor::i64(&[2, 2], &[0, 1, 4, 5]);
+        let count = |count| Tensor::i64(&[], &[count]);
+        assert_eq!(counted(&found, &count(2), &expected).unwrap().to_i64(), expected.to_i64());
+        assert!(counted(&found, &count(1), &expected).unwrap_err().contains("1 elements along dimension 1"));
+        assert!(counted(&found, &count(-1), &expected).is_err());
+        assert!(counted(&found, &count(3), &found).is_ok());
+        assert!(counted(&found, &count(1), &found).is_err());
+        let nothing = Tensor::i64(&[2, 0], &[]);
+        assert_eq!(counted(&found, &count(0), &nothing).unwrap().shape, [2, 0]);
+    }
 
     #[test]
     fn comparison_knows_type_shape_nan_and_scale() {

@@ -2,9 +2,10 @@
 
 use super::super::{builder::Builder, node::NodeView};
 use crate::{
-    DType, Fact, Problem, Tensor, TensorId,
+    DType, Fact, Op, Problem, Tensor, TensorId,
     infer::{check_fact, show},
     onnx::tensor::{data_type, data_type_name},
+    op::Binary,
 };
 
 /// Most elements of a constant that an operator makes from nothing.
@@ -15,8 +16,8 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
     let tensor = match node.op_type.as_str() {
         "Constant" => constant(builder, node)?,
         "ConstantOfShape" => constant_of_shape(builder, node)?,
-        "Shape" => shape(builder, node)?,
-        "Size" => Tensor::i64(&[], &[builder.fact(node.input(0)?).elements() as i64]),
+        "Shape" => return shape(builder, node).map(|shape| Some(vec![shape])),
+        "Size" => return size(builder, node).map(|size| Some(vec![size])),
         "Range" => range(builder, node)?,
         "EyeLike" => identity_like(builder, node)?,
         _ => return Ok(None),
@@ -63,14 +64,37 @@ fn constant_of_shape(builder: &Builder, node: &mut NodeView) -> Result<Tensor, P
 }
 
 /// Extents `start..end`, clamped, negative ones counted from the end (opset 15).
-fn shape(builder: &Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
-    let shape = builder.shape(node.input(0)?);
+/// A constant, but for an extent that depends on data.
+fn shape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let shape = builder.shape(x).to_vec();
     let rank = shape.len() as i64;
     let clamp = |value: i64| (if value < 0 { value.saturating_add(rank) } else { value }).clamp(0, rank) as usize;
     let start = clamp(node.int("start")?.unwrap_or(0));
     let end = clamp(node.int("end")?.unwrap_or(rank)).max(start);
-    let extents: Vec<_> = shape[start..end].iter().map(|&extent| extent as i64).collect();
-    Ok(Tensor::i64(&[extents.len()], &extents))
+    let extents = |builder: &mut Builder, range: std::ops::Range<usize>| {
+        let extents: Vec<_> = shape[range].iter().map(|&extent| extent as i64).collect();
+        builder.constant(Tensor::i64(&[extents.len()], &extents))
+    };
+    match builder.bound(x).filter(|bound| (start..end).contains(&bound.axis)) {
+        None => Ok(extents(builder, start..end)),
+        Some(bound) => {
+            let (before, after) = (extents(builder, start..bound.axis), extents(builder, bound.axis + 1..end));
+            let count = builder.reshape(bound.count, &[1])?;
+            builder.emit(Op::Concat { axis: 0 }, &[before, count, after])
+        }
+    }
+}
+
+fn size(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let x = node.input(0)?;
+    let Some(bound) = builder.bound(x) else {
+        let elements = builder.fact(x).elements() as i64;
+        return Ok(builder.constant(Tensor::i64(&[], &[elements])));
+    };
+    let others: usize = builder.shape(x).iter().enumerate().filter(|(d, _)| *d != bound.axis).map(|(_, n)| n).product();
+    let others = builder.constant(Tensor::i64(&[], &[others as i64]));
+    builder.binary(Binary::Mul, bound.count, others)
 }
 
 /// Ones on diagonal k of a matrix of the input's extents.

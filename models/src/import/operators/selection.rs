@@ -1,4 +1,5 @@
-//! Operators whose output's extents depend on data. Extents of a plan are fixed, so their inputs have to be constants.
+//! Operators whose output's extents depend on data. Extents of a plan are fixed, so their outputs have room for the most
+//! elements there can be, with their number beside them.
 
 use super::super::{
     builder::Builder,
@@ -98,61 +99,38 @@ fn unique(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, P
     Ok(vec![picked, indices, inverse, counts])
 }
 
-/// A box by its corners, the lower ones first.
-type Corners = [f64; 4];
-
-fn overlap(a: &Corners, b: &Corners) -> f64 {
-    let side = |low: usize| (a[low + 2].min(b[low + 2]) - a[low].max(b[low])).max(0.0);
-    let area = |corners: &Corners| (corners[2] - corners[0]) * (corners[3] - corners[1]);
-    let shared = side(0) * side(1);
-    let union = area(a) + area(b) - shared;
-    if union > 0.0 { shared / union } else { 0.0 }
-}
-
 /// Triples (batch, class, box) of the boxes that no better box of their class overlaps too much. Boxes `[n, b, 4]`,
-/// scores `[n, classes, b]`.
+/// scores `[n, classes, b]`. There are n·classes·limit of them at most, where the limit has to be a constant.
 fn non_max_suppression(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
-    let (boxes, scores) = (constant(builder, node, 0, "boxes")?, constant(builder, node, 1, "scores")?);
-    let first = |index, name| -> Result<Option<f64>, Problem> {
-        Ok(node.constant(builder, index, name)?.and_then(|tensor| tensor.to_f64().first().copied()))
-    };
-    let most = first(2, "max_output_boxes_per_class")?.unwrap_or(0.0) as usize;
-    let limit = first(3, "iou_threshold")?.unwrap_or(0.0);
-    let threshold = first(4, "score_threshold")?;
-    let center = node.flag("center_point_box", false)?;
-    let (&[n, count, 4], &[batches, classes, scored]) = (boxes.shape.as_slice(), scores.shape.as_slice()) else {
-        let (boxes, scores) = (show(&boxes.shape), show(&scores.shape));
+    let (boxes, scores) = (node.input(0)?, node.input(1)?);
+    let limit = node.integers(builder, 2, "max_output_boxes_per_class")?;
+    let limit = limit.and_then(|limit| limit.first().copied()).unwrap_or(0).max(0);
+    let (&[_, count, _], &[_, _, _]) = (builder.shape(boxes), builder.shape(scores)) else {
+        let (boxes, scores) = (show(builder.shape(boxes)), show(builder.shape(scores)));
         return Err(Problem::Invalid(format!("boxes {boxes} with scores {scores}")));
     };
-    if n != batches || count != scored {
-        return Err(Problem::Invalid(format!("{scored} scores for {count} boxes")));
+    // What is not there has no score and so is never selected.
+    let alike = match (builder.bound(boxes), builder.bound(scores)) {
+        (None, None) => true,
+        (Some(boxes), Some(scores)) => boxes.count == scores.count && (boxes.axis, scores.axis) == (1, 2),
+        _ => false,
+    };
+    if !alike {
+        let reason = "the number of boxes depends on data, in another way than that of scores".into();
+        return Err(Problem::DataDependent { reason });
     }
-    let corners: Vec<Corners> = boxes
-        .to_f64()
-        .chunks_exact(4)
-        .map(|b| match center {
-            true => [b[0] - b[2] / 2.0, b[1] - b[3] / 2.0, b[0] + b[2] / 2.0, b[1] + b[3] / 2.0],
-            false => [b[0].min(b[2]), b[1].min(b[3]), b[0].max(b[2]), b[1].max(b[3])],
-        })
-        .collect();
-    let values = scores.to_f64();
-    let mut selected: Vec<i64> = Vec::new();
-    for (row, scores) in values.chunks_exact(count.max(1)).enumerate().take(n * classes) {
-        let (batch, class) = (row / classes, row % classes);
-        let mut order: Vec<usize> =
-            (0..count).filter(|&b| threshold.is_none_or(|threshold| scores[b] > threshold)).collect();
-        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-        let mut kept: Vec<usize> = Vec::new();
-        for candidate in order {
-            if kept.len() >= most {
-                break;
-            }
-            let corners = |index: usize| &corners[batch * count + index];
-            if kept.iter().all(|&better| overlap(corners(better), corners(candidate)) <= limit) {
-                kept.push(candidate);
-                selected.extend([batch as i64, class as i64, candidate as i64]);
-            }
+    let (boxes, scores) = (builder.filled(boxes, 0.0)?, builder.filled(scores, f64::NAN)?);
+    let mut thresholds = Vec::new();
+    for index in [3, 4] {
+        match node.optional(index) {
+            Some(threshold) => thresholds.push(builder.reshape(threshold, &[1])?),
+            None if index == 3 => thresholds.push(builder.constant(Tensor::f32(&[1], &[0.0]))),
+            None => {}
         }
     }
-    Ok(builder.constant(Tensor::i64(&[selected.len() / 3, 3], &selected)))
+    let thresholds = builder.emit(Op::Concat { axis: 0 }, &thresholds)?;
+    let limit = usize::try_from(limit).map_or(count, |limit| limit.min(count));
+    let center = node.flag("center_point_box", false)?;
+    let outputs = builder.emit_all(Op::NonMaxSuppression { limit, center }, &[boxes, scores, thresholds], &[])?;
+    builder.bounded(outputs[0], 0, outputs[1])
 }

@@ -6,6 +6,7 @@ use floe_kernels::{
     Kernel,
     grid_sample::{GridSample, Outside, SampleCoordinates, Sampling},
     integer_conv::IntegerConv,
+    non_max_suppression::NonMaxSuppression,
     roi_align::{RegionPooling, RoiAlign},
     scatter::{Scatter, ScatterReduction},
     top_k::TopK,
@@ -22,7 +23,7 @@ impl<'a> Lowering<'a> {
             let located = match op {
                 Op::Scatter { .. } if same => self.request(input, Form::Any, dtype)?,
                 // Places need every bit: f16 could not tell neighbouring pixels apart.
-                Op::GridSample { .. } | Op::RoiAlign { .. } if number > 0 => {
+                Op::GridSample { .. } | Op::RoiAlign { .. } | Op::NonMaxSuppression { .. } if number > 0 => {
                     self.request(input, Form::Any, kernel_dtype(self.graph.values[input.0].fact.dtype))?
                 }
                 _ if number == 0 => self.request(input, Form::Any, dtype)?,
@@ -66,6 +67,14 @@ fn kernel(op: &Op, views: Vec<floe_kernels::View>) -> Result<Kernel, String> {
         Op::TopK { axis, largest, .. } => {
             Kernel::TopK(TopK { input: view()?, values: view()?, indices: view()?, axis: axis as u8, largest })
         }
+        Op::NonMaxSuppression { center, .. } => Kernel::NonMaxSuppression(NonMaxSuppression {
+            boxes: view()?,
+            scores: view()?,
+            thresholds: view()?,
+            indices: view()?,
+            count: view()?,
+            center,
+        }),
         Op::GridSample { sampling, outside, coordinates } => Kernel::GridSample(GridSample {
             input: view()?,
             grid: view()?,
@@ -112,10 +121,11 @@ fn kernel(op: &Op, views: Vec<floe_kernels::View>) -> Result<Kernel, String> {
     })
 }
 
-/// Inputs of an operator that must not be rounded to f16: coordinates.
+/// Inputs of an operator that must not be rounded to f16: coordinates, and scores that decide.
 pub(super) fn exact_inputs(op: &Op) -> &'static [usize] {
     match op {
         Op::GridSample { .. } | Op::RoiAlign { .. } => &[1],
+        Op::NonMaxSuppression { .. } => &[0, 1, 2],
         _ => &[],
     }
 }

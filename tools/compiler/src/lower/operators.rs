@@ -257,6 +257,7 @@ impl<'a> Lowering<'a> {
             | Op::TopK { .. }
             | Op::GridSample { .. }
             | Op::RoiAlign { .. }
+            | Op::NonMaxSuppression { .. }
             | Op::ConvInteger { .. } => self.several_operands(node, op),
             _ => self.single_input(node, op),
         }

@@ -1,0 +1,225 @@
+//! Values whose extent depends on data: the plan has room for the most elements there can be, and a count says how many
+//! there are. What lies past the count is never told from a result, so every operator on such a value must either keep it
+//! apart, element by element, or be given something neutral in its place; all others are refused.
+
+use super::{builder::Builder, node::NodeView};
+use crate::{
+    DType, Fact, Op, Problem, Tensor, TensorId,
+    infer::show,
+    op::{Binary, Reduction},
+};
+
+/// A dimension of which only the first elements are there, as many as a count says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    /// The dimension.
+    pub axis: usize,
+    /// Number of elements (I64, scalar).
+    pub count: TensorId,
+}
+
+/// What an operator makes of a bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Carried {
+    /// The outputs have it along this dimension.
+    Along(usize),
+    /// As `Along`, with so many elements at most.
+    Cut(usize, usize),
+    /// No output has it, once the missing elements of the input are this number.
+    Filled(f64),
+}
+
+impl Builder<'_> {
+    /// The bound of a value whose extent depends on data.
+    pub fn bound(&self, id: TensorId) -> Option<Bound> {
+        self.bounds.get(&id).copied()
+    }
+
+    /// Makes an output of an operator one whose extent depends on data; what is constant is cut to what is there.
+    pub fn bounded(&mut self, id: TensorId, axis: usize, count: TensorId) -> Result<TensorId, Problem> {
+        let mut fact = self.fact(id).clone();
+        let known = self.graph.constant(count).and_then(Tensor::to_i64).and_then(|count| count.first().copied());
+        if let (Some(known), Some(_)) = (known, self.graph.constant(id)) {
+            fact.shape[axis] = usize::try_from(known).unwrap_or(0).min(fact.shape[axis]);
+            let rank = fact.shape.len();
+            return self.emit_as(Op::Slice { starts: vec![0; rank], steps: vec![1; rank] }, &[id], fact);
+        }
+        // Of nothing nothing is missing.
+        if fact.shape[axis] > 0 {
+            self.bounds.insert(id, Bound { axis, count });
+        }
+        Ok(id)
+    }
+
+    /// The inputs and the bound of the outputs of an operator some of whose inputs have one.
+    ///
+    /// # Errors
+    /// Where the elements that are missing would change the result.
+    pub(super) fn carry(
+        &mut self,
+        op: &Op,
+        inputs: &[TensorId],
+        outputs: &[Fact],
+    ) -> Result<(Vec<TensorId>, Option<Bound>), Problem> {
+        let bounds: Vec<Option<Bound>> = inputs.iter().map(|&id| self.bound(id)).collect();
+        let Some(number) = bounds.iter().position(Option::is_some) else { return Ok((inputs.to_vec(), None)) };
+        let facts: Vec<&Fact> = inputs.iter().map(|&id| self.fact(id)).collect();
+        let carried = carried(op, &facts, &bounds, outputs);
+        let count = match (op, &bounds[..]) {
+            // Whoever indexes says how many there are.
+            (Op::Gather { .. }, [_, Some(indices)]) => indices.count,
+            _ => bounds[number].map_or(inputs[number], |bound| bound.count),
+        };
+        match carried {
+            Some(Carried::Along(axis)) => Ok((inputs.to_vec(), Some(Bound { axis, count }))),
+            Some(Carried::Cut(axis, most)) => {
+                let most = self.constant(Tensor::i64(&[], &[most as i64]));
+                let count = self.binary(Binary::Min, count, most)?;
+                Ok((inputs.to_vec(), Some(Bound { axis, count })))
+            }
+            Some(Carried::Filled(number)) => Ok((vec![self.filled(inputs[0], number)?], None)),
+            None => {
+                let name = &self.graph.value(inputs[number]).name;
+                let value = if name.is_empty() { "an input" } else { &format!("'{name}'") };
+                Err(Problem::DataDependent {
+                    reason: format!(
+                        "how much of {value} of shape {} is there depends on data, which {} does not support here",
+                        show(self.shape(inputs[number])),
+                        op.name()
+                    ),
+                })
+            }
+        }
+    }
+
+    /// Checks that a node with a bounded input has made bounded outputs: an importer may have taken an extent for a
+    /// constant, which no rule of [`carried`] sees.
+    ///
+    /// # Errors
+    /// Names the operator.
+    pub(super) fn check_bounds(&self, node: &NodeView, outputs: &[TensorId]) -> Result<(), Problem> {
+        let bounded = |id: &TensorId| self.bounds.contains_key(id);
+        let free = matches!(node.op_type.as_str(), "Shape" | "Size") || node.op_type.starts_with("Reduce");
+        if free || !node.inputs.iter().flatten().any(bounded) || outputs.iter().all(bounded) {
+            return Ok(());
+        }
+        let reason = "how much of an input is there depends on data, which is not supported here".into();
+        Err(Problem::DataDependent { reason })
+    }
+
+    /// The value with a number in place of the elements that are missing. Itself where none can be.
+    pub fn filled(&mut self, id: TensorId, number: f64) -> Result<TensorId, Problem> {
+        let Some(Bound { axis, count }) = self.bounds.remove(&id) else { return Ok(id) };
+        let Fact { dtype, shape } = self.fact(id).clone();
+        let mut along = vec![1; shape.len()];
+        along[axis] = shape[axis];
+        let numbers: Vec<i64> = (0..shape[axis] as i64).collect();
+        let numbers = self.constant(Tensor::i64(&along, &numbers));
+        let there = self.binary(Binary::Less, numbers, count)?;
+        let number = self.scalar(dtype, number)?;
+        let filled = self.emit(Op::Where, &[there, id, number]);
+        self.bounds.insert(id, Bound { axis, count });
+        filled
+    }
+}
+
+/// What an operator makes of the bounds of its inputs; `None` where it would tell what is missing.
+fn carried(op: &Op, inputs: &[&Fact], bounds: &[Option<Bound>], outputs: &[Fact]) -> Option<Carried> {
+    let (x, output) = (inputs[0], outputs.first()?);
+    let along = |axis| Some(Carried::Along(axis));
+    // Of an operator whose other operands are parameters.
+    let first = bounds[0].filter(|_| bounds[1..].iter().all(Option::is_none)).map(|bound| bound.axis);
+    match op {
+        Op::Unary(_) | Op::Cast | Op::BitCast | Op::Identity => along(first?),
+        Op::Binary(_) | Op::Where | Op::Expand => along(broadcast(inputs, bounds, output)?),
+        Op::Transpose { permutation } => along(permutation.iter().position(|&d| Some(d) == first)?),
+        Op::Reshape => {
+            let axis = first?;
+            let before: usize = x.shape[..axis].iter().product();
+            let same =
+                |d: &usize| output.shape[*d] == x.shape[axis] && output.shape[..*d].iter().product::<usize>() == before;
+            along((0..output.shape.len()).find(same)?)
+        }
+        Op::Slice { starts, steps } => {
+            let axis = first?;
+            match (starts[axis], steps[axis]) {
+                (0, 1) if output.shape[axis] == x.shape[axis] => along(axis),
+                (0, 1) => Some(Carried::Cut(axis, output.shape[axis])),
+                _ => None,
+            }
+        }
+        Op::Concat { axis } => {
+            let bound = bounds[0]?;
+            let alike = bounds.iter().all(|other| *other == Some(bound));
+            (alike && bound.axis != *axis).then_some(Carried::Along(bound.axis))
+        }
+        Op::Gather { axis } => match (bounds[0], bounds[1]) {
+            // Indices that count, of elements that are there.
+            (data, Some(indices)) if data.is_none_or(|data| data.axis == *axis) => along(axis + indices.axis),
+            (Some(data), None) if data.axis < *axis => along(data.axis),
+            (Some(data), None) if data.axis > *axis => along(data.axis + inputs[1].shape.len() - 1),
+            _ => None,
+        },
+        Op::Split { axis } | Op::TopK { axis, .. } | Op::Softmax { axis, .. } => along(first.filter(|d| d != axis)?),
+        // Elements that come later do not count.
+        Op::Cumulative { axis, reverse, .. } => along(first.filter(|d| d != axis || !reverse)?),
+        Op::LayerNormalization { axis, .. } => along(first.filter(|d| d < axis)?),
+        Op::Pad { before, after, .. } => along(first.filter(|&d| before[d] == 0 && after[d] == 0)?),
+        Op::Tile { repeats } => along(first.filter(|&d| repeats[d] == 1)?),
+        Op::MatMul => {
+            let row = x.shape.len().checked_sub(2);
+            along(first.filter(|&d| Some(d) == row && output.shape.len() == x.shape.len())?)
+        }
+        Op::Gemm { transpose_a: false, .. } => along(first.filter(|&d| d == 0)?),
+        Op::Reduce { kind, axes, keep } => {
+            let axis = first?;
+            if axes.contains(&axis) {
+                return neutral(*kind, x.dtype).map(Carried::Filled);
+            }
+            along(if *keep { axis } else { axis - axes.iter().filter(|&&other| other < axis).count() })
+        }
+        // One image after the other.
+        Op::Conv { .. }
+        | Op::ConvTranspose { .. }
+        | Op::BatchNormalization { .. }
+        | Op::InstanceNormalization { .. }
+        | Op::GroupNormalization { .. }
+        | Op::Lrn { .. }
+        | Op::Pool { .. }
+        | Op::GlobalPool { .. }
+        | Op::DepthToSpace { .. }
+        | Op::SpaceToDepth { .. } => along(first.filter(|&d| d == 0)?),
+        // Region by region.
+        Op::RoiAlign { .. } => match *bounds {
+            [None, Some(regions), Some(batch)] if regions == batch && regions.axis == 0 => along(0),
+            [None, Some(regions), None] if regions.axis == 0 && inputs[2].shape == [1] => along(0),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The dimension of a broadcast output along which its inputs have one bound.
+fn broadcast(inputs: &[&Fact], bounds: &[Option<Bound>], output: &Fact) -> Option<usize> {
+    let rank = output.shape.len();
+    let place = |fact: &Fact, bound: Bound| (bound.axis + rank - fact.shape.len(), bound.count);
+    let pairs = || inputs.iter().zip(bounds);
+    let (axis, count) = pairs().find_map(|(fact, bound)| bound.map(|bound| place(fact, bound)))?;
+    let fits = |(fact, bound): (&&Fact, &Option<Bound>)| match bound {
+        Some(bound) => place(fact, *bound) == (axis, count) && fact.shape[bound.axis] == output.shape[axis],
+        // What has elements of its own along the dimension cannot know how many there are.
+        None => (axis + fact.shape.len()).checked_sub(rank).is_none_or(|d| fact.shape[d] == 1),
+    };
+    pairs().all(fits).then_some(axis)
+}
+
+/// The number that changes no result of a reduction.
+fn neutral(kind: Reduction, dtype: DType) -> Option<f64> {
+    match kind {
+        Reduction::Sum | Reduction::L1 | Reduction::L2 | Reduction::SumSquare => Some(0.0),
+        Reduction::Product => Some(1.0),
+        Reduction::Max if dtype.is_float() => Some(f64::NEG_INFINITY),
+        Reduction::Min if dtype.is_float() => Some(f64::INFINITY),
+        _ => None,
+    }
+}
