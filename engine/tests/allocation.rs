@@ -13,6 +13,9 @@ use std::{
 };
 use support::{cuda_parts, driver::API, floats, host_parts, write};
 
+/// Replays of each session.
+const REPLAYS: usize = 10_000;
+
 struct Counting;
 
 thread_local! {
@@ -57,7 +60,7 @@ fn a_host_session_never_allocates() {
         plan.verify_blobs().unwrap();
         let variant = plan.variant(0).unwrap();
         let mut session = host::Session::init(variant, bytemuck::cast_slice_mut(&mut memory)).unwrap();
-        for _ in 0..10 {
+        for _ in 0..REPLAYS {
             session.write("x", &x).unwrap();
             session.replay().unwrap();
             session.read("y", &mut y).unwrap();
@@ -65,19 +68,19 @@ fn a_host_session_never_allocates() {
         session.reset();
     });
     assert_eq!(count, 0);
-    assert_eq!(y, floats([10.0, 20.0, 30.0, 40.0]));
+    assert_eq!(y, floats([1.0, 2.0, 3.0, 4.0].map(|weight| weight * REPLAYS as f32)));
 }
 
 #[test]
 fn a_ready_cuda_session_never_allocates() {
     let bytes = write([cuda_parts()]);
     let variant = Plan::parse(&bytes).unwrap().variant(0).unwrap();
-    let api = cuda::recording::wrap(API, 1000);
+    let api = cuda::recording::wrap(API, 20 * REPLAYS);
     // SAFETY: the simulated driver keeps the contract of the real one.
     let mut session = unsafe { cuda::Session::init(variant, &api, cuda::InitOptions::default()) }.unwrap();
     let (x, mut y) = (floats([1.0; 4]), floats([0.0; 4]));
     let count = allocations(|| {
-        for _ in 0..10 {
+        for _ in 0..REPLAYS {
             session.write("x", &x).unwrap();
             session.replay().unwrap();
             session.replay_timed().unwrap();

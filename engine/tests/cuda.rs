@@ -205,7 +205,7 @@ fn overlapping_steps_get_programmatic_edges() {
 #[test]
 fn an_external_stream_is_used_and_kept() {
     let api = recording::wrap(API, 64);
-    let options = InitOptions { stream: Some(0x50 as *mut _), mapped: false };
+    let options = InitOptions { stream: Some(driver::EXTERNAL_STREAM), mapped: false };
     drop(init(variant(cuda_parts()), &api, options).unwrap());
     let calls = recording::take();
     assert!(!calls.contains(&cuStreamCreate) && !calls.contains(&cuStreamDestroy_v2));

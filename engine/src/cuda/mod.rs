@@ -17,6 +17,21 @@
 //! With [`InitOptions::mapped`] (GPUs that share the CPU's memory) bindings live in the page-locked memory itself: `write`
 //! and `read` are plain copies after `cuStreamSynchronize` where the GPU may still be at work.
 
+//!
+//! # Failures
+//!
+//! - A call of INIT fails: the error names the call and the image, kernel, step or binding that it was for; everything made
+//!   so far is freed.
+//! - A call of RUN fails and the CUDA context survives (a launch or copy was refused): the session stays usable. The same
+//!   operation can be tried again; what a binding holds whose copy failed is undefined until it is written or read again, and
+//!   states are as after the last replay that was launched, so [`Session::reset`] where that is in doubt.
+//! - A kernel fails, or the driver loses the device: CUDA leaves the context unusable. Every operation that needs the driver
+//!   returns that error from then on, and nothing hangs or panics. Drop the session, destroy the context, and begin again.
+//! - Dropping frees everything exactly once, after waiting for the device, whether or not calls fail meanwhile; failures are
+//!   logged.
+//!
+//! `tests/faults.rs` lets every call of a session's life fail in turn.
+
 mod api;
 mod error;
 mod init;

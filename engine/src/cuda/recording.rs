@@ -1,6 +1,7 @@
-//! A driver table that records which functions were called, in order, and passes each call on. For tests: needs `std`.
+//! A driver table that records which functions were called, in order, and passes each call on, or lets it fail. For tests:
+//! needs `std`.
 //!
-//! The record belongs to the thread, as a session does.
+//! Record and fault belong to the thread, as a session does.
 
 use super::api::*;
 use core::cell::{Cell, RefCell};
@@ -10,6 +11,18 @@ use std::{thread_local, vec::Vec};
 thread_local! {
     static INNER: Cell<Option<DriverApi>> = const { Cell::new(None) };
     static CALLS: RefCell<Vec<Call>> = const { RefCell::new(Vec::new()) };
+    static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
+}
+
+/// Which calls fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Calls that succeed before.
+    pub after: usize,
+    /// What the failing call returns.
+    pub result: CUresult,
+    /// Whether all later calls fail too, as they do after an error that leaves the CUDA context unusable.
+    pub sticky: bool,
 }
 
 /// `CUDA_ERROR_NOT_INITIALIZED`: what the recording functions return on a thread that wrapped no table.
@@ -20,6 +33,7 @@ const NOT_INITIALIZED: CUresult = 3;
 pub fn wrap(inner: DriverApi, capacity: usize) -> DriverApi {
     INNER.set(Some(inner));
     CALLS.set(Vec::with_capacity(capacity));
+    FAULT.set(None);
     RECORDING
 }
 
@@ -32,6 +46,36 @@ pub fn take() -> Vec<Call> {
     })
 }
 
+/// Lets calls on this thread fail from now on, or none. Calls that fail are recorded too.
+pub fn inject(fault: Option<Fault>) {
+    FAULT.set(fault);
+}
+
+/// What this call is to return instead of its own result, if anything.
+fn fault(call: Call) -> Option<CUresult> {
+    // Asks for the name of an error, so it is not one of those that fail.
+    if call.phase() == Phase::Failure {
+        return None;
+    }
+    let fault = FAULT.get()?;
+    match fault.after.checked_sub(1) {
+        Some(after) => {
+            FAULT.set(Some(Fault { after, ..fault }));
+            None
+        }
+        None => {
+            FAULT.set(fault.sticky.then_some(fault));
+            Some(fault.result)
+        }
+    }
+}
+
+/// Whether a call does its work even where it fails: the driver's functions that free or wait also return errors of earlier
+/// work.
+fn works_anyway(call: Call) -> bool {
+    ["Destroy", "Free", "Unload", "Synchronize"].iter().any(|verb| call.name().contains(verb))
+}
+
 macro_rules! define_recording {
     ($($phase:ident $field:ident = $symbol:ident($($parameter:ident: $type:ty),*) $description:literal;)*) => {
         static RECORDING: DriverApi = DriverApi { $($field: functions::$field),* };
@@ -42,8 +86,13 @@ macro_rules! define_recording {
                 pub(super) unsafe extern "C" fn $field($($parameter: $type),*) -> CUresult {
                     let Some(inner) = INNER.get() else { return NOT_INITIALIZED };
                     CALLS.with_borrow_mut(|calls| calls.push(Call::$symbol));
+                    let fault = fault(Call::$symbol);
+                    if let (Some(result), false) = (fault, works_anyway(Call::$symbol)) {
+                        return result;
+                    }
                     // SAFETY: the caller keeps the contract of this function, which is that of the inner one.
-                    unsafe { (inner.$field)($($parameter),*) }
+                    let result = unsafe { (inner.$field)($($parameter),*) };
+                    fault.unwrap_or(result)
                 }
             )*
         }

@@ -309,7 +309,7 @@ impl<const IMAGES: usize> Drop for Resources<'_, IMAGES> {
             }
         };
         let subject = Subject::Session;
-        if self.memory != 0 || !self.host.is_null() {
+        if self.memory != 0 || !self.host.is_null() || !self.modules.is_empty() {
             warn(self.synchronize());
         }
         if !self.exec.is_null() {

@@ -1,5 +1,6 @@
 //! A CUDA driver made of host memory: device addresses are host addresses, every kernel is `add` over four floats
-//! (`third = first + second`), and one call can be told to fail. One driver for each thread.
+//! (`third = first + second`), and one call can be told to fail. It aborts where the real one would be misused: handles that
+//! are not alive, memory that the device may still use when it is freed. One driver for each thread.
 
 use floe_engine::cuda::*;
 use std::cell::RefCell;
@@ -8,6 +9,9 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 
 /// What the failing call returns.
 pub const INJECTED: CUresult = 719;
+
+/// A stream that is not the session's.
+pub const EXTERNAL_STREAM: CUstream = 0x50 as CUstream;
 
 /// What a handle stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,8 @@ pub struct State {
     /// Memory behind addresses.
     memory: BTreeMap<usize, Vec<u128>>,
     next: usize,
+    /// Whether the device may be at work: something was enqueued and nobody has waited since.
+    busy: bool,
     /// Calls until one fails.
     pub fail_in: Option<usize>,
     /// Largest allocation that succeeds.
@@ -87,6 +93,9 @@ impl State {
     }
 
     fn free(&mut self, handle: usize, kind: Kind) {
+        // What else there is the driver frees later, when the work is done.
+        let at_once = matches!(kind, Kind::Memory | Kind::HostMemory | Kind::Module);
+        assert!(!(at_once && self.busy), "{kind:?} freed while in use");
         assert_eq!(self.live.remove(&handle), Some(kind), "freed something that is not alive");
         self.memory.remove(&handle);
     }
@@ -99,6 +108,17 @@ impl State {
         self.memory.insert(address, memory);
         self.live.insert(address, kind);
         address
+    }
+
+    /// Panics unless the handle is alive.
+    fn assert_alive(&self, handle: *mut c_void, kind: Kind) {
+        assert_eq!(self.live.get(&(handle as usize)), Some(&kind), "used something that is not alive");
+    }
+
+    fn assert_stream(&self, stream: CUstream) {
+        if stream != EXTERNAL_STREAM {
+            self.assert_alive(stream, Kind::Stream);
+        }
     }
 
     /// Panics unless the range lies inside one allocation.
@@ -136,7 +156,7 @@ extern "C" fn module_load_data(module: *mut CUmodule, _image: *const c_void) -> 
 
 extern "C" fn module_get_function(function: *mut CUfunction, module: CUmodule, name: *const c_char) -> CUresult {
     call(|state| {
-        assert_eq!(state.live.get(&(module as usize)), Some(&Kind::Module));
+        state.assert_alive(module, Kind::Module);
         // SAFETY: the engine passes a NUL-terminated name and a place for a handle.
         unsafe {
             state.names.push(CStr::from_ptr(name).to_str().unwrap().to_owned());
@@ -233,7 +253,7 @@ extern "C" fn graph_add_kernel_node(
     parameters: *const CudaKernelNodeParams,
 ) -> CUresult {
     call(|state| {
-        assert_eq!(state.live.get(&(graph as usize)), Some(&Kind::Graph));
+        state.assert_alive(graph, Kind::Graph);
         assert_eq!(after.is_null(), count == 0);
         // SAFETY: the engine passes `count` handles, and parameters with one pointer for each of `add`'s arguments.
         let (after, parameters, arguments) = unsafe {
@@ -267,7 +287,7 @@ extern "C" fn graph_add_dependencies(
     count: usize,
 ) -> CUresult {
     call(|state| {
-        assert_eq!(state.live.get(&(graph as usize)), Some(&Kind::Graph));
+        state.assert_alive(graph, Kind::Graph);
         for edge in 0..count {
             // SAFETY: the engine passes `count` of each.
             let (from, to, edge) = unsafe { (*from.add(edge) as usize, *to.add(edge) as usize, *edges.add(edge)) };
@@ -280,12 +300,18 @@ extern "C" fn graph_add_dependencies(
     })
 }
 
-extern "C" fn graph_instantiate(exec: *mut CUgraphExec, _: CUgraph, _: c_ulonglong) -> CUresult {
+extern "C" fn graph_instantiate(exec: *mut CUgraphExec, graph: CUgraph, _: c_ulonglong) -> CUresult {
+    with(|state| state.assert_alive(graph, Kind::Graph));
     make(exec, Kind::Exec)
 }
 
-extern "C" fn graph_upload(_: CUgraphExec, _: CUstream) -> CUresult {
-    call(|_| CUDA_SUCCESS)
+extern "C" fn graph_upload(exec: CUgraphExec, stream: CUstream) -> CUresult {
+    call(|state| {
+        state.assert_alive(exec, Kind::Exec);
+        state.assert_stream(stream);
+        state.busy = true;
+        CUDA_SUCCESS
+    })
 }
 
 extern "C" fn graph_exec_destroy(exec: CUgraphExec) -> CUresult {
@@ -296,9 +322,11 @@ extern "C" fn graph_destroy(graph: CUgraph) -> CUresult {
     free(graph as usize, Kind::Graph)
 }
 
-extern "C" fn graph_launch(exec: CUgraphExec, _: CUstream) -> CUresult {
+extern "C" fn graph_launch(exec: CUgraphExec, stream: CUstream) -> CUresult {
     call(|state| {
-        assert_eq!(state.live.get(&(exec as usize)), Some(&Kind::Exec));
+        state.assert_alive(exec, Kind::Exec);
+        state.assert_stream(stream);
+        state.busy = true;
         for node in &state.nodes {
             let [a, b, sum] = node.arguments.map(|address| address as *mut [f32; 4]);
             // SAFETY: every argument was inside an allocation, 16-byte aligned, when the node was added.
@@ -308,8 +336,10 @@ extern "C" fn graph_launch(exec: CUgraphExec, _: CUstream) -> CUresult {
     })
 }
 
-fn copy(to: usize, from: usize, bytes: usize, device: usize) -> CUresult {
+fn copy(to: usize, from: usize, bytes: usize, device: usize, stream: CUstream) -> CUresult {
     call(|state| {
+        state.assert_stream(stream);
+        state.busy = true;
         state.assert_inside(device, bytes);
         // SAFETY: the device's side is inside an allocation, the host's side is the engine's own slice.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
@@ -317,16 +347,18 @@ fn copy(to: usize, from: usize, bytes: usize, device: usize) -> CUresult {
     })
 }
 
-extern "C" fn memcpy_htod_async(to: CUdeviceptr, from: *const c_void, bytes: usize, _: CUstream) -> CUresult {
-    copy(to as usize, from as usize, bytes, to as usize)
+extern "C" fn memcpy_htod_async(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream) -> CUresult {
+    copy(to as usize, from as usize, bytes, to as usize, stream)
 }
 
-extern "C" fn memcpy_dtoh_async(to: *mut c_void, from: CUdeviceptr, bytes: usize, _: CUstream) -> CUresult {
-    copy(to as usize, from as usize, bytes, from as usize)
+extern "C" fn memcpy_dtoh_async(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
+    copy(to as usize, from as usize, bytes, from as usize, stream)
 }
 
-extern "C" fn memset_d8_async(memory: CUdeviceptr, value: u8, bytes: usize, _: CUstream) -> CUresult {
+extern "C" fn memset_d8_async(memory: CUdeviceptr, value: u8, bytes: usize, stream: CUstream) -> CUresult {
     call(|state| {
+        state.assert_stream(stream);
+        state.busy = true;
         state.assert_inside(memory as usize, bytes);
         // SAFETY: inside an allocation.
         unsafe { (memory as *mut u8).write_bytes(value, bytes) };
@@ -334,24 +366,41 @@ extern "C" fn memset_d8_async(memory: CUdeviceptr, value: u8, bytes: usize, _: C
     })
 }
 
-extern "C" fn event_record(_: CUevent, _: CUstream) -> CUresult {
-    call(|_| CUDA_SUCCESS)
+extern "C" fn event_record(event: CUevent, stream: CUstream) -> CUresult {
+    call(|state| {
+        state.assert_alive(event, Kind::Event);
+        state.assert_stream(stream);
+        CUDA_SUCCESS
+    })
 }
 
-extern "C" fn event_query(_: CUevent) -> CUresult {
-    call(|_| CUDA_ERROR_NOT_READY)
+extern "C" fn event_query(event: CUevent) -> CUresult {
+    call(|state| {
+        state.assert_alive(event, Kind::Event);
+        CUDA_ERROR_NOT_READY
+    })
 }
 
-extern "C" fn stream_synchronize(_: CUstream) -> CUresult {
-    call(|_| CUDA_SUCCESS)
+extern "C" fn stream_synchronize(stream: CUstream) -> CUresult {
+    with(|state| {
+        state.assert_stream(stream);
+        // Waits even when told to fail, as the driver does when it reports an error of earlier work.
+        state.busy = false;
+        if state.fails() { INJECTED } else { CUDA_SUCCESS }
+    })
 }
 
-extern "C" fn event_synchronize(_: CUevent) -> CUresult {
-    call(|_| CUDA_SUCCESS)
+extern "C" fn event_synchronize(event: CUevent) -> CUresult {
+    call(|state| {
+        state.assert_alive(event, Kind::Event);
+        CUDA_SUCCESS
+    })
 }
 
-extern "C" fn event_elapsed_time(milliseconds: *mut f32, _: CUevent, _: CUevent) -> CUresult {
-    call(|_| {
+extern "C" fn event_elapsed_time(milliseconds: *mut f32, start: CUevent, end: CUevent) -> CUresult {
+    call(|state| {
+        state.assert_alive(start, Kind::Event);
+        state.assert_alive(end, Kind::Event);
         // SAFETY: the engine passes a place for a float.
         unsafe { *milliseconds = 0.5 };
         CUDA_SUCCESS

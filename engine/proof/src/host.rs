@@ -1,0 +1,17 @@
+//! A host session, from INIT to its end.
+
+use floe_engine::{BindingRef, host::Session};
+
+/// Everything that a program may do with a session.
+#[unsafe(no_mangle)]
+pub extern "C" fn host(plan: &&[u8], memory: &mut &mut [u8], binding: &BindingRef<'_>, data: &mut &mut [u8]) -> bool {
+    let mut run = || {
+        let mut session = Session::init(crate::variant(plan, "host")?, memory).ok()?;
+        session.write(*binding, data).ok()?;
+        session.replay().ok()?;
+        session.read(*binding, data).ok()?;
+        session.reset();
+        Some(())
+    };
+    run().is_some()
+}
