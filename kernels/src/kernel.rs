@@ -2,11 +2,11 @@
 
 use crate::{
     KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, cumulative::Cumulative,
-    gather::Gather, grid_sample::GridSample, integer_conv::IntegerConv, lrn::Lrn, matmul::MatMul, mbconv::MbConv,
-    non_max_suppression::NonMaxSuppression, normalize::Normalize, normalized_matmul::NormalizedMatMul, pad::Pad,
-    pointwise::Pointwise, pool::Pool, pool_indices::PoolIndices, recurrent::Recurrent, reduce::Reduce, resize::Resize,
-    roi_align::RoiAlign, scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax, squeeze_excite::SqueezeExcite,
-    top_k::TopK,
+    frame::Frame, gather::Gather, grid_sample::GridSample, integer_conv::IntegerConv, lrn::Lrn, matmul::MatMul,
+    mbconv::MbConv, non_max_suppression::NonMaxSuppression, normalize::Normalize, normalized_matmul::NormalizedMatMul,
+    pad::Pad, pointwise::Pointwise, pool::Pool, pool_indices::PoolIndices, recurrent::Recurrent, reduce::Reduce,
+    resize::Resize, roi_align::RoiAlign, scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax,
+    squeeze_excite::SqueezeExcite, top_k::TopK,
 };
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,7 @@ pub enum Kernel {
     ScaledConv(ScaledConv),
     NormalizedMatMul(NormalizedMatMul),
     NonMaxSuppression(NonMaxSuppression),
+    Frame(Frame),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -81,6 +82,7 @@ macro_rules! each {
             Kernel::ScaledConv($k) => $body,
             Kernel::NormalizedMatMul($k) => $body,
             Kernel::NonMaxSuppression($k) => $body,
+            Kernel::Frame($k) => $body,
         }
     };
 }

@@ -3,6 +3,10 @@
 //! Inputs that ONNX passes as tensors but that shape the computation (axes, pads, shapes, scales…) are attributes here;
 //! the importer refuses models where they are not constant.
 
+mod frame;
+
+pub use frame::{Channels, ColourMatrix, Frame, PixelFormat, Region, Resampling};
+
 use serde::{Deserialize, Serialize};
 
 /// Element type of a value.
@@ -631,6 +635,9 @@ pub enum Op {
         /// Whether boxes are x, y, width and height, x and y those of the centre; otherwise two corners, y before x.
         center: bool,
     },
+    /// A camera's frame as a tensor. Input bytes (U8) `[n, rows, bytes of a row]`; output `[n, channels, height, width]`,
+    /// whose element type (F32, F16, BF16 or U8), height and width are in the fact. U8 is rounded.
+    Frame(Box<Frame>),
 }
 
 impl Op {
@@ -682,6 +689,7 @@ impl Op {
                 Cell::Gru { .. } => "GRU",
             },
             Self::NonMaxSuppression { .. } => "NonMaxSuppression",
+            Self::Frame(_) => "Frame",
         }
     }
 }

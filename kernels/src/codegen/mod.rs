@@ -147,6 +147,7 @@ impl Kernel {
             Self::ScaledConv(k) => k.candidates(target),
             Self::NormalizedMatMul(k) => k.candidates(target),
             Self::NonMaxSuppression(k) => k.candidates(target),
+            Self::Frame(k) => k.candidates(target),
         }
     }
 }
@@ -182,6 +183,7 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::pool_indices::cases(),
         crate::scaled_conv::cases::cases(),
         crate::non_max_suppression::cases(),
+        crate::frame::cases(),
     ]
     .concat()
 }

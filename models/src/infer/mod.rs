@@ -9,8 +9,8 @@ pub use window::{Rounding, SamePadding, pooled_extent, same_pads, transposed_ext
 use crate::{DType, Fact, Op, op::Unary};
 use recurrent::recurrent;
 use rules::{
-    attention, binary, check_operands, concatenated, convolution, gemm, grid_sampled, largest, matrix_product, padded,
-    parameters, pooled, reduced, region_pooled, same_type, scattered, sliced, split, suppressed, transposed,
+    attention, binary, check_operands, concatenated, convolution, framed, gemm, grid_sampled, largest, matrix_product,
+    padded, parameters, pooled, reduced, region_pooled, same_type, scattered, sliced, split, suppressed, transposed,
 };
 use thiserror::Error;
 
@@ -38,7 +38,7 @@ use ensure;
 /// The output facts of `op` on `inputs`.
 ///
 /// Some operators leave outputs open: `Cast` and `BitCast` the element type; `Reshape`, `Expand`, `Slice`, `Split`, `Resize`, `Pool`,
-/// `PoolIndices` and `ConvTranspose` the extents (or their number). Those are taken from `declared` and checked. For all others
+/// `PoolIndices` and `ConvTranspose` the extents (or their number); `Frame` both. Those are taken from `declared` and checked. For all others
 /// `declared` is not read, so `infer(op, inputs, outputs) == outputs` is the legality check of a node.
 ///
 /// # Errors
@@ -212,6 +212,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
         Op::PoolIndices { kernel, window, .. } => {
             Fact { dtype: DType::I64, ..pooled(kernel, window, x, first(declared)?)? }
         }
+        Op::Frame(frame) => framed(frame, x, first(declared)?)?,
     };
     check_fact(&output)?;
     Ok(vec![output])

@@ -3,7 +3,7 @@
 use super::{MAX_EXTENT, Result, Rounding, ShapeError, broadcast, ensure, pooled_extent, show};
 use crate::{
     DType, Fact, Op,
-    op::{Binary, PadMode, Reduction, Window},
+    op::{Binary, Frame, PadMode, Reduction, Window},
 };
 
 /// Number and types of operands.
@@ -361,6 +361,24 @@ pub(super) fn suppressed(limit: usize, inputs: &[&Fact]) -> Result<Vec<Fact>> {
     let indices = Fact::new(DType::I64, &[images.saturating_mul(classes).saturating_mul(limit), 3]);
     super::check_fact(&indices)?;
     Ok(vec![indices, Fact::new(DType::I64, &[])])
+}
+
+pub(super) fn framed(frame: &Frame, x: &Fact, declared: &Fact) -> Result<Fact> {
+    ensure!(
+        x.dtype == DType::U8 && x.shape.len() == 3,
+        "a frame is {:?} {}, not U8 of rank 3",
+        x.dtype,
+        show(&x.shape)
+    );
+    ensure!(
+        matches!(declared.dtype, DType::F32 | DType::F16 | DType::Bf16 | DType::U8),
+        "a frame becomes F32, F16, BF16 or U8, not {:?}",
+        declared.dtype
+    );
+    let &[_, _, height, width] = declared.shape.as_slice() else {
+        return Err(ShapeError(format!("a frame becomes a tensor of rank 4, not {}", show(&declared.shape))));
+    };
+    Ok(Fact::new(declared.dtype, &[x.shape[0], frame.channels.count(), height, width]))
 }
 
 pub(super) fn grid_sampled(x: &Fact, grid: &Fact) -> Result<Fact> {

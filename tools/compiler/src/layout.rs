@@ -4,6 +4,7 @@
 //! touch are channels-last with channels padded to 8; the rest is row-major.
 
 use crate::fused::{FusedGraph, FusedNode, FusedOp};
+use floe_kernels::{View, conv::reads_any_layout};
 use floe_models::{DType, Op, TensorId};
 
 /// Memory layout of a value.
@@ -50,8 +51,32 @@ fn is_window(node: &FusedNode) -> bool {
     matches!(&node.op, FusedOp::Operator(Op::Slice { .. } | Op::Split { .. } | Op::Identity))
 }
 
-/// A layout for every value of the graph.
-pub fn assign(graph: &FusedGraph, host: bool) -> Vec<Layout> {
+/// Whether the node can write whatever layout its readers want.
+fn writes_any_layout(node: &FusedNode) -> bool {
+    follows_inputs(node) || matches!(node.op, FusedOp::Operator(Op::Frame(_)))
+}
+
+/// Whether the node is a convolution of few channels in f16, which reads its input fastest as it lies, without padding.
+fn reads_unpadded(graph: &FusedGraph, node: &FusedNode) -> bool {
+    let (FusedOp::Anchored { op: Op::Conv { window, groups: 1 }, .. }
+    | FusedOp::Operator(Op::Conv { window, groups: 1 })) = &node.op
+    else {
+        return false;
+    };
+    let half = floe_kernels::DType::F16;
+    let view = |id: TensorId| {
+        let extents: Option<Vec<u32>> = graph.values[id.0].fact.shape.iter().map(|&e| u32::try_from(e).ok()).collect();
+        View::contiguous(half, &extents?).ok()
+    };
+    let pair =
+        |values: &[usize]| Some([1, u32::try_from(*values.first()?).ok()?, u32::try_from(*values.get(1)?).ok()?]);
+    let operands = (view(node.inputs[0]), view(node.inputs[1]), pair(&window.strides), pair(&window.dilations));
+    let (Some(input), Some(weights), Some(strides), Some(dilations)) = operands else { return false };
+    reads_any_layout(&input, &weights, half, strides, dilations)
+}
+
+/// A layout for every value of the graph; `half` says whether f32 is stored as f16.
+pub fn assign(graph: &FusedGraph, host: bool, half: bool) -> Vec<Layout> {
     let mut layouts = vec![Layout::Plain; graph.values.len()];
     if host {
         return layouts;
@@ -75,14 +100,19 @@ pub fn assign(graph: &FusedGraph, host: bool) -> Vec<Layout> {
     }
     // Backwards: what only channels-last nodes read is written that way at once.
     for (number, node) in graph.nodes.iter().enumerate().rev() {
-        if !follows_inputs(node) || node.outputs.iter().any(|output| !image(*output) || graph.outputs.contains(output))
+        if !writes_any_layout(node)
+            || node.outputs.iter().any(|output| !image(*output) || graph.outputs.contains(output))
         {
             continue;
         }
         let mut read = false;
+        let frame = half && matches!(node.op, FusedOp::Operator(Op::Frame(_)));
         let all = graph.nodes[number + 1..].iter().all(|reader| {
             let reads = reader.inputs.iter().any(|input| node.outputs.contains(input));
             read |= reads;
+            if reads && frame && reads_unpadded(graph, reader) {
+                return false;
+            }
             !reads || works_channels_last(reader) || layouts[reader.outputs[0].0] == Layout::ChannelsLast
         });
         if read && all {

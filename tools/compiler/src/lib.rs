@@ -14,6 +14,7 @@ pub mod order;
 pub mod passes;
 pub mod pipeline;
 pub mod place;
+pub mod preprocess;
 pub mod program;
 pub mod schedule;
 pub mod selection;

@@ -10,6 +10,7 @@ use crate::{
     nvrtc::{self, Compiled, Compiler, Request},
     passes::{self, PassError},
     place::{self, Placement},
+    preprocess::{Preprocess, PreprocessError},
     schedule::{self, GpuOptions, Schedule, ScheduleError, StepAction},
 };
 use floe_engine::plan::{Plan, PlanError, PlanWriter, format::ImageKind};
@@ -38,6 +39,8 @@ pub struct CompileOptions {
     pub targets: Vec<Target>,
     /// Shapes and constants for the import.
     pub import: ImportOptions,
+    /// Inputs that become frames of a camera.
+    pub preprocess: Vec<Preprocess>,
     /// Arithmetic on GPUs.
     pub precision: Precision,
     /// Forced algorithms: node and algorithm.
@@ -113,6 +116,9 @@ pub enum CompileError {
     /// Reading the model.
     #[error(transparent)]
     Import(#[from] ImportError),
+    /// `--preprocess` does not fit the model.
+    #[error(transparent)]
+    Preprocess(#[from] PreprocessError),
     /// A pass.
     #[error(transparent)]
     Pass(#[from] PassError),
@@ -154,17 +160,20 @@ pub enum CompileError {
 /// Name and version that plans carry.
 pub const COMPILER: &str = concat!("floec ", env!("CARGO_PKG_VERSION"));
 
-/// Imports a model and runs every pass up to fusion.
+/// Imports a model, makes frames of its inputs and runs every pass up to fusion.
 ///
 /// # Errors
-/// Where the model cannot be read or a pass finds the graph illegal.
+/// Where the model cannot be read, a frame does not fit it or a pass finds the graph illegal.
 pub fn import_and_fuse(
     model: &Path,
-    options: &ImportOptions,
+    options: &CompileOptions,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<FusedGraph, CompileError> {
     progress(Progress::Phase("import"));
-    let graph = floe_models::import(model, options, &HostEvaluator)?;
+    let mut graph = floe_models::import(model, &options.import, &HostEvaluator)?;
+    for preprocess in &options.preprocess {
+        preprocess.apply(&mut graph)?;
+    }
     fuse(graph, progress)
 }
 
@@ -188,7 +197,7 @@ pub fn compile(
     options: &CompileOptions,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<CompiledPlan, CompileError> {
-    let fused = import_and_fuse(model, &options.import, progress)?;
+    let fused = import_and_fuse(model, options, progress)?;
     compile_fused(&fused, options, progress)
 }
 

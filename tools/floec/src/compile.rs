@@ -5,6 +5,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use floe_compiler::{
     pipeline::{self, CompileOptions, Precision, Progress},
+    preprocess::{self, Preprocess},
     targets,
 };
 use floe_engine::plan::Plan;
@@ -14,17 +15,25 @@ use floe_timings::Timings;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{collections::HashMap, path::PathBuf};
 
-/// Compile an ONNX model into a plan.
-#[derive(Args)]
-#[command(after_help = "Examples:
+const EXAMPLES: &str = "Examples:
   floec compile resnet50.onnx --target jetson-orin-nano -o resnet50.floe
   floec compile detector.onnx --target host --target h200 --shape images=1x3x640x640 -o detector.floe
   floec compile net.onnx --target a100 --precision f32 --algorithm conv1=simt_gemm -o net.floe
 
+A camera's frame in place of a tensor (--help tells the options):
+  floec compile resnet18.onnx --target jetson-orin-nano -o resnet18.floe \\
+      --preprocess 'image=rgb:640x480,cover=256,antialias,range=0..1,mean=0.485/0.456/0.406,std=0.229/0.224/0.225'
+  floec compile detector.onnx --target jetson-orin-nano -o detector.floe \\
+      --preprocess 'images=nv12:1920x1080,letterbox,pad=114,range=0..1'
+
 Selection by measurement, here for an H200 (the desk needs no GPU):
   floec compile net.onnx --target h200 --candidates -o candidates.floe       at the desk
   floe measure candidates.floe -o h200.timings                               on the device
-  floec compile net.onnx --target h200 --timings h200.timings -o net.floe    at the desk")]
+  floec compile net.onnx --target h200 --timings h200.timings -o net.floe    at the desk";
+
+/// Compile an ONNX model into a plan.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\nFrames of a camera:\n{}", preprocess::HELP))]
 pub struct Arguments {
     /// The ONNX model.
     model: PathBuf,
@@ -49,6 +58,10 @@ pub struct Arguments {
     /// decide how the network is built.
     #[arg(long = "constant", value_name = "INPUT=NUMBER")]
     constants: Vec<String>,
+    /// Makes an input a u8 frame as it comes from a camera, for example `image=nv12:1920x1080,letterbox,pad=114`: crop,
+    /// resize, colours and normalisation are the first step of the plan. Repeatable, one for each input.
+    #[arg(long = "preprocess", value_name = "INPUT=FORMAT:WxH,…")]
+    preprocess: Vec<String>,
     /// Forces the algorithm of a node, for example `conv1=direct`; `floec inspect` shows names and choices.
     #[arg(long = "algorithm", value_name = "NODE=NAME")]
     algorithms: Vec<String>,
@@ -129,6 +142,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
         let number: f64 = value.parse().with_context(|| format!("--constant {text}: '{value}' is no number"))?;
         numbers.push((input.to_owned(), number));
     }
+    let preprocess = arguments.preprocess.iter().map(|text| Preprocess::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let mut algorithms = HashMap::new();
     for text in &arguments.algorithms {
         let (node, algorithm) = name_and_value(text, "--algorithm")?;
@@ -146,6 +160,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
         targets: found,
         import: ImportOptions { shapes, numbers, ..ImportOptions::default() },
         states,
+        preprocess,
         precision: match arguments.precision {
             PrecisionArgument::F32 => Precision::F32,
             PrecisionArgument::F16 => Precision::F16,

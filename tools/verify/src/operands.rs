@@ -185,6 +185,8 @@ impl Range {
             // Conversions should see fractions, large numbers and every bit of small integers.
             Kernel::Copy(_) => Self::Within(100.0),
             Kernel::Pointwise(_) | Kernel::Softmax(_) => Self::Within(4.0),
+            // Every byte.
+            Kernel::Frame(_) => Self::Within(32.0),
             _ => Self::Within(1.0),
         }
     }

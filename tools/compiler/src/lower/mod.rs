@@ -4,6 +4,7 @@
 //! become other views of the same buffer, and the inputs of a concatenation are written straight into their slice of
 //! its output. A copy appears only where a kernel needs another form than the one a value has.
 
+mod frame;
 mod indexed;
 mod located;
 mod operators;
@@ -159,7 +160,7 @@ impl<'a> Lowering<'a> {
             graph,
             options,
             kept,
-            layouts: layout::assign(graph, options.host),
+            layouts: layout::assign(graph, options.host, options.half),
             destinations: HashMap::new(),
             located: vec![None; graph.values.len()],
             forms: HashMap::new(),

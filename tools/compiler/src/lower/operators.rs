@@ -250,6 +250,7 @@ impl<'a> Lowering<'a> {
                 self.normalization(node, op)
             }
             Op::Recurrent(layer) => self.recurrent(node, layer),
+            Op::Frame(frame) => self.frame(node, frame),
             Op::Attention { scale, softcap, causal } => self.attention(node, |[query, key, value, output], mask| {
                 Attention { query, key, value, mask, output, scale: *scale, softcap: *softcap, causal: *causal }
             }),
