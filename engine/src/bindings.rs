@@ -53,11 +53,11 @@ impl fmt::Display for BindingError {
             Self::NotFound => write!(f, "no such binding: `floec inspect` lists the plan's"),
             Self::Direction { found } => write!(
                 f,
-                "binding is an {}",
+                "binding is {}",
                 match found {
-                    Direction::Input => "input: it is written, not read",
-                    Direction::Output => "output: it is read, not written",
-                    Direction::State => "state",
+                    Direction::Input => "an input: it is written, not read",
+                    Direction::Output => "an output: it is read, not written",
+                    Direction::State => "a state: it is written and read, but not in place",
                 }
             ),
             Self::Length { expected, found } => write!(f, "binding has {expected} bytes, but the slice has {found}"),
@@ -72,6 +72,10 @@ impl core::error::Error for BindingError {}
 pub(crate) enum Access {
     Write,
     Read,
+    /// Written in place.
+    Lend,
+    /// Read in place.
+    Borrow,
 }
 
 impl Access {
@@ -79,6 +83,8 @@ impl Access {
         match self {
             Self::Write => direction != Direction::Output,
             Self::Read => direction != Direction::Input,
+            Self::Lend => direction == Direction::Input,
+            Self::Borrow => direction == Direction::Output,
         }
     }
 }
@@ -126,13 +132,13 @@ impl Slots {
         self.slots.iter().copied()
     }
 
-    /// Number and slot of a binding that may be accessed so with a slice of `length` bytes.
+    /// Number and slot of a binding that may be accessed so, with a slice of `length` bytes if there is one.
     pub fn find(
         &self,
         variant: &Variant<'_>,
         binding: BindingRef<'_>,
         access: Access,
-        length: usize,
+        length: Option<usize>,
     ) -> Result<(usize, Slot), BindingError> {
         let number = match binding {
             BindingRef::Number(number) => number,
@@ -147,9 +153,11 @@ impl Slots {
         if !access.fits(slot.direction) {
             return Err(BindingError::Direction { found: slot.direction });
         }
-        if slot.bytes != length as u64 {
-            return Err(BindingError::Length { expected: slot.bytes, found: length as u64 });
+        match length {
+            Some(length) if slot.bytes != length as u64 => {
+                Err(BindingError::Length { expected: slot.bytes, found: length as u64 })
+            }
+            _ => Ok((number, slot)),
         }
-        Ok((number, slot))
     }
 }

@@ -7,7 +7,7 @@ use floe_engine::{
     BindingError,
     cuda::{
         Call::{self, *},
-        DriverApi, InitError, InitOptions, Phase, RunError, Session, SizedSession, Subject, recording,
+        DriverApi, InitError, InitOptions, Phase, RunError, Session, SizedSession, Subject, Wait, recording,
     },
     plan::{Plan, Variant, VariantParts},
 };
@@ -28,7 +28,7 @@ fn variant(parts: VariantParts<'static>) -> Variant<'static> {
     Plan::parse(bytes).unwrap().variant(0).unwrap()
 }
 
-const MAPPED: InitOptions = InitOptions { stream: None, mapped: true };
+const MAPPED: InitOptions = InitOptions { stream: None, mapped: true, wait: Wait::Driver, guard: false };
 
 const INIT_BEGIN: [Call; 8] = [
     cuStreamCreate,
@@ -137,6 +137,7 @@ fn phases_mark_what_run_may_call() {
         "cuEventRecord",
         "cuEventQuery",
         "cuStreamSynchronize",
+        "cuEventSynchronize",
     ];
     assert_eq!(run, permitted);
 }
@@ -144,7 +145,7 @@ fn phases_mark_what_run_may_call() {
 #[test]
 fn replays_compute_what_the_graph_says() {
     for mapped in [false, true] {
-        let mut session = init(variant(cuda_parts()), &API, InitOptions { stream: None, mapped }).unwrap();
+        let mut session = init(variant(cuda_parts()), &API, InitOptions { mapped, ..InitOptions::default() }).unwrap();
         let mut y = floats([0.0; 4]);
         // Warm-up left nothing behind in the state.
         session.read("total", &mut y).unwrap();
@@ -205,7 +206,7 @@ fn overlapping_steps_get_programmatic_edges() {
 #[test]
 fn an_external_stream_is_used_and_kept() {
     let api = recording::wrap(API, 64);
-    let options = InitOptions { stream: Some(driver::EXTERNAL_STREAM), mapped: false };
+    let options = InitOptions { stream: Some(driver::EXTERNAL_STREAM), ..InitOptions::default() };
     drop(init(variant(cuda_parts()), &api, options).unwrap());
     let calls = recording::take();
     assert!(!calls.contains(&cuStreamCreate) && !calls.contains(&cuStreamDestroy_v2));
@@ -216,7 +217,7 @@ fn an_external_stream_is_used_and_kept() {
 fn every_failure_of_init_is_reported_and_frees_everything() {
     for mapped in [false, true] {
         let api = recording::wrap(API, 64);
-        let options = InitOptions { stream: None, mapped };
+        let options = InitOptions { mapped, ..InitOptions::default() };
         let session = init(variant(cuda_parts()), &api, options).unwrap();
         let calls = recording::take();
         drop(session);
@@ -298,7 +299,7 @@ fn a_plan_without_weights_and_bindings_still_runs() {
     (parts.steps, parts.bindings, parts.weights) = (vec![], vec![], vec![]);
     parts.header.arena_bytes = 0;
     for mapped in [false, true] {
-        let mut session = init(variant(parts.clone()), &API, InitOptions { stream: None, mapped }).unwrap();
+        let mut session = init(variant(parts.clone()), &API, InitOptions { mapped, ..InitOptions::default() }).unwrap();
         session.replay().unwrap();
         session.synchronize().unwrap();
     }

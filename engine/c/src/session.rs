@@ -219,7 +219,7 @@ unsafe fn make(
                 &*place
             };
             let stream = (!options.stream.is_null()).then_some(options.stream);
-            let options = InitOptions { stream, mapped: options.mapped == 1 };
+            let options = InitOptions { stream, mapped: options.mapped == 1, ..InitOptions::default() };
             // SAFETY: promise of the caller.
             Body::Cuda(unsafe { cuda::Session::init(variant, api, options)? })
         }

@@ -34,6 +34,10 @@ pub const CUDA_ERROR_NOT_READY: CUresult = 600;
 pub const CU_STREAM_NON_BLOCKING: c_uint = 1;
 /// `CU_EVENT_DEFAULT`: with timing.
 pub const CU_EVENT_DEFAULT: c_uint = 0;
+/// `CU_EVENT_BLOCKING_SYNC`: whoever waits for the event sleeps.
+pub const CU_EVENT_BLOCKING_SYNC: c_uint = 1;
+/// `CU_EVENT_DISABLE_TIMING`: the event takes no time stamp.
+pub const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 /// `CU_MEMHOSTALLOC_DEVICEMAP`: the memory also has a device address.
 pub const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
 /// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
@@ -179,7 +183,7 @@ macro_rules! driver_functions {
                 "Whether an event has passed.";
             Run stream_synchronize = cuStreamSynchronize(stream: CUstream)
                 "Waits until a stream is idle.";
-            Profile event_synchronize = cuEventSynchronize(event: CUevent)
+            Run event_synchronize = cuEventSynchronize(event: CUevent)
                 "Waits until an event has passed.";
             Profile event_elapsed_time = cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent)
                 "Time between two events.";

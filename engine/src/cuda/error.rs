@@ -83,6 +83,9 @@ pub enum InitError {
         /// Bytes that the device has at all.
         total: u64,
     },
+    /// [`Wait::Poll`](super::Wait::Poll) or [`InitOptions::guard`](super::InitOptions::guard) on a plan without the step
+    /// that tells the host.
+    NoSignal,
     /// An operand of a measurement lies outside the memory that was allocated for it.
     OutsidePool {
         /// First byte.
@@ -115,6 +118,9 @@ impl fmt::Display for InitError {
                 "session needs {needed} bytes of device memory in one piece, but only {free} of {total} are free: end \
                  other users of the GPU, or compile for smaller shapes"
             ),
+            Self::NoSignal => {
+                write!(f, "plan has no step that signals its end to the host: compile it again, or wait otherwise")
+            }
             Self::OutsidePool { offset, bytes, pool } => {
                 write!(f, "{bytes} bytes from {offset} on reach outside a pool of {pool} bytes")
             }
@@ -131,6 +137,8 @@ impl core::error::Error for InitError {}
 pub enum RunError {
     /// No such binding, or not that way, or not that length. Nothing was done.
     Binding(BindingError),
+    /// The session was made without [`InitOptions::guard`](super::InitOptions::guard).
+    NotGuarded,
     /// A driver call failed. Errors of kernels show at the next call that waits; most leave the context unusable.
     Call(CallError),
 }
@@ -151,6 +159,7 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Binding(error) => write!(f, "{error}"),
+            Self::NotGuarded => write!(f, "session was made without a guard"),
             Self::Call(error) => write!(f, "{error}"),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{
     api::{CUDA_ERROR_OUT_OF_MEMORY, CUdeviceptr, CUfunction, CUgraphNode, CUstream, DriverApi},
+    completion::{Completion, Wait},
     error::{InitError, Subject},
     resources::{Node, Resources},
     session::SizedSession,
@@ -10,7 +11,9 @@ use crate::{
     bindings::Slots,
     plan::{
         Memory, Variant,
-        format::{Action, BLOB_ALIGNMENT, MAX_AFTER, MAX_OPERANDS, Operand, Region},
+        format::{
+            Action, BLOB_ALIGNMENT, COUNTER_BYTES, MAX_AFTER, MAX_OPERANDS, Operand, Purpose, REPORT_BYTES, Region,
+        },
     },
 };
 
@@ -21,6 +24,24 @@ pub struct InitOptions {
     pub stream: Option<CUstream>,
     /// Whether bindings live in mapped page-locked host memory: right where GPU and CPU share memory (Jetson).
     pub mapped: bool,
+    /// How to wait for the device.
+    pub wait: Wait,
+    /// Whether to watch float outputs and states for NaN and infinity: see [`Session::guard`](super::Session::guard).
+    pub guard: bool,
+}
+
+impl InitOptions {
+    /// Which steps beside the network's are wanted.
+    fn extras(self) -> Extras {
+        Extras { guard: self.guard, signal: self.guard || self.wait == Wait::Poll }
+    }
+}
+
+/// Steps beside the network's that a graph holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extras {
+    pub guard: bool,
+    pub signal: bool,
 }
 
 /// Device addresses of a session's regions.
@@ -29,6 +50,8 @@ pub(super) struct Addresses {
     pub weights: CUdeviceptr,
     pub arena: CUdeviceptr,
     pub bindings: CUdeviceptr,
+    pub counter: CUdeviceptr,
+    pub report: CUdeviceptr,
 }
 
 impl Addresses {
@@ -38,6 +61,8 @@ impl Addresses {
             Region::Arena => self.arena,
             // The check has proven that the binding exists.
             Region::Binding(number) => self.bindings + slots.get(usize::from(number)).map_or(0, |slot| slot.offset),
+            Region::Counter => self.counter,
+            Region::Report => self.report,
         };
         base + operand.offset
     }
@@ -61,19 +86,33 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// What was too small or which driver call failed; everything made so far is freed.
     pub unsafe fn init(variant: Variant<'p>, api: &'d DriverApi, options: InitOptions) -> Result<Self, InitError> {
         check_capacities::<STEPS, KERNELS, IMAGES>(&variant)?;
+        let extras = options.extras();
+        if extras.signal && !variant.steps().any(|step| step.purpose() == Purpose::Signal) {
+            return Err(InitError::NoSignal);
+        }
         let memory = variant.memory();
         let slots = Slots::new(&variant, BLOB_ALIGNMENT);
         let mut resources = Resources::<IMAGES>::new(api, options.stream)?;
+        if options.wait != Wait::Driver {
+            resources.create_done(options.wait == Wait::Block)?;
+        }
         for image in variant.images() {
             resources.load_module(image)?;
         }
         let functions = find_functions::<KERNELS, IMAGES>(&variant, &resources)?;
-        let addresses = allocate(&mut resources, &variant, memory, options.mapped)?;
-        let all = Extent { steps: u32::MAX, serial: false };
+        let addresses = allocate(&mut resources, &variant, memory, options)?;
+        let all = Extent { steps: u32::MAX, serial: false, extras };
         build_graph::<STEPS, KERNELS, IMAGES>(&mut resources, &variant, &functions, &addresses, &slots, all)?;
         log::debug!("CUDA session of {}: {memory:?}", variant.header().target);
 
-        let mut session = Self::new(variant, resources, slots, addresses, options.mapped);
+        let completion = Completion {
+            wait: options.wait,
+            guard: options.guard,
+            report: memory.bindings,
+            launched: 0,
+            other_work: true,
+        };
+        let mut session = Self::new(variant, resources, slots, addresses, options.mapped, completion);
         session.warm_up()?;
         Ok(session)
     }
@@ -125,13 +164,19 @@ fn allocate<const IMAGES: usize>(
     resources: &mut Resources<'_, IMAGES>,
     variant: &Variant<'_>,
     memory: Memory,
-    mapped: bool,
+    options: InitOptions,
 ) -> Result<Addresses, InitError> {
-    let on_device = memory.weights + memory.arena + if mapped { 0 } else { memory.bindings };
+    let InitOptions { mapped, .. } = options;
+    let signal = options.extras().signal;
+    let (counter_bytes, report_bytes) = if signal { (COUNTER_BYTES, REPORT_BYTES) } else { (0, 0) };
+    let bindings_bytes = if mapped { 0 } else { memory.bindings };
+    // The sums cannot overflow: the check keeps the plan's part below 2^62.
+    let on_device = memory.weights + memory.arena + bindings_bytes + counter_bytes;
+    let on_host = memory.bindings + report_bytes;
     // The driver refuses to allocate nothing.
     let bytes =
         usize::try_from(on_device.max(BLOB_ALIGNMENT)).map_err(|_| InitError::TooLarge { needed: on_device })?;
-    let host_bytes = usize::try_from(memory.bindings).map_err(|_| InitError::TooLarge { needed: memory.bindings })?;
+    let host_bytes = usize::try_from(on_host).map_err(|_| InitError::TooLarge { needed: on_host })?;
     let weights = match resources.allocate(bytes) {
         Err(error) if error.result == CUDA_ERROR_OUT_OF_MEMORY => {
             let (free, total) = resources.memory_info()?;
@@ -143,7 +188,10 @@ fn allocate<const IMAGES: usize>(
         resources.allocate_host(host_bytes)?;
     }
     let arena = weights + memory.weights;
-    let bindings = if mapped && host_bytes > 0 { resources.host_device_address()? } else { arena + memory.arena };
+    let behind_arena = arena + memory.arena;
+    let host = if host_bytes > 0 && (mapped || signal) { resources.host_device_address()? } else { behind_arena };
+    let bindings = if mapped { host } else { behind_arena };
+    let (counter, report) = (behind_arena + bindings_bytes, host + memory.bindings);
     if !variant.weights().is_empty() {
         resources.upload(Subject::Session, weights, variant.weights())?;
     }
@@ -151,7 +199,7 @@ fn allocate<const IMAGES: usize>(
     if on_device > memory.weights {
         resources.zero(Subject::Session, arena, on_device - memory.weights)?;
     }
-    Ok(Addresses { weights, arena, bindings })
+    Ok(Addresses { weights, arena, bindings, counter, report })
 }
 
 /// How much of a plan a graph holds.
@@ -161,6 +209,7 @@ pub(super) struct Extent {
     pub steps: u32,
     /// Whether each step waits for the one before it instead of those that it depends on.
     pub serial: bool,
+    pub extras: Extras,
 }
 
 /// One kernel node for each step, its edges from `after`.
@@ -174,19 +223,43 @@ pub(super) fn build_graph<const STEPS: usize, const KERNELS: usize, const IMAGES
 ) -> Result<(), InitError> {
     resources.create_graph()?;
     let mut nodes = heapless::Vec::<CUgraphNode, STEPS>::new();
+    // Whether a later step waits for the node of the same number.
+    let mut awaited = [false; STEPS];
     for (number, step) in (0..extent.steps).zip(variant.steps()) {
         // The check has proven that GPU variants only launch, that kernels exist, and that `after` names earlier steps.
         let Action::Launch { kernel, grid, block, shared } = step.action else { continue };
         let Some(&function) = functions.get(kernel as usize) else { continue };
-        let after: heapless::Vec<CUgraphNode, MAX_AFTER> = match extent.serial {
+        let purpose = step.purpose();
+        match purpose {
+            Purpose::Network => {}
+            Purpose::Guard if extent.extras.guard => {}
+            Purpose::Signal if extent.extras.signal => {}
+            Purpose::Guard | Purpose::Signal => continue,
+        }
+        let named: heapless::Vec<CUgraphNode, MAX_AFTER> = match extent.serial {
             true => nodes.last().copied().into_iter().collect(),
             false => step.after.iter().filter_map(|&earlier| nodes.get(earlier as usize).copied()).collect(),
         };
+        if purpose == Purpose::Network {
+            step.after.iter().for_each(|&earlier| {
+                if let Some(awaited) = awaited.get_mut(earlier as usize) {
+                    *awaited = true;
+                }
+            });
+        } else {
+            // Everything that nobody waits for: the ends of the network, or the guard before.
+            let mut awaited = awaited.iter_mut();
+            nodes.retain(|_| awaited.next().is_some_and(|awaited| !core::mem::replace(awaited, false)));
+        }
+        let after = if purpose == Purpose::Network { &named[..] } else { &nodes[..] };
         let arguments: heapless::Vec<CUdeviceptr, MAX_OPERANDS> =
             step.operands.iter().map(|operand| addresses.of(operand, slots)).collect();
-        let node =
-            Node { step: number, function, grid, block, shared, arguments, after: &after, overlaps: step.overlaps };
-        let _ = nodes.push(resources.add_node(node)?);
+        let node = Node { step: number, function, grid, block, shared, arguments, after, overlaps: step.overlaps };
+        let node = resources.add_node(node)?;
+        if purpose != Purpose::Network {
+            nodes.clear();
+        }
+        let _ = nodes.push(node);
     }
     Ok(resources.finish_graph()?)
 }

@@ -4,7 +4,7 @@
 use super::{
     api::{CUdeviceptr, CUgraphNode, DriverApi},
     error::{CallError, InitError, Subject},
-    init::{Extent, build_graph, find_functions},
+    init::{Extent, Extras, build_graph, find_functions},
     resources::{Node, Resources},
     session::SizedSession,
 };
@@ -156,7 +156,7 @@ impl<'d, const STEPS: usize, const KERNELS: usize, const IMAGES: usize> SizedSes
         let (variant, session) = (self.variant(), self.resources());
         let functions = find_functions::<KERNELS, IMAGES>(variant, session)?;
         let mut resources = Resources::<0>::new(session.api(), Some(session.stream()))?;
-        let extent = Extent { steps, serial };
+        let extent = Extent { steps, serial, extras: Extras::default() };
         build_graph::<STEPS, KERNELS, 0>(&mut resources, variant, &functions, self.addresses(), self.slots(), extent)?;
         let counters = (self.addresses().arena, variant.header().zeroed_bytes);
         Ok(Prefix { resources, counters, session: PhantomData })

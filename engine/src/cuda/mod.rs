@@ -13,9 +13,25 @@
 //! | [`Session::is_done`] | `cuEventQuery` |
 //! | [`Session::reset`] | `cuMemsetD8Async` for each state |
 //! | [`Session::synchronize`] | `cuStreamSynchronize` |
+//! | [`Session::input_mut`] | `cuStreamSynchronize` where an earlier copy may still read; the next `replay` copies |
+//! | [`Session::output`] | as `read` |
+//! | [`Session::guard`] | `cuStreamSynchronize` where the device may still be at work |
 //!
-//! With [`InitOptions::mapped`] (GPUs that share the CPU's memory) bindings live in the page-locked memory itself: `write`
-//! and `read` are plain copies after `cuStreamSynchronize` where the GPU may still be at work.
+//! In place of `cuStreamSynchronize` come `cuEventRecord` and `cuEventSynchronize` with [`Wait::Block`], `cuEventRecord` and
+//! `cuEventQuery` with [`Wait::Spin`], and nothing at all with [`Wait::Poll`] where replays are all there is to wait for.
+//!
+//! # Mapped bindings
+//!
+//! With [`InitOptions::mapped`] bindings live in the page-locked memory itself, which the device reads and writes where it
+//! lies: `write` and `read` are plain copies, [`Session::input_mut`] and [`Session::output`] need not even those. It is right
+//! where GPU and CPU share their memory. On a discrete GPU it works as well, each access crossing the bus.
+//!
+//! Who sees what, by NVIDIA's application note "CUDA for Tegra" (memory management, I/O coherency): page-locked memory is
+//! never cached by a Jetson's GPU beyond a kernel's own loads, so a network reads it as fast as it reads any input once. The
+//! CPU caches it from compute capability 7.2 on (Xavier, Orin, Thor), where the GPU snoops the CPU's caches; before (TX2,
+//! Nano) the CPU's accesses are uncached, right but slow: there a camera's frame is better written than read. In every case
+//! what the CPU has written before `replay` is visible to the kernels, and what kernels wrote is visible once the session
+//! has waited: by the driver's own synchronisation, or by the signal's release at system scope, which the CPU acquires.
 
 //!
 //! # Failures
@@ -33,6 +49,7 @@
 //! `tests/faults.rs` lets every call of a session's life fail in turn.
 
 mod api;
+mod completion;
 mod error;
 mod init;
 mod measure;
@@ -42,6 +59,7 @@ mod resources;
 mod session;
 
 pub use api::*;
+pub use completion::Wait;
 pub use error::{CallError, InitError, RunError, Subject};
 pub use init::InitOptions;
 pub use measure::{Pool, Prefix, Trial};

@@ -12,6 +12,7 @@ use crate::plan::format::{MAX_NAME, MAX_OPERANDS};
 use core::{
     ffi::{CStr, c_void},
     ptr::{null, null_mut},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 /// A kernel launch, ready to become a graph node.
@@ -35,6 +36,8 @@ pub(super) struct Resources<'d, const IMAGES: usize> {
     owns_stream: bool,
     start: CUevent,
     end: CUevent,
+    /// Recorded at the end of what a session waits for; null where it waits for the stream.
+    done: CUevent,
     modules: heapless::Vec<CUmodule, IMAGES>,
     memory: CUdeviceptr,
     host: *mut u8,
@@ -78,6 +81,7 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
             owns_stream: false,
             start: null_mut(),
             end: null_mut(),
+            done: null_mut(),
             modules: heapless::Vec::new(),
             memory: 0,
             host: null_mut(),
@@ -92,6 +96,12 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
         call!(new, cuEventCreate, Subject::Session, event_create(&mut new.start, CU_EVENT_DEFAULT))?;
         call!(new, cuEventCreate, Subject::Session, event_create(&mut new.end, CU_EVENT_DEFAULT))?;
         Ok(new)
+    }
+
+    /// Makes the event that [`Self::record_done`] records.
+    pub fn create_done(&mut self, blocking: bool) -> Result<(), CallError> {
+        let flags = CU_EVENT_DISABLE_TIMING | if blocking { CU_EVENT_BLOCKING_SYNC } else { 0 };
+        call!(self, cuEventCreate, Subject::Session, event_create(&mut self.done, flags))
     }
 
     /// The driver's functions.
@@ -182,6 +192,17 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
             }
             _ => &mut [],
         }
+    }
+
+    /// The word of page-locked host memory at `offset`, which the device may write at any time; 0 outside the memory.
+    pub fn load(&self, offset: u64) -> u32 {
+        let inside = offset.checked_add(4).is_some_and(|end| end <= self.host_bytes as u64);
+        if self.host.is_null() || !inside || !offset.is_multiple_of(4) {
+            return 0;
+        }
+        // SAFETY: inside the one allocation, which is aligned to a page and was zeroed when made. Only the device writes
+        // there, whole words; `host_memory` lends other parts.
+        unsafe { AtomicU32::from_ptr(self.host.add(offset as usize).cast()) }.load(Ordering::Acquire)
     }
 
     /// Copies `from` to the device memory at `to`, in stream order. `from` must stay as it is until the stream is idle.
@@ -278,8 +299,12 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
 
     /// Whether the second event has passed.
     pub fn has_ended(&self) -> Result<bool, CallError> {
+        self.has_passed(self.end)
+    }
+
+    fn has_passed(&self, event: CUevent) -> Result<bool, CallError> {
         // SAFETY: as in `call!`.
-        match unsafe { (self.api.event_query)(self.end) } {
+        match unsafe { (self.api.event_query)(event) } {
             CUDA_ERROR_NOT_READY => Ok(false),
             result => judge(self.api, Call::cuEventQuery, Subject::Session, result).map(|()| true),
         }
@@ -292,6 +317,21 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
         let (start, end) = (self.start, self.end);
         call!(self, cuEventElapsedTime, Subject::Session, event_elapsed_time(&mut milliseconds, start, end))?;
         Ok(milliseconds)
+    }
+
+    /// Records the event behind everything enqueued so far.
+    pub fn record_done(&self) -> Result<(), CallError> {
+        call!(self, cuEventRecord, Subject::Session, event_record(self.done, self.stream))
+    }
+
+    /// Whether that event has passed.
+    pub fn is_done(&self) -> Result<bool, CallError> {
+        self.has_passed(self.done)
+    }
+
+    /// Waits until that event has passed.
+    pub fn synchronize_done(&self) -> Result<(), CallError> {
+        call!(self, cuEventSynchronize, Subject::Session, event_synchronize(self.done))
     }
 
     /// Waits until the stream is idle.
@@ -327,7 +367,7 @@ impl<const IMAGES: usize> Drop for Resources<'_, IMAGES> {
         for &module in self.modules.iter().rev() {
             warn(call!(self, cuModuleUnload, subject, module_unload(module)));
         }
-        for event in [self.end, self.start] {
+        for event in [self.done, self.end, self.start] {
             if !event.is_null() {
                 warn(call!(self, cuEventDestroy_v2, subject, event_destroy(event)));
             }

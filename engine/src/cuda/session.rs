@@ -1,20 +1,21 @@
 //! RUN: write, replay, read.
 
 use super::{
+    completion::Completion,
     error::{CallError, RunError, Subject},
     init::Addresses,
     resources::Resources,
 };
 use crate::{
     BindingRef,
-    bindings::{Access, Slots},
+    bindings::{Access, Slot, Slots},
     plan::{
         Variant,
         format::{Direction, MAX_BINDINGS},
     },
 };
 
-/// A session for plans of up to 4096 steps, 1024 kernels and 1024 images. INIT takes 8 bytes of stack for each step and 12
+/// A session for plans of up to 4096 steps, 1024 kernels and 1024 images. INIT takes 9 bytes of stack for each step and 12
 /// for each kernel; the session itself keeps 8 bytes for each image.
 pub type Session<'p, 'd> = SizedSession<'p, 'd, 4096, 1024, 1024>;
 
@@ -28,10 +29,13 @@ pub struct SizedSession<'p, 'd, const STEPS: usize, const KERNELS: usize, const 
     slots: Slots,
     addresses: Addresses,
     mapped: bool,
+    completion: Completion,
     /// Whether the device may still be at work.
     busy: bool,
     /// Whether a copy out of a binding's host side may still be under way.
     uploading: [bool; MAX_BINDINGS],
+    /// Inputs whose host side was lent since it was last copied to the device.
+    lent: [bool; MAX_BINDINGS],
 }
 
 impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
@@ -43,13 +47,24 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         slots: Slots,
         addresses: Addresses,
         mapped: bool,
+        completion: Completion,
     ) -> Self {
-        Self { variant, resources, slots, addresses, mapped, busy: true, uploading: [false; MAX_BINDINGS] }
+        Self {
+            variant,
+            resources,
+            slots,
+            addresses,
+            mapped,
+            completion,
+            busy: true,
+            uploading: [false; MAX_BINDINGS],
+            lent: [false; MAX_BINDINGS],
+        }
     }
 
     /// The end of INIT: one replay, which loads what the driver loads lazily, then states back to zero.
     pub(super) fn warm_up(&mut self) -> Result<(), CallError> {
-        self.resources.launch()?;
+        self.launch()?;
         self.wait()?;
         self.zero_states()?;
         if self.busy { self.wait() } else { Ok(()) }
@@ -78,15 +93,21 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// # Errors
     /// Where there is no such binding, the length is not its, or a driver call fails.
     pub fn write<'n>(&mut self, binding: impl Into<BindingRef<'n>>, bytes: &[u8]) -> Result<(), RunError> {
-        let (number, slot) = self.slots.find(&self.variant, binding.into(), Access::Write, bytes.len())?;
+        let (number, slot) = self.slots.find(&self.variant, binding.into(), Access::Write, Some(bytes.len()))?;
         // A mapped binding is read by the kernels themselves; any other only by the copy that its last write enqueued.
         let in_use = if self.mapped { self.busy } else { self.uploading[number] };
         if in_use {
             self.wait()?;
         }
         self.resources.host_memory(slot.offset, slot.bytes).copy_from_slice(bytes);
+        Ok(self.upload(number, slot)?)
+    }
+
+    /// Copies a binding's host side to the device, unless they are the same.
+    fn upload(&mut self, number: usize, slot: Slot) -> Result<(), CallError> {
+        self.lent[number] = false;
         if !self.mapped && slot.bytes > 0 {
-            (self.busy, self.uploading[number]) = (true, true);
+            (self.busy, self.completion.other_work, self.uploading[number]) = (true, true, true);
             let subject = Subject::Binding(number as u32);
             self.resources.upload_host(subject, self.addresses.bindings + slot.offset, slot.offset, slot.bytes)?;
         }
@@ -98,17 +119,47 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// # Errors
     /// Where there is no such binding, the length is not its, or a driver call fails.
     pub fn read<'n>(&mut self, binding: impl Into<BindingRef<'n>>, bytes: &mut [u8]) -> Result<(), RunError> {
-        let (number, slot) = self.slots.find(&self.variant, binding.into(), Access::Read, bytes.len())?;
+        let (number, slot) = self.slots.find(&self.variant, binding.into(), Access::Read, Some(bytes.len()))?;
+        bytes.copy_from_slice(self.download(number, slot)?);
+        Ok(())
+    }
+
+    /// Waits, and lends a binding's host side with what the device has.
+    fn download(&mut self, number: usize, slot: Slot) -> Result<&[u8], CallError> {
         if !self.mapped && slot.bytes > 0 {
-            self.busy = true;
+            (self.busy, self.completion.other_work) = (true, true);
             let subject = Subject::Binding(number as u32);
             self.resources.download_host(subject, self.addresses.bindings + slot.offset, slot.offset, slot.bytes)?;
         }
         if self.busy {
             self.wait()?;
         }
-        bytes.copy_from_slice(self.resources.host_memory(slot.offset, slot.bytes));
-        Ok(())
+        Ok(self.resources.host_memory(slot.offset, slot.bytes))
+    }
+
+    /// Lends an input's bytes, to be filled in place: row-major, in the binding's element type, holding what they held before.
+    /// Waits where the device may still read them. The next replay sees what was filled in; with
+    /// [`InitOptions::mapped`](super::InitOptions::mapped) without any copy, else by one that the replay begins with.
+    ///
+    /// # Errors
+    /// Where there is no such input, or a driver call fails.
+    pub fn input_mut<'n>(&mut self, binding: impl Into<BindingRef<'n>>) -> Result<&mut [u8], RunError> {
+        let (number, slot) = self.slots.find(&self.variant, binding.into(), Access::Lend, None)?;
+        if if self.mapped { self.busy } else { self.uploading[number] } {
+            self.wait()?;
+        }
+        self.lent[number] = !self.mapped;
+        Ok(self.resources.host_memory(slot.offset, slot.bytes))
+    }
+
+    /// Lends an output's bytes: row-major, in the binding's element type. Waits for the replay; with
+    /// [`InitOptions::mapped`](super::InitOptions::mapped) without any copy.
+    ///
+    /// # Errors
+    /// Where there is no such output, or a driver call fails.
+    pub fn output<'n>(&mut self, binding: impl Into<BindingRef<'n>>) -> Result<&[u8], RunError> {
+        let (number, slot) = self.slots.find(&self.variant, binding.into(), Access::Borrow, None)?;
+        Ok(self.download(number, slot)?)
     }
 
     /// Enqueues one replay and returns at once.
@@ -116,8 +167,29 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// # Errors
     /// Where the driver refuses the launch.
     pub fn replay(&mut self) -> Result<(), RunError> {
+        Ok(self.launch()?)
+    }
+
+    /// Sends what was filled in, then launches the graph.
+    fn launch(&mut self) -> Result<(), CallError> {
+        self.send_lent()?;
         self.busy = true;
-        Ok(self.resources.launch()?)
+        self.resources.launch()?;
+        self.completion.launched();
+        Ok(())
+    }
+
+    fn send_lent(&mut self) -> Result<(), CallError> {
+        if !self.mapped {
+            for number in 0..MAX_BINDINGS {
+                if self.lent[number]
+                    && let Some(slot) = self.slots.get(number)
+                {
+                    self.upload(number, slot)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// As [`Self::replay`], between two events that [`Self::device_time`] and [`Self::is_done`] look at.
@@ -125,9 +197,10 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// # Errors
     /// Where a driver call fails.
     pub fn replay_timed(&mut self) -> Result<(), RunError> {
+        self.send_lent()?;
         self.busy = true;
         self.resources.record(false)?;
-        self.resources.launch()?;
+        self.launch()?;
         Ok(self.resources.record(true)?)
     }
 
@@ -172,15 +245,27 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
             if self.mapped {
                 self.resources.host_memory(slot.offset, slot.bytes).fill(0);
             } else if slot.bytes > 0 {
-                self.busy = true;
+                (self.busy, self.completion.other_work) = (true, true);
                 self.resources.zero(Subject::Binding(number), self.addresses.bindings + slot.offset, slot.bytes)?;
             }
         }
         Ok(())
     }
 
+    /// Numbers of the float outputs and states that the last replay left with a NaN or an infinity, ascending. Waits for the
+    /// replay; copies nothing, since the plan's guards write what they find into host memory.
+    ///
+    /// # Errors
+    /// Where the session was made without [`InitOptions::guard`](super::InitOptions::guard), or a driver call fails.
+    pub fn guard(&mut self) -> Result<impl Iterator<Item = usize> + '_, RunError> {
+        if self.busy {
+            self.wait()?;
+        }
+        self.completion.guarded(&self.resources)
+    }
+
     fn wait(&mut self) -> Result<(), CallError> {
-        self.resources.synchronize()?;
+        self.completion.wait(&self.resources)?;
         self.busy = false;
         self.uploading = [false; MAX_BINDINGS];
         Ok(())

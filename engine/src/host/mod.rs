@@ -90,7 +90,7 @@ impl<'p, 'm> Session<'p, 'm> {
     /// # Errors
     /// Where there is no such binding or the length is not its.
     pub fn write<'n>(&mut self, binding: impl Into<BindingRef<'n>>, bytes: &[u8]) -> Result<(), BindingError> {
-        let (_, slot) = self.slots.find(&self.variant, binding.into(), Access::Write, bytes.len())?;
+        let (_, slot) = self.slots.find(&self.variant, binding.into(), Access::Write, Some(bytes.len()))?;
         let start = self.bindings + slot.offset as usize;
         // Every slot lies inside the memory that `init` took.
         if let Some(target) = self.memory.get_mut(start..start + bytes.len()) {
@@ -104,12 +104,33 @@ impl<'p, 'm> Session<'p, 'm> {
     /// # Errors
     /// Where there is no such binding or the length is not its.
     pub fn read<'n>(&self, binding: impl Into<BindingRef<'n>>, bytes: &mut [u8]) -> Result<(), BindingError> {
-        let (_, slot) = self.slots.find(&self.variant, binding.into(), Access::Read, bytes.len())?;
+        let (_, slot) = self.slots.find(&self.variant, binding.into(), Access::Read, Some(bytes.len()))?;
         let start = self.bindings + slot.offset as usize;
         if let Some(source) = self.memory.get(start..start + bytes.len()) {
             bytes.copy_from_slice(source);
         }
         Ok(())
+    }
+
+    /// Lends an input's bytes, to be filled in place.
+    ///
+    /// # Errors
+    /// Where there is no such input.
+    pub fn input_mut<'n>(&mut self, binding: impl Into<BindingRef<'n>>) -> Result<&mut [u8], BindingError> {
+        let (_, slot) = self.slots.find(&self.variant, binding.into(), Access::Lend, None)?;
+        let start = self.bindings + slot.offset as usize;
+        // Every slot lies inside the memory that `init` took, here and below.
+        Ok(self.memory.get_mut(start..start + slot.bytes as usize).unwrap_or_default())
+    }
+
+    /// Lends an output's bytes.
+    ///
+    /// # Errors
+    /// Where there is no such output.
+    pub fn output<'n>(&self, binding: impl Into<BindingRef<'n>>) -> Result<&[u8], BindingError> {
+        let (_, slot) = self.slots.find(&self.variant, binding.into(), Access::Borrow, None)?;
+        let start = self.bindings + slot.offset as usize;
+        Ok(self.memory.get(start..start + slot.bytes as usize).unwrap_or_default())
     }
 
     /// Runs all steps once, in order.
@@ -140,7 +161,7 @@ impl<'p, 'm> Session<'p, 'm> {
         // Where an operand lies in the memory; `None` for the weights.
         let place = |operand: &Operand| -> Option<Range> {
             let base = match operand.region {
-                Region::Weights => return None,
+                Region::Weights | Region::Counter | Region::Report => return None,
                 Region::Arena => 0,
                 Region::Binding(number) => *bindings + slots.get(usize::from(number))?.offset as usize,
             };

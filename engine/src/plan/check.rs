@@ -10,8 +10,8 @@ use super::{
     },
     format::{
         BLOB_ALIGNMENT, Binding, Candidate, Direction, Image, ImageKind, KernelEntry, MAGIC, MAX_BINDINGS,
-        MAX_CANDIDATES, MAX_KERNELS, MAX_NAME, MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Step, StepNote,
-        VERSION, VariantHeader,
+        MAX_CANDIDATES, MAX_KERNELS, MAX_NAME, MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Purpose, Step,
+        StepNote, VERSION, VariantHeader,
     },
     reader::{Plan, Records},
 };
@@ -273,13 +273,22 @@ fn check_steps(section: &Section<'_>, regions: &Regions<'_>) -> Result<(), PlanE
     let expected = regions.header.steps;
     let mut records = Records::<Step>::new(section.bytes);
     let mut number = 0;
+    let mut purpose = Purpose::Network;
     while let Some(step) = records.try_next() {
         if number == expected {
             return Err(section.error(number, RecordProblem::Count { found: number + 1, expected }));
         }
         let step = step.map_err(|_| at(number, StepProblem::Undecodable))?;
         check_step(regions, number, &step).map_err(|problem| at(number, problem))?;
+        // The network, then guards, then one signal.
+        if step.purpose() < purpose || purpose == Purpose::Signal {
+            return Err(at(number, StepProblem::Completion));
+        }
+        purpose = step.purpose();
         number += 1;
+    }
+    if purpose == Purpose::Guard {
+        return Err(at(number - 1, StepProblem::Completion));
     }
     if number != expected {
         return Err(section.error(number, RecordProblem::Count { found: number, expected }));

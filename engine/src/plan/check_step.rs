@@ -4,8 +4,8 @@
 use super::{
     OperandProblem, StepProblem,
     format::{
-        Action, DEPENDENT_LAUNCH, Direction, MAX_SHARED, MAX_THREADS, OPERAND_ALIGNMENT, Operand, Region, Step,
-        VariantHeader,
+        Action, COUNTER_BYTES, DEPENDENT_LAUNCH, Direction, MAX_SHARED, MAX_THREADS, OPERAND_ALIGNMENT, Operand,
+        Purpose, REPORT_BYTES, Region, Step, VariantHeader,
     },
 };
 
@@ -39,6 +39,9 @@ pub(super) fn check_step(regions: &Regions<'_>, number: u32, step: &Step) -> Res
     for (index, operand) in step.operands.iter().enumerate() {
         check_operand(regions, operand).map_err(|problem| at(index, problem))?;
     }
+    if step.purpose() != Purpose::Network && (regions.header.architecture == 0 || !step.after.is_empty()) {
+        return Err(StepProblem::Completion);
+    }
     match &step.action {
         #[cfg(feature = "host")]
         Action::Host(kernel) if regions.header.architecture == 0 => {
@@ -64,6 +67,8 @@ fn check_operand(regions: &Regions<'_>, operand: &Operand) -> Result<(), Operand
     let (bytes, refusal) = match operand.region {
         Region::Weights => (regions.weights, Some(OperandProblem::WritesWeights)),
         Region::Arena => (regions.header.arena_bytes, None),
+        Region::Counter => (COUNTER_BYTES, None),
+        Region::Report => (REPORT_BYTES, None),
         Region::Binding(number) => {
             let binding = regions.bindings.get(usize::from(number)).ok_or(OperandProblem::NoSuchBinding(number))?;
             (binding.bytes, (binding.direction == Direction::Input).then_some(OperandProblem::WritesInput))

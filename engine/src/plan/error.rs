@@ -155,6 +155,8 @@ pub enum StepProblem {
     Kernel(KernelError),
     /// A view has more than 2⁴⁰ elements.
     TooLarge,
+    /// A guard or signal on the host, with steps to wait for, or in another place than at the end.
+    Completion,
     /// An operand is wrong.
     Operand {
         /// Number of the operand.
@@ -288,6 +290,9 @@ impl fmt::Display for StepProblem {
             Self::OperandCount { found, expected } => write!(f, "{found} operands, but its kernel takes {expected}"),
             Self::Kernel(error) => write!(f, "{error}"),
             Self::TooLarge => write!(f, "a view has more than 2^40 elements"),
+            Self::Completion => {
+                write!(f, "is a guard or signal, which stand at the end of a GPU's plan and wait for no named step")
+            }
             Self::Operand { operand, problem } => write!(f, "operand {operand} {problem}"),
             Self::Overlap { written, other } => {
                 write!(f, "operand {written} is written and overlaps operand {other}")

@@ -40,6 +40,13 @@ pub const MAX_THREADS: u32 = 1024;
 /// Most dynamic shared memory of a block in bytes: 227 KiB, what compute capability 9.0 gives.
 pub const MAX_SHARED: u32 = 227 * 1024;
 
+/// Bytes of [`Region::Counter`].
+pub const COUNTER_BYTES: u64 = 16;
+/// Where in [`Region::Report`] the `u32` of binding 0 lies that guards write; those of the other bindings follow.
+pub const REPORT_GUARD: u64 = 64;
+/// Bytes of [`Region::Report`].
+pub const REPORT_BYTES: u64 = REPORT_GUARD + 4 * MAX_BINDINGS as u64;
+
 /// What the whole file says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta<'a> {
@@ -60,6 +67,13 @@ pub enum Region {
     Arena,
     /// Binding number `.0`.
     Binding(u16),
+    /// [`COUNTER_BYTES`] of device memory of a session's own, which begins with the number of the last replay that
+    /// finished, a `u32`. Replays are numbered from 1; the number after 2³² - 1 is 1 again.
+    Counter,
+    /// [`REPORT_BYTES`] of page-locked host memory, which the host reads while the device works. It begins with a copy of
+    /// the counter; at [`REPORT_GUARD`] there is a `u32` for each binding: the number of the last replay that left a NaN
+    /// or an infinity there, 0 where none did.
+    Report,
 }
 
 /// A range of bytes that a step reads or writes.
@@ -148,6 +162,30 @@ pub struct Step {
     /// Whether the launch may begin before the steps in `after` have finished, since its kernel waits for them by itself
     /// (programmatic dependent launch). Never on the host and before compute capability 9.0.
     pub overlaps: bool,
+}
+
+/// What a step is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Purpose {
+    /// Computes a part of the network.
+    Network,
+    /// Watches outputs and states for NaN and infinity: touches [`Region::Report`]. Sessions leave it out unless asked.
+    Guard,
+    /// Tells the host that the replay has finished: writes [`Region::Counter`]. Sessions leave it out unless asked.
+    Signal,
+}
+
+impl Step {
+    /// What it is for. In a plan the steps of the network come first, then guards, then one signal or none; guards need it.
+    /// The last two wait for everything before them, so their `after` is empty.
+    pub fn purpose(&self) -> Purpose {
+        let of_operand = |operand: &Operand| match operand.region {
+            Region::Counter if operand.written => Purpose::Signal,
+            Region::Counter | Region::Report => Purpose::Guard,
+            Region::Weights | Region::Arena | Region::Binding(_) => Purpose::Network,
+        };
+        self.operands.iter().map(of_operand).max().unwrap_or(Purpose::Network)
+    }
 }
 
 /// A CUDA function inside an image.

@@ -1,8 +1,9 @@
 //! A CUDA driver made of host memory: device addresses are host addresses, every kernel is `add` over four floats
-//! (`third = first + second`), and one call can be told to fail. It aborts where the real one would be misused: handles that
-//! are not alive, memory that the device may still use when it is freed. One driver for each thread.
+//! (`third = first + second`) unless it is called `guard` (of binding 2) or `signal`, and one call can be told to fail. It
+//! aborts where the real one would be misused: handles that are not alive, memory that the device may still use when it is
+//! freed. One driver for each thread.
 
-use floe_engine::cuda::*;
+use floe_engine::{cuda::*, plan::format::REPORT_GUARD};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -28,6 +29,7 @@ pub enum Kind {
 /// A node as it was added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
+    pub function: usize,
     pub arguments: [usize; 3],
     pub grid: [u32; 3],
     pub block: [u32; 3],
@@ -58,7 +60,15 @@ pub struct State {
     pub attributes: Vec<c_int>,
     /// Sizes of device allocations.
     pub allocations: Vec<usize>,
+    /// Whether signals do nothing, as if the device were dead.
+    pub silent: bool,
+    /// Queries of an event until it has passed.
+    pending: usize,
 }
+
+const ADD: usize = 0x0f;
+const GUARD: usize = 0x1f;
+const SIGNAL: usize = 0x2f;
 
 thread_local! {
     static STATE: RefCell<State> = RefCell::default();
@@ -159,8 +169,14 @@ extern "C" fn module_get_function(function: *mut CUfunction, module: CUmodule, n
         state.assert_alive(module, Kind::Module);
         // SAFETY: the engine passes a NUL-terminated name and a place for a handle.
         unsafe {
-            state.names.push(CStr::from_ptr(name).to_str().unwrap().to_owned());
-            *function = 0x0f as *mut c_void;
+            let name = CStr::from_ptr(name).to_str().unwrap().to_owned();
+            let handle = match name.as_str() {
+                "guard" => GUARD,
+                "signal" => SIGNAL,
+                _ => ADD,
+            };
+            *function = handle as *mut c_void;
+            state.names.push(name);
         }
         CUDA_SUCCESS
     })
@@ -259,13 +275,15 @@ extern "C" fn graph_add_kernel_node(
         let (after, parameters, arguments) = unsafe {
             let after = if count == 0 { &[] } else { std::slice::from_raw_parts(after, count) };
             let parameters = &*parameters;
-            let arguments = [0, 1, 2].map(|i| **parameters.kernelParams.add(i).cast::<*const usize>());
-            (after, parameters, arguments)
+            let count = if parameters.func as usize == SIGNAL { 2 } else { 3 };
+            let argument = |i| **parameters.kernelParams.add(i).cast::<*const usize>();
+            (after, parameters, [0, 1, 2].map(|i| if i < count { argument(i) } else { 0 }))
         };
-        for address in arguments {
+        for address in arguments.into_iter().filter(|&address| address != 0) {
             state.assert_inside(address, 16);
         }
         state.nodes.push(Node {
+            function: parameters.func as usize,
             arguments,
             grid: [parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ],
             block: [parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ],
@@ -328,9 +346,24 @@ extern "C" fn graph_launch(exec: CUgraphExec, stream: CUstream) -> CUresult {
         state.assert_stream(stream);
         state.busy = true;
         for node in &state.nodes {
-            let [a, b, sum] = node.arguments.map(|address| address as *mut [f32; 4]);
-            // SAFETY: every argument was inside an allocation, 16-byte aligned, when the node was added.
-            unsafe { *sum = std::array::from_fn(|i| (*a)[i] + (*b)[i]) };
+            let [a, b, c] = node.arguments.map(|address| address as *mut [f32; 4]);
+            let [counter, report, _] = node.arguments.map(|address| address as *mut u32);
+            // SAFETY: every argument was inside an allocation, 16-byte aligned, when the node was added; reports are long
+            // enough for every binding.
+            unsafe {
+                match node.function {
+                    SIGNAL if state.silent => {}
+                    SIGNAL => {
+                        *counter += 1;
+                        *report = *counter;
+                    }
+                    GUARD if (*c).iter().any(|x| !x.is_finite()) => {
+                        *report.add(REPORT_GUARD as usize / 4 + 2) = *counter + 1;
+                    }
+                    GUARD => {}
+                    _ => *c = std::array::from_fn(|i| (*a)[i] + (*b)[i]),
+                }
+            }
         }
         CUDA_SUCCESS
     })
@@ -370,6 +403,7 @@ extern "C" fn event_record(event: CUevent, stream: CUstream) -> CUresult {
     call(|state| {
         state.assert_alive(event, Kind::Event);
         state.assert_stream(stream);
+        state.pending = 1;
         CUDA_SUCCESS
     })
 }
@@ -377,7 +411,10 @@ extern "C" fn event_record(event: CUevent, stream: CUstream) -> CUresult {
 extern "C" fn event_query(event: CUevent) -> CUresult {
     call(|state| {
         state.assert_alive(event, Kind::Event);
-        CUDA_ERROR_NOT_READY
+        let ready = state.pending == 0;
+        state.pending = 0;
+        state.busy &= !ready;
+        if ready { CUDA_SUCCESS } else { CUDA_ERROR_NOT_READY }
     })
 }
 
@@ -393,6 +430,7 @@ extern "C" fn stream_synchronize(stream: CUstream) -> CUresult {
 extern "C" fn event_synchronize(event: CUevent) -> CUresult {
     call(|state| {
         state.assert_alive(event, Kind::Event);
+        state.busy = false;
         CUDA_SUCCESS
     })
 }

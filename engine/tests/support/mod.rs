@@ -6,8 +6,8 @@ pub mod driver;
 use floe_engine::plan::{
     PlanWriter, VariantParts,
     format::{
-        Action, Binding, Candidate, CandidateArgument, CandidateLaunch, CandidateOperand, Direction, ImageKind,
-        KernelEntry, Operand, Region, Role, Step, StepNote, VariantHeader,
+        Action, Binding, COUNTER_BYTES, Candidate, CandidateArgument, CandidateLaunch, CandidateOperand, Direction,
+        ImageKind, KernelEntry, Operand, REPORT_BYTES, Region, Role, Step, StepNote, VariantHeader,
     },
     pack_images,
 };
@@ -154,6 +154,19 @@ pub fn cuda_parts() -> VariantParts<'static> {
         candidates: vec![],
         candidate_images: vec![],
     }
+}
+
+/// [`cuda_parts`] with a guard of `y` and a signal.
+pub fn signalling_parts() -> VariantParts<'static> {
+    let mut parts = cuda_parts();
+    let launch = |kernel| Action::Launch { kernel, grid: [1; 3], block: [32, 1, 1], shared: 0 };
+    let counter = |written| Operand { region: Region::Counter, offset: 0, bytes: COUNTER_BYTES, written };
+    let report = Operand { region: Region::Report, offset: 0, bytes: REPORT_BYTES, written: true };
+    parts.kernels.push(KernelEntry { image: 0, name: "guard" });
+    parts.kernels.push(KernelEntry { image: 0, name: "signal" });
+    parts.steps.push(step(launch(2), &[counter(false), report, operand(Region::Binding(2), 0, false)], &[]));
+    parts.steps.push(step(launch(3), &[counter(true), report], &[]));
+    parts
 }
 
 /// A file with the given variants.

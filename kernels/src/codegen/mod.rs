@@ -1,5 +1,6 @@
 //! What the compiler needs beyond the host twins: targets, candidates and the pieces CUDA sources share.
 
+pub mod completion;
 pub(crate) mod elementwise;
 pub(crate) mod packing;
 mod source;

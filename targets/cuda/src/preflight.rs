@@ -17,6 +17,8 @@ pub struct DeviceInfo {
     pub multiprocessors: u32,
     /// Whether it shares its memory with the CPU, as on a Jetson.
     pub integrated: bool,
+    /// Whether it can use page-locked memory of the host where it lies.
+    pub maps_host_memory: bool,
     /// CUDA version of the driver as `cuDriverGetVersion` counts: 12060 is 12.6.
     pub driver: u32,
     /// Bytes of memory.
@@ -25,6 +27,14 @@ pub struct DeviceInfo {
     pub l2_bytes: u64,
     /// Highest clock of the multiprocessors in MHz.
     pub clock: u32,
+}
+
+impl DeviceInfo {
+    /// Whether bindings belong into mapped host memory: the GPU shares its memory with the CPU, so that copies would copy
+    /// within one memory.
+    pub fn prefers_mapped_bindings(&self) -> bool {
+        self.integrated && self.maps_host_memory
+    }
 }
 
 /// Number of the variant that suits a GPU best: machine code for exactly its architecture, then machine code for an older
@@ -146,6 +156,7 @@ mod tests {
             architecture,
             multiprocessors,
             integrated,
+            maps_host_memory: true,
             driver: 12060,
             memory: 1 << 33,
             l2_bytes: 4 << 20,

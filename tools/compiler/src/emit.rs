@@ -6,7 +6,7 @@ use crate::{
     nvrtc::Compiled,
     order::{Access, dependencies},
     place::Placement,
-    schedule::{Note, Schedule, StepAction, StepOperand},
+    schedule::{Note, Schedule, ScheduledStep, StepAction, StepOperand},
 };
 use floe_engine::plan::{
     VariantParts,
@@ -15,7 +15,7 @@ use floe_engine::plan::{
         VariantHeader,
     },
 };
-use std::collections::HashMap;
+use std::{collections::HashMap, iter};
 
 /// What is fixed about a variant before its steps are known.
 #[derive(Clone, Debug)]
@@ -89,12 +89,20 @@ pub fn emit(
                 (Region::Arena, offset + placement.offsets[number].unwrap_or_default())
             }
             Storage::Binding(binding) => (Region::Binding(*binding as u16), offset),
+            Storage::ReplayCounter => (Region::Counter, offset),
+            Storage::Report => (Region::Report, offset),
             Storage::Constant(_) => (Region::Weights, offset + constants[&number]),
         }
+    };
+    // Guards and the signal wait for everything before them, without naming it.
+    let names_no_steps = |step: &ScheduledStep| {
+        let mut operands = step.operands.iter();
+        operands.any(|operand| matches!(region(operand).0, Region::Counter | Region::Report))
     };
     let accesses: Vec<Vec<Access>> = schedule
         .steps
         .iter()
+        .take_while(|step| !names_no_steps(step))
         .map(|step| {
             let operands = step.operands.iter().map(|operand| {
                 let (region, start) = region(operand);
@@ -102,6 +110,7 @@ pub fn emit(
                     Region::Weights => 0,
                     Region::Arena => 1,
                     Region::Binding(binding) => 2 + usize::from(binding),
+                    Region::Counter | Region::Report => unreachable!("only guards and the signal touch it"),
                 };
                 Access { space, start, end: start + operand.range.bytes, written: operand.written, rows: operand.rows }
             });
@@ -115,7 +124,8 @@ pub fn emit(
     let mut image_numbers: HashMap<&[u8], u32> = HashMap::new();
     let mut compiled = compiled.iter();
     let mut steps = Vec::with_capacity(schedule.steps.len());
-    for (step, after) in schedule.steps.iter().zip(after) {
+    let nothing = iter::repeat_with(heapless::Vec::new);
+    for (step, after) in schedule.steps.iter().zip(after.into_iter().chain(nothing)) {
         let action = match &step.action {
             StepAction::Host(kernel) => Action::Host(kernel.clone()),
             StepAction::Launch(launch) => {
@@ -139,7 +149,8 @@ pub fn emit(
             operands.push(operand).map_err(|_| EmitError::Operands(step.note.node.clone()))?;
         }
         let waits = matches!(&step.action, StepAction::Launch(launch) if launch.waits_for_inputs());
-        let overlaps = waits && !after.is_empty() && identity.architecture >= DEPENDENT_LAUNCH;
+        let follows = !after.is_empty() || names_no_steps(step) && !steps.is_empty();
+        let overlaps = waits && follows && identity.architecture >= DEPENDENT_LAUNCH;
         steps.push(Step { action, operands, after, overlaps });
     }
     let blocks = schedule.steps.iter().filter_map(|step| match &step.action {

@@ -99,7 +99,7 @@ fn run_kernels(graph: &KernelGraph, inputs: &[&Tensor]) -> Option<Vec<Vec<u8>>> 
         let content = match &buffer.storage {
             Storage::Binding(number) => inputs.get(*number).map(|tensor| tensor.bytes()),
             Storage::Constant(bytes) => Some(bytes.as_slice()),
-            Storage::Arena | Storage::Counters => None,
+            Storage::Arena | Storage::Counters | Storage::ReplayCounter | Storage::Report => None,
         };
         if let Some(content) = content {
             memory.get_mut().get_mut(..content.len())?.copy_from_slice(content);

@@ -17,6 +17,10 @@ pub enum Storage {
     Counters,
     /// Binding number `.0`.
     Binding(usize),
+    /// The session's number of replays.
+    ReplayCounter,
+    /// What the device tells the host.
+    Report,
     /// In the weights.
     Constant(Arc<Vec<u8>>),
 }

@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 pub mod candidates;
+pub mod completion;
 pub mod emit;
 pub mod evaluate;
 pub mod fuse_kernels;

@@ -2,6 +2,7 @@
 
 use crate::{
     candidates::CandidateParts,
+    completion,
     emit::{self, EmitError, Variant, VariantIdentity},
     evaluate::HostEvaluator,
     fuse_kernels,
@@ -285,7 +286,10 @@ fn variant(
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<(Variant, VariantReport), CompileError> {
     progress(Progress::Phase(&format!("{}: select", target.name)));
-    let schedule = schedule(fused, target, options)?;
+    let mut schedule = schedule(fused, target, options)?;
+    if !target.is_host() {
+        completion::append(&mut schedule);
+    }
     progress(Progress::Phase(&format!("{}: place", target.name)));
     let placement = place::place(&schedule);
     let image_kind = if options.ptx { ImageKind::Ptx } else { ImageKind::Cubin };

@@ -9,8 +9,9 @@ use floe::{
     measure, outputs,
     plan_file::{self, PlanFile},
     profile,
-    session::{DeviceKind, Place, Request, Session},
+    session::{DeviceKind, MemoryKind, Place, Request, Session, wait_name},
 };
+use floe_engine::cuda::Wait;
 use floe_timings::Timings;
 use std::{
     io::{self, IsTerminal, Write},
@@ -92,6 +93,12 @@ struct Common {
     /// Use the variant of this target instead of the most suitable one.
     #[arg(long, value_name = "TARGET")]
     variant: Option<String>,
+    /// Where inputs and outputs live on a GPU; by default in mapped host memory where the GPU shares the CPU's memory.
+    #[arg(long, value_enum)]
+    memory: Option<MemoryArgument>,
+    /// Watch float outputs and states for NaN and infinity, on a GPU.
+    #[arg(long)]
+    guard: bool,
 }
 
 #[derive(Args)]
@@ -116,6 +123,10 @@ struct Bench {
     /// Replays before that; a tenth of the iterations by default.
     #[arg(long, value_name = "N")]
     warmup: Option<u32>,
+    /// How to wait for the GPU, or all ways one after another: as the driver chooses, asleep, asking the driver again and
+    /// again, or looking at host memory that the plan's last step writes.
+    #[arg(long, value_enum, default_value = "driver")]
+    wait: WaitArgument,
     /// Use only N multiprocessors of the GPU (a green context).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     sms: Option<u32>,
@@ -141,7 +152,12 @@ struct OnGpu {
 
 impl OnGpu {
     fn request(&self) -> Request {
-        Request { device: DeviceKind::Cuda, multiprocessors: self.sms, variant: self.variant.clone() }
+        Request {
+            device: DeviceKind::Cuda,
+            multiprocessors: self.sms,
+            variant: self.variant.clone(),
+            ..Request::default()
+        }
     }
 }
 
@@ -169,6 +185,33 @@ enum DeviceArgument {
     Cuda,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum MemoryArgument {
+    Mapped,
+    Device,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum WaitArgument {
+    Driver,
+    Block,
+    Spin,
+    Poll,
+    All,
+}
+
+impl WaitArgument {
+    fn ways(self) -> &'static [Wait] {
+        match self {
+            Self::Driver => &[Wait::Driver],
+            Self::Block => &[Wait::Block],
+            Self::Spin => &[Wait::Spin],
+            Self::Poll => &[Wait::Poll],
+            Self::All => &Wait::ALL,
+        }
+    }
+}
+
 impl Common {
     fn request(&self, multiprocessors: Option<u32>) -> Request {
         let device = match self.device {
@@ -176,7 +219,12 @@ impl Common {
             Some(DeviceArgument::Host) => DeviceKind::Host,
             Some(DeviceArgument::Cuda) => DeviceKind::Cuda,
         };
-        Request { device, multiprocessors, variant: self.variant.clone() }
+        let memory = self.memory.map(|memory| match memory {
+            MemoryArgument::Mapped => MemoryKind::Mapped,
+            MemoryArgument::Device => MemoryKind::Device,
+        });
+        let variant = self.variant.clone();
+        Request { device, multiprocessors, variant, memory, wait: Wait::default(), guard: self.guard }
     }
 }
 
@@ -225,6 +273,11 @@ fn run(arguments: &Run) -> Result<()> {
             writeln!(out, "wrote {}", path.display())?;
         }
     }
+    match session.guard()? {
+        Some(hit) if !hit.is_empty() => bail!("NaN or infinity in {}", hit.join(", ")),
+        Some(_) => writeln!(out, "guard: no NaN and no infinity")?,
+        None => {}
+    }
     Ok(())
 }
 
@@ -235,25 +288,47 @@ fn bench(arguments: &Bench) -> Result<()> {
     let device = place.describe();
     let default = if place.device().is_some() { 1000 } else { 50 };
     let info = place.device().map(|device| device.info().clone());
-    let mut session = place.session(variant)?;
-    let inputs = inputs::gather(&session, &arguments.common.inputs, Some(0))?;
+    let memory = place.memory();
     let iterations = arguments.iterations.map_or(default, |iterations| iterations as usize);
     let warm_up = arguments.warmup.map_or(iterations.div_ceil(10), |warm_up| warm_up as usize);
     let progress = Progress::new(warm_up + iterations);
-    let latency = bench::measure(&mut session, &inputs, warm_up, iterations, |done| progress.show(done))?;
+    let header = variant.header().clone();
+    let ways = if memory.is_some() { arguments.wait.ways() } else { &[Wait::Driver] };
+    let mut latencies = Vec::new();
+    let mut guarded = None;
+    for &wait in ways {
+        place.set_wait(wait);
+        let mut session = place.session(variant.clone())?;
+        let inputs = inputs::gather(&session, &arguments.common.inputs, Some(0))?;
+        let latency = bench::measure(&mut session, &inputs, warm_up, iterations, |done| progress.show(done))?;
+        latencies.push((wait, latency));
+        guarded = session.guard()?;
+    }
     progress.clear();
+    let [(_, latency), ..] = latencies[..] else { bail!("no way to wait") };
 
-    let header = session.variant().header();
     let mut out = io::stdout().lock();
     writeln!(out, "{} for {} ({}) on {device}, {iterations} replays", plan.model(), header.target, header.precision)?;
     writeln!(out, "{:<12} {:>10} {:>10} {:>10} {:>10}", "us", "min", "median", "p99", "max")?;
-    let mut line = |name, times: Times| {
+    let mut line = |name: &str, times: Times| {
         let Times { min, median, p99, max } = times;
         writeln!(out, "{name:<12} {min:>10.1} {median:>10.1} {p99:>10.1} {max:>10.1}")
     };
-    line("round trip", latency.host)?;
+    match &latencies[..] {
+        [(_, latency)] => line("round trip", latency.host)?,
+        all => all.iter().try_for_each(|(wait, latency)| line(wait_name(*wait), latency.host))?,
+    }
     if let Some(times) = latency.device {
         line("device", times)?;
+    }
+    if let Some(memory) = memory {
+        let waited: Vec<&str> = ways.iter().copied().map(wait_name).collect();
+        writeln!(out, "inputs and outputs in {} memory; waited for by {}", memory.name(), waited.join(", "))?;
+    }
+    match &guarded {
+        Some(hit) if hit.is_empty() => writeln!(out, "guard: no NaN and no infinity")?,
+        Some(hit) => writeln!(out, "guard: NaN or infinity in {}", hit.join(", "))?,
+        None => {}
     }
     if let Some(path) = &arguments.json {
         let record = serde_json::json!({
@@ -266,8 +341,14 @@ fn bench(arguments: &Bench) -> Result<()> {
             "driver": info.as_ref().map(|info| info.driver),
             "iterations": latency.iterations,
             "unit": "microseconds",
+            "memory": memory.map(MemoryKind::name),
+            "wait": wait_name(latencies[0].0),
             "round_trip": latency.host,
             "device_time": latency.device,
+            "waits": latencies.iter().map(|(wait, latency)| {
+                serde_json::json!({"wait": wait_name(*wait), "round_trip": latency.host, "device_time": latency.device})
+            }).collect::<Vec<_>>(),
+            "guard": guarded,
         });
         write_json(path, &record).with_context(|| path.display().to_string())?;
     }

@@ -8,7 +8,7 @@ use crate::measure::Robust;
 use anyhow::Result;
 use floe_engine::{
     cuda::{Prefix, Session},
-    plan::format::StepNote,
+    plan::format::{Purpose, StepNote},
 };
 use serde::Serialize;
 
@@ -85,7 +85,9 @@ fn prefix_times(session: &Session<'_, '_>, steps: u32) -> Result<Vec<f64>> {
 /// # Errors
 /// Where a driver call fails.
 pub fn profile(session: &mut Session<'_, '_>) -> Result<Profile> {
-    let steps = session.variant().header().steps;
+    // Guards and the signal are in no prefix.
+    let network = session.variant().steps().take_while(|step| step.purpose() == Purpose::Network);
+    let steps = network.count() as u32;
     let mut replays = Vec::with_capacity(10 * RUNS);
     for _ in 0..10 * RUNS {
         // Keeps the device at work while the timed one is submitted.

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use floe_cuda::{Device, Options};
 use floe_engine::{
-    cuda::{self, DriverApi, InitError, InitOptions, Pool, RunError},
+    cuda::{self, DriverApi, InitError, InitOptions, Pool, RunError, Wait},
     host,
     plan::{
         Plan, Variant,
@@ -20,6 +20,41 @@ pub struct Request {
     pub multiprocessors: Option<u32>,
     /// Variant by the name of its target, `None` for the most suitable.
     pub variant: Option<String>,
+    /// Where bindings live on a GPU, `None` for mapped memory where the GPU shares the CPU's.
+    pub memory: Option<MemoryKind>,
+    /// How a session on a GPU waits.
+    pub wait: Wait,
+    /// Whether float outputs are watched for NaN and infinity, on a GPU.
+    pub guard: bool,
+}
+
+/// Where the bindings of a session on a GPU live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// In host memory that the GPU uses where it lies.
+    Mapped,
+    /// In device memory, with a host side to copy from and to.
+    Device,
+}
+
+impl MemoryKind {
+    /// Name as the command line has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mapped => "mapped",
+            Self::Device => "device",
+        }
+    }
+}
+
+/// Name of a way to wait, as the command line has it.
+pub const fn wait_name(wait: Wait) -> &'static str {
+    match wait {
+        Wait::Driver => "driver",
+        Wait::Block => "block",
+        Wait::Spin => "spin",
+        Wait::Poll => "poll",
+    }
 }
 
 /// Which device.
@@ -45,6 +80,8 @@ pub enum Place {
         device: Device,
         /// Its driver's functions.
         api: DriverApi,
+        /// How sessions are made.
+        options: InitOptions,
     },
 }
 
@@ -90,11 +127,19 @@ impl Place {
         let number = floe_cuda::choose(headers, device.info(), request.variant.as_deref())?;
         let variant = variants.into_iter().nth(number).context("the chosen variant exists")?;
         let memory = variant.memory();
-        let bindings = if device.info().integrated { 0 } else { memory.bindings };
+        let mapped = match request.memory {
+            Some(MemoryKind::Mapped) if !device.info().maps_host_memory => {
+                bail!("--memory mapped: this GPU cannot use host memory where it lies")
+            }
+            Some(kind) => kind == MemoryKind::Mapped,
+            None => device.info().prefers_mapped_bindings(),
+        };
+        let bindings = if mapped { 0 } else { memory.bindings };
         let needed = memory.weights.saturating_add(memory.arena).saturating_add(bindings);
         floe_cuda::check(variant.header(), device.info(), needed, device.free_memory()?)?;
         let api = device.api()?;
-        Ok((Self::Cuda { device, api }, variant))
+        let options = InitOptions { stream: None, mapped, wait: request.wait, guard: request.guard };
+        Ok((Self::Cuda { device, api, options }, variant))
     }
 
     /// INIT: makes a ready session here.
@@ -112,13 +157,12 @@ impl Place {
                 let session = host::Session::init(variant, bytemuck::cast_slice_mut(memory))?;
                 Ok(Session::Host(Box::new(session)))
             }
-            Self::Cuda { device, api } => {
+            Self::Cuda { device, api, options } => {
                 device.make_current()?;
-                let options = InitOptions { stream: None, mapped: device.info().integrated };
                 // SAFETY: the table comes from the driver; the device, borrowed as long as the session, keeps the
                 // context alive, and it was just made current on this thread, which the session cannot leave. The
                 // blobs were compared with their digest when the file was opened.
-                let session = unsafe { cuda::Session::init(variant, api, options) }.map_err(init_error)?;
+                let session = unsafe { cuda::Session::init(variant, api, *options) }.map_err(init_error)?;
                 Ok(Session::Cuda(Box::new(session)))
             }
         }
@@ -129,7 +173,7 @@ impl Place {
     /// # Errors
     /// Where this is the host, or what the engine says.
     pub fn pool(&self, bytes: u64) -> Result<Pool<'_>> {
-        let Self::Cuda { device, api } = self else { bail!("the host has no device memory") };
+        let Self::Cuda { device, api, .. } = self else { bail!("the host has no device memory") };
         device.make_current()?;
         // SAFETY: as for a session, below: the table comes from the driver, and the device, borrowed as long as the pool,
         // keeps the context alive on this thread. The blobs were compared with their digest.
@@ -144,6 +188,22 @@ impl Place {
                 let info = device.info();
                 format!("{} (sm_{}, {} SMs)", info.name, info.architecture, info.multiprocessors)
             }
+        }
+    }
+
+    /// Where bindings live on a GPU; `None` on the host.
+    pub fn memory(&self) -> Option<MemoryKind> {
+        match self {
+            Self::Host(_) => None,
+            Self::Cuda { options, .. } if options.mapped => Some(MemoryKind::Mapped),
+            Self::Cuda { .. } => Some(MemoryKind::Device),
+        }
+    }
+
+    /// Makes later sessions wait so.
+    pub fn set_wait(&mut self, wait: Wait) {
+        if let Self::Cuda { options, .. } = self {
+            options.wait = wait;
         }
     }
 
@@ -230,6 +290,22 @@ impl<'p> Session<'p, '_> {
             Self::Host(session) => Ok(session.read(binding, bytes)?),
             Self::Cuda(session) => session.read(binding, bytes).map_err(run_error),
         }
+    }
+
+    /// Names of the float outputs and states that the last replay left with a NaN or an infinity; `None` without a guard,
+    /// and on the host.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn guard(&mut self) -> Result<Option<Vec<&'p str>>> {
+        let Self::Cuda(session) = self else { return Ok(None) };
+        let hit: Vec<usize> = match session.guard() {
+            Ok(numbers) => numbers.collect(),
+            Err(RunError::NotGuarded) => return Ok(None),
+            Err(error) => return Err(run_error(error)),
+        };
+        let bindings: Vec<_> = session.variant().bindings().collect();
+        Ok(Some(hit.into_iter().filter_map(|number| bindings.get(number).map(|binding| binding.name)).collect()))
     }
 
     /// Zeroes every state.

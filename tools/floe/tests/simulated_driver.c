@@ -39,6 +39,7 @@ Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 13: *value = 1300000; break;            // CLOCK_RATE
     case 16: *value = 8; break;                  // MULTIPROCESSOR_COUNT
     case 18: *value = architecture == 87; break; // INTEGRATED
+    case 19: *value = 1; break;                  // CAN_MAP_HOST_MEMORY
     case 38: *value = 4 << 20; break;            // L2_CACHE_SIZE
     case 75: *value = architecture / 10; break;  // COMPUTE_CAPABILITY_MAJOR
     case 76: *value = architecture % 10; break;  // COMPUTE_CAPABILITY_MINOR

@@ -45,6 +45,8 @@ fn variant(variant: &Variant<'_>) -> Value {
                     Region::Weights => "weights".to_owned(),
                     Region::Arena => "arena".to_owned(),
                     Region::Binding(binding) => format!("binding {binding}"),
+                    Region::Counter => "counter".to_owned(),
+                    Region::Report => "report".to_owned(),
                 };
                 json!({"region": region, "offset": operand.offset, "bytes": operand.bytes, "written": operand.written})
             }).collect::<Vec<_>>(),

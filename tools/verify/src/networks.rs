@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<Vec<Report>> {
 }
 
 fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> {
-    let request = |device, variant: Option<String>| Request { device, multiprocessors: None, variant };
+    let request = |device, variant: Option<String>| Request { device, variant, ..Request::default() };
     let (mut host_place, host_variant) = Place::choose(plan, &request(DeviceKind::Host, None))?;
     let mut host = host_place.session(host_variant)?;
     let inputs = contents(&host, stem, arguments)?;

@@ -194,7 +194,7 @@ fn replay(plan: &[u8], inputs: &Named, target: &str, place: &mut Option<Place>) 
     let place = match place {
         Some(place) => place,
         None => {
-            let request = Request { device: DeviceKind::Cuda, multiprocessors: None, variant: Some(target.to_owned()) };
+            let request = Request { device: DeviceKind::Cuda, variant: Some(target.to_owned()), ..Request::default() };
             place.insert(Place::choose(&plan, &request)?.0)
         }
     };
