@@ -1,0 +1,164 @@
+//! Finds faces in pictures, or in the frames of a camera, and shows them.
+//!
+//! ```text
+//! floec zoo fetch blazeface-front --output-dir zoo
+//! floec compile zoo/blazeface-front.onnx --target host --target jetson-orin-nano -o blazeface.floe
+//! cargo run --release --example face_display -- blazeface.floe examples/face_display/astronaut.jpg
+//! ```
+
+mod detector;
+mod display;
+mod framebuffer;
+mod source;
+#[cfg(feature = "window")]
+mod window;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, ValueEnum};
+use detector::Detector;
+use display::Display;
+use floe::{
+    plan_file::{self, PlanFile},
+    session::{DeviceKind, Place, Request},
+};
+use floe_engine::host;
+use floe_face_display::{
+    detect::SIDE,
+    frame::Letterbox,
+    overlay::{Scene, Status},
+};
+use framebuffer::Framebuffer;
+use source::Source;
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    time::Instant,
+};
+
+/// Finds faces with a BlazeFace plan and shows them.
+#[derive(Parser)]
+#[command(after_help = "Examples:
+  face_display blazeface.floe astronaut.jpg --output-dir out                      a PNG of each picture
+  face_display blazeface.floe pictures --device cuda --framebuffer /dev/fb0       a folder, on the screen
+  ffmpeg -i clip.mp4 -f rawvideo -pix_fmt nv12 -s 640x480 - |
+      face_display blazeface.floe --nv12 640x480 - --framebuffer /dev/fb0         a video or a camera")]
+struct Arguments {
+    /// A plan of blazeface-front.
+    plan: PathBuf,
+    /// Pictures (PNG or JPEG), or folders of them; with --nv12 the stream, `-` for standard input.
+    #[arg(required = true)]
+    pictures: Vec<PathBuf>,
+    /// Read raw NV12 frames of this size instead of pictures.
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size)]
+    nv12: Option<[usize; 2]>,
+    /// Where to run; by default on the GPU where the plan suits one, else on the host.
+    #[arg(long, value_enum)]
+    device: Option<Device>,
+    /// Refuse the plan unless it was signed with the private key of this public key.
+    #[arg(long, value_name = "FILE")]
+    public_key: Option<PathBuf>,
+    /// Write a PNG of each frame to this folder.
+    #[arg(long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    /// Show frames on a Linux framebuffer.
+    #[arg(long, value_name = "DEVICE", num_args = 0..=1, default_missing_value = "/dev/fb0")]
+    framebuffer: Option<PathBuf>,
+    /// Show frames in a window.
+    #[cfg(feature = "window")]
+    #[arg(long)]
+    window: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Device {
+    Host,
+    Cuda,
+}
+
+fn size(text: &str) -> Result<[usize; 2], String> {
+    let parse = |(width, height): (&str, &str)| Some([width.parse().ok()?, height.parse().ok()?]);
+    text.split_once('x').and_then(parse).ok_or_else(|| "write it as 640x480".to_owned())
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let mut displays = displays(&arguments)?;
+    let mut source = match (arguments.nv12, arguments.pictures.as_slice()) {
+        (None, pictures) => Source::pictures(pictures)?,
+        (Some(size), [stream]) => Source::nv12(stream, size)?,
+        (Some(_), _) => bail!("--nv12 takes one stream"),
+    };
+
+    // INIT: everything that is allocated for the network is allocated here.
+    let file = match &arguments.public_key {
+        Some(key) => PlanFile::open_signed(&arguments.plan, plan_file::public_key(key)?)?,
+        None => PlanFile::open(&arguments.plan)?,
+    };
+    let plan = file.plan()?;
+    let kind = match arguments.device {
+        None => DeviceKind::Auto,
+        Some(Device::Host) => DeviceKind::Host,
+        Some(Device::Cuda) => DeviceKind::Cuda,
+    };
+    let (mut place, variant) = Place::choose(&plan, &Request { device: kind, ..Request::default() })?;
+    let device = place.describe();
+    // The file's name says more than what the exporter of a model calls its graph.
+    let model = arguments.plan.file_stem().unwrap_or_default().to_string_lossy();
+    let memory = if variant.is_host() { host::memory_bytes(&variant) as u64 } else { variant.memory().total };
+    let mut detector = Detector::new(place.session(variant)?)?;
+
+    // RUN.
+    let mut latencies = Vec::new();
+    let mut out = io::stdout().lock();
+    while let Some((frame, name)) = source.next()? {
+        let start = Instant::now();
+        let (faces, latency) = detector.find(&frame)?;
+        let found = start.elapsed();
+        let status = Status { model: &model, device: &device, latency, memory };
+        let letterbox = Letterbox::new(&frame, SIDE);
+        let scene = Scene { frame, faces: &faces, letterbox, status };
+        let mut open = true;
+        for display in &mut displays {
+            open &= display.show(&scene, &name)?;
+        }
+        let milliseconds = |duration: std::time::Duration| 1e3 * duration.as_secs_f64();
+        let (all, shown) = (milliseconds(found), milliseconds(start.elapsed() - found));
+        writeln!(
+            out,
+            "{name}: {} faces, replay {latency:.0} us, found in {all:.2} ms, shown in {shown:.1} ms",
+            faces.len()
+        )?;
+        for face in &faces {
+            let [left, top, right, bottom] = face.corners;
+            let [near, far] = [[left, top], [right, bottom]].map(|corner| letterbox.to_frame(corner).map(f32::round));
+            writeln!(out, "  {:.0} % in {near:?} to {far:?}", 100.0 * face.score)?;
+        }
+        latencies.push(latency);
+        if !open {
+            break;
+        }
+    }
+    latencies.sort_unstable_by(f64::total_cmp);
+    if let (Some(median), Some(longest)) = (latencies.get(latencies.len() / 2), latencies.last()) {
+        let frames = latencies.len();
+        writeln!(out, "{frames} frames on {device}: replay {median:.0} us in the median, {longest:.0} us at most")?;
+    }
+    Ok(())
+}
+
+/// The displays that the user asks for.
+fn displays(arguments: &Arguments) -> Result<Vec<Display>> {
+    let mut displays = Vec::new();
+    if let Some(folder) = &arguments.output_dir {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        displays.push(Display::Folder { folder: folder.clone(), memory: Vec::new() });
+    }
+    if let Some(path) = &arguments.framebuffer {
+        displays.push(Display::Framebuffer(Framebuffer::open(path)?));
+    }
+    #[cfg(feature = "window")]
+    if arguments.window {
+        displays.push(Display::Window(window::Window::new()));
+    }
+    Ok(displays)
+}
