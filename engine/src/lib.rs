@@ -35,8 +35,10 @@ pub mod cuda;
 #[cfg(feature = "host")]
 pub mod host;
 pub mod plan;
+mod requirements;
 
 pub use bindings::{BindingError, BindingRef};
+pub use requirements::{INIT_STACK_BYTES, Requirements};
 
 /// Includes a plan file in the program, aligned as a session needs it (`include_bytes!` alone promises no alignment).
 #[macro_export]

@@ -13,7 +13,7 @@ use core::{
     ops::Range,
     ptr::NonNull,
 };
-use floe_engine::plan::{Memory, Variant};
+use floe_engine::{Requirements as Needs, plan::Variant};
 
 #[cfg(feature = "cuda")]
 use core::mem::MaybeUninit;
@@ -27,8 +27,6 @@ pub const FLOE_SESSION_ALIGNMENT: usize = 64;
 /// Bytes of memory that a session on a GPU needs: a constant, for static memory. `floe_session_requirements` says what
 /// any session needs.
 pub const FLOE_GPU_SESSION_BYTES: usize = 32 * 1024;
-/// Bound of the stack that INIT of a session takes.
-const INIT_STACK_BYTES: usize = 128 * 1024;
 
 /// A session: a variant of a plan, bound to memory and ready to be replayed.
 ///
@@ -103,18 +101,13 @@ pub unsafe extern "C" fn floe_session_requirements(
         let result = plan::open(plan).and_then(|plan| {
             let options = SessionOptions::read(options)?;
             let variant = plan::variant(plan, variant)?;
-            let Memory { weights, arena, bindings, .. } = variant.memory();
-            let (device_bytes, page_locked_bytes) = match (variant.is_host(), options.mapped) {
-                (true, _) => (0, 0),
-                (false, 0) => (weights + arena + bindings, bindings),
-                (false, _) => (weights + arena, bindings),
-            };
+            let Needs { device, page_locked, stack, .. } = variant.requirements(options.mapped == 1);
             let found = Requirements {
                 bytes: session_bytes(&variant)?,
                 alignment: FLOE_SESSION_ALIGNMENT,
-                init_stack_bytes: INIT_STACK_BYTES,
-                device_bytes,
-                page_locked_bytes,
+                init_stack_bytes: stack as usize,
+                device_bytes: device,
+                page_locked_bytes: page_locked,
             };
             memory::store(requirements, found, "requirements")
         });

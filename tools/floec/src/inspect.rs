@@ -133,6 +133,18 @@ fn text(report: &Value) -> String {
             output::bytes(number(&memory["bindings"])),
             arena as f64 / bound.max(1) as f64,
         );
+        let session = &variant["session"];
+        let place = if host {
+            output::bytes(number(&session["host"])) + " of memory"
+        } else {
+            let [device, locked] = ["device", "page_locked"].map(|place| output::bytes(number(&session[place])));
+            format!("{device} of device memory + {locked} page-locked")
+        };
+        text += &format!(
+            "  session: {place} + object {}; at most {} of stack for INIT\n",
+            output::bytes(number(&session["object"])),
+            output::bytes(number(&session["stack"])),
+        );
         for binding in items(&variant["bindings"]) {
             let shape: Vec<_> = items(&binding["shape"]).iter().map(Value::to_string).collect();
             text += &format!(

@@ -21,6 +21,7 @@ pub fn plan(plan: &Plan<'_>) -> Value {
 fn variant(variant: &Variant<'_>) -> Value {
     let header = variant.header();
     let memory = variant.memory();
+    let requirements = variant.requirements(false);
     let bindings = variant.bindings().map(|binding| {
         json!({
             "name": binding.name,
@@ -84,6 +85,10 @@ fn variant(variant: &Variant<'_>) -> Value {
         "precision": header.precision,
         "memory": {
             "weights": memory.weights, "arena": memory.arena, "bindings": memory.bindings, "total": memory.total,
+        },
+        "session": {
+            "object": requirements.object, "host": requirements.host, "device": requirements.device,
+            "page_locked": requirements.page_locked, "stack": requirements.stack,
         },
         "arena_lower_bound": header.arena_lower_bound,
         "image_bytes": variant.images_bytes(),

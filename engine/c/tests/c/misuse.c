@@ -1,0 +1,404 @@
+// Bad use of the C interface: every call here must give the error code that floe.h promises, and no sanitizer may find
+// anything. `misuse PLAN`: a plan with variants for the host and for an sm_87 GPU. FLOE_LIBCUDA names the simulated driver.
+
+#define _POSIX_C_SOURCE 200809L
+
+#include "floe.h"
+#include "floe_cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned checks;
+static floe_error error;
+
+// Checks that a call gave a status, with words where it is no success.
+static void expect(floe_status found, floe_status wanted, const char *call, int line) {
+    checks++;
+    if (found == wanted && (found == FLOE_STATUS_OK) == (error.text[0] == 0)) return;
+    fprintf(stderr, "line %d: %s gave '%s' (%s) instead of '%s'\n", line, call, floe_status_name(found), error.text,
+            floe_status_name(wanted));
+    exit(1);
+}
+
+#define EXPECT(status, call) (memset(&error, 1, sizeof error), expect((call), FLOE_STATUS_##status, #call, __LINE__))
+
+static void require(int holds, const char *what, int line) {
+    checks++;
+    if (holds) return;
+    fprintf(stderr, "line %d: not so: %s\n", line, what);
+    exit(1);
+}
+
+#define REQUIRE(condition) require((condition), #condition, __LINE__)
+
+static void *allocate(size_t bytes) {
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    REQUIRE(memory != NULL);
+    // Garbage, as memory has it.
+    memset(memory, 0xa7, (bytes + 63) / 64 * 64);
+    return memory;
+}
+
+// The plan file, and the plan that most tests use.
+static unsigned char *file;
+static size_t file_bytes;
+static _Alignas(FLOE_PLAN_ALIGNMENT) unsigned char plan_memory[FLOE_PLAN_BYTES];
+static floe_plan *plan;
+static uint32_t host, gpu, input, output;
+
+static void read_plan(const char *path) {
+    FILE *stream = fopen(path, "rb");
+    REQUIRE(stream != NULL && fseek(stream, 0, SEEK_END) == 0);
+    file_bytes = (size_t)ftell(stream);
+    rewind(stream);
+    file = allocate(file_bytes);
+    REQUIRE(fread(file, 1, file_bytes, stream) == file_bytes);
+    fclose(stream);
+}
+
+// What is no plan handle is refused by every function that takes one.
+static void refuse_plan(floe_plan *bad, floe_status wanted) {
+    uint32_t number = 77;
+    floe_variant_info variant;
+    floe_binding_info binding;
+    floe_requirements requirements;
+    floe_session *session;
+    unsigned char *memory = allocate(FLOE_GPU_SESSION_BYTES);
+#define EACH(call) (memset(&error, 1, sizeof error), expect((call), wanted, #call, __LINE__))
+    EACH(floe_plan_close(bad, &error));
+    EACH(floe_plan_verify(bad, &error));
+    EACH(floe_plan_verify_signature(bad, "key", 3, &error));
+    EACH(floe_plan_variant_count(bad, &number, &error));
+    EACH(floe_plan_variant(bad, 0, &variant, &error));
+    EACH(floe_plan_find_target(bad, "host", &number, &error));
+    EACH(floe_plan_find_gpu(bad, 87, 8, 12060, &number, &error));
+    EACH(floe_plan_binding(bad, 0, 0, &binding, &error));
+    EACH(floe_plan_find_binding(bad, 0, "image", FLOE_ANY_DIRECTION, &number, &error));
+    EACH(floe_session_requirements(bad, 0, NULL, &requirements, &error));
+    EACH(floe_session_init(memory, FLOE_GPU_SESSION_BYTES, bad, 0, NULL, &session, &error));
+    REQUIRE(session == NULL && number == 77);
+    free(memory);
+}
+
+// The same for sessions.
+static void refuse_session(floe_session *bad, floe_status wanted) {
+    unsigned char bytes[16] = {0};
+    uint32_t done = 77;
+    float milliseconds = 77;
+    EACH(floe_session_write(bad, 0, bytes, sizeof bytes, &error));
+    EACH(floe_session_read(bad, 0, bytes, sizeof bytes, &error));
+    EACH(floe_session_replay(bad, &error));
+    EACH(floe_session_replay_timed(bad, &error));
+    EACH(floe_session_is_done(bad, &done, &error));
+    EACH(floe_session_device_time(bad, &milliseconds, &error));
+    EACH(floe_session_synchronize(bad, &error));
+    EACH(floe_session_reset(bad, &error));
+    EACH(floe_session_destroy(bad, &error));
+    REQUIRE(done == 77 && milliseconds > 76);
+#undef EACH
+}
+
+static void opening(void) {
+    floe_plan *opened = (floe_plan *)plan_memory;
+    unsigned char *memory = allocate(FLOE_PLAN_BYTES + 64);
+    EXPECT(NULL_POINTER, floe_plan_open(NULL, FLOE_PLAN_BYTES, file, file_bytes, &opened, &error));
+    REQUIRE(opened == NULL);
+    EXPECT(NULL_POINTER, floe_plan_open(memory, FLOE_PLAN_BYTES, NULL, file_bytes, &opened, &error));
+    EXPECT(NULL_POINTER, floe_plan_open(memory, FLOE_PLAN_BYTES, file, file_bytes, NULL, &error));
+    EXPECT(MISALIGNED, floe_plan_open(memory + 8, FLOE_PLAN_BYTES, file, file_bytes, &opened, &error));
+    EXPECT(MISALIGNED, floe_plan_open(memory, FLOE_PLAN_BYTES, file + 1, file_bytes - 1, &opened, &error));
+    EXPECT(TOO_SHORT, floe_plan_open(memory, FLOE_PLAN_BYTES - 1, file, file_bytes, &opened, &error));
+    EXPECT(TOO_SHORT, floe_plan_open(memory, 0, file, file_bytes, &opened, &error));
+    EXPECT(TOO_LONG, floe_plan_open(memory, FLOE_PLAN_BYTES, file, SIZE_MAX, &opened, &error));
+    EXPECT(TOO_LONG, floe_plan_open(memory, SIZE_MAX, file, file_bytes, &opened, &error));
+    EXPECT(TOO_LONG, floe_plan_open(memory, FLOE_PLAN_BYTES, file, (size_t)PTRDIFF_MAX + 1, &opened, &error));
+    EXPECT(OVERLAP, floe_plan_open(file + 16, FLOE_PLAN_BYTES, file, file_bytes, &opened, &error));
+    EXPECT(NOT_A_PLAN, floe_plan_open(memory, FLOE_PLAN_BYTES, file, 0, &opened, &error));
+    REQUIRE(floe_plan_open(memory, 0, file, file_bytes, &opened, NULL) == FLOE_STATUS_TOO_SHORT);
+    // A plan may be opened over another, and closed once.
+    EXPECT(OK, floe_plan_open(memory, FLOE_PLAN_BYTES, file, file_bytes, &opened, &error));
+    EXPECT(OK, floe_plan_open(memory, FLOE_PLAN_BYTES, file, file_bytes, &opened, &error));
+    EXPECT(OK, floe_plan_close(opened, &error));
+    refuse_plan(opened, FLOE_STATUS_DESTROYED);
+    free(memory);
+}
+
+static void plan_handles(void) {
+    unsigned char *memory = allocate(FLOE_PLAN_BYTES + 64);
+    refuse_plan(NULL, FLOE_STATUS_NULL_POINTER);
+    refuse_plan((floe_plan *)(plan_memory + 1), FLOE_STATUS_MISALIGNED);
+    refuse_plan((floe_plan *)memory, FLOE_STATUS_NOT_A_HANDLE);
+    memset(memory, 0, FLOE_PLAN_BYTES);
+    refuse_plan((floe_plan *)memory, FLOE_STATUS_NOT_A_HANDLE);
+    // A copy of a plan elsewhere is none.
+    memcpy(memory, plan_memory, FLOE_PLAN_BYTES);
+    refuse_plan((floe_plan *)memory, FLOE_STATUS_NOT_A_HANDLE);
+    free(memory);
+}
+
+static void queries(void) {
+    uint32_t number;
+    floe_variant_info variant;
+    floe_binding_info binding;
+    floe_requirements requirements;
+    floe_session_options options = {.struct_bytes = sizeof options};
+    EXPECT(OK, floe_plan_verify(plan, &error));
+    EXPECT(NOT_BUILT, floe_plan_verify_signature(plan, "key", 3, &error));
+    EXPECT(NULL_POINTER, floe_plan_verify_signature(plan, NULL, 3, &error));
+    EXPECT(NULL_POINTER, floe_plan_variant_count(plan, NULL, &error));
+    EXPECT(MISALIGNED, floe_plan_variant_count(plan, (uint32_t *)((unsigned char *)&number + 1), &error));
+    EXPECT(OK, floe_plan_variant_count(plan, &number, &error));
+    REQUIRE(number == 2);
+    EXPECT(NOT_FOUND, floe_plan_variant(plan, number, &variant, &error));
+    EXPECT(NOT_FOUND, floe_plan_variant(plan, UINT32_MAX, &variant, &error));
+    EXPECT(NULL_POINTER, floe_plan_variant(plan, 0, NULL, &error));
+    EXPECT(NULL_POINTER, floe_plan_find_target(plan, NULL, &number, &error));
+    EXPECT(NULL_POINTER, floe_plan_find_target(plan, "host", NULL, &error));
+    EXPECT(NOT_FOUND, floe_plan_find_target(plan, "", &number, &error));
+    EXPECT(NOT_FOUND, floe_plan_find_target(plan, "\xff\xfe", &number, &error));
+    EXPECT(NOT_FOUND, floe_plan_find_target(plan, "abacus", &number, &error));
+    EXPECT(NO_VARIANT, floe_plan_find_gpu(plan, 0, 0, 0, &number, &error));
+    EXPECT(NO_VARIANT, floe_plan_find_gpu(plan, 90, 132, 12060, &number, &error));
+    EXPECT(NO_VARIANT, floe_plan_find_gpu(plan, 87, 8, 11000, &number, &error));
+    EXPECT(NULL_POINTER, floe_plan_find_gpu(plan, 87, 8, 12060, NULL, &error));
+    EXPECT(NOT_FOUND, floe_plan_binding(plan, host, UINT32_MAX, &binding, &error));
+    EXPECT(NOT_FOUND, floe_plan_binding(plan, 9, 0, &binding, &error));
+    EXPECT(NULL_POINTER, floe_plan_binding(plan, host, 0, NULL, &error));
+    EXPECT(OK, floe_plan_binding(plan, host, input, &binding, &error));
+    EXPECT(NOT_FOUND, floe_plan_find_binding(plan, host, binding.name, FLOE_DIRECTION_OUTPUT, &number, &error));
+    EXPECT(NOT_FOUND, floe_plan_find_binding(plan, host, binding.name, 55, &number, &error));
+    EXPECT(NOT_FOUND, floe_plan_find_binding(plan, 9, binding.name, FLOE_DIRECTION_INPUT, &number, &error));
+    EXPECT(NULL_POINTER, floe_plan_find_binding(plan, host, NULL, FLOE_DIRECTION_INPUT, &number, &error));
+    EXPECT(NULL_POINTER, floe_plan_find_binding(plan, host, binding.name, FLOE_DIRECTION_INPUT, NULL, &error));
+    EXPECT(OK, floe_plan_find_binding(plan, host, binding.name, FLOE_DIRECTION_INPUT, &number, &error));
+    REQUIRE(number == input);
+    EXPECT(NOT_FOUND, floe_session_requirements(plan, 9, &options, &requirements, &error));
+    EXPECT(NULL_POINTER, floe_session_requirements(plan, host, &options, NULL, &error));
+    EXPECT(OK, floe_session_requirements(plan, gpu, &options, &requirements, &error));
+    REQUIRE(requirements.bytes == FLOE_GPU_SESSION_BYTES && requirements.device_bytes > 0);
+    EXPECT(OK, floe_session_requirements(plan, host, NULL, &requirements, &error));
+    REQUIRE(requirements.device_bytes == 0 && requirements.page_locked_bytes == 0);
+}
+
+// A flipped bit anywhere is found, at the latest by floe_plan_verify; truncation always when opening.
+static void damage(void) {
+    unsigned char *memory = allocate(FLOE_PLAN_BYTES), *damaged = allocate(file_bytes);
+    floe_plan *opened;
+    memcpy(damaged, file, file_bytes);
+    for (size_t place = 0; place < file_bytes; place += place < 2048 ? 1 : 211) {
+        const unsigned char bit = (unsigned char)(1u << (place % 8));
+        damaged[place] ^= bit;
+        floe_status status = floe_plan_open(memory, FLOE_PLAN_BYTES, damaged, file_bytes, &opened, &error);
+        if (status == FLOE_STATUS_OK) {
+            status = floe_plan_verify(opened, &error);
+            REQUIRE(status == FLOE_STATUS_PLAN_DAMAGED);
+        }
+        REQUIRE(status == FLOE_STATUS_PLAN_DAMAGED || status == FLOE_STATUS_NOT_A_PLAN ||
+                status == FLOE_STATUS_PLAN_VERSION || status == FLOE_STATUS_SIGNATURE);
+        REQUIRE(error.text[0] != 0);
+        damaged[place] ^= bit;
+    }
+    free(damaged);
+    for (size_t length = 0; length < file_bytes; length += length < 512 ? 1 : 997) {
+        // Of exactly that length, so that a sanitizer sees every byte too many.
+        damaged = aligned_alloc(16, length + 1 > 16 ? (length + 15) / 16 * 16 : 16);
+        REQUIRE(damaged != NULL);
+        memcpy(damaged, file, length);
+        const floe_status status = floe_plan_open(memory, FLOE_PLAN_BYTES, damaged, length, &opened, &error);
+        REQUIRE(status == FLOE_STATUS_PLAN_DAMAGED || status == FLOE_STATUS_NOT_A_PLAN);
+        REQUIRE(opened == NULL);
+        free(damaged);
+    }
+    free(memory);
+}
+
+static void init(uint32_t variant, const floe_session_options *good) {
+    floe_session *session = NULL;
+    floe_requirements needed;
+    floe_session_options bad = *good;
+    EXPECT(OK, floe_session_requirements(plan, variant, good, &needed, &error));
+    REQUIRE(needed.alignment == FLOE_SESSION_ALIGNMENT);
+    unsigned char *memory = allocate(needed.bytes + 64);
+#define INIT(status, memory, bytes, variant, options) \
+    EXPECT(status, floe_session_init(memory, bytes, plan, variant, options, &session, &error)); \
+    REQUIRE(session == NULL)
+    INIT(NULL_POINTER, NULL, needed.bytes, variant, good);
+    INIT(MISALIGNED, memory + 16, needed.bytes, variant, good);
+    INIT(TOO_SHORT, memory, needed.bytes - 1, variant, good);
+    INIT(TOO_SHORT, memory, 0, variant, good);
+    INIT(TOO_LONG, memory, SIZE_MAX, variant, good);
+    INIT(NOT_FOUND, memory, needed.bytes, 9, good);
+    if (needed.bytes <= file_bytes) {
+        INIT(OVERLAP, file, needed.bytes, variant, good);
+    }
+    EXPECT(NULL_POINTER, floe_session_init(memory, needed.bytes, plan, variant, good, NULL, &error));
+    bad.struct_bytes = 0;
+    INIT(OPTIONS, memory, needed.bytes, variant, &bad);
+    bad.struct_bytes = sizeof bad + 1;
+    INIT(OPTIONS, memory, needed.bytes, variant, &bad);
+    bad.struct_bytes = SIZE_MAX;
+    INIT(OPTIONS, memory, needed.bytes, variant, &bad);
+    bad = *good;
+    bad.mapped = 2;
+    INIT(OPTIONS, memory, needed.bytes, variant, &bad);
+    bad = *good;
+    bad.reserved = 1;
+    INIT(OPTIONS, memory, needed.bytes, variant, &bad);
+    INIT(MISALIGNED, memory, needed.bytes, variant, (const floe_session_options *)((const char *)&bad + 1));
+    refuse_session((floe_session *)memory, FLOE_STATUS_NOT_A_HANDLE);
+#undef INIT
+    free(memory);
+}
+
+// A good session, and everything that is wrong to do with it.
+static void session(uint32_t variant, const floe_session_options *options) {
+    floe_session *session = NULL;
+    floe_requirements needed;
+    floe_binding_info in, out;
+    EXPECT(OK, floe_session_requirements(plan, variant, options, &needed, &error));
+    EXPECT(OK, floe_plan_binding(plan, variant, input, &in, &error));
+    EXPECT(OK, floe_plan_binding(plan, variant, output, &out, &error));
+    unsigned char *memory = allocate(needed.bytes), *moved = allocate(needed.bytes);
+    unsigned char *data = allocate(in.bytes), *first = allocate(out.bytes), *second = allocate(out.bytes);
+    for (size_t i = 0; i < in.bytes; i++) data[i] = (unsigned char)(i % 4 == 3 ? 0x3f : i);
+
+    // The plan may be closed once the session is made.
+    unsigned char *other_memory = allocate(FLOE_PLAN_BYTES);
+    floe_plan *other;
+    EXPECT(OK, floe_plan_open(other_memory, FLOE_PLAN_BYTES, file, file_bytes, &other, &error));
+    EXPECT(OK, floe_session_init(memory, needed.bytes, other, variant, options, &session, &error));
+    EXPECT(OK, floe_plan_close(other, &error));
+    free(other_memory);
+    REQUIRE(session != NULL);
+    floe_session *again;
+    EXPECT(IN_USE, floe_session_init(memory, needed.bytes, plan, variant, options, &again, &error));
+    REQUIRE(again == NULL);
+
+    EXPECT(OK, floe_session_write(session, input, data, in.bytes, &error));
+    EXPECT(OK, floe_session_replay(session, &error));
+    EXPECT(OK, floe_session_read(session, output, first, out.bytes, &error));
+
+    uint32_t done;
+    float milliseconds;
+    EXPECT(ORDER, floe_session_is_done(session, &done, &error));
+    EXPECT(ORDER, floe_session_device_time(session, &milliseconds, &error));
+    EXPECT(NULL_POINTER, floe_session_write(session, input, NULL, in.bytes, &error));
+    EXPECT(LENGTH, floe_session_write(session, input, data, in.bytes - 1, &error));
+    EXPECT(LENGTH, floe_session_write(session, input, NULL, 0, &error));
+    EXPECT(TOO_LONG, floe_session_write(session, input, data, SIZE_MAX, &error));
+    EXPECT(OVERLAP, floe_session_write(session, input, memory, in.bytes, &error));
+    EXPECT(DIRECTION, floe_session_write(session, output, first, out.bytes, &error));
+    EXPECT(NOT_FOUND, floe_session_write(session, UINT32_MAX, data, in.bytes, &error));
+    EXPECT(NULL_POINTER, floe_session_read(session, output, NULL, out.bytes, &error));
+    EXPECT(LENGTH, floe_session_read(session, output, second, out.bytes - 1, &error));
+    EXPECT(LENGTH, floe_session_read(session, output, NULL, 0, &error));
+    EXPECT(TOO_LONG, floe_session_read(session, output, second, SIZE_MAX, &error));
+    EXPECT(OVERLAP, floe_session_read(session, output, memory + needed.bytes - 4, out.bytes, &error));
+    EXPECT(OVERLAP, floe_session_read(session, output, file, out.bytes, &error));
+    EXPECT(DIRECTION, floe_session_read(session, input, data, in.bytes, &error));
+    EXPECT(NOT_FOUND, floe_session_read(session, 99, second, out.bytes, &error));
+
+    // After all that the session is as it was.
+    EXPECT(OK, floe_session_reset(session, &error));
+    EXPECT(OK, floe_session_replay_timed(session, &error));
+    EXPECT(OK, floe_session_synchronize(session, &error));
+    EXPECT(OK, floe_session_is_done(session, &done, &error));
+    REQUIRE(done == 1);
+    EXPECT(NULL_POINTER, floe_session_is_done(session, NULL, &error));
+    EXPECT(MISALIGNED, floe_session_is_done(session, (uint32_t *)(memory + 1), &error));
+    EXPECT(OK, floe_session_read(session, output, second, out.bytes, &error));
+    REQUIRE(memcmp(first, second, out.bytes) == 0);
+
+    refuse_session(NULL, FLOE_STATUS_NULL_POINTER);
+    refuse_session((floe_session *)(memory + 4), FLOE_STATUS_MISALIGNED);
+    memcpy(moved, memory, needed.bytes);
+    refuse_session((floe_session *)moved, FLOE_STATUS_NOT_A_HANDLE);
+    refuse_plan((floe_plan *)session, FLOE_STATUS_NOT_A_HANDLE);
+    EXPECT(OK, floe_session_destroy(session, &error));
+    refuse_session(session, FLOE_STATUS_DESTROYED);
+    // The memory may hold another session then.
+    EXPECT(OK, floe_session_init(memory, needed.bytes, plan, variant, options, &session, &error));
+    EXPECT(OK, floe_session_destroy(session, &error));
+    free(memory), free(moved), free(data), free(first), free(second);
+}
+
+static void *find_nothing(void *context, const char *name) {
+    (void)context;
+    return name ? NULL : context;
+}
+
+// A driver that lacks functions, or whose functions fail.
+static void bad_driver(const floe_session_options *good) {
+    floe_session *made;
+    unsigned char *memory = allocate(FLOE_GPU_SESSION_BYTES);
+    floe_session_options bad = *good;
+    bad.find_symbol = NULL;
+    EXPECT(NULL_POINTER, floe_session_init(memory, FLOE_GPU_SESSION_BYTES, plan, gpu, &bad, &made, &error));
+    EXPECT(NULL_POINTER, floe_session_init(memory, FLOE_GPU_SESSION_BYTES, plan, gpu, NULL, &made, &error));
+    bad.find_symbol = find_nothing;
+    EXPECT(DRIVER, floe_session_init(memory, FLOE_GPU_SESSION_BYTES, plan, gpu, &bad, &made, &error));
+    const char *const settings[] = {"SIMULATED_LOAD", "SIMULATED_SYNCHRONIZE"};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        REQUIRE(setenv(settings[i], "700", 1) == 0);
+        EXPECT(DRIVER, floe_session_init(memory, FLOE_GPU_SESSION_BYTES, plan, gpu, good, &made, &error));
+        REQUIRE(made == NULL && strstr(error.text, "CUDA_ERROR_ILLEGAL_ADDRESS") != NULL);
+        REQUIRE(unsetenv(settings[i]) == 0);
+    }
+    EXPECT(OK, floe_session_init(memory, FLOE_GPU_SESSION_BYTES, plan, gpu, good, &made, &error));
+    REQUIRE(setenv("SIMULATED_SYNCHRONIZE", "700", 1) == 0);
+    EXPECT(OK, floe_session_replay(made, &error));
+    EXPECT(DRIVER, floe_session_synchronize(made, &error));
+    REQUIRE(unsetenv("SIMULATED_SYNCHRONIZE") == 0);
+    EXPECT(OK, floe_session_destroy(made, &error));
+    free(memory);
+}
+
+int main(int count, char **arguments) {
+    if (count != 2) return 2;
+    read_plan(arguments[1]);
+    REQUIRE(floe_version()[0] != 0);
+    REQUIRE(strcmp(floe_status_name(-1), "unknown status") == 0);
+    EXPECT(OK, floe_plan_open(plan_memory, sizeof plan_memory, file, file_bytes, &plan, &error));
+    EXPECT(OK, floe_plan_find_target(plan, "host", &host, &error));
+    EXPECT(OK, floe_plan_find_gpu(plan, 87, 8, 12060, &gpu, &error));
+    EXPECT(OK, floe_plan_find_binding(plan, host, "image", FLOE_DIRECTION_INPUT, &input, &error));
+    EXPECT(OK, floe_plan_find_binding(plan, host, "probabilities", FLOE_DIRECTION_OUTPUT, &output, &error));
+
+    struct floe_cuda cuda;
+    char text[FLOE_CUDA_TEXT_BYTES];
+    const char *driver = getenv("FLOE_LIBCUDA");
+    REQUIRE(driver != NULL);
+    char *kept = strdup(driver);
+    REQUIRE(kept != NULL && setenv("FLOE_LIBCUDA", "/nonexistent/libcuda.so.1", 1) == 0);
+    REQUIRE(floe_cuda_open(&cuda, 0, text) == 1 && strstr(text, "no CUDA driver found") != NULL);
+    floe_cuda_close(&cuda);
+    REQUIRE(setenv("FLOE_LIBCUDA", kept, 1) == 0 && setenv("SIMULATED_INIT", "100", 1) == 0);
+    REQUIRE(floe_cuda_open(&cuda, 0, text) == 1 && strstr(text, "CUDA_ERROR_NO_DEVICE") != NULL);
+    REQUIRE(unsetenv("SIMULATED_INIT") == 0 && floe_cuda_open(&cuda, 5, text) == 1);
+    REQUIRE(floe_cuda_open(&cuda, 0, text) == 0 && cuda.architecture == 87 && cuda.integrated == 1);
+    free(kept);
+
+    opening();
+    plan_handles();
+    queries();
+    damage();
+    floe_session_options on_host = {.struct_bytes = sizeof on_host};
+    floe_session_options on_gpu = {.struct_bytes = sizeof on_gpu,
+                                   .find_symbol = floe_cuda_find_symbol,
+                                   .find_symbol_context = &cuda};
+    init(host, &on_host);
+    session(host, &on_host);
+    for (on_gpu.mapped = 0; on_gpu.mapped < 2; on_gpu.mapped++) {
+        init(gpu, &on_gpu);
+        session(gpu, &on_gpu);
+    }
+    on_gpu.mapped = 1;
+    bad_driver(&on_gpu);
+    EXPECT(OK, floe_plan_close(plan, &error));
+    floe_cuda_close(&cuda);
+    free(file);
+    printf("%u checks of bad use\n", checks);
+    return 0;
+}

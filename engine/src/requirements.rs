@@ -1,0 +1,55 @@
+//! What a session takes, which is known as soon as the plan is.
+
+use crate::{
+    cuda,
+    plan::{Memory, Variant},
+};
+
+/// Bound of the stack that INIT takes, on the host and on a GPU, calls of the driver and a program's own allocator not
+/// counted. `engine/c/check` measures it.
+pub const INIT_STACK_BYTES: u64 = 160 * 1024;
+
+/// Bytes of a session, by where they lie. A session takes nothing more until it is dropped; on a GPU the kernels' code and
+/// the graph come on top, which the driver keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Requirements {
+    /// The session object, in the program's own memory.
+    pub object: u64,
+    /// On the host: arena and bindings, in memory that the program gives.
+    pub host: u64,
+    /// On a GPU: device memory, allocated by INIT in one piece.
+    pub device: u64,
+    /// On a GPU: page-locked host memory, allocated by INIT in one piece.
+    pub page_locked: u64,
+    /// Stack of INIT at most.
+    pub stack: u64,
+}
+
+impl Variant<'_> {
+    /// What a session of this variant takes; `mapped` as in [`cuda::InitOptions`]. Weights stay in the plan's bytes on the
+    /// host. Nothing for a host variant in an engine without the feature `host`, which makes no session of it.
+    pub fn requirements(&self, mapped: bool) -> Requirements {
+        let stack = INIT_STACK_BYTES;
+        if self.is_host() {
+            #[cfg(feature = "host")]
+            return Requirements {
+                object: size_of::<crate::host::Session<'_, '_>>() as u64,
+                host: crate::host::memory_bytes(self),
+                stack,
+                ..Requirements::default()
+            };
+            #[cfg(not(feature = "host"))]
+            return Requirements::default();
+        }
+        let Memory { weights, arena, bindings, .. } = self.memory();
+        // As in INIT: the sum cannot overflow, and the driver refuses to allocate nothing.
+        let device = weights + arena + if mapped { 0 } else { bindings };
+        Requirements {
+            object: size_of::<cuda::Session<'_, '_>>() as u64,
+            host: 0,
+            device: device.max(crate::plan::format::BLOB_ALIGNMENT),
+            page_locked: bindings,
+            stack,
+        }
+    }
+}
