@@ -7,7 +7,7 @@ use crate::{
 
 /// Bound of the stack that INIT takes, on the host and on a GPU, calls of the driver and a program's own allocator not
 /// counted. `engine/c/check` measures it.
-pub const INIT_STACK_BYTES: u64 = 160 * 1024;
+pub const INIT_STACK_BYTES: u64 = 256 * 1024;
 
 /// Bytes of a session, by where they lie. A session takes nothing more until it is dropped; on a GPU the kernels' code and
 /// the graph come on top, which the driver keeps.
