@@ -3,10 +3,10 @@
 use crate::{
     KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, cumulative::Cumulative,
     frame::Frame, gather::Gather, grid_sample::GridSample, integer_conv::IntegerConv, lrn::Lrn, matmul::MatMul,
-    mbconv::MbConv, non_max_suppression::NonMaxSuppression, normalize::Normalize, normalized_matmul::NormalizedMatMul,
-    pad::Pad, pointwise::Pointwise, pool::Pool, pool_indices::PoolIndices, recurrent::Recurrent, reduce::Reduce,
-    resize::Resize, roi_align::RoiAlign, scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax,
-    squeeze_excite::SqueezeExcite, top_k::TopK,
+    mbconv::MbConv, non_max_suppression::NonMaxSuppression, non_zero::NonZero, normalize::Normalize,
+    normalized_matmul::NormalizedMatMul, pad::Pad, pointwise::Pointwise, pool::Pool, pool_indices::PoolIndices,
+    recurrent::Recurrent, reduce::Reduce, resize::Resize, roi_align::RoiAlign, scaled_conv::ScaledConv,
+    scatter::Scatter, softmax::Softmax, squeeze_excite::SqueezeExcite, top_k::TopK, unique::Unique,
 };
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,8 @@ pub enum Kernel {
     NormalizedMatMul(NormalizedMatMul),
     NonMaxSuppression(NonMaxSuppression),
     Frame(Frame),
+    NonZero(NonZero),
+    Unique(Unique),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -83,6 +85,8 @@ macro_rules! each {
             Kernel::NormalizedMatMul($k) => $body,
             Kernel::NonMaxSuppression($k) => $body,
             Kernel::Frame($k) => $body,
+            Kernel::NonZero($k) => $body,
+            Kernel::Unique($k) => $body,
         }
     };
 }

@@ -32,6 +32,7 @@ pub mod lrn;
 pub mod matmul;
 pub mod mbconv;
 pub mod non_max_suppression;
+pub mod non_zero;
 pub mod normalize;
 pub mod normalized_matmul;
 pub mod pad;
@@ -46,6 +47,7 @@ pub mod scatter;
 pub mod softmax;
 pub mod squeeze_excite;
 pub mod top_k;
+pub mod unique;
 
 #[cfg(feature = "codegen")]
 pub mod codegen;

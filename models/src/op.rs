@@ -638,6 +638,16 @@ pub enum Op {
     /// A camera's frame as a tensor. Input bytes (U8) `[n, rows, bytes of a row]`; output `[n, channels, height, width]`,
     /// whose element type (F32, F16, BF16 or U8), height and width are in the fact. U8 is rounded.
     Frame(Box<Frame>),
+    /// Indices of the elements that are not zero, in row-major order. One input of rank 1 or more; outputs the indices
+    /// `[rank, elements]` (I64), −1 in the columns that are not used, and the number of the used ones (I64, scalar).
+    NonZero,
+    /// The different rows of a matrix `[n, width]`. Outputs, all I64: the first row that is equal to each different one
+    /// `[n]`, which different one each row is `[n]`, how often each different one occurs `[n]`, and their number, scalar; −1
+    /// in what is not used.
+    Unique {
+        /// Whether they are in the order of their elements; otherwise in that of their first places.
+        sorted: bool,
+    },
 }
 
 impl Op {
@@ -690,6 +700,8 @@ impl Op {
             },
             Self::NonMaxSuppression { .. } => "NonMaxSuppression",
             Self::Frame(_) => "Frame",
+            Self::NonZero => "NonZero",
+            Self::Unique { .. } => "Unique",
         }
     }
 }

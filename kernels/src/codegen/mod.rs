@@ -149,6 +149,8 @@ impl Kernel {
             Self::NormalizedMatMul(k) => k.candidates(target),
             Self::NonMaxSuppression(k) => k.candidates(target),
             Self::Frame(k) => k.candidates(target),
+            Self::NonZero(k) => k.candidates(target),
+            Self::Unique(k) => k.candidates(target),
         }
     }
 }
@@ -185,6 +187,8 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::scaled_conv::cases::cases(),
         crate::non_max_suppression::cases(),
         crate::frame::cases(),
+        crate::non_zero::cases(),
+        crate::unique::cases(),
     ]
     .concat()
 }

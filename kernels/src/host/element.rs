@@ -4,9 +4,21 @@ use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
 /// A byte that is 0 or 1 in memory; any other byte reads as true.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(transparent)]
 pub(crate) struct Boolean(pub u8);
+
+impl PartialEq for Boolean {
+    fn eq(&self, other: &Self) -> bool {
+        (self.0 != 0) == (other.0 != 0)
+    }
+}
+
+impl PartialOrd for Boolean {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        (self.0 != 0).partial_cmp(&(other.0 != 0))
+    }
+}
 
 /// An element type in memory and its conversions: floats to integers truncate towards zero and saturate (NaN gives 0),
 /// integers wrap, anything to bool is `≠ 0`.

@@ -36,6 +36,8 @@ pub(super) struct Builder<'a> {
     sequences: HashMap<TensorId, Vec<TensorId>>,
     /// Values whose extent depends on data.
     pub bounds: HashMap<TensorId, Bound>,
+    /// Indices of what is not zero in a value.
+    pub non_zero: HashMap<TensorId, TensorId>,
     /// Outputs that a node lists but Floe does not make, with the reason.
     missing: HashMap<String, String>,
     /// Name of the model's node that is being imported.
@@ -55,6 +57,7 @@ impl<'a> Builder<'a> {
             scopes: vec![HashMap::new()],
             sequences: HashMap::new(),
             bounds: HashMap::new(),
+            non_zero: HashMap::new(),
             missing: HashMap::new(),
             current: String::new(),
             names: HashSet::new(),

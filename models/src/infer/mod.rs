@@ -203,6 +203,19 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
         }
         Op::TopK { axis, k, .. } => return largest(*axis, *k, x),
         Op::NonMaxSuppression { limit, .. } => return suppressed(*limit, inputs),
+        Op::NonZero => {
+            ensure!(!x.shape.is_empty(), "a scalar has no index");
+            let indices = Fact::new(DType::I64, &[x.shape.len(), elements(&x.shape)?]);
+            check_fact(&indices)?;
+            return Ok(vec![indices, Fact::new(DType::I64, &[])]);
+        }
+        Op::Unique { .. } => {
+            let &[n, _] = x.shape.as_slice() else {
+                return Err(ShapeError(format!("an input {} is no matrix", show(&x.shape))));
+            };
+            let column = Fact::new(DType::I64, &[n]);
+            return Ok(vec![column.clone(), column.clone(), column, Fact::new(DType::I64, &[])]);
+        }
         Op::ConvInteger { window, groups } => {
             ensure!(!x.dtype.is_float() && x.dtype != DType::Bool, "the operands are {:?}, not integers", x.dtype);
             Fact { dtype: DType::I32, ..convolution(window, *groups, inputs)? }

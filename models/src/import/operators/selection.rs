@@ -5,7 +5,7 @@ use super::super::{
     builder::Builder,
     node::{NodeView, axis},
 };
-use crate::{Op, Problem, Tensor, TensorId, infer::show};
+use crate::{Fact, Op, Problem, Tensor, TensorId, infer::show};
 
 /// Imports the node where it is one of these operators.
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
@@ -18,85 +18,73 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
     }))
 }
 
-/// A required constant input.
-fn constant(builder: &Builder, node: &NodeView, index: usize, name: &'static str) -> Result<Tensor, Problem> {
-    let tensor = node.constant(builder, index, name)?.cloned();
-    tensor.ok_or_else(|| Problem::Invalid(format!("input {index} ({name}) is missing")))
-}
-
 /// Indices of the elements that are not zero, one row a dimension, in row-major order.
 fn non_zero(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
-    let x = constant(builder, node, 0, "X")?;
-    let numbers: Vec<_> = x.to_f64().iter().enumerate().filter(|(_, x)| **x != 0.0).map(|(n, _)| n).collect();
-    let mut rows = Vec::with_capacity(numbers.len() * x.shape.len());
-    for (d, &extent) in x.shape.iter().enumerate() {
-        let stride: usize = x.shape[d + 1..].iter().product();
-        rows.extend(numbers.iter().map(|number| (number / stride % extent) as i64));
+    let x = node.input(0)?;
+    if !builder.shape(x).is_empty() {
+        return indices(builder, x);
     }
-    Ok(builder.constant(Tensor::i64(&[x.shape.len(), numbers.len()], &rows)))
+    // A scalar has as many indices as a vector of one element, but no dimension to count them along.
+    let vector = builder.reshape(x, &[1])?;
+    let found = indices(builder, vector)?;
+    let Fact { dtype, shape } = builder.fact(found).clone();
+    builder.emit_as(Op::Slice { starts: vec![0; 2], steps: vec![1; 2] }, &[found], Fact::new(dtype, &[0, shape[1]]))
+}
+
+/// Indices of the elements that are not zero. What two nodes ask of one value is found once, so that it is known to be
+/// equally much.
+fn indices(builder: &mut Builder, x: TensorId) -> Result<TensorId, Problem> {
+    if let Some(&found) = builder.non_zero.get(&x) {
+        return Ok(found);
+    }
+    let there = builder.filled(x, 0.0)?;
+    let outputs = builder.emit_all(Op::NonZero, &[there], &[])?;
+    let found = builder.bounded(outputs[0], 1, outputs[1])?;
+    builder.non_zero.insert(x, found);
+    Ok(found)
 }
 
 /// The slices along an axis (without one, the elements) whose condition is true.
 fn compress(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
-    let input = node.input(0)?;
-    let condition = constant(builder, node, 1, "condition")?;
+    let (input, condition) = (node.input(0)?, node.input(1)?);
     let shape = builder.shape(input).to_vec();
     let (x, dim) = match node.int("axis")? {
         Some(given) => (input, axis(given, shape.len())?),
         None => (builder.reshape(input, &[shape.iter().product()])?, 0),
     };
     let extent = builder.shape(x)[dim];
-    let kept = condition.to_i64().unwrap_or_default();
-    let kept: Vec<_> = (0..).zip(&kept).filter(|(_, kept)| **kept != 0).map(|(index, _)| index).collect();
-    if kept.last().is_some_and(|&last: &i64| last >= extent as i64) {
-        return Err(Problem::Invalid(format!("a condition beyond the extent {extent}")));
+    let &[conditions] = builder.shape(condition) else {
+        return Err(Problem::Invalid(format!("a condition of shape {}", show(builder.shape(condition)))));
+    };
+    if conditions > extent {
+        return Err(Problem::Invalid(format!("{conditions} conditions beyond the extent {extent}")));
     }
-    let indices = builder.constant(Tensor::i64(&[kept.len()], &kept));
-    builder.emit(Op::Gather { axis: dim }, &[x, indices])
+    let kept = indices(builder, condition)?;
+    let kept = builder.reshape(kept, &[builder.shape(kept)[1]])?;
+    builder.emit(Op::Gather { axis: dim }, &[x, kept])
 }
 
 /// Different slices along an axis (without one, elements), with the first place and the number of each and which of
 /// them every slice is.
 fn unique(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
-    let x = constant(builder, node, 0, "X")?;
+    let input = node.input(0)?;
     let sorted = node.flag("sorted", true)?;
-    let (shape, dim) = match node.int("axis")? {
-        Some(given) => (x.shape.clone(), axis(given, x.shape.len())?),
-        None => (vec![x.elements()], 0),
+    let shape = builder.shape(input).to_vec();
+    let (x, dim) = match node.int("axis")? {
+        Some(given) => (input, axis(given, shape.len())?),
+        None => (builder.reshape(input, &[shape.iter().product()])?, 0),
     };
-    let values = x.to_f64();
-    let extent = shape[dim];
-    let stride: usize = shape[dim + 1..].iter().product();
-    let slice = |index: usize| -> Vec<f64> {
-        let all = values.iter().enumerate();
-        all.filter(|(number, _)| extent != 0 && number / stride % extent == index).map(|(_, value)| *value).collect()
-    };
-    let slices: Vec<Vec<f64>> = (0..extent).map(slice).collect();
-    // Beyond 2⁵³ integers are not exact here.
-    if values.iter().any(|value| value.abs() > (1_u64 << 53) as f64 && value.is_finite()) && !x.dtype.is_float() {
-        return Err(Problem::Invalid("values beyond 2^53".into()));
-    }
-    let order = |a: &Vec<f64>, b: &Vec<f64>| {
-        let pairs = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
-        pairs.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
-    };
-    let mut firsts: Vec<usize> = (0..extent).filter(|&i| !slices[..i].contains(&slices[i])).collect();
-    if sorted {
-        firsts.sort_by(|&a, &b| order(&slices[a], &slices[b]));
-    }
-    let inverse: Vec<i64> = slices
-        .iter()
-        .map(|slice| firsts.iter().position(|&first| slices[first] == *slice).unwrap_or(0) as i64)
-        .collect();
-    let counts: Vec<i64> =
-        (0..firsts.len() as i64).map(|n| inverse.iter().filter(|&&which| which == n).count() as i64).collect();
-    let firsts: Vec<i64> = firsts.iter().map(|&first| first as i64).collect();
-    let whole = builder.constant(x.reshaped(shape));
-    let indices = builder.constant(Tensor::i64(&[firsts.len()], &firsts));
-    let picked = builder.emit(Op::Gather { axis: dim }, &[whole, indices])?;
-    let inverse = builder.constant(Tensor::i64(&[extent], &inverse));
-    let counts = builder.constant(Tensor::i64(&[counts.len()], &counts));
-    Ok(vec![picked, indices, inverse, counts])
+    let shape = builder.shape(x).to_vec();
+    let mut permutation: Vec<usize> = (0..shape.len()).collect();
+    permutation[..=dim].rotate_right(1);
+    let rows = if dim == 0 { x } else { builder.emit(Op::Transpose { permutation }, &[x])? };
+    let width = shape.iter().enumerate().filter(|(d, _)| *d != dim).map(|(_, extent)| extent).product();
+    let rows = builder.reshape(rows, &[shape[dim], width])?;
+    let outputs = builder.emit_all(Op::Unique { sorted }, &[rows], &[])?;
+    let [first, counts] = [outputs[0], outputs[2]].map(|column| builder.bounded(column, 0, outputs[3]));
+    let (first, counts) = (first?, counts?);
+    let values = builder.emit(Op::Gather { axis: dim }, &[x, first])?;
+    Ok(vec![values, first, outputs[1], counts])
 }
 
 /// Triples (batch, class, box) of the boxes that no better box of their class overlaps too much. Boxes `[n, b, 4]`,

@@ -7,9 +7,11 @@ use floe_kernels::{
     grid_sample::{GridSample, Outside, SampleCoordinates, Sampling},
     integer_conv::IntegerConv,
     non_max_suppression::NonMaxSuppression,
+    non_zero::NonZero,
     roi_align::{RegionPooling, RoiAlign},
     scatter::{Scatter, ScatterReduction},
     top_k::TopK,
+    unique::Unique,
 };
 use floe_models::{Op, op};
 
@@ -75,6 +77,15 @@ fn kernel(op: &Op, views: Vec<floe_kernels::View>) -> Result<Kernel, String> {
             count: view()?,
             center,
         }),
+        Op::NonZero => Kernel::NonZero(NonZero { input: view()?, indices: view()?, count: view()? }),
+        Op::Unique { sorted } => Kernel::Unique(Unique {
+            input: view()?,
+            first: view()?,
+            inverse: view()?,
+            counts: view()?,
+            count: view()?,
+            sorted,
+        }),
         Op::GridSample { sampling, outside, coordinates } => Kernel::GridSample(GridSample {
             input: view()?,
             grid: view()?,
@@ -126,6 +137,8 @@ pub(super) fn exact_inputs(op: &Op) -> &'static [usize] {
     match op {
         Op::GridSample { .. } | Op::RoiAlign { .. } => &[1],
         Op::NonMaxSuppression { .. } => &[0, 1, 2],
+        // What rounds to zero or to its neighbour is still not it.
+        Op::NonZero | Op::Unique { .. } => &[0],
         _ => &[],
     }
 }

@@ -259,6 +259,8 @@ impl<'a> Lowering<'a> {
             | Op::GridSample { .. }
             | Op::RoiAlign { .. }
             | Op::NonMaxSuppression { .. }
+            | Op::NonZero
+            | Op::Unique { .. }
             | Op::ConvInteger { .. } => self.several_operands(node, op),
             _ => self.single_input(node, op),
         }
