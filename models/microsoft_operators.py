@@ -149,6 +149,64 @@ def attentions(out):
     case(out, "rotary_part", "RotaryEmbedding", part, rotary_embedding_dim=4, num_heads=HEADS)
 
 
+def scale(value):
+    return np.array(value, np.float32)
+
+
+def bytes_of(*shape, signed=False):
+    return RANDOM.integers(-128 if signed else 0, 128 if signed else 256, shape).astype(np.int8 if signed else np.uint8)
+
+
+def quantised(out):
+    """What the quantiser of ONNX Runtime leaves."""
+    zero = lambda name, value=7, kind=np.uint8: (name, np.array(value, kind))
+    x = [("x", bytes_of(2, 3, 4, 5)), ("x_scale", scale(0.03)), zero("x_zero", 120)]
+    b = [("b", bytes_of(3, 1, 1)), ("b_scale", scale(0.011)), zero("b_zero", 99)]
+    y = [("y_scale", scale(0.021)), zero("y_zero", 131)]
+    fixed = ("x_scale", "x_zero", "b_scale", "b_zero", "y_scale", "y_zero", "c_scale", "c_zero", "z_scale", "z_zero")
+    linear = lambda name, operator, inputs, **attributes: case(out, name, operator, inputs, constants=fixed, **attributes)
+    linear("qlinear_add", "QLinearAdd", [*x, *b, *y])
+    linear("qlinear_mul", "QLinearMul", [*x, *b, *y])
+    signed = [("x", bytes_of(4, 7, signed=True)), ("x_scale", scale(0.05)), zero("x_zero", -3, np.int8)]
+    to_signed = [("y_scale", scale(0.0041)), zero("y_zero", -120, np.int8)]
+    linear("qlinear_sigmoid", "QLinearSigmoid", [*x, ("y_scale", scale(1 / 256)), zero("y_zero", 0)])
+    linear("qlinear_sigmoid_signed", "QLinearSigmoid", [*signed, *to_signed])
+    linear("qlinear_leaky_relu", "QLinearLeakyRelu", [*x, *y], alpha=0.2)
+    linear("qlinear_softmax", "QLinearSoftmax", [*x, ("y_scale", scale(1 / 256)), zero("y_zero", 0)], axis=-1, opset=13)
+    linear("qlinear_softmax_rest", "QLinearSoftmax", [*x, ("y_scale", scale(1 / 256)), zero("y_zero", 0)], axis=2, opset=12)
+    linear("qlinear_global_average_pool", "QLinearGlobalAveragePool", [*x, *y])
+    linear("qlinear_global_average_pool_last", "QLinearGlobalAveragePool", [*x, *y], channels_last=1)
+    apart = [("y_scale", scale(0.0213)), y[1]]  # None falls halfway, where single rounding errors decide.
+    linear("qlinear_average_pool", "QLinearAveragePool", [*x, *apart], kernel_shape=[2, 3], pads=[1, 1, 0, 1])
+    parts = [("c", bytes_of(2, 3, 2, 5)), ("c_scale", scale(0.017)), zero("c_zero", 3)]
+    linear("qlinear_concat", "QLinearConcat", [*y, *x, *parts], axis=2)
+    condition = ("condition", RANDOM.integers(0, 2, (4, 1)).astype(bool))
+    linear("qlinear_where", "QLinearWhere", [condition, *x, *b, ("z_scale", scale(0.02)), zero("z_zero", 100)])
+
+    a = [("a", bytes_of(5, 8)), ("a_scale", scale(0.02)), zero("a_zero", 111)]
+    weights = [("w", bytes_of(8, 6, signed=True)), ("w_scale", scale(RANDOM.random(6) * 0.02 + 0.01)), ("w_zero", np.zeros(6, np.int8))]
+    c, result = ("c", RANDOM.integers(-999, 999, 6).astype(np.int32)), [("y_scale", scale(0.15)), zero("y_zero", 128)]
+    constants = ("a_scale", "a_zero", "w", "w_scale", "w_zero", "c", "y_scale", "y_zero")
+    case(out, "qgemm", "QGemm", [*a, *weights, c, *result], constants=constants)
+    case(out, "qgemm_float", "QGemm", [*a, *weights, c], constants=constants, alpha=0.5)
+    turned = [("w", weights[0][1].T.copy()), ("w_scale", scale(0.013)), zero("w_zero", 2, np.int8)]
+    case(out, "qgemm_transposed", "QGemm", [*a, *turned, ("", None), *result], constants=constants, transB=1)
+    whole = [a[0], weights[0], a[1], weights[1], a[2], weights[2], ("bias", floats(6))]
+    case(out, "matmul_integer_to_float", "MatMulIntegerToFloat", whole, constants=constants)
+    rows = ("rows", floats(2, 5, 8))
+    case(out, "dynamic_quantize_matmul", "DynamicQuantizeMatMul", [rows, *weights, ("bias", floats(6))], constants=constants)
+    blocks = [("rows", floats(2, 5, 40)), ("w", bytes_of(6, 3, 8)), ("scales", floats(18) * 0.1), ("zeros", bytes_of(12))]
+    packed = {"K": 40, "N": 6, "block_size": 16, "bits": 4}
+    case(out, "matmul_nbits", "MatMulNBits", blocks, constants=("w", "scales", "zeros"), **packed)
+    case(out, "matmul_nbits_plain", "MatMulNBits", blocks[:3], constants=("w", "scales"), **packed)
+
+    tokens, table = ("tokens", bytes_of(BATCH, ROWS, WIDTH)), ("table", bytes_of(WIDTH, 3 * WIDTH, signed=True))
+    scales = [("bias", floats(3 * WIDTH)), ("x_scale", scale(0.02)), ("w_scale", scale(0.004))]
+    mask, zeros = ("mask", np.array([6, 4], np.int32)), [zero("x_zero", 128), zero("w_zero", 0, np.int8)]
+    known = ("table", "bias", "x_scale", "w_scale", "x_zero", "w_zero")
+    case(out, "qattention", "QAttention", [tokens, table, *scales, mask, *zeros], constants=known, num_heads=HEADS)
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -156,6 +214,7 @@ def main():
     elementwise_and_products(out)
     normalisations(out)
     attentions(out)
+    quantised(out)
     print(f"{len(list(out.iterdir()))} cases in {out}")
 
 

@@ -18,12 +18,10 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
     let output = match node.op_type.as_str() {
         "QuantizeLinear" => quantize_linear(builder, node)?,
         "DequantizeLinear" => dequantize_linear(builder, node)?,
-        "DynamicQuantizeLinear" => return dynamic_quantize(builder, node).map(Some),
+        "DynamicQuantizeLinear" => return Ok(Some(dynamic_quantize(builder, node.input(0)?)?.to_vec())),
         "MatMulInteger" => {
-            let a = rows(builder, node.optional(2), node.input(0)?)?;
-            let b = Quantized { tensor: node.input(1)?, zero: node.optional(3), rank: 0 };
-            let (a, b) = (a.centred(builder, DType::I32)?, b.centred(builder, DType::I32)?);
-            builder.emit(Op::MatMul, &[a, b])?
+            let (a, b) = (node.input(0)?, node.input(1)?);
+            integer_product(builder, [a, b], [node.optional(2), node.optional(3)])?
         }
         "QLinearMatMul" => linear_product(builder, node)?,
         "ConvInteger" => {
@@ -39,7 +37,7 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
 }
 
 /// An integer type that a float is quantised to.
-fn check_quantised(dtype: DType) -> Result<DType, Problem> {
+pub(super) fn check_quantised(dtype: DType) -> Result<DType, Problem> {
     match dtype {
         DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32 => Ok(dtype),
         other => Err(Problem::ElementType { found: format!("{other:?}"), supported: "I8, U8, I16, U16, I32".into() }),
@@ -110,7 +108,7 @@ impl Granularity {
 }
 
 /// saturate(round(x / scale) + zero point), halves to even.
-fn quantized(
+pub(super) fn quantized(
     builder: &mut Builder,
     x: TensorId,
     scale: TensorId,
@@ -142,16 +140,26 @@ fn quantize_linear(builder: &mut Builder, node: &mut NodeView) -> Result<TensorI
     quantized(builder, x, scale, zero, check_quantised(dtype)?)
 }
 
-/// (x − zero point) · scale.
 fn dequantize_linear(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
-    let Fact { dtype, shape } = builder.fact(x).clone();
-    check_quantised(dtype)?;
+    let shape = builder.shape(x).to_vec();
     let granularity = Granularity::of(node)?;
     let scale = granularity.spread(builder, node.input(1)?, &shape)?;
     let output = output_type(node)?.unwrap_or(builder.fact(scale).dtype);
-    let working = if output == DType::F64 { DType::F64 } else { DType::F32 };
     let zero = node.optional(2).map(|zero| granularity.spread(builder, zero, &shape)).transpose()?;
+    dequantized(builder, x, scale, zero, output)
+}
+
+/// (x − zero point) · scale, where the last two broadcast to x.
+pub(super) fn dequantized(
+    builder: &mut Builder,
+    x: TensorId,
+    scale: TensorId,
+    zero: Option<TensorId>,
+    output: DType,
+) -> Result<TensorId, Problem> {
+    let dtype = check_quantised(builder.fact(x).dtype)?;
+    let working = if output == DType::F64 { DType::F64 } else { DType::F32 };
     let value = match zero {
         // Only 32-bit integers are not exact in f32.
         Some(zero) if dtype == DType::I32 => {
@@ -170,8 +178,7 @@ fn dequantize_linear(builder: &mut Builder, node: &mut NodeView) -> Result<Tenso
 }
 
 /// To u8 with a scale and zero point that make the most of the tensor's range, which is widened to hold 0.
-fn dynamic_quantize(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
-    let x = node.input(0)?;
+pub(super) fn dynamic_quantize(builder: &mut Builder, x: TensorId) -> Result<[TensorId; 3], Problem> {
     let rank = builder.shape(x).len();
     let zero = builder.scalar(DType::F32, 0.0)?;
     let mut bound = |kind: Reduction, op: Binary| {
@@ -187,7 +194,7 @@ fn dynamic_quantize(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<Te
     let offset = builder.unary(Unary::Clip { min: Some(0.0), max: Some(255.0) }, offset)?;
     let offset = builder.unary(Unary::Round, offset)?;
     let point = builder.cast(offset, DType::U8)?;
-    Ok(vec![quantized(builder, x, scale, Some(point), DType::U8)?, scale, point])
+    Ok([quantized(builder, x, scale, Some(point), DType::U8)?, scale, point])
 }
 
 /// A tensor of 8-bit integers with its zero point: a scalar, or one value for each index of the first of `rank`
@@ -223,6 +230,17 @@ impl Quantized {
     }
 }
 
+/// The product in I32 of matrices minus their zero points: one for all, for each row of a, for each column of b.
+pub(super) fn integer_product(
+    builder: &mut Builder,
+    [a, b]: [TensorId; 2],
+    zeros: [Option<TensorId>; 2],
+) -> Result<TensorId, Problem> {
+    let a = rows(builder, zeros[0], a)?.centred(builder, DType::I32)?;
+    let b = Quantized { tensor: b, zero: zeros[1], rank: 0 }.centred(builder, DType::I32)?;
+    builder.emit(Op::MatMul, &[a, b])
+}
+
 /// The left operand of a product, with a zero point for all or for each row.
 fn rows(builder: &mut Builder, zero: Option<TensorId>, tensor: TensorId) -> Result<Quantized, Problem> {
     let zero = zero.map(|zero| row_parameter(builder, zero, tensor)).transpose()?;
@@ -230,7 +248,7 @@ fn rows(builder: &mut Builder, zero: Option<TensorId>, tensor: TensorId) -> Resu
 }
 
 /// A parameter of one value for each row of a matrix, as a column.
-fn row_parameter(builder: &mut Builder, parameter: TensorId, matrix: TensorId) -> Result<TensorId, Problem> {
+pub(super) fn row_parameter(builder: &mut Builder, parameter: TensorId, matrix: TensorId) -> Result<TensorId, Problem> {
     match (builder.shape(parameter).to_vec()[..].as_ref(), builder.shape(matrix).len()) {
         (&[count], 2..) if count > 1 => builder.reshape(parameter, &[count, 1]),
         _ => Ok(parameter),
@@ -238,7 +256,7 @@ fn row_parameter(builder: &mut Builder, parameter: TensorId, matrix: TensorId) -
 }
 
 /// round(sums · scale of a · scale of b / scale of y) + zero point.
-fn requantized(
+pub(super) fn requantized(
     builder: &mut Builder,
     sums: TensorId,
     [a, b, y]: [TensorId; 3],
@@ -262,9 +280,7 @@ fn requantized(
 
 fn linear_product(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let (a, b) = (node.input(0)?, node.input(3)?);
-    let left = rows(builder, Some(node.input(2)?), a)?.centred(builder, DType::I32)?;
-    let right = Quantized { tensor: b, zero: Some(node.input(5)?), rank: 0 }.centred(builder, DType::I32)?;
-    let sums = builder.emit(Op::MatMul, &[left, right])?;
+    let sums = integer_product(builder, [a, b], [Some(node.input(2)?), Some(node.input(5)?)])?;
     let scale = row_parameter(builder, node.input(1)?, a)?;
     let (y_scale, y_zero) = (row_parameter(builder, node.input(6)?, a)?, row_parameter(builder, node.input(7)?, a)?);
     requantized(builder, sums, [scale, node.input(4)?, y_scale], y_zero)

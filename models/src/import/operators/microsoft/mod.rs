@@ -3,6 +3,7 @@
 
 mod attention;
 mod normalization;
+mod quantized;
 
 pub(super) use normalization::simplified;
 
@@ -24,6 +25,9 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
         return Ok(Some(outputs));
     }
     if let Some(outputs) = normalization::import(builder, node)? {
+        return Ok(Some(outputs));
+    }
+    if let Some(outputs) = quantized::import(builder, node)? {
         return Ok(Some(outputs));
     }
     let output = match node.op_type.as_str() {
@@ -54,6 +58,11 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
             activated(builder, product, &activation, &parameters)?
         }
         "FusedConv" => fused_convolution(builder, node)?,
+        // As in ai.onnx.
+        "GatherND" | "GridSample" | "Pad" | "Range" | "Trilu" => {
+            let operator = node.op_type.clone();
+            delegated(builder, node, &operator)?
+        }
         _ => return Ok(None),
     };
     Ok(Some(vec![output]))
