@@ -28,7 +28,7 @@ fn variant(parts: VariantParts<'static>) -> Variant<'static> {
     Plan::parse(bytes).unwrap().variant(0).unwrap()
 }
 
-const MAPPED: InitOptions = InitOptions { stream: None, mapped: true, wait: Wait::Driver, guard: false };
+const MAPPED: InitOptions = InitOptions { stream: None, mapped: true, wait: Wait::Driver, guard: false, observe: None };
 
 const INIT_BEGIN: [Call; 8] = [
     cuStreamCreate,

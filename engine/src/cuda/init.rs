@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How a session is made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct InitOptions {
     /// Stream to replay in; without one the session creates its own.
     pub stream: Option<CUstream>,
@@ -28,6 +28,23 @@ pub struct InitOptions {
     pub wait: Wait,
     /// Whether to watch float outputs and states for NaN and infinity: see [`Session::guard`](super::Session::guard).
     pub guard: bool,
+    /// Is told where each stage of INIT begins, for whoever times it.
+    pub observe: Option<fn(Stage)>,
+}
+
+/// A stage of INIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// Stream, events, kernel images and functions.
+    Modules,
+    /// Device and host memory, the upload of the weights.
+    Memory,
+    /// The graph: built, instantiated, uploaded.
+    Graph,
+    /// The first replay, which loads what the driver loads lazily.
+    WarmUp,
+    /// INIT is over.
+    Ready,
 }
 
 impl InitOptions {
@@ -90,6 +107,12 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         if extras.signal && !variant.steps().any(|step| step.purpose() == Purpose::Signal) {
             return Err(InitError::NoSignal);
         }
+        let enter = |stage| {
+            if let Some(observe) = options.observe {
+                observe(stage);
+            }
+        };
+        enter(Stage::Modules);
         let memory = variant.memory();
         let slots = Slots::new(&variant, BLOB_ALIGNMENT);
         let mut resources = Resources::<IMAGES>::new(api, options.stream)?;
@@ -100,7 +123,9 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
             resources.load_module(image)?;
         }
         let functions = find_functions::<KERNELS, IMAGES>(&variant, &resources)?;
+        enter(Stage::Memory);
         let addresses = allocate(&mut resources, &variant, memory, options)?;
+        enter(Stage::Graph);
         let all = Extent { steps: u32::MAX, serial: false, extras };
         build_graph::<STEPS, KERNELS, IMAGES>(&mut resources, &variant, &functions, &addresses, &slots, all)?;
         log::debug!("CUDA session of {}: {memory:?}", variant.header().target);
@@ -113,7 +138,9 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
             other_work: true,
         };
         let mut session = Self::new(variant, resources, slots, addresses, options.mapped, completion);
+        enter(Stage::WarmUp);
         session.warm_up()?;
+        enter(Stage::Ready);
         Ok(session)
     }
 }

@@ -61,6 +61,6 @@ mod session;
 pub use api::*;
 pub use completion::Wait;
 pub use error::{CallError, InitError, RunError, Subject};
-pub use init::InitOptions;
+pub use init::{InitOptions, Stage};
 pub use measure::{Pool, Prefix, Trial};
 pub use session::{Session, SizedSession};

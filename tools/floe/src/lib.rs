@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod bench;
+pub mod cold_start;
 pub mod inputs;
 pub mod measure;
 pub mod npy;

@@ -5,13 +5,14 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use floe::{
     bench::{self, Times},
+    cold_start::{self, ColdStart, mark},
     inputs::{self, Source},
     measure, outputs,
     plan_file::{self, PlanFile},
     profile,
     session::{DeviceKind, MemoryKind, Place, Request, Session, wait_name},
 };
-use floe_engine::cuda::Wait;
+use floe_engine::cuda::{Stage, Wait};
 use floe_timings::Timings;
 use std::{
     io::{self, IsTerminal, Write},
@@ -111,6 +112,12 @@ struct Run {
     /// Make up inputs that are not given, reproducibly: floats in [-1, 1), integers 0 or 1.
     #[arg(long, value_name = "SEED")]
     random: Option<u64>,
+    /// Tell where the time went from the start of the process to the first result.
+    #[arg(long)]
+    timings: bool,
+    /// Also write those times to a file.
+    #[arg(long, value_name = "FILE", requires = "timings")]
+    json: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -224,7 +231,8 @@ impl Common {
             MemoryArgument::Device => MemoryKind::Device,
         });
         let variant = self.variant.clone();
-        Request { device, multiprocessors, variant, memory, wait: Wait::default(), guard: self.guard }
+        let observe = Some(cold_start::mark_stage as fn(Stage));
+        Request { device, multiprocessors, variant, memory, wait: Wait::default(), guard: self.guard, observe }
     }
 }
 
@@ -253,17 +261,23 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 fn run(arguments: &Run) -> Result<()> {
+    let before_main = cold_start::time_since_process_start();
+    mark("read and check");
     let file = arguments.common.plan.open()?;
-    let plan = file.plan()?;
-    let (mut place, variant) = Place::choose(&plan, &arguments.common.request(None))?;
+    let (plan, (mut place, variant)) = file.plan_and(|plan| {
+        mark(cold_start::DRIVER);
+        Place::choose(plan, &arguments.common.request(None))
+    })?;
     let device = place.describe();
     let mut session = place.session(variant)?;
     let inputs = inputs::gather(&session, &arguments.common.inputs, arguments.random)?;
+    mark("first result");
     for input in &inputs {
         session.write(input.binding, &input.bytes)?;
     }
     session.replay()?;
     let outputs = outputs::read(&mut session)?;
+    let cold = ColdStart::until_now(before_main);
     let header = session.variant().header();
     let mut out = io::stdout().lock();
     writeln!(out, "{} for {} ({}) on {device}", plan.model(), header.target, header.precision)?;
@@ -272,6 +286,20 @@ fn run(arguments: &Run) -> Result<()> {
         for path in outputs::save(&outputs, folder)? {
             writeln!(out, "wrote {}", path.display())?;
         }
+    }
+    if arguments.timings {
+        write!(out, "{}", cold.text())?;
+    }
+    if let Some(path) = &arguments.json {
+        let record = serde_json::json!({
+            "plan": file.name(),
+            "model": plan.model(),
+            "target": header.target,
+            "precision": header.precision,
+            "device": device,
+            "cold_start": cold.json(),
+        });
+        write_json(path, &record).with_context(|| path.display().to_string())?;
     }
     match session.guard()? {
         Some(hit) if !hit.is_empty() => bail!("NaN or infinity in {}", hit.join(", ")),
@@ -283,8 +311,8 @@ fn run(arguments: &Run) -> Result<()> {
 
 fn bench(arguments: &Bench) -> Result<()> {
     let file = arguments.common.plan.open()?;
-    let plan = file.plan()?;
-    let (mut place, variant) = Place::choose(&plan, &arguments.common.request(arguments.sms))?;
+    let request = arguments.common.request(arguments.sms);
+    let (plan, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
     let device = place.describe();
     let default = if place.device().is_some() { 1000 } else { 50 };
     let info = place.device().map(|device| device.info().clone());

@@ -1,5 +1,6 @@
 //! A plan file in memory.
 
+use crate::cold_start::mark;
 use anyhow::{Context, Result, anyhow, bail};
 use ed25519_dalek::{VerifyingKey, pkcs8::DecodePublicKey};
 use floe_engine::{
@@ -11,6 +12,7 @@ use std::{
     fs::{self, File},
     io::Read,
     path::Path,
+    thread,
 };
 
 /// A plan's file: mapped, or read where its signature matters.
@@ -69,18 +71,33 @@ impl PlanFile {
     /// # Errors
     /// What the engine's check says, naming the file.
     pub fn plan(&self) -> Result<Plan<'_>> {
+        Ok(self.plan_and(|_| Ok(()))?.0)
+    }
+
+    /// The checked plan, and what the caller makes of it meanwhile: the structure is checked first, then weights and kernel
+    /// images on another thread. The caller's part must not run any of the plan.
+    ///
+    /// # Errors
+    /// What the engine's check says, naming the file; else the caller's error.
+    pub fn plan_and<'a, T>(&'a self, meanwhile: impl FnOnce(&Plan<'a>) -> Result<T>) -> Result<(Plan<'a>, T)> {
         let bytes = match &self.contents {
             Contents::Mapped(map) => &map[..],
             Contents::Read { blocks, length } => &bytemuck::cast_slice(blocks)[..*length],
         };
         let plan = Plan::parse(bytes).with_context(|| self.name.clone())?;
         // The structure is checked by now; kernel images and weights must be what the compiler wrote, too.
-        let verified = match &self.key {
+        let verify = || match &self.key {
             None => plan.verify_blobs(),
             Some(key) => plan.verify_signature(key),
         };
-        verified.with_context(|| self.name.clone())?;
-        Ok(plan)
+        thread::scope(|scope| {
+            let verified = scope.spawn(verify);
+            let result = meanwhile(&plan);
+            mark("digest");
+            let verified = verified.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            verified.with_context(|| self.name.clone())?;
+            Ok((plan, result?))
+        })
     }
 
     /// The path as given, for messages.

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use floe_cuda::{Device, Options};
 use floe_engine::{
-    cuda::{self, DriverApi, InitError, InitOptions, Pool, RunError, Wait},
+    cuda::{self, DriverApi, InitError, InitOptions, Pool, RunError, Stage, Wait},
     host,
     plan::{
         Plan, Variant,
@@ -12,7 +12,7 @@ use floe_engine::{
 };
 
 /// What the user asks to run on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Which device.
     pub device: DeviceKind,
@@ -26,6 +26,8 @@ pub struct Request {
     pub wait: Wait,
     /// Whether float outputs are watched for NaN and infinity, on a GPU.
     pub guard: bool,
+    /// Is told where each stage of INIT begins on a GPU.
+    pub observe: Option<fn(Stage)>,
 }
 
 /// Where the bindings of a session on a GPU live.
@@ -138,7 +140,13 @@ impl Place {
         let needed = memory.weights.saturating_add(memory.arena).saturating_add(bindings);
         floe_cuda::check(variant.header(), device.info(), needed, device.free_memory()?)?;
         let api = device.api()?;
-        let options = InitOptions { stream: None, mapped, wait: request.wait, guard: request.guard };
+        let options = InitOptions {
+            mapped,
+            wait: request.wait,
+            guard: request.guard,
+            observe: request.observe,
+            ..InitOptions::default()
+        };
         Ok((Self::Cuda { device, api, options }, variant))
     }
 

@@ -10,6 +10,7 @@ mod launch;
 mod networks;
 mod operands;
 mod record;
+mod soak;
 mod suite;
 
 use anyhow::Result;
@@ -46,6 +47,10 @@ enum Command {
     #[command(after_help = "Example:
   floe-verify networks plans/*.floe --record targets/verified/h200.json")]
     Networks(networks::Arguments),
+    /// Very many replays of one plan: bit-identical results, a bounded tail of times, unchanged memory.
+    #[command(after_help = "Example:
+  floe-verify soak plans/relu.floe --record targets/verified/h200.json")]
+    Soak(soak::Arguments),
     /// ONNX test folders on the GPU; counts, and what did not pass with the reasons.
     #[command(after_help = "Example:
   floe-verify suite onnx/backend/test/data/node --target h200 --json results.json")]
@@ -104,6 +109,15 @@ fn run(command_line: &CommandLine) -> Result<bool> {
                 }
             }
             Ok(reports.iter().all(|report| report.failures.is_empty()))
+        }
+        Command::Soak(arguments) => {
+            let report = soak::run(arguments)?;
+            if let Some(path) = &command_line.record {
+                let key =
+                    format!("{} {} {} {} {}", report.plan, report.target, report.precision, report.memory, report.wait);
+                record::update(path, "soak", &key, json!(report))?;
+            }
+            Ok(report.failures.is_empty())
         }
         Command::Suite(arguments) => suite::run(arguments),
         Command::Digest { root } => {

@@ -1,0 +1,258 @@
+//! `floe-verify soak`: very many replays of one plan, whose results, times and memory must not change.
+
+use crate::allocations;
+use anyhow::{Context, Result, bail};
+use floe::{
+    inputs::{self, Input},
+    plan_file::PlanFile,
+    session::{DeviceKind, MemoryKind, Place, Request, Session, wait_name},
+};
+use floe_engine::{cuda::Wait, plan::format::Direction};
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    time::Instant,
+};
+
+/// Sets of inputs, which take turns.
+const SETS: u64 = 4;
+/// The longest round trip but for one in a thousand, over the median: at most this.
+const TAIL: f64 = 1.5;
+/// Change of the process's resident memory that counts as none: what the system's own accounting rounds.
+const RESIDENT_SLACK: u64 = 64 << 10;
+
+/// What to replay.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A plan with a variant for this GPU.
+    plan: PathBuf,
+    /// Replays.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    replays: u32,
+    /// How to wait for the GPU.
+    #[arg(long, value_parser = wait, default_value = "driver")]
+    wait: Wait,
+    /// Keep inputs and outputs in mapped host memory, whatever the GPU.
+    #[arg(long)]
+    mapped: bool,
+    /// Seed of the random inputs.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+}
+
+fn wait(name: &str) -> Result<Wait, String> {
+    let found = Wait::ALL.into_iter().find(|&wait| wait_name(wait) == name);
+    found.ok_or_else(|| "expected driver, block, spin or poll".to_owned())
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Name of the plan's file, without its ending.
+    pub plan: String,
+    /// Target of the variant.
+    pub target: String,
+    /// Its precision.
+    pub precision: String,
+    /// How the host waited.
+    pub wait: &'static str,
+    /// Where inputs and outputs lay.
+    pub memory: &'static str,
+    /// Replays made.
+    pub replays: u32,
+    /// Of them, those whose outputs differed from the first round's.
+    pub different: u32,
+    /// Microseconds of a round trip (write all inputs, replay, read all outputs): half took no longer.
+    pub median: f64,
+    /// 99 % took no longer.
+    pub p99: f64,
+    /// 99.9 % took no longer.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+    /// Round trips by whole microseconds.
+    pub histogram: BTreeMap<u32, u32>,
+    /// Device memory that was free before and after, in bytes.
+    pub free: (u64, u64),
+    /// Resident memory of the process before and after, in bytes.
+    pub resident: (u64, u64),
+    /// Rust allocations meanwhile.
+    pub allocations: u64,
+    /// What is wrong; empty when all is well.
+    pub failures: Vec<String>,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// Where the plan cannot be run at all. What is wrong otherwise is in the report.
+pub fn run(arguments: &Arguments) -> Result<Report> {
+    let file = PlanFile::open(&arguments.plan)?;
+    let plan = file.plan()?;
+    let memory = arguments.mapped.then_some(MemoryKind::Mapped);
+    let request = Request { device: DeviceKind::Cuda, memory, wait: arguments.wait, ..Request::default() };
+    let (mut place, variant) = Place::choose(&plan, &request)?;
+    let memory = place.memory().context("a GPU was asked for")?;
+    let header = variant.header().clone();
+    let Place::Cuda { api, .. } = &place else { bail!("a GPU was asked for") };
+    let api = *api;
+    let free = || -> Result<u64> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both pointers are valid for the write; the device's context is current on this thread.
+        let result = unsafe { (api.mem_get_info)(&mut free, &mut total) };
+        if result == 0 { Ok(free as u64) } else { bail!("cuMemGetInfo failed ({result})") }
+    };
+    let mut session = place.session(variant)?;
+    let states = session.variant().bindings().any(|binding| binding.direction == Direction::State);
+    let mut rounds = Vec::new();
+    for set in 0..SETS {
+        let inputs = inputs::gather(&session, &[], Some(arguments.seed + set))?;
+        let mut outputs = Vec::new();
+        for (number, binding) in session.bindings(Direction::Output) {
+            outputs.push((number, vec![0; inputs::length(&binding)?]));
+        }
+        round_trip(&mut session, states, &inputs, &mut outputs)?;
+        rounds.push((inputs, outputs));
+    }
+    let mut found: Vec<(usize, Vec<u8>)> = rounds[0].1.clone();
+    // Written once, so that the pages are there before memory is looked at.
+    let mut nanoseconds = vec![1u32; arguments.replays as usize];
+    for replay in 0..arguments.replays.min(10_000) as usize {
+        round_trip(&mut session, states, &rounds[replay % rounds.len()].0, &mut found)?;
+    }
+    resident()?;
+    let (free_before, resident_before) = (free()?, resident()?);
+    let allocations_before = allocations::count();
+    let mut different = 0;
+    let shown = io::stderr().is_terminal();
+    for (replay, nanoseconds) in nanoseconds.iter_mut().enumerate() {
+        let (inputs, expected) = &rounds[replay % rounds.len()];
+        let start = Instant::now();
+        round_trip(&mut session, states, inputs, &mut found)?;
+        *nanoseconds = u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX);
+        different += u32::from(found != *expected);
+        if shown && replay % 100_000 == 0 {
+            let _ = write!(io::stderr(), "\r{replay}/{}", arguments.replays);
+        }
+    }
+    let allocations = allocations::count() - allocations_before;
+    let (free, resident) = ((free_before, free()?), (resident_before, resident()?));
+    if shown {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+
+    let mut histogram = BTreeMap::new();
+    for &time in &nanoseconds {
+        *histogram.entry(time / 1000).or_insert(0) += 1;
+    }
+    nanoseconds.sort_unstable();
+    // By nearest rank.
+    let percentile = |part: f64| {
+        let rank = (part * nanoseconds.len() as f64).ceil() as usize;
+        f64::from(nanoseconds[rank.max(1) - 1]) / 1e3
+    };
+    let (median, p99, p999, max) = (percentile(0.5), percentile(0.99), percentile(0.999), percentile(1.0));
+    let mut failures = Vec::new();
+    if different > 0 {
+        failures.push(format!("{different} replays differ from the first of the same inputs"));
+    }
+    if p999 > TAIL * median {
+        failures.push(format!("p99.9 is {:.2} times the median, more than {TAIL}", p999 / median));
+    }
+    if free.0 != free.1 {
+        failures.push(format!("free device memory was {} bytes before and {} after", free.0, free.1));
+    }
+    if resident.0.abs_diff(resident.1) > RESIDENT_SLACK {
+        failures.push(format!("resident memory was {} bytes before and {} after", resident.0, resident.1));
+    }
+    if allocations > 0 {
+        failures.push(format!("{allocations} Rust allocations"));
+    }
+    let report = Report {
+        plan: arguments.plan.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        target: header.target.to_owned(),
+        precision: header.precision.to_owned(),
+        wait: wait_name(arguments.wait),
+        memory: memory.name(),
+        replays: arguments.replays,
+        different,
+        median,
+        p99,
+        p999,
+        max,
+        histogram,
+        free,
+        resident,
+        allocations,
+        failures,
+    };
+    print(&report)?;
+    Ok(report)
+}
+
+/// Resets states if there are any, writes all inputs, replays, reads all outputs.
+fn round_trip(
+    session: &mut Session<'_, '_>,
+    states: bool,
+    inputs: &[Input],
+    outputs: &mut [(usize, Vec<u8>)],
+) -> Result<()> {
+    if states {
+        session.reset()?;
+    }
+    for input in inputs {
+        session.write(input.binding, &input.bytes)?;
+    }
+    session.replay()?;
+    outputs.iter_mut().try_for_each(|(number, bytes)| session.read(*number, bytes))
+}
+
+fn print(report: &Report) -> Result<()> {
+    let Report { plan, target, precision, wait, memory, replays, .. } = report;
+    let mut out = io::stdout().lock();
+    let verdict = if report.failures.is_empty() { "pass" } else { "FAIL" };
+    writeln!(out, "{verdict}  {plan} {target} {precision}: {replays} replays, {memory} memory, waiting by {wait}")?;
+    writeln!(
+        out,
+        "      round trip in us: median {:.1}, p99 {:.1}, p99.9 {:.1} ({:.2} times the median), max {:.1}",
+        report.median,
+        report.p99,
+        report.p999,
+        report.p999 / report.median,
+        report.max
+    )?;
+    writeln!(
+        out,
+        "      {} differ; device memory free {} -> {} bytes, resident {} -> {} bytes",
+        report.different, report.free.0, report.free.1, report.resident.0, report.resident.1
+    )?;
+    report.failures.iter().try_for_each(|failure| writeln!(out, "      {failure}"))?;
+    Ok(())
+}
+
+/// Bytes of this process that are in memory, exactly: `/proc/self/status` lags behind by some pages.
+fn resident() -> Result<u64> {
+    let text = fs::read_to_string("/proc/self/smaps_rollup").context("/proc/self/smaps_rollup")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).context("a line 'Rss'")?;
+    let kilobytes: u64 = line.trim().trim_end_matches("kB").trim().parse().context("kilobytes")?;
+    Ok(kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_read() {
+        assert!(resident().unwrap() > 1 << 16);
+    }
+
+    #[test]
+    fn ways_to_wait_are_known_by_name() {
+        assert_eq!(wait("poll"), Ok(Wait::Poll));
+        assert!(wait("sleep").is_err());
+    }
+}
