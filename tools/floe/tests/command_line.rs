@@ -448,3 +448,40 @@ fn the_gpu_is_checked_before_the_plan_runs_on_it() {
         serde_json::from_slice(&fs::read(folder.path().join("times.json")).unwrap()).unwrap();
     assert_eq!((&record["device_time"]["median"], &record["driver"]), (&500.0.into(), &12060.into()));
 }
+
+#[test]
+fn memory_and_waiting_are_chosen_and_told() {
+    let folder = folder();
+    let driver = simulated_driver(folder.path());
+    let run = |arguments: &str| simulated(folder.path(), &driver, arguments);
+    let record = |name: &str| -> serde_json::Value {
+        serde_json::from_slice(&fs::read(folder.path().join(name)).unwrap()).unwrap()
+    };
+    // The simulated GPU shares the CPU's memory.
+    for (option, memory) in [("", "mapped"), (" --memory mapped", "mapped"), (" --memory device", "device")] {
+        for wait in ["driver", "block", "spin"] {
+            let output = run(&format!("bench gpu.floe --iterations 5 --wait {wait}{option} --json times.json"));
+            assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+            let lines = text(&output.stdout);
+            let said = format!("inputs and outputs in {memory} memory; waited for by {wait}\n");
+            assert!(lines.contains(&said), "{lines}");
+            let record = record("times.json");
+            assert_eq!((&record["memory"], &record["wait"]), (&memory.into(), &wait.into()));
+            assert_eq!(record["waits"][0]["round_trip"], record["round_trip"]);
+        }
+    }
+    for option in ["--wait poll", "--guard"] {
+        let message = text(&run(&format!("bench gpu.floe {option}")).stderr);
+        assert!(message.contains("plan has no step that signals its end to the host"), "{message}");
+    }
+    let output = run("run gpu.floe --random 1 --timings --json cold.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    let parts =
+        ["before main", "read and check", "driver and context", "digest", "load modules", "allocate and upload"];
+    let more = ["build graph", "warm-up replay", "inputs", "first result", "all but the driver's"];
+    for part in parts.iter().chain(&more) {
+        assert!(lines.contains(part), "{part}: {lines}");
+    }
+    assert!(record("cold.json")["cold_start"]["without_driver_us"].as_f64().unwrap() > 0.0);
+}
