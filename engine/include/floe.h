@@ -189,6 +189,30 @@ typedef uint32_t floe_element_type;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// How a session waits for the GPU.
+enum floe_wait
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    // As the CUDA context was set up: `cuStreamSynchronize`.
+    FLOE_WAIT_DRIVER = 0,
+    // Sleeps until the GPU interrupts: costs no processor time, and some microseconds to wake up.
+    FLOE_WAIT_BLOCK = 1,
+    // Asks the driver again and again: takes a processor, answers at once.
+    FLOE_WAIT_SPIN = 2,
+    // Looks at a word of host memory that the plan's last step writes: takes a processor, and no call of the driver. Best
+    // with `mapped`; the plan must have such a step.
+    FLOE_WAIT_POLL = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum floe_wait floe_wait;
+#else
+typedef uint32_t floe_wait;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // An open plan.
 //
 // The memory that it lies in and the plan file's bytes belong to the caller and must stay, unchanged and in place, until
@@ -269,6 +293,10 @@ typedef struct floe_session_options {
     // For a GPU: 1 where bindings shall live in page-locked host memory that the GPU reads and writes itself, which is
     // right where both share memory, as on a Jetson.
     uint32_t mapped;
+    // For a GPU: how to wait for it, a `floe_wait`.
+    uint32_t wait;
+    // For a GPU: 1 to watch float outputs and states for NaN and infinity, which `floe_session_guard` tells.
+    uint32_t guard;
     // Not used; 0.
     uint32_t reserved;
 } floe_session_options;
@@ -471,6 +499,16 @@ floe_status floe_session_device_time(struct floe_session *session, float *millis
 //
 // Errors: those of a session's handle; `DRIVER`, also where a replay failed.
 floe_status floe_session_synchronize(struct floe_session *session, struct floe_error *error);
+
+// Whether all float outputs and states that the last replay left are finite, in a session made with `guard`; waits for the
+// replay and copies nothing. Where one is not, the result is `NOT_FINITE`, and `binding`, unless it is null, is set to the
+// number of the first such binding.
+//
+// Errors: those of a session's handle; `ORDER` where the session was made without `guard`, or is on the host; of
+// `binding`, `MISALIGNED`; `NOT_FINITE`; `DRIVER`, also where the replay failed.
+floe_status floe_session_guard(struct floe_session *session,
+                               uint32_t *binding,
+                               struct floe_error *error);
 
 // Zeroes every state, after the last replay and before the next.
 //

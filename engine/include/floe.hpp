@@ -240,6 +240,10 @@ public:
     void synchronize() {
         detail::check([&](floe_error *error) { return floe_session_synchronize(get(), error); });
     }
+    // Throws where a float output or state holds NaN or infinity; for sessions made with `guard`.
+    void guard() {
+        detail::check([&](floe_error *error) { return floe_session_guard(get(), nullptr, error); });
+    }
     // Zeroes every state.
     void reset() {
         detail::check([&](floe_error *error) { return floe_session_reset(get(), error); });

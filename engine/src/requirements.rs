@@ -2,7 +2,10 @@
 
 use crate::{
     cuda,
-    plan::{Memory, Variant},
+    plan::{
+        Memory, Variant,
+        format::{BLOB_ALIGNMENT, COUNTER_BYTES, REPORT_BYTES},
+    },
 };
 
 /// Bound of the stack that INIT takes, on the host and on a GPU, calls of the driver and a program's own allocator not
@@ -26,9 +29,9 @@ pub struct Requirements {
 }
 
 impl Variant<'_> {
-    /// What a session of this variant takes; `mapped` as in [`cuda::InitOptions`]. Weights stay in the plan's bytes on the
-    /// host. Nothing for a host variant in an engine without the feature `host`, which makes no session of it.
-    pub fn requirements(&self, mapped: bool) -> Requirements {
+    /// What a session of this variant takes that is made with these options. On the host they mean nothing, and weights stay in the
+    /// plan's bytes. Nothing for a host variant in an engine without the feature `host`, which makes no session of it.
+    pub fn requirements(&self, options: cuda::InitOptions) -> Requirements {
         let stack = INIT_STACK_BYTES;
         if self.is_host() {
             #[cfg(feature = "host")]
@@ -43,12 +46,13 @@ impl Variant<'_> {
         }
         let Memory { weights, arena, bindings, .. } = self.memory();
         // As in INIT: the sum cannot overflow, and the driver refuses to allocate nothing.
-        let device = weights + arena + if mapped { 0 } else { bindings };
+        let (counter, report) = if options.signals() { (COUNTER_BYTES, REPORT_BYTES) } else { (0, 0) };
+        let device = weights + arena + if options.mapped { 0 } else { bindings } + counter;
         Requirements {
             object: size_of::<cuda::Session<'_, '_>>() as u64,
             host: 0,
-            device: device.max(crate::plan::format::BLOB_ALIGNMENT),
-            page_locked: bindings,
+            device: device.max(BLOB_ALIGNMENT),
+            page_locked: bindings + report,
             stack,
         }
     }

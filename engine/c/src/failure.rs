@@ -81,6 +81,8 @@ pub enum Failure {
         /// Its driver.
         driver: u32,
     },
+    /// Results with NaN or infinity: the first such binding.
+    NotFinite(u32),
     /// Bytes that are no public key.
     Key,
     /// A function that the driver does not have.
@@ -121,6 +123,7 @@ impl Failure {
             Self::TooLarge => Status::Capacity,
             Self::NoSuchVariant(_) | Self::NoSuchTarget | Self::NoSuchBinding | Self::NotUtf8(_) => Status::NotFound,
             Self::NoVariant { .. } => Status::NoVariant,
+            Self::NotFinite(_) => Status::NotFinite,
             Self::Key => Status::Signature,
             Self::NoSuchSymbol(_) => Status::Driver,
             Self::Plan(PlanError::NotAPlan) => Status::NotAPlan,
@@ -142,6 +145,7 @@ impl Failure {
             #[cfg(feature = "cuda")]
             Self::CudaRun(error) => match error {
                 RunError::Binding(error) => binding_status(error),
+                RunError::NotGuarded => Status::Order,
                 _ => Status::Driver,
             },
         }
@@ -186,6 +190,7 @@ impl fmt::Display for Failure {
                 "no variant of the plan runs on a GPU of sm_{architecture} with {multiprocessors} multiprocessors and \
                  driver {driver}: `floec inspect` says what they need"
             ),
+            Self::NotFinite(binding) => write!(f, "binding {binding} holds NaN or infinity"),
             Self::Key => write!(f, "not an Ed25519 public key in a SubjectPublicKeyInfo"),
             Self::NoSuchSymbol(name) => write!(f, "the CUDA driver has no function {name}"),
             Self::Plan(error) => error.fmt(f),

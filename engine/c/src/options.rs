@@ -5,6 +5,7 @@ use core::{
     ffi::{c_char, c_void},
     mem::offset_of,
 };
+use floe_engine::cuda;
 
 /// Finds a function of the CUDA driver by its symbol's name, for example `cuLaunchKernel`: its address, or null where the
 /// driver has none. `dlsym` does it; `floe_cuda.h` has one ready. Called only inside of `floe_session_init`.
@@ -25,8 +26,27 @@ pub struct SessionOptions {
     /// For a GPU: 1 where bindings shall live in page-locked host memory that the GPU reads and writes itself, which is
     /// right where both share memory, as on a Jetson.
     pub mapped: u32,
+    /// For a GPU: how to wait for it, a `floe_wait`.
+    pub wait: u32,
+    /// For a GPU: 1 to watch float outputs and states for NaN and infinity, which `floe_session_guard` tells.
+    pub guard: u32,
     /// Not used; 0.
     pub reserved: u32,
+}
+
+/// How a session waits for the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Wait {
+    /// As the CUDA context was set up: `cuStreamSynchronize`.
+    Driver = 0,
+    /// Sleeps until the GPU interrupts: costs no processor time, and some microseconds to wake up.
+    Block = 1,
+    /// Asks the driver again and again: takes a processor, answers at once.
+    Spin = 2,
+    /// Looks at a word of host memory that the plan's last step writes: takes a processor, and no call of the driver. Best
+    /// with `mapped`; the plan must have such a step.
+    Poll = 3,
 }
 
 /// Bytes of the first version of [`SessionOptions`].
@@ -40,6 +60,8 @@ impl SessionOptions {
         find_symbol_context: core::ptr::null_mut(),
         stream: core::ptr::null_mut(),
         mapped: 0,
+        wait: Wait::Driver as u32,
+        guard: 0,
         reserved: 0,
     };
 
@@ -56,10 +78,28 @@ impl SessionOptions {
         }
         // SAFETY: promise of the caller; all fields may be zero or anything else.
         let options = unsafe { memory::sized(options, FIRST)? };
-        if options.mapped > 1 || options.reserved != 0 {
-            return Err(Failure::Options("`mapped` must be 0 or 1, and `reserved` 0"));
+        if options.mapped > 1 || options.guard > 1 || options.wait > Wait::Poll as u32 || options.reserved != 0 {
+            return Err(Failure::Options("`mapped` and `guard` must be 0 or 1, `wait` a floe_wait, and `reserved` 0"));
         }
         Ok(options)
+    }
+
+    /// The same for the engine.
+    pub fn init_options(&self) -> cuda::InitOptions {
+        let wait = match self.wait {
+            1 => cuda::Wait::Block,
+            2 => cuda::Wait::Spin,
+            3 => cuda::Wait::Poll,
+            _ => cuda::Wait::Driver,
+        };
+        let stream = (!self.stream.is_null()).then_some(self.stream);
+        cuda::InitOptions {
+            stream,
+            mapped: self.mapped == 1,
+            wait,
+            guard: self.guard == 1,
+            ..cuda::InitOptions::default()
+        }
     }
 }
 

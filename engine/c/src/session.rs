@@ -18,7 +18,7 @@ use floe_engine::{Requirements as Needs, plan::Variant};
 #[cfg(feature = "cuda")]
 use core::mem::MaybeUninit;
 #[cfg(feature = "cuda")]
-use floe_engine::cuda::{self, DriverApi, InitOptions};
+use floe_engine::cuda::{self, DriverApi};
 #[cfg(feature = "host")]
 use floe_engine::host;
 
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn floe_session_requirements(
         let result = plan::open(plan).and_then(|plan| {
             let options = SessionOptions::read(options)?;
             let variant = plan::variant(plan, variant)?;
-            let Needs { device, page_locked, stack, .. } = variant.requirements(options.mapped == 1);
+            let Needs { device, page_locked, stack, .. } = variant.requirements(options.init_options());
             let found = Requirements {
                 bytes: session_bytes(&variant)?,
                 alignment: FLOE_SESSION_ALIGNMENT,
@@ -211,10 +211,8 @@ unsafe fn make(
                 place.write(api);
                 &*place
             };
-            let stream = (!options.stream.is_null()).then_some(options.stream);
-            let options = InitOptions { stream, mapped: options.mapped == 1, ..InitOptions::default() };
             // SAFETY: promise of the caller.
-            Body::Cuda(unsafe { cuda::Session::init(variant, api, options)? })
+            Body::Cuda(unsafe { cuda::Session::init(variant, api, options.init_options())? })
         }
         #[cfg(not(feature = "host"))]
         true => return Err(Failure::NotBuilt("host")),
@@ -441,6 +439,35 @@ pub unsafe extern "C" fn floe_session_synchronize(session: *mut Session, error: 
     };
     // SAFETY: promise of the caller.
     unsafe { with(session, error, wait) }
+}
+
+/// Whether all float outputs and states that the last replay left are finite, in a session made with `guard`; waits for the
+/// replay and copies nothing. Where one is not, the result is `NOT_FINITE`, and `binding`, unless it is null, is set to the
+/// number of the first such binding.
+///
+/// Errors: those of a session's handle; `ORDER` where the session was made without `guard`, or is on the host; of
+/// `binding`, `MISALIGNED`; `NOT_FINITE`; `DRIVER`, also where the replay failed.
+///
+/// # Safety
+/// As the header's introduction says of every pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn floe_session_guard(session: *mut Session, binding: *mut u32, error: *mut Error) -> Status {
+    let guard = |body: &mut Body, _: &mut bool, _: [&Range<usize>; 2]| {
+        let first: Option<usize> = match body {
+            #[cfg(feature = "host")]
+            Body::Host(_) => return Err(Failure::Order("a session on the host has no guard")),
+            #[cfg(feature = "cuda")]
+            Body::Cuda(session) => session.guard()?.next(),
+        };
+        let Some(first) = first else { return Ok(()) };
+        if !binding.is_null() {
+            // SAFETY: promise of the caller.
+            unsafe { memory::store(binding, first as u32, "binding")? };
+        }
+        Err(Failure::NotFinite(first as u32))
+    };
+    // SAFETY: promise of the caller.
+    unsafe { with(session, error, guard) }
 }
 
 /// Zeroes every state, after the last replay and before the next.

@@ -50,7 +50,12 @@ pub enum Stage {
 impl InitOptions {
     /// Which steps beside the network's are wanted.
     fn extras(self) -> Extras {
-        Extras { guard: self.guard, signal: self.guard || self.wait == Wait::Poll }
+        Extras { guard: self.guard, signal: self.signals() }
+    }
+
+    /// Whether the plan's last step shall tell the host of its end.
+    pub(crate) fn signals(self) -> bool {
+        self.guard || self.wait == Wait::Poll
     }
 }
 

@@ -1,8 +1,11 @@
 //! What `floec inspect` knows of a plan, as data for text, JSON and HTML.
 
-use floe_engine::plan::{
-    Plan, Variant,
-    format::{Action, Direction, Region},
+use floe_engine::{
+    cuda::InitOptions,
+    plan::{
+        Plan, Variant,
+        format::{Action, Direction, Region},
+    },
 };
 use serde_json::{Value, json};
 
@@ -21,7 +24,7 @@ pub fn plan(plan: &Plan<'_>) -> Value {
 fn variant(variant: &Variant<'_>) -> Value {
     let header = variant.header();
     let memory = variant.memory();
-    let requirements = variant.requirements(false);
+    let requirements = variant.requirements(InitOptions::default());
     let bindings = variant.bindings().map(|binding| {
         json!({
             "name": binding.name,

@@ -95,6 +95,7 @@ static void refuse_session(floe_session *bad, floe_status wanted) {
     EACH(floe_session_device_time(bad, &milliseconds, &error));
     EACH(floe_session_synchronize(bad, &error));
     EACH(floe_session_reset(bad, &error));
+    EACH(floe_session_guard(bad, &done, &error));
     EACH(floe_session_destroy(bad, &error));
     REQUIRE(done == 77 && milliseconds > 76);
 #undef EACH
@@ -244,6 +245,12 @@ static void init(uint32_t variant, const floe_session_options *good) {
     bad.mapped = 2;
     INIT(OPTIONS, memory, needed.bytes, variant, &bad);
     bad = *good;
+    bad.wait = 4;
+    INIT(OPTIONS, memory, needed.bytes, variant, &bad);
+    bad = *good;
+    bad.guard = 2;
+    INIT(OPTIONS, memory, needed.bytes, variant, &bad);
+    bad = *good;
     bad.reserved = 1;
     INIT(OPTIONS, memory, needed.bytes, variant, &bad);
     INIT(MISALIGNED, memory, needed.bytes, variant, (const floe_session_options *)((const char *)&bad + 1));
@@ -283,6 +290,7 @@ static void session(uint32_t variant, const floe_session_options *options) {
     uint32_t done;
     float milliseconds;
     EXPECT(ORDER, floe_session_is_done(session, &done, &error));
+    EXPECT(ORDER, floe_session_guard(session, &done, &error));
     EXPECT(ORDER, floe_session_device_time(session, &milliseconds, &error));
     EXPECT(NULL_POINTER, floe_session_write(session, input, NULL, in.bytes, &error));
     EXPECT(LENGTH, floe_session_write(session, input, data, in.bytes - 1, &error));
