@@ -4,6 +4,7 @@
     python models/references.py OUT [--zoo FOLDER] [--only NAME ...]
 
 Every case is a folder in the form of the ONNX backend suite: model.onnx, test_data_set_0/input_N.pb and output_N.pb.
+Besides, for scripts: the inputs as inputs/NAME.npy, and `options`, those of `floec compile` for these shapes.
 
 Two kinds of networks:
 - light_*: the nine classic networks that the onnx package carries without weights. Their constant weights are replaced
@@ -175,11 +176,20 @@ def write_stream(folder, zoo):
     np.save(folder / "probabilities.npy", np.array(probabilities, np.float32))
 
 
+def write_options(folder, inputs):
+    """The file `options`: those of `floec compile` for a case, words separated by spaces."""
+    decides = [name for name, value in inputs.items() if value.dtype == np.int64 and not value.shape]
+    words = [f"--constant {name}={inputs[name]}" for name in decides]
+    given = {name: value for name, value in inputs.items() if name not in decides}
+    words += [f"--shape {name}={'x'.join(map(str, value.shape))}" for name, value in given.items()]
+    (folder / "options").write_text(" ".join(words) + "\n")
+
+
 def write(folder, model, inputs, outputs):
     data = folder / "test_data_set_0"
     data.mkdir(parents=True, exist_ok=True)
-    # The inputs once more for `floe run` and `floe-verify networks --inputs`.
     (folder / "inputs").mkdir(exist_ok=True)
+    write_options(folder, inputs)
     for name, value in inputs.items():
         np.save(folder / "inputs" / (name.replace("/", "_").replace(":", "_") + ".npy"), value)
     if isinstance(model, Path):

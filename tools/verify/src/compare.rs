@@ -109,6 +109,10 @@ pub struct Agreement {
     pub cosine: f64,
     /// Largest `|a − b| / (1e-5·max(1, max|a|) + 1e-4·|a|)`.
     pub error: f64,
+    /// Relative L2 error.
+    pub l2: f64,
+    /// Largest `|a − b|`.
+    pub absolute: f64,
     /// Whether the largest element is at the same place, or one that the reference holds within 1e-3 of its largest.
     pub same_top: bool,
 }
@@ -122,18 +126,21 @@ impl Agreement {
         let largest = reference.iter().fold(0.0, |largest: f64, x| largest.max(x.abs()));
         let part = |(a, b): (&f64, &f64)| (a - b).abs() / (1e-5 * largest.max(1.0) + 1e-4 * a.abs());
         // `max` would drop a NaN.
-        let error = reference
-            .iter()
-            .zip(result)
-            .map(part)
-            .fold(0.0, |worst: f64, part| if part.is_nan() || worst.is_nan() { f64::NAN } else { worst.max(part) });
+        let larger = |worst: f64, part: f64| if part.is_nan() || worst.is_nan() { f64::NAN } else { worst.max(part) };
+        let error = reference.iter().zip(result).map(part).fold(0.0, larger);
+        let distances = || reference.iter().zip(result).map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() });
+        let absolute = distances().fold(0.0, larger);
+        let distance = distances().map(|distance| distance * distance).sum::<f64>().sqrt();
+        // A tensor of zeros has no relative error.
+        let norm = dot(reference, reference).sqrt();
+        let l2 = if norm == 0.0 { distance } else { distance / norm };
         let top = |numbers: &[f64]| floe::tensor::largest(numbers, 1).first().copied();
         let same_top = match (top(reference), top(result)) {
             (Some(a), Some(b)) => a == b || reference[a] - reference[b] <= 1e-3 * largest,
             (None, None) => true,
             _ => false,
         };
-        Self { cosine, error, same_top }
+        Self { cosine, error, l2, absolute, same_top }
     }
 }
 
@@ -191,9 +198,10 @@ mod tests {
     #[test]
     fn agreement_sees_direction_size_and_top() {
         let same = Agreement::of(&[1.0, 2.0], &[1.0, 2.0]);
-        assert_eq!(same, Agreement { cosine: 1.0, error: 0.0, same_top: true });
+        assert_eq!(same, Agreement { cosine: 1.0, error: 0.0, l2: 0.0, absolute: 0.0, same_top: true });
         let scaled = Agreement::of(&[1.0, 2.0], &[2.0, 4.0]);
         assert!(scaled.cosine > 0.999_999 && scaled.error > 1.0 && scaled.same_top);
+        assert_eq!((scaled.l2, scaled.absolute), (1.0, 2.0));
         assert!(!Agreement::of(&[1.0, 2.0], &[2.0, 1.0]).same_top);
         assert!(Agreement::of(&[1.0], &[f64::NAN]).error.is_nan());
     }

@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 mod allocations;
+mod bounds;
 mod compare;
 mod digest;
 mod kernels;
@@ -11,6 +12,7 @@ mod networks;
 mod operands;
 mod record;
 mod soak;
+mod stream;
 mod suite;
 
 use anyhow::Result;
@@ -51,6 +53,12 @@ enum Command {
     #[command(after_help = "Example:
   floe-verify soak plans/relu.floe --record targets/verified/h200.json")]
     Soak(soak::Arguments),
+    /// A plan with state, frame by frame: decisions as the reference's, and the time of a frame's round trip.
+    #[command(after_help = "Example:
+  floec compile silero-vad-v6.onnx --target h200 --shape input=1x576 --shape state=2x1x128 --constant sr=16000 \\
+      --state stateN=state -o silero-vad-v6-f16.floe
+  floe-verify stream silero-vad-v6-f16.floe --audio frames.npy --expected probabilities.npy --limit 60")]
+    Stream(stream::Arguments),
     /// ONNX test folders on the GPU; counts, and what did not pass with the reasons.
     #[command(after_help = "Example:
   floe-verify suite onnx/backend/test/data/node --target h200 --json results.json")]
@@ -116,6 +124,31 @@ fn run(command_line: &CommandLine) -> Result<bool> {
                 let key =
                     format!("{} {} {} {} {}", report.plan, report.target, report.precision, report.memory, report.wait);
                 record::update(path, "soak", &key, json!(report))?;
+            }
+            Ok(report.failures.is_empty())
+        }
+        Command::Stream(arguments) => {
+            let report = stream::run(arguments)?;
+            let verdict = if report.failures.is_empty() { "pass" } else { "FAIL" };
+            let times = report.round_trip;
+            writeln!(
+                io::stdout(),
+                "{verdict}  {} {} {}: {} frames, {} decided differently, largest difference {:.1e}, round trip min {:.1} \
+                 median {:.1} p99 {:.1} us",
+                report.plan,
+                report.target,
+                report.precision,
+                report.frames,
+                report.different,
+                report.largest_difference,
+                times.min,
+                times.median,
+                times.p99
+            )?;
+            report.failures.iter().try_for_each(|failure| writeln!(io::stdout(), "      {failure}"))?;
+            if let Some(path) = &command_line.record {
+                let key = format!("{} {} {}", report.plan, report.target, report.precision);
+                record::update(path, "streams", &key, json!(report))?;
             }
             Ok(report.failures.is_empty())
         }

@@ -1,6 +1,10 @@
 //! `floe-verify networks`: whole plans on the GPU against their host variants.
 
-use crate::{allocations, compare::Agreement};
+use crate::{
+    allocations,
+    bounds::{self, Bound},
+    compare::Agreement,
+};
 use anyhow::{Context, Result, bail};
 use floe::{
     bench::{self, Latency},
@@ -37,9 +41,6 @@ pub struct Arguments {
     /// in names of inputs are `_`. Inputs without a file are random.
     #[arg(long, value_name = "DIR")]
     inputs: Option<PathBuf>,
-    /// Widens the f32 bound of a model, for example `mlsd-tiny-512=2`; repeatable.
-    #[arg(long, value_name = "MODEL=FACTOR", value_parser = widening)]
-    widen: Vec<(String, f64)>,
     /// Seed of the random inputs.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
@@ -54,6 +55,10 @@ pub struct Report {
     pub target: String,
     /// Its precision.
     pub precision: String,
+    /// What its floating-point outputs are held to.
+    pub bound: Bound,
+    /// Why, where that is not what other models are held to.
+    pub reason: Option<&'static str>,
     /// Each output against the host.
     pub outputs: Vec<(String, Agreement)>,
     /// Replays made.
@@ -121,7 +126,7 @@ fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> 
     replay(&mut session, &inputs)?;
     let first = outputs::read(&mut session)?;
 
-    let widened = arguments.widen.iter().find(|(model, _)| *model == model_of(stem)).map_or(1.0, |(_, factor)| *factor);
+    let (bound, reason) = bounds::of(model_of(stem), header.precision);
     let mut failures = Vec::new();
     let mut agreements = Vec::new();
     for (expected, found) in expected.iter().zip(&first) {
@@ -131,15 +136,10 @@ fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> 
         let shape = expected.binding.shape.as_slice();
         let vector = shape.iter().copied().max().is_some_and(|longest| longest as usize == expected_numbers.len());
         let name = expected.binding.name;
-        if dtype.is_float() && header.precision == "f16" {
-            if agreement.cosine.is_nan() || agreement.cosine < 0.9999 {
-                failures.push(format!("output {name}: cosine {:.6} < 0.9999", agreement.cosine));
-            }
-            if vector && !agreement.same_top {
-                failures.push(format!("output {name}: another top-1"));
-            }
-        } else if agreement.error.is_nan() || agreement.error > if dtype.is_float() { widened } else { 0.0 } {
-            failures.push(format!("output {name}: {:.1} times its bound", agreement.error));
+        // Numbers that are no floats agree or do not.
+        let bound = if dtype.is_float() { bound } else { Bound::Absolute(0.0) };
+        if let Some(violation) = bound.violation(&agreement, vector) {
+            failures.push(format!("output {name}: {violation}"));
         }
         agreements.push((name.to_owned(), agreement));
     }
@@ -190,6 +190,8 @@ fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> 
         plan: stem.to_owned(),
         target: header.target.to_owned(),
         precision: header.precision.to_owned(),
+        bound,
+        reason,
         outputs: agreements,
         replays: arguments.replays,
         allocations,
@@ -198,13 +200,6 @@ fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> 
         latency,
         failures,
     })
-}
-
-/// Random contents for every input.
-/// `MODEL=FACTOR`.
-fn widening(text: &str) -> Result<(String, f64), String> {
-    let (model, factor) = text.rsplit_once('=').ok_or("expected MODEL=FACTOR")?;
-    Ok((model.to_owned(), factor.parse().map_err(|_| format!("'{factor}' is not a number"))?))
 }
 
 /// The model's name in a plan's file name: what precedes the last `-`.
