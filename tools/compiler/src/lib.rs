@@ -15,6 +15,7 @@ pub mod order;
 pub mod passes;
 pub mod pipeline;
 pub mod place;
+pub mod postprocess;
 pub mod preprocess;
 pub mod program;
 pub mod schedule;

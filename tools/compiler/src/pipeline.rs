@@ -11,6 +11,7 @@ use crate::{
     nvrtc::{self, Compiled, Compiler, Request},
     passes::{self, PassError},
     place::{self, Placement},
+    postprocess::{Postprocess, PostprocessError},
     preprocess::{Preprocess, PreprocessError},
     schedule::{self, GpuOptions, Schedule, ScheduleError, StepAction},
 };
@@ -42,6 +43,8 @@ pub struct CompileOptions {
     pub import: ImportOptions,
     /// Inputs that become frames of a camera.
     pub preprocess: Vec<Preprocess>,
+    /// Outputs that become results.
+    pub postprocess: Vec<Postprocess>,
     /// Arithmetic on GPUs.
     pub precision: Precision,
     /// Forced algorithms: node and algorithm.
@@ -120,6 +123,9 @@ pub enum CompileError {
     /// `--preprocess` does not fit the model.
     #[error(transparent)]
     Preprocess(#[from] PreprocessError),
+    /// `--postprocess` does not fit the model.
+    #[error(transparent)]
+    Postprocess(#[from] PostprocessError),
     /// A pass.
     #[error(transparent)]
     Pass(#[from] PassError),
@@ -161,10 +167,10 @@ pub enum CompileError {
 /// Name and version that plans carry.
 pub const COMPILER: &str = concat!("floec ", env!("CARGO_PKG_VERSION"));
 
-/// Imports a model, makes frames of its inputs and runs every pass up to fusion.
+/// Imports a model, makes frames of its inputs and results of its outputs, and runs every pass up to fusion.
 ///
 /// # Errors
-/// Where the model cannot be read, a frame does not fit it or a pass finds the graph illegal.
+/// Where the model cannot be read, a frame or a result does not fit it or a pass finds the graph illegal.
 pub fn import_and_fuse(
     model: &Path,
     options: &CompileOptions,
@@ -172,8 +178,12 @@ pub fn import_and_fuse(
 ) -> Result<FusedGraph, CompileError> {
     progress(Progress::Phase("import"));
     let mut graph = floe_models::import(model, &options.import, &HostEvaluator)?;
+    let mut placements = Vec::new();
     for preprocess in &options.preprocess {
-        preprocess.apply(&mut graph)?;
+        placements.push((preprocess.input.clone(), preprocess.apply(&mut graph)?));
+    }
+    for postprocess in &options.postprocess {
+        postprocess.apply(&mut graph, &placements)?;
     }
     fuse(graph, progress)
 }

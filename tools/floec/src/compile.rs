@@ -5,6 +5,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use floe_compiler::{
     pipeline::{self, CompileOptions, Precision, Progress},
+    postprocess::{self, Postprocess},
     preprocess::{self, Preprocess},
     targets,
 };
@@ -24,7 +25,11 @@ A camera's frame in place of a tensor (--help tells the options):
   floec compile resnet18.onnx --target jetson-orin-nano -o resnet18.floe \\
       --preprocess 'image=rgb:640x480,cover=256,antialias,range=0..1,mean=0.485/0.456/0.406,std=0.229/0.224/0.225'
   floec compile detector.onnx --target jetson-orin-nano -o detector.floe \\
-      --preprocess 'images=nv12:1920x1080,letterbox,pad=114,range=0..1'
+      --preprocess 'images=nv12:1920x1080,letterbox,pad=114,range=0..1' \\
+      --postprocess 'output0=yolov8,threshold=0.4'
+  floec compile blazeface-front.onnx --target host -o face.floe \\
+      --preprocess 'input:0=rgb:640x480,letterbox,range=-1..1' \\
+      --postprocess 'Identity_2:0+Identity_3:0=blazeface,scores=Identity:0+Identity_1:0,most=16'
 
 Selection by measurement, here for an H200 (the desk needs no GPU):
   floec compile net.onnx --target h200 --candidates -o candidates.floe       at the desk
@@ -33,7 +38,7 @@ Selection by measurement, here for an H200 (the desk needs no GPU):
 
 /// Compile an ONNX model into a plan.
 #[derive(Args)]
-#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\nFrames of a camera:\n{}", preprocess::HELP))]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\nFrames of a camera:\n{}\n\nReady results:\n{}", preprocess::HELP, postprocess::HELP))]
 pub struct Arguments {
     /// The ONNX model.
     model: PathBuf,
@@ -62,6 +67,9 @@ pub struct Arguments {
     /// resize, colours and normalisation are the first step of the plan. Repeatable, one for each input.
     #[arg(long = "preprocess", value_name = "INPUT=FORMAT:WxH,…")]
     preprocess: Vec<String>,
+    /// Makes results of outputs, for example `logits=softmax,topk:5`, `masks=argmax` or boxes (see --help). Repeatable.
+    #[arg(long = "postprocess", value_name = "OUTPUT=KIND,…")]
+    postprocess: Vec<String>,
     /// Forces the algorithm of a node, for example `conv1=direct`; `floec inspect` shows names and choices.
     #[arg(long = "algorithm", value_name = "NODE=NAME")]
     algorithms: Vec<String>,
@@ -143,6 +151,8 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
         numbers.push((input.to_owned(), number));
     }
     let preprocess = arguments.preprocess.iter().map(|text| Preprocess::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let postprocess =
+        arguments.postprocess.iter().map(|text| Postprocess::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let mut algorithms = HashMap::new();
     for text in &arguments.algorithms {
         let (node, algorithm) = name_and_value(text, "--algorithm")?;
@@ -161,6 +171,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
         import: ImportOptions { shapes, numbers, ..ImportOptions::default() },
         states,
         preprocess,
+        postprocess,
         precision: match arguments.precision {
             PrecisionArgument::F32 => Precision::F32,
             PrecisionArgument::F16 => Precision::F16,

@@ -24,7 +24,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Compile(compile::Arguments),
+    Compile(Box<compile::Arguments>),
     Inspect(inspect::Arguments),
     Check(inspect::CheckArguments),
     Keygen(keys::Arguments),

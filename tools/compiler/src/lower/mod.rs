@@ -154,7 +154,11 @@ impl<'a> Lowering<'a> {
             FusedOp::Operator(op) => indexed::exact_inputs(op).iter().map(|&index| node.inputs[index]).collect(),
             _ => Vec::new(),
         });
-        let mut kept = named.chain(exact).collect();
+        let results = graph.nodes.iter().filter(|node| is_result(node));
+        let constant = |id: &TensorId| graph.values[id.0].constant.is_some();
+        let results =
+            results.flat_map(|node| node.outputs.iter().chain(node.inputs.iter().filter(move |id| constant(id))));
+        let mut kept = named.chain(exact).chain(results.copied()).collect();
         keep_states(graph, options.states, &mut kept);
         let mut lowering = Self {
             graph,
@@ -479,6 +483,13 @@ impl<'a> Lowering<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a node makes a result of the network's outputs: places in large images, say, which f16 does not hold. What runs in
+/// the epilogue of a layer stays as exact as the layer.
+fn is_result(node: &FusedNode) -> bool {
+    let ours = |source: &String| source.starts_with(crate::postprocess::PREFIX);
+    !matches!(node.op, FusedOp::Anchored { .. }) && node.sources.iter().any(ours)
 }
 
 /// Adds the values that states pass through to those that stay f32: rounding them would add up from replay to replay.

@@ -1,0 +1,115 @@
+//! Adds nodes behind a graph.
+
+use floe_models::{
+    DType, Fact, Graph, Node, Op, Tensor, TensorId, infer,
+    op::{Binary, Unary},
+};
+
+/// What the names of the nodes start with; the compiler keeps their results in f32.
+pub const PREFIX: &str = "postprocess:";
+
+/// A graph that grows at its end.
+pub(super) struct Builder<'g> {
+    graph: &'g mut Graph,
+    name: String,
+    first: usize,
+}
+
+impl<'g> Builder<'g> {
+    /// Nodes are called after `name`.
+    pub fn new(graph: &'g mut Graph, name: &str) -> Self {
+        let first = graph.nodes.len();
+        Self { graph, name: format!("{PREFIX}{name}"), first }
+    }
+
+    /// The graph.
+    pub fn finish(self) -> &'g mut Graph {
+        self.graph
+    }
+
+    pub fn fact(&self, id: TensorId) -> &Fact {
+        self.graph.fact(id)
+    }
+
+    pub fn shape(&self, id: TensorId) -> &[usize] {
+        &self.graph.fact(id).shape
+    }
+
+    pub fn constant(&mut self, tensor: Tensor) -> TensorId {
+        self.graph.add_constant(format!("{} constant", self.name), tensor)
+    }
+
+    /// An f32 constant.
+    pub fn numbers(&mut self, shape: &[usize], values: &[f64]) -> TensorId {
+        self.constant(Tensor::f32(shape, &values.iter().map(|&value| value as f32).collect::<Vec<_>>()))
+    }
+
+    /// Adds a node whose outputs shape inference knows.
+    pub fn emit_all(&mut self, op: Op, inputs: &[TensorId]) -> Result<Vec<TensorId>, String> {
+        self.declared(op, inputs, &[])
+    }
+
+    /// As [`Builder::emit_all`], the only output.
+    pub fn emit(&mut self, op: Op, inputs: &[TensorId]) -> Result<TensorId, String> {
+        Ok(self.emit_all(op, inputs)?[0])
+    }
+
+    fn declared(&mut self, op: Op, inputs: &[TensorId], declared: &[Fact]) -> Result<Vec<TensorId>, String> {
+        let facts: Vec<&Fact> = inputs.iter().map(|&id| self.graph.fact(id)).collect();
+        let facts = infer(&op, &facts, declared).map_err(|error| format!("{}: {error}", op.name()))?;
+        let number = self.graph.nodes.len() - self.first;
+        let name = if number == 0 { self.name.clone() } else { format!("{}/{number}", self.name) };
+        let outputs: Vec<TensorId> = facts.into_iter().map(|fact| self.graph.add_value(&name, fact)).collect();
+        let sources = vec![self.name.clone()];
+        self.graph.nodes.push(Node { name, op, inputs: inputs.to_vec(), outputs: outputs.clone(), sources });
+        Ok(outputs)
+    }
+
+    pub fn cast(&mut self, x: TensorId, dtype: DType) -> Result<TensorId, String> {
+        if self.fact(x).dtype == dtype {
+            return Ok(x);
+        }
+        let fact = Fact::new(dtype, self.shape(x));
+        Ok(self.declared(Op::Cast, &[x], &[fact])?[0])
+    }
+
+    pub fn reshape(&mut self, x: TensorId, shape: &[usize]) -> Result<TensorId, String> {
+        let fact = Fact::new(self.fact(x).dtype, shape);
+        Ok(self.declared(Op::Reshape, &[x], &[fact])?[0])
+    }
+
+    /// Elements `from..to` along an axis.
+    pub fn slice(&mut self, x: TensorId, axis: usize, from: usize, to: usize) -> Result<TensorId, String> {
+        let mut fact = self.fact(x).clone();
+        let rank = fact.shape.len();
+        fact.shape[axis] = to - from;
+        let mut starts = vec![0; rank];
+        starts[axis] = from;
+        Ok(self.declared(Op::Slice { starts, steps: vec![1; rank] }, &[x], &[fact])?[0])
+    }
+
+    pub fn transpose(&mut self, x: TensorId, permutation: &[usize]) -> Result<TensorId, String> {
+        self.emit(Op::Transpose { permutation: permutation.to_vec() }, &[x])
+    }
+
+    /// Joined along an axis; a single one is itself.
+    pub fn concat(&mut self, axis: usize, parts: &[TensorId]) -> Result<TensorId, String> {
+        if let [part] = parts { Ok(*part) } else { self.emit(Op::Concat { axis }, parts) }
+    }
+
+    pub fn binary(&mut self, op: Binary, a: TensorId, b: TensorId) -> Result<TensorId, String> {
+        self.emit(Op::Binary(op), &[a, b])
+    }
+
+    pub fn unary(&mut self, op: Unary, x: TensorId) -> Result<TensorId, String> {
+        self.emit(Op::Unary(op), &[x])
+    }
+
+    /// `x · factor + summand`, in f32.
+    pub fn affine(&mut self, x: TensorId, factor: f64, summand: f64) -> Result<TensorId, String> {
+        let x = self.cast(x, DType::F32)?;
+        let [factor, summand] = [factor, summand].map(|number| self.numbers(&[], &[number]));
+        let product = self.binary(Binary::Mul, x, factor)?;
+        self.binary(Binary::Add, product, summand)
+    }
+}
