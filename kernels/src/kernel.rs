@@ -2,11 +2,12 @@
 
 use crate::{
     KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, cumulative::Cumulative,
-    frame::Frame, gather::Gather, grid_sample::GridSample, integer_conv::IntegerConv, lrn::Lrn, matmul::MatMul,
-    mbconv::MbConv, non_max_suppression::NonMaxSuppression, non_zero::NonZero, normalize::Normalize,
-    normalized_matmul::NormalizedMatMul, pad::Pad, pointwise::Pointwise, pool::Pool, pool_indices::PoolIndices,
-    recurrent::Recurrent, reduce::Reduce, resize::Resize, roi_align::RoiAlign, scaled_conv::ScaledConv,
-    scatter::Scatter, softmax::Softmax, squeeze_excite::SqueezeExcite, top_k::TopK, unique::Unique,
+    determinant::Determinant, frame::Frame, gather::Gather, grid_sample::GridSample, integer_conv::IntegerConv,
+    lrn::Lrn, matmul::MatMul, mbconv::MbConv, non_max_suppression::NonMaxSuppression, non_zero::NonZero,
+    normalize::Normalize, normalized_matmul::NormalizedMatMul, pad::Pad, pointwise::Pointwise, pool::Pool,
+    pool_indices::PoolIndices, recurrent::Recurrent, reduce::Reduce, resize::Resize, roi_align::RoiAlign,
+    scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax, squeeze_excite::SqueezeExcite, top_k::TopK,
+    unique::Unique,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,7 @@ pub enum Kernel {
     Frame(Frame),
     NonZero(NonZero),
     Unique(Unique),
+    Determinant(Determinant),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -87,6 +89,7 @@ macro_rules! each {
             Kernel::Frame($k) => $body,
             Kernel::NonZero($k) => $body,
             Kernel::Unique($k) => $body,
+            Kernel::Determinant($k) => $body,
         }
     };
 }

@@ -253,6 +253,8 @@ pub enum RegionPooling {
     Average,
     /// Largest of the weighted neighbours of all samples.
     Max,
+    /// Largest of the pixels that the bin covers once corners are rounded to pixels; no samples, 0 where there is none.
+    Cells,
 }
 
 /// Resize interpolation.
@@ -648,6 +650,8 @@ pub enum Op {
         /// Whether they are in the order of their elements; otherwise in that of their first places.
         sorted: bool,
     },
+    /// Determinants `[b]` of matrices `[b, n, n]`.
+    Determinant,
 }
 
 impl Op {
@@ -702,6 +706,7 @@ impl Op {
             Self::Frame(_) => "Frame",
             Self::NonZero => "NonZero",
             Self::Unique { .. } => "Unique",
+            Self::Determinant => "Det",
         }
     }
 }

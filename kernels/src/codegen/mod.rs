@@ -151,6 +151,7 @@ impl Kernel {
             Self::Frame(k) => k.candidates(target),
             Self::NonZero(k) => k.candidates(target),
             Self::Unique(k) => k.candidates(target),
+            Self::Determinant(k) => k.candidates(target),
         }
     }
 }
@@ -189,6 +190,7 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::frame::cases(),
         crate::non_zero::cases(),
         crate::unique::cases(),
+        crate::determinant::cases(),
     ]
     .concat()
 }

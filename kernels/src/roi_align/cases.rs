@@ -25,6 +25,11 @@ pub fn cases() -> Vec<Kernel> {
     let mut last = cases[0].clone();
     last.input = View::channels_last(F16, &[2, 5, 9, 11]).unwrap();
     last.output = View::channels_last(F16, &[6, 5, 3, 4]).unwrap();
+    cases.push(last.clone());
+    last.kind = RegionPooling::Cells;
     cases.push(last);
+    for (number, scale) in [(0, 8.0), (3, 5.0), (5, 2.5)] {
+        cases.push(RoiAlign { kind: RegionPooling::Cells, scale, ..cases[number].clone() });
+    }
     cases.into_iter().map(Kernel::RoiAlign).collect()
 }

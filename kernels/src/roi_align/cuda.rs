@@ -41,7 +41,11 @@ impl Generate for RoiAlign {
         source.define("OUTPUT_OFFSET", self.output.offset);
         source.zero_lanes(&self.output);
         let blocks = elements(&self.output).div_ceil(BLOCK.into());
-        let launch = source.launch(include_str!("roi_align.cu"), "roi_align", blocks, BLOCK, 3);
+        let (template, entry) = match self.kind {
+            RegionPooling::Cells => (include_str!("cells.cu"), "roi_cells"),
+            _ => (include_str!("roi_align.cu"), "roi_align"),
+        };
+        let launch = source.launch(template, entry, blocks, BLOCK, 3);
         let samples = f64::from(self.samples.max(2));
         let cost = cost(target, traffic(&[&self.output]), 4.0 * samples * samples);
         Ok(vec![candidate("direct", format!("{BLOCK} threads"), vec![launch], cost)])

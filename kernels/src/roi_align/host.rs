@@ -55,7 +55,11 @@ impl Family for RoiAlign {
             return Ok(());
         }
         with_float!(self.input.dtype, "input", T => with_float!(self.regions.dtype, "regions", G => {
-            self.bins::<T, G>(cast(input, 0)?, cast(regions, 1)?, cast(batch, 2)?, cast_mut(output, 3)?);
+            let operands = (cast(input, 0)?, cast(regions, 1)?, cast(batch, 2)?, cast_mut(output, 3)?);
+            match self.kind {
+                RegionPooling::Cells => self.cells::<T, G>(operands.0, operands.1, operands.2, operands.3),
+                _ => self.bins::<T, G>(operands.0, operands.1, operands.2, operands.3),
+            }
             Ok(())
         }))?;
         clear_lanes(&self.output, output);
@@ -133,7 +137,7 @@ impl RoiAlign {
             let count = (u64::from(y.samples) * u64::from(x.samples)).max(1);
             output[to] = T::narrow(match self.kind {
                 RegionPooling::Average => sum.over(count),
-                RegionPooling::Max => largest.unwrap_or(zero),
+                RegionPooling::Max | RegionPooling::Cells => largest.unwrap_or(zero),
             });
         }
     }

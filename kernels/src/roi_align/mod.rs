@@ -2,6 +2,7 @@
 
 #[cfg(any(test, feature = "codegen"))]
 mod cases;
+mod cells;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
@@ -21,6 +22,9 @@ pub enum RegionPooling {
     Average,
     /// Largest of the weighted neighbours of all samples, as ONNX Runtime has it.
     Max,
+    /// Largest of the pixels that a bin covers, nothing sampled; 0 where it covers none (ONNX `MaxRoiPool`). Corners are
+    /// rounded to pixels, half away from zero, and belong to the region. `samples` and `half_pixel` have no meaning.
+    Cells,
 }
 
 /// `output[r, c, i, j]`: bin (i, j) of region r of image `batch[r]` (ONNX `RoiAlign`), computed in f32 (f64 for f64).

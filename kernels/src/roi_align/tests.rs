@@ -8,10 +8,38 @@ use crate::{DType, Kernel, View};
 use proptest::prelude::*;
 
 #[test]
+fn cells_agree_with_the_definition() {
+    for kernel in cases() {
+        let Kernel::RoiAlign(align) = &kernel else { panic!("another family") };
+        if align.kind != RegionPooling::Cells {
+            continue;
+        }
+        testing::compare(&kernel, 0.0, |operands, index| {
+            let image = element(&align.batch, &operands[2], &index[..1]).clamp(0.0, 1.0) as i64;
+            // Whether a pixel along side d is in the bin.
+            let covered = |d: usize, pixel: i64| {
+                let corner = |k: usize| {
+                    (element(&align.regions, &operands[1], &[index[0], k as i64]) as f32 * align.scale).round()
+                };
+                let (low, bins) = (corner(d), align.output.shape[3 - d] as f32);
+                let bin = (corner(d + 2) - low + 1.0).max(1.0) / bins;
+                let (first, last) = ((index[3 - d] as f32 * bin).floor(), ((index[3 - d] + 1) as f32 * bin).ceil());
+                (low + first..low + last).contains(&(pixel as f32))
+            };
+            let (height, width) = (i64::from(align.input.shape[2]), i64::from(align.input.shape[3]));
+            let pixels = (0..height).flat_map(|y| (0..width).map(move |x| (y, x)));
+            let inside = pixels.filter(|&(y, x)| covered(1, y) && covered(0, x));
+            let values = inside.map(|(y, x)| element(&align.input, &operands[0], &[image, index[1], y, x]));
+            values.reduce(f64::max).unwrap_or(0.0)
+        });
+    }
+}
+
+#[test]
 fn averages_agree_with_the_definition() {
     for kernel in cases() {
         let Kernel::RoiAlign(align) = &kernel else { panic!("another family") };
-        if align.kind == RegionPooling::Max {
+        if align.kind != RegionPooling::Average {
             continue;
         }
         testing::compare(&kernel, 2e-3, |operands, index| {

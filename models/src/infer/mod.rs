@@ -203,6 +203,13 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
         }
         Op::TopK { axis, k, .. } => return largest(*axis, *k, x),
         Op::NonMaxSuppression { limit, .. } => return suppressed(*limit, inputs),
+        Op::Determinant => {
+            let &[matrices, rows, columns] = x.shape.as_slice() else {
+                return Err(ShapeError(format!("an input {} is no batch of matrices", show(&x.shape))));
+            };
+            ensure!(rows == columns && x.dtype.is_float(), "matrices of {rows}x{columns} {:?}", x.dtype);
+            like(&[matrices])
+        }
         Op::NonZero => {
             ensure!(!x.shape.is_empty(), "a scalar has no index");
             let indices = Fact::new(DType::I64, &[x.shape.len(), elements(&x.shape)?]);

@@ -21,6 +21,10 @@ const EXAMPLES: &str = "Examples:
   floec compile detector.onnx --target host --target h200 --shape images=1x3x640x640 -o detector.floe
   floec compile net.onnx --target a100 --precision f32 --algorithm conv1=simt_gemm -o net.floe
 
+Outputs whose extent depends on data (after NonMaxSuppression, NonZero, Compress, Unique) have room for the most elements
+there can be. For such an output NAME the plan has another one, NAME.count (i64, scalar): how many elements along the
+dimension that depends on data are there. What lies past them has no meaning; indices that an operator finds are -1 there.
+
 A camera's frame in place of a tensor (--help tells the options):
   floec compile resnet18.onnx --target jetson-orin-nano -o resnet18.floe \\
       --preprocess 'image=rgb:640x480,cover=256,antialias,range=0..1,mean=0.485/0.456/0.406,std=0.229/0.224/0.225'

@@ -9,7 +9,10 @@ use std::path::PathBuf;
 /// Run ONNX test folders (model.onnx with test_data_set_*/), a line a case.
 #[derive(Args)]
 #[command(after_help = "Example:
-  floec suite onnx/backend/test/data/node --json results.json")]
+  floec suite onnx/backend/test/data/node --json results.json
+
+An output whose extent depends on data passes when its count (NAME.count of the plan) is the extent that is expected and
+the elements before the count are those that are expected.")]
 pub struct Arguments {
     /// Cases, or folders of cases.
     #[arg(required = true)]

@@ -1,4 +1,4 @@
-//! Matrix products.
+//! Matrix products and determinants.
 
 use super::super::{builder::Builder, node::NodeView};
 use crate::{Op, Problem, TensorId};
@@ -8,9 +8,21 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
     let output = match node.op_type.as_str() {
         "MatMul" => builder.emit(Op::MatMul, &[node.input(0)?, node.input(1)?])?,
         "Gemm" => gemm(builder, node)?,
+        "Det" => determinant(builder, node.input(0)?)?,
         _ => return Ok(None),
     };
     Ok(Some(vec![output]))
+}
+
+/// Of matrices `[…, n, n]`.
+fn determinant(builder: &mut Builder, x: TensorId) -> Result<TensorId, Problem> {
+    let shape = builder.shape(x).to_vec();
+    let Some((batch, matrix)) = shape.split_last_chunk::<2>() else {
+        return Err(Problem::Invalid("the input is no matrix".into()));
+    };
+    let matrices = builder.reshape(x, &[batch.iter().product(), matrix[0], matrix[1]])?;
+    let determinants = builder.emit(Op::Determinant, &[matrices])?;
+    builder.reshape(determinants, batch)
 }
 
 fn gemm(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {

@@ -17,6 +17,7 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
         "GridSample" => grid_sample(builder, node)?,
         "AffineGrid" => affine_grid(builder, node)?,
         "RoiAlign" => region_align(builder, node)?,
+        "MaxRoiPool" => region_max(builder, node)?,
         "DeformConv" => deformable_convolution(builder, node)?,
         _ => return Ok(None),
     };
@@ -78,6 +79,28 @@ fn affine_grid(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, P
     let theta = builder.emit(Op::Transpose { permutation: vec![0, 2, 1] }, &[theta])?;
     let grid = builder.emit(Op::MatMul, &[base, theta])?;
     builder.reshape(grid, &[&[n], spatial, &[rank]].concat())
+}
+
+/// Regions `[r, 5]` begin with the number of their image. Their corners are rounded to pixels.
+fn region_max(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (x, regions) = (node.input(0)?, node.input(1)?);
+    let Fact { dtype, shape } = builder.fact(regions).clone();
+    let &[count, 5] = shape.as_slice() else {
+        return Err(Problem::Invalid(format!("regions {}", show(&shape))));
+    };
+    let pooled = node.extents("pooled_shape")?.unwrap_or_default();
+    let &[height, width] = pooled.as_slice() else {
+        return Err(Problem::Invalid(format!("attribute 'pooled_shape' = {pooled:?} needs two values")));
+    };
+    let scale = node.float("spatial_scale", 1.0)?;
+    let slice = |start| Op::Slice { starts: vec![0, start], steps: vec![1, 1] };
+    let images = builder.emit_as(slice(0), &[regions], Fact::new(dtype, &[count, 1]))?;
+    let images = builder.cast(images, DType::I64)?;
+    let images = builder.reshape(images, &[count])?;
+    let corners = builder.emit_as(slice(1), &[regions], Fact::new(dtype, &[count, 4]))?;
+    let kind = RegionPooling::Cells;
+    let op = Op::RoiAlign { kind, extents: [height, width], samples: 1, scale, half_pixel: false };
+    builder.emit(op, &[x, corners, images])
 }
 
 fn region_align(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {

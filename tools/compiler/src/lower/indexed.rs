@@ -114,6 +114,7 @@ fn kernel(op: &Op, views: Vec<floe_kernels::View>) -> Result<Kernel, String> {
             kind: match kind {
                 op::RegionPooling::Average => RegionPooling::Average,
                 op::RegionPooling::Max => RegionPooling::Max,
+                op::RegionPooling::Cells => RegionPooling::Cells,
             },
             samples: u32::try_from(samples).map_err(|_| "the sampling ratio exceeds 32 bits")?,
             scale,

@@ -11,6 +11,7 @@ use floe_kernels::{
     conv::Conv,
     conv_transpose::ConvTranspose,
     cumulative::Cumulative,
+    determinant::Determinant,
     gather::Gather,
     lrn::Lrn,
     matmul::MatMul,
@@ -355,6 +356,7 @@ impl<'a> Lowering<'a> {
                 exclusive: *exclusive,
                 reverse: *reverse,
             }),
+            Op::Determinant => Kernel::Determinant(Determinant { input, output }),
             Op::Softmax { axis, log } => Kernel::Softmax(Softmax { input, output, axis: *axis as u8, log: *log }),
             Op::Reduce { kind, axes, .. } => {
                 let mut kept = from.shape.clone();
