@@ -23,8 +23,6 @@ pub(super) struct Bound {
 enum Carried {
     /// The outputs have it along this dimension.
     Along(usize),
-    /// As `Along`, with so many elements at most.
-    Cut(usize, usize),
     /// No output has it, once the missing elements of the input are this number.
     Filled(f64),
 }
@@ -72,11 +70,6 @@ impl Builder<'_> {
         };
         match carried {
             Some(Carried::Along(axis)) => Ok((inputs.to_vec(), Some(Bound { axis, count }))),
-            Some(Carried::Cut(axis, most)) => {
-                let most = self.constant(Tensor::i64(&[], &[most as i64]));
-                let count = self.binary(Binary::Min, count, most)?;
-                Ok((inputs.to_vec(), Some(Bound { axis, count })))
-            }
             Some(Carried::Filled(number)) => Ok((vec![self.filled(inputs[0], number)?], None)),
             None => {
                 let name = &self.graph.value(inputs[number]).name;
@@ -92,6 +85,20 @@ impl Builder<'_> {
         }
     }
 
+    /// The first elements along the dimension whose extent depends on data, so many at most.
+    pub fn first_elements(&mut self, id: TensorId, most: usize) -> Result<TensorId, Problem> {
+        let Some(Bound { axis, count }) = self.bounds.remove(&id) else { return Ok(id) };
+        let mut fact = self.fact(id).clone();
+        let rank = fact.shape.len();
+        fact.shape[axis] = fact.shape[axis].min(most);
+        let slice = Op::Slice { starts: vec![0; rank], steps: vec![1; rank] };
+        let cut = self.emit_as(slice, &[id], fact)?;
+        self.bounds.insert(id, Bound { axis, count });
+        let most = self.constant(Tensor::i64(&[], &[most as i64]));
+        let count = self.binary(Binary::Min, count, most)?;
+        self.bounded(cut, axis, count)
+    }
+
     /// Checks that a node with a bounded input has made bounded outputs: an importer may have taken an extent for a
     /// constant, which no rule of [`carried`] sees.
     ///
@@ -99,7 +106,9 @@ impl Builder<'_> {
     /// Names the operator.
     pub(super) fn check_bounds(&self, operator: &str, outputs: &[TensorId]) -> Result<(), Problem> {
         let free = matches!(operator, "Shape" | "Size") || operator.starts_with("Reduce");
-        if free || outputs.iter().all(|&id| self.bound(id).is_some()) {
+        // They compare an extent with one that the model wants, and leave it where the two are equal.
+        let compares = matches!(operator, "CenterCropPad" | "Resize" | "Upsample");
+        if free || !compares && outputs.iter().all(|&id| self.bound(id).is_some()) {
             return Ok(());
         }
         let reason = "how much of an input is there depends on data, which is not supported here".into();
@@ -140,12 +149,8 @@ fn carried(op: &Op, inputs: &[&Fact], bounds: &[Option<Bound>], outputs: &[Fact]
             along((0..output.shape.len()).find(same)?)
         }
         Op::Slice { starts, steps } => {
-            let axis = first?;
-            match (starts[axis], steps[axis]) {
-                (0, 1) if output.shape[axis] == x.shape[axis] => along(axis),
-                (0, 1) => Some(Carried::Cut(axis, output.shape[axis])),
-                _ => None,
-            }
+            let whole = |d: &usize| starts[*d] == 0 && steps[*d] == 1 && output.shape[*d] == x.shape[*d];
+            along(first.filter(whole)?)
         }
         Op::Concat { axis } => {
             let bound = bounds[0]?;

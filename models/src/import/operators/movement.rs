@@ -71,7 +71,7 @@ fn split(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Pr
 
 /// Bounds are attributes before opset 10, inputs after. They are clamped to the extent, as NumPy does.
 fn slice(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
-    let x = node.input(0)?;
+    let mut x = node.input(0)?;
     let (starts, ends, given, steps) = if node.opset < 10 {
         (node.ints("starts")?, node.ints("ends")?, node.ints("axes")?, None)
     } else {
@@ -81,7 +81,7 @@ fn slice(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem
     let (Some(starts), Some(ends)) = (starts, ends) else {
         return Err(Problem::Invalid("starts or ends are missing".into()));
     };
-    let fact = builder.fact(x).clone();
+    let mut fact = builder.fact(x).clone();
     let rank = fact.shape.len();
     let sliced = match given {
         Some(given) => axes(&given, rank)?,
@@ -99,6 +99,11 @@ fn slice(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem
     let mut shape = fact.shape.clone();
     for (n, &d) in sliced.iter().enumerate() {
         let (first, count) = slice_bounds(starts[n], ends[n], steps[n], fact.shape[d])?;
+        let counted = builder.bound(x).is_some_and(|bound| bound.axis == d);
+        if counted && (starts[n], steps[n]) == (0, 1) && ends[n] >= 0 && count < fact.shape[d] {
+            x = builder.first_elements(x, count)?;
+            fact = builder.fact(x).clone();
+        }
         (op.0[d], op.1[d], shape[d]) = (first, steps[n], count);
     }
     if shape == fact.shape && op.1.iter().zip(&shape).all(|(&step, &extent)| step == 1 || extent <= 1) {

@@ -144,5 +144,13 @@ fn expand(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let wanted: Vec<_> =
         wanted.iter().map(|&extent| super::super::node::extent("the shape", extent)).collect::<Result<_, _>>()?;
     let shape = broadcast(builder.shape(x), &wanted)?;
+    if let Some(bound) = builder.bound(x) {
+        // An only element would be repeated, more would stay as many as they are.
+        let given = (bound.axis + wanted.len()).checked_sub(builder.shape(x).len()).map_or(1, |d| wanted[d]);
+        if given != 1 {
+            let reason = format!("an extent that depends on data cannot be expanded to {given}");
+            return Err(Problem::DataDependent { reason });
+        }
+    }
     builder.expand(x, &shape)
 }

@@ -1,5 +1,6 @@
 //! Tests of the import over small models made by hand.
 
+mod bounds;
 mod errors;
 mod evaluator;
 mod operators;

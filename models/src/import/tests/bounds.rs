@@ -1,0 +1,68 @@
+//! Values whose extent depends on data: what keeps their count, and what is refused.
+
+use super::*;
+
+/// A model whose `n` `[1, 8]` are the indices of what is not zero in x `[8]`; y is made by the nodes.
+fn counted(nodes: &[NodeProto]) -> Model {
+    let model = Model::new(17).input("x", &[8]).input("m", &[8, 3]).integers("zero", &[1], &[0]);
+    let model = model.integers("four", &[1], &[4]).integers("flat", &[1], &[-1]).integers("two", &[], &[2]);
+    let model = model.integers("eight", &[2], &[8, 3]);
+    let model = model.node(node("NonZero", "x", "n", &[])).node(node("Reshape", "n flat", "i", &[]));
+    nodes.iter().cloned().fold(model, Model::node).output("y")
+}
+
+/// Extents of y, and whether it has a count.
+fn made(nodes: &[NodeProto]) -> (Vec<usize>, bool) {
+    let graph = counted(nodes).import();
+    let counted = graph.outputs.get(1).is_some_and(|&id| graph.value(id).name == "y.count");
+    (output(&graph).to_vec(), counted)
+}
+
+#[test]
+fn what_keeps_elements_apart_keeps_their_count() {
+    let gather = node("Gather", "m i", "g", &[int("axis", 0)]);
+    assert_eq!(made(&[node("Identity", "n", "y", &[])]), (vec![1, 8], true));
+    assert_eq!(made(&[node("Transpose", "n", "y", &[])]), (vec![8, 1], true));
+    assert_eq!(made(&[gather.clone(), node("Relu", "g", "y", &[])]), (vec![8, 3], true));
+    assert_eq!(made(&[gather.clone(), node("Gather", "g two", "y", &[int("axis", 1)])]), (vec![8], true));
+    assert_eq!(made(&[gather.clone(), node("Concat", "g g", "y", &[int("axis", 1)])]), (vec![8, 6], true));
+    assert_eq!(made(&[gather.clone(), node("Slice", "g zero four zero", "y", &[])]), (vec![4, 3], true));
+    // What is reduced to one is as large as ever.
+    assert_eq!(made(&[gather.clone(), node("ReduceMax", "g", "y", &[int("keepdims", 0)])]), (vec![], false));
+    // The shape is computed when running.
+    assert_eq!(made(&[gather, node("Shape", "g", "y", &[])]), (vec![2], false));
+    // Equal masks select equally much.
+    let twice = [node("Compress", "m x", "a", &[int("axis", 0)]), node("Compress", "m x", "b", &[int("axis", 0)])];
+    assert_eq!(made(&[&twice[..], &[node("Add", "a b", "y", &[])]].concat()), (vec![8, 3], true));
+}
+
+#[test]
+fn what_would_tell_what_is_missing_is_refused() {
+    let gather = node("Gather", "m i", "g", &[int("axis", 0)]);
+    let refused = |last: NodeProto| {
+        let operator = last.op_type.clone();
+        let error = counted(&[gather.clone(), last]).try_import().unwrap_err();
+        assert!(error.is_unsupported(), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(&format!("({operator})")) && text.contains("depends on data"), "{text}");
+    };
+    refused(node("ReduceMean", "g", "y", &[]));
+    refused(node("Add", "g m", "y", &[]));
+    refused(node("Concat", "g m", "y", &[int("axis", 0)]));
+    refused(node("Softmax", "g", "y", &[int("axis", 0)]));
+    refused(node("Reshape", "g flat", "y", &[]));
+    refused(node("Gather", "g two", "y", &[int("axis", 0)]));
+    refused(node("Expand", "g eight", "y", &[]));
+    refused(node("CenterCropPad", "g eight", "y", &[]));
+    refused(node("EyeLike", "g", "y", &[]));
+    // Counted from an end that nobody knows.
+    refused(node("Slice", "g zero flat zero", "y", &[]));
+    refused(node("Slice", "g four flat zero", "y", &[]));
+}
+
+#[test]
+fn the_name_of_a_count_must_be_free() {
+    let mut model = counted(&[node("Identity", "n", "y", &[]), node("Relu", "x", "y.count", &[])]);
+    model = model.output("y.count");
+    assert!(model.error().contains("output 'y.count'"));
+}
