@@ -83,6 +83,17 @@ pub enum InitError {
         /// Bytes that the device has at all.
         total: u64,
     },
+    /// The shared constants are not those of the variant.
+    OtherWeights,
+    /// The shared scratch is smaller than the variant's arena.
+    ScratchTooSmall {
+        /// Bytes of the arena.
+        needed: u64,
+        /// Bytes of the scratch.
+        found: u64,
+    },
+    /// A stream was given although the shared scratch has its own.
+    TwoStreams,
     /// [`Wait::Poll`](super::Wait::Poll) or [`InitOptions::guard`](super::InitOptions::guard) on a plan without the step
     /// that tells the host.
     NoSignal,
@@ -118,6 +129,13 @@ impl fmt::Display for InitError {
                 "session needs {needed} bytes of device memory in one piece, but only {free} of {total} are free: end \
                  other users of the GPU, or compile for smaller shapes"
             ),
+            Self::OtherWeights => write!(f, "shared weights are not those of this variant"),
+            Self::ScratchTooSmall { needed, found } => {
+                write!(f, "arena has {needed} bytes, but the shared scratch only {found}")
+            }
+            Self::TwoStreams => {
+                write!(f, "sessions that share a scratch replay in its stream, not in one of their own")
+            }
             Self::NoSignal => {
                 write!(f, "plan has no step that signals its end to the host: compile it again, or wait otherwise")
             }

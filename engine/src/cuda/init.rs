@@ -1,11 +1,12 @@
 //! INIT: from a checked plan to a graph that has run once.
 
 use super::{
-    api::{CUDA_ERROR_OUT_OF_MEMORY, CUdeviceptr, CUfunction, CUgraphNode, CUstream, DriverApi},
+    api::{CUdeviceptr, CUfunction, CUgraphNode, CUstream, DriverApi},
     completion::{Completion, Wait},
     error::{InitError, Subject},
     resources::{Node, Resources},
     session::SizedSession,
+    shared::{self, Scratch, Shared},
 };
 use crate::{
     bindings::Slots,
@@ -70,6 +71,9 @@ pub(super) struct Extras {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Addresses {
     pub weights: CUdeviceptr,
+    /// The arena's leading part of `counted` bytes.
+    pub counters: CUdeviceptr,
+    pub counted: u64,
     pub arena: CUdeviceptr,
     pub bindings: CUdeviceptr,
     pub counter: CUdeviceptr,
@@ -80,6 +84,8 @@ impl Addresses {
     fn of(&self, operand: &Operand, slots: &Slots) -> CUdeviceptr {
         let base = match operand.region {
             Region::Weights => self.weights,
+            // The check has proven that no operand lies in both parts.
+            Region::Arena if operand.offset < self.counted => self.counters,
             Region::Arena => self.arena,
             // The check has proven that the binding exists.
             Region::Binding(number) => self.bindings + slots.get(usize::from(number)).map_or(0, |slot| slot.offset),
@@ -107,6 +113,28 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// # Errors
     /// What was too small or which driver call failed; everything made so far is freed.
     pub unsafe fn init(variant: Variant<'p>, api: &'d DriverApi, options: InitOptions) -> Result<Self, InitError> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::init_shared(variant, api, options, Shared::default()) }
+    }
+
+    /// As [`Self::init`], with constants or scratch that other sessions use too. Over a shared scratch the session replays in
+    /// its stream, in turn with the others; [`InitOptions::stream`] must be `None` then.
+    ///
+    /// # Safety
+    /// As for [`Self::init`]; what is shared must have been made with functions of the same driver in the same context.
+    ///
+    /// # Errors
+    /// As for [`Self::init`], and where what is shared does not fit the variant.
+    pub unsafe fn init_shared(
+        variant: Variant<'p>,
+        api: &'d DriverApi,
+        options: InitOptions,
+        shared: Shared<'d>,
+    ) -> Result<Self, InitError> {
+        if shared.scratch.is_some() && options.stream.is_some() {
+            return Err(InitError::TwoStreams);
+        }
+        let stream = shared.scratch.map(Scratch::stream).or(options.stream);
         check_capacities::<STEPS, KERNELS, IMAGES>(&variant)?;
         let extras = options.extras();
         if extras.signal && !variant.steps().any(|step| step.purpose() == Purpose::Signal) {
@@ -120,7 +148,7 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         enter(Stage::Modules);
         let memory = variant.memory();
         let slots = Slots::new(&variant, BLOB_ALIGNMENT);
-        let mut resources = Resources::<IMAGES>::new(api, options.stream)?;
+        let mut resources = Resources::<IMAGES>::new(api, stream)?;
         if options.wait != Wait::Driver {
             resources.create_done(options.wait == Wait::Block)?;
         }
@@ -129,7 +157,7 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         }
         let functions = find_functions::<KERNELS, IMAGES>(&variant, &resources)?;
         enter(Stage::Memory);
-        let addresses = allocate(&mut resources, &variant, memory, options)?;
+        let addresses = allocate(&mut resources, &variant, memory, options, shared)?;
         enter(Stage::Graph);
         let all = Extent { steps: u32::MAX, serial: false, extras };
         build_graph::<STEPS, KERNELS, IMAGES>(&mut resources, &variant, &functions, &addresses, &slots, all)?;
@@ -197,41 +225,39 @@ fn allocate<const IMAGES: usize>(
     variant: &Variant<'_>,
     memory: Memory,
     options: InitOptions,
+    shared: Shared<'_>,
 ) -> Result<Addresses, InitError> {
     let InitOptions { mapped, .. } = options;
     let signal = options.extras().signal;
+    let shared_weights = shared.weights.map(|weights| weights.address(variant)).transpose()?;
+    let scratch = shared.scratch.map(|scratch| scratch.address(memory.arena)).transpose()?;
+    let weights_bytes = if shared_weights.is_some() { 0 } else { memory.weights };
+    let arena_bytes = if scratch.is_some() { variant.counter_bytes() } else { memory.arena };
     let (counter_bytes, report_bytes) = if signal { (COUNTER_BYTES, REPORT_BYTES) } else { (0, 0) };
     let bindings_bytes = if mapped { 0 } else { memory.bindings };
     // The sums cannot overflow: the check keeps the plan's part below 2^62.
-    let on_device = memory.weights + memory.arena + bindings_bytes + counter_bytes;
+    let on_device = weights_bytes + arena_bytes + bindings_bytes + counter_bytes;
     let on_host = memory.bindings + report_bytes;
-    // The driver refuses to allocate nothing.
-    let bytes =
-        usize::try_from(on_device.max(BLOB_ALIGNMENT)).map_err(|_| InitError::TooLarge { needed: on_device })?;
     let host_bytes = usize::try_from(on_host).map_err(|_| InitError::TooLarge { needed: on_host })?;
-    let weights = match resources.allocate(bytes) {
-        Err(error) if error.result == CUDA_ERROR_OUT_OF_MEMORY => {
-            let (free, total) = resources.memory_info()?;
-            return Err(InitError::OutOfMemory { needed: on_device, free: free as u64, total: total as u64 });
-        }
-        allocated => allocated?,
-    };
+    let start = shared::allocate(resources, on_device)?;
     if host_bytes > 0 {
         resources.allocate_host(host_bytes)?;
     }
-    let arena = weights + memory.weights;
-    let behind_arena = arena + memory.arena;
+    let counters = start + weights_bytes;
+    let behind_arena = counters + arena_bytes;
     let host = if host_bytes > 0 && (mapped || signal) { resources.host_device_address()? } else { behind_arena };
     let bindings = if mapped { host } else { behind_arena };
     let (counter, report) = (behind_arena + bindings_bytes, host + memory.bindings);
-    if !variant.weights().is_empty() {
-        resources.upload(Subject::Session, weights, variant.weights())?;
+    if shared_weights.is_none() && !variant.weights().is_empty() {
+        resources.upload(Subject::Session, start, variant.weights())?;
     }
     // All of the arena, not only its counters: a replay never meets what another program left in memory.
-    if on_device > memory.weights {
-        resources.zero(Subject::Session, arena, on_device - memory.weights)?;
+    if on_device > weights_bytes {
+        resources.zero(Subject::Session, counters, on_device - weights_bytes)?;
     }
-    Ok(Addresses { weights, arena, bindings, counter, report })
+    let counted = variant.header().zeroed_bytes;
+    let (weights, arena) = (shared_weights.unwrap_or(start), scratch.unwrap_or(counters));
+    Ok(Addresses { weights, counters, counted, arena, bindings, counter, report })
 }
 
 /// How much of a plan a graph holds.

@@ -158,7 +158,7 @@ impl<'d, const STEPS: usize, const KERNELS: usize, const IMAGES: usize> SizedSes
         let mut resources = Resources::<0>::new(session.api(), Some(session.stream()))?;
         let extent = Extent { steps, serial, extras: Extras::default() };
         build_graph::<STEPS, KERNELS, 0>(&mut resources, variant, &functions, self.addresses(), self.slots(), extent)?;
-        let counters = (self.addresses().arena, variant.header().zeroed_bytes);
+        let counters = (self.addresses().counters, variant.header().zeroed_bytes);
         Ok(Prefix { resources, counters, session: PhantomData })
     }
 }

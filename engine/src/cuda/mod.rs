@@ -57,6 +57,7 @@ mod measure;
 pub mod recording;
 mod resources;
 mod session;
+mod shared;
 
 pub use api::*;
 pub use completion::Wait;
@@ -64,3 +65,4 @@ pub use error::{CallError, InitError, RunError, Subject};
 pub use init::{InitOptions, Stage};
 pub use measure::{Pool, Prefix, Trial};
 pub use session::{Session, SizedSession};
+pub use shared::{Scratch, SetMemory, Shared, Weights};

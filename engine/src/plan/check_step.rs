@@ -78,7 +78,12 @@ fn check_operand(regions: &Regions<'_>, operand: &Operand) -> Result<(), Operand
         Some(problem) if operand.written => return Err(problem),
         _ => {}
     }
+    let counted = regions.header.zeroed_bytes;
     match operand.offset.checked_add(operand.bytes) {
+        // Sessions that share a scratch have counters of their own.
+        Some(end) if operand.region == Region::Arena && operand.offset < counted && counted < end => {
+            Err(OperandProblem::AcrossCounters)
+        }
         Some(end) if end <= bytes => Ok(()),
         _ => Err(OperandProblem::OutOfRegion { offset: operand.offset, bytes: operand.bytes, region: bytes }),
     }

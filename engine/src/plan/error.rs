@@ -195,6 +195,8 @@ pub enum OperandProblem {
         /// Needed alignment.
         alignment: u64,
     },
+    /// Lies partly in the arena's leading part that is zero before the first replay, partly behind it.
+    AcrossCounters,
     /// Writes into the weights.
     WritesWeights,
     /// Writes into an input binding.
@@ -309,6 +311,7 @@ impl fmt::Display for OperandProblem {
                 write!(f, "covers {bytes} bytes from {offset} on, but its region has only {region}")
             }
             Self::Misaligned { offset, alignment } => write!(f, "starts at {offset}, not a multiple of {alignment}"),
+            Self::AcrossCounters => write!(f, "lies partly among the counters and partly behind them"),
             Self::WritesWeights => write!(f, "writes into the weights"),
             Self::WritesInput => write!(f, "writes into an input binding"),
             Self::Direction => write!(f, "is marked as written where the kernel reads, or the other way round"),

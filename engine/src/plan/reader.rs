@@ -226,6 +226,12 @@ impl<'a> Variant<'a> {
         range.and_then(|range| self.candidate_images.get(range)).unwrap_or(&[])
     }
 
+    /// Bytes of the arena's leading part, which is zero before the first replay and which every replay leaves as it found
+    /// it, rounded up to 256.
+    pub fn counter_bytes(&self) -> u64 {
+        self.header.zeroed_bytes.next_multiple_of(BLOB_ALIGNMENT)
+    }
+
     /// Device memory that a CUDA session of this variant allocates, each part rounded up to 256 bytes. Modules and the
     /// graph come on top: the driver keeps those.
     pub fn memory(&self) -> Memory {

@@ -54,6 +54,8 @@ pub struct State {
     pub limit: Option<usize>,
     /// All nodes of the last graph; a node's handle is its number plus one.
     pub nodes: Vec<Node>,
+    /// The nodes of each graph that is ready for launch.
+    ready: BTreeMap<usize, Vec<Node>>,
     /// Kernel names that were asked for.
     pub names: Vec<String>,
     /// Values of the shared memory attribute that were set.
@@ -319,8 +321,14 @@ extern "C" fn graph_add_dependencies(
 }
 
 extern "C" fn graph_instantiate(exec: *mut CUgraphExec, graph: CUgraph, _: c_ulonglong) -> CUresult {
-    with(|state| state.assert_alive(graph, Kind::Graph));
-    make(exec, Kind::Exec)
+    call(|state| {
+        state.assert_alive(graph, Kind::Graph);
+        let handle = state.handle(Kind::Exec);
+        state.ready.insert(handle, state.nodes.clone());
+        // SAFETY: the engine passes a place for a handle.
+        unsafe { *exec = handle as *mut c_void };
+        CUDA_SUCCESS
+    })
 }
 
 extern "C" fn graph_upload(exec: CUgraphExec, stream: CUstream) -> CUresult {
@@ -345,7 +353,7 @@ extern "C" fn graph_launch(exec: CUgraphExec, stream: CUstream) -> CUresult {
         state.assert_alive(exec, Kind::Exec);
         state.assert_stream(stream);
         state.busy = true;
-        for node in &state.nodes {
+        for node in &state.ready[&(exec as usize)] {
             let [a, b, c] = node.arguments.map(|address| address as *mut [f32; 4]);
             let [counter, report, _] = node.arguments.map(|address| address as *mut u32);
             // SAFETY: every argument was inside an allocation, 16-byte aligned, when the node was added; reports are long
