@@ -90,9 +90,10 @@ fn steps_behind_the_network_wait_for_its_ends() {
     // Two ends.
     let mut parts = signalling_parts();
     parts.steps[2].after = heapless::Vec::from_slice(&[0]).unwrap();
-    // SAFETY: as in `session`.
     let options = InitOptions { wait: Wait::Poll, ..plain };
-    drop(unsafe { Session::init(variant(parts), &API, options) }.unwrap());
+    // SAFETY: as in `session`.
+    let session: Session<'_, '_> = unsafe { Session::init(variant(parts), &API, options) }.unwrap();
+    drop(session);
     driver::with(|state| assert_eq!(state.nodes[3].after, [2, 3]));
 }
 
@@ -136,7 +137,7 @@ fn inputs_are_filled_and_outputs_read_in_place() {
         session.replay().unwrap();
         recording::take();
         session.input_mut("x").unwrap();
-        assert_eq!(recording::take(), if mapped { &[cuStreamSynchronize][..] } else { &[cuStreamSynchronize][..] });
+        assert_eq!(recording::take(), [cuStreamSynchronize]);
         for state in [session.input_mut("total").err(), session.output("total").err()] {
             assert!(matches!(state, Some(RunError::Binding(BindingError::Direction { .. }))));
         }

@@ -13,3 +13,4 @@ pub mod profile;
 pub mod random;
 pub mod session;
 pub mod tensor;
+pub mod turns;

@@ -11,8 +11,12 @@ use floe::{
     plan_file::{self, PlanFile},
     profile,
     session::{DeviceKind, MemoryKind, Place, Request, Session, wait_name},
+    turns,
 };
-use floe_engine::cuda::{Stage, Wait};
+use floe_engine::{
+    cuda::{SetMemory, Stage, Wait},
+    plan::Plan,
+};
 use floe_timings::Timings;
 use std::{
     io::{self, IsTerminal, Write},
@@ -39,7 +43,9 @@ enum Command {
     /// Measure latency: host round trip (write, replay, read) and device time.
     #[command(after_help = "Examples:
   floe bench resnet50.floe
-  floe bench resnet50.floe --sms 16 --iterations 5000 --json times.json")]
+  floe bench resnet50.floe --sms 16 --iterations 5000 --json times.json
+  floe bench resnet50.floe --wait all --memory mapped
+  floe bench detect.floe recognise.floe                       in turn, sharing memory")]
     Bench(Bench),
     /// Time each step of a plan, from graphs beside the product's: which steps take the time, and how near they come to
     /// what arithmetic and memory of the target allow.
@@ -124,6 +130,10 @@ struct Run {
 struct Bench {
     #[command(flatten)]
     common: Common,
+    /// Further plans: all of them replay in turn on one stream of the GPU, over one scratch memory, and with equal weights
+    /// there once.
+    #[arg(conflicts_with_all = ["inputs", "wait", "guard"])]
+    more: Vec<PathBuf>,
     /// Replays to measure; 1000 on a GPU, 50 on the host.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: Option<u32>,
@@ -241,6 +251,7 @@ fn main() -> ExitCode {
     let command = CommandLine::parse().command;
     let result = match &command {
         Command::Run(arguments) => run(arguments),
+        Command::Bench(arguments) if !arguments.more.is_empty() => bench_in_turn(arguments),
         Command::Bench(arguments) => bench(arguments),
         Command::Profile(arguments) => profile_steps(&arguments.common),
         Command::Measure(arguments) => measure_candidates(arguments),
@@ -377,6 +388,68 @@ fn bench(arguments: &Bench) -> Result<()> {
                 serde_json::json!({"wait": wait_name(*wait), "round_trip": latency.host, "device_time": latency.device})
             }).collect::<Vec<_>>(),
             "guard": guarded,
+        });
+        write_json(path, &record).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn bench_in_turn(arguments: &Bench) -> Result<()> {
+    let mut files = vec![arguments.common.plan.open()?];
+    for plan in &arguments.more {
+        files.push(PlanArguments { plan: plan.clone(), public_key: arguments.common.plan.public_key.clone() }.open()?);
+    }
+    let plans: Vec<Plan<'_>> = files.iter().map(PlanFile::plan).collect::<Result<_>>()?;
+    let mut request = arguments.common.request(arguments.sms);
+    request.device = DeviceKind::Cuda;
+    let (place, first) = Place::choose(&plans[0], &request)?;
+    let mut variants = vec![first];
+    for (plan, file) in plans.iter().zip(&files).skip(1) {
+        let variant = place.variant_of(plan, request.variant.as_deref());
+        variants.push(variant.with_context(|| file.name().to_owned())?);
+    }
+    let iterations = arguments.iterations.map_or(1000, |iterations| iterations as usize);
+    let warm_up = arguments.warmup.map_or(iterations.div_ceil(10), |warm_up| warm_up as usize);
+    let progress = Progress::new(warm_up + iterations);
+    let (latencies, memory) = turns::measure(&place, &variants, warm_up, iterations, |done| progress.show(done))?;
+    progress.clear();
+
+    let kind = place.memory().map_or("", MemoryKind::name);
+    let mut out = io::stdout().lock();
+    writeln!(out, "{} plans in turn on {}, {iterations} replays each", plans.len(), place.describe())?;
+    writeln!(out, "{:<24} {:>10} {:>10} {:>10} {:>10}", "round trip, us", "min", "median", "p99", "max")?;
+    for (plan, latency) in plans.iter().zip(&latencies) {
+        let Times { min, median, p99, max } = latency.host;
+        writeln!(out, "{:<24} {min:>10.1} {median:>10.1} {p99:>10.1} {max:>10.1}", plan.model())?;
+    }
+    let SetMemory { weights, scratch, own, total, apart } = memory;
+    writeln!(
+        out,
+        "device memory: weights {weights} + scratch {scratch} + each session's own {own} = {total} bytes; sharing nothing, \
+         {apart}"
+    )?;
+    writeln!(out, "inputs and outputs in {kind} memory")?;
+    if let Some(path) = &arguments.json {
+        let sessions =
+            files.iter().zip(&plans).zip(&variants).zip(&latencies).map(|(((file, plan), variant), latency)| {
+                let header = variant.header();
+                serde_json::json!({
+                    "plan": file.name(),
+                    "model": plan.model(),
+                    "target": header.target,
+                    "precision": header.precision,
+                    "round_trip": latency.host,
+                })
+            });
+        let record = serde_json::json!({
+            "device": place.describe(),
+            "iterations": iterations,
+            "unit": "microseconds",
+            "memory": kind,
+            "device_bytes": {
+                "weights": weights, "scratch": scratch, "own": own, "total": total, "sharing_nothing": apart,
+            },
+            "sessions": sessions.collect::<Vec<_>>(),
         });
         write_json(path, &record).with_context(|| path.display().to_string())?;
     }

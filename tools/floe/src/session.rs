@@ -150,6 +150,18 @@ impl Place {
         Ok((Self::Cuda { device, api, options }, variant))
     }
 
+    /// The variant of another plan that suits this GPU best, or the one of the target `wanted`.
+    ///
+    /// # Errors
+    /// Where this is the host, or no variant suits.
+    pub fn variant_of<'p>(&self, plan: &Plan<'p>, wanted: Option<&str>) -> Result<Variant<'p>> {
+        let device = self.device().context("the host has no GPU variants")?;
+        let variants: Vec<Variant<'p>> = plan.variants().collect();
+        let headers = variants.iter().map(|variant| -> &VariantHeader<'_> { variant.header() });
+        let number = floe_cuda::choose(headers, device.info(), wanted)?;
+        variants.into_iter().nth(number).context("the chosen variant exists")
+    }
+
     /// INIT: makes a ready session here.
     ///
     /// # Errors
@@ -225,7 +237,7 @@ impl Place {
 }
 
 /// An error of INIT, with what to do about it.
-fn init_error(error: InitError) -> anyhow::Error {
+pub(crate) fn init_error(error: InitError) -> anyhow::Error {
     match &error {
         InitError::Call(call) => anyhow!("{error}{}", floe_cuda::advice(call.result)),
         _ => error.into(),

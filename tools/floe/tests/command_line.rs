@@ -485,3 +485,22 @@ fn memory_and_waiting_are_chosen_and_told() {
     }
     assert!(record("cold.json")["cold_start"]["without_driver_us"].as_f64().unwrap() > 0.0);
 }
+
+#[test]
+fn plans_take_turns_and_share_memory() {
+    let folder = folder();
+    let driver = simulated_driver(folder.path());
+    let run = |arguments: &str| simulated(folder.path(), &driver, arguments);
+    let output = run("bench gpu.floe both.floe --memory device --iterations 5 --json turns.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    assert!(lines.contains("2 plans in turn on Simulated GPU (sm_87, 8 SMs), 5 replays each"), "{lines}");
+    assert!(lines.contains("own 1024 = 1024 bytes; sharing nothing, 1024"), "{lines}");
+    let record: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.path().join("turns.json")).unwrap()).unwrap();
+    assert_eq!((&record["device_bytes"]["own"], &record["memory"]), (&1024.into(), &"device".into()));
+    assert_eq!(record["sessions"][1]["plan"], "both.floe");
+    assert_eq!(run("bench gpu.floe both.floe --wait block").status.code(), Some(2));
+    let message = text(&run("bench gpu.floe host.floe").stderr);
+    assert!(message.contains("error: host.floe: this plan holds a host variant"), "{message}");
+}

@@ -9,14 +9,17 @@ use anyhow::{Context, Result, bail};
 use floe::{
     bench::{self, Latency},
     inputs::{Input, Source, gather},
-    outputs,
+    outputs::{self, Output},
     plan_file::PlanFile,
-    session::{DeviceKind, Place, Request, Session},
+    session::{DeviceKind, Place, Request, Session, wait_name},
     tensor::numbers,
 };
 use floe_engine::{
-    cuda::{Phase, recording},
-    plan::{Plan, format::Direction},
+    cuda::{DriverApi, InitOptions, Phase, Wait, recording},
+    plan::{
+        Plan, Variant,
+        format::{Binding, Direction},
+    },
 };
 use serde::Serialize;
 use std::{
@@ -122,6 +125,7 @@ fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> 
     let Place::Cuda { api, .. } = &mut place else { bail!("a GPU was asked for") };
     let driver = *api;
     *api = recording::wrap(driver, calls_of_init + (arguments.replays + 1) * (2 * bindings + 8));
+    let again = variant.clone();
     let mut session = place.session(variant)?;
     replay(&mut session, &inputs)?;
     let first = outputs::read(&mut session)?;
@@ -171,6 +175,8 @@ fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> 
     let allocations = allocations::count() - allocations_before;
     let calls = recording::take();
     let free = (free_before, memory()?);
+    drop(session);
+    failures.extend(other_ways(&mut place, driver, &again, &inputs, &first)?);
 
     if different > 0 {
         failures.push(format!("{different} of {} replays differ", arguments.replays));
@@ -200,6 +206,38 @@ fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> 
         latency,
         failures,
     })
+}
+
+/// What is wrong where bindings lie in mapped memory, guards watch, and the host waits in each of its ways: bits that differ
+/// from those of the `expected` outputs, guards that see something else than there is.
+fn other_ways(
+    place: &mut Place,
+    driver: DriverApi,
+    variant: &Variant<'_>,
+    inputs: &[Input],
+    expected: &[Output<'_>],
+) -> Result<Vec<String>> {
+    let mut failures = Vec::new();
+    for wait in Wait::ALL {
+        let Place::Cuda { api, options, .. } = place else { bail!("a GPU was asked for") };
+        *api = driver;
+        *options = InitOptions { mapped: true, guard: true, wait, ..*options };
+        let mut session = place.session(variant.clone())?;
+        replay(&mut session, inputs)?;
+        let watched = session.guard()?.unwrap_or_default();
+        let found = outputs::read(&mut session)?;
+        if found.iter().zip(expected).any(|(found, expected)| found.bytes != expected.bytes) {
+            failures.push(format!("other outputs from mapped memory, waiting by {}", wait_name(wait)));
+        }
+        for output in &found {
+            let Binding { name, dtype, .. } = output.binding;
+            let finite = !dtype.is_float() || numbers(dtype, &output.bytes).iter().all(|number| number.is_finite());
+            if finite == watched.contains(&name) {
+                failures.push(format!("output {name} is finite: {finite}; guards saw {watched:?}"));
+            }
+        }
+    }
+    Ok(failures)
 }
 
 /// The model's name in a plan's file name: what precedes the last `-`.
