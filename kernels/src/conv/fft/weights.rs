@@ -55,8 +55,9 @@ impl Spectrum {
         let longest = f64::from(self.lengths[0].max(self.lengths[1]));
         for k in 0..self.factors() {
             let angle = -2.0 * PI * f64::from(k) / longest;
-            push_float(&mut result, DType::F32, angle.cos())?;
-            push_float(&mut result, DType::F32, angle.sin())?;
+            // Not the system's functions: a plan has the same bytes wherever it is compiled.
+            push_float(&mut result, DType::F32, libm::cos(angle))?;
+            push_float(&mut result, DType::F32, libm::sin(angle))?;
         }
         let [height, width] = self.lengths.map(|length| length as usize);
         let scale = f64::from(self.points());
@@ -102,7 +103,7 @@ pub(super) fn transform(data: &mut [Complex], length: usize, step: usize) {
                 let y = [add(t0, t2), add(t1, t3), add(t0, negative(t2)), add(t1, negative(t3))];
                 for (leg, (at, y)) in at.into_iter().zip(y).enumerate() {
                     let angle = -2.0 * PI * (leg * k) as f64 / (4 * span) as f64;
-                    data[at] = multiply(y, (angle.cos(), angle.sin()));
+                    data[at] = multiply(y, (libm::cos(angle), libm::sin(angle)));
                 }
             }
         }

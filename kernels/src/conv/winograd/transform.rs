@@ -57,7 +57,7 @@ impl Transforms {
         // cannot overflow f16; powers of two cost nothing, and G takes them back.
         for (row, of_weights) in input.iter_mut().zip(&mut weights) {
             let sum: f64 = row.iter().map(|x| x.abs()).sum();
-            let power = sum.log2().ceil().exp2();
+            let power = libm::exp2(libm::log2(sum).ceil());
             row.iter_mut().for_each(|x| *x /= power);
             of_weights.iter_mut().for_each(|x| *x *= power);
         }

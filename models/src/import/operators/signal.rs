@@ -1,4 +1,6 @@
 //! Signal processing: window functions, mel filters, and Fourier transforms as products with constant matrices.
+//!
+//! Their constants are computed with `libm`, not the system's functions, which differ between machines in the last bit.
 
 use super::super::{
     builder::Builder,
@@ -63,7 +65,7 @@ fn window(builder: &mut Builder, node: &mut NodeView, [a, b, c]: [f64; 3]) -> Re
         return Err(Problem::Invalid(format!("a window of {size} elements is too large")));
     }
     let angle = |i: usize| 2.0 * PI * i as f64 / period.max(1) as f64;
-    let values: Vec<_> = (0..size).map(|i| a - b * angle(i).cos() + c * (2.0 * angle(i)).cos()).collect();
+    let values: Vec<_> = (0..size).map(|i| a - b * libm::cos(angle(i)) + c * libm::cos(2.0 * angle(i))).collect();
     constant(builder, dtype, &[size], &values)
 }
 
@@ -77,11 +79,11 @@ fn mel_weights(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, P
     if bands.saturating_mul(rows) > MOST_ELEMENTS || bands == 0 {
         return Err(Problem::Invalid(format!("{bands} filters over {rows} frequencies")));
     }
-    let mel = |hertz: f64| 2595.0 * (1.0 + hertz / 700.0).log10();
+    let mel = |hertz: f64| 2595.0 * libm::log10(1.0 + hertz / 700.0);
     let step = (mel(high) - mel(low)) / (bands + 2) as f64;
     let bins: Vec<_> = (0..bands + 2)
         .map(|i| {
-            let hertz = 700.0 * (10f64.powf((i as f64 * step + mel(low)) / 2595.0) - 1.0);
+            let hertz = 700.0 * (libm::pow(10.0, (i as f64 * step + mel(low)) / 2595.0) - 1.0);
             (((length + 1) as f64 * hertz) / rate).floor() as i64
         })
         .collect();
@@ -121,9 +123,9 @@ impl Transform {
         let turn = (s as u128 * f as u128 % self.length as u128) as f64 / self.length as f64;
         let angle = 2.0 * PI * turn;
         if self.inverse {
-            [angle.cos() / self.length as f64, angle.sin() / self.length as f64]
+            [libm::cos(angle) / self.length as f64, libm::sin(angle) / self.length as f64]
         } else {
-            [angle.cos(), -angle.sin()]
+            [libm::cos(angle), -libm::sin(angle)]
         }
     }
 
