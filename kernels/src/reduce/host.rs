@@ -120,12 +120,20 @@ const COLUMNS: usize = 64;
 /// Rows between two looks after the carried rounding error.
 const ROWS: usize = 64;
 
+fn itself<W>(x: W) -> W {
+    x
+}
+
+fn square<W: Number>(x: W) -> W {
+    x.times(x)
+}
+
 impl Reduce {
     /// Kinds that only floating-point types have; all others through [`Reduce::run_any`].
     fn run_float<T: Widen<Wide: Real>>(&self, input: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
         match self.kind {
-            ReduceKind::L2 => self.fold::<T>(input, output, sum(), |x| x.times(x), |total| total.sqrt()),
-            ReduceKind::LogSum => self.fold::<T>(input, output, sum(), |x| x, |total| total.ln()),
+            ReduceKind::L2 => self.fold::<T>(input, output, sum(), square, &|total| total.sqrt()),
+            ReduceKind::LogSum => self.fold::<T>(input, output, sum(), itself, &|total| total.ln()),
             ReduceKind::LogSumExp => self.log_sum_exp::<T>(input, output),
             _ => self.run_any::<T>(input, output),
         }
@@ -134,26 +142,28 @@ impl Reduce {
     fn run_any<T: Widen>(&self, input: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
         let count = self.count();
         match self.kind {
-            ReduceKind::Sum => self.fold::<T>(input, output, sum(), |x| x, |total| total),
-            ReduceKind::Mean => self.fold::<T>(input, output, sum(), |x| x, |total| total.over(count)),
-            ReduceKind::Max => self.fold::<T>(input, output, largest(), |x| x, |best| best),
-            ReduceKind::Min => self.fold::<T>(input, output, smallest(), |x| x, |best| best),
-            ReduceKind::Product => self.fold::<T>(input, output, product(), |x| x, |total| total),
-            ReduceKind::L1 => self.fold::<T>(input, output, sum(), Number::magnitude, |total| total),
-            ReduceKind::SumSquare => self.fold::<T>(input, output, sum(), |x| x.times(x), |total| total),
+            ReduceKind::Sum => self.fold::<T>(input, output, sum(), itself, &itself),
+            ReduceKind::Mean => self.fold::<T>(input, output, sum(), itself, &|total| total.over(count)),
+            ReduceKind::Max => self.fold::<T>(input, output, largest(), itself, &itself),
+            ReduceKind::Min => self.fold::<T>(input, output, smallest(), itself, &itself),
+            ReduceKind::Product => self.fold::<T>(input, output, product(), itself, &itself),
+            ReduceKind::L1 => self.fold::<T>(input, output, sum(), Number::magnitude, &itself),
+            ReduceKind::SumSquare => self.fold::<T>(input, output, sum(), square, &itself),
             ReduceKind::ArgMax | ReduceKind::ArgMaxLast => self.index::<T>(input, output, |a, b| a > b),
             ReduceKind::ArgMin | ReduceKind::ArgMinLast => self.index::<T>(input, output, |a, b| a < b),
             ReduceKind::L2 | ReduceKind::LogSum | ReduceKind::LogSumExp => Err(KernelError::Type("input")),
         }
     }
 
+    // Once for every fold and term, whatever becomes of the totals: there are twelve types.
+    #[inline(never)]
     fn fold<T: Widen>(
         &self,
         input: &[u8],
         output: &mut [u8],
         fold: Fold<T::Wide, impl Fn(T::Wide, T::Wide) -> T::Wide + Copy>,
         term: impl Fn(T::Wide) -> T::Wide + Copy,
-        finish: impl Fn(T::Wide) -> T::Wide,
+        finish: &dyn Fn(T::Wide) -> T::Wide,
     ) -> Result<(), KernelError> {
         let (input, output) = (cast::<T>(input, 0)?, cast_mut::<T>(output, 1)?);
         let start = [self.input.offset as usize, self.output.offset as usize];
