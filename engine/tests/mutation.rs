@@ -5,19 +5,23 @@ mod support;
 use floe_engine::{
     host::{self, Block},
     plan::{
-        Plan,
+        Plan, VariantParts,
         format::{Action, MAGIC, VERSION},
     },
 };
-use proptest::prelude::*;
-use support::{Aligned, candidates_parts, cuda_parts, host_parts, seal, write};
+use floe_kernels::{Kernel, codegen::all_cases};
+use proptest::{prelude::*, sample::Index};
+use serde_json::{Number, Value, json};
+use std::sync::LazyLock;
+use support::{Aligned, candidates_parts, cuda_parts, host_parts, kernel_parts, seal, write};
 
 /// More work than this is legal, but not for a test.
 const WORK: u64 = 1 << 20;
 
-fn parse_and_replay(bytes: &[u8]) {
+/// Whether the plan is legal.
+fn parse_and_replay(bytes: &[u8]) -> bool {
     let bytes = Aligned::new(bytes);
-    let Ok(plan) = Plan::parse(&bytes) else { return };
+    let Ok(plan) = Plan::parse(&bytes) else { return false };
     let _ = plan.verify_blobs();
     for variant in plan.variants() {
         assert_eq!(variant.steps().count(), variant.header().steps as usize);
@@ -49,13 +53,154 @@ fn parse_and_replay(bytes: &[u8]) {
         session.replay().unwrap();
         session.replay().unwrap();
     }
+    true
+}
+
+/// Kernels of every family that are small enough to be replayed, without infinite parameters, which JSON has not.
+static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
+    let mut kernels = all_cases();
+    kernels.retain(|kernel| {
+        let whole = serde_json::to_value(kernel).and_then(serde_json::from_value::<Kernel>).is_ok();
+        let bytes = kernel_parts(kernel.clone()).header.arena_bytes;
+        whole && kernel.family().flops() < WORK && bytes < 1 << 17
+    });
+    kernels
+});
+
+/// One change of a tree of values.
+#[derive(Clone, Debug)]
+enum Change {
+    Number(i64),
+    Float(f64),
+    /// Adds to a number.
+    Add(i64),
+    /// Removes the last of some values, or adds a copy of it.
+    Shorten,
+    Lengthen,
+    /// Puts a value in the place of another.
+    Copy(Index),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let edges = [0, 1, 2, 3, 7, 8, 16, 255, 256, 65_535, (1 << 24) + 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40];
+    let edges: Vec<i64> = edges.into_iter().chain([i64::MAX, -1, -2, -(1 << 31), i64::MIN]).collect();
+    prop_oneof![
+        4 => prop::sample::select(edges).prop_map(Change::Number),
+        1 => prop::sample::select(vec![0.0, -0.5, 1e-30, 1e30, f64::MAX]).prop_map(Change::Float),
+        2 => prop::sample::select(vec![-8, -1, 1, 8]).prop_map(Change::Add),
+        1 => Just(Change::Shorten),
+        1 => Just(Change::Lengthen),
+        1 => any::<Index>().prop_map(Change::Copy),
+    ]
+}
+
+/// Calls `visit` with every value of a tree.
+fn walk(value: &mut Value, visit: &mut impl FnMut(&mut Value)) {
+    visit(value);
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(|value| walk(value, visit)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| walk(value, visit)),
+        _ => {}
+    }
+}
+
+/// Changes one of the values that the change fits.
+fn apply(tree: &mut Value, at: Index, change: &Change) {
+    let fits = |value: &Value| match change {
+        Change::Number(_) | Change::Add(_) | Change::Float(_) => value.is_number(),
+        Change::Shorten | Change::Lengthen => value.is_array(),
+        Change::Copy(_) => true,
+    };
+    let mut all = Vec::new();
+    walk(tree, &mut |value| all.push(value.clone()));
+    let places = all.iter().filter(|value| fits(value)).count();
+    if places == 0 {
+        return;
+    }
+    let mut left = at.index(places) as isize;
+    walk(tree, &mut |value| {
+        if left < 0 || !fits(value) {
+            return;
+        }
+        left -= 1;
+        if left >= 0 {
+            return;
+        }
+        *value = match (change, &*value) {
+            (&Change::Number(number), _) => json!(number),
+            (&Change::Float(number), _) => json!(number),
+            (&Change::Add(number), found) => json!(found.as_i64().unwrap_or(0).wrapping_add(number)),
+            (Change::Shorten, Value::Array(values)) => json!(values[..values.len().saturating_sub(1)]),
+            (Change::Lengthen, Value::Array(values)) => {
+                let last = values.last().cloned().unwrap_or(Value::Number(Number::from(7)));
+                json!([&values[..], &[last]].concat())
+            }
+            (Change::Copy(other), _) => all[other.index(all.len())].clone(),
+            (_, found) => found.clone(),
+        };
+    });
+}
+
+/// A plan whose steps were changed as values, so that it still decodes, and is signed.
+fn with_hostile_steps(
+    mut parts: VariantParts<'static>,
+    changes: &[(Index, Change)],
+    arena: Option<u64>,
+) -> Option<Vec<u8>> {
+    let mut steps = serde_json::to_value(&parts.steps).unwrap();
+    changes.iter().for_each(|(at, change)| apply(&mut steps, *at, change));
+    parts.steps = serde_json::from_value(steps).ok()?;
+    parts.header.arena_bytes = arena.unwrap_or(parts.header.arena_bytes);
+    // Plans without notes are legal; their number would have to be that of the steps.
+    parts.notes.clear();
+    Some(write([parts]).to_vec())
+}
+
+#[test]
+fn every_family_is_mutated() {
+    let mut families: Vec<&str> = KERNELS.iter().map(|kernel| kernel.family().name()).collect();
+    families.dedup();
+    for kernel in all_cases() {
+        assert!(families.contains(&kernel.family().name()), "no small case of {}", kernel.family().name());
+    }
+    // And unchanged they pass.
+    for kernel in KERNELS.iter() {
+        let file = with_hostile_steps(kernel_parts(kernel.clone()), &[], None).unwrap();
+        assert!(parse_and_replay(&file), "{kernel:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Hostile parameters for every kernel family, operands out of range or over each other.
+    #[test]
+    fn hostile_kernels(
+        kernel in any::<Index>(),
+        changes in prop::collection::vec((any::<Index>(), change()), 1..4),
+        arena in prop::option::weighted(0.1, prop::sample::select(vec![0, 64, 1 << 19, 1 << 40, 1 << 62, u64::MAX])),
+    ) {
+        let parts = kernel_parts(KERNELS[kernel.index(KERNELS.len())].clone());
+        if let Some(file) = with_hostile_steps(parts, &changes, arena) {
+            parse_and_replay(&file);
+        }
+    }
+
+    /// Steps that wait for themselves or for later ones, read what is not there, write what they may not.
+    #[test]
+    fn hostile_steps(changes in prop::collection::vec((any::<Index>(), change()), 1..4), host: bool) {
+        let parts = if host { host_parts() } else { cuda_parts() };
+        if let Some(file) = with_hostile_steps(parts, &changes, None) {
+            parse_and_replay(&file);
+        }
+    }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn changed_bytes(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), signed: bool) {
+    fn changed_bytes(changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..8), signed: bool) {
         let mut bytes = write([host_parts(), cuda_parts()]).to_vec();
         for (index, value) in changes {
             let at = index.index(bytes.len());
@@ -69,7 +214,7 @@ proptest! {
 
     /// Changes inside the steps' section only, where most of what a plan can say is said.
     #[test]
-    fn changed_steps(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4), host: bool) {
+    fn changed_steps(changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..4), host: bool) {
         let mut bytes = write([if host { host_parts() } else { cuda_parts() }]).to_vec();
         let entry = 96 + 24 * 2;
         let field = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
@@ -83,7 +228,7 @@ proptest! {
 
     /// Changes inside the candidates of a candidates plan.
     #[test]
-    fn changed_candidates(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+    fn changed_candidates(changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..4)) {
         let mut bytes = write([candidates_parts()]).to_vec();
         let entry = 96 + 24 * 9;
         let field = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
@@ -96,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn cut_and_pasted(cut in any::<prop::sample::Index>(), paste in any::<prop::sample::Index>(), length in 1usize..64) {
+    fn cut_and_pasted(cut in any::<Index>(), paste in any::<Index>(), length in 1usize..64) {
         let mut bytes = write([host_parts()]).to_vec();
         let from = cut.index(bytes.len() - length);
         let to = paste.index(bytes.len() - length);

@@ -295,8 +295,8 @@ pub(super) fn build_graph<const STEPS: usize, const KERNELS: usize, const IMAGES
             Purpose::Guard | Purpose::Signal => continue,
         }
         let named: heapless::Vec<CUgraphNode, MAX_AFTER> = match extent.serial {
-            true => nodes.last().copied().into_iter().collect(),
-            false => step.after.iter().filter_map(|&earlier| nodes.get(earlier as usize).copied()).collect(),
+            true => gather(nodes.last().copied()),
+            false => gather(step.after.iter().filter_map(|&earlier| nodes.get(earlier as usize).copied())),
         };
         if purpose == Purpose::Network {
             step.after.iter().for_each(|&earlier| {
@@ -311,7 +311,7 @@ pub(super) fn build_graph<const STEPS: usize, const KERNELS: usize, const IMAGES
         }
         let after = if purpose == Purpose::Network { &named[..] } else { &nodes[..] };
         let arguments: heapless::Vec<CUdeviceptr, MAX_OPERANDS> =
-            step.operands.iter().map(|operand| addresses.of(operand, slots)).collect();
+            gather(step.operands.iter().map(|operand| addresses.of(operand, slots)));
         let node = Node { step: number, function, grid, block, shared, arguments, after, overlaps: step.overlaps };
         let node = resources.add_node(node)?;
         if purpose != Purpose::Network {
@@ -320,4 +320,14 @@ pub(super) fn build_graph<const STEPS: usize, const KERNELS: usize, const IMAGES
         let _ = nodes.push(node);
     }
     Ok(resources.finish_graph()?)
+}
+
+/// As `collect`, but without the panic that heapless has there: what does not fit is left out, and the format's own limits
+/// make everything fit.
+fn gather<T, const N: usize>(items: impl IntoIterator<Item = T>) -> heapless::Vec<T, N> {
+    let mut vector = heapless::Vec::new();
+    for item in items {
+        let _ = vector.push(item);
+    }
+    vector
 }

@@ -33,9 +33,9 @@ pub struct SizedSession<'p, 'd, const STEPS: usize, const KERNELS: usize, const 
     /// Whether the device may still be at work.
     busy: bool,
     /// Whether a copy out of a binding's host side may still be under way.
-    uploading: [bool; MAX_BINDINGS],
+    uploading: Flags,
     /// Inputs whose host side was lent since it was last copied to the device.
-    lent: [bool; MAX_BINDINGS],
+    lent: Flags,
 }
 
 impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
@@ -57,8 +57,8 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
             mapped,
             completion,
             busy: true,
-            uploading: [false; MAX_BINDINGS],
-            lent: [false; MAX_BINDINGS],
+            uploading: Flags::NONE,
+            lent: Flags::NONE,
         }
     }
 
@@ -95,22 +95,24 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     pub fn write<'n>(&mut self, binding: impl Into<BindingRef<'n>>, bytes: &[u8]) -> Result<(), RunError> {
         let (number, slot) = self.slots.find(&self.variant, binding.into(), Access::Write, Some(bytes.len()))?;
         // A mapped binding is read by the kernels themselves; any other only by the copy that its last write enqueued.
-        let in_use = if self.mapped { self.busy } else { self.uploading[number] };
+        let in_use = if self.mapped { self.busy } else { self.uploading.get(number) };
         if in_use {
             self.wait()?;
         }
-        self.resources.host_memory(slot.offset, slot.bytes).copy_from_slice(bytes);
+        copy(self.resources.host_memory(slot.offset, slot.bytes), bytes);
         Ok(self.upload(number, slot)?)
     }
 
     /// Copies a binding's host side to the device, unless they are the same.
     fn upload(&mut self, number: usize, slot: Slot) -> Result<(), CallError> {
-        self.lent[number] = false;
         if !self.mapped && slot.bytes > 0 {
-            (self.busy, self.completion.other_work, self.uploading[number]) = (true, true, true);
+            (self.busy, self.completion.other_work) = (true, true);
+            self.uploading.set(number, true);
             let subject = Subject::Binding(number as u32);
             self.resources.upload_host(subject, self.addresses.bindings + slot.offset, slot.offset, slot.bytes)?;
         }
+        // Only now: where the copy failed, the next replay tries it again.
+        self.lent.set(number, false);
         Ok(())
     }
 
@@ -120,7 +122,7 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// Where there is no such binding, the length is not its, or a driver call fails.
     pub fn read<'n>(&mut self, binding: impl Into<BindingRef<'n>>, bytes: &mut [u8]) -> Result<(), RunError> {
         let (number, slot) = self.slots.find(&self.variant, binding.into(), Access::Read, Some(bytes.len()))?;
-        bytes.copy_from_slice(self.download(number, slot)?);
+        copy(bytes, self.download(number, slot)?);
         Ok(())
     }
 
@@ -145,10 +147,10 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// Where there is no such input, or a driver call fails.
     pub fn input_mut<'n>(&mut self, binding: impl Into<BindingRef<'n>>) -> Result<&mut [u8], RunError> {
         let (number, slot) = self.slots.find(&self.variant, binding.into(), Access::Lend, None)?;
-        if if self.mapped { self.busy } else { self.uploading[number] } {
+        if if self.mapped { self.busy } else { self.uploading.get(number) } {
             self.wait()?;
         }
-        self.lent[number] = !self.mapped;
+        self.lent.set(number, !self.mapped);
         Ok(self.resources.host_memory(slot.offset, slot.bytes))
     }
 
@@ -182,7 +184,7 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     fn send_lent(&mut self) -> Result<(), CallError> {
         if !self.mapped {
             for number in 0..MAX_BINDINGS {
-                if self.lent[number]
+                if self.lent.get(number)
                     && let Some(slot) = self.slots.get(number)
                 {
                     self.upload(number, slot)?;
@@ -267,7 +269,32 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     fn wait(&mut self) -> Result<(), CallError> {
         self.completion.wait(&self.resources)?;
         self.busy = false;
-        self.uploading = [false; MAX_BINDINGS];
+        self.uploading = Flags::NONE;
         Ok(())
+    }
+}
+
+/// A flag for each binding.
+#[derive(Clone, Copy, Debug)]
+struct Flags([bool; MAX_BINDINGS]);
+
+impl Flags {
+    const NONE: Self = Self([false; MAX_BINDINGS]);
+
+    fn get(&self, binding: usize) -> bool {
+        self.0.get(binding).is_some_and(|&flag| flag)
+    }
+
+    fn set(&mut self, binding: usize, value: bool) {
+        if let Some(flag) = self.0.get_mut(binding) {
+            *flag = value;
+        }
+    }
+}
+
+/// Copies between slices of one length, which those of a slot have: `find` compared them.
+fn copy(to: &mut [u8], from: &[u8]) {
+    if to.len() == from.len() {
+        to.copy_from_slice(from);
     }
 }

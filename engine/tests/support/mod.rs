@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each test binary uses its part.
 
 pub mod driver;
+pub mod stack;
 
 use floe_engine::plan::{
     PlanWriter, VariantParts,
@@ -167,6 +168,32 @@ pub fn signalling_parts() -> VariantParts<'static> {
     parts.steps.push(step(launch(2), &[counter(false), report, operand(Region::Binding(2), 0, false)], &[]));
     parts.steps.push(step(launch(3), &[counter(true), report], &[]));
     parts
+}
+
+/// A plan with one step, which runs a kernel over operands that lie one behind another in the arena.
+pub fn kernel_parts(kernel: Kernel) -> VariantParts<'static> {
+    let family = kernel.family();
+    let (inputs, outputs) = (kernel.inputs(), kernel.outputs());
+    let bytes = (0..inputs).map(|i| family.input_bytes(i).unwrap().unwrap());
+    let bytes = bytes.chain((0..outputs).map(|i| family.output(i).unwrap().bytes().unwrap()));
+    let workspace = Some(family.host_workspace()).filter(|&bytes| bytes > 0);
+    let mut end = 0;
+    let mut operands = heapless::Vec::new();
+    for (number, bytes) in bytes.chain(workspace).enumerate() {
+        operands.push(Operand { region: Region::Arena, offset: end, bytes, written: number >= inputs }).unwrap();
+        end += bytes.next_multiple_of(64);
+    }
+    VariantParts {
+        header: header("host", 0, end),
+        steps: vec![Step { action: Action::Host(kernel), operands, after: heapless::Vec::new(), overlaps: false }],
+        kernels: vec![],
+        images: vec![],
+        bindings: vec![],
+        notes: vec![],
+        weights: vec![],
+        candidates: vec![],
+        candidate_images: vec![],
+    }
 }
 
 /// A file with the given variants.
