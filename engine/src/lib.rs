@@ -22,6 +22,10 @@
 //! `Plan::verify_signature`, for devices that run only plans of whom they trust; `writer` adds [`plan::PlanWriter`]
 //! (needs `alloc`; for compilers), `recording` adds `cuda::recording` (needs `std`; for tests). These two do not belong on
 //! a device.
+//!
+//! Stack, as `tests/stack.rs` measures and bounds it with the release profile: reading a plan takes at most 96 KiB; INIT of a
+//! host session 48 KiB and a replay 96 KiB; INIT of a CUDA session of the default size 176 KiB, and of one for 16 steps, with
+//! RUN and the session itself, 96 KiB.
 #![no_std]
 #![warn(missing_docs)]
 

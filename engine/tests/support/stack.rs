@@ -3,7 +3,7 @@
 use std::{cell::Cell, ffi::c_void, mem::MaybeUninit, ptr::null_mut};
 
 /// Bytes of the stack.
-const STACK: usize = 4 << 20;
+const STACK: usize = 1 << 20;
 /// What it is painted with: no pointer, length or float that the engine would write in rows.
 const PAINT: u64 = 0x5aa5_c33c_9669_0ff1;
 

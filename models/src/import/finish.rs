@@ -9,6 +9,10 @@ use crate::{Graph, ImportError, Node, Op, TensorId, Value, onnx::proto::ValueInf
 pub(super) fn finish(builder: Builder, outputs: &[ValueInfoProto]) -> Result<Graph, ImportError> {
     let mut found = Vec::with_capacity(outputs.len());
     for output in outputs {
+        let twice = found.iter().any(|(name, _)| *name == output.name).then_some("another output has the same name");
+        if let Some(reason) = super::name_problem(&output.name).or(twice) {
+            return Err(ImportError::OutputUnsupported { output: output.name.clone(), reason: reason.into() });
+        }
         let id = builder.output(&output.name)?;
         if builder.members(id).is_some() {
             let reason = "it is a sequence of tensors".into();
@@ -19,9 +23,10 @@ pub(super) fn finish(builder: Builder, outputs: &[ValueInfoProto]) -> Result<Gra
     for number in 0..found.len() {
         let Some(bound) = builder.bound(found[number].1) else { continue };
         let name = format!("{}.count", found[number].0);
-        if found.iter().any(|(other, _)| *other == name) {
-            let reason = "the number of elements of another output has this name".into();
-            return Err(ImportError::OutputUnsupported { output: name, reason });
+        let taken = "the number of elements of another output has this name";
+        let taken = found.iter().any(|(other, _)| *other == name).then_some(taken);
+        if let Some(reason) = super::name_problem(&name).or(taken) {
+            return Err(ImportError::OutputUnsupported { output: name, reason: reason.into() });
         }
         found.push((name, bound.count));
     }

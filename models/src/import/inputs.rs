@@ -46,6 +46,15 @@ pub(super) fn add(
         let id = builder.constant(tensor.clone());
         builder.bind(name, id);
     }
+    let mut names = HashSet::new();
+    for input in &inputs {
+        let reason = match super::name_problem(&input.name) {
+            None if names.insert(input.name.as_str()) => continue,
+            None => "another input has the same name",
+            Some(problem) => problem,
+        };
+        return Err(ImportError::Input { input: input.name.clone(), reason: reason.into() });
+    }
     for input in inputs.into_iter().filter(|input| !options.constants.iter().any(|(name, _)| *name == input.name)) {
         let given = options.shapes.iter().find(|(name, _)| *name == input.name).map(|(_, shape)| shape.as_slice());
         let fact = fact(input, given)?;

@@ -86,6 +86,20 @@ fn build(
     finish::finish(builder, &graph.output)
 }
 
+/// Longest name of an input or output in bytes: what a plan and its C interface hold.
+const MAX_NAME: usize = 255;
+
+/// Why an input or output cannot be called that.
+fn name_problem(name: &str) -> Option<&'static str> {
+    if name.is_empty() || name.contains('\0') {
+        Some("it needs a name, and one without NUL")
+    } else if name.len() > MAX_NAME {
+        Some("its name is longer than 255 bytes")
+    } else {
+        None
+    }
+}
+
 /// Version of the default operator set.
 fn operator_set(model: &ModelProto) -> Result<i64, ImportError> {
     let version = model.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx"));

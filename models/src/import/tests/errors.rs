@@ -19,6 +19,21 @@ fn shapes_of_inputs() {
     assert!(model.shape("x", &[1 << 30, 3, 1 << 30, 1]).error().contains("too large"));
 }
 
+/// Found by fuzzing: such a model compiled to a plan that the engine refuses.
+#[test]
+fn names_of_inputs_and_outputs() {
+    let relu = |from: &str, to: &str| Model::new(13).input(from, &[2]).node(node("Relu", from, to, &[])).output(to);
+    assert!(relu("x", "y").try_import().is_ok());
+    assert!(relu("x", "y").output("y").error().contains("another output has the same name"));
+    assert!(relu("x", "y").input("x", &[2]).error().contains("another input has the same name"));
+    let long = "n".repeat(256);
+    for name in [long.as_str(), "n\0"] {
+        assert!(relu(name, "y").error().contains("name"), "{name:?}");
+        assert!(relu("x", name).error().contains("name"), "{name:?}");
+    }
+    assert!(relu(&long[1..], &long[1..].replace('n', "m")).try_import().is_ok());
+}
+
 #[test]
 fn unsupported_things_are_named() {
     let base = Model::new(13).input("x", &[1, 2, 8, 8]).weights("w", &[2, 2, 3, 3]).output("y");
