@@ -62,6 +62,8 @@ pub struct State {
     pub attributes: Vec<c_int>,
     /// Sizes of device allocations.
     pub allocations: Vec<usize>,
+    /// Sizes of allocations of page-locked host memory.
+    pub host_allocations: Vec<usize>,
     /// Whether signals do nothing, as if the device were dead.
     pub silent: bool,
     /// Queries of an event until it has passed.
@@ -215,6 +217,7 @@ extern "C" fn mem_free(memory: CUdeviceptr) -> CUresult {
 extern "C" fn mem_host_alloc(memory: *mut *mut c_void, bytes: usize, flags: c_uint) -> CUresult {
     call(|state| {
         assert_eq!(flags, CU_MEMHOSTALLOC_DEVICEMAP);
+        state.host_allocations.push(bytes);
         // SAFETY: the engine passes a place for an address.
         unsafe { *memory = state.allocate(bytes, Kind::HostMemory) as *mut c_void };
         CUDA_SUCCESS
