@@ -62,6 +62,13 @@ struct Exception {
 
 const EXCEPTIONS: &[Exception] = &[
     Exception {
+        model: "basic-pitch",
+        precision: "f32",
+        bound: Bound::Absolute(1.2e-3),
+        reason: "the logarithm of a spectrum magnifies the last bits of its quiet bins: ONNX Runtime with and without its \
+                 optimisations is 1.1e-3 apart",
+    },
+    Exception {
         model: "mlsd-tiny-512",
         precision: "f32",
         bound: Bound::Elementwise(2.0),

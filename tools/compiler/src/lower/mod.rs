@@ -8,6 +8,7 @@ mod frame;
 mod indexed;
 mod located;
 mod operators;
+mod range;
 mod recurrent;
 
 pub use located::Located;
@@ -158,7 +159,8 @@ impl<'a> Lowering<'a> {
         let constant = |id: &TensorId| graph.values[id.0].constant.is_some();
         let results =
             results.flat_map(|node| node.outputs.iter().chain(node.inputs.iter().filter(move |id| constant(id))));
-        let mut kept = named.chain(exact).chain(results.copied()).collect();
+        let mut kept = named.chain(exact).chain(results.copied()).collect::<HashSet<_>>();
+        kept.extend(range::beyond_half(graph));
         keep_states(graph, options.states, &mut kept);
         let mut lowering = Self {
             graph,
