@@ -351,6 +351,7 @@ pub fn operator_of(case: &Path) -> Option<String> {
     let graph = onnx::decode(&fs::read(path.join("model.onnx")).ok()?).ok()?.graph?;
     let nodes: Vec<_> = graph.node.iter().filter(|node| node.op_type != "Constant").collect();
     match nodes.as_slice() {
+        [] if graph.node.len() == 1 => Some("Constant".to_owned()),
         [node] if matches!(node.domain.as_str(), "" | "ai.onnx") => Some(node.op_type.clone()),
         [node] => Some(format!("{}.{}", node.domain, node.op_type)),
         _ => None,

@@ -1,6 +1,7 @@
 //! `floec`, Floe's desk command line: compiles ONNX models into plans and shows what is inside them.
 
 mod compile;
+mod core_cases;
 mod inspect;
 mod keys;
 mod output;
