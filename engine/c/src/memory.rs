@@ -42,7 +42,7 @@ pub fn aligned(pointer: NonNull<u8>, alignment: usize, what: &'static str) -> Re
 /// Where `place` is neither null nor misaligned it must be valid for a write, and nothing else may use it meanwhile.
 ///
 /// # Errors
-/// As [`pointer`].
+/// As [`pointer()`].
 pub unsafe fn store<T>(place: *mut T, value: T, what: &'static str) -> Result<(), Failure> {
     // SAFETY: promise of the caller.
     unsafe { pointer(place, what)?.write(value) };
@@ -65,7 +65,7 @@ pub unsafe fn slice<'a>(start: *const c_void, bytes: usize, what: &'static str) 
     Ok(unsafe { core::slice::from_raw_parts(start.as_ptr(), bytes) })
 }
 
-/// As [`slice`], to write into.
+/// As [`slice()`], to write into.
 ///
 /// # Safety
 /// Where `start` is not null, `bytes` bytes must be initialised and writable there, and nothing else may use them for `'a`.
@@ -124,7 +124,7 @@ pub unsafe fn string<'a>(text: *const c_char, what: &'static str) -> Result<&'a 
 /// Every bit pattern must be a valid `T`, all of it zero included.
 ///
 /// # Errors
-/// As [`pointer`]; `Options` where the size lies outside `smallest..=size_of::<T>()`.
+/// As [`pointer()`]; `Options` where the size lies outside `smallest..=size_of::<T>()`.
 pub unsafe fn sized<T>(options: *const T, smallest: usize) -> Result<T, Failure> {
     let options = pointer(options, "options")?;
     // SAFETY: promise of the caller.
@@ -196,7 +196,7 @@ pub unsafe fn lives<T: Sealed>(object: NonNull<T>) -> bool {
 /// Where `handle` is neither null nor misaligned, memory for a `T` must be readable there.
 ///
 /// # Errors
-/// As [`pointer`]; `Destroyed` or `NotAHandle`.
+/// As [`pointer()`]; `Destroyed` or `NotAHandle`.
 pub unsafe fn handle<T: Sealed>(handle: *const T) -> Result<NonNull<T>, Failure> {
     let object = pointer(handle, T::NAME)?;
     // SAFETY: promise of the caller.
