@@ -1,0 +1,6 @@
+//! What the targets share.
+
+pub mod layout;
+pub mod mutate;
+pub mod random;
+pub mod replay;
