@@ -9,15 +9,17 @@ use std::collections::HashSet;
 ///
 /// - Sums over a dimension, which grow with its extent, and the terms that are computed for them: a few hundred squares
 ///   of activations are beyond 65504.
-/// - What a logarithm sees, back to the network's inputs or the last activation function: the logarithm of a spectrum
-///   tells 1e-8 from 1e-6, which f16 rounds to zero and to two digits, and noise of f16's rounding in the transform that
-///   made it lies above the quiet bins.
+/// - What a logarithm sees, back to the network's inputs or the last activation function, windows and twiddle factors
+///   included: the logarithm of a spectrum tells 1e-8 from 1e-6, which f16 rounds to zero and to two digits, and noise of
+///   f16's rounding in the transform that made it lies above the quiet bins.
+/// - Constants that something is compared with: a bound that was rounded puts what equals it on the wrong side.
 pub(super) fn beyond_half(graph: &FusedGraph) -> HashSet<TensorId> {
     let computed = |program: bool| {
         let wanted = move |node: &&FusedNode| !program || matches!(node.op, FusedOp::Pointwise(_));
         graph.nodes.iter().filter(wanted).flat_map(|node| node.outputs.iter().copied()).collect::<HashSet<_>>()
     };
     let (computed, by_program) = (computed(false), computed(true));
+    let constant = |id: &TensorId| graph.values[id.0].constant.is_some();
     let mut kept = HashSet::new();
     // Values that a logarithm depends on.
     let mut logged: HashSet<TensorId> = HashSet::new();
@@ -26,13 +28,16 @@ pub(super) fn beyond_half(graph: &FusedGraph) -> HashSet<TensorId> {
             kept.extend(&node.outputs);
             kept.extend(node.inputs.iter().filter(|input| by_program.contains(input)));
         }
+        if compares(node) {
+            kept.extend(node.inputs.iter().filter(|input| constant(input)));
+        }
         let has_logarithm = has_logarithm(node);
         if has_logarithm && matches!(node.op, FusedOp::Anchored { .. }) {
             // The anchor's arithmetic is that of its output.
             kept.extend(&node.outputs);
         }
         if has_logarithm || node.outputs.iter().any(|output| logged.contains(output)) && keeps_range(node) {
-            logged.extend(node.inputs.iter().filter(|input| computed.contains(input)));
+            logged.extend(node.inputs.iter().filter(|input| computed.contains(input) || constant(input)));
         }
     }
     kept.extend(logged);
@@ -50,6 +55,14 @@ fn program(node: &FusedNode) -> Option<&Program> {
         FusedOp::Anchored { program, .. } => program.as_ref(),
         FusedOp::Operator(_) => None,
     }
+}
+
+fn compares(node: &FusedNode) -> bool {
+    use floe_kernels::pointwise::Binary::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual};
+    let comparison = |instruction: &Instruction| {
+        matches!(instruction, Instruction::Binary(Equal | Greater | GreaterOrEqual | Less | LessOrEqual, ..))
+    };
+    program(node).is_some_and(|program| program.instructions.iter().any(comparison))
 }
 
 fn has_logarithm(node: &FusedNode) -> bool {
@@ -83,7 +96,7 @@ mod tests {
     use super::*;
     use crate::passes;
     use floe_models::{
-        DType, Fact, Graph, Node,
+        DType, Fact, Graph, Node, Tensor,
         op::{Binary, Unary},
     };
 
@@ -102,7 +115,10 @@ mod tests {
         graph.inputs.push(x);
         let activated = node(&mut graph, "activated", Op::Unary(Unary::Relu), &[x], &shape);
         // An activation ends what a logarithm needs; movement and products do not.
-        let turned = node(&mut graph, "turned", Op::Transpose { permutation: vec![1, 0] }, &[activated], &[8, 2]);
+        let window = Tensor::from_slice(DType::F32, &[8], &[0.0f32, 0.2, 0.6, 1.0, 1.0, 0.6, 0.2, 0.0]);
+        let window = graph.add_constant("window", window);
+        let windowed = node(&mut graph, "windowed", Op::Binary(Binary::Mul), &[activated, window], &shape);
+        let turned = node(&mut graph, "turned", Op::Transpose { permutation: vec![1, 0] }, &[windowed], &[8, 2]);
         let product = node(&mut graph, "product", Op::MatMul, &[activated, turned], &[2, 2]);
         let largest = Op::Reduce { kind: Reduction::Max, axes: vec![1], keep: true };
         let largest = node(&mut graph, "largest", largest, &[product], &[2, 1]);
@@ -112,11 +128,20 @@ mod tests {
         let sum = node(&mut graph, "sum", sum, &[square], &[2, 1]);
         let mean = Op::Reduce { kind: Reduction::Mean, axes: vec![1], keep: true };
         let mean = node(&mut graph, "mean", mean, &[x], &[2, 1]);
-        graph.outputs = vec![logarithm, sum, mean];
+        let bounds = Tensor::from_slice(DType::F32, &[8], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        let bounds = graph.add_constant("bounds", bounds);
+        let compared = graph.add_value("compared", Fact::new(DType::Bool, &shape));
+        let (inputs, outputs) = (vec![x, bounds], vec![compared]);
+        let op = Op::Binary(Binary::GreaterOrEqual);
+        graph.nodes.push(Node { name: "compared".into(), op, inputs, outputs, sources: Vec::new() });
+        graph.outputs = vec![logarithm, sum, mean, compared];
         let fused = passes::fuse::run(passes::normalise(graph)).unwrap();
         let kept = beyond_half(&fused);
         let mut names: Vec<&str> = kept.iter().map(|id| fused.values[id.0].name.as_str()).collect();
         names.sort_unstable();
-        assert_eq!(names, ["activated", "largest", "product", "square", "sum", "turned"]);
+        assert_eq!(
+            names,
+            ["activated", "bounds", "largest", "product", "square", "sum", "turned", "window", "windowed"]
+        );
     }
 }
