@@ -32,6 +32,7 @@ use source::Source;
 use std::{
     io::{self, Write},
     path::PathBuf,
+    process::ExitCode,
     time::Instant,
 };
 
@@ -80,9 +81,18 @@ fn size(text: &str) -> Result<[usize; 2], String> {
     text.split_once('x').and_then(parse).ok_or_else(|| "write it as 640x480".to_owned())
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
-    let mut displays = displays(&arguments)?;
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let mut displays = displays(arguments)?;
     let mut source = match (arguments.nv12, arguments.pictures.as_slice()) {
         (None, pictures) => Source::pictures(pictures)?,
         (Some(size), [stream]) => Source::nv12(stream, size)?,
