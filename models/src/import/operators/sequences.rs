@@ -65,6 +65,9 @@ fn position(builder: &Builder, node: &NodeView, index: usize, count: usize) -> R
     }
 }
 
+/// Each piece becomes a node of its own: a hostile extent would fill the memory.
+const MOST_PIECES: usize = 1 << 16;
+
 /// Pieces along an axis: of given extents, of one extent, or single slices, which may lose the axis.
 fn split(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
@@ -75,13 +78,21 @@ fn split(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem
     let scalar = node.optional(1).is_some_and(|split| builder.shape(split).is_empty());
     let given = node.integers(builder, 1, "split")?;
     let single = given.is_none();
+    let few_enough = |count: usize| {
+        let reason = || Problem::Invalid(format!("{count} pieces; a sequence holds at most {MOST_PIECES}"));
+        (count <= MOST_PIECES).then_some(()).ok_or_else(reason)
+    };
     let pieces = match given {
         Some(given) if scalar => {
             let piece = extent("split", given.first().copied().unwrap_or(0))?.max(1);
+            few_enough(whole.div_ceil(piece))?;
             (0..whole).step_by(piece).map(|start| piece.min(whole - start)).collect()
         }
         Some(given) => given.iter().map(|&piece| extent("split", piece)).collect::<Result<Vec<_>, _>>()?,
-        None => vec![1; whole],
+        None => {
+            few_enough(whole)?;
+            vec![1; whole]
+        }
     };
     if pieces.iter().sum::<usize>() != whole {
         return Err(Problem::Invalid(format!("pieces {pieces:?} of {} along axis {axis}", show(&shape))));
