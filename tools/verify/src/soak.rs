@@ -11,10 +11,10 @@ use floe_engine::{cuda::Wait, plan::format::Direction};
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, hint,
     io::{self, IsTerminal, Write},
     path::PathBuf,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Sets of inputs, which take turns.
@@ -73,6 +73,9 @@ pub struct Report {
     pub p999: f64,
     /// The longest.
     pub max: f64,
+    /// What this machine does to any program: 99.9 % of busy waits that should have taken `median` microseconds, and used
+    /// no GPU, took no longer.
+    pub busy_wait: f64,
     /// Round trips by whole microseconds.
     pub histogram: BTreeMap<u32, u32>,
     /// Device memory that was free before and after, in bytes.
@@ -149,12 +152,8 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
         *histogram.entry(time / 1000).or_insert(0) += 1;
     }
     nanoseconds.sort_unstable();
-    // By nearest rank.
-    let percentile = |part: f64| {
-        let rank = (part * nanoseconds.len() as f64).ceil() as usize;
-        f64::from(nanoseconds[rank.max(1) - 1]) / 1e3
-    };
-    let (median, p99, p999, max) = (percentile(0.5), percentile(0.99), percentile(0.999), percentile(1.0));
+    let [median, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(|part| percentile(&nanoseconds, part));
+    let busy_wait = busy_wait(median);
     let mut failures = Vec::new();
     if different > 0 {
         failures.push(format!("{different} replays differ from the first of the same inputs"));
@@ -183,6 +182,7 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
         p99,
         p999,
         max,
+        busy_wait,
         histogram,
         free,
         resident,
@@ -226,11 +226,39 @@ fn print(report: &Report) -> Result<()> {
     )?;
     writeln!(
         out,
+        "      the host alone, busy waiting for {:.1} us: p99.9 {:.1} ({:.2} times)",
+        report.median,
+        report.busy_wait,
+        report.busy_wait / report.median
+    )?;
+    writeln!(
+        out,
         "      {} differ; device memory free {} -> {} bytes, resident {} -> {} bytes",
         report.different, report.free.0, report.free.1, report.resident.0, report.resident.1
     )?;
     report.failures.iter().try_for_each(|failure| writeln!(out, "      {failure}"))?;
     Ok(())
+}
+
+/// Microseconds that a part of sorted `nanoseconds` does not exceed, by nearest rank.
+fn percentile(nanoseconds: &[u32], part: f64) -> f64 {
+    let rank = (part * nanoseconds.len() as f64).ceil() as usize;
+    f64::from(nanoseconds[rank.max(1) - 1]) / 1e3
+}
+
+/// 99.9th percentile of how long busy waits of `microseconds` really take, in microseconds.
+fn busy_wait(microseconds: f64) -> f64 {
+    let length = Duration::from_secs_f64(microseconds / 1e6);
+    let mut nanoseconds = vec![1u32; 100_000];
+    for nanoseconds in &mut nanoseconds {
+        let start = Instant::now();
+        while start.elapsed() < length {
+            hint::spin_loop();
+        }
+        *nanoseconds = u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX);
+    }
+    nanoseconds.sort_unstable();
+    percentile(&nanoseconds, 0.999)
 }
 
 /// Bytes of this process that are in memory, exactly: `/proc/self/status` lags behind by some pages.
@@ -248,6 +276,17 @@ mod tests {
     #[test]
     fn resident_memory_is_read() {
         assert!(resident().unwrap() > 1 << 16);
+    }
+
+    #[test]
+    fn percentiles_are_by_nearest_rank() {
+        let nanoseconds: Vec<u32> = (1..=1000).map(|n| n * 1000).collect();
+        assert_eq!([0.0, 0.5, 0.999, 1.0].map(|part| percentile(&nanoseconds, part)), [1.0, 500.0, 999.0, 1000.0]);
+    }
+
+    #[test]
+    fn busy_waits_take_at_least_their_time() {
+        assert!(busy_wait(0.5) >= 0.5);
     }
 
     #[test]
