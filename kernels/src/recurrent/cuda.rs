@@ -1,6 +1,7 @@
 //! CUDA candidates: weights in the registers of one block (`block`), of the blocks of a cluster (`cluster`, `messages`) or
-//! of the whole grid (`grid`), and weights read at every step (`streamed`).
+//! of the whole grid (`grid`), and weights read at every step by many blocks (`spread`) or one (`streamed`).
 
+use super::resident::{Exchange, LEVEL_2_BYTES};
 use super::{Activation, ActivationKind, Cell, Recurrent};
 use crate::codegen::{
     Argument, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, element_type, elementwise::Operand,
@@ -9,71 +10,15 @@ use crate::codegen::{
 use crate::{DType, Family, View};
 use std::fmt::Write;
 
-/// Registers of a multiprocessor.
-const REGISTERS: u32 = 65_536;
-/// Registers of a thread beside weights and sums.
-const OTHER_REGISTERS: u32 = 52;
-/// Most blocks of a cluster that every GPU with clusters can run.
-const CLUSTER: u32 = 8;
-/// Most sequences of a group.
-const MOST_SEQUENCES: u32 = 4;
 /// Threads of a block of the streamed kernel.
 const STREAMED_THREADS: u32 = 512;
-
-/// How the blocks of a group tell each other the state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Exchange {
-    /// There is one block.
-    None,
-    /// Stores into each other's shared memory, then a barrier over the cluster.
-    Cluster,
-    /// Stores into each other's shared memory that report to a barrier there.
-    Messages,
-    /// Words in global memory; all blocks must be resident.
-    Grid,
-}
-
-impl Exchange {
-    fn algorithm(self) -> &'static str {
-        match self {
-            Self::None => "block",
-            Self::Cluster => "cluster",
-            Self::Messages => "messages",
-            Self::Grid => "grid",
-        }
-    }
-
-    /// Cycles of an exchange beyond the arithmetic of a step.
-    fn cycles(self) -> f64 {
-        match self {
-            Self::None => 40.0,
-            Self::Messages => 330.0,
-            Self::Cluster => 450.0,
-            Self::Grid => 1500.0,
-        }
-    }
-}
-
-/// How a layer with resident weights is spread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
-    exchange: Exchange,
-    /// Blocks of a group.
-    blocks: u32,
-    /// Units of a block.
-    own: u32,
-    /// Threads of a unit.
-    lanes: u32,
-    /// Sequences of a group.
-    sequences: u32,
-}
 
 impl Generate for Recurrent {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let mut candidates = Vec::new();
         if self.cell != (Cell::Gru { linear_before_reset: false }) {
-            candidates.extend(self.shapes(target).into_iter().map(|shape| self.resident(shape, target)));
+            candidates.extend(self.resident_candidates(target));
         }
         candidates.extend(self.streamed(target));
         candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost));
@@ -92,108 +37,6 @@ impl Generate for Recurrent {
 }
 
 impl Recurrent {
-    /// Every way to keep the weights in registers.
-    fn shapes(&self, target: &Target) -> Vec<Shape> {
-        let [_, directions, batch, units] = self.extents();
-        let sequences = batch.min(MOST_SEQUENCES).next_power_of_two();
-        let groups = directions * batch.div_ceil(sequences);
-        let clusters = target.architecture >= 90;
-        let mut shapes = Vec::new();
-        let spread: Vec<u32> = (0..8).map(|power| 1 << power).chain((3..=16).map(|eighths| eighths * 8)).collect();
-        for blocks in spread {
-            for lanes in [8, 16, 32] {
-                let own = units.div_ceil(blocks);
-                let shape = Shape { exchange: Exchange::None, blocks, own, lanes, sequences };
-                // Every block must own a unit, and its threads the registers that they need.
-                if units.div_ceil(own) != blocks || !self.fits(shape) {
-                    continue;
-                }
-                let exchanges: &[Exchange] = match blocks {
-                    1 => &[Exchange::None],
-                    2..=CLUSTER if clusters => &[Exchange::Messages, Exchange::Cluster],
-                    _ if blocks * groups <= target.multiprocessors => &[Exchange::Grid],
-                    _ => &[],
-                };
-                shapes.extend(exchanges.iter().map(|&exchange| Shape { exchange, ..shape }));
-            }
-        }
-        shapes
-    }
-
-    fn fits(&self, shape: Shape) -> bool {
-        let threads = self.threads(shape);
-        let registers = self.cell.gates() * (self.columns(shape) + shape.sequences) + OTHER_REGISTERS;
-        // A thread has registers in steps of 8, and 255 at most.
-        threads <= 1024 && registers <= (REGISTERS / threads / 8 * 8).min(248)
-    }
-
-    fn threads(&self, shape: Shape) -> u32 {
-        (shape.own * shape.lanes).next_multiple_of(32)
-    }
-
-    /// Units of the state whose weights a thread keeps.
-    fn columns(&self, shape: Shape) -> u32 {
-        let [.., units] = self.extents();
-        units.div_ceil(4 * shape.lanes) * 4
-    }
-
-    fn resident(&self, shape: Shape, target: &Target) -> Candidate {
-        let Shape { exchange, blocks, own, lanes, sequences } = shape;
-        let [steps, directions, batch, units] = self.extents();
-        let (threads, columns, gates) = (self.threads(shape), self.columns(shape), self.cell.gates());
-        let groups = directions * batch.div_ceil(sequences);
-        let vectors = self.weights_in_vectors(4);
-        let mut source = self.source(exchange == Exchange::Grid);
-        for (name, value) in [
-            ("BLOCKS", blocks),
-            ("OWN", own),
-            ("LANES", lanes),
-            ("COLUMNS", columns),
-            ("SEQUENCES", sequences),
-            ("GROUPS", groups),
-            ("THREADS", threads),
-            ("WEIGHTS_IN_VECTORS", u32::from(vectors)),
-            ("EXCHANGE_NONE", Exchange::None as u32),
-            ("EXCHANGE_CLUSTER", Exchange::Cluster as u32),
-            ("EXCHANGE_MESSAGES", Exchange::Messages as u32),
-            ("EXCHANGE_GRID", Exchange::Grid as u32),
-            ("EXCHANGE", exchange as u32),
-        ] {
-            define(&mut source, name, value);
-        }
-        if exchange == Exchange::Grid {
-            // See `Launch::needs_all_blocks`.
-            define(&mut source, "ALL_BLOCKS_RESIDENT", 1);
-        }
-        source.push_str(include_str!("cell.cu"));
-        source.push_str(include_str!("resident.cu"));
-        let cluster = matches!(exchange, Exchange::Cluster | Exchange::Messages).then_some(blocks);
-        let entry = format!("recurrent_{}", exchange.algorithm());
-        let words = 2 * u64::from(groups) * u64::from(sequences) * u64::from(units);
-        let launch = self.launch(source, &entry, "resident", blocks * groups, threads, cluster, exchange);
-
-        let weights = f64::from(gates * columns * threads);
-        let multiply = weights * f64::from(sequences) / 128.0;
-        let loads = f64::from(threads / 32 * columns / 4 * sequences * (lanes / 8));
-        let reduce = f64::from(lanes.ilog2() * gates * sequences) * (8.0 + f64::from(threads) / 32.0);
-        let finish = 150.0 + f64::from(threads) * 0.8;
-        let cycles = multiply.max(loads) + reduce + finish + exchange.cycles();
-        let waves = f64::from((blocks * groups).div_ceil(target.multiprocessors));
-        let bytes =
-            f64::from(gates) * f64::from(units).powi(2) * f64::from(directions) * self.weights.dtype.size() as f64;
-        let cost =
-            target.launch + 1.5 + bytes / (target.bandwidth * 1e3) + waves * f64::from(steps) * cycles / target.clock;
-        Candidate {
-            algorithm: exchange.algorithm(),
-            configuration: format!("blocks {blocks} lanes {lanes} sequences {sequences}"),
-            launches: vec![launch],
-            workspace: 0,
-            counters: if exchange == Exchange::Grid { words * 8 + u64::from(groups) * 4 } else { 0 },
-            packing: Vec::new(),
-            cost,
-        }
-    }
-
     fn streamed(&self, target: &Target) -> Option<Candidate> {
         let [steps, directions, batch, units] = self.extents();
         let gates = self.cell.gates();
@@ -215,8 +58,8 @@ impl Recurrent {
             self.launch(source, "recurrent_streamed", "streamed", blocks, STREAMED_THREADS, None, Exchange::None);
         launch.shared = shared;
         let bytes = f64::from(gates) * f64::from(units).powi(2) * self.weights.dtype.size() as f64;
-        // A multiprocessor reads 40 bytes a cycle from level 2.
-        let cycles = (bytes / 40.0).max(f64::from(gates * units) * f64::from(units.div_ceil(width)) / 128.0) + 2500.0;
+        let cycles =
+            (bytes / LEVEL_2_BYTES).max(f64::from(gates * units) * f64::from(units.div_ceil(width)) / 128.0) + 2500.0;
         let waves = f64::from(blocks.div_ceil(target.multiprocessors));
         let cost = target.launch + 1.5 + waves * f64::from(steps) * cycles / target.clock;
         Some(Candidate {
@@ -231,7 +74,7 @@ impl Recurrent {
     }
 
     /// Whether `width` neighbouring weights of a row can be loaded as one.
-    fn weights_in_vectors(&self, width: u32) -> bool {
+    pub(super) fn weights_in_vectors(&self, width: u32) -> bool {
         let view = &self.weights;
         let strides = view.strides.iter().take(2).map(|stride| stride.unsigned_abs());
         let mut distances = strides.chain([view.offset, view.shape[2]]);
@@ -258,7 +101,7 @@ impl Recurrent {
     }
 
     /// Prelude, constants, element types, index functions and activations. `words` says whether blocks exchange words.
-    fn source(&self, words: bool) -> String {
+    pub(super) fn source(&self, words: bool) -> String {
         let mut source = PRELUDE.to_owned();
         let [steps, directions, batch, units] = self.extents();
         let (cell, input_forget, linear_before_reset) = match self.cell {
@@ -320,7 +163,7 @@ impl Recurrent {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn launch(
+    pub(super) fn launch(
         &self,
         mut source: String,
         entry: &str,
@@ -365,7 +208,7 @@ fn line(source: &mut String, text: &str) {
     source.push('\n');
 }
 
-fn define(source: &mut String, name: &str, value: impl std::fmt::Display) {
+pub(super) fn define(source: &mut String, name: &str, value: impl std::fmt::Display) {
     line(source, &format!("#define {name} {value}"));
 }
 

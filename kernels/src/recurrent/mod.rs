@@ -6,6 +6,8 @@ mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+#[cfg(feature = "codegen")]
+mod resident;
 #[cfg(test)]
 mod tests;
 

@@ -1,4 +1,4 @@
-// All steps of a layer in one launch, recurrent weights in registers.
+// All steps of a layer in one launch.
 //
 // A group of BLOCKS blocks computes SEQUENCES sequences of one direction; a block owns OWN units and LANES threads share
 // a unit, each with the weights of all its gates for COLUMNS units of the state. After every step the blocks of a
@@ -63,29 +63,6 @@ DEVICE u32 count_arrival(u32* counter) {
 constexpr int GROUP_WORDS = 2 * SEQUENCES * UNITS;
 #endif
 
-// The weights of a unit's gates in this lane's columns: column i·LANES·4 + lane·4 + j is element 4·i + j.
-DEVICE void load_weights(f32 (&weights)[GATES][COLUMNS], const Operands& o, int direction, int unit, int lane) {
-#pragma unroll
-    for (int gate = 0; gate < GATES; gate++)
-#pragma unroll
-        for (int i = 0; i < COLUMNS / 4; i++) {
-            const int column = (i * LANES + lane) * 4;
-            const Weight* from = o.weights + weights_at(direction, gate * UNITS + (unit < UNITS ? unit : 0), 0);
-#if WEIGHTS_IN_VECTORS
-            Vector<Weight, 4> four = {};
-            if (unit < UNITS && column < UNITS) four = *(const Vector<Weight, 4>*)(from + column);
-#pragma unroll
-            for (int j = 0; j < 4; j++) weights[gate][4 * i + j] = to_f32(four.v[j]);
-#else
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const bool inside = unit < UNITS && column + j < UNITS;
-                weights[gate][4 * i + j] = inside ? to_f32(from[(column + j) * WEIGHTS_COLUMN]) : 0.0f;
-            }
-#endif
-        }
-}
-
 // The sum over the lanes of a unit of one of their values each: with COUNT values a lane, the first of LANES / COUNT lanes
 // that keep value i is lane i·LANES / COUNT. Every stage halves the values and the distance.
 template <int COUNT, int DISTANCE> DEVICE f32 sum_over_lanes(f32 (&values)[COUNT], int lane) {
@@ -142,11 +119,11 @@ DEVICE void resident(const Operands& o) {
     const int mine = lane / PART, b = first + mine < BATCH ? first + mine : BATCH - 1;
     const bool exists = unit < UNITS && first + mine < BATCH;
 
-    f32 weights[GATES][COLUMNS];
+    Weights weights;
     constexpr bool early = CONSTANT_INPUTS >> 1 & 1;
-    if (early) load_weights(weights, o, direction, unit, lane);
+    if (early) weights.load(o, direction, safe_unit, lane);
     wait_for_inputs();
-    if (!early) load_weights(weights, o, direction, unit, lane);
+    if (!early) weights.load(o, direction, safe_unit, lane);
 
     const int length = steps_of(o, b);
     Unit u = load_unit(o, direction, b, safe_unit);
@@ -203,19 +180,23 @@ DEVICE void resident(const Operands& o) {
     for (int step = 0; step < STEPS; step++) {
         const int now = step & 1, next = now ^ 1;
         f32 sums[SEQUENCES][GATES] = {};
+#pragma unroll(STORAGE == STORAGE_MEMORY ? 2 : COLUMNS / 4)
+        for (int i = 0; i < COLUMNS / 4; i++) {
+            float4 h[SEQUENCES];
 #pragma unroll
-        for (int i = 0; i < COLUMNS / 4; i++)
+            for (int s = 0; s < SEQUENCES; s++) h[s] = *(const float4*)&state[now][s][(i * LANES + lane) * 4];
 #pragma unroll
-            for (int s = 0; s < SEQUENCES; s++) {
-                const float4 h = *(const float4*)&state[now][s][(i * LANES + lane) * 4];
+            for (int gate = 0; gate < GATES; gate++) {
+                const float4 w = weights.four(gate, i, lane);
 #pragma unroll
-                for (int gate = 0; gate < GATES; gate++) {
-                    sums[s][gate] = fmaf(weights[gate][4 * i], h.x, sums[s][gate]);
-                    sums[s][gate] = fmaf(weights[gate][4 * i + 1], h.y, sums[s][gate]);
-                    sums[s][gate] = fmaf(weights[gate][4 * i + 2], h.z, sums[s][gate]);
-                    sums[s][gate] = fmaf(weights[gate][4 * i + 3], h.w, sums[s][gate]);
+                for (int s = 0; s < SEQUENCES; s++) {
+                    sums[s][gate] = fmaf(w.x, h[s].x, sums[s][gate]);
+                    sums[s][gate] = fmaf(w.y, h[s].y, sums[s][gate]);
+                    sums[s][gate] = fmaf(w.z, h[s].z, sums[s][gate]);
+                    sums[s][gate] = fmaf(w.w, h[s].w, sums[s][gate]);
                 }
             }
+        }
         if constexpr (SPREAD) {
             f32 values[SEQUENCES * SLOTS] = {};
 #pragma unroll

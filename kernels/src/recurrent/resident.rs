@@ -1,0 +1,230 @@
+//! CUDA candidates whose blocks own units of the state: the weights of a unit lie in the registers of its threads, or are
+//! read at every step, and the blocks tell each other the new state.
+
+use super::Recurrent;
+use super::cuda::define;
+use crate::codegen::{Candidate, Target};
+
+/// Registers of a multiprocessor.
+const REGISTERS: u32 = 65_536;
+/// Registers of a thread beside weights and sums.
+const OTHER_REGISTERS: u32 = 52;
+/// Most blocks of a cluster that every GPU with clusters can run.
+const CLUSTER: u32 = 8;
+/// Most sequences of a group.
+const MOST_SEQUENCES: u32 = 4;
+/// Bytes that a multiprocessor reads from level 2 in a cycle.
+pub(super) const LEVEL_2_BYTES: f64 = 40.0;
+
+/// How the blocks of a group tell each other the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exchange {
+    /// There is one block.
+    None,
+    /// Stores into each other's shared memory, then a barrier over the cluster.
+    Cluster,
+    /// Stores into each other's shared memory that report to a barrier there.
+    Messages,
+    /// Words in global memory; all blocks must be resident.
+    Grid,
+}
+
+impl Exchange {
+    fn algorithm(self) -> &'static str {
+        match self {
+            Self::None => "block",
+            Self::Cluster => "cluster",
+            Self::Messages => "messages",
+            Self::Grid => "grid",
+        }
+    }
+
+    /// Cycles of an exchange beyond the arithmetic of a step.
+    fn cycles(self) -> f64 {
+        match self {
+            Self::None => 40.0,
+            Self::Messages => 330.0,
+            Self::Cluster => 450.0,
+            Self::Grid => 1500.0,
+        }
+    }
+}
+
+/// Where a thread finds its weights at every step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Storage {
+    /// In registers, as f32.
+    Registers,
+    /// In registers, two 16-bit weights in one.
+    Packed,
+    /// In memory, which mostly is the level-2 cache.
+    Memory,
+}
+
+/// How a layer is spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    exchange: Exchange,
+    storage: Storage,
+    /// Blocks of a group.
+    blocks: u32,
+    /// Units of a block.
+    own: u32,
+    /// Threads of a unit.
+    lanes: u32,
+    /// Sequences of a group.
+    sequences: u32,
+}
+
+impl Recurrent {
+    /// Every way to spread the units over blocks; weights are read at every step only where no registers can keep them.
+    pub(super) fn resident_candidates(&self, target: &Target) -> Vec<Candidate> {
+        let mut shapes = self.shapes(target);
+        if shapes.iter().any(|shape| shape.storage != Storage::Memory) {
+            shapes.retain(|shape| shape.storage != Storage::Memory);
+        }
+        shapes.into_iter().map(|shape| self.resident(shape, target)).collect()
+    }
+
+    fn shapes(&self, target: &Target) -> Vec<Shape> {
+        let [_, directions, batch, units] = self.extents();
+        let sequences = batch.min(MOST_SEQUENCES).next_power_of_two();
+        let groups = directions * batch.div_ceil(sequences);
+        let clusters = target.architecture >= 90;
+        let mut shapes = Vec::new();
+        let spread: Vec<u32> = (0..8).map(|power| 1 << power).chain((3..=16).map(|eighths| eighths * 8)).collect();
+        for blocks in spread {
+            for lanes in [8, 16, 32] {
+                for storage in [Storage::Registers, Storage::Packed, Storage::Memory] {
+                    let own = units.div_ceil(blocks);
+                    let shape = Shape { exchange: Exchange::None, storage, blocks, own, lanes, sequences };
+                    // Every block must own a unit, and its threads the registers that they need.
+                    if units.div_ceil(own) != blocks || !self.fits(shape) {
+                        continue;
+                    }
+                    let exchanges: &[Exchange] = match blocks {
+                        1 => &[Exchange::None],
+                        2..=CLUSTER if clusters => &[Exchange::Messages, Exchange::Cluster],
+                        _ if blocks * groups <= target.multiprocessors => &[Exchange::Grid],
+                        _ => &[],
+                    };
+                    shapes.extend(exchanges.iter().map(|&exchange| Shape { exchange, ..shape }));
+                }
+            }
+        }
+        shapes
+    }
+
+    fn fits(&self, shape: Shape) -> bool {
+        let threads = self.threads(shape);
+        let columns = match shape.storage {
+            Storage::Registers => self.columns(shape),
+            // Four weights at a time are unpacked.
+            Storage::Packed if self.weights.dtype.size() == 2 => self.columns(shape) / 2 + 4,
+            Storage::Packed => return false,
+            // Two loads at a time are under way.
+            Storage::Memory => 8,
+        };
+        let registers = self.cell.gates() * (columns + shape.sequences) + OTHER_REGISTERS;
+        // A thread has registers in steps of 8, and 255 at most.
+        threads <= 1024 && registers <= (REGISTERS / threads / 8 * 8).min(248)
+    }
+
+    fn threads(&self, shape: Shape) -> u32 {
+        (shape.own * shape.lanes).next_multiple_of(32)
+    }
+
+    /// Units of the state whose weights a thread multiplies.
+    fn columns(&self, shape: Shape) -> u32 {
+        let [.., units] = self.extents();
+        units.div_ceil(4 * shape.lanes) * 4
+    }
+
+    fn resident(&self, shape: Shape, target: &Target) -> Candidate {
+        let Shape { exchange, storage, blocks, own, lanes, sequences } = shape;
+        let [_, directions, batch, units] = self.extents();
+        let threads = self.threads(shape);
+        let groups = directions * batch.div_ceil(sequences);
+        let vectors = self.weights_in_vectors(4);
+        let mut source = self.source(exchange == Exchange::Grid);
+        for (name, value) in [
+            ("BLOCKS", blocks),
+            ("OWN", own),
+            ("LANES", lanes),
+            ("COLUMNS", self.columns(shape)),
+            ("SEQUENCES", sequences),
+            ("GROUPS", groups),
+            ("THREADS", threads),
+            ("WEIGHTS_IN_VECTORS", u32::from(vectors)),
+            ("STORAGE_REGISTERS", Storage::Registers as u32),
+            ("STORAGE_PACKED", Storage::Packed as u32),
+            ("STORAGE_MEMORY", Storage::Memory as u32),
+            ("STORAGE", storage as u32),
+            ("EXCHANGE_NONE", Exchange::None as u32),
+            ("EXCHANGE_CLUSTER", Exchange::Cluster as u32),
+            ("EXCHANGE_MESSAGES", Exchange::Messages as u32),
+            ("EXCHANGE_GRID", Exchange::Grid as u32),
+            ("EXCHANGE", exchange as u32),
+        ] {
+            define(&mut source, name, value);
+        }
+        if exchange == Exchange::Grid {
+            // See `Launch::needs_all_blocks`.
+            define(&mut source, "ALL_BLOCKS_RESIDENT", 1);
+        }
+        source.push_str(include_str!("cell.cu"));
+        source.push_str(include_str!("weights.cu"));
+        source.push_str(include_str!("resident.cu"));
+        let cluster = matches!(exchange, Exchange::Cluster | Exchange::Messages).then_some(blocks);
+        let algorithm = match storage {
+            Storage::Memory => "spread",
+            Storage::Registers | Storage::Packed => exchange.algorithm(),
+        };
+        let words = 2 * u64::from(groups) * u64::from(sequences) * u64::from(units);
+        let entry = format!("recurrent_{algorithm}");
+        let launch = self.launch(source, &entry, "resident", blocks * groups, threads, cluster, exchange);
+        let how = match storage {
+            Storage::Registers => String::new(),
+            Storage::Packed => " packed".into(),
+            Storage::Memory => format!(" {}", exchange.algorithm()),
+        };
+        Candidate {
+            algorithm,
+            configuration: format!("blocks {blocks} lanes {lanes} sequences {sequences}{how}"),
+            launches: vec![launch],
+            workspace: 0,
+            counters: if exchange == Exchange::Grid { words * 8 + u64::from(groups) * 4 } else { 0 },
+            packing: Vec::new(),
+            cost: self.resident_cost(shape, target),
+        }
+    }
+
+    /// Microseconds, predicted.
+    fn resident_cost(&self, shape: Shape, target: &Target) -> f64 {
+        let Shape { exchange, storage, blocks, lanes, sequences, .. } = shape;
+        let [steps, directions, batch, units] = self.extents();
+        let (threads, columns, gates) = (self.threads(shape), self.columns(shape), self.cell.gates());
+        let groups = directions * batch.div_ceil(sequences);
+        let size = self.weights.dtype.size() as f64;
+        let weights = f64::from(gates * columns * threads);
+        // Weights that are not f32 in registers are converted at every step, at half the rate of a multiplication.
+        let convert = if storage == Storage::Registers || size == 4.0 { 0.0 } else { weights / 64.0 };
+        let multiply = weights * f64::from(sequences) / 128.0 + convert;
+        let loads = f64::from(threads / 32 * columns / 4 * sequences * (lanes / 8));
+        let bytes = f64::from(gates) * f64::from(units).powi(2) * f64::from(directions) * size;
+        let read = match storage {
+            Storage::Registers | Storage::Packed => 0.0,
+            Storage::Memory => {
+                // What does not stay in level 2 comes from device memory again at every step.
+                let missing = (bytes - target.l2_bytes as f64).max(0.0);
+                let device = missing / (target.bandwidth * 1e3) * target.clock;
+                600.0 + (weights * size / LEVEL_2_BYTES).max(device)
+            }
+        };
+        let reduce = f64::from(lanes.ilog2() * gates * sequences) * (8.0 + f64::from(threads) / 32.0);
+        let finish = 150.0 + f64::from(threads) * 0.8;
+        let cycles = multiply.max(loads).max(read) + reduce + finish + exchange.cycles();
+        let waves = f64::from((blocks * groups).div_ceil(target.multiprocessors));
+        target.launch + 1.5 + bytes / (target.bandwidth * 1e3) + waves * f64::from(steps) * cycles / target.clock
+    }
+}
