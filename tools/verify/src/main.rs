@@ -6,6 +6,7 @@ mod allocations;
 mod bounds;
 mod compare;
 mod digest;
+mod guard;
 mod kernels;
 mod launch;
 mod networks;
@@ -63,6 +64,10 @@ enum Command {
     #[command(after_help = "Example:
   floe-verify suite onnx/backend/test/data/node --target h200 --json results.json")]
     Suite(suite::Arguments),
+    /// NaN and infinity at many places of outputs of every float type: the guards see them, and nothing else.
+    #[command(after_help = "Example:
+  floe-verify guard --target h200 --record targets/verified/h200.json")]
+    Guard(guard::Arguments),
     /// Print the digest of the sources below a repository's root (of this program's own without one).
     Digest {
         /// The root.
@@ -153,6 +158,20 @@ fn run(command_line: &CommandLine) -> Result<bool> {
             Ok(report.failures.is_empty())
         }
         Command::Suite(arguments) => suite::run(arguments),
+        Command::Guard(arguments) => {
+            let reports = guard::run(arguments)?;
+            for report in &reports {
+                let guard::Report { target, precision, memory, wait, planted, failures } = report;
+                let verdict = if failures.is_empty() { "pass" } else { "FAIL" };
+                let kinds = format!("{target} {precision} {memory} {wait}");
+                writeln!(io::stdout(), "{verdict}  {kinds}: {planted} replays with NaN or infinity, and without")?;
+                failures.iter().try_for_each(|failure| writeln!(io::stdout(), "      {failure}"))?;
+                if let Some(path) = &command_line.record {
+                    record::update(path, "guards", &kinds, json!(report))?;
+                }
+            }
+            Ok(reports.iter().all(|report| report.failures.is_empty()))
+        }
         Command::Digest { root } => {
             let digest = root.as_deref().map(digest::of_sources).transpose()?;
             writeln!(io::stdout(), "{}", digest.as_deref().unwrap_or(record::DIGEST))?;
