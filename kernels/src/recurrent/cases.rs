@@ -104,6 +104,7 @@ pub fn cases() -> Vec<Kernel> {
     cases.push(layer(LSTM, DType::F16, [3, 1, 1, 520]));
     // Too much for the registers of the smallest targets.
     cases.push(with_everything(layer(LSTM, DType::F16, [6, 2, 2, 450])));
+    cases.push(with_everything(layer(LSTM, DType::Bf16, [6, 2, 2, 452])));
     cases.push(layer(LSTM, DType::F32, [4, 1, 1, 514]));
     cases.push(Recurrent { clip: 0.3, ..with_everything(layer(LSTM, DType::F32, [6, 2, 2, 24])) });
     cases.push(Recurrent { clip: 0.3, ..layer(GRU, DType::F32, [6, 1, 2, 24]) });

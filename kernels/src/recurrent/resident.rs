@@ -39,13 +39,13 @@ impl Exchange {
         }
     }
 
-    /// Cycles of an exchange beyond the arithmetic of a step.
-    fn cycles(self) -> f64 {
+    /// Cycles of an exchange between so many blocks beyond the arithmetic of a step, as measured (TUNING.md, section 17).
+    fn cycles(self, blocks: u32) -> f64 {
         match self {
             Self::None => 40.0,
             Self::Messages => 330.0,
             Self::Cluster => 450.0,
-            Self::Grid => 1500.0,
+            Self::Grid => 800.0 + 30.0 * f64::from(blocks),
         }
     }
 }
@@ -119,8 +119,10 @@ impl Recurrent {
         let threads = self.threads(shape);
         let columns = match shape.storage {
             Storage::Registers => self.columns(shape),
-            // Four weights at a time are unpacked.
-            Storage::Packed if self.weights.dtype.size() == 2 => self.columns(shape) / 2 + 4,
+            // Four weights at a time are unpacked; one by one they would need as many registers to be loaded.
+            Storage::Packed if self.weights.dtype.size() == 2 && self.weights_in_vectors(4) => {
+                self.columns(shape) / 2 + 4
+            }
             Storage::Packed => return false,
             // Two loads at a time are under way.
             Storage::Memory => 8,
@@ -223,7 +225,7 @@ impl Recurrent {
         };
         let reduce = f64::from(lanes.ilog2() * gates * sequences) * (8.0 + f64::from(threads) / 32.0);
         let finish = 150.0 + f64::from(threads) * 0.8;
-        let cycles = multiply.max(loads).max(read) + reduce + finish + exchange.cycles();
+        let cycles = multiply.max(loads).max(read) + reduce + finish + exchange.cycles(blocks);
         let waves = f64::from((blocks * groups).div_ceil(target.multiprocessors));
         target.launch + 1.5 + bytes / (target.bandwidth * 1e3) + waves * f64::from(steps) * cycles / target.clock
     }

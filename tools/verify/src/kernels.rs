@@ -149,8 +149,8 @@ impl Case {
         format!("case {} {} {}", self.number, family.name(), views.join(" "))
     }
 
-    fn requests(&self, arch: Architecture) -> Vec<Request> {
-        let launches = self.candidates.iter().flatten().flat_map(|candidate| &candidate.launches);
+    /// Every launch of every candidate, with the candidate's name.
+    fn requests(&self, arch: Architecture) -> Vec<(String, Request)> {
         let request = |launch: &floe_kernels::codegen::Launch| Request {
             source: launch.source.clone(),
             entry: launch.entry.clone(),
@@ -158,7 +158,12 @@ impl Case {
             image: arch.image,
             options: Vec::new(),
         };
-        launches.map(request).collect()
+        let candidates = self.candidates.iter().flatten();
+        let requests = candidates.flat_map(|candidate| {
+            let name = format!("{} {}", candidate.algorithm, candidate.configuration);
+            candidate.launches.iter().map(move |launch| (name.clone(), request(launch)))
+        });
+        requests.collect()
     }
 }
 
@@ -242,7 +247,7 @@ impl Tally {
 /// Compiles every launch of every candidate, in parallel, into the cache.
 fn compile(arch: Architecture, cases: &[Case]) -> Result<()> {
     let compiler = Compiler::find(arch.target()?, None)?;
-    let requests: Vec<Request> = cases.iter().flat_map(|case| case.requests(arch)).collect();
+    let (names, requests): (Vec<String>, Vec<Request>) = cases.iter().flat_map(|case| case.requests(arch)).unzip();
     let _ = writeln!(io::stderr(), "compiling {} launches of {} cases for {arch}", requests.len(), cases.len());
     let terminal = io::stderr().is_terminal();
     let progress = |done: usize, all: usize| {
@@ -254,7 +259,14 @@ fn compile(arch: Architecture, cases: &[Case]) -> Result<()> {
     let results = compiler.try_compile_all(&requests, &progress);
     let refused: Vec<String> =
         results.iter().filter_map(|result| result.as_ref().err()).map(|e| e.to_string()).collect();
-    let spills = results.iter().flatten().filter(|kernel| kernel.resources.is_some_and(|r| r.spill_stores > 0)).count();
+    let spills = results.iter().zip(&names).zip(&requests).filter(|((result, name), request)| {
+        let stores = result.as_ref().ok().and_then(|kernel| kernel.resources).map_or(0, |r| r.spill_stores);
+        if stores > 0 {
+            let _ = writeln!(io::stderr(), "{} spills {stores} bytes: {name}", request.entry);
+        }
+        stores > 0
+    });
+    let spills = spills.count();
     let _ = writeln!(
         io::stderr(),
         "{}NVRTC {} compiled {} launches for {arch} in {:.1} s, {spills} of them spill registers",
@@ -383,7 +395,8 @@ fn child(arguments: &Arguments, share: &str) -> Result<()> {
                     continue;
                 }
             };
-            let mut compiled = compiler.compile_all(&case.requests(arguments.arch), &|_, _| {})?.into_iter();
+            let (_, requests): (Vec<String>, Vec<Request>) = case.requests(arguments.arch).into_iter().unzip();
+            let mut compiled = compiler.compile_all(&requests, &|_, _| {})?.into_iter();
             for (number, candidate) in candidates.iter().enumerate() {
                 let images: Vec<_> = compiled.by_ref().take(candidate.launches.len()).collect();
                 if after.is_some_and(|after| (case.number, number) <= after) {
