@@ -27,23 +27,20 @@ pub(super) struct Split<'m> {
 impl<'m> Split<'m> {
     /// Cuts `written` out of `memory`; `None` where two of them overlap or one lies outside.
     pub fn new(memory: &'m mut [u8], written: &[Range]) -> Option<Self> {
-        let mut order: heapless::Vec<usize, MAX_OPERANDS> = (0..written.len().min(MAX_OPERANDS)).collect();
-        order.sort_unstable_by_key(|&index| written[index].start);
-
         let mut split = Self { written: heapless::Vec::new(), rest: heapless::Vec::new() };
-        for _ in written {
+        let mut ascending = heapless::Vec::<(usize, Range), MAX_OPERANDS>::new();
+        for (index, &range) in written.iter().enumerate() {
             split.written.push(&mut []).ok()?;
+            ascending.push((index, range)).ok()?;
         }
+        ascending.sort_unstable_by_key(|(_, range)| range.start);
+
         let (mut tail, mut position) = (memory, 0);
-        for index in order {
-            let range = written[index];
-            if range.bytes == 0 {
-                continue;
-            }
+        for (index, range) in ascending.into_iter().filter(|(_, range)| range.bytes > 0) {
             let (before, after) = tail.split_at_mut_checked(range.start.checked_sub(position)?)?;
             let (cut, after) = after.split_at_mut_checked(range.bytes)?;
             split.rest.push((position, before)).ok()?;
-            split.written[index] = cut;
+            *split.written.get_mut(index)? = cut;
             (tail, position) = (after, range.end()?);
         }
         split.rest.push((position, tail)).ok()?;
