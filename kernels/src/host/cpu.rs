@@ -31,7 +31,8 @@ pub(crate) trait Vector: Copy {
     fn multiply_add(self, a: Self::Register, b: Self::Register, c: Self::Register) -> Self::Register;
 }
 
-/// Baseline registers: what the compilation target guarantees (SSE2, NEON, …).
+/// Registers of plain Rust: whatever the compilation target guarantees.
+#[allow(dead_code, reason = "where all processors have better ones, tests compare with these")]
 #[derive(Clone, Copy)]
 pub(crate) struct Baseline;
 
@@ -67,16 +68,69 @@ impl Vector for Baseline {
 pub(crate) fn dispatch<T: Vectorised>(loops: T) -> T::Output {
     #[cfg(target_arch = "x86_64")]
     return x86::dispatch(loops);
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+    return loops.run(neon::Neon);
+    #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon"))))]
     loops.run(Baseline)
+}
+
+/// A register type of `core::arch` as a [`Vector`]. Values of `$name` must prove that the CPU has the instructions.
+#[allow(unused_macros, reason = "other processors have plain registers alone")]
+macro_rules! vector {
+    ($name:ident, $register:ident, $lanes:literal, $rows:literal, $splat:ident, $load:ident, $store:ident,
+     ($a:ident, $b:ident, $c:ident) => $multiply_add:expr) => {
+        impl Vector for $name {
+            type Register = $register;
+            const LANES: usize = $lanes;
+            const ROWS: usize = $rows;
+
+            #[inline(always)]
+            fn splat(self, value: f32) -> $register {
+                // SAFETY: `self` proves that the CPU has the instruction.
+                unsafe { $splat(value) }
+            }
+
+            #[inline(always)]
+            fn load(self, from: &[f32], at: usize) -> $register {
+                let from = &from[at..at + $lanes];
+                // SAFETY: as above; the instruction reads these `$lanes` elements, whatever their alignment.
+                unsafe { $load(from.as_ptr()) }
+            }
+
+            #[inline(always)]
+            fn store(self, value: $register, to: &mut [f32], at: usize) {
+                let to = &mut to[at..at + $lanes];
+                // SAFETY: as above; the instruction writes these `$lanes` elements, whatever their alignment.
+                unsafe { $store(to.as_mut_ptr(), value) }
+            }
+
+            #[inline(always)]
+            fn multiply_add(self, $a: $register, $b: $register, $c: $register) -> $register {
+                // SAFETY: `self` proves that the CPU has the instruction.
+                unsafe { $multiply_add }
+            }
+        }
+    };
+}
+
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+mod neon {
+    use super::Vector;
+    use core::arch::aarch64::{float32x4_t, vdupq_n_f32, vfmaq_f32, vld1q_f32, vst1q_f32};
+
+    /// NEON, which this compilation target guarantees.
+    #[derive(Clone, Copy)]
+    pub(super) struct Neon;
+
+    vector!(Neon, float32x4_t, 4, 8, vdupq_n_f32, vld1q_f32, vst1q_f32, (a, b, c) => vfmaq_f32(c, a, b));
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{Baseline, Vector, Vectorised};
     use core::arch::x86_64::{
-        __cpuid, __cpuid_count, __m256, __m512, _mm256_fmadd_ps, _mm256_set1_ps, _mm512_fmadd_ps, _mm512_set1_ps,
-        _xgetbv,
+        __cpuid, __cpuid_count, __m256, __m512, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_storeu_ps,
+        _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_storeu_ps, _xgetbv,
     };
     use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -149,43 +203,8 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(super) struct Avx2(());
 
-    macro_rules! vector {
-        ($name:ident, $register:ident, $lanes:literal, $rows:literal, $splat:ident, $multiply_add:ident) => {
-            impl Vector for $name {
-                type Register = $register;
-                const LANES: usize = $lanes;
-                const ROWS: usize = $rows;
-
-                #[inline(always)]
-                fn splat(self, value: f32) -> $register {
-                    // SAFETY: `self` proves that the CPU has the instruction.
-                    unsafe { $splat(value) }
-                }
-
-                #[inline(always)]
-                fn load(self, from: &[f32], at: usize) -> $register {
-                    let from: [f32; $lanes] = core::array::from_fn({
-                        let from = &from[at..at + $lanes];
-                        |i| from[i]
-                    });
-                    bytemuck::must_cast(from)
-                }
-
-                #[inline(always)]
-                fn store(self, value: $register, to: &mut [f32], at: usize) {
-                    let value: [f32; $lanes] = bytemuck::must_cast(value);
-                    to[at..at + $lanes].copy_from_slice(&value);
-                }
-
-                #[inline(always)]
-                fn multiply_add(self, a: $register, b: $register, c: $register) -> $register {
-                    // SAFETY: `self` proves that the CPU has the instruction.
-                    unsafe { $multiply_add(a, b, c) }
-                }
-            }
-        };
-    }
-
-    vector!(Avx512, __m512, 16, 8, _mm512_set1_ps, _mm512_fmadd_ps);
-    vector!(Avx2, __m256, 8, 4, _mm256_set1_ps, _mm256_fmadd_ps);
+    vector!(Avx512, __m512, 16, 8, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps,
+        (a, b, c) => _mm512_fmadd_ps(a, b, c));
+    vector!(Avx2, __m256, 8, 4, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps,
+        (a, b, c) => _mm256_fmadd_ps(a, b, c));
 }
