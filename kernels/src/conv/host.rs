@@ -1,9 +1,11 @@
 //! Host twin: implicit GEMM, direct loops for depthwise f32, and plain loops for f64.
 
 use super::{Conv, depthwise};
+use crate::host::convolution::Convolution;
 use crate::host::correlate::{Axis, Correlation, panel_bytes, rows_are_dense};
-use crate::host::epilogue::{self, Finish, is_f32_class};
-use crate::host::{check_operands, clear_lanes, window};
+use crate::host::epilogue::Finish;
+use crate::host::window::{self, Window};
+use crate::host::{check_operands, clear_lanes};
 use crate::{DType, Family, KernelError, View};
 
 impl Conv {
@@ -12,11 +14,21 @@ impl Conv {
         window::spatial(&self.weights).unwrap_or([1; 3])
     }
 
+    fn parameters(&self) -> Convolution<'_> {
+        Convolution {
+            input: &self.input,
+            weights: &self.weights,
+            output: &self.output,
+            window: Window { taps: self.taps(), strides: self.strides, dilations: self.dilations, pads: self.pads },
+            groups: self.groups,
+            epilogue: &self.epilogue,
+            transposed: false,
+        }
+    }
+
     /// Channels of one group: of the output and of the input.
     pub(super) fn group(&self) -> (u32, u32) {
-        let groups = self.groups.max(1);
-        let extent = |view: &View| view.shape.get(1).copied().unwrap_or(0) / groups;
-        (extent(&self.output), extent(&self.input))
+        self.parameters().group()
     }
 
     /// Products in one sum.
@@ -26,18 +38,7 @@ impl Conv {
 
     /// The spatial dimensions of a checked convolution.
     pub(super) fn axes(&self) -> Result<[Axis; 3], KernelError> {
-        let (input, output) = (window::spatial(&self.input)?, window::spatial(&self.output)?);
-        let taps = self.taps();
-        Ok(core::array::from_fn(|d| Axis {
-            input: i64::from(input[d]),
-            output: i64::from(output[d]),
-            taps: i64::from(taps[d]),
-            step: i64::from(self.strides[d]),
-            tap_step: i64::from(self.dilations[d]),
-            shift: -i64::from(self.pads[d]),
-            weight: (0, 1),
-            place: (0, 1),
-        }))
+        self.parameters().window.axes(&self.input, &self.output)
     }
 
     /// Whether the weights can be used where they are, without packing.
@@ -52,49 +53,11 @@ impl Family for Conv {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        let rank = self.input.rank();
-        if self.weights.rank() != rank || self.output.rank() != rank {
-            return Err(KernelError::Shape("rank"));
-        }
-        let (input, output) = (window::spatial(&self.input)?, window::spatial(&self.output)?);
-        let taps = window::spatial(&self.weights)?;
-        for view in [&self.input, &self.weights, &self.output] {
-            view.bytes()?;
-        }
-        let double = [&self.input, &self.weights, &self.output].map(|v| v.dtype == DType::F64);
-        let single = [&self.input, &self.weights, &self.output].map(|v| is_f32_class(v.dtype));
-        if double != [true; 3] && single != [true; 3] {
-            return Err(KernelError::Type("convolution operands"));
-        }
-        if self.input.shape[0] != self.output.shape[0] {
-            return Err(KernelError::Shape("batch"));
-        }
-        if self.input.shape[1] == 0 {
-            return Err(KernelError::Shape("channels"));
-        }
-        if self.groups == 0
-            || !self.input.shape[1].is_multiple_of(self.groups)
-            || !self.output.shape[1].is_multiple_of(self.groups)
-        {
-            return Err(KernelError::Parameter("groups"));
-        }
-        if self.weights.shape[0] < self.output.shape[1] || self.weights.shape[1] < self.group().1 {
-            return Err(KernelError::Shape("channels of the weights"));
-        }
-        for d in 0..3 {
-            window::check_axis(input[d], output[d], taps[d], self.strides[d], self.dilations[d], self.pads[d])?;
-        }
-        window::check_product(&[self.output.shape[1], self.group().1, taps[0], taps[1], taps[2]])?;
-        window::check_product(&output)?;
-        epilogue::check(&self.epilogue, &self.output)
+        self.parameters().check()
     }
 
     fn input(&self, index: usize) -> Option<&View> {
-        match index {
-            0 => Some(&self.input),
-            1 => Some(&self.weights),
-            _ => epilogue::operand(&self.epilogue, index - 2),
-        }
+        self.parameters().input(index)
     }
 
     fn output(&self, index: usize) -> Option<&View> {
@@ -102,14 +65,7 @@ impl Family for Conv {
     }
 
     fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {
-        match index {
-            0 => self.input.bytes().map(Some),
-            1 => self.weights.bytes().map(Some),
-            _ => {
-                let channels = self.output.shape.get(1).copied().unwrap_or(0);
-                epilogue::operand_bytes(&self.epilogue, index - 2, channels)
-            }
-        }
+        self.parameters().input_bytes(index)
     }
 
     fn host_workspace(&self) -> u64 {

@@ -5,34 +5,50 @@
 //! No product with an inserted zero is computed.
 
 use super::ConvTranspose;
+use crate::host::convolution::Convolution;
 use crate::host::correlate::{Axis, Correlation, panel_bytes};
-use crate::host::epilogue::{self, Finish, is_f32_class};
-use crate::host::{check_operands, clear_lanes, window};
+use crate::host::epilogue::Finish;
+use crate::host::window::{self, Window};
+use crate::host::{check_operands, clear_lanes};
 use crate::{DType, Family, KernelError, View};
 
 impl ConvTranspose {
+    fn parameters(&self) -> Convolution<'_> {
+        Convolution {
+            input: &self.input,
+            weights: &self.weights,
+            output: &self.output,
+            window: Window { taps: self.taps(), strides: self.strides, dilations: self.dilations, pads: self.pads },
+            groups: self.groups,
+            epilogue: &self.epilogue,
+            transposed: true,
+        }
+    }
+
+    /// Kernel extents, three of them.
+    fn taps(&self) -> [u32; 3] {
+        window::spatial(&self.weights).unwrap_or([1; 3])
+    }
+
     /// Channels of one group: of the output and of the input.
     fn group(&self) -> (u32, u32) {
-        let groups = self.groups.max(1);
-        let extent = |view: &View| view.shape.get(1).copied().unwrap_or(0) / groups;
-        (extent(&self.output), extent(&self.input))
+        self.parameters().group()
     }
 
     /// Most products in one sum.
     fn depth(&self) -> u64 {
-        let taps = window::spatial(&self.weights).unwrap_or([1; 3]);
+        let taps = self.taps();
         let most = |d: usize| u64::from(taps[d].div_ceil(tap_distance(self.strides[d], self.dilations[d])));
         (0..3).fold(u64::from(self.group().1), |depth, d| depth.saturating_mul(most(d)))
     }
 
     /// Spatial dimension `d` for the output positions with residue `phase`.
     fn axis(&self, d: usize, phase: u32) -> Result<Axis, KernelError> {
-        let [input, taps, output] =
-            [window::spatial(&self.input)?[d], window::spatial(&self.weights)?[d], window::spatial(&self.output)?[d]];
+        let (input, output) = (window::spatial(&self.input)?[d], window::spatial(&self.output)?[d]);
         let (stride, dilation) = (i64::from(self.strides[d]), i64::from(self.dilations[d]));
         let distance = i64::from(tap_distance(self.strides[d], self.dilations[d]));
         let from = i64::from(phase) + i64::from(self.pads[d]);
-        let taps = i64::from(taps);
+        let taps = i64::from(self.taps()[d]);
         // The bound of `window::check_axis`: this also runs before the check, to tell the workspace.
         if taps.checked_mul(dilation).is_none_or(|reach| reach >= 1 << 40) {
             return Err(KernelError::Parameter("dilations"));
@@ -66,49 +82,11 @@ impl Family for ConvTranspose {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        let rank = self.input.rank();
-        if self.weights.rank() != rank || self.output.rank() != rank {
-            return Err(KernelError::Shape("rank"));
-        }
-        let (input, output) = (window::spatial(&self.input)?, window::spatial(&self.output)?);
-        let taps = window::spatial(&self.weights)?;
-        for view in [&self.input, &self.weights, &self.output] {
-            view.bytes()?;
-        }
-        let double = [&self.input, &self.weights, &self.output].map(|v| v.dtype == DType::F64);
-        let single = [&self.input, &self.weights, &self.output].map(|v| is_f32_class(v.dtype));
-        if double != [true; 3] && single != [true; 3] {
-            return Err(KernelError::Type("convolution operands"));
-        }
-        if self.input.shape[0] != self.output.shape[0] {
-            return Err(KernelError::Shape("batch"));
-        }
-        if self.input.shape[1] == 0 {
-            return Err(KernelError::Shape("channels"));
-        }
-        if self.groups == 0
-            || !self.input.shape[1].is_multiple_of(self.groups)
-            || !self.output.shape[1].is_multiple_of(self.groups)
-        {
-            return Err(KernelError::Parameter("groups"));
-        }
-        if self.weights.shape[0] < self.input.shape[1] || self.weights.shape[1] < self.group().0 {
-            return Err(KernelError::Shape("channels of the weights"));
-        }
-        for d in 0..3 {
-            window::check_axis(input[d], output[d], taps[d], self.strides[d], self.dilations[d], self.pads[d])?;
-        }
-        window::check_product(&[self.output.shape[1], self.group().1, taps[0], taps[1], taps[2]])?;
-        window::check_product(&output)?;
-        epilogue::check(&self.epilogue, &self.output)
+        self.parameters().check()
     }
 
     fn input(&self, index: usize) -> Option<&View> {
-        match index {
-            0 => Some(&self.input),
-            1 => Some(&self.weights),
-            _ => epilogue::operand(&self.epilogue, index - 2),
-        }
+        self.parameters().input(index)
     }
 
     fn output(&self, index: usize) -> Option<&View> {
@@ -116,14 +94,7 @@ impl Family for ConvTranspose {
     }
 
     fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {
-        match index {
-            0 => self.input.bytes().map(Some),
-            1 => self.weights.bytes().map(Some),
-            _ => {
-                let channels = self.output.shape.get(1).copied().unwrap_or(0);
-                epilogue::operand_bytes(&self.epilogue, index - 2, channels)
-            }
-        }
+        self.parameters().input_bytes(index)
     }
 
     fn host_workspace(&self) -> u64 {
@@ -136,7 +107,7 @@ impl Family for ConvTranspose {
 
     /// Counts every product of an input with a weight, those that fall outside the output included.
     fn flops(&self) -> u64 {
-        let taps = window::spatial(&self.weights).unwrap_or([1; 3]);
+        let taps = self.taps();
         let extents = self.input.shape.iter().chain(&taps).copied().chain([self.group().0]);
         extents.fold(2, |flops: u64, extent| flops.saturating_mul(u64::from(extent)))
     }

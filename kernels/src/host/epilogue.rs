@@ -41,20 +41,26 @@ pub(crate) fn is_f32_class(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::Bf16)
 }
 
-/// View of the operand `index` places after the two factors of a product: none for the bias, then the extras.
-pub(crate) fn operand(epilogue: &Epilogue, index: usize) -> Option<&View> {
-    epilogue.extras.get(index.checked_sub(usize::from(epilogue.bias))?)
+/// View of input operand `index` of a product: its factors, the bias (which has no view), the extras.
+pub(crate) fn input<'a>(factors: [&'a View; 2], epilogue: &'a Epilogue, index: usize) -> Option<&'a View> {
+    let extra = index.checked_sub(2 + usize::from(epilogue.bias));
+    factors.get(index).copied().or_else(|| epilogue.extras.get(extra?))
 }
 
-/// Bytes of the operand `index` places after the two factors of a product with `channels` output channels.
+/// Bytes of input operand `index` of a product with `channels` output channels.
 ///
 /// # Errors
 /// Those of [`View::bytes`].
-pub(crate) fn operand_bytes(epilogue: &Epilogue, index: usize, channels: u32) -> Result<Option<u64>, KernelError> {
-    if epilogue.bias && index == 0 {
+pub(crate) fn input_bytes(
+    factors: [&View; 2],
+    epilogue: &Epilogue,
+    index: usize,
+    channels: u32,
+) -> Result<Option<u64>, KernelError> {
+    if epilogue.bias && index == 2 {
         return Ok(Some(u64::from(channels) * 4));
     }
-    operand(epilogue, index).map(View::bytes).transpose()
+    input(factors, epilogue, index).map(View::bytes).transpose()
 }
 
 /// Which way a tile's channels run.

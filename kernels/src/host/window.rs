@@ -1,6 +1,51 @@
 //! Views `[n, c, spatial…]` and the checks that convolutions and poolings share.
 
+use super::correlate::Axis;
 use crate::{KernelError, View};
+
+/// A window that slides over the spatial dimensions of `[n, c, spatial…]`: three of each number, as in
+/// [`crate::conv::Conv`].
+#[derive(Clone, Copy)]
+pub(crate) struct Window {
+    pub(crate) taps: [u32; 3],
+    pub(crate) strides: [u32; 3],
+    pub(crate) dilations: [u32; 3],
+    pub(crate) pads: [u32; 3],
+}
+
+impl Window {
+    /// Checks that no position that the window reaches overflows, and that positions and taps can be counted.
+    ///
+    /// # Errors
+    /// `Parameter` or `Shape` naming what is wrong.
+    pub(crate) fn check(&self, input: &View, output: &View) -> Result<(), KernelError> {
+        let (input, output) = (spatial(input)?, spatial(output)?);
+        for d in 0..3 {
+            check_axis(input[d], output[d], self.taps[d], self.strides[d], self.dilations[d], self.pads[d])?;
+        }
+        check_product(&output)?;
+        check_product(&self.taps)?;
+        Ok(())
+    }
+
+    /// The spatial dimensions of a cross-correlation or a pooling.
+    ///
+    /// # Errors
+    /// Those of [`spatial`].
+    pub(crate) fn axes(&self, input: &View, output: &View) -> Result<[Axis; 3], KernelError> {
+        let (input, output) = (spatial(input)?, spatial(output)?);
+        Ok(core::array::from_fn(|d| Axis {
+            input: input[d].into(),
+            output: output[d].into(),
+            taps: self.taps[d].into(),
+            step: self.strides[d].into(),
+            tap_step: self.dilations[d].into(),
+            shift: -i64::from(self.pads[d]),
+            weight: (0, 1),
+            place: (0, 1),
+        }))
+    }
+}
 
 /// Spatial extents of a view `[n, c, spatial…]`, padded with leading 1s to three.
 ///

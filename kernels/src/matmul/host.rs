@@ -84,11 +84,7 @@ impl Family for MatMul {
     }
 
     fn input(&self, index: usize) -> Option<&View> {
-        match index {
-            0 => Some(&self.a),
-            1 => Some(&self.b),
-            _ => epilogue::operand(&self.epilogue, index - 2),
-        }
+        epilogue::input([&self.a, &self.b], &self.epilogue, index)
     }
 
     fn output(&self, index: usize) -> Option<&View> {
@@ -96,11 +92,7 @@ impl Family for MatMul {
     }
 
     fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {
-        match index {
-            0 => self.a.bytes().map(Some),
-            1 => self.b.bytes().map(Some),
-            _ => epilogue::operand_bytes(&self.epilogue, index - 2, self.extents().n as u32),
-        }
+        epilogue::input_bytes([&self.a, &self.b], &self.epilogue, index, self.extents().n as u32)
     }
 
     fn host_workspace(&self) -> u64 {

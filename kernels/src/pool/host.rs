@@ -2,7 +2,7 @@
 
 use super::{Pool, PoolKind};
 use crate::host::correlate::Axis;
-use crate::host::window::{self, spatial_strides, start};
+use crate::host::window::{Window, spatial_strides, start};
 use crate::host::{Boolean, Element, cast, cast_mut, check_operands, clear_lanes, with_element};
 use crate::{Family, KernelError, View};
 use half::{bf16, f16};
@@ -105,7 +105,7 @@ impl Family for Pool {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        let (input, output) = (window::spatial(&self.input)?, window::spatial(&self.output)?);
+        self.sliding().check(&self.input, &self.output)?;
         self.input.bytes()?;
         self.output.bytes()?;
         if self.input.rank() != self.output.rank() {
@@ -117,12 +117,6 @@ impl Family for Pool {
         if self.input.dtype != self.output.dtype || (self.kind != PoolKind::Max && !self.input.dtype.is_float()) {
             return Err(KernelError::Type("pooling operands"));
         }
-        for d in 0..3 {
-            let (stride, dilation) = (self.strides[d], self.dilations[d]);
-            window::check_axis(input[d], output[d], self.window[d], stride, dilation, self.pads[d])?;
-        }
-        window::check_product(&output)?;
-        window::check_product(&self.window)?;
         Ok(())
     }
 
@@ -160,18 +154,8 @@ enum Rows {
 }
 
 impl Pool {
-    fn axes(&self) -> Result<[Axis; 3], KernelError> {
-        let (input, output) = (window::spatial(&self.input)?, window::spatial(&self.output)?);
-        Ok(core::array::from_fn(|d| Axis {
-            input: i64::from(input[d]),
-            output: i64::from(output[d]),
-            taps: i64::from(self.window[d]),
-            step: i64::from(self.strides[d]),
-            tap_step: i64::from(self.dilations[d]),
-            shift: -i64::from(self.pads[d]),
-            weight: (0, 1),
-            place: (0, 1),
-        }))
+    fn sliding(&self) -> Window {
+        Window { taps: self.window, strides: self.strides, dilations: self.dilations, pads: self.pads }
     }
 
     /// Taps along an axis that count in an average for output position `j`.
@@ -187,7 +171,7 @@ impl Pool {
     }
 
     fn pool<T: Pooled>(&self, input: &[T], output: &mut [T]) -> Result<(), KernelError> {
-        let axes = self.axes()?;
+        let axes = self.sliding().axes(&self.input, &self.output)?;
         let rows = if self.input.strides[1] == 1 && self.input.shape[1] > 1 { Rows::Channels } else { Rows::Positions };
         let (channels, positions) = (self.input.shape[1] as usize, axes[2].output);
         for image in 0..self.input.shape[0] as usize {

@@ -1,7 +1,7 @@
 //! Host twin: window by window.
 
 use super::PoolIndices;
-use crate::host::window::{self, spatial_strides, start};
+use crate::host::window::{self, Window, spatial_strides, start};
 use crate::host::{Boolean, Element, Walk, cast, cast_mut, check_operands, clear_lanes, with_element};
 use crate::strided::check_view;
 use crate::{DType, Family, KernelError, View};
@@ -39,7 +39,8 @@ impl Family for PoolIndices {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        let (input, output) = (window::spatial(&self.input)?, window::spatial(&self.output)?);
+        let window = Window { taps: self.window, strides: self.strides, dilations: self.dilations, pads: self.pads };
+        window.check(&self.input, &self.output)?;
         check_view(&self.input)?;
         check_view(&self.output)?;
         if self.input.rank() != self.output.rank() || self.input.shape[..2] != self.output.shape[..2] {
@@ -48,11 +49,6 @@ impl Family for PoolIndices {
         if self.output.dtype != DType::I64 {
             return Err(KernelError::Type("indices"));
         }
-        for d in 0..3 {
-            let (stride, dilation) = (self.strides[d], self.dilations[d]);
-            window::check_axis(input[d], output[d], self.window[d], stride, dilation, self.pads[d])?;
-        }
-        window::check_product(&self.window)?;
         Ok(())
     }
 
