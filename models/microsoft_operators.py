@@ -157,6 +157,38 @@ def bytes_of(*shape, signed=False):
     return RANDOM.integers(-128 if signed else 0, 128 if signed else 256, shape).astype(np.int8 if signed else np.uint8)
 
 
+def grouped(out):
+    """GroupQueryAttention: 4 heads that share 2 of keys and values. How far buffers are filled is data."""
+    absent, heads, shared, size = ("", None), 4, 2, 16
+    outputs = ("y", "present_key", "present_value")
+    tables = [("cosines", floats(20, size // 2)), ("sines", floats(20, size // 2))]
+
+    def one(name, rows, buffer, total, lasts, extra=(), packed=False, **attributes):
+        batch = len(lasts)
+        widths = [(heads + 2 * shared) * size] if packed else [heads * size, shared * size, shared * size]
+        given = [(key, floats(batch, rows, width)) for key, width in zip(("query", "key", "value"), widths)]
+        given += [absent] * (3 - len(given))
+        past = [(key, floats(batch, shared, buffer, size)) for key in ("past_key", "past_value")] if buffer else [absent] * 2
+        counts = [("lasts", np.array(lasts, np.int32)), ("total", np.array(total, np.int32))]
+        inputs = [*given, *past, *counts, *extra]
+        case(out, name, "GroupQueryAttention", inputs, outputs, ("total",), num_heads=heads, kv_num_heads=shared, **attributes)
+
+    one("grouped", ROWS, 0, ROWS, [ROWS - 1] * 2)
+    one("grouped_first_step", ROWS, 9, ROWS, [ROWS - 1] * 2, tables, do_rotary=1)
+    one("grouped_step", 1, 7, 8, [7, 4])
+    one("grouped_step_rotary", 1, 7, 8, [7, 4], tables, do_rotary=1)
+    one("grouped_step_interleaved", 1, 10, 8, [7, 4], tables, do_rotary=1, rotary_interleaved=1, packed=True)
+    one("grouped_step_window", 1, 10, 8, [7, 4], local_window_size=3, scale=0.3)
+    one("grouped_window", ROWS, 0, ROWS, [ROWS - 1] * 2, local_window_size=3, softcap=2.0)
+    one("grouped_rows", 3, 9, 9, [7], tables, do_rotary=1)
+    one("grouped_smooth", 1, 7, 8, [7, 7], smooth_softmax=1)
+    sinks = [*[absent] * 4, ("sinks", floats(heads))]
+    one("grouped_sinks", 1, 7, 8, [7, 5], sinks)
+    added = [absent, absent, ("places", np.array([[7], [5]])), ("added", floats(1, heads, 1, 8))]
+    one("grouped_bias", 1, 7, 8, [7, 5], added)
+    one("grouped_packed", ROWS, 0, ROWS, [ROWS - 1] * 2, tables, packed=True, do_rotary=1)
+
+
 def quantised(out):
     """What the quantiser of ONNX Runtime leaves."""
     zero = lambda name, value=7, kind=np.uint8: (name, np.array(value, kind))
@@ -214,6 +246,7 @@ def main():
     elementwise_and_products(out)
     normalisations(out)
     attentions(out)
+    grouped(out)
     quantised(out)
     print(f"{len(list(out.iterdir()))} cases in {out}")
 

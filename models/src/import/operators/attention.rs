@@ -38,6 +38,8 @@ pub(super) struct Attention {
     pub softcap: f32,
     /// Query i sees keys 0..=i + causal only.
     pub causal: Option<i32>,
+    /// `[heads]`: a score of each head that takes part in the softmax but belongs to no key.
+    pub sink: Option<TensorId>,
 }
 
 /// A stage of the scores that an operator can return.
@@ -55,7 +57,8 @@ impl Attention {
         let query = builder.fact(self.query).clone();
         let value = builder.shape(self.value);
         let sizes = [query.shape.last(), value.last()].map(|extent| extent.copied().unwrap_or(0));
-        let fused = matches!(query.dtype, DType::F32 | DType::F16 | DType::Bf16)
+        let fused = self.sink.is_none()
+            && matches!(query.dtype, DType::F32 | DType::F16 | DType::Bf16)
             && sizes.iter().all(|&size| size <= LARGEST_FUSED_HEAD)
             && sizes[0] > 0
             && value.iter().all(|&extent| extent > 0);
@@ -90,7 +93,10 @@ impl Attention {
             let mask = additive(builder, mask, dtype)?;
             masked = builder.binary(Binary::Add, masked, mask)?;
         }
-        let weights = builder.emit(Op::Softmax { axis: 3, log: false }, &[masked])?;
+        let weights = match self.sink {
+            None => builder.emit(Op::Softmax { axis: 3, log: false }, &[masked])?,
+            Some(sink) => softmax_with_sink(builder, masked, sink)?,
+        };
         let output = builder.emit(Op::MatMul, &[weights, value])?;
         let scores = match stage {
             Stage::Products => products,
@@ -100,6 +106,19 @@ impl Attention {
         };
         Ok((output, scores))
     }
+}
+
+/// Softmax over the keys and a sink, of which the keys' weights remain.
+fn softmax_with_sink(builder: &mut Builder, scores: TensorId, sink: TensorId) -> Result<TensorId, Problem> {
+    let Fact { dtype, shape } = builder.fact(scores).clone();
+    let [n, heads, queries, _] = four(&shape)?;
+    let sink = builder.cast(sink, dtype)?;
+    let sink = builder.reshape(sink, &[1, heads, 1, 1])?;
+    let sink = builder.expand(sink, &[n, heads, queries, 1])?;
+    let scores = builder.emit(Op::Concat { axis: 3 }, &[scores, sink])?;
+    let weights = builder.emit(Op::Softmax { axis: 3, log: false }, &[scores])?;
+    let slice = Op::Slice { starts: vec![0; 4], steps: vec![1; 4] };
+    builder.emit_as(slice, &[weights], Fact { dtype, shape })
 }
 
 /// Each head repeated so that there are `heads` of them.
@@ -236,7 +255,7 @@ fn attention(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>
         3 => Stage::Weights,
         other => return Err(unsupported("qk_matmul_output_mode", other, "0, 1, 2, 3")),
     };
-    let attention = Attention { query, key, value, mask, scale, softcap, causal };
+    let attention = Attention { query, key, value, mask, scale, softcap, causal, sink: None };
     let (output, scores) = if node.outputs > 3 {
         let (output, scores) = attention.emit_parts(builder, stage)?;
         (output, Some(scores))
@@ -248,7 +267,7 @@ fn attention(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>
 }
 
 /// A mask that covers all keys: those that it leaves out are hidden.
-fn padded_mask(builder: &mut Builder, mask: TensorId, keys: usize, dtype: DType) -> Result<TensorId, Problem> {
+pub(super) fn padded_mask(builder: &mut Builder, mask: TensorId, keys: usize, dtype: DType) -> Result<TensorId, Problem> {
     let shape = builder.shape(mask).to_vec();
     let Some(&covered) = shape.last() else { return Ok(mask) };
     if covered == 1 || covered >= keys {

@@ -51,7 +51,7 @@ impl Common {
         let [.., size] = four(builder.shape(query))?;
         let scale = self.scale.unwrap_or_else(|| default_scale(size));
         let causal = self.causal.then_some(past as i32);
-        Ok(Attention { query, key, value, mask, scale, softcap: 0.0, causal })
+        Ok(Attention { query, key, value, mask, scale, softcap: 0.0, causal, sink: None })
     }
 
     /// A mask of 0 (hidden) and 1 (kept), or the lengths of sequences, as floats to be added to scores.
@@ -86,7 +86,7 @@ impl Common {
 }
 
 /// Part of the last dimension.
-fn columns(builder: &mut Builder, x: TensorId, start: usize, count: usize) -> Result<TensorId, Problem> {
+pub(super) fn columns(builder: &mut Builder, x: TensorId, start: usize, count: usize) -> Result<TensorId, Problem> {
     let Fact { dtype, mut shape } = builder.fact(x).clone();
     let rank = shape.len();
     let mut starts = vec![0; rank];

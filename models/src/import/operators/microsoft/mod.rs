@@ -2,6 +2,7 @@
 //! definitions: ONNX Runtime, `docs/ContribOperators.md`.
 
 mod attention;
+mod grouped;
 mod normalization;
 mod quantized;
 
@@ -23,6 +24,9 @@ pub(super) const DOMAIN: &str = "com.microsoft";
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
     if let Some(outputs) = attention::import(builder, node)? {
         return Ok(Some(outputs));
+    }
+    if node.op_type == "GroupQueryAttention" {
+        return grouped::import(builder, node).map(Some);
     }
     if let Some(outputs) = normalization::import(builder, node)? {
         return Ok(Some(outputs));
