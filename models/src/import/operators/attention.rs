@@ -267,7 +267,12 @@ fn attention(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>
 }
 
 /// A mask that covers all keys: those that it leaves out are hidden.
-pub(super) fn padded_mask(builder: &mut Builder, mask: TensorId, keys: usize, dtype: DType) -> Result<TensorId, Problem> {
+pub(super) fn padded_mask(
+    builder: &mut Builder,
+    mask: TensorId,
+    keys: usize,
+    dtype: DType,
+) -> Result<TensorId, Problem> {
     let shape = builder.shape(mask).to_vec();
     let Some(&covered) = shape.last() else { return Ok(mask) };
     if covered == 1 || covered >= keys {
@@ -323,6 +328,9 @@ pub(super) fn rotate(
     }
     let pairs = rotated / 2;
     let dtype = builder.fact(x).dtype;
+    // Pairs get a dimension of their own; a slice that runs backwards along it exchanges their elements.
+    let extents = if interleaved { [pairs, 2] } else { [2, pairs] };
+    let pair = if interleaved { 4 } else { 3 };
     let mut columns = Vec::new();
     for table in angles {
         let shape = builder.shape(table).to_vec();
@@ -333,33 +341,32 @@ pub(super) fn rotate(
                 show(&shape)
             )));
         }
-        let table = builder.reshape(table, &[shape[0], 1, shape[1], pairs])?;
+        let mut column = vec![shape[0], 1, shape[1], pairs];
+        column.insert(pair, 1);
+        let table = builder.reshape(table, &column)?;
         columns.push(builder.cast(table, dtype)?);
     }
-    let part = |builder: &mut Builder, start: usize, step: i64, count: usize| {
-        let op = Op::Slice { starts: vec![0, 0, 0, start], steps: vec![1, 1, 1, step] };
+    let part = |builder: &mut Builder, start: usize, count: usize| {
+        let op = Op::Slice { starts: vec![0, 0, 0, start], steps: vec![1; 4] };
         builder.emit_as(op, &[whole], Fact::new(dtype, &[n, heads, rows, count]))
     };
-    let (first, second) = match interleaved {
-        true => (part(builder, 0, 2, pairs)?, part(builder, 1, 2, pairs)?),
-        false => (part(builder, 0, 1, pairs)?, part(builder, pairs, 1, pairs)?),
-    };
     let (cosine, sine) = (columns[0], columns[1]);
-    let product = |builder: &mut Builder, a, b| builder.binary(Binary::Mul, a, b);
-    let (a, b) = (product(builder, first, cosine)?, product(builder, second, sine)?);
-    let real = builder.binary(Binary::Sub, a, b)?;
-    let (a, b) = (product(builder, first, sine)?, product(builder, second, cosine)?);
-    let imaginary = builder.binary(Binary::Add, a, b)?;
-    let mut turned = if interleaved {
-        let column = |builder: &mut Builder, x| builder.reshape(x, &[n, heads, rows, pairs, 1]);
-        let (real, imaginary) = (column(builder, real)?, column(builder, imaginary)?);
-        let joined = builder.emit(Op::Concat { axis: 4 }, &[real, imaginary])?;
-        builder.reshape(joined, &[n, heads, rows, rotated])?
-    } else {
-        builder.emit(Op::Concat { axis: 3 }, &[real, imaginary])?
-    };
+    let mut shape = vec![1; 5];
+    shape[pair] = 2;
+    let signs = builder.constant(Tensor::f32(&shape, &[-1.0, 1.0]));
+    let signs = builder.cast(signs, dtype)?;
+    let sine = builder.binary(Binary::Mul, sine, signs)?;
+    let straight = if rotated < size { part(builder, 0, rotated)? } else { whole };
+    let straight = builder.reshape(straight, &[n, heads, rows, extents[0], extents[1]])?;
+    let (mut starts, mut steps) = (vec![0; 5], vec![1; 5]);
+    (starts[pair], steps[pair]) = (1, -1);
+    let shape = builder.fact(straight).clone();
+    let crossed = builder.emit_as(Op::Slice { starts, steps }, &[straight], shape)?;
+    let (a, b) = (builder.binary(Binary::Mul, straight, cosine)?, builder.binary(Binary::Mul, crossed, sine)?);
+    let turned = builder.binary(Binary::Add, a, b)?;
+    let mut turned = builder.reshape(turned, &[n, heads, rows, rotated])?;
     if rotated < size {
-        let rest = part(builder, rotated, 1, size - rotated)?;
+        let rest = part(builder, rotated, size - rotated)?;
         turned = builder.emit(Op::Concat { axis: 3 }, &[turned, rest])?;
     }
     if rows_first { join_heads(builder, turned) } else { Ok(turned) }

@@ -3,7 +3,7 @@
 //! The pass looks from the second product backwards. What it needs anew, a transposed key or a mask joined from two, it
 //! adds as movement and element-wise nodes, which cost nothing or little.
 
-use super::{edges::Edges, rewrite};
+use super::{edges::Edges, heads::Reshaped, rewrite};
 use floe_kernels::attention::MAX_HEAD_SIZE;
 use floe_models::{
     DType, Fact, Graph, Node, Op, TensorId,
@@ -27,13 +27,21 @@ pub fn run(mut graph: Graph) -> Graph {
 
 struct Match {
     query: Operand,
-    /// The right factor of the first product, keys along its last dimension.
-    key: Operand,
-    value: TensorId,
+    key: Key,
+    value: Reshaped,
     masks: Vec<Mask>,
     scale: f64,
     softcap: f64,
+    /// Whether weights that are NaN count as 0, which PyTorch exports for queries that see no key.
+    guarded: bool,
     sources: Vec<String>,
+}
+
+enum Key {
+    /// The right factor of the first product, keys along its last dimension.
+    Columns(Operand),
+    /// Keys along the last dimension but one.
+    Rows(Reshaped),
 }
 
 /// A mask that is added, or a condition under which a score is kept or else replaced by a constant.
@@ -75,6 +83,22 @@ impl<'a> Edges<'a> {
             .filter(|&(other, factor)| factor.is_finite() && self.graph.fact(other) == self.graph.fact(node.outputs[0]))
     }
 
+    /// The softmax that makes weights, and whether they are 0 where it gives NaN.
+    fn softmax(&self, weights: TensorId) -> Option<(&'a Node, bool)> {
+        let node = self.private_producer(weights)?;
+        if node.op != Op::Where {
+            return Some((node, false));
+        }
+        let &[condition, zero, softmax] = node.inputs.as_slice() else { return None };
+        let test = self.private_producer(condition)?;
+        let fits = test.op == Op::Unary(Unary::IsNan)
+            && test.inputs == [softmax]
+            && rewrite::scalar(self.graph, zero) == Some(0.0)
+            && self.consumers[softmax.0].len() == 2
+            && !self.outputs[softmax.0];
+        fits.then_some((self.producing_node(softmax)?, true))
+    }
+
     /// Follows an operand back through movement to the scalars that it is multiplied by.
     fn operand(&self, id: TensorId) -> (Operand, f64) {
         let mut found = Operand { source: id, movement: Vec::new() };
@@ -95,6 +119,24 @@ impl<'a> Edges<'a> {
     }
 }
 
+/// Whether masks may leave a query no key at all, as far as constants tell.
+fn may_hide_all(graph: &Graph, masks: &[Mask]) -> bool {
+    let infinite = |id: TensorId| rewrite::scalar(graph, id).is_none_or(|value| value == f64::NEG_INFINITY);
+    let hiding = |mask: &&Mask| match **mask {
+        Mask::Added(mask) => graph.constant(mask).is_none_or(|mask| mask.to_f64().contains(&f64::NEG_INFINITY)),
+        Mask::Kept { otherwise: value, .. } | Mask::Replaced { by: value, .. } => infinite(value),
+    };
+    let hiding: Vec<&Mask> = masks.iter().filter(hiding).collect();
+    match hiding.as_slice() {
+        [] => false,
+        [Mask::Added(mask)] => graph.constant(*mask).is_none_or(|mask| {
+            let row = mask.shape.last().copied().unwrap_or(1).max(1);
+            mask.to_f64().chunks(row).any(|row| row.iter().all(|&value| value == f64::NEG_INFINITY))
+        }),
+        _ => true,
+    }
+}
+
 impl Match {
     /// The pattern whose second product is node `number`.
     fn at(graph: &Graph, number: usize) -> Option<Self> {
@@ -109,7 +151,7 @@ impl Match {
         }
         let edges = Edges::of(graph);
         let &[weights, value] = product.inputs.as_slice() else { return None };
-        let softmax = edges.private_producer(weights)?;
+        let (softmax, guarded) = edges.softmax(weights)?;
         if softmax.op != (Op::Softmax { axis: rank - 1, log: false }) {
             return None;
         }
@@ -118,6 +160,10 @@ impl Match {
         rewrite::add_sources(&mut found.sources, &first.sources);
         let (query, query_scale) = edges.operand(first.inputs[0]);
         let (key, key_scale) = edges.operand(first.inputs[1]);
+        let mut key = match edges.exchanged(key.source).filter(|_| key.movement.is_empty()) {
+            Some(rows) => Key::Rows(rows),
+            None => Key::Columns(key),
+        };
         let [query_shape, key_shape, value_shape] =
             [first.inputs[0], first.inputs[1], value].map(|id| graph.fact(id).shape.as_slice());
         let fits = [query_shape, key_shape, value_shape].iter().all(|shape| shape.len() == rank)
@@ -127,6 +173,14 @@ impl Match {
             && query_shape[rank - 1] > 0
             && value_shape[rank - 2] > 0;
         let scale = scale * query_scale * key_scale;
+        let mut value = Reshaped { source: value, shape: graph.fact(value).shape.clone() };
+        if let Key::Rows(rows) = &key
+            && let (Some(shared_key), Some(shared_value)) = (edges.unrepeated(rows), edges.unrepeated(&value))
+            && shared_key.shape[..3] == shared_value.shape[..3]
+        {
+            (key, value) = (Key::Rows(shared_key), shared_value);
+        }
+        let guarded = guarded && may_hide_all(graph, &found.masks);
         (fits && (scale as f32).is_finite()).then_some(Self {
             query,
             key,
@@ -134,6 +188,7 @@ impl Match {
             masks: found.masks,
             scale,
             softcap,
+            guarded,
             sources: found.sources,
         })
     }
@@ -144,18 +199,32 @@ impl Match {
         rewrite::add_sources(&mut sources, &self.sources);
         let mut added = Added { graph, name: &name, sources: &sources, nodes: Vec::new() };
         let query = added.moved(self.query);
-        let key = added.moved(self.key);
-        let fact = added.graph.fact(key).clone();
-        let rank = fact.shape.len();
-        let mut permutation: Vec<usize> = (0..rank).collect();
-        permutation.swap(rank - 2, rank - 1);
-        let shape: Vec<usize> = permutation.iter().map(|&d| fact.shape[d]).collect();
-        let key = added.node(Op::Transpose { permutation }, vec![key], Fact { dtype: fact.dtype, shape });
-        let mut inputs = vec![query, key, self.value];
+        let key = match self.key {
+            Key::Rows(rows) => added.reshaped(rows),
+            Key::Columns(columns) => {
+                let columns = added.moved(columns);
+                let fact = added.graph.fact(columns).clone();
+                let rank = fact.shape.len();
+                let mut permutation: Vec<usize> = (0..rank).collect();
+                permutation.swap(rank - 2, rank - 1);
+                let shape: Vec<usize> = permutation.iter().map(|&d| fact.shape[d]).collect();
+                added.node(Op::Transpose { permutation }, vec![columns], Fact { dtype: fact.dtype, shape })
+            }
+        };
+        let value = added.reshaped(self.value);
+        let mut inputs = vec![query, key, value];
         inputs.extend(added.mask(&self.masks));
-        let mut nodes = added.nodes;
         let op = Op::Attention { scale: self.scale as f32, softcap: self.softcap as f32, causal: None };
-        nodes.push(Node { name, op, inputs, outputs, sources });
+        let mut last = Node { name: name.clone(), op, inputs, outputs, sources: sources.clone() };
+        if self.guarded {
+            let fact = added.graph.fact(last.outputs[0]).clone();
+            let zero = added.scalar(fact.dtype, 0.0);
+            let unguarded = added.node(last.op, last.inputs, fact.clone());
+            let unseen = added.node(Op::Unary(Unary::IsNan), vec![unguarded], Fact { dtype: DType::Bool, ..fact });
+            (last.op, last.inputs) = (Op::Where, vec![unseen, zero, unguarded]);
+        }
+        let mut nodes = added.nodes;
+        nodes.push(last);
         let last = number + nodes.len() - 1;
         graph.nodes.splice(number..=number, nodes);
         last
@@ -261,6 +330,19 @@ impl Added<'_> {
         output
     }
 
+    fn scalar(&mut self, dtype: DType, value: f64) -> TensorId {
+        let tensor = rewrite::float_tensor(dtype, &[], &[value]).expect("scores are floats");
+        self.graph.add_constant(format!("{}_mask_value", self.name), tensor)
+    }
+
+    fn reshaped(&mut self, Reshaped { source, shape }: Reshaped) -> TensorId {
+        let dtype = self.graph.fact(source).dtype;
+        if self.graph.fact(source).shape == shape {
+            return source;
+        }
+        self.node(Op::Reshape, vec![source], Fact { dtype, shape })
+    }
+
     fn moved(&mut self, operand: Operand) -> TensorId {
         let mut id = operand.source;
         for (op, fact) in operand.movement.into_iter().rev() {
@@ -296,8 +378,7 @@ impl Added<'_> {
         let dtype = a.or(b).map_or(DType::F32, |id| self.graph.fact(id).dtype);
         let mut scalar = |id: Option<TensorId>| {
             let value = id.and_then(|id| rewrite::scalar(self.graph, id)).unwrap_or(0.0);
-            let tensor = rewrite::float_tensor(dtype, &[], &[value]).expect("masks are floats");
-            self.graph.add_constant(format!("{}_mask_value", self.name), tensor)
+            self.scalar(dtype, value)
         };
         let (a, b) = (scalar(a), scalar(b));
         let shape = self.graph.fact(condition).shape.clone();

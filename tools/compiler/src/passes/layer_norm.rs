@@ -1,5 +1,6 @@
 //! Recognises layer normalisation that an exporter has taken apart:
-//! (x − mean(x)) / √(mean((x − mean(x))²) + ε) · scale + shift.
+//! (x − mean(x)) / √(mean((x − mean(x))²) + ε) · scale + shift; and normalisation by the root of the mean square:
+//! x / √(mean(x²) + ε) · scale.
 
 use super::{edges::Edges, rewrite};
 use floe_models::{
@@ -11,9 +12,9 @@ use floe_models::{
 pub fn run(mut graph: Graph) -> Graph {
     // Each match removes the division's consumers, so positions are found anew.
     let mut from = 0;
-    while let Some((position, found)) = (from..graph.nodes.len()).find_map(|n| Some((n, Match::at(&graph, n)?))) {
+    while let Some((position, found)) = Match::next(&graph, from) {
         let anchor = &mut graph.nodes[found.last];
-        anchor.op = Op::LayerNormalization { axis: found.axis, epsilon: found.epsilon, center: true };
+        anchor.op = Op::LayerNormalization { axis: found.axis, epsilon: found.epsilon, center: found.center };
         anchor.inputs = found.inputs;
         let sources = found.sources;
         rewrite::add_sources(&mut anchor.sources, &sources);
@@ -27,6 +28,7 @@ struct Match {
     last: usize,
     axis: usize,
     epsilon: f32,
+    center: bool,
     inputs: Vec<TensorId>,
     sources: Vec<String>,
 }
@@ -80,6 +82,35 @@ impl Edges<'_> {
         (x == node.inputs[0]).then_some((x, axis))
     }
 
+    /// The numerator and the node that makes the argument of the root, where `node` divides by a root or multiplies by
+    /// its reciprocal. Gives the nodes between too.
+    fn divided_by_root(&self, node: usize) -> Option<(TensorId, usize, Vec<usize>)> {
+        let root_of = |id: TensorId| {
+            let root = self.producer(id)?;
+            let sum = self.producer(self.graph.nodes[root].inputs[0])?;
+            (self.graph.nodes[root].op == Op::Unary(Unary::Sqrt)).then_some((root, sum))
+        };
+        let &[a, b] = self.graph.nodes[node].inputs.as_slice() else { return None };
+        match self.graph.nodes[node].op {
+            Op::Binary(Binary::Div) => root_of(b).map(|(root, sum)| (a, sum, vec![root])),
+            Op::Binary(Binary::Mul) => [(a, b), (b, a)].into_iter().find_map(|(numerator, factor)| {
+                let number = self.producer(factor)?;
+                let factor = &self.graph.nodes[number];
+                let scalar = |id: TensorId| rewrite::scalar(self.graph, id);
+                let (root, sum) = match factor.op {
+                    Op::Unary(Unary::Reciprocal) => root_of(factor.inputs[0])?,
+                    Op::Binary(Binary::Div) if scalar(factor.inputs[0]) == Some(1.0) => root_of(factor.inputs[1])?,
+                    Op::Binary(Binary::Pow) if scalar(factor.inputs[1]) == Some(-0.5) => {
+                        (number, self.producer(factor.inputs[0])?)
+                    }
+                    _ => return None,
+                };
+                Some((numerator, sum, vec![root, number]))
+            }),
+            _ => None,
+        }
+    }
+
     /// The reader of `id` that applies `op` with a constant of the normalised extents, with that constant.
     fn parameter(&self, id: TensorId, op: Binary, extents: &[usize]) -> Option<(usize, TensorId)> {
         let consumer = self.only_consumer(id)?;
@@ -96,20 +127,19 @@ impl Edges<'_> {
 }
 
 impl Match {
-    /// The pattern whose division is node `division`.
-    fn at(graph: &Graph, division: usize) -> Option<Self> {
-        if graph.nodes[division].op != Op::Binary(Binary::Div) {
-            return None;
-        }
+    /// The first pattern whose division is node `from` or one behind it, and that node.
+    fn next(graph: &Graph, from: usize) -> Option<(usize, Self)> {
         let edges = Edges::of(graph);
-        let &[numerator, denominator] = graph.nodes[division].inputs.as_slice() else { return None };
-        let centred = edges.producer(numerator)?;
-        let (x, axis) = edges.centred(centred)?;
-        let root = edges.producer(denominator)?;
-        if graph.nodes[root].op != Op::Unary(Unary::Sqrt) {
+        (from..graph.nodes.len()).find_map(|division| Some((division, Self::at(&edges, division)?)))
+    }
+
+    /// The pattern whose division, or product with a reciprocal, is node `division`.
+    fn at(edges: &Edges, division: usize) -> Option<Self> {
+        let graph = edges.graph;
+        if !matches!(graph.nodes[division].op, Op::Binary(Binary::Div | Binary::Mul)) {
             return None;
         }
-        let sum = edges.producer(graph.nodes[root].inputs[0])?;
+        let (numerator, sum, mut parts) = edges.divided_by_root(division)?;
         if graph.nodes[sum].op != Op::Binary(Binary::Add) {
             return None;
         }
@@ -118,18 +148,27 @@ impl Match {
         let (square, variance_axis) = edges.mean(variance)?;
         let square = edges.producer(square)?;
         let squared = edges.square(square)?;
-        // Exporters compute x − mean(x) once or twice.
-        let same = squared == numerator || edges.centred(edges.producer(squared)?) == Some((x, axis));
-        if !same || variance_axis != axis {
+        let centred = edges.producer(numerator);
+        let (x, axis, center) = match centred.and_then(|centred| edges.centred(centred)) {
+            // Exporters compute x − mean(x) once or twice.
+            Some(centred) if squared == numerator || edges.centred(edges.producer(squared)?) == Some(centred) => {
+                (centred.0, centred.1, true)
+            }
+            _ if squared == numerator => (numerator, variance_axis, false),
+            _ => return None,
+        };
+        if variance_axis != axis {
             return None;
         }
+        parts.extend(centred.filter(|_| center));
         let extents = graph.fact(x).shape[axis..].to_vec();
         let made = graph.nodes[division].outputs[0];
         let (product, scale) = edges.parameter(made, Binary::Mul, &extents)?;
         let mut found =
-            Self { last: product, axis, epsilon: epsilon as f32, inputs: vec![x, scale], sources: Vec::new() };
-        let mut parts = vec![centred, square, variance, sum, root, division, product];
-        if let Some((addition, shift)) = edges.parameter(graph.nodes[product].outputs[0], Binary::Add, &extents) {
+            Self { last: product, axis, epsilon: epsilon as f32, center, inputs: vec![x, scale], sources: Vec::new() };
+        parts.extend([square, variance, sum, division, product]);
+        let shift = edges.parameter(graph.nodes[product].outputs[0], Binary::Add, &extents).filter(|_| center);
+        if let Some((addition, shift)) = shift {
             found.last = addition;
             found.inputs.push(shift);
             parts.push(addition);

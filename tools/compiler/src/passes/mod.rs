@@ -12,6 +12,7 @@ pub mod fuse;
 pub mod gather;
 pub mod gemm;
 pub mod global_pool;
+mod heads;
 pub mod layer_norm;
 pub mod legality;
 pub mod merge;
@@ -22,6 +23,7 @@ pub mod pads;
 pub mod product_reshape;
 pub mod quantize;
 mod rewrite;
+pub mod rotary;
 pub mod vectors;
 
 #[cfg(test)]
@@ -55,7 +57,7 @@ const NORMALISATION: [Pass; 4] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-const SIMPLIFICATION: [Pass; 15] = [
+const SIMPLIFICATION: [Pass; 16] = [
     ("no_op", no_op::run),
     ("fold", |graph| fold::run(graph, &HostEvaluator)),
     ("merge", merge::run),
@@ -63,6 +65,7 @@ const SIMPLIFICATION: [Pass; 15] = [
     ("gather", gather::run),
     ("layer_norm", layer_norm::run),
     ("attention", attention::run),
+    ("rotary", rotary::run),
     ("pads", pads::run),
     ("quantize", quantize::run),
     ("affine", affine::run),

@@ -409,6 +409,29 @@ fn decomposed_layer_normalisation_is_recognised() {
 }
 
 #[test]
+fn decomposed_normalisation_by_the_root_mean_square_is_recognised() {
+    for form in 0..3 {
+        let mut net = Network::new();
+        let x = net.input(&[2, 5, 8]);
+        let (two, epsilon, one, power) = (net.scalar(2.0), net.scalar(1e-3), net.scalar(1.0), net.scalar(-0.5));
+        let square = net.binary(Binary::Pow, x, two);
+        let mean = net.node(Op::Reduce { kind: Reduction::Mean, axes: vec![2], keep: true }, &[square]);
+        let sum = net.binary(Binary::Add, mean, epsilon);
+        let root = net.unary(Unary::Sqrt, sum);
+        let factor = match form {
+            0 => net.unary(Unary::Reciprocal, root),
+            1 => net.binary(Binary::Div, one, root),
+            _ => net.binary(Binary::Pow, sum, power),
+        };
+        let scale = net.constant(&[8]);
+        let y = net.binary(Binary::Mul, x, factor);
+        let y = net.binary(Binary::Mul, scale, y);
+        net.output(y);
+        assert_eq!(work(&net.finish()), ["LayerNormalization"]);
+    }
+}
+
+#[test]
 fn batch_normalisation_without_a_convolution_is_one_program() {
     let mut net = Network::new();
     let x = net.input(&[2, 3, 4, 4]);
@@ -605,6 +628,77 @@ fn attention_is_recognised_with_a_bound_and_a_condition() {
         _ => None,
     });
     assert_eq!(softcap, Some(2.0));
+}
+
+#[test]
+fn attention_is_recognised_with_shared_heads_and_a_guard() {
+    let mut net = Network::new();
+    let (n, heads, shared, rows, size) = (2, 4, 2, 3, 4);
+    let query = net.input(&[n, heads, rows, size]);
+    let mut repeated = Vec::new();
+    for _ in 0..2 {
+        let x = net.input(&[n, shared, rows, size]);
+        let reshaped = |net: &mut Network, op: Op, x: TensorId, shape: &[usize]| {
+            net.node_as(op, &[x], &[Fact::new(DType::F32, shape)])[0]
+        };
+        let x = reshaped(&mut net, Op::Reshape, x, &[n, shared, 1, rows, size]);
+        let x = reshaped(&mut net, Op::Expand, x, &[n, shared, heads / shared, rows, size]);
+        repeated.push(reshaped(&mut net, Op::Reshape, x, &[n, heads, rows, size]));
+    }
+    let joined = net.node_as(Op::Reshape, &[repeated[0]], &[Fact::new(DType::F32, &[n * heads, rows, size])])[0];
+    let columns = net.node(Op::Transpose { permutation: vec![0, 2, 1] }, &[joined]);
+    let key = net.node_as(Op::Reshape, &[columns], &[Fact::new(DType::F32, &[n, heads, size, rows])])[0];
+    let (half, zero, hidden) = (net.scalar(0.5), net.scalar(0.0), net.scalar(f32::NEG_INFINITY));
+    let query = net.binary(Binary::Mul, query, half);
+    let scores = net.node(Op::MatMul, &[query, key]);
+    // The first query sees no key.
+    let numbers =
+        net.graph.add_constant("numbers", Tensor::f32(&[3, 3], &[-2.0, -2.0, -2.0, 2.0, -2.0, 2.0, 2.0, 2.0, 2.0]));
+    let chosen = net.input(&[1, 1, 1, rows]);
+    let sum = net.binary(Binary::Add, chosen, numbers);
+    let condition = net.binary(Binary::Greater, sum, zero);
+    let mask = net.node(Op::Where, &[condition, zero, hidden]);
+    let scores = net.binary(Binary::Add, scores, mask);
+    let weights = net.node(Op::Softmax { axis: 3, log: false }, &[scores]);
+    let unseen = net.unary(Unary::IsNan, weights);
+    let weights = net.node(Op::Where, &[unseen, zero, weights]);
+    let mean = net.node(Op::MatMul, &[weights, repeated[1]]);
+    net.output(mean);
+    assert_eq!(work(&net.finish()), ["pointwise", "Attention", "pointwise"]);
+}
+
+#[test]
+fn rotations_of_pairs_are_one_program() {
+    for neighbours in [false, true] {
+        let mut net = Network::new();
+        let (rows, half) = (3, 4);
+        let x = net.input(&[1, 2, rows, 2 * half]);
+        let (cosine, sine) = (net.input(&[1, 1, rows, 2 * half]), net.input(&[rows, 2 * half]));
+        let part = |net: &mut Network, start: usize, step: i64| {
+            let op = Op::Slice { starts: vec![0, 0, 0, start], steps: vec![1, 1, 1, step] };
+            net.node_as(op, &[x], &[Fact::new(DType::F32, &[1, 2, rows, half])])[0]
+        };
+        let turned = if neighbours {
+            let (odd, even) = (part(&mut net, 1, 2), part(&mut net, 0, 2));
+            let odd = net.unary(Unary::Neg, odd);
+            let column = Fact::new(DType::F32, &[1, 2, rows, half, 1]);
+            let odd = net.node_as(Op::Reshape, &[odd], &[column.clone()])[0];
+            let even = net.node_as(Op::Reshape, &[even], &[column])[0];
+            let stacked = net.node(Op::Concat { axis: 4 }, &[odd, even]);
+            net.node_as(Op::Reshape, &[stacked], &[Fact::new(DType::F32, &[1, 2, rows, 2 * half])])[0]
+        } else {
+            let (second, first) = (part(&mut net, half, 1), part(&mut net, 0, 1));
+            let second = net.unary(Unary::Neg, second);
+            net.node(Op::Concat { axis: 3 }, &[second, first])
+        };
+        let straight = net.binary(Binary::Mul, x, cosine);
+        let crossed = net.binary(Binary::Mul, turned, sine);
+        let sum = net.binary(Binary::Add, straight, crossed);
+        net.output(sum);
+        let graph = net.finish();
+        // The sine with its signs, which other rotations share, and the rotation.
+        assert!(work(&graph).iter().all(|&kind| kind == "pointwise") && work(&graph).len() <= 2, "{:?}", work(&graph));
+    }
 }
 
 #[test]
