@@ -32,6 +32,11 @@ impl Variant<'_> {
     /// What a session of this variant takes that is made with these options. On the host they mean nothing, and weights stay in the
     /// plan's bytes. Nothing for a host variant in an engine without the feature `host`, which makes no session of it.
     pub fn requirements(&self, options: cuda::InitOptions) -> Requirements {
+        self.requirements_shared(options, cuda::Shared::default())
+    }
+
+    /// As [`Self::requirements`], for a session that shares constants or scratch with others; what is shared is not counted.
+    pub fn requirements_shared(&self, options: cuda::InitOptions, shared: cuda::Shared<'_>) -> Requirements {
         let stack = INIT_STACK_BYTES;
         if self.is_host() {
             #[cfg(feature = "host")]
@@ -44,16 +49,23 @@ impl Variant<'_> {
             #[cfg(not(feature = "host"))]
             return Requirements::default();
         }
-        let Memory { weights, arena, bindings, .. } = self.memory();
-        // As in INIT: the sum cannot overflow, and the driver refuses to allocate nothing.
-        let (counter, report) = if options.signals() { (COUNTER_BYTES, REPORT_BYTES) } else { (0, 0) };
-        let device = weights + arena + if options.mapped { 0 } else { bindings } + counter;
         Requirements {
             object: size_of::<cuda::Session<'_, '_>>() as u64,
             host: 0,
-            device: device.max(BLOB_ALIGNMENT),
-            page_locked: bindings + report,
+            device: self.device_bytes(options, shared.weights.is_some(), shared.scratch.is_some()),
+            page_locked: self.memory().bindings + if options.signals() { REPORT_BYTES } else { 0 },
             stack,
         }
+    }
+
+    /// Bytes of device memory that INIT allocates for a session alone, as [`Self::requirements_shared`] says.
+    pub(crate) fn device_bytes(&self, options: cuda::InitOptions, shares_weights: bool, shares_scratch: bool) -> u64 {
+        let Memory { weights, arena, bindings, .. } = self.memory();
+        // As in INIT: the sum cannot overflow, and the driver refuses to allocate nothing.
+        let weights = if shares_weights { 0 } else { weights };
+        let arena = if shares_scratch { self.counter_bytes() } else { arena };
+        let bindings = if options.mapped { 0 } else { bindings };
+        let counter = if options.signals() { COUNTER_BYTES } else { 0 };
+        (weights + arena + bindings + counter).max(BLOB_ALIGNMENT)
     }
 }

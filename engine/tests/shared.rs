@@ -44,7 +44,7 @@ fn round_trip(session: &mut Session<'_, '_>, x: f32) -> [u8; 16] {
 fn sessions_in_turn_over_one_scratch_keep_their_states() {
     let [first, second, other] = variants();
     let all = [first.clone(), second.clone(), other.clone()];
-    let memory = SetMemory::of(&all, false);
+    let memory = SetMemory::of(all.iter().cloned(), InitOptions::default());
     // Constants of 256 bytes, equal in the first two; arenas of 256, 1024, 256; three bindings each; one counter.
     let expected =
         SetMemory { weights: 512, scratch: 1024, own: 3 * 768 + 256, total: 4096, apart: 768 + 1536 + 3 * 768 };

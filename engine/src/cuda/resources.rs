@@ -11,6 +11,7 @@ use super::{
 use crate::plan::format::{MAX_NAME, MAX_OPERANDS};
 use core::{
     ffi::{CStr, c_void},
+    ops::Range,
     ptr::{null, null_mut},
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -192,6 +193,11 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
             }
             _ => &mut [],
         }
+    }
+
+    /// Addresses of the page-locked host memory.
+    pub fn host_addresses(&self) -> Range<usize> {
+        self.host.addr()..self.host.addr().saturating_add(self.host_bytes)
     }
 
     /// The word of page-locked host memory at `offset`, which the device may write at any time; 0 outside the memory.

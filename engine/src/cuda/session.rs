@@ -14,6 +14,7 @@ use crate::{
         format::{Direction, MAX_BINDINGS},
     },
 };
+use core::ops::Range;
 
 /// A session for plans of up to 4096 steps, 1024 kernels and 1024 images. INIT takes 9 bytes of stack for each step and 12
 /// for each kernel; the session itself keeps 8 bytes for each image.
@@ -85,6 +86,11 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// The variant that is replayed.
     pub fn variant(&self) -> &Variant<'p> {
         &self.variant
+    }
+
+    /// Addresses of the page-locked host memory, in which everything lies that [`Self::input_mut`] and [`Self::output`] lend.
+    pub fn page_locked(&self) -> Range<usize> {
+        self.resources.host_addresses()
     }
 
     /// Copies `bytes` into an input or state: row-major, in the binding's element type. Does not wait for the device

@@ -7,6 +7,7 @@
 use super::{
     api::{CUDA_ERROR_OUT_OF_MEMORY, CUdeviceptr, CUstream, DriverApi},
     error::{InitError, Subject},
+    init::InitOptions,
     resources::Resources,
 };
 use crate::plan::{Variant, format::BLOB_ALIGNMENT};
@@ -42,8 +43,9 @@ impl<'s> Weights<'s> {
     pub unsafe fn upload(variant: &Variant<'s>, api: &'s DriverApi) -> Result<Self, InitError> {
         let bytes = variant.weights();
         let mut resources = Resources::new(api, None)?;
-        let address = allocate(&mut resources, bytes.len() as u64)?;
+        let mut address = 0;
         if !bytes.is_empty() {
+            address = allocate(&mut resources, bytes.len() as u64)?;
             resources.upload(Subject::Session, address, bytes)?;
         }
         resources.synchronize()?;
@@ -52,7 +54,7 @@ impl<'s> Weights<'s> {
 
     /// Whether these are a variant's constants: the same bytes of the same file, or else equal ones.
     pub fn are_of(&self, variant: &Variant<'_>) -> bool {
-        core::ptr::eq(self.bytes, variant.weights()) || self.bytes == variant.weights()
+        same_bytes(self.bytes, variant.weights())
     }
 
     /// Address, for a session of a variant with these constants.
@@ -81,8 +83,9 @@ impl<'s> Scratch<'s> {
     /// Where there is not so much memory or a driver call fails.
     pub unsafe fn allocate(bytes: u64, api: &'s DriverApi, stream: Option<CUstream>) -> Result<Self, InitError> {
         let mut resources = Resources::new(api, stream)?;
-        let address = allocate(&mut resources, bytes)?;
+        let mut address = 0;
         if bytes > 0 {
+            address = allocate(&mut resources, bytes)?;
             resources.zero(Subject::Session, address, bytes)?;
         }
         Ok(Self { resources, address, bytes })
@@ -116,21 +119,25 @@ pub struct SetMemory {
 }
 
 impl SetMemory {
-    /// Of sessions of these variants; `mapped` as in [`InitOptions`](super::InitOptions).
-    pub fn of(variants: &[Variant<'_>], mapped: bool) -> Self {
+    /// Of sessions of these variants for a GPU, all made with these options.
+    pub fn of<'p>(variants: impl Iterator<Item = Variant<'p>> + Clone, options: InitOptions) -> Self {
         let mut set = Self::default();
-        for (number, variant) in variants.iter().enumerate() {
+        for (number, variant) in variants.clone().enumerate() {
             let memory = variant.memory();
-            let bindings = if mapped { 0 } else { memory.bindings };
-            let known = variants.iter().take(number).any(|earlier| earlier.weights() == variant.weights());
+            let known = variants.clone().take(number).any(|earlier| same_bytes(earlier.weights(), variant.weights()));
             set.weights = set.weights.saturating_add(if known { 0 } else { memory.weights });
             set.scratch = set.scratch.max(memory.arena);
-            set.own = set.own.saturating_add(variant.counter_bytes() + bindings);
-            set.apart = set.apart.saturating_add(memory.weights + memory.arena + bindings);
+            set.own = set.own.saturating_add(variant.device_bytes(options, true, true));
+            set.apart = set.apart.saturating_add(variant.device_bytes(options, false, false));
         }
         set.total = set.weights.saturating_add(set.scratch).saturating_add(set.own);
         set
     }
+}
+
+/// Whether these are the same bytes of the same file, or else equal ones.
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    core::ptr::eq(a, b) || a == b
 }
 
 /// Allocates a session's or a shared block of device memory.

@@ -25,7 +25,7 @@ pub fn measure(
 ) -> Result<(Vec<Latency>, SetMemory)> {
     let Place::Cuda { device, api, options } = place else { bail!("plans take turns on a GPU only") };
     device.make_current()?;
-    let memory = SetMemory::of(variants, options.mapped);
+    let memory = SetMemory::of(variants.iter().cloned(), *options);
     // What follows is dropped in the opposite order: sessions, then what they borrow.
     let mut weights: Vec<Weights<'_>> = Vec::new();
     for variant in variants {
