@@ -15,17 +15,23 @@
  *     floe_session_destroy
  *     floe_plan_close
  *
+ * In place of a write and a read, floe_session_input and floe_session_output lend a session's own memory. Several sessions on
+ * one GPU share constants and scratch: floe_set_requirements says what they take, floe_weights_upload and
+ * floe_scratch_allocate make what they share, before the first floe_session_init and until after the last
+ * floe_session_destroy.
+ *
  * Rules that hold for every function:
  *
  * - The result is a floe_status: FLOE_STATUS_OK, or why nothing was done. `error`, where it is not null, gets the same in
  *   words. The library keeps no error, has no global variables, and allocates no memory; a session on a GPU allocates
- *   what floe_session_requirements says, in floe_session_init.
- * - Handles (`floe_plan`, `floe_session`) are the addresses of objects in memory that the caller gives, and stay the
- *   caller's. A handle that is null, misaligned, destroyed, never made, moved or overwritten is recognised and refused.
+ *   what floe_session_requirements says, in floe_session_init, and so does what sessions share, when it is made.
+ * - Handles (`floe_plan`, `floe_session`, `floe_weights`, `floe_scratch`) are the addresses of objects in memory that the
+ *   caller gives, and stay the caller's. A handle that is null, misaligned, destroyed, never made, moved or overwritten is
+ *   recognised and refused; so is destroying what a session still uses.
  * - Pointers to results must not be null unless it says so. A null or misaligned pointer is refused.
  * - What remains the caller's promise, as ever in C: that a pointer which is neither null nor misaligned points to as much
  *   memory as is said; that strings end with NUL; that objects and plan files stay in place, unchanged, as long as they
- *   are used; that no two threads use one session at a time; and that on a GPU the plan comes from someone trusted.
+ *   are used; that no two threads use one session at a time, nor one what another destroys; and that on a GPU the plan comes from someone trusted.
  * - Structures that a function fills are not touched where it fails.
  */
 
@@ -57,6 +63,12 @@
 // any session needs.
 #define FLOE_GPU_SESSION_BYTES (32 * 1024)
 
+// Bytes of memory for a `floe_weights` or a `floe_scratch`.
+#define FLOE_SHARED_BYTES 1024
+
+// Alignment of that memory.
+#define FLOE_SHARED_ALIGNMENT 16
+
 // Bytes of an error's text, the closing NUL included.
 #define FLOE_ERROR_BYTES 256
 
@@ -82,7 +94,7 @@ enum floe_status
     FLOE_STATUS_NOT_A_HANDLE = 6,
     // The handle was closed or destroyed.
     FLOE_STATUS_DESTROYED = 7,
-    // The memory already holds a session, which has to be destroyed first.
+    // The memory already holds an object, or sessions still use the object: those have to be destroyed first.
     FLOE_STATUS_IN_USE = 8,
     // The call needs another before it.
     FLOE_STATUS_ORDER = 9,
@@ -220,12 +232,26 @@ typedef uint32_t floe_wait;
 // may be called from several threads at a time.
 typedef struct floe_plan floe_plan;
 
+// Memory of a GPU for the activations of several sessions, and the stream in which these replay, one after another.
+//
+// The memory that it lies in belongs to the caller and must stay in place, untouched, until it is destroyed, which is
+// refused as long as a session uses it.
+typedef struct floe_scratch floe_scratch;
+
 // A session: a variant of a plan, bound to memory and ready to be replayed.
 //
 // The memory that it lies in belongs to the caller and must stay in place, untouched, until the session is destroyed. A
 // session may be used by one thread at a time; one on a GPU only where the CUDA context is current that was current at
-// its `floe_session_init`. Sessions share nothing: different ones may be used by different threads at the same time.
+// its `floe_session_init`. Different ones may be used by different threads at the same time; over one `floe_scratch` they
+// replay one after another all the same.
 typedef struct floe_session floe_session;
+
+// The constants of a variant in the memory of a GPU, for sessions of every variant with equal constants.
+//
+// The memory that it lies in and the plan file's bytes belong to the caller and must stay, unchanged and in place, until it
+// is destroyed, which is refused as long as a session uses it. Sessions that share it may be used by different threads at
+// the same time.
+typedef struct floe_weights floe_weights;
 
 // What went wrong, in words: UTF-8, closed by NUL, cut off where it is too long, empty after success.
 //
@@ -299,6 +325,13 @@ typedef struct floe_session_options {
     uint32_t guard;
     // Not used; 0.
     uint32_t reserved;
+    // For a GPU: constants that lie on the device already; null where the session uploads its own. They must be those of
+    // the variant, and stay until the session is destroyed. Sessions on the host share the plan file's as it is.
+    struct floe_weights *weights;
+    // For a GPU: memory for the activations, which other sessions use in turn; null for memory of the session's own. It
+    // must be as large as `arena_bytes` of the variant, and stay until the session is destroyed. The session replays in
+    // its stream, so `stream` must be null.
+    struct floe_scratch *scratch;
 } floe_session_options;
 
 // What a session takes. All of it is known before: a session takes nothing more until it is destroyed.
@@ -314,6 +347,32 @@ typedef struct floe_requirements {
     // Page-locked host memory that it allocates, in one piece.
     uint64_t page_locked_bytes;
 } floe_requirements;
+
+// A session of a set: a variant of an open plan.
+typedef struct floe_set_member {
+    // The plan.
+    const struct floe_plan *plan;
+    // Number of the variant, which is for a GPU.
+    uint32_t variant;
+    // Not used; 0.
+    uint32_t reserved;
+} floe_set_member;
+
+// What a set of sessions on a GPU takes that share constants and scratch. All of it is known before.
+typedef struct floe_set_memory {
+    // Device memory of all constants, equal ones once: one `floe_weights` for each kind.
+    uint64_t weights_bytes;
+    // Device memory of the scratch: what to give to `floe_scratch_allocate`.
+    uint64_t scratch_bytes;
+    // Device memory of the sessions themselves.
+    uint64_t own_bytes;
+    // Device memory of all that.
+    uint64_t device_bytes;
+    // Device memory that the sessions would take if they shared nothing.
+    uint64_t apart_bytes;
+    // Page-locked host memory of all sessions.
+    uint64_t page_locked_bytes;
+} floe_set_memory;
 
 #ifdef __cplusplus
 extern "C" {
@@ -418,9 +477,10 @@ floe_status floe_plan_find_binding(const struct floe_plan *plan,
                                    uint32_t *binding,
                                    struct floe_error *error);
 
-// What a session of variant `variant` takes. `options` as for `floe_session_init`; null stands for zeros.
+// What a session of variant `variant` takes. `options` as for `floe_session_init`; null stands for zeros. What it shares with
+// others is not counted: `floe_set_requirements` says what a set of sessions takes.
 //
-// Errors: those of a plan's handle; of `options`, `MISALIGNED` and `OPTIONS`; `NOT_FOUND` where there is no such variant;
+// Errors: those of a plan's handle; of `options`, `MISALIGNED`, `OPTIONS` and those of the handles in it; `NOT_FOUND` where there is no such variant;
 // `NOT_BUILT`; `CAPACITY`; of `requirements`, `NULL_POINTER` and `MISALIGNED`.
 floe_status floe_session_requirements(const struct floe_plan *plan,
                                       uint32_t variant,
@@ -439,8 +499,9 @@ floe_status floe_session_requirements(const struct floe_plan *plan,
 // `session`: set to the session, or to null on failure. Whatever a failed call had made is freed.
 //
 // Errors: those of a plan's handle; of the memory, `NULL_POINTER`, `MISALIGNED`, `TOO_SHORT`, `TOO_LONG`, `OVERLAP` (with the
-// plan or its file) and `IN_USE`; of `options`, `MISALIGNED`, `OPTIONS`, `NULL_POINTER` (no `find_symbol`); `NOT_FOUND`;
-// `NOT_BUILT`; `CAPACITY`; `OUT_OF_MEMORY`; `DRIVER`.
+// plan, its file, or what is shared) and `IN_USE`; of `options`, `MISALIGNED`, `OPTIONS`, `NULL_POINTER` (no `find_symbol`),
+// those of the handles in it, and `TOO_SHORT` where the scratch is; `NOT_FOUND`; `NOT_BUILT`; `CAPACITY`; `OUT_OF_MEMORY`;
+// `DRIVER`.
 floe_status floe_session_init(void *memory,
                               size_t memory_bytes,
                               const struct floe_plan *plan,
@@ -448,6 +509,11 @@ floe_status floe_session_init(void *memory,
                               const struct floe_session_options *options,
                               struct floe_session **session,
                               struct floe_error *error);
+
+// Destroys a session: waits for the device and frees all that INIT has made. The memory is the caller's again.
+//
+// Errors: those of a session's handle.
+floe_status floe_session_destroy(struct floe_session *session, struct floe_error *error);
 
 // Copies `bytes` bytes into input or state `binding`: row-major without gaps, in the binding's element type, and exactly as
 // many as it has. On a GPU this waits only where the device may still be reading an earlier value.
@@ -469,6 +535,39 @@ floe_status floe_session_read(struct floe_session *session,
                               void *data,
                               size_t bytes,
                               struct floe_error *error);
+
+// Lends the memory of input `binding`, to be filled in place in place of a `floe_session_write`: row-major without gaps, in the
+// binding's element type. It holds what it held before. On a GPU this waits where the device may still be reading it.
+//
+// `data`: set to the first byte; aligned to 64 bytes on the host, to 256 on a GPU.
+// `bytes`: set to the binding's length.
+//
+// It may be written until the next `floe_session_replay`, which sees what was written: without any copy on the host and with
+// `mapped` of the options, else by a copy that it begins with. After it the memory is the session's again; it stays at that
+// address, but has to be lent again, which waits for the device.
+//
+// Errors: those of a session's handle; `NOT_FOUND`, `DIRECTION` (a state is written and read, not lent); of `data` and
+// `bytes`, `NULL_POINTER` and `MISALIGNED`; `DRIVER`.
+floe_status floe_session_input(struct floe_session *session,
+                               uint32_t binding,
+                               void **data,
+                               size_t *bytes,
+                               struct floe_error *error);
+
+// Lends the memory of output `binding`, to be read in place in place of a `floe_session_read`. On a GPU this waits for the
+// replay; without any copy with `mapped` of the options.
+//
+// `data`: set to the first byte; aligned to 64 bytes on the host, to 256 on a GPU.
+// `bytes`: set to the binding's length.
+//
+// It may be read until the next `floe_session_replay`; it stays at that address, but has to be lent again then.
+//
+// Errors: as `floe_session_input`; `DRIVER` also where the replay failed.
+floe_status floe_session_output(struct floe_session *session,
+                                uint32_t binding,
+                                const void **data,
+                                size_t *bytes,
+                                struct floe_error *error);
 
 // Replays the plan once. On the host it has run when the function returns; on a GPU it is enqueued.
 //
@@ -515,10 +614,77 @@ floe_status floe_session_guard(struct floe_session *session,
 // Errors: those of a session's handle; `DRIVER`.
 floe_status floe_session_reset(struct floe_session *session, struct floe_error *error);
 
-// Destroys a session: waits for the device and frees all that INIT has made. The memory is the caller's again.
+// Part of INIT: allocates memory of a GPU for the constants of variant `variant`, and waits until they are there. Sessions of
+// every variant with equal constants can then be made with `weights` of their options: of the same plan, or of another.
 //
-// Errors: those of a session's handle.
-floe_status floe_session_destroy(struct floe_session *session, struct floe_error *error);
+// `memory`: `FLOE_SHARED_BYTES` bytes at a multiple of `FLOE_SHARED_ALIGNMENT`. It becomes that of the weights.
+// `plan`: an open plan; it may be closed afterwards, but the file's bytes must stay in place.
+// `options`: as for `floe_session_init`; `find_symbol` is needed, and nothing else is looked at.
+// `weights`: set to the weights, or to null on failure. Whatever a failed call had made is freed.
+//
+// Errors: those of a plan's handle; of the memory, `NULL_POINTER`, `MISALIGNED`, `TOO_SHORT`, `TOO_LONG`, `OVERLAP` (with the
+// plan or its file) and `IN_USE`; of `options`, `MISALIGNED`, `OPTIONS` (also where the variant is for the host),
+// `NULL_POINTER`; `NOT_FOUND`; `NOT_BUILT`; `OUT_OF_MEMORY`; `DRIVER`.
+floe_status floe_weights_upload(void *memory,
+                                size_t memory_bytes,
+                                const struct floe_plan *plan,
+                                uint32_t variant,
+                                const struct floe_session_options *options,
+                                struct floe_weights **weights,
+                                struct floe_error *error);
+
+// Whether these are the constants of variant `variant`: a session of it can share them. `fit` is set to 1 or 0. Takes the
+// longer the more constants there are, unless they are the same bytes of one file.
+//
+// Errors: those of the handles, as `floe_plan_close`; `OPTIONS` where the variant is for the host; `NOT_FOUND`; of `fit`,
+// `NULL_POINTER` and `MISALIGNED`.
+floe_status floe_weights_fit(const struct floe_weights *weights,
+                             const struct floe_plan *plan,
+                             uint32_t variant,
+                             uint32_t *fit,
+                             struct floe_error *error);
+
+// Frees the constants. The memory is the caller's again.
+//
+// Errors: those of a handle, as `floe_plan_close`; `IN_USE` as long as a session uses them.
+floe_status floe_weights_destroy(struct floe_weights *weights, struct floe_error *error);
+
+// Part of INIT: allocates `scratch_bytes` bytes of a GPU's memory, in which sessions made with `scratch` of their options
+// keep what they need during a replay only. `floe_set_requirements` says how many that are.
+//
+// `memory`: `FLOE_SHARED_BYTES` bytes at a multiple of `FLOE_SHARED_ALIGNMENT`. It becomes that of the scratch.
+// `options`: as for `floe_session_init`; `find_symbol` is needed, `stream` is the stream in which all sessions over it will
+// replay, null for one of its own, and nothing else is looked at.
+// `scratch`: set to the scratch, or to null on failure. Whatever a failed call had made is freed.
+//
+// Errors: of the memory, `NULL_POINTER`, `MISALIGNED`, `TOO_SHORT`, `TOO_LONG` and `IN_USE`; of `options`, `MISALIGNED`,
+// `OPTIONS`, `NULL_POINTER`; `NOT_BUILT`; `CAPACITY`; `OUT_OF_MEMORY`; `DRIVER`.
+floe_status floe_scratch_allocate(void *memory,
+                                  size_t memory_bytes,
+                                  uint64_t scratch_bytes,
+                                  const struct floe_session_options *options,
+                                  struct floe_scratch **scratch,
+                                  struct floe_error *error);
+
+// Frees the scratch. The memory is the caller's again.
+//
+// Errors: those of a handle, as `floe_plan_close`; `IN_USE` as long as a session uses it.
+floe_status floe_scratch_destroy(struct floe_scratch *scratch, struct floe_error *error);
+
+// What sessions of these variants take, all made with these options and sharing all that they can. Takes longer the more of
+// them there are: constants of each two are compared, where they are not the same bytes of one file.
+//
+// `members`: `count` of them; may be null where `count` is 0.
+// `options`: as for `floe_session_init`; only `mapped`, `wait` and `guard` matter. Null stands for zeros.
+//
+// Errors: of `members`, `NULL_POINTER`, `MISALIGNED`, `TOO_LONG`, those of a plan's handle, `NOT_FOUND`, and `OPTIONS` where
+// a variant is for the host or `reserved` is not 0; of `options`, `MISALIGNED` and `OPTIONS`; of `memory`, `NULL_POINTER` and
+// `MISALIGNED`.
+floe_status floe_set_requirements(const struct floe_set_member *members,
+                                  size_t count,
+                                  const struct floe_session_options *options,
+                                  struct floe_set_memory *memory,
+                                  struct floe_error *error);
 
 // A few words for a status: a constant string, never null.
 const char *floe_status_name(int32_t status);

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -111,18 +112,51 @@ struct DestroySession {
     void operator()(floe_session *session) const noexcept { floe_session_destroy(session, nullptr); }
 };
 
+struct DestroyWeights {
+    void operator()(floe_weights *weights) const noexcept { floe_weights_destroy(weights, nullptr); }
+};
+
+struct DestroyScratch {
+    void operator()(floe_scratch *scratch) const noexcept { floe_scratch_destroy(scratch, nullptr); }
+};
+
+// A handle in memory of its own, which is freed after the handle has come to its end.
+template <typename T, typename End> class Object {
+public:
+    Object() noexcept = default;
+    explicit Object(std::size_t size) : memory_(size) {}
+    Object(Object &&) noexcept = default;
+    Object &operator=(Object &&other) noexcept {
+        handle_ = std::move(other.handle_);
+        memory_ = std::move(other.memory_);
+        return *this;
+    }
+
+    // Lets `make` put the handle into the memory; throws where it fails.
+    template <typename Make> void make(Make &&make) {
+        T *handle = nullptr;
+        check([&](floe_error *error) { return make(memory_.data(), memory_.size(), &handle, error); });
+        handle_.reset(handle);
+    }
+
+    T *get() const noexcept { return handle_.get(); }
+
+private:
+    // Members are destroyed in reverse order.
+    Buffer memory_;
+    std::unique_ptr<T, End> handle_;
+};
+
 } // namespace detail
 
 // An open plan. It refers to the file's bytes, which must outlive it and its sessions.
 class Plan {
 public:
     // The bytes of a plan file, at a multiple of FLOE_PLAN_ALIGNMENT.
-    template <typename T> explicit Plan(Span<T> file) : memory_(FLOE_PLAN_BYTES) {
-        floe_plan *plan = nullptr;
-        detail::check([&](floe_error *error) {
-            return floe_plan_open(memory_.data(), memory_.size(), file.data(), file.size_bytes(), &plan, error);
+    template <typename T> explicit Plan(Span<T> file) : plan_(FLOE_PLAN_BYTES) {
+        plan_.make([&](void *memory, std::size_t size, floe_plan **plan, floe_error *error) {
+            return floe_plan_open(memory, size, file.data(), file.size_bytes(), plan, error);
         });
-        plan_.reset(plan);
     }
     explicit Plan(const Buffer &file) : Plan(Span<const std::byte>(file)) {}
     // The plan would outlive a temporary.
@@ -132,10 +166,11 @@ public:
     void verify() const {
         detail::check([&](floe_error *error) { return floe_plan_verify(get(), error); });
     }
-    // The same, and proves who signed the plan: `key` is a SubjectPublicKeyInfo in DER.
-    template <typename T> void verify_signature(Span<T> key) const {
+    // The same, and proves who signed the plan: `key` is a SubjectPublicKeyInfo in DER, in any contiguous bytes.
+    template <typename C> void verify_signature(const C &key) const {
+        const Span<const std::remove_reference_t<decltype(*std::data(key))>> span(key);
         detail::check([&](floe_error *error) {
-            return floe_plan_verify_signature(get(), key.data(), key.size_bytes(), error);
+            return floe_plan_verify_signature(get(), span.data(), span.size_bytes(), error);
         });
     }
 
@@ -188,22 +223,87 @@ private:
         return found;
     }
 
-    // The handle lies in the memory, so the memory is freed after it: members are destroyed in reverse order.
-    Buffer memory_;
-    std::unique_ptr<floe_plan, detail::ClosePlan> plan_;
+    detail::Object<floe_plan, detail::ClosePlan> plan_;
 };
+
+// The constants of a variant on a GPU, for sessions of every variant with equal ones. The plan's file must outlive it.
+class Weights {
+public:
+    Weights(const Plan &plan, std::uint32_t variant, const floe_session_options &options) : weights_(FLOE_SHARED_BYTES) {
+        weights_.make([&](void *memory, std::size_t size, floe_weights **weights, floe_error *error) {
+            return floe_weights_upload(memory, size, plan.get(), variant, &options, weights, error);
+        });
+    }
+
+    // Whether a session of that variant can share them.
+    bool fit(const Plan &plan, std::uint32_t variant) const {
+        std::uint32_t fit = 0;
+        detail::check([&](floe_error *error) { return floe_weights_fit(get(), plan.get(), variant, &fit, error); });
+        return fit != 0;
+    }
+
+    // The handle, for calls of floe.h.
+    floe_weights *get() const noexcept { return weights_.get(); }
+
+private:
+    detail::Object<floe_weights, detail::DestroyWeights> weights_;
+};
+
+// Memory of a GPU for what sessions need during a replay only, and the stream in which they replay in turn.
+class Scratch {
+public:
+    // As many bytes as set_memory says.
+    Scratch(std::uint64_t bytes, const floe_session_options &options) : scratch_(FLOE_SHARED_BYTES) {
+        scratch_.make([&](void *memory, std::size_t size, floe_scratch **scratch, floe_error *error) {
+            return floe_scratch_allocate(memory, size, bytes, &options, scratch, error);
+        });
+    }
+
+    // The handle, for calls of floe.h.
+    floe_scratch *get() const noexcept { return scratch_.get(); }
+
+private:
+    detail::Object<floe_scratch, detail::DestroyScratch> scratch_;
+};
+
+// What a session shares with others; nothing by default. Each session keeps what it shares alive.
+struct Shared {
+    std::shared_ptr<const Weights> weights;
+    std::shared_ptr<const Scratch> scratch;
+};
+
+// What sessions of these variants on a GPU take that share all that they can. `members`: any contiguous floe_set_member.
+template <typename C> floe_set_memory set_memory(const C &members, const floe_session_options *options = nullptr) {
+    const Span<const floe_set_member> span(members);
+    floe_set_memory memory;
+    detail::check([&](floe_error *error) {
+        return floe_set_requirements(span.data(), span.size(), options, &memory, error);
+    });
+    return memory;
+}
 
 // A session in memory of its own. The plan's file must outlive it; the plan need not.
 class Session {
 public:
-    // INIT. `options` as floe.h says; none for the host.
-    Session(const Plan &plan, std::uint32_t variant, const floe_session_options *options = nullptr)
-        : memory_(plan.requirements(variant, options).bytes) {
-        floe_session *session = nullptr;
-        detail::check([&](floe_error *error) {
-            return floe_session_init(memory_.data(), memory_.size(), plan.get(), variant, options, &session, error);
+    // INIT. `options` as floe.h says; none for the host. What is `shared` takes the place of the options'.
+    Session(const Plan &plan, std::uint32_t variant, const floe_session_options *options = nullptr, Shared shared = {})
+        : shared_(std::move(shared)) {
+        floe_session_options all{};
+        if (options) all = *options;
+        if (!options) all.struct_bytes = sizeof all;
+        if (shared_.weights) all.weights = shared_.weights->get();
+        if (shared_.scratch) all.scratch = shared_.scratch->get();
+        session_ = detail::Object<floe_session, detail::DestroySession>(plan.requirements(variant, &all).bytes);
+        session_.make([&](void *memory, std::size_t size, floe_session **session, floe_error *error) {
+            return floe_session_init(memory, size, plan.get(), variant, &all, session, error);
         });
-        session_.reset(session);
+    }
+    Session(Session &&) noexcept = default;
+    Session &operator=(Session &&other) noexcept {
+        // The session comes to its end before what it shares.
+        session_ = std::move(other.session_);
+        shared_ = std::move(other.shared_);
+        return *this;
     }
 
     // Writes an input or state: exactly its bytes.
@@ -219,6 +319,20 @@ public:
         detail::check([&](floe_error *error) {
             return floe_session_read(get(), binding, span.data(), span.size_bytes(), error);
         });
+    }
+    // An input's own memory, to be filled in place until the next replay, which sees it.
+    template <typename T> Span<T> input(std::uint32_t binding) {
+        void *data = nullptr;
+        std::size_t bytes = 0;
+        detail::check([&](floe_error *error) { return floe_session_input(get(), binding, &data, &bytes, error); });
+        return {static_cast<T *>(data), elements<T>(bytes)};
+    }
+    // An output's own memory, to be read in place until the next replay.
+    template <typename T> Span<const T> output(std::uint32_t binding) {
+        const void *data = nullptr;
+        std::size_t bytes = 0;
+        detail::check([&](floe_error *error) { return floe_session_output(get(), binding, &data, &bytes, error); });
+        return {static_cast<const T *>(data), elements<T>(bytes)};
     }
     void replay() {
         detail::check([&](floe_error *error) { return floe_session_replay(get(), error); });
@@ -253,11 +367,15 @@ public:
     floe_session *get() noexcept { return session_.get(); }
 
 private:
+    template <typename T> static std::size_t elements(std::size_t bytes) {
+        if (bytes % sizeof(T)) throw Error(FLOE_STATUS_LENGTH, "the binding does not hold whole elements of that type");
+        return bytes / sizeof(T);
+    }
+
     template <typename C> using Element = std::remove_reference_t<decltype(*std::data(std::declval<C &>()))>;
 
-    // As in Plan: the memory is freed last.
-    Buffer memory_;
-    std::unique_ptr<floe_session, detail::DestroySession> session_;
+    Shared shared_;
+    detail::Object<floe_session, detail::DestroySession> session_;
 };
 
 } // namespace floe

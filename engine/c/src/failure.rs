@@ -2,10 +2,10 @@
 
 use crate::status::Status;
 use core::fmt;
-use floe_engine::{BindingError, plan::PlanError};
+use floe_engine::{BindingError, cuda, plan::PlanError};
 
 #[cfg(feature = "cuda")]
-use floe_engine::cuda::{self, RunError};
+use floe_engine::cuda::RunError;
 #[cfg(feature = "host")]
 use floe_engine::host;
 
@@ -45,8 +45,10 @@ pub enum Failure {
     NotAHandle(&'static str),
     /// An object that was destroyed.
     Destroyed(&'static str),
-    /// Memory that already holds a session.
-    InUse,
+    /// Memory that already holds an object.
+    InUse(&'static str),
+    /// An object that sessions still use.
+    Used(&'static str),
     /// A call that needs another before it.
     Order(&'static str),
     /// Options of an impossible size.
@@ -98,7 +100,6 @@ pub enum Failure {
     #[cfg(feature = "host")]
     HostReplay(host::ReplayError),
     /// What INIT on a GPU says.
-    #[cfg(feature = "cuda")]
     CudaInit(cuda::InitError),
     /// What RUN on a GPU says.
     #[cfg(feature = "cuda")]
@@ -116,7 +117,7 @@ impl Failure {
             Self::Overlap(..) => Status::Overlap,
             Self::NotAHandle(_) => Status::NotAHandle,
             Self::Destroyed(_) => Status::Destroyed,
-            Self::InUse => Status::InUse,
+            Self::InUse(_) | Self::Used(_) => Status::InUse,
             Self::Order(_) => Status::Order,
             Self::OptionsSize { .. } | Self::Options(_) => Status::Options,
             Self::NotBuilt(_) => Status::NotBuilt,
@@ -135,10 +136,10 @@ impl Failure {
             Self::HostInit(_) => Status::Options,
             #[cfg(feature = "host")]
             Self::HostReplay(_) => Status::Kernel,
-            #[cfg(feature = "cuda")]
             Self::CudaInit(error) => match error {
                 cuda::InitError::Capacity { .. } | cuda::InitError::TooLarge { .. } => Status::Capacity,
                 cuda::InitError::OutOfMemory { .. } => Status::OutOfMemory,
+                cuda::InitError::ScratchTooSmall { .. } => Status::TooShort,
                 cuda::InitError::Call(_) => Status::Driver,
                 _ => Status::Options,
             },
@@ -174,7 +175,8 @@ impl fmt::Display for Failure {
             Self::Overlap(one, other) => write!(f, "{one} and {other} overlap"),
             Self::NotAHandle(name) => write!(f, "the handle is no {name}: never made, moved or overwritten"),
             Self::Destroyed(name) => write!(f, "the {name} was destroyed"),
-            Self::InUse => write!(f, "the memory holds a session: destroy it first"),
+            Self::InUse(name) => write!(f, "the memory holds a {name}: destroy it first"),
+            Self::Used(name) => write!(f, "sessions still use the {name}: destroy them first"),
             Self::Order(text) | Self::Options(text) => f.write_str(text),
             Self::OptionsSize { smallest, largest, found } => {
                 write!(f, "options of {found} bytes, but this library knows {smallest} to {largest}")
@@ -199,7 +201,6 @@ impl fmt::Display for Failure {
             Self::HostInit(error) => error.fmt(f),
             #[cfg(feature = "host")]
             Self::HostReplay(error) => error.fmt(f),
-            #[cfg(feature = "cuda")]
             Self::CudaInit(error) => error.fmt(f),
             #[cfg(feature = "cuda")]
             Self::CudaRun(error) => error.fmt(f),
@@ -218,8 +219,8 @@ macro_rules! from {
     };
 }
 
-from!(PlanError => Plan, BindingError => Binding);
+from!(PlanError => Plan, BindingError => Binding, cuda::InitError => CudaInit);
 #[cfg(feature = "host")]
 from!(host::InitError => HostInit, host::ReplayError => HostReplay);
 #[cfg(feature = "cuda")]
-from!(cuda::InitError => CudaInit, RunError => CudaRun);
+from!(RunError => CudaRun);

@@ -7,7 +7,7 @@
 //! - [`status`]: what every function returns, and the text of an error. [`failure`]: everything that can go wrong.
 //! - [`memory`]: every check of a pointer, and every conversion of one.
 //! - [`plan`]: functions on plans. [`description`]: what they say of variants and bindings.
-//! - [`session`]: functions on sessions. [`options`]: how a session is made.
+//! - [`session`]: functions on sessions. [`options`]: how a session is made. [`shared`]: what sessions on a GPU share.
 //!
 //! The library is `no_std` and allocates nothing. Build it as a static library for C with
 //!
@@ -30,6 +30,7 @@ pub mod memory;
 pub mod options;
 pub mod plan;
 pub mod session;
+pub mod shared;
 pub mod status;
 
 use core::ffi::c_char;

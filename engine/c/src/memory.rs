@@ -65,6 +65,24 @@ pub unsafe fn slice<'a>(start: *const c_void, bytes: usize, what: &'static str) 
     Ok(unsafe { core::slice::from_raw_parts(start.as_ptr(), bytes) })
 }
 
+/// Elements that the caller lends. A null pointer may stand for none.
+///
+/// # Safety
+/// Where `start` is neither null nor misaligned, `count` elements must be readable there and stay as they are for `'a`.
+/// Every bit pattern must be a valid `T`.
+///
+/// # Errors
+/// As [`pointer()`]; `TooLong`.
+pub unsafe fn elements<'a, T>(start: *const T, count: usize, what: &'static str) -> Result<&'a [T], Failure> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    let first = pointer(start, what)?;
+    extent(start.cast(), count.saturating_mul(size_of::<T>()), what)?;
+    // SAFETY: promise of the caller; pointer and length were checked.
+    Ok(unsafe { core::slice::from_raw_parts(first.as_ptr(), count) })
+}
+
 /// As [`slice()`], to write into.
 ///
 /// # Safety
@@ -92,6 +110,29 @@ pub fn extent(start: *const c_void, bytes: usize, what: &'static str) -> Result<
         Some(end) if isize::try_from(bytes).is_ok() => Ok((pointer, address..end)),
         _ => Err(Failure::TooLong { what, found: bytes }),
     }
+}
+
+/// Memory for an object: the `needed` first bytes of what the caller gives.
+///
+/// # Errors
+/// As [`extent()`] and [`aligned()`]; `TooShort`.
+pub fn room(
+    memory: *mut c_void,
+    bytes: usize,
+    (needed, alignment): (usize, usize),
+    what: &'static str,
+) -> Result<(NonNull<u8>, Range<usize>), Failure> {
+    let (place, range) = extent(memory, bytes, what)?;
+    aligned(place, alignment, what)?;
+    if bytes < needed {
+        return Err(Failure::TooShort { what, needed, found: bytes });
+    }
+    Ok((place, range.start..range.start + needed))
+}
+
+/// The addresses of an object.
+pub fn addresses<T>(object: *const T) -> Range<usize> {
+    object.addr()..object.addr().saturating_add(size_of::<T>())
 }
 
 /// Checks that two ranges share no byte.
@@ -154,6 +195,10 @@ pub enum Kind {
     Plan = 0x6c70_5f65_6f6c_465f,
     /// A ready session.
     Session = 0x6573_5f65_6f6c_465f,
+    /// Constants on a GPU.
+    Weights = 0x6577_5f65_6f6c_465f,
+    /// Scratch memory on a GPU.
+    Scratch = 0x6373_5f65_6f6c_465f,
     /// What was closed or destroyed.
     Destroyed = 0x6564_5f65_6f6c_465f,
 }

@@ -1,11 +1,16 @@
 //! How a session is made, and what it takes.
 
-use crate::{failure::Failure, memory};
+use crate::{
+    failure::Failure,
+    memory,
+    shared::{Scratch, Weights},
+};
 use core::{
     ffi::{c_char, c_void},
     mem::offset_of,
+    ptr::NonNull,
 };
-use floe_engine::cuda;
+use floe_engine::cuda::{self, DriverApi};
 
 /// Finds a function of the CUDA driver by its symbol's name, for example `cuLaunchKernel`: its address, or null where the
 /// driver has none. `dlsym` does it; `floe_cuda.h` has one ready. Called only inside of `floe_session_init`.
@@ -32,6 +37,13 @@ pub struct SessionOptions {
     pub guard: u32,
     /// Not used; 0.
     pub reserved: u32,
+    /// For a GPU: constants that lie on the device already; null where the session uploads its own. They must be those of
+    /// the variant, and stay until the session is destroyed. Sessions on the host share the plan file's as it is.
+    pub weights: *mut Weights,
+    /// For a GPU: memory for the activations, which other sessions use in turn; null for memory of the session's own. It
+    /// must be as large as `arena_bytes` of the variant, and stay until the session is destroyed. The session replays in
+    /// its stream, so `stream` must be null.
+    pub scratch: *mut Scratch,
 }
 
 /// How a session waits for the GPU.
@@ -63,6 +75,8 @@ impl SessionOptions {
         wait: Wait::Driver as u32,
         guard: 0,
         reserved: 0,
+        weights: core::ptr::null_mut(),
+        scratch: core::ptr::null_mut(),
     };
 
     /// Reads what the caller gives; null stands for zeros.
@@ -78,6 +92,11 @@ impl SessionOptions {
         }
         // SAFETY: promise of the caller; all fields may be zero or anything else.
         let options = unsafe { memory::sized(options, FIRST)? };
+        // Later fields are pointers: whoever knows one knows all of it.
+        if !(options.struct_bytes - FIRST).is_multiple_of(size_of::<*mut c_void>()) {
+            let (smallest, largest) = (FIRST, size_of::<Self>());
+            return Err(Failure::OptionsSize { smallest, largest, found: options.struct_bytes });
+        }
         if options.mapped > 1 || options.guard > 1 || options.wait > Wait::Poll as u32 || options.reserved != 0 {
             return Err(Failure::Options("`mapped` and `guard` must be 0 or 1, `wait` a floe_wait, and `reserved` 0"));
         }
@@ -100,6 +119,21 @@ impl SessionOptions {
             guard: self.guard == 1,
             ..cuda::InitOptions::default()
         }
+    }
+
+    /// The driver's functions, as the caller finds them.
+    ///
+    /// # Safety
+    /// `find_symbol` must find the functions of the CUDA driver, or functions that keep the driver's contract, which stay
+    /// loaded.
+    ///
+    /// # Errors
+    /// `NullPointer` without a `find_symbol`; `Driver` where a function is missing.
+    pub unsafe fn driver(&self) -> Result<DriverApi, Failure> {
+        let find = self.find_symbol.ok_or(Failure::Null("find_symbol, which a GPU needs,"))?;
+        // SAFETY: promise of the caller.
+        let found = unsafe { DriverApi::load(|name| NonNull::new(find(self.find_symbol_context, name.as_ptr()))) };
+        found.map_err(Failure::NoSuchSymbol)
     }
 }
 

@@ -84,12 +84,8 @@ pub unsafe extern "C" fn floe_plan_open(
     let open = || {
         // SAFETY: promise of the caller, here and below.
         unsafe { memory::store(plan, core::ptr::null_mut(), "the place for the plan")? };
-        let (place, room) = memory::extent(memory, memory_bytes, "memory of the plan")?;
-        memory::aligned(place, FLOE_PLAN_ALIGNMENT, "memory of the plan")?;
-        if memory_bytes < FLOE_PLAN_BYTES {
-            let (needed, found) = (FLOE_PLAN_BYTES, memory_bytes);
-            return Err(Failure::TooShort { what: "memory of the plan", needed, found });
-        }
+        let needed = (FLOE_PLAN_BYTES, FLOE_PLAN_ALIGNMENT);
+        let (place, room) = memory::room(memory, memory_bytes, needed, "memory of the plan")?;
         let (start, range) = memory::extent(file, file_bytes, "the plan file")?;
         memory::aligned(start, FLOE_PLAN_ALIGNMENT, "the plan file")?;
         memory::disjoint((&room, "memory of the plan"), (&range, "the plan file"))?;

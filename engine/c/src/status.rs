@@ -25,7 +25,7 @@ pub enum Status {
     NotAHandle = 6,
     /// The handle was closed or destroyed.
     Destroyed = 7,
-    /// The memory already holds a session, which has to be destroyed first.
+    /// The memory already holds an object, or sessions still use the object: those have to be destroyed first.
     InUse = 8,
     /// The call needs another before it.
     Order = 9,
@@ -72,7 +72,7 @@ impl Status {
         (Self::Overlap, "memory overlaps\0"),
         (Self::NotAHandle, "not a handle\0"),
         (Self::Destroyed, "handle was destroyed\0"),
-        (Self::InUse, "memory in use\0"),
+        (Self::InUse, "in use\0"),
         (Self::Order, "wrong order of calls\0"),
         (Self::Options, "bad options\0"),
         (Self::NotBuilt, "not in this build of the library\0"),

@@ -1,4 +1,5 @@
-// A CUDA driver without a GPU: memory is the host's, kernels do nothing. Environment variables make it fail.
+// A CUDA driver without a GPU: memory is the host's, kernels do nothing, except that replays are signalled and guards see what
+// SIMULATED_NOT_FINITE says: the number of a binding. Environment variables make it fail.
 // Only for tests of the command line; `cc -shared -fPIC` makes a libcuda.so.1 of it.
 
 #include <stdlib.h>
@@ -14,6 +15,7 @@ static int setting(const char *name, int otherwise) {
 }
 
 static Result memory(Handle *place, size_t bytes) {
+    if (bytes > (size_t)1 << 30) return 2; // CUDA_ERROR_OUT_OF_MEMORY
     *place = aligned_alloc(256, (bytes + 255) / 256 * 256);
     return *place ? 0 : 2;
 }
@@ -56,7 +58,12 @@ Result cuMemGetInfo_v2(size_t *free, size_t *total) {
     return 0;
 }
 Result cuModuleLoadData(Handle *module, const void *image) { handle(module); return setting("SIMULATED_LOAD", 0); }
-Result cuModuleGetFunction(Handle *function, Handle module, const char *name) { return handle(function); }
+// What a function is: the others do nothing.
+enum { GUARD = 2, SIGNAL = 3 };
+Result cuModuleGetFunction(Handle *function, Handle module, const char *name) {
+    *function = (Handle)(size_t)(!strcmp(name, "guard") ? GUARD : !strcmp(name, "signal") ? SIGNAL : 1);
+    return 0;
+}
 Result cuModuleUnload(Handle module) { return 0; }
 Result cuFuncSetAttribute(Handle function, int attribute, int value) { return 0; }
 Result cuMemAlloc_v2(Address *address, size_t bytes) { return memory((Handle *)address, bytes); }
@@ -71,24 +78,49 @@ Result cuStreamCreate(Handle *stream, unsigned flags) { return handle(stream); }
 Result cuStreamDestroy_v2(Handle stream) { return 0; }
 Result cuEventCreate(Handle *event, unsigned flags) { return handle(event); }
 Result cuEventDestroy_v2(Handle event) { return 0; }
-// Every kernel takes half a millisecond. A graph that is ready for launch is a handle of its number of nodes plus one.
-static size_t nodes, launched;
-Result cuGraphCreate(Handle *graph, unsigned flags) { nodes = 0; return handle(graph); }
+// Every kernel takes half a millisecond. One graph is built at a time.
+struct Graph {
+    size_t nodes;
+    int guarded;
+    unsigned *counter, *report; // of the signal, if there is one
+};
+static struct Graph building;
+static size_t launched;
+Result cuGraphCreate(Handle *graph, unsigned flags) {
+    memset(&building, 0, sizeof building);
+    return handle(graph);
+}
 // The name of drivers before CUDA 12, which floe-cuda must find as well.
 Result cuGraphAddKernelNode(Handle *node, Handle graph, const Handle *after, size_t count, const void *parameters) {
-    nodes++;
+    const struct { Handle function; unsigned grid[3], block[3], shared; Handle **arguments; } *kernel = parameters;
+    building.nodes++;
+    building.guarded |= kernel->function == (Handle)GUARD;
+    if (kernel->function == (Handle)SIGNAL) {
+        building.counter = *kernel->arguments[0];
+        building.report = *kernel->arguments[1];
+    }
     return handle(node);
 }
 Result cuGraphInstantiateWithFlags(Handle *exec, Handle graph, unsigned long long flags) {
-    *exec = (Handle)(nodes + 1);
-    return 0;
+    Result failed = memory(exec, sizeof building);
+    if (!failed) memcpy(*exec, &building, sizeof building);
+    return failed;
 }
 Result cuGraphUpload(Handle exec, Handle stream) { return 0; }
-Result cuGraphExecDestroy(Handle exec) { return 0; }
+Result cuGraphExecDestroy(Handle exec) { free(exec); return 0; }
 Result cuGraphDestroy(Handle graph) { return 0; }
 Result cuGraphLaunch(Handle exec, Handle stream) {
-    launched = (size_t)exec - 1;
-    return launched == (size_t)setting("SIMULATED_REFUSED", -1); // CUDA_ERROR_INVALID_VALUE
+    enum { REPORT_GUARD = 64 }; // bytes, as the plan format has it
+    const struct Graph *graph = exec;
+    const int not_finite = setting("SIMULATED_NOT_FINITE", -1);
+    launched = graph->nodes;
+    if (launched == (size_t)setting("SIMULATED_REFUSED", -1)) return 1; // CUDA_ERROR_INVALID_VALUE
+    if (graph->report) {
+        const unsigned replay = ++*graph->counter;
+        if (graph->guarded && not_finite >= 0) graph->report[REPORT_GUARD / sizeof replay + (size_t)not_finite] = replay;
+        *graph->report = replay;
+    }
+    return 0;
 }
 Result cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t bytes, Handle stream) {
     memcpy((Handle)to, from, bytes);

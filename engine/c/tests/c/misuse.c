@@ -1,14 +1,19 @@
 // Bad use of the C interface: every call here must give the error code that floe.h promises, and no sanitizer may find
-// anything. `misuse PLAN`: a plan with variants for the host and for an sm_87 GPU. FLOE_LIBCUDA names the simulated driver.
+// anything. `misuse PLAN KEY`: a signed plan with variants for the host and for an sm_87 GPU, and the public key, DER-encoded.
+// FLOE_LIBCUDA names the simulated driver.
 
 #define _POSIX_C_SOURCE 200809L
 
 #include "floe.h"
 #include "floe_cuda.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+// Bytes of the signature behind a plan.
+enum { SIGNATURE = 72 };
 
 static unsigned checks;
 static floe_error error;
@@ -44,6 +49,9 @@ static void *allocate(size_t bytes) {
 // The plan file, and the plan that most tests use.
 static unsigned char *file;
 static size_t file_bytes;
+// The plan without its signature begins with as many bytes.
+static size_t unsigned_bytes;
+static unsigned char key[44];
 static _Alignas(FLOE_PLAN_ALIGNMENT) unsigned char plan_memory[FLOE_PLAN_BYTES];
 static floe_plan *plan;
 static uint32_t host, gpu, input, output;
@@ -56,6 +64,14 @@ static void read_plan(const char *path) {
     file = allocate(file_bytes);
     REQUIRE(fread(file, 1, file_bytes, stream) == file_bytes);
     fclose(stream);
+    REQUIRE(file_bytes > SIGNATURE && memcmp(file + file_bytes - SIGNATURE, "FLOESIGN", 8) == 0);
+    unsigned_bytes = file_bytes - SIGNATURE;
+}
+
+static void read_key(const char *path) {
+    FILE *stream = fopen(path, "rb");
+    REQUIRE(stream != NULL && fread(key, 1, sizeof key, stream) == sizeof key);
+    fclose(stream);
 }
 
 // What is no plan handle is refused by every function that takes one.
@@ -65,6 +81,8 @@ static void refuse_plan(floe_plan *bad, floe_status wanted) {
     floe_binding_info binding;
     floe_requirements requirements;
     floe_session *session;
+    floe_weights *weights;
+    floe_set_memory set;
     unsigned char *memory = allocate(FLOE_GPU_SESSION_BYTES);
 #define EACH(call) (memset(&error, 1, sizeof error), expect((call), wanted, #call, __LINE__))
     EACH(floe_plan_close(bad, &error));
@@ -78,7 +96,10 @@ static void refuse_plan(floe_plan *bad, floe_status wanted) {
     EACH(floe_plan_find_binding(bad, 0, "image", FLOE_ANY_DIRECTION, &number, &error));
     EACH(floe_session_requirements(bad, 0, NULL, &requirements, &error));
     EACH(floe_session_init(memory, FLOE_GPU_SESSION_BYTES, bad, 0, NULL, &session, &error));
-    REQUIRE(session == NULL && number == 77);
+    EACH(floe_weights_upload(memory, FLOE_SHARED_BYTES, bad, 0, NULL, &weights, &error));
+    const floe_set_member member = {.plan = bad};
+    EACH(floe_set_requirements(&member, 1, NULL, &set, &error));
+    REQUIRE(session == NULL && weights == NULL && number == 77);
     free(memory);
 }
 
@@ -87,6 +108,11 @@ static void refuse_session(floe_session *bad, floe_status wanted) {
     unsigned char bytes[16] = {0};
     uint32_t done = 77;
     float milliseconds = 77;
+    void *lent = NULL;
+    const void *seen = NULL;
+    size_t length = 77;
+    EACH(floe_session_input(bad, 0, &lent, &length, &error));
+    EACH(floe_session_output(bad, 0, &seen, &length, &error));
     EACH(floe_session_write(bad, 0, bytes, sizeof bytes, &error));
     EACH(floe_session_read(bad, 0, bytes, sizeof bytes, &error));
     EACH(floe_session_replay(bad, &error));
@@ -97,7 +123,30 @@ static void refuse_session(floe_session *bad, floe_status wanted) {
     EACH(floe_session_reset(bad, &error));
     EACH(floe_session_guard(bad, &done, &error));
     EACH(floe_session_destroy(bad, &error));
-    REQUIRE(done == 77 && milliseconds > 76);
+    REQUIRE(done == 77 && milliseconds > 76 && lent == NULL && seen == NULL && length == 77);
+}
+
+// The same for what sessions share: when it is destroyed, and when a session is to be made with it.
+static void refuse_shared(void *bad, const floe_session_options *good, floe_status wanted) {
+    floe_session *session;
+    floe_requirements needed;
+    unsigned char *memory = allocate(FLOE_GPU_SESSION_BYTES);
+    for (int kind = 0; kind < 2; kind++) {
+        floe_session_options options = *good;
+        if (kind) options.weights = bad;
+        else options.scratch = bad;
+        if (bad) {
+            EACH(floe_session_requirements(plan, gpu, &options, &needed, &error));
+            EACH(floe_session_init(memory, FLOE_GPU_SESSION_BYTES, plan, gpu, &options, &session, &error));
+            REQUIRE(session == NULL);
+        }
+    }
+    uint32_t fit = 77;
+    EACH(floe_weights_fit(bad, plan, gpu, &fit, &error));
+    REQUIRE(fit == 77);
+    EACH(floe_weights_destroy(bad, &error));
+    EACH(floe_scratch_destroy(bad, &error));
+    free(memory);
 #undef EACH
 }
 
@@ -146,8 +195,6 @@ static void queries(void) {
     floe_requirements requirements;
     floe_session_options options = {.struct_bytes = sizeof options};
     EXPECT(OK, floe_plan_verify(plan, &error));
-    EXPECT(NOT_BUILT, floe_plan_verify_signature(plan, "key", 3, &error));
-    EXPECT(NULL_POINTER, floe_plan_verify_signature(plan, NULL, 3, &error));
     EXPECT(NULL_POINTER, floe_plan_variant_count(plan, NULL, &error));
     EXPECT(MISALIGNED, floe_plan_variant_count(plan, (uint32_t *)((unsigned char *)&number + 1), &error));
     EXPECT(OK, floe_plan_variant_count(plan, &number, &error));
@@ -183,12 +230,45 @@ static void queries(void) {
     REQUIRE(requirements.device_bytes == 0 && requirements.page_locked_bytes == 0);
 }
 
+// Only the plan that the holder of the key signed passes.
+static void signature(void) {
+    unsigned char *memory = allocate(FLOE_PLAN_BYTES), *other = allocate(file_bytes), wrong[sizeof key];
+    floe_plan *opened;
+    EXPECT(OK, floe_plan_verify_signature(plan, key, sizeof key, &error));
+    EXPECT(NULL_POINTER, floe_plan_verify_signature(plan, NULL, sizeof key, &error));
+    EXPECT(SIGNATURE, floe_plan_verify_signature(plan, NULL, 0, &error));
+    EXPECT(SIGNATURE, floe_plan_verify_signature(plan, key, sizeof key - 1, &error));
+    EXPECT(SIGNATURE, floe_plan_verify_signature(plan, key + 12, sizeof key - 12, &error));
+    EXPECT(TOO_LONG, floe_plan_verify_signature(plan, key, SIZE_MAX, &error));
+    for (size_t place = 0; place < sizeof key; place++) {
+        memcpy(wrong, key, sizeof key);
+        wrong[place] ^= 0x10;
+        EXPECT(SIGNATURE, floe_plan_verify_signature(plan, wrong, sizeof wrong, &error));
+    }
+    memset(wrong + 12, 0, 32);
+    EXPECT(SIGNATURE, floe_plan_verify_signature(plan, wrong, sizeof wrong, &error));
+    EXPECT(OK, floe_plan_open(memory, FLOE_PLAN_BYTES, file, unsigned_bytes, &opened, &error));
+    EXPECT(SIGNATURE, floe_plan_verify_signature(opened, key, sizeof key, &error));
+    memcpy(other, file, file_bytes);
+    for (size_t place = unsigned_bytes; place < file_bytes; place++) {
+        other[place] ^= 4;
+        if (floe_plan_open(memory, FLOE_PLAN_BYTES, other, file_bytes, &opened, &error) == FLOE_STATUS_OK) {
+            EXPECT(SIGNATURE, floe_plan_verify_signature(opened, key, sizeof key, &error));
+        }
+        other[place] ^= 4;
+    }
+    other[unsigned_bytes - 1] ^= 1;
+    EXPECT(OK, floe_plan_open(memory, FLOE_PLAN_BYTES, other, file_bytes, &opened, &error));
+    EXPECT(PLAN_DAMAGED, floe_plan_verify_signature(opened, key, sizeof key, &error));
+    free(memory), free(other);
+}
+
 // A flipped bit anywhere is found, at the latest by floe_plan_verify; truncation always when opening.
 static void damage(void) {
     unsigned char *memory = allocate(FLOE_PLAN_BYTES), *damaged = allocate(file_bytes);
     floe_plan *opened;
     memcpy(damaged, file, file_bytes);
-    for (size_t place = 0; place < file_bytes; place += place < 2048 ? 1 : 211) {
+    for (size_t place = 0; place < unsigned_bytes; place += place < 2048 ? 1 : 211) {
         const unsigned char bit = (unsigned char)(1u << (place % 8));
         damaged[place] ^= bit;
         floe_status status = floe_plan_open(memory, FLOE_PLAN_BYTES, damaged, file_bytes, &opened, &error);
@@ -202,7 +282,7 @@ static void damage(void) {
         damaged[place] ^= bit;
     }
     free(damaged);
-    for (size_t length = 0; length < file_bytes; length += length < 512 ? 1 : 997) {
+    for (size_t length = 0; length < unsigned_bytes; length += length < 512 ? 1 : 997) {
         // Of exactly that length, so that a sanitizer sees every byte too many.
         damaged = aligned_alloc(16, length + 1 > 16 ? (length + 15) / 16 * 16 : 16);
         REQUIRE(damaged != NULL);
@@ -240,6 +320,9 @@ static void init(uint32_t variant, const floe_session_options *good) {
     bad.struct_bytes = sizeof bad + 1;
     INIT(OPTIONS, memory, needed.bytes, variant, &bad);
     bad.struct_bytes = SIZE_MAX;
+    INIT(OPTIONS, memory, needed.bytes, variant, &bad);
+    // Between two fields that the library knows.
+    bad.struct_bytes = offsetof(floe_session_options, scratch) + 4;
     INIT(OPTIONS, memory, needed.bytes, variant, &bad);
     bad = *good;
     bad.mapped = 2;
@@ -308,6 +391,31 @@ static void session(uint32_t variant, const floe_session_options *options) {
     EXPECT(DIRECTION, floe_session_read(session, input, data, in.bytes, &error));
     EXPECT(NOT_FOUND, floe_session_read(session, 99, second, out.bytes, &error));
 
+    // Memory that the session lends takes the place of a write and a read, and is not to be copied onto itself.
+    void *lent = NULL;
+    const void *seen = NULL;
+    size_t length = 0;
+    EXPECT(NULL_POINTER, floe_session_input(session, input, NULL, &length, &error));
+    EXPECT(NULL_POINTER, floe_session_input(session, input, &lent, NULL, &error));
+    EXPECT(MISALIGNED, floe_session_input(session, input, &lent, (size_t *)(data + 1), &error));
+    EXPECT(DIRECTION, floe_session_input(session, output, &lent, &length, &error));
+    EXPECT(NOT_FOUND, floe_session_input(session, UINT32_MAX, &lent, &length, &error));
+    EXPECT(NULL_POINTER, floe_session_output(session, output, NULL, &length, &error));
+    EXPECT(NULL_POINTER, floe_session_output(session, output, &seen, NULL, &error));
+    EXPECT(MISALIGNED, floe_session_output(session, output, (const void **)(data + 1), &length, &error));
+    EXPECT(DIRECTION, floe_session_output(session, input, &seen, &length, &error));
+    EXPECT(NOT_FOUND, floe_session_output(session, 99, &seen, &length, &error));
+    REQUIRE(lent == NULL && seen == NULL && length == 0);
+    EXPECT(OK, floe_session_input(session, input, &lent, &length, &error));
+    REQUIRE(length == in.bytes && (uintptr_t)lent % 64 == 0 && memcmp(lent, data, length) == 0);
+    memset(lent, 0, length);
+    memcpy(lent, data, length);
+    EXPECT(OVERLAP, floe_session_write(session, input, lent, in.bytes, &error));
+    EXPECT(OK, floe_session_replay(session, &error));
+    EXPECT(OK, floe_session_output(session, output, &seen, &length, &error));
+    REQUIRE(length == out.bytes && (uintptr_t)seen % 64 == 0 && memcmp(seen, first, length) == 0);
+    EXPECT(OVERLAP, floe_session_read(session, output, (void *)(uintptr_t)seen, out.bytes, &error));
+
     // After all that the session is as it was.
     EXPECT(OK, floe_session_reset(session, &error));
     EXPECT(OK, floe_session_replay_timed(session, &error));
@@ -363,9 +471,195 @@ static void bad_driver(const floe_session_options *good) {
     free(memory);
 }
 
+// A guard tells what it sees, however the session waits.
+static void guard(const floe_session_options *good) {
+    floe_session *session;
+    unsigned char *memory = allocate(FLOE_GPU_SESSION_BYTES);
+    char number[16];
+    snprintf(number, sizeof number, "%u", (unsigned)output);
+    for (uint32_t way = 0; way < 8; way++) {
+        uint32_t binding = 77;
+        floe_session_options options = *good;
+        options.guard = 1;
+        options.mapped = way / 4;
+        options.wait = way % 4;
+        EXPECT(OK, floe_session_init(memory, FLOE_GPU_SESSION_BYTES, plan, gpu, &options, &session, &error));
+        EXPECT(OK, floe_session_replay(session, &error));
+        EXPECT(OK, floe_session_guard(session, &binding, &error));
+        REQUIRE(binding == 77 && setenv("SIMULATED_NOT_FINITE", number, 1) == 0);
+        EXPECT(OK, floe_session_replay(session, &error));
+        EXPECT(MISALIGNED, floe_session_guard(session, (uint32_t *)(memory + 1), &error));
+        EXPECT(NOT_FINITE, floe_session_guard(session, NULL, &error));
+        EXPECT(NOT_FINITE, floe_session_guard(session, &binding, &error));
+        REQUIRE(binding == output && unsetenv("SIMULATED_NOT_FINITE") == 0);
+        EXPECT(OK, floe_session_replay(session, &error));
+        EXPECT(OK, floe_session_guard(session, &binding, &error));
+        EXPECT(OK, floe_session_destroy(session, &error));
+    }
+    free(memory);
+}
+
+// What sessions share: made and destroyed wrongly, and in the wrong order.
+static void sharing(const floe_session_options *good) {
+    const floe_set_member members[2] = {{.plan = plan, .variant = gpu}, {.plan = plan, .variant = gpu}};
+    floe_set_member wrong = members[0];
+    floe_set_memory set, one;
+    EXPECT(OK, floe_set_requirements(NULL, 0, NULL, &set, &error));
+    REQUIRE(set.device_bytes == 0 && set.page_locked_bytes == 0);
+    EXPECT(NULL_POINTER, floe_set_requirements(NULL, 1, NULL, &set, &error));
+    EXPECT(NULL_POINTER, floe_set_requirements(members, 2, NULL, NULL, &error));
+    EXPECT(TOO_LONG, floe_set_requirements(members, SIZE_MAX, NULL, &set, &error));
+    EXPECT(TOO_LONG, floe_set_requirements(members, SIZE_MAX / sizeof *members, NULL, &set, &error));
+    EXPECT(MISALIGNED, floe_set_requirements((const floe_set_member *)((const char *)members + 1), 1, NULL, &set, &error));
+    EXPECT(MISALIGNED, floe_set_requirements(members, 1, NULL, (floe_set_memory *)((char *)&set + 1), &error));
+    wrong.variant = host;
+    EXPECT(OPTIONS, floe_set_requirements(&wrong, 1, NULL, &set, &error));
+    wrong.variant = 9;
+    EXPECT(NOT_FOUND, floe_set_requirements(&wrong, 1, NULL, &set, &error));
+    wrong = members[0];
+    wrong.reserved = 1;
+    EXPECT(OPTIONS, floe_set_requirements(&wrong, 1, NULL, &set, &error));
+    EXPECT(OK, floe_set_requirements(members, 1, good, &one, &error));
+    EXPECT(OK, floe_set_requirements(members, 2, good, &set, &error));
+    REQUIRE(set.weights_bytes == one.weights_bytes && set.scratch_bytes == one.scratch_bytes);
+    REQUIRE(set.own_bytes == 2 * one.own_bytes && set.device_bytes < set.apart_bytes);
+    REQUIRE(set.page_locked_bytes == 2 * one.page_locked_bytes);
+
+    unsigned char *memory = allocate(FLOE_SHARED_BYTES + 64), *big = allocate(2 * FLOE_GPU_SESSION_BYTES);
+    floe_weights *weights = NULL;
+    floe_scratch *scratch = NULL;
+    floe_session_options bad = *good;
+#define UPLOAD(status, memory, bytes, variant, options) \
+    EXPECT(status, floe_weights_upload(memory, bytes, plan, variant, options, &weights, &error)); \
+    REQUIRE(weights == NULL)
+#define ALLOCATE(status, memory, bytes, scratch_bytes, options) \
+    EXPECT(status, floe_scratch_allocate(memory, bytes, scratch_bytes, options, &scratch, &error)); \
+    REQUIRE(scratch == NULL)
+    UPLOAD(NULL_POINTER, NULL, FLOE_SHARED_BYTES, gpu, good);
+    UPLOAD(MISALIGNED, memory + 8, FLOE_SHARED_BYTES, gpu, good);
+    UPLOAD(TOO_SHORT, memory, FLOE_SHARED_BYTES - 1, gpu, good);
+    UPLOAD(TOO_LONG, memory, SIZE_MAX, gpu, good);
+    UPLOAD(OVERLAP, file + 64, FLOE_SHARED_BYTES, gpu, good);
+    UPLOAD(OVERLAP, plan_memory, FLOE_SHARED_BYTES, gpu, good);
+    UPLOAD(NOT_FOUND, memory, FLOE_SHARED_BYTES, 9, good);
+    UPLOAD(OPTIONS, memory, FLOE_SHARED_BYTES, host, good);
+    UPLOAD(NULL_POINTER, memory, FLOE_SHARED_BYTES, gpu, NULL);
+    EXPECT(NULL_POINTER, floe_weights_upload(memory, FLOE_SHARED_BYTES, plan, gpu, good, NULL, &error));
+    ALLOCATE(NULL_POINTER, NULL, FLOE_SHARED_BYTES, 256, good);
+    ALLOCATE(MISALIGNED, memory + 8, FLOE_SHARED_BYTES, 256, good);
+    ALLOCATE(TOO_SHORT, memory, 0, 256, good);
+    ALLOCATE(TOO_LONG, memory, (size_t)PTRDIFF_MAX + 1, 256, good);
+    ALLOCATE(NULL_POINTER, memory, FLOE_SHARED_BYTES, 256, NULL);
+    ALLOCATE(OUT_OF_MEMORY, memory, FLOE_SHARED_BYTES, UINT64_MAX, good);
+    EXPECT(NULL_POINTER, floe_scratch_allocate(memory, FLOE_SHARED_BYTES, 256, good, NULL, &error));
+    bad.struct_bytes = 1;
+    UPLOAD(OPTIONS, memory, FLOE_SHARED_BYTES, gpu, &bad);
+    ALLOCATE(OPTIONS, memory, FLOE_SHARED_BYTES, 256, &bad);
+    bad = *good;
+    bad.find_symbol = find_nothing;
+    UPLOAD(DRIVER, memory, FLOE_SHARED_BYTES, gpu, &bad);
+    ALLOCATE(DRIVER, memory, FLOE_SHARED_BYTES, 256, &bad);
+    REQUIRE(setenv("SIMULATED_SYNCHRONIZE", "700", 1) == 0);
+    UPLOAD(DRIVER, memory, FLOE_SHARED_BYTES, gpu, good);
+    REQUIRE(unsetenv("SIMULATED_SYNCHRONIZE") == 0);
+#undef UPLOAD
+#undef ALLOCATE
+    refuse_shared(NULL, good, FLOE_STATUS_NULL_POINTER);
+    refuse_shared(memory + 4, good, FLOE_STATUS_MISALIGNED);
+    refuse_shared(memory, good, FLOE_STATUS_NOT_A_HANDLE);
+    refuse_shared(plan_memory, good, FLOE_STATUS_NOT_A_HANDLE);
+
+    // Two sessions that share, and one that does not, compute the same.
+    unsigned char *weights_memory = allocate(FLOE_SHARED_BYTES), *scratch_memory = allocate(FLOE_SHARED_BYTES);
+    unsigned char *room[3] = {big, big + FLOE_GPU_SESSION_BYTES, allocate(FLOE_GPU_SESSION_BYTES)};
+    floe_session *sessions[3], *refused;
+    floe_requirements alone, needed;
+    floe_session_options options = *good;
+    EXPECT(OK, floe_weights_upload(weights_memory, FLOE_SHARED_BYTES, plan, gpu, good, &weights, &error));
+    EXPECT(IN_USE, floe_weights_upload(weights_memory, FLOE_SHARED_BYTES, plan, gpu, good, &options.weights, &error));
+    EXPECT(OK, floe_scratch_allocate(scratch_memory, FLOE_SHARED_BYTES, 1, good, &scratch, &error));
+    uint32_t fit = 0;
+    EXPECT(OK, floe_weights_fit(weights, plan, gpu, &fit, &error));
+    REQUIRE(fit == 1);
+    EXPECT(OPTIONS, floe_weights_fit(weights, plan, host, &fit, &error));
+    EXPECT(NOT_FOUND, floe_weights_fit(weights, plan, 9, &fit, &error));
+    EXPECT(NULL_POINTER, floe_weights_fit(weights, NULL, gpu, &fit, &error));
+    EXPECT(NULL_POINTER, floe_weights_fit(weights, plan, gpu, NULL, &error));
+    EXPECT(MISALIGNED, floe_weights_fit(weights, plan, gpu, (uint32_t *)(memory + 1), &error));
+    options = *good;
+    options.scratch = scratch;
+    if (set.scratch_bytes > 256) {
+        EXPECT(TOO_SHORT, floe_session_init(room[0], FLOE_GPU_SESSION_BYTES, plan, gpu, &options, &refused, &error));
+    }
+    EXPECT(OK, floe_scratch_destroy(scratch, &error));
+    EXPECT(OK, floe_scratch_allocate(scratch_memory, FLOE_SHARED_BYTES, set.scratch_bytes, good, &scratch, &error));
+    options.weights = (floe_weights *)scratch;
+    EXPECT(NOT_A_HANDLE, floe_session_init(room[0], FLOE_GPU_SESSION_BYTES, plan, gpu, &options, &refused, &error));
+    options.weights = weights;
+    options.scratch = scratch;
+    options.stream = memory;
+    EXPECT(OPTIONS, floe_session_init(room[0], FLOE_GPU_SESSION_BYTES, plan, gpu, &options, &refused, &error));
+    options.stream = NULL;
+    EXPECT(OPTIONS, floe_session_requirements(plan, host, &options, &needed, &error));
+    unsigned char *over = allocate(FLOE_GPU_SESSION_BYTES);
+    floe_weights *inside;
+    EXPECT(OK, floe_weights_upload(over + 4096, FLOE_SHARED_BYTES, plan, gpu, good, &inside, &error));
+    options.weights = inside;
+    EXPECT(OVERLAP, floe_session_init(over, FLOE_GPU_SESSION_BYTES, plan, gpu, &options, &refused, &error));
+    EXPECT(OK, floe_weights_destroy(inside, &error));
+    EXPECT(DESTROYED, floe_session_init(room[0], FLOE_GPU_SESSION_BYTES, plan, gpu, &options, &refused, &error));
+    free(over);
+    options.weights = weights;
+
+    EXPECT(OK, floe_session_requirements(plan, gpu, good, &alone, &error));
+    EXPECT(OK, floe_session_requirements(plan, gpu, &options, &needed, &error));
+    REQUIRE(2 * needed.device_bytes == set.own_bytes && 2 * alone.device_bytes == set.apart_bytes);
+    floe_binding_info in, out;
+    EXPECT(OK, floe_plan_binding(plan, gpu, input, &in, &error));
+    EXPECT(OK, floe_plan_binding(plan, gpu, output, &out, &error));
+    unsigned char *data = allocate(in.bytes), *expected = allocate(out.bytes), *found = allocate(out.bytes);
+    for (size_t i = 0; i < 3; i++) {
+        const floe_session_options *how = i < 2 ? &options : good;
+        EXPECT(OK, floe_session_init(room[i], FLOE_GPU_SESSION_BYTES, plan, gpu, how, &sessions[i], &error));
+        EXPECT(OK, floe_session_write(sessions[i], input, data, in.bytes, &error));
+    }
+    EXPECT(OK, floe_session_replay(sessions[2], &error));
+    EXPECT(OK, floe_session_read(sessions[2], output, expected, out.bytes, &error));
+    for (size_t turn = 0; turn < 4; turn++) {
+        EXPECT(OK, floe_session_replay(sessions[turn % 2], &error));
+        EXPECT(OK, floe_session_read(sessions[turn % 2], output, found, out.bytes, &error));
+        REQUIRE(memcmp(found, expected, out.bytes) == 0);
+    }
+    // What is used stays, until its last user is gone.
+    for (size_t i = 0; i < 3; i++) {
+        EXPECT(IN_USE, floe_weights_destroy(weights, &error));
+        EXPECT(IN_USE, floe_scratch_destroy(scratch, &error));
+        EXPECT(OK, floe_session_destroy(sessions[2 - i], &error));
+    }
+    EXPECT(OK, floe_weights_destroy(weights, &error));
+    EXPECT(OK, floe_scratch_destroy(scratch, &error));
+    EXPECT(DESTROYED, floe_weights_destroy(weights, &error));
+    EXPECT(DESTROYED, floe_scratch_destroy(scratch, &error));
+    // A session that could not be made uses nothing.
+    EXPECT(OK, floe_weights_upload(weights_memory, FLOE_SHARED_BYTES, plan, gpu, good, &weights, &error));
+    options.weights = weights;
+    options.scratch = NULL;
+    REQUIRE(setenv("SIMULATED_LOAD", "700", 1) == 0);
+    EXPECT(DRIVER, floe_session_init(room[0], FLOE_GPU_SESSION_BYTES, plan, gpu, &options, &refused, &error));
+    REQUIRE(unsetenv("SIMULATED_LOAD") == 0);
+    EXPECT(OK, floe_weights_destroy(weights, &error));
+    // Who knows only the options of the first version shares nothing, whatever lies behind them.
+    options.struct_bytes = offsetof(floe_session_options, weights);
+    EXPECT(OK, floe_session_init(room[0], FLOE_GPU_SESSION_BYTES, plan, gpu, &options, &refused, &error));
+    EXPECT(OK, floe_session_destroy(refused, &error));
+    free(memory), free(big), free(weights_memory), free(scratch_memory), free(room[2]);
+    free(data), free(expected), free(found);
+}
+
 int main(int count, char **arguments) {
-    if (count != 2) return 2;
+    if (count != 3) return 2;
     read_plan(arguments[1]);
+    read_key(arguments[2]);
     REQUIRE(floe_version()[0] != 0);
     REQUIRE(strcmp(floe_status_name(-1), "unknown status") == 0);
     EXPECT(OK, floe_plan_open(plan_memory, sizeof plan_memory, file, file_bytes, &plan, &error));
@@ -391,6 +685,7 @@ int main(int count, char **arguments) {
     opening();
     plan_handles();
     queries();
+    signature();
     damage();
     floe_session_options on_host = {.struct_bytes = sizeof on_host};
     floe_session_options on_gpu = {.struct_bytes = sizeof on_gpu,
@@ -404,6 +699,8 @@ int main(int count, char **arguments) {
     }
     on_gpu.mapped = 1;
     bad_driver(&on_gpu);
+    guard(&on_gpu);
+    for (on_gpu.mapped = 0; on_gpu.mapped < 2; on_gpu.mapped++) sharing(&on_gpu);
     EXPECT(OK, floe_plan_close(plan, &error));
     floe_cuda_close(&cuda);
     free(file);
