@@ -121,6 +121,87 @@ def selections(out):
     write(out / "unique_slices", [n("Unique", ["x"], names, axis=1)], {"x": RANDOM.integers(0, 2, (2, 40, 2))}, {}, names)
 
 
+def extents(out):
+    """Shapes that are computed from a number of elements: regions as detectors of two stages pool them, level by level."""
+    n = helper.make_node
+    start = [
+        n("NonZero", ["x"], ["places"]),
+        n("Reshape", ["places", "flat"], ["i"]),
+        n("Gather", ["data", "i"], ["some"]),
+        n("Shape", ["some"], ["shape"]),
+        n("Gather", ["shape", "first"], ["count"], axis=0),
+    ]
+    ends = {
+        "flatten": [n("Reshape", ["some", "rows"], ["y"])],
+        "unflatten": [
+            n("Reshape", ["some", "rows"], ["all"]),
+            n("Softmax", ["all"], ["probabilities"], axis=1),
+            n("Concat", ["count", "matrix"], ["whole"], axis=0),
+            n("Reshape", ["probabilities", "whole"], ["y"]),
+        ],
+        "expand": [n("Expand", ["numbers", "shape"], ["repeated"]), n("Add", ["repeated", "some"], ["y"])],
+        "join": [
+            n("Compress", ["data", "x_true"], ["others"], axis=0),
+            n("Concat", ["some", "others", "data", "some"], ["y"], axis=0),
+        ],
+        "slice": [n("Slice", ["data", "first", "count", "first"], ["cut"]), n("Add", ["cut", "some"], ["y"])],
+        "largest": [
+            n("Concat", ["count", "five"], ["both"], axis=0),
+            n("ReduceMin", ["both"], ["k"], keepdims=1),
+            n("ReduceMax", ["some"], ["scores"], axes=[1, 2], keepdims=0),
+            n("TopK", ["scores", "k"], ["y", "which"]),
+            n("Gather", ["some", "which"], ["best"]),
+        ],
+        # Each of them comes from one level of two.
+        "levels": [
+            n("ReduceMax", ["some"], ["scores"], axes=[1, 2], keepdims=0),
+            n("Greater", ["scores", "threshold"], ["upper"]),
+            n("Not", ["upper"], ["lower"]),
+            n("ConstantOfShape", ["shape"], ["nothing"]),
+            n("NonZero", ["upper"], ["upper_places"]),
+            n("NonZero", ["lower"], ["lower_places"]),
+            n("Reshape", ["upper_places", "columns"], ["upper_rows"]),
+            n("Reshape", ["lower_places", "flat"], ["lower_indices"]),
+            n("Reshape", ["upper_places", "flat"], ["upper_indices"]),
+            n("Gather", ["some", "upper_indices"], ["upper_some"]),
+            n("Gather", ["some", "lower_indices"], ["lower_some"]),
+            n("Shape", ["upper_some"], ["upper_shape"]),
+            n("Expand", ["upper_rows", "upper_shape"], ["upper_all"]),
+            n("Neg", ["upper_some"], ["upper_values"]),
+            n("ScatterElements", ["nothing", "upper_all", "upper_values"], ["half"], axis=0),
+            n("Exp", ["lower_some"], ["lower_values"]),
+            n("Shape", ["lower_some"], ["lower_shape"]),
+            n("Reshape", ["lower_places", "columns"], ["lower_rows"]),
+            n("Expand", ["lower_rows", "lower_shape"], ["lower_all"]),
+            n("ScatterElements", ["half", "lower_all", "lower_values"], ["y"], axis=0),
+        ],
+        "if": [
+            n("ReduceProd", ["shape"], ["elements"], keepdims=0),
+            n("Equal", ["elements", "zero"], ["empty"]),
+            n("If", ["empty"], ["y"], then_branch=branch([], "none"), else_branch=branch([n("Neg", ["some"], ["negative"])], "negative")),
+        ],
+    }
+    constants = {
+        "flat": np.array([-1]), "first": np.array([0]), "rows": np.array([-1, 4]), "five": np.array([5]), "zero": np.array(0), "matrix": np.array([3, 4]),
+        "columns": np.array([-1, 1, 1]), "threshold": np.float32(1.3),
+        "numbers": RANDOM.random((3, 1), dtype=np.float32), "none": np.zeros((0, 3, 4), np.float32),
+        "x_true": RANDOM.integers(0, 2, 8).astype(bool),
+    }
+    for name, nodes in ends.items():
+        for case, chance in [("some", 0.6), ("all", 1.0), ("none", 0.0)]:
+            inputs = {"x": (RANDOM.random(8) < chance).astype(np.float32), "data": RANDOM.standard_normal((8, 3, 4)).astype(np.float32)}
+            outputs = ["y", "best"] if name == "largest" else ["y"]
+            used = {name for node in start + nodes for name in node.input} | ({"none"} if name == "if" else set())
+            kept = {name: value for name, value in constants.items() if name in used}
+            write(out / f"extents_{name}_{case}", start + nodes, inputs, kept, outputs)
+
+
+def branch(nodes, output):
+    nodes = nodes or [helper.make_node("Identity", ["none"], ["nothing_there"])]
+    name = nodes[-1].output[0]
+    return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
+
+
 def regions(out):
     """Here because their number may be counted too."""
     boxes = RANDOM.random((6, 2)) * 40
@@ -140,6 +221,7 @@ def main():
     suppression(out)
     detector(out)
     selections(out)
+    extents(out)
     regions(out)
     print(f"{len(list(out.iterdir()))} cases in {out}")
 

@@ -15,7 +15,7 @@ def settle(model, inputs):
 
     Weights that are zero or much smaller than 1 / √fan_in (as ViTs start) get that deviation. Vectors that are constant
     (scales, biases, layer scales) get a spread. Statistics of batch normalisation are those of one pass over eight
-    random inputs where the network takes so many, spread as well.
+    random inputs where the network takes so many.
     """
     spread = lambda tensor, low, high: tensor.mul_(torch.empty_like(tensor).uniform_(low, high))
     for name, parameter in model.named_parameters():
@@ -54,8 +54,6 @@ def settle(model, inputs):
         # A variance far below the mean would make later layers see rounding errors.
         variance = norm.running_var.add_(0.1 * norm.running_mean.square())
         variance.clamp_(min=0.1 * variance.mean().item() + 1e-6)
-        norm.running_mean.add_(variance.sqrt() * torch.empty_like(variance).normal_(0, 0.2))
-        spread(variance, 0.7, 1.3)
 
 
 def noise(shape, generator=None):

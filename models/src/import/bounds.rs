@@ -23,6 +23,8 @@ pub(super) struct Bound {
 enum Carried {
     /// The outputs have it along this dimension.
     Along(usize),
+    /// The outputs have it along this dimension, with so many times as many elements, divided by the latter.
+    Scaled(usize, usize, usize),
     /// No output has it, once the missing elements of the input are this number.
     Filled(f64),
 }
@@ -37,16 +39,27 @@ impl Builder<'_> {
     pub fn bounded(&mut self, id: TensorId, axis: usize, count: TensorId) -> Result<TensorId, Problem> {
         let mut fact = self.fact(id).clone();
         let known = self.graph.constant(count).and_then(Tensor::to_i64).and_then(|count| count.first().copied());
-        if let (Some(known), Some(_)) = (known, self.graph.constant(id)) {
+        if let Some(known) = known {
             fact.shape[axis] = usize::try_from(known).unwrap_or(0).min(fact.shape[axis]);
             let rank = fact.shape.len();
             return self.emit_as(Op::Slice { starts: vec![0; rank], steps: vec![1; rank] }, &[id], fact);
         }
         // Of nothing nothing is missing.
-        if fact.shape[axis] > 0 {
-            self.bounds.insert(id, Bound { axis, count });
+        if fact.shape[axis] == 0 {
+            return Ok(id);
         }
-        Ok(id)
+        let count = self.counts(count, fact.shape[axis]);
+        // A constant would be folded together with what is missing.
+        let value = match self.graph.constant(id) {
+            None => id,
+            Some(_) => {
+                let value = self.graph.add_value("", fact);
+                self.push(Op::Identity, vec![id], vec![value]);
+                value
+            }
+        };
+        self.bounds.insert(value, Bound { axis, count });
+        Ok(value)
     }
 
     /// The inputs and the bound of the outputs of an operator some of whose inputs have one.
@@ -70,19 +83,25 @@ impl Builder<'_> {
         };
         match carried {
             Some(Carried::Along(axis)) => Ok((inputs.to_vec(), Some(Bound { axis, count }))),
-            Some(Carried::Filled(number)) => Ok((vec![self.filled(inputs[0], number)?], None)),
-            None => {
-                let name = &self.graph.value(inputs[number]).name;
-                let value = if name.is_empty() { "an input" } else { &format!("'{name}'") };
-                Err(Problem::DataDependent {
-                    reason: format!(
-                        "how much of {value} of shape {} is there depends on data, which {} does not support here",
-                        show(self.shape(inputs[number])),
-                        op.name()
-                    ),
-                })
+            Some(Carried::Scaled(axis, factor, divisor)) => {
+                let count = self.scaled_count(count, factor)?;
+                match self.divided_count(count, divisor)? {
+                    Some(count) => Ok((inputs.to_vec(), Some(Bound { axis, count }))),
+                    None => self.refuse(op, inputs[number]),
+                }
             }
+            Some(Carried::Filled(number)) => Ok((vec![self.filled(inputs[0], number)?], None)),
+            None => self.refuse(op, inputs[number]),
         }
+    }
+
+    fn refuse<T>(&self, op: &Op, input: TensorId) -> Result<T, Problem> {
+        let name = &self.graph.value(input).name;
+        let value = if name.is_empty() { "an input" } else { &format!("'{name}'") };
+        let (shape, op) = (show(self.shape(input)), op.name());
+        let reason =
+            format!("how much of {value} of shape {shape} is there depends on data, which {op} does not support here");
+        Err(Problem::DataDependent { reason })
     }
 
     /// The first elements along the dimension whose extent depends on data, so many at most.
@@ -105,9 +124,10 @@ impl Builder<'_> {
     /// # Errors
     /// Names the operator.
     pub(super) fn check_bounds(&self, operator: &str, outputs: &[TensorId]) -> Result<(), Problem> {
-        let free = matches!(operator, "Shape" | "Size") || operator.starts_with("Reduce");
-        // They compare an extent with one that the model wants, and leave it where the two are equal.
-        let compares = matches!(operator, "CenterCropPad" | "Resize" | "Upsample");
+        let free =
+            matches!(operator, "Shape" | "Size" | "ScatterElements" | "ScatterND") || operator.starts_with("Reduce");
+        // It compares an extent with one that the model wants, and leaves it where the two are equal.
+        let compares = operator == "CenterCropPad";
         if free || !compares && outputs.iter().all(|&id| self.bound(id).is_some()) {
             return Ok(());
         }
@@ -146,7 +166,15 @@ fn carried(op: &Op, inputs: &[&Fact], bounds: &[Option<Bound>], outputs: &[Fact]
             let before: usize = x.shape[..axis].iter().product();
             let same =
                 |d: &usize| output.shape[*d] == x.shape[axis] && output.shape[..*d].iter().product::<usize>() == before;
-            along((0..output.shape.len()).find(same)?)
+            if let Some(same) = (0..output.shape.len()).find(same) {
+                return along(same);
+            }
+            // What is there comes first.
+            let outermost = |d: &usize| output.shape[*d] > 1 && output.shape[..*d].iter().all(|&extent| extent == 1);
+            let (to, after) = ((0..output.shape.len()).find(outermost)?, x.shape[axis + 1..].iter().product());
+            let rest = output.shape[to + 1..].iter().product();
+            let apart = before == 1 && after > 0 && rest > 0;
+            apart.then_some(Carried::Scaled(to, after, rest))
         }
         Op::Slice { starts, steps } => {
             let whole = |d: &usize| starts[*d] == 0 && steps[*d] == 1 && output.shape[*d] == x.shape[*d];
@@ -182,6 +210,7 @@ fn carried(op: &Op, inputs: &[&Fact], bounds: &[Option<Bound>], outputs: &[Fact]
             }
             along(if *keep { axis } else { axis - axes.iter().filter(|&&other| other < axis).count() })
         }
+        Op::Resize { scales, .. } => along(first.filter(|&d| scales[d] == 1.0 && output.shape[d] == x.shape[d])?),
         // One image after the other.
         Op::Conv { .. }
         | Op::ConvTranspose { .. }

@@ -1,6 +1,6 @@
 //! The graph under construction: scopes of names, emission of nodes with inferred shapes, constant folding.
 
-use super::{bounds::Bound, node::NodeView};
+use super::{bounds::Bound, extents::Extent, node::NodeView};
 use crate::{
     DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Tensor, TensorId,
     infer::infer,
@@ -36,6 +36,14 @@ pub(super) struct Builder<'a> {
     sequences: HashMap<TensorId, Vec<TensorId>>,
     /// Values whose extent depends on data.
     pub bounds: HashMap<TensorId, Bound>,
+    /// Integers that are computed from such extents, by the value that holds them; no constants.
+    pub extents: HashMap<TensorId, Vec<Extent>>,
+    /// Numbers of elements that are multiples of others, with the factor.
+    pub multiples: HashMap<TensorId, (TensorId, usize)>,
+    /// Numbers of elements that are sums of others, by the summands: a count, or all that there is room for.
+    pub sums: HashMap<Vec<(Option<TensorId>, usize)>, TensorId>,
+    /// The smaller of a number of elements and a constant, by both.
+    pub smaller: HashMap<(TensorId, i64), TensorId>,
     /// Indices of what is not zero in a value.
     pub non_zero: HashMap<TensorId, TensorId>,
     /// Outputs that a node lists but Floe does not make, with the reason.
@@ -57,6 +65,10 @@ impl<'a> Builder<'a> {
             scopes: vec![HashMap::new()],
             sequences: HashMap::new(),
             bounds: HashMap::new(),
+            extents: HashMap::new(),
+            multiples: HashMap::new(),
+            sums: HashMap::new(),
+            smaller: HashMap::new(),
             non_zero: HashMap::new(),
             missing: HashMap::new(),
             current: String::new(),
@@ -240,16 +252,26 @@ impl<'a> Builder<'a> {
         if let Some(tensors) = self.fold(&op, inputs, &facts) {
             return Ok(tensors.into_iter().map(|tensor| self.constant(tensor)).collect());
         }
+        let followed = self.follow(&op, inputs, &facts)?;
+        if let Some((_, Some(constant))) = followed {
+            return Ok(vec![constant]);
+        }
         let (inputs, bound) = self.carry(&op, inputs, &facts)?;
         let outputs: Vec<_> = facts.into_iter().map(|fact| self.graph.add_value("", fact)).collect();
         self.bounds.extend(outputs.iter().filter_map(|&output| Some((output, bound?))));
+        self.extents.extend(followed.map(|(extents, _)| (outputs[0], extents)));
+        self.push(op, inputs, outputs.clone());
+        Ok(outputs)
+    }
+
+    /// Adds a node.
+    pub fn push(&mut self, op: Op, inputs: Vec<TensorId>, outputs: Vec<TensorId>) {
         let name = match self.graph.nodes.last() {
             Some(last) if last.sources.last() == Some(&self.current) => self.unique(&self.current.clone()),
             _ => self.current.clone(),
         };
         let sources = vec![self.current.clone()];
-        self.graph.nodes.push(Node { name, op, inputs, outputs: outputs.clone(), sources });
-        Ok(outputs)
+        self.graph.nodes.push(Node { name, op, inputs, outputs, sources });
     }
 
     fn fold(&self, op: &Op, inputs: &[TensorId], facts: &[Fact]) -> Option<Vec<Tensor>> {

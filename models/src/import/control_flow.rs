@@ -9,6 +9,7 @@ use crate::{
     DType, Fact, ImportError, Op, Problem, Tensor, TensorId,
     infer::show,
     onnx::proto::{GraphProto, NodeProto},
+    op::PadMode,
 };
 use std::collections::HashMap;
 
@@ -59,19 +60,68 @@ fn select(
     let (then, otherwise) = (branch("then_branch")?, branch("else_branch")?);
     let mut outputs = Vec::with_capacity(then.len());
     for (number, (then, otherwise)) in then.into_iter().zip(otherwise).enumerate() {
-        let (a, b) = (builder.fact(then).clone(), builder.fact(otherwise).clone());
-        if a != b {
+        if then == otherwise {
+            outputs.push(then);
+            continue;
+        }
+        let selected = selection(builder, condition, [then, otherwise]).map_err(error)?;
+        let Some(selected) = selected else {
+            let [a, b] = [then, otherwise].map(|id| builder.fact(id));
             let (a, b) = (format!("{:?} {}", a.dtype, show(&a.shape)), format!("{:?} {}", b.dtype, show(&b.shape)));
             return Err(error(Problem::Invalid(format!(
                 "the condition is data, and output {number} is {a} in one branch, {b} in the other; only branches that \
-                 agree can both be computed"
+                 agree but for one extent can both be computed"
             ))));
-        }
-        let same = then == otherwise;
-        let output = if same { Ok(then) } else { builder.emit(Op::Where, &[condition, then, otherwise]) };
-        outputs.push(output.map_err(error)?);
+        };
+        outputs.push(selected);
     }
     Ok(outputs)
+}
+
+/// The output of one branch or the other. Where they have different numbers of elements along a dimension, the result has
+/// room for both; `None` where they differ otherwise.
+fn selection(builder: &mut Builder, condition: TensorId, branches: [TensorId; 2]) -> Result<Option<TensorId>, Problem> {
+    let [then, otherwise] = branches;
+    let (a, b) = (builder.fact(then).clone(), builder.fact(otherwise).clone());
+    let bounds = branches.map(|id| builder.bound(id));
+    if a == b && bounds[0] == bounds[1] {
+        return builder.emit(Op::Where, &[condition, then, otherwise]).map(Some);
+    }
+    let differing = (0..a.shape.len()).find(|&d| a.shape.get(d) != b.shape.get(d));
+    let Some(axis) = differing.or(bounds.iter().flatten().map(|bound| bound.axis).next()) else { return Ok(None) };
+    let alike = a.dtype == b.dtype
+        && a.shape.len() == b.shape.len()
+        && (0..a.shape.len()).all(|d| d == axis || a.shape[d] == b.shape[d])
+        && bounds.iter().flatten().all(|bound| bound.axis == axis);
+    if !alike {
+        return Ok(None);
+    }
+    let room = a.shape[axis].max(b.shape[axis]);
+    let mut counts = Vec::new();
+    for (id, bound) in branches.into_iter().zip(bounds) {
+        let extent = builder.shape(id)[axis] as i64;
+        counts.push(bound.map_or_else(|| builder.constant(Tensor::i64(&[], &[extent])), |bound| bound.count));
+    }
+    let count = builder.emit(Op::Where, &[condition, counts[0], counts[1]])?;
+    let chosen = builder.with_all_room(&branches, |builder| {
+        let mut padded = Vec::new();
+        for id in branches {
+            let mut after = vec![0; a.shape.len()];
+            after[axis] = (room - builder.shape(id)[axis]) as i64;
+            let (before, mode) = (vec![0; a.shape.len()], PadMode::Constant(0.0));
+            padded.push(match builder.shape(id)[axis] {
+                extent if extent == room => id,
+                0 => {
+                    let zero = builder.scalar(a.dtype, 0.0)?;
+                    let shape = if a.shape[axis] == room { a.shape.clone() } else { b.shape.clone() };
+                    builder.expand(zero, &shape)?
+                }
+                _ => builder.emit(Op::Pad { before, after, mode }, &[id])?,
+            });
+        }
+        builder.emit(Op::Where, &[condition, padded[0], padded[1]])
+    })?;
+    builder.bounded(chosen, axis, count).map(Some)
 }
 
 /// Imports the nodes of a graph and gives its outputs; the caller opens the scope.

@@ -3,6 +3,7 @@
 mod bounds;
 mod builder;
 mod control_flow;
+mod extents;
 mod finish;
 mod function;
 mod inputs;

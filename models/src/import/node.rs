@@ -1,6 +1,6 @@
 //! One node of the model as the operators' importers see it: inputs resolved, attributes taken one by one.
 
-use super::builder::Builder;
+use super::{builder::Builder, extents::Extent};
 use crate::{
     ImportError, Problem, Tensor, TensorId,
     onnx::proto::{AttributeProto, AttributeType, GraphProto, NodeProto},
@@ -63,6 +63,20 @@ impl NodeView {
         let Some(tensor) = self.constant(builder, index, name)? else { return Ok(None) };
         let integers = tensor.to_i64();
         integers.map(Some).ok_or_else(|| Problem::Invalid(format!("input {index} ({name}) is {:?}", tensor.dtype)))
+    }
+
+    /// An optional input of integers that are constants or count elements.
+    pub fn extents_of(
+        &self,
+        builder: &Builder,
+        index: usize,
+        name: &'static str,
+    ) -> Result<Option<Vec<Extent>>, Problem> {
+        if let Some(extents) = self.optional(index).and_then(|id| builder.extents(id)) {
+            return Ok(Some(extents));
+        }
+        let integers = self.integers(builder, index, name)?;
+        Ok(integers.map(|integers| integers.into_iter().map(Extent::Known).collect()))
     }
 
     fn take(&mut self, name: &str, kind: AttributeType) -> Result<Option<AttributeProto>, Problem> {

@@ -1,11 +1,11 @@
 //! Operators that are known when compiling, because all shapes are: they become constants here.
 
 use super::super::{builder::Builder, node::NodeView};
+use super::shapes::counted_once;
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
     infer::{check_fact, show},
     onnx::tensor::{data_type, data_type_name},
-    op::Binary,
 };
 
 /// Most elements of a constant that an operator makes from nothing.
@@ -15,7 +15,7 @@ const MOST_ELEMENTS: usize = 1 << 27;
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
     let tensor = match node.op_type.as_str() {
         "Constant" => constant(builder, node)?,
-        "ConstantOfShape" => constant_of_shape(builder, node)?,
+        "ConstantOfShape" => return constant_of_shape(builder, node).map(|value| Some(vec![value])),
         "Shape" => return shape(builder, node).map(|shape| Some(vec![shape])),
         "Size" => return size(builder, node).map(|size| Some(vec![size])),
         "Range" => range(builder, node)?,
@@ -46,21 +46,29 @@ fn constant(builder: &Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
     Err(Problem::Invalid("attribute 'value' is missing".into()))
 }
 
-fn constant_of_shape(builder: &Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
+fn constant_of_shape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let value = node.tensor("value", builder.folder)?.unwrap_or_else(|| Tensor::f32(&[1], &[0.0]));
     if value.elements() != 1 {
         return Err(Problem::Invalid(format!("attribute 'value' has {} elements instead of one", value.elements())));
     }
-    let shape = node.integers(builder, 0, "input")?.unwrap_or_default();
-    let shape =
-        shape.iter().map(|&extent| super::super::node::extent("the shape", extent)).collect::<Result<_, _>>()?;
+    let extents = node.extents_of(builder, 0, "input")?.unwrap_or_default();
+    if !counted_once(&extents) {
+        let reason = "more than one extent of the constant depends on data".into();
+        return Err(Problem::DataDependent { reason });
+    }
+    let shape = extents.iter().map(|extent| super::super::node::extent("the shape", extent.room()));
+    let shape = shape.collect::<Result<_, _>>()?;
     let fact = Fact { dtype: value.dtype, shape };
     check_fact(&fact)?;
     if fact.elements() > MOST_ELEMENTS {
         return Err(Problem::Invalid(format!("a constant of shape {} is too large", show(&fact.shape))));
     }
     let bytes = value.bytes().repeat(fact.elements());
-    Ok(Tensor::new(fact.dtype, fact.shape, bytes))
+    let made = builder.constant(Tensor::new(fact.dtype, fact.shape, bytes));
+    match extents.iter().position(|extent| extent.count().is_some()) {
+        Some(axis) => builder.counted_along(made, axis, extents[axis]),
+        None => Ok(made),
+    }
 }
 
 /// Extents `start..end`, clamped, negative ones counted from the end (opset 15).
@@ -92,9 +100,11 @@ fn size(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
         let elements = builder.fact(x).elements() as i64;
         return Ok(builder.constant(Tensor::i64(&[], &[elements])));
     };
-    let others: usize = builder.shape(x).iter().enumerate().filter(|(d, _)| *d != bound.axis).map(|(_, n)| n).product();
-    let others = builder.constant(Tensor::i64(&[], &[others as i64]));
-    builder.binary(Binary::Mul, bound.count, others)
+    let others = builder.shape(x).iter().enumerate().filter(|(d, _)| *d != bound.axis).map(|(_, n)| n).product();
+    match others {
+        0 => Ok(builder.constant(Tensor::i64(&[], &[0]))),
+        others => builder.scaled_count(bound.count, others),
+    }
 }
 
 /// Ones on diagonal k of a matrix of the input's extents.

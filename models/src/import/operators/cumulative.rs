@@ -2,9 +2,10 @@
 
 use super::super::{
     builder::Builder,
+    extents::Extent,
     node::{NodeView, axis, extent},
 };
-use crate::{Op, Problem, TensorId};
+use crate::{Op, Problem, Tensor, TensorId, op::Binary};
 
 /// Imports the node where it is one of these operators.
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
@@ -33,10 +34,35 @@ fn top_k(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Pr
     let shape = builder.shape(x);
     let axis = axis(node.int("axis")?.unwrap_or(-1), shape.len())?;
     let given = match node.opset {
-        ..10 => node.int("k")?,
-        _ => node.integers(builder, 1, "K")?.and_then(|k| k.first().copied()),
+        ..10 => node.int("k")?.map(Extent::Known),
+        _ => node.extents_of(builder, 1, "K")?.and_then(|k| k.first().copied()),
     };
-    let k = extent("K", given.ok_or_else(|| Problem::Invalid("the count is missing".into()))?)?;
+    let given = given.ok_or_else(|| Problem::Invalid("the count is missing".into()))?;
+    let k = extent("K", given.room())?;
     let largest = node.flag("largest", true)?;
-    builder.emit_all(Op::TopK { axis, k, largest }, &[x], &[])
+    let Some(bound) = builder.bound(x).filter(|bound| bound.axis == axis) else {
+        let outputs = builder.emit_all(Op::TopK { axis, k, largest }, &[x], &[])?;
+        return match (given, builder.bound(x)) {
+            (Extent::Counted { .. }, Some(_)) => Err(Problem::DataDependent {
+                reason: "the number of the largest elements depends on data, and how many of them there are too".into(),
+            }),
+            _ => outputs.into_iter().map(|output| builder.counted_along(output, axis, given)).collect(),
+        };
+    };
+    if !builder.fact(x).dtype.is_float() {
+        let reason = "how many integers there are to choose from depends on data".into();
+        return Err(Problem::DataDependent { reason });
+    }
+    // What is not there comes last.
+    let x = builder.filled(x, if largest { f64::NEG_INFINITY } else { f64::INFINITY })?;
+    let k = k.min(builder.shape(x)[axis]);
+    let outputs = builder.emit_all(Op::TopK { axis, k, largest }, &[x], &[])?;
+    let count = match given.count() {
+        Some(count) => count,
+        None => {
+            let most = builder.constant(Tensor::i64(&[], &[k as i64]));
+            builder.binary(Binary::Min, bound.count, most)?
+        }
+    };
+    outputs.into_iter().map(|output| builder.bounded(output, axis, count)).collect()
 }

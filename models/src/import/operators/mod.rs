@@ -28,7 +28,7 @@ use super::{
     builder::Builder,
     node::{NodeView, extent},
 };
-use crate::{Problem, TensorId};
+use crate::{Op, Problem, Tensor, TensorId, op::Binary};
 
 /// A family of operators: imports the node where it is one of them. The outputs are in the node's order; trailing ones
 /// that are not supported are left out.
@@ -76,6 +76,47 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<T
         }
     }
     Err(Problem::Operator { hint: String::new() })
+}
+
+/// Tensors joined along an axis. Where some have a number of elements along it that depends on data, what is there moves
+/// together.
+fn concat(builder: &mut Builder, tensors: &[TensorId], axis: usize) -> Result<TensorId, Problem> {
+    if let [only] = tensors {
+        return Ok(*only);
+    }
+    let bounds: Vec<_> = tensors.iter().map(|&id| builder.bound(id)).collect();
+    // Bounds along other axes are for the general rule, alone or mixed with such along this one.
+    if !bounds.iter().flatten().any(|bound| bound.axis == axis)
+        || bounds.iter().flatten().any(|bound| bound.axis != axis)
+    {
+        return builder.emit(Op::Concat { axis }, tensors);
+    }
+    let joined = builder.with_all_room(tensors, |builder| builder.emit(Op::Concat { axis }, tensors))?;
+    let positions = indexing::positions(builder, 1, 0, builder.shape(joined)[axis]);
+    let (mut source, mut end) = (positions, builder.constant(Tensor::i64(&[], &[0])));
+    let zero = end;
+    // Element i of all that is there lies as many places later as is missing before it.
+    for (number, (&id, bound)) in tensors.iter().zip(&bounds).enumerate() {
+        let room = builder.constant(Tensor::i64(&[], &[builder.shape(id)[axis] as i64]));
+        let count = bound.map_or(room, |bound| bound.count);
+        end = builder.binary(Binary::Add, end, count)?;
+        if bound.is_some() && number + 1 < tensors.len() {
+            let missing = builder.binary(Binary::Sub, room, count)?;
+            let later = builder.binary(Binary::GreaterOrEqual, positions, end)?;
+            let shift = builder.emit(Op::Where, &[later, missing, zero])?;
+            source = builder.binary(Binary::Add, source, shift)?;
+        }
+    }
+    let moved = match source == positions {
+        true => joined,
+        false => builder.emit(Op::Gather { axis }, &[joined, source])?,
+    };
+    let summands =
+        tensors.iter().zip(&bounds).map(|(&id, bound)| (bound.map(|bound| bound.count), builder.shape(id)[axis]));
+    let summands = summands.collect();
+    // Equal counts add up to equal ones.
+    let count = *builder.sums.entry(summands).or_insert(end);
+    builder.bounded(moved, axis, count)
 }
 
 /// An integer attribute that counts something; a default of 0 means that it is required.

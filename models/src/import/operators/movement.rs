@@ -1,10 +1,16 @@
 //! Operators that move elements: joining, cutting, padding, repeating, gathering.
 
 use super::super::{
+    bounds::Bound,
     builder::Builder,
+    extents::Extent,
     node::{NodeView, axes, axis, extent, unsupported},
 };
-use crate::{Fact, Op, Problem, TensorId, infer::show, op::PadMode};
+use crate::{
+    Fact, Op, Problem, Tensor, TensorId,
+    infer::show,
+    op::{Binary, PadMode},
+};
 
 /// Imports the node where it is one of these operators.
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
@@ -25,10 +31,7 @@ fn concat(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Proble
     let inputs = node.all_inputs()?;
     let given = node.int("axis")?.ok_or_else(|| Problem::Invalid("attribute 'axis' is missing".into()))?;
     let axis = axis(given, builder.shape(inputs[0]).len())?;
-    if let [only] = inputs[..] {
-        return Ok(only);
-    }
-    builder.emit(Op::Concat { axis }, &inputs)
+    super::concat(builder, &inputs, axis)
 }
 
 /// Extents of the pieces are an attribute before opset 13, an input after; without them the pieces are equal, and
@@ -72,11 +75,13 @@ fn split(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Pr
 /// Bounds are attributes before opset 10, inputs after. They are clamped to the extent, as NumPy does.
 fn slice(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let mut x = node.input(0)?;
+    let known = |integers: Vec<i64>| integers.into_iter().map(Extent::Known).collect::<Vec<_>>();
     let (starts, ends, given, steps) = if node.opset < 10 {
-        (node.ints("starts")?, node.ints("ends")?, node.ints("axes")?, None)
+        (node.ints("starts")?, node.ints("ends")?.map(known), node.ints("axes")?, None)
     } else {
         let input = |index, name| node.integers(builder, index, name);
-        (input(1, "starts")?, input(2, "ends")?, input(3, "axes")?, input(4, "steps")?)
+        let ends = node.extents_of(builder, 2, "ends")?;
+        (input(1, "starts")?, ends, input(3, "axes")?, input(4, "steps")?)
     };
     let (Some(starts), Some(ends)) = (starts, ends) else {
         return Err(Problem::Invalid("starts or ends are missing".into()));
@@ -95,12 +100,35 @@ fn slice(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem
             show(&fact.shape)
         )));
     }
+    // An end that depends on data leaves the first elements, as many as it says.
+    let counted: Vec<_> = ends.iter().map(|end| end.count()).collect();
+    let ends: Vec<_> = ends.iter().map(|end| end.room()).collect();
+    for (n, &d) in sliced.iter().enumerate() {
+        let Some(count) = counted[n] else { continue };
+        match builder.bound(x) {
+            _ if (starts[n], steps[n]) != (0, 1) => {}
+            Some(bound) if bound == (Bound { axis: d, count }) => continue,
+            None => {
+                let most = extent("the end", ends[n])?.min(fact.shape[d]);
+                fact.shape[d] = most;
+                let op = Op::Slice { starts: vec![0; rank], steps: vec![1; rank] };
+                let cut = builder.emit_as(op, &[x], fact.clone())?;
+                let most = builder.constant(Tensor::i64(&[], &[most as i64]));
+                let count = builder.binary(Binary::Min, count, most)?;
+                x = builder.bounded(cut, d, count)?;
+                continue;
+            }
+            Some(_) => {}
+        }
+        let reason = format!("the end of a slice of {} depends on data", show(&fact.shape));
+        return Err(Problem::DataDependent { reason });
+    }
     let mut op = (vec![0; rank], vec![1; rank]);
     let mut shape = fact.shape.clone();
     for (n, &d) in sliced.iter().enumerate() {
         let (first, count) = slice_bounds(starts[n], ends[n], steps[n], fact.shape[d])?;
-        let counted = builder.bound(x).is_some_and(|bound| bound.axis == d);
-        if counted && (starts[n], steps[n]) == (0, 1) && ends[n] >= 0 && count < fact.shape[d] {
+        let bounded = builder.bound(x).is_some_and(|bound| bound.axis == d);
+        if bounded && (starts[n], steps[n]) == (0, 1) && ends[n] >= 0 && count < fact.shape[d] {
             x = builder.first_elements(x, count)?;
             fact = builder.fact(x).clone();
         }
@@ -187,7 +215,7 @@ fn gather(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Proble
     let axis = axis(node.int("axis")?.unwrap_or(0), shape.len())?;
     let extent = shape[axis] as i64;
     // Constant indices are checked here; computed ones are clamped when they are used.
-    let known = builder.graph.constant(indices).and_then(crate::Tensor::to_i64).unwrap_or_default();
+    let known = builder.graph.constant(indices).and_then(Tensor::to_i64).unwrap_or_default();
     if let Some(index) = known.iter().find(|&&index| index < -extent || index >= extent) {
         return Err(Problem::Invalid(format!("index {index} is outside an extent of {extent}")));
     }

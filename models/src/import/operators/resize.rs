@@ -1,6 +1,7 @@
 //! Resize and its predecessor Upsample.
 
 use super::super::{
+    bounds::Bound,
     builder::Builder,
     node::{NodeView, axes, extent, unsupported},
 };
@@ -65,7 +66,7 @@ fn resize(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Proble
     let given = node.ints("axes")?.unwrap_or_else(|| (0..x.len() as i64).collect());
     let resized = axes(&given, x.len())?;
     let policy = node.string("keep_aspect_ratio_policy", "stretch")?;
-    let sizes = node.integers(builder, 3, "sizes")?.filter(|sizes| !sizes.is_empty());
+    let sizes = sizes(builder, node, &resized)?.filter(|sizes| !sizes.is_empty());
     let (scales, shape) = match (given_scales(builder, node, 2)?, sizes) {
         (_, Some(sizes)) => by_sizes(&x, &resized, &sizes, &policy)?,
         (Some(scales), None) => by_scales(&x, &resized, &scales)?,
@@ -78,6 +79,20 @@ fn resize(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Proble
         return resample(builder, node.input(0)?, &axes, &filter);
     }
     emit(builder, node, scales, shape, interpolation, coordinates)
+}
+
+/// Wanted extents. One that depends on data has to be that of the input.
+fn sizes(builder: &Builder, node: &NodeView, resized: &[usize]) -> Result<Option<Vec<i64>>, Problem> {
+    let Some(extents) = node.extents_of(builder, 3, "sizes")? else { return Ok(None) };
+    let bound = builder.bound(node.input(0)?);
+    for (extent, &axis) in extents.iter().zip(resized) {
+        let here = bound.filter(|bound| bound.axis == axis);
+        if here != extent.count().map(|count| Bound { axis, count }) {
+            let reason = format!("input 3 (sizes) depends on data along dimension {axis}");
+            return Err(Problem::DataDependent { reason });
+        }
+    }
+    Ok(Some(extents.into_iter().map(|extent| extent.room()).collect()))
 }
 
 /// The dimensions of a resampling, with the part of each that a region `[starts…, ends…]` takes.

@@ -4,7 +4,7 @@ use super::super::{
     builder::Builder,
     node::{NodeView, axis, unsupported},
 };
-use super::indexing::{flat_indices, flat_tuples, positions};
+use super::indexing::{flat_indices, flat_tuples, positions, wrapped};
 use crate::{
     DType, Fact, Op, Problem, TensorId,
     infer::show,
@@ -34,8 +34,43 @@ fn reduction(node: &mut NodeView) -> Result<ScatterReduction, Problem> {
     })
 }
 
-/// Data as `rows` slices, into which slice `i` of the updates goes at row `indices[i]`.
+/// Data as `rows` slices, into which slice `i` of the updates goes at row `indices[i]`. How many updates there are may
+/// depend on data.
 fn scatter(
+    builder: &mut Builder,
+    [data, indices, updates]: [TensorId; 3],
+    rows: usize,
+    reduction: ScatterReduction,
+) -> Result<TensorId, Problem> {
+    let (counted, bound) = (builder.bound(indices), builder.bound(data));
+    if counted.is_none() && bound.is_none() && builder.bound(updates).is_none() {
+        return scatter_all(builder, [data, indices, updates], rows, reduction);
+    }
+    if counted != builder.bound(updates) {
+        let reason = "how many indices there are depends on data, but not how many updates".into();
+        return Err(Problem::DataDependent { reason });
+    }
+    // Updates that are not there go to a row that is cut off.
+    let shape = builder.shape(data).to_vec();
+    let width = builder.fact(data).elements().checked_div(rows).unwrap_or(1);
+    let indices = builder.filled(indices, rows as f64)?;
+    let result = builder.with_all_room(&[data, updates], |builder| {
+        let matrix = builder.reshape(data, &[rows, width])?;
+        let mode = crate::op::PadMode::Constant(0.0);
+        let matrix = builder.emit(Op::Pad { before: vec![0; 2], after: vec![1, 0], mode }, &[matrix])?;
+        let result = scatter_all(builder, [matrix, indices, updates], rows + 1, reduction)?;
+        let fact = Fact::new(builder.fact(data).dtype, &[rows, width]);
+        let result = builder.emit_as(Op::Slice { starts: vec![0; 2], steps: vec![1; 2] }, &[result], fact)?;
+        builder.reshape(result, &shape)
+    })?;
+    match bound {
+        Some(bound) => builder.bounded(result, bound.axis, bound.count),
+        None => Ok(result),
+    }
+}
+
+/// As [`scatter`] where all is there.
+fn scatter_all(
     builder: &mut Builder,
     [data, indices, updates]: [TensorId; 3],
     rows: usize,
@@ -61,8 +96,39 @@ fn scatter_elements(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor
     let shape = builder.shape(data).to_vec();
     let axis = axis(node.int("axis")?.unwrap_or(0), shape.len())?;
     let reduction = reduction(node)?;
+    if let Some(rows) = whole_rows(builder, indices, axis, &shape) {
+        let rows = builder.reshape(rows, &[builder.shape(rows)[0]])?;
+        let rows = counted_from_end(builder, data, rows, 0)?;
+        let rows = wrapped(builder, rows, &[shape[0]])?;
+        return scatter(builder, [data, rows, updates], shape[0], reduction);
+    }
+    let indices = counted_from_end(builder, data, indices, axis)?;
     let flat = flat_indices(builder, &shape, indices, axis)?;
     scatter(builder, [data, flat, updates], shape.iter().product(), reduction)
+}
+
+/// One index for each whole row `[n, 1, …]`, where the indices are such an index repeated along all other dimensions.
+fn whole_rows(builder: &Builder, indices: TensorId, axis: usize, shape: &[usize]) -> Option<TensorId> {
+    let expanded = builder.graph.nodes.iter().rev().find(|node| node.outputs.contains(&indices))?;
+    let &[single] = expanded.inputs.as_slice() else { return None };
+    let one = builder.shape(single).get(1..)?.iter().all(|&extent| extent == 1);
+    let whole = builder.shape(indices).get(1..)? == &shape[1..] && builder.shape(single).len() == shape.len();
+    (matches!(expanded.op, Op::Expand) && axis == 0 && one && whole).then_some(single)
+}
+
+/// Indices with negative ones made positive, where the extent that they count from the end of depends on data.
+fn counted_from_end(
+    builder: &mut Builder,
+    data: TensorId,
+    indices: TensorId,
+    axis: usize,
+) -> Result<TensorId, Problem> {
+    let Some(bound) = builder.bound(data).filter(|bound| bound.axis == axis) else { return Ok(indices) };
+    let indices = builder.cast(indices, DType::I64)?;
+    let zero = builder.scalar(DType::I64, 0.0)?;
+    let negative = builder.binary(Binary::Less, indices, zero)?;
+    let from_end = builder.binary(Binary::Add, indices, bound.count)?;
+    builder.emit(Op::Where, &[negative, from_end, indices])
 }
 
 /// `output[indices[i…], rest…] = updates[i…, rest…]`.
@@ -70,6 +136,10 @@ fn scatter_nd(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Pr
     let (data, indices, updates) = (node.input(0)?, node.input(1)?, node.input(2)?);
     let reduction = reduction(node)?;
     let shape = builder.shape(data).to_vec();
+    if builder.bound(data).is_some() {
+        let reason = "how much there is of what tuples of indices select from depends on data".into();
+        return Err(Problem::DataDependent { reason });
+    }
     let (flat, used) = flat_tuples(builder, &shape, indices, 0)?;
     scatter(builder, [data, flat, updates], shape[..used].iter().product(), reduction)
 }

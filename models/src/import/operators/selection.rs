@@ -88,11 +88,13 @@ fn unique(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, P
 }
 
 /// Triples (batch, class, box) of the boxes that no better box of their class overlaps too much. Boxes `[n, b, 4]`,
-/// scores `[n, classes, b]`. There are n·classes·limit of them at most, where the limit has to be a constant.
+/// scores `[n, classes, b]`. There are n·classes·limit of them at most, where the limit has to be a constant or a number of
+/// elements.
 fn non_max_suppression(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (boxes, scores) = (node.input(0)?, node.input(1)?);
-    let limit = node.integers(builder, 2, "max_output_boxes_per_class")?;
-    let limit = limit.and_then(|limit| limit.first().copied()).unwrap_or(0).max(0);
+    // As many as there are is no limit.
+    let limit = node.extents_of(builder, 2, "max_output_boxes_per_class")?;
+    let limit = limit.and_then(|limit| limit.first().copied()).map_or(0, |limit| limit.room().max(0));
     let (&[_, count, _], &[_, _, _]) = (builder.shape(boxes), builder.shape(scores)) else {
         let (boxes, scores) = (show(builder.shape(boxes)), show(builder.shape(scores)));
         return Err(Problem::Invalid(format!("boxes {boxes} with scores {scores}")));

@@ -131,8 +131,5 @@ fn join(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem>
             *tensor = builder.reshape(*tensor, &shape)?;
         }
     }
-    match tensors[..] {
-        [only] => Ok(only),
-        _ => builder.emit(Op::Concat { axis }, &tensors),
-    }
+    super::concat(builder, &tensors, axis)
 }

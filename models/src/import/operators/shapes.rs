@@ -1,7 +1,9 @@
 //! Operators that change only the shape or the order of dimensions, and those that change nothing.
 
 use super::super::{
+    bounds::Bound,
     builder::Builder,
+    extents::Extent,
     node::{NodeView, axes, axis, unsupported},
 };
 use crate::{
@@ -58,8 +60,10 @@ fn dropout(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, 
 /// 0 copies the input's extent unless `allowzero`; one −1 takes what is left.
 fn reshape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
-    let wanted = node.integers(builder, 1, "shape")?;
+    let wanted = node.extents_of(builder, 1, "shape")?;
     let wanted = wanted.ok_or_else(|| Problem::Invalid("input 1 (shape) is missing".into()))?;
+    let counted: Vec<_> = wanted.iter().map(|extent| extent.count()).collect();
+    let wanted: Vec<_> = wanted.iter().map(|extent| extent.room()).collect();
     let allow_zero = node.flag("allowzero", false)?;
     let input = builder.shape(x).to_vec();
     let misfit = || Problem::Invalid(format!("{} cannot be reshaped to {wanted:?}", show(&input)));
@@ -81,7 +85,16 @@ fn reshape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Probl
         let rest = rest.filter(|&rest| rest > 0 && elements.is_multiple_of(rest)).ok_or_else(misfit)?;
         shape[open] = elements / rest;
     }
-    builder.reshape(x, &shape)
+    let reshaped = builder.reshape(x, &shape)?;
+    // The room is right by chance where the shape counts something else.
+    for (d, count) in counted.into_iter().enumerate().filter_map(|(d, count)| Some((d, count?))) {
+        if builder.bound(reshaped) != Some(Bound { axis: d, count }) {
+            let input = show(&input);
+            let reason = format!("{input} is reshaped to {wanted:?}, where extent {d} depends on data in another way");
+            return Err(Problem::DataDependent { reason });
+        }
+    }
+    Ok(reshaped)
 }
 
 fn flatten(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
@@ -140,17 +153,39 @@ fn transpose(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Pro
 /// The shape is broadcast with the input's, so an extent of 1 keeps the input's.
 fn expand(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
-    let wanted = node.integers(builder, 1, "shape")?.unwrap_or_default();
+    let given = node.extents_of(builder, 1, "shape")?.unwrap_or_default();
     let wanted: Vec<_> =
-        wanted.iter().map(|&extent| super::super::node::extent("the shape", extent)).collect::<Result<_, _>>()?;
-    let shape = broadcast(builder.shape(x), &wanted)?;
-    if let Some(bound) = builder.bound(x) {
+        given.iter().map(|extent| super::super::node::extent("the shape", extent.room())).collect::<Result<_, _>>()?;
+    let input = builder.shape(x).to_vec();
+    let shape = broadcast(&input, &wanted)?;
+    let before = shape.len() - input.len();
+    let bound = builder.bound(x).map(|bound| (bound.axis + before, bound.count));
+    if let Some((axis, count)) = bound {
         // An only element would be repeated, more would stay as many as they are.
-        let given = (bound.axis + wanted.len()).checked_sub(builder.shape(x).len()).map_or(1, |d| wanted[d]);
-        if given != 1 {
-            let reason = format!("an extent that depends on data cannot be expanded to {given}");
+        let given = (axis + given.len()).checked_sub(shape.len()).map_or(Extent::Known(1), |d| given[d]);
+        if given != Extent::Known(1) && given.count() != Some(count) {
+            let reason = format!("an extent that depends on data cannot be expanded to {}", given.room());
             return Err(Problem::DataDependent { reason });
         }
     }
-    builder.expand(x, &shape)
+    let counted = given.iter().enumerate().filter(|(_, extent)| extent.count().is_some());
+    let counted: Vec<_> = counted.map(|(d, &extent)| (d + shape.len() - given.len(), extent)).collect();
+    let mut expanded = builder.expand(x, &shape)?;
+    for (axis, extent) in counted {
+        let single = axis < before || input[axis - before] == 1;
+        match bound {
+            Some((other, count)) if other == axis && extent.count() == Some(count) => {}
+            None if single && counted_once(&given) => expanded = builder.counted_along(expanded, axis, extent)?,
+            _ => {
+                let reason = format!("{} cannot be expanded to {}, which depends on data", show(&input), show(&wanted));
+                return Err(Problem::DataDependent { reason });
+            }
+        }
+    }
+    Ok(expanded)
+}
+
+/// Whether no more than one extent depends on data, as much as a value can have.
+pub(super) fn counted_once(extents: &[Extent]) -> bool {
+    extents.iter().filter(|extent| extent.count().is_some()).count() <= 1
 }

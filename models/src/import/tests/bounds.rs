@@ -6,7 +6,7 @@ use super::*;
 fn counted(nodes: &[NodeProto]) -> Model {
     let model = Model::new(17).input("x", &[8]).input("m", &[8, 3]).integers("zero", &[1], &[0]);
     let model = model.integers("four", &[1], &[4]).integers("flat", &[1], &[-1]).integers("two", &[], &[2]);
-    let model = model.integers("eight", &[2], &[8, 3]);
+    let model = model.integers("eight", &[2], &[8, 3]).integers("six", &[2], &[4, 6]);
     let model = model.node(node("NonZero", "x", "n", &[])).node(node("Reshape", "n flat", "i", &[]));
     nodes.iter().cloned().fold(model, Model::node).output("y")
 }
@@ -27,6 +27,9 @@ fn what_keeps_elements_apart_keeps_their_count() {
     assert_eq!(made(&[gather.clone(), node("Gather", "g two", "y", &[int("axis", 1)])]), (vec![8], true));
     assert_eq!(made(&[gather.clone(), node("Concat", "g g", "y", &[int("axis", 1)])]), (vec![8, 6], true));
     assert_eq!(made(&[gather.clone(), node("Slice", "g zero four zero", "y", &[])]), (vec![4, 3], true));
+    // What is there comes first, and stays together.
+    assert_eq!(made(&[gather.clone(), node("Reshape", "g flat", "y", &[])]), (vec![24], true));
+    assert_eq!(made(&[gather.clone(), node("Concat", "g m", "y", &[int("axis", 0)])]), (vec![16, 3], true));
     // What is reduced to one is as large as ever.
     assert_eq!(made(&[gather.clone(), node("ReduceMax", "g", "y", &[int("keepdims", 0)])]), (vec![], false));
     // The shape is computed when running.
@@ -48,9 +51,9 @@ fn what_would_tell_what_is_missing_is_refused() {
     };
     refused(node("ReduceMean", "g", "y", &[]));
     refused(node("Add", "g m", "y", &[]));
-    refused(node("Concat", "g m", "y", &[int("axis", 0)]));
+    refused(node("Concat", "g m", "y", &[int("axis", 1)]));
     refused(node("Softmax", "g", "y", &[int("axis", 0)]));
-    refused(node("Reshape", "g flat", "y", &[]));
+    refused(node("Reshape", "g six", "y", &[]));
     refused(node("Gather", "g two", "y", &[int("axis", 0)]));
     refused(node("Expand", "g eight", "y", &[]));
     refused(node("CenterCropPad", "g eight", "y", &[]));
@@ -65,4 +68,62 @@ fn the_name_of_a_count_must_be_free() {
     let mut model = counted(&[node("Identity", "n", "y", &[]), node("Relu", "x", "y.count", &[])]);
     model = model.output("y.count");
     assert!(model.error().contains("output 'y.count'"));
+}
+
+#[test]
+fn shape_arithmetic_follows_counts() {
+    let model = |nodes: &[NodeProto]| {
+        let model = Model::new(17).input("x", &[8]).input("m", &[8, 3, 4]).integers("flat", &[1], &[-1]);
+        let model = model.integers("zero", &[], &[0]).integers("one", &[], &[1]).integers("axis", &[1], &[0]);
+        let model =
+            model.integers("rows", &[2], &[-1, 4]).integers("five", &[1], &[5]).integers("fives", &[1, 3], &[5, 6, 7]);
+        let model = model.node(node("NonZero", "x", "n", &[])).node(node("Reshape", "n flat", "i", &[]));
+        // g [count, 3, 4], its count c and its extent along dimension 1.
+        let model = model.node(node("Gather", "m i", "g", &[int("axis", 0)])).node(node("Shape", "g", "s", &[]));
+        let model = model.node(node("Gather", "s zero", "c", &[])).node(node("Gather", "s one", "three", &[]));
+        let model =
+            model.node(node("Unsqueeze", "c axis", "cs", &[])).node(node("Unsqueeze", "three axis", "threes", &[]));
+        nodes.iter().cloned().fold(model, Model::node).output("y")
+    };
+    let made = |nodes: &[NodeProto]| {
+        let graph = model(nodes).import();
+        let counted = graph.outputs.get(1).is_some_and(|&id| graph.value(id).name == "y.count");
+        (output(&graph).to_vec(), counted)
+    };
+    let join = |inputs: &str| node("Concat", inputs, "w", &[int("axis", 0)]);
+    assert_eq!(made(&[join("cs flat"), node("Reshape", "g w", "y", &[])]), (vec![8, 12], true));
+    assert_eq!(made(&[node("Reshape", "g rows", "y", &[])]), (vec![24, 4], true));
+    assert_eq!(
+        made(&[node("Mul", "cs threes", "p", &[]), join("p flat"), node("Reshape", "g w", "y", &[])]),
+        (vec![24, 4], true)
+    );
+    // There and back again.
+    let back = [node("Reshape", "g rows", "r", &[]), join("cs threes flat"), node("Reshape", "r w", "y", &[])];
+    assert_eq!(made(&back), (vec![8, 3, 4], true));
+    assert_eq!(made(&[node("ConstantOfShape", "cs", "y", &[])]), (vec![8], true));
+    assert_eq!(made(&[join("cs threes"), node("Expand", "fives w", "y", &[])]), (vec![8, 3], true));
+    assert_eq!(made(&[node("Slice", "g axis cs axis", "y", &[])]), (vec![8, 3, 4], true));
+    assert_eq!(made(&[node("Slice", "x axis cs axis", "y", &[])]), (vec![8], true));
+    assert_eq!(
+        made(&[
+            join("cs five"),
+            node("ReduceMin", "w", "k", &[int("keepdims", 0)]),
+            node("Reshape", "k flat", "ks", &[]),
+            node("Gather", "x i", "t", &[]),
+            node("TopK", "t ks", "y -", &[int("axis", 0)])
+        ]),
+        (vec![5], true)
+    );
+    assert_eq!(made(&[node("Concat", "g m g", "y", &[int("axis", 0)])]), (vec![24, 3, 4], true));
+    let refused = |nodes: &[NodeProto]| {
+        let error = model(nodes).try_import().unwrap_err();
+        assert!(error.is_unsupported() && error.to_string().contains("depends on data"), "{error}");
+    };
+    // As many as are there of something else.
+    let other = [node("Relu", "x", "x2", &[]), node("NonZero", "x2", "n2", &[]), node("Reshape", "n2 flat", "i2", &[])];
+    let other =
+        [&other[..], &[node("Shape", "i2", "c2", &[]), join("c2 flat"), node("Reshape", "g w", "y", &[])]].concat();
+    refused(&other);
+    refused(&[node("Expand", "x cs", "y", &[])]);
+    refused(&[join("cs cs"), node("ConstantOfShape", "w", "y", &[])]);
 }

@@ -215,8 +215,15 @@ fn an_if_on_a_computed_condition_selects_between_both_branches() {
     let graph = model(body(vec![node("Abs", "x", "z", &[])], "z")).import();
     assert_eq!(graph.nodes.last().unwrap().op, Op::Where);
     assert_eq!(graph.nodes.len(), 3);
-    let error = model(body(vec![node("Abs", "long", "z", &[])], "z")).error();
-    assert!(error.contains("(If): the condition is data, and output 0 is F32 2 in one branch, F32 3 in the other"));
+    // Branches of different lengths: as many elements as the chosen one has.
+    let graph = model(body(vec![node("Abs", "long", "z", &[])], "z")).import();
+    assert_eq!(output(&graph), [3]);
+    assert_eq!(graph.value(graph.outputs[1]).name, "y.count");
+    let error = model(body(vec![node("ReduceMax", "long", "z", &[int("keepdims", 0)])], "z")).error();
+    assert!(
+        error.contains("(If): the condition is data, and output 0 is F32 2 in one branch, F32 scalar in the other"),
+        "{error}"
+    );
 }
 
 #[test]
