@@ -131,9 +131,9 @@ impl View {
         self.shape.len()
     }
 
-    /// Number of logical elements.
+    /// Number of logical elements; the largest number where their product overflows.
     pub fn elements(&self) -> u64 {
-        self.shape.iter().map(|&d| u64::from(d)).product()
+        self.shape.iter().fold(1, |elements: u64, &extent| elements.saturating_mul(extent.into()))
     }
 
     /// Whether dimension 1 is the innermost in memory (NHWC and its kin).

@@ -3,7 +3,6 @@
 use super::host::Extents;
 use super::{Attention, MAX_HEAD_SIZE};
 use crate::codegen::{Argument, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, element_type, f32_literal};
-use crate::strided::elements;
 use crate::strided::source::{candidate, lowest, vector_width};
 use crate::{DType, Family, View};
 use std::fmt::Write;
@@ -45,7 +44,7 @@ impl Generate for Attention {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let extents = self.extents().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let largest = extents.size.max(extents.value_size);

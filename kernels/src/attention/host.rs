@@ -2,7 +2,7 @@
 
 use super::Attention;
 use crate::host::{check_operands, load_row, store_row};
-use crate::strided::{check_view, elements};
+use crate::strided::check_view;
 use crate::{DType, Family, KernelError, View};
 
 /// Partial sums of a scalar product, for the CPU's vector units.
@@ -142,7 +142,8 @@ impl Family for Attention {
     fn flops(&self) -> u64 {
         let Ok(extents) = self.extents() else { return 0 };
         let sizes = u64::from(extents.size) + u64::from(extents.value_size);
-        elements(&self.query)
+        self.query
+            .elements()
             .checked_div(extents.size.into())
             .unwrap_or(0)
             .saturating_mul(extents.keys.into())
@@ -155,7 +156,7 @@ impl Family for Attention {
             return Err(KernelError::OperandCount);
         };
         let extents = self.extents()?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(());
         }
         let floats = crate::host::cast_mut::<f32>(workspace, 5)?;

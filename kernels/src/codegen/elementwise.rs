@@ -2,7 +2,7 @@
 //! the index arithmetic that gather and pad share with them.
 
 use super::{Argument, Launch, PRELUDE, Target, element_type};
-use crate::loop_nest::LoopNest;
+use crate::loop_nest::Nest;
 use crate::{DType, Dims, MAX_INPUTS, Strides, View};
 use std::fmt::Write;
 
@@ -94,12 +94,14 @@ impl Loops {
             i if i == OPERANDS - 1 => &names,
             _ => &[],
         });
-        let nest = LoopNest::new(extents, strides);
-        let mut loops: Vec<Loop> = (0..nest.extents.len())
-            .map(|l| Loop {
-                extent: nest.extents[l],
-                dimension: usize::try_from(nest.strides[OPERANDS - 1][l] - 1).ok(),
-                strides: (0..operands.len()).map(|o| nest.strides[o][l]).collect(),
+        let nest: Nest<OPERANDS> = Nest::in_memory_order(extents, strides);
+        let mut loops: Vec<Loop> = nest
+            .axes
+            .iter()
+            .map(|axis| Loop {
+                extent: axis.extent as u32,
+                dimension: usize::try_from(axis.strides[OPERANDS - 1] - 1).ok(),
+                strides: axis.strides[..operands.len()].iter().map(|&stride| stride as i32).collect(),
             })
             .collect();
         if loops.is_empty() {

@@ -1,10 +1,11 @@
 //! Host twin.
 
 use super::Copy;
-use super::movement::{convert_elements, fill, move_elements};
+use crate::host::movement::{convert_elements, fill, move_elements};
 use crate::host::{cast_mut, check_operands, clear_lanes, with_element};
-use crate::loop_nest::{LoopNest, elements};
+use crate::loop_nest::Nest;
 use crate::pointwise::Class;
+use crate::strided::check_view;
 use crate::{Family, KernelError, View};
 
 impl Family for Copy {
@@ -14,8 +15,7 @@ impl Family for Copy {
 
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.source, &self.destination] {
-            elements(&view.shape)?;
-            view.bytes()?;
+            check_view(view)?;
         }
         if self.source.rank() != self.destination.rank() {
             return Err(KernelError::Shape("ranks of source and destination"));
@@ -43,21 +43,21 @@ impl Family for Copy {
         let ([source], [destination]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
         let (from, to) = (&self.source, &self.destination);
         if from.shape != to.shape {
-            let nest = LoopNest::new(&to.shape, [&to.strides]);
+            let nest = Nest::in_memory_order(&to.shape, [&to.strides]);
             with_element!(to.dtype, T => {
-                fill(nest, to.offset, cast_mut::<T>(destination, 1)?, bytemuck::Zeroable::zeroed());
+                fill(nest, to.offset as usize, cast_mut::<T>(destination, 1)?, bytemuck::Zeroable::zeroed());
             });
         }
         if !from.shape.contains(&0) {
-            let nest = LoopNest::new(&from.shape, [&to.strides, &from.strides]);
-            let offsets = [to.offset, from.offset];
+            let nest = Nest::in_memory_order(&from.shape, [&to.strides, &from.strides]);
+            let starts = [to.offset, from.offset].map(|offset| offset as usize);
             let target = (to.dtype, &mut **destination);
             match Class::of(from.dtype) {
-                _ if from.dtype == to.dtype => move_elements(to.dtype.size(), nest, offsets, destination, source),
-                Class::F32 => convert_elements::<f32>(nest, offsets, target, (from.dtype, source)),
-                Class::F64 => convert_elements::<f64>(nest, offsets, target, (from.dtype, source)),
-                Class::I64 => convert_elements::<i64>(nest, offsets, target, (from.dtype, source)),
-                Class::U64 => convert_elements::<u64>(nest, offsets, target, (from.dtype, source)),
+                _ if from.dtype == to.dtype => move_elements(to.dtype.size(), nest, starts, destination, source),
+                Class::F32 => convert_elements::<f32>(nest, starts, target, (from.dtype, source)),
+                Class::F64 => convert_elements::<f64>(nest, starts, target, (from.dtype, source)),
+                Class::I64 => convert_elements::<i64>(nest, starts, target, (from.dtype, source)),
+                Class::U64 => convert_elements::<u64>(nest, starts, target, (from.dtype, source)),
             }?;
         }
         clear_lanes(to, destination);

@@ -5,7 +5,6 @@ mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
-pub(crate) mod movement;
 #[cfg(feature = "codegen")]
 mod transpose;
 #[cfg(feature = "codegen")]

@@ -3,7 +3,6 @@
 use super::Cumulative;
 use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
-use crate::strided::elements;
 use crate::strided::source::{Source, candidate, cost, traffic, wide_type};
 
 /// Threads of a block.
@@ -12,7 +11,7 @@ const BLOCK: u32 = 128;
 impl Generate for Cumulative {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let axis = usize::from(self.axis);

@@ -2,7 +2,7 @@
 
 use super::Cumulative;
 use crate::host::{cast, cast_mut, check_operands, clear_lanes};
-use crate::strided::{self, Nest, Number, Widen, check_view, offset};
+use crate::strided::{Nest, Number, Widen, check_view, offset};
 use crate::{DType, Family, KernelError, View};
 use half::{bf16, f16};
 
@@ -35,7 +35,7 @@ impl Family for Cumulative {
     }
 
     fn flops(&self) -> u64 {
-        strided::elements(&self.input)
+        self.input.elements()
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

@@ -2,7 +2,7 @@
 
 use super::Determinant;
 use crate::host::{Element, cast, cast_mut, check_operands, with_element};
-use crate::strided::{self, check_float, check_view, offset};
+use crate::strided::{check_float, check_view, offset};
 use crate::{Family, KernelError, View};
 
 impl Family for Determinant {
@@ -38,7 +38,7 @@ impl Family for Determinant {
 
     fn flops(&self) -> u64 {
         let n = u64::from(self.input.shape.get(1).copied().unwrap_or(0));
-        strided::elements(&self.input).saturating_mul(n) / 3 * 2
+        self.input.elements().saturating_mul(n) / 3 * 2
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

@@ -4,7 +4,6 @@ use super::pixels::Conversion;
 use super::taps::Axis;
 use super::{Channels, Format, Frame};
 use crate::codegen::{Candidate, Generate, Target, Unsupported, f32_literal};
-use crate::strided::elements;
 use crate::strided::source::{Source, candidate, cost, traffic, vector_width};
 use crate::{DType, Family};
 
@@ -31,7 +30,7 @@ struct Tile {
 impl Generate for Frame {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let tiles = TILES.iter().map(|&(height, width)| self.tile(height, width));

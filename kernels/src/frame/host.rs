@@ -3,7 +3,7 @@
 use super::taps::Axis;
 use super::{Channels, Format, Frame, MAX_EXTENT, Region, pixels::Conversion, pixels::LUMA};
 use crate::host::{Element, cast_mut, check_operands, clear_lanes, with_element};
-use crate::strided::{self, Real, check_view};
+use crate::strided::{Real, check_view};
 use crate::{DType, Family, KernelError, View};
 
 /// Channels of a pixel while it is resampled.
@@ -88,13 +88,13 @@ impl Family for Frame {
 
     fn flops(&self) -> u64 {
         // Two taps along each dimension, two conversions' worth of arithmetic a tap: a rough figure is all there is.
-        strided::elements(&self.output).saturating_mul(16)
+        self.output.elements().saturating_mul(16)
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
         check_operands(self, inputs, outputs, workspace)?;
         let ([frame], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
-        if strided::elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(());
         }
         let sums = cast_mut::<Pixel>(workspace, 2)?;

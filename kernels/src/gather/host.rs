@@ -1,9 +1,10 @@
 //! Host twin.
 
 use super::Gather;
-use crate::copy::movement::{at, move_elements};
+use crate::host::movement::move_elements;
 use crate::host::{Element, Walk, cast, check_operands, clear_lanes};
-use crate::loop_nest::{LoopNest, elements};
+use crate::loop_nest::{Nest, offset};
+use crate::strided::check_view;
 use crate::{DType, Dims, Family, KernelError, Strides, View};
 
 impl Family for Gather {
@@ -13,8 +14,7 @@ impl Family for Gather {
 
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.data, &self.indices, &self.output] {
-            elements(&view.shape)?;
-            view.bytes()?;
+            check_view(view)?;
         }
         if !matches!(self.indices.dtype, DType::I32 | DType::I64) {
             return Err(KernelError::Type("indices"));
@@ -97,13 +97,13 @@ impl Gather {
         let outer: Dims = self.output.shape.iter().take(after).copied().collect();
         let tail = self.output.shape.get(after..).unwrap_or(&[]);
         let to_strides = self.output.strides.get(after..).unwrap_or(&[]);
-        let nest = LoopNest::new(tail, [to_strides, data_strides.get(after..).unwrap_or(&[])]);
+        let nest = Nest::in_memory_order(tail, [to_strides, data_strides.get(after..).unwrap_or(&[])]);
         let offsets = [self.output.offset, self.data.offset, self.indices.offset];
         for [to, from, index] in Walk::new(&outer, [&self.output.strides, &data_strides, &index_strides], offsets) {
             let index = indices.get(index).map_or(0, |i| i.to_i64());
             let index = if index < 0 { index.saturating_add(extent.into()) } else { index };
             let index = index.clamp(0, i64::from(extent) - 1) as usize;
-            let starts = [to as u32, at(from, axis_stride, index) as u32];
+            let starts = [to, offset(from, axis_stride.into(), index)];
             move_elements(self.output.dtype.size(), nest.clone(), starts, output, data)?;
         }
         clear_lanes(&self.output, output);

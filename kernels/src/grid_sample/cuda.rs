@@ -3,7 +3,7 @@
 use super::{GridSample, Outside, SampleCoordinates};
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
 use crate::strided::source::{Source, candidate, cost, memory_order, traffic};
-use crate::strided::{Axis, Nest, elements};
+use crate::strided::{Axis, Nest};
 use crate::{DType, Family};
 
 /// Threads of a block.
@@ -12,7 +12,7 @@ const BLOCK: u32 = 128;
 impl Generate for GridSample {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let rank = self.input.rank();
@@ -23,7 +23,7 @@ impl Generate for GridSample {
         source.define("FLOOR", if double { "floor" } else { "floorf" });
         source.define("NEAREST", if double { "rint" } else { "rintf" });
         source.define("BLOCK", format!("{BLOCK}u"));
-        source.define("ELEMENTS", format!("{}u", elements(&self.output)));
+        source.define("ELEMENTS", format!("{}u", self.output.elements()));
         source.define("TAPS", self.sampling.taps());
         source.define(
             "OUTSIDE",
@@ -58,7 +58,7 @@ impl Generate for GridSample {
         }
         source.define("OUTPUT_OFFSET", self.output.offset);
         source.zero_lanes(&self.output);
-        let blocks = elements(&self.output).div_ceil(BLOCK.into());
+        let blocks = self.output.elements().div_ceil(BLOCK.into());
         let launch = source.launch(include_str!("grid_sample.cu"), "grid_sample", blocks, BLOCK, 2);
         let waste = 1.0 + self.sampling.taps() as f64;
         let cost = cost(target, traffic(&[&self.input, &self.output]), waste);

@@ -2,7 +2,7 @@
 
 use super::{GridSample, Outside, SampleCoordinates, Sampling};
 use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_lanes};
-use crate::strided::{self, Real, Widen, check_float, check_view, offset, with_float};
+use crate::strided::{Real, Widen, check_float, check_view, offset, with_float};
 use crate::{Dims, Family, KernelError, Strides, View};
 
 /// Rounding to whole numbers.
@@ -76,7 +76,7 @@ impl Family for GridSample {
 
     fn flops(&self) -> u64 {
         let taps = (self.sampling.taps() as u64).pow(self.input.rank().saturating_sub(2) as u32 % 8);
-        strided::elements(&self.output).saturating_mul(2 * taps)
+        self.output.elements().saturating_mul(2 * taps)
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

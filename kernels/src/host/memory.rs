@@ -1,6 +1,6 @@
 //! Operand bytes as elements.
 
-use super::{Element, Walk, with_element};
+use super::{Walk, movement, with_element};
 use crate::{DType, Family, KernelError, MAX_INPUTS, MAX_OUTPUTS, View};
 use bytemuck::Pod;
 
@@ -68,41 +68,14 @@ pub(crate) fn check_operands(
     fits(workspace, family.host_workspace(), 64, inputs.len() + outputs.len())
 }
 
-/// Reads `row.len()` elements, `step` apart from element `start` on, as f32; 0 for those outside the operand.
+/// Reads `row.len()` elements, `step` apart from element `start` on, as f32; those outside the operand stay as they are.
 pub(crate) fn load_row(dtype: DType, bytes: &[u8], start: usize, step: i32, row: &mut [f32]) {
-    with_element!(dtype, T => {
-        let elements = cast::<T>(bytes, 0).unwrap_or(&[]);
-        match (step, elements.get(start..start.saturating_add(row.len()))) {
-            (1, Some(dense)) => row.iter_mut().zip(dense).for_each(|(to, x)| *to = x.to_f32()),
-            (0, _) => row.fill(elements.get(start).map_or(0.0, |x| x.to_f32())),
-            _ => {
-                let mut index = start;
-                for to in row {
-                    *to = elements.get(index).map_or(0.0, |x| x.to_f32());
-                    index = index.wrapping_add_signed(step as isize);
-                }
-            }
-        }
-    });
+    with_element!(dtype, T => movement::load_row(cast::<T>(bytes, 0).unwrap_or(&[]), start, step.into(), row));
 }
 
 /// Writes a row of f32 values, converted, `step` apart from element `start` on; nothing outside the operand.
 pub(crate) fn store_row(dtype: DType, bytes: &mut [u8], start: usize, step: i32, row: &[f32]) {
-    with_element!(dtype, T => {
-        let elements = cast_mut::<T>(bytes, 0).unwrap_or(&mut []);
-        let end = start.saturating_add(row.len());
-        if step == 1 && end <= elements.len() {
-            elements[start..end].iter_mut().zip(row).for_each(|(to, &x)| *to = T::from_f32(x));
-        } else {
-            let mut index = start;
-            for &x in row {
-                if let Some(to) = elements.get_mut(index) {
-                    *to = T::from_f32(x);
-                }
-                index = index.wrapping_add_signed(step as isize);
-            }
-        }
-    });
+    with_element!(dtype, T => movement::store_row(cast_mut::<T>(bytes, 0).unwrap_or(&mut []), start, step.into(), row));
 }
 
 /// Writes zeros into the padding lanes of a channels-last view (see [`View::lanes`]); nothing for other views.

@@ -10,6 +10,7 @@ mod direct;
 mod element;
 pub(crate) mod epilogue;
 mod memory;
+pub(crate) mod movement;
 pub(crate) mod stages;
 #[cfg(test)]
 pub(crate) mod testing;

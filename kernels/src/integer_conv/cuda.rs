@@ -4,7 +4,7 @@ use super::IntegerConv;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
 use crate::host::window::{spatial, spatial_strides};
 use crate::strided::source::{Source, candidate, memory_order};
-use crate::strided::{Axis, Nest, elements};
+use crate::strided::{Axis, Nest};
 use crate::{Family, KernelError};
 
 /// Threads of a block.
@@ -14,10 +14,10 @@ impl Generate for IntegerConv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         let refuse = |reason: KernelError| Unsupported(reason.to_string());
         self.check().map_err(refuse)?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
-        if elements(&self.output) >= 1 << 31 {
+        if self.output.elements() >= 1 << 31 {
             return Err(Unsupported("2^31 outputs or more".into()));
         }
         let [extents, taps, places] = [spatial(&self.input), spatial(&self.weights), spatial(&self.output)]
@@ -26,7 +26,7 @@ impl Generate for IntegerConv {
         let mut source = Source::spanning(self.input.dtype, &[&self.input, &self.weights, &self.output]);
         source.line(&format!("typedef {} V;", element_type(self.weights.dtype)));
         source.define("BLOCK", format!("{BLOCK}u"));
-        source.define("ELEMENTS", format!("{}u", elements(&self.output)));
+        source.define("ELEMENTS", format!("{}u", self.output.elements()));
         source.define("CHANNELS", format!("{}u", self.weights.shape[1]));
         source.define("MAPS", format!("{}u", self.output.shape[1] / self.groups));
         source.define("INPUT_OFFSET", self.input.offset);
@@ -53,7 +53,7 @@ impl Generate for IntegerConv {
         }
         self.decode(&mut source);
         source.zero_lanes(&self.output);
-        let blocks = elements(&self.output).div_ceil(BLOCK.into());
+        let blocks = self.output.elements().div_ceil(BLOCK.into());
         let launch = source.launch(include_str!("integer_conv.cu"), "integer_conv", blocks, BLOCK, 2);
         // A multiply-add takes some six instructions of one of 128 lanes at about 1 GHz.
         let rate = f64::from(target.multiprocessors) * 128.0 * 1e3;

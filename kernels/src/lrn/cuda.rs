@@ -3,7 +3,7 @@
 use super::Lrn;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, f32_literal, f64_literal};
 use crate::strided::source::{Source, candidate, cost, memory_order, traffic};
-use crate::strided::{Axis, Nest, elements};
+use crate::strided::{Axis, Nest};
 use crate::{DType, Family};
 
 /// Threads of a block.
@@ -12,14 +12,14 @@ const BLOCK: u32 = 256;
 impl Generate for Lrn {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let (before, after) = self.reach();
         let channels = self.input.shape[1];
         let mut source = Source::new(&self.input, &self.output);
         source.define("BLOCK", BLOCK);
-        source.define("ELEMENTS", format!("{}u", elements(&self.output)));
+        source.define("ELEMENTS", format!("{}u", self.output.elements()));
         source.define("CHANNELS", channels);
         source.define("BEFORE", before.min(channels));
         source.define("AFTER", after.min(channels));
@@ -29,7 +29,7 @@ impl Generate for Lrn {
         source.line(&self.raised_source());
         source.nest("elements", &self.by_memory());
         source.zero_lanes(&self.output);
-        let blocks = elements(&self.output).div_ceil(BLOCK.into());
+        let blocks = self.output.elements().div_ceil(BLOCK.into());
         let launch = source.launch(include_str!("lrn.cu"), "lrn", blocks, BLOCK, 1);
         let window = f64::from(self.size.min(channels));
         let cost = cost(target, traffic(&[&self.input, &self.output]), 1.0 + window / 8.0);

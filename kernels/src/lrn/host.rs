@@ -2,7 +2,7 @@
 
 use super::Lrn;
 use crate::host::{cast, cast_mut, check_operands, clear_lanes};
-use crate::strided::{self, Axis, Nest, Number, Real, Widen, check_float, check_view, offset, with_float};
+use crate::strided::{Axis, Nest, Number, Real, Widen, check_float, check_view, offset, with_float};
 use crate::{Family, KernelError, View};
 
 /// Positions that are computed side by side.
@@ -54,7 +54,7 @@ impl Family for Lrn {
 
     fn flops(&self) -> u64 {
         let window = u64::from(self.size).min(self.input.shape.get(1).copied().unwrap_or(0).into());
-        strided::elements(&self.input).saturating_mul(2 * window + 4)
+        self.input.elements().saturating_mul(2 * window + 4)
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

@@ -2,7 +2,7 @@
 
 use super::{NonMaxSuppression, UNUSED};
 use crate::host::{cast_mut, check_operands, load_row};
-use crate::strided::{check_view, elements, offset};
+use crate::strided::{check_view, offset};
 use crate::{DType, Family, KernelError, View};
 
 /// A box by its corners, the lower ones first.
@@ -28,7 +28,7 @@ impl Family for NonMaxSuppression {
         ) else {
             return Err(KernelError::Shape("ranks of boxes, scores, thresholds or indices"));
         };
-        if images != batches || boxes != scored || elements(&self.count) != 1 {
+        if images != batches || boxes != scored || self.count.elements() != 1 {
             return Err(KernelError::Shape("boxes and scores"));
         }
         let limit = self.limit();

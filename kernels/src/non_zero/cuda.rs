@@ -3,7 +3,6 @@
 use super::{NonZero, UNUSED};
 use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Launch, Target, Unsupported};
-use crate::strided::elements;
 use crate::strided::source::{Source, candidate, cost, traffic};
 
 /// Threads of a block.
@@ -14,7 +13,7 @@ const TILE: u32 = 8 * THREADS;
 impl Generate for NonZero {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        let tiles = elements(&self.input).div_ceil(TILE.into());
+        let tiles = self.input.elements().div_ceil(TILE.into());
         let launch = |entry: &str, arguments: &[Argument]| Launch {
             arguments: arguments.to_vec(),
             ..self.source(tiles).launch(include_str!("non_zero.cu"), entry, tiles.max(1), THREADS, 0)
@@ -39,7 +38,7 @@ impl NonZero {
         source.define("THREADS", format!("{THREADS}u"));
         source.define("TILE", format!("{TILE}u"));
         source.define("TILES", format!("{tiles}u"));
-        source.define("ELEMENTS", format!("{}u", elements(&self.input)));
+        source.define("ELEMENTS", format!("{}u", self.input.elements()));
         source.define("COUNT_OFFSET", self.count.offset);
         source.place("input_at", &self.input);
         source.index("indices_at", &self.indices);

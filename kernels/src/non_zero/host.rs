@@ -2,7 +2,7 @@
 
 use super::{NonZero, UNUSED};
 use crate::host::{Element, Walk, cast, cast_mut, check_operands, with_element};
-use crate::strided::{self, check_view, offset};
+use crate::strided::{check_view, offset};
 use crate::{DType, Family, KernelError, View};
 
 impl Family for NonZero {
@@ -11,12 +11,13 @@ impl Family for NonZero {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        let elements = check_view(&self.input)?;
+        check_view(&self.input)?;
         check_view(&self.indices)?;
         check_view(&self.count)?;
         let rank = self.input.rank() as u64;
-        let expected = rank > 0 && self.indices.shape.iter().map(|&extent| u64::from(extent)).eq([rank, elements]);
-        if !expected || strided::elements(&self.count) != 1 {
+        let expected =
+            rank > 0 && self.indices.shape.iter().map(|&extent| u64::from(extent)).eq([rank, self.input.elements()]);
+        if !expected || self.count.elements() != 1 {
             return Err(KernelError::Shape("indices of what is not zero"));
         }
         if self.indices.dtype != DType::I64 || self.count.dtype != DType::I64 {
@@ -34,7 +35,7 @@ impl Family for NonZero {
     }
 
     fn flops(&self) -> u64 {
-        strided::elements(&self.input)
+        self.input.elements()
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

@@ -4,7 +4,7 @@
 use super::Normalize;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, f32_literal};
 use crate::strided::source::{GROUP, Source, candidate, cost, traffic, vector_width};
-use crate::strided::{Axis, Nest, elements};
+use crate::strided::{Axis, Nest};
 use crate::{DType, Family};
 
 /// Threads of a block.
@@ -15,7 +15,7 @@ const REGISTERS: u64 = 32;
 impl Generate for Normalize {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let mut candidates = Vec::new();
@@ -47,7 +47,7 @@ impl Normalize {
     /// Sets and their elements as loops of their own, the elements in the order of memory. `None` where a set ends
     /// within a dimension that the number of sets does not divide.
     fn split(&self) -> Option<Split> {
-        let mut logical = elements(&self.input) as i64;
+        let mut logical = self.input.elements() as i64;
         let mut sets = i64::from(self.sets);
         let mut split =
             Split { sets: Nest { axes: heapless::Vec::new() }, elements: Nest { axes: heapless::Vec::new() } };

@@ -2,7 +2,7 @@
 
 use super::Normalize;
 use crate::host::{cast, cast_mut, check_operands, clear_lanes};
-use crate::strided::{self, Nest, Number, Real, Widen, check_float, check_view, fold_run, offset, sum, with_float};
+use crate::strided::{Nest, Number, Real, Widen, check_float, check_view, fold_run, offset, sum, with_float};
 use crate::{Family, KernelError, View};
 
 /// Bytes of a scale or shift value.
@@ -11,7 +11,7 @@ const PARAMETER_BYTES: u64 = 4;
 impl Normalize {
     /// Widens that share statistics; 0 without sets.
     pub(super) fn set_elements(&self) -> u64 {
-        strided::elements(&self.input).checked_div(self.sets.into()).unwrap_or(0)
+        self.input.elements().checked_div(self.sets.into()).unwrap_or(0)
     }
 
     /// Loops over all elements in logical order (operands: input, output).
@@ -26,7 +26,8 @@ impl Family for Normalize {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        let elements = check_view(&self.input)?;
+        check_view(&self.input)?;
+        let elements = self.input.elements();
         check_view(&self.output)?;
         if self.input.shape != self.output.shape {
             return Err(KernelError::Shape("input and output differ"));
@@ -60,7 +61,7 @@ impl Family for Normalize {
     }
 
     fn flops(&self) -> u64 {
-        strided::elements(&self.input).saturating_mul(8)
+        self.input.elements().saturating_mul(8)
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

@@ -1,9 +1,10 @@
 //! Host twin.
 
 use super::{Pad, PadMode};
-use crate::copy::movement::{at, fill, move_elements};
+use crate::host::movement::{fill, move_elements};
 use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_lanes, with_element};
-use crate::loop_nest::{LoopNest, elements};
+use crate::loop_nest::{Nest, offset};
+use crate::strided::check_view;
 use crate::{Dims, Family, KernelError, MAX_RANK, View};
 use bytemuck::Pod;
 
@@ -14,8 +15,7 @@ impl Family for Pad {
 
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.input, &self.output] {
-            elements(&view.shape)?;
-            view.bytes()?;
+            check_view(view)?;
         }
         if self.input.dtype != self.output.dtype {
             return Err(KernelError::Type("input and output"));
@@ -63,8 +63,8 @@ impl Pad {
     /// Fills the output with a constant and copies the part of the input that it shows.
     fn surround(&self, value: f64, input: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
         let (from, to) = (&self.input, &self.output);
-        let whole = LoopNest::new(&to.shape, [&to.strides]);
-        with_element!(to.dtype, T => fill(whole, to.offset, cast_mut::<T>(output, 1)?, T::from_f64(value)));
+        let whole = Nest::in_memory_order(&to.shape, [&to.strides]);
+        with_element!(to.dtype, T => fill(whole, to.offset as usize, cast_mut::<T>(output, 1)?, T::from_f64(value)));
         let mut window = Dims::new();
         let mut offsets = [i64::from(to.offset), i64::from(from.offset)];
         let strides = to.strides.iter().zip(&from.strides);
@@ -82,8 +82,8 @@ impl Pad {
         if window.contains(&0) {
             return Ok(());
         }
-        let nest = LoopNest::new(&window, [&to.strides, &from.strides]);
-        move_elements(to.dtype.size(), nest, offsets.map(|o| o as u32), output, input)
+        let nest = Nest::in_memory_order(&window, [&to.strides, &from.strides]);
+        move_elements(to.dtype.size(), nest, offsets.map(|o| o as usize), output, input)
     }
 
     /// Takes every output element from the input index that the mode maps it to.
@@ -100,7 +100,7 @@ impl Pad {
         let inner = rank.saturating_sub(1);
         let outer = to.shape.get(..inner).unwrap_or(&[]);
         let row = to.shape.get(inner).copied().unwrap_or(1);
-        let step = to.strides.get(inner).copied().unwrap_or(0);
+        let step = i64::from(to.strides.get(inner).copied().unwrap_or(0));
         let mut walk = Walk::new(outer, [&to.strides], [to.offset]);
         loop {
             let mut index = [0; MAX_RANK];
@@ -110,7 +110,7 @@ impl Pad {
             let base = base + i64::from(self.input.offset);
             for i in 0..row {
                 let from = input.get((base + source(inner, i)) as usize);
-                if let (Some(to), Some(&from)) = (output.get_mut(at(start, step, i as usize)), from) {
+                if let (Some(to), Some(&from)) = (output.get_mut(offset(start, step, i as usize)), from) {
                     *to = from;
                 }
             }

@@ -2,9 +2,9 @@
 
 use super::interpret::{BLOCK, Register, Registers, SHORT, evaluate};
 use super::{Class, MAX_INSTRUCTIONS, MAX_POINTWISE_INPUTS, Pointwise};
-use crate::copy::movement::{at, load_row, store_row};
-use crate::host::{Walk, cast, cast_mut, check_operands, clear_lanes, with_element};
-use crate::loop_nest::{LoopNest, elements};
+use crate::host::movement::{load_row, store_row};
+use crate::host::{cast, cast_mut, check_operands, clear_lanes, with_element};
+use crate::loop_nest::{Axis, Nest, check_elements, offset};
 use crate::{Family, KernelError, View};
 
 /// The output and all inputs.
@@ -20,7 +20,7 @@ impl Family for Pointwise {
         if usize::from(self.program.inputs) != self.inputs.len() {
             return Err(KernelError::Parameter("number of program inputs"));
         }
-        elements(&self.output.shape)?;
+        check_elements(&self.output.shape)?;
         self.output.bytes()?;
         for view in &self.inputs {
             view.bytes()?;
@@ -43,7 +43,7 @@ impl Family for Pointwise {
     }
 
     fn flops(&self) -> u64 {
-        u64::from(elements(&self.output.shape).unwrap_or(0)) * self.program.instructions.len() as u64
+        self.output.elements().saturating_mul(self.program.instructions.len() as u64)
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
@@ -85,12 +85,13 @@ impl Pointwise {
         inputs: &[&[u8]],
         output: &mut [u8],
     ) -> Result<(), KernelError> {
-        let offsets = core::array::from_fn(|operand| match operand.checked_sub(1) {
-            None => self.output.offset,
-            Some(input) => self.inputs.get(input).map_or(0, |view| view.offset),
+        let starts = core::array::from_fn(|operand| match operand.checked_sub(1) {
+            None => self.output.offset as usize,
+            Some(input) => self.inputs.get(input).map_or(0, |view| view.offset as usize),
         });
-        let (outer, extent, steps) = LoopNest::new(&self.output.shape, self.strides()).split_innermost();
-        for starts in Walk::new(&outer.extents, outer.stride_slices(), offsets) {
+        let mut nest = Nest::in_memory_order(&self.output.shape, self.strides());
+        let Axis { extent, strides: steps } = nest.pop();
+        for starts in nest.walk(starts) {
             for first in (0..extent as usize).step_by(BLOCK) {
                 let count = BLOCK.min(extent as usize - first);
                 let result = evaluate(&self.program, registers, count, |input, row| {
@@ -98,10 +99,10 @@ impl Pointwise {
                         (self.inputs.get(input), inputs.get(input), starts.get(input + 1), steps.get(input + 1));
                     let (Some(view), Some(bytes), Some(&start), Some(&step)) = operands else { return };
                     with_element!(view.dtype, T => {
-                        load_row(cast::<T>(bytes, input).unwrap_or(&[]), at(start, step, first), step, row);
+                        load_row(cast::<T>(bytes, input).unwrap_or(&[]), offset(start, step, first), step, row);
                     });
                 });
-                let start = at(starts[0], steps[0], first);
+                let start = offset(starts[0], steps[0], first);
                 with_element!(self.output.dtype, T => store_row(cast_mut::<T>(output, inputs.len())?, start, steps[0], result));
             }
         }

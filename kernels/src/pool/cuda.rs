@@ -2,7 +2,6 @@
 
 use super::{Pool, PoolKind};
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
-use crate::strided::elements;
 use crate::strided::source::{Source, candidate, cost, lowest, memory_order, traffic, vector_width, wide_type};
 use crate::{DType, Family, View};
 use std::fmt::Write;
@@ -15,7 +14,7 @@ const UNROLLED: u64 = 32;
 impl Generate for Pool {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         self.check_coordinates()?;

@@ -5,7 +5,7 @@ use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
 use crate::host::window::{spatial, spatial_strides};
 use crate::strided::source::{Source, candidate, cost, memory_order, traffic};
-use crate::strided::{Axis, Nest, elements};
+use crate::strided::{Axis, Nest};
 
 /// Threads of a block.
 const BLOCK: u32 = 128;
@@ -13,7 +13,7 @@ const BLOCK: u32 = 128;
 impl Generate for PoolIndices {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let extents = spatial(&self.input).map_err(|reason| Unsupported(reason.to_string()))?;
@@ -21,7 +21,7 @@ impl Generate for PoolIndices {
         let numbers = self.numbering().map_err(|reason| Unsupported(reason.to_string()))?;
         let mut source = Source::new(&self.input, &self.output);
         source.define("BLOCK", format!("{BLOCK}u"));
-        source.define("ELEMENTS", format!("{}u", elements(&self.output)));
+        source.define("ELEMENTS", format!("{}u", self.output.elements()));
         for d in 0..3 {
             // Positions are 32-bit in the kernel.
             let reach = u64::from(places[d]) * u64::from(self.strides[d])
@@ -39,7 +39,7 @@ impl Generate for PoolIndices {
         }
         self.decode(&mut source, numbers);
         source.zero_lanes(&self.output);
-        let blocks = elements(&self.output).div_ceil(BLOCK.into());
+        let blocks = self.output.elements().div_ceil(BLOCK.into());
         let launch = source.launch(include_str!("pool_indices.cu"), "pool_indices", blocks, BLOCK, 1);
         let cost = cost(target, traffic(&[&self.input, &self.output]), 1.5);
         Ok(vec![candidate("direct", format!("{BLOCK} threads"), vec![launch], cost)])

@@ -5,7 +5,7 @@ use super::{Reduce, ReduceKind};
 use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
 use crate::strided::source::{GROUP, Source, candidate, cost, highest, lowest, traffic, vector_width, wide_type};
-use crate::strided::{Axis, Nest, elements};
+use crate::strided::{Axis, Nest};
 
 /// Threads of a block.
 const BLOCK: u32 = 256;
@@ -13,7 +13,7 @@ const BLOCK: u32 = 256;
 impl Generate for Reduce {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let mut candidates = vec![];

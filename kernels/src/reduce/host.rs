@@ -3,7 +3,7 @@
 use super::{Reduce, ReduceKind};
 use crate::host::{cast, cast_mut, check_operands, clear_lanes};
 use crate::strided::{
-    self, Axis, Fold, Nest, Number, Real, Widen, check_view, fold_run, largest, offset, product, smallest, sum,
+    Axis, Fold, Nest, Number, Real, Widen, check_view, fold_run, largest, offset, product, smallest, sum,
 };
 use crate::{DType, Family, KernelError, View};
 use half::{bf16, f16};
@@ -90,7 +90,7 @@ impl Family for Reduce {
     }
 
     fn flops(&self) -> u64 {
-        strided::elements(&self.input)
+        self.input.elements()
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

@@ -3,7 +3,6 @@
 use super::{Interpolation, Resize};
 use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
-use crate::strided::elements;
 use crate::strided::source::{Source, candidate, cost, memory_order, traffic, vector_width, wide_type};
 use std::fmt::Write;
 
@@ -13,7 +12,7 @@ const BLOCK: u32 = 256;
 impl Generate for Resize {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let mut source = Source::new(&self.input, &self.output);

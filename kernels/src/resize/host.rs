@@ -38,8 +38,8 @@ impl Family for Resize {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        let elements = check_view(&self.input)?;
-        let outputs = check_view(&self.output)?;
+        check_view(&self.input)?;
+        check_view(&self.output)?;
         if self.input.rank() != self.output.rank() {
             return Err(KernelError::Shape("ranks of input and output differ"));
         }
@@ -52,7 +52,7 @@ impl Family for Resize {
         if self.scales.iter().any(|&scale| !(scale > 0.0 && scale < f32::INFINITY)) {
             return Err(KernelError::Parameter("a scale is not positive"));
         }
-        if elements == 0 && outputs != 0 {
+        if self.input.elements() == 0 && self.output.elements() != 0 {
             return Err(KernelError::Shape("nothing to resample"));
         }
         if self.too_many_taps() {
@@ -84,13 +84,13 @@ impl Family for Resize {
     fn flops(&self) -> u64 {
         let resized = self.input.shape.iter().zip(&self.output.shape).filter(|(input, output)| input != output).count();
         let taps = (0..resized).fold(1u64, |n, _| n.saturating_mul(self.tap_count() as u64));
-        if taps == 1 { 0 } else { strided::elements(&self.output).saturating_mul(2 * taps) }
+        if taps == 1 { 0 } else { self.output.elements().saturating_mul(2 * taps) }
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
         check_operands(self, inputs, outputs, workspace)?;
         let ([input], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
-        if strided::elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(());
         }
         let tables = cast_mut::<Sample>(workspace, 2)?;

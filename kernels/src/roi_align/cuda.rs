@@ -2,7 +2,6 @@
 
 use super::{MOST_SAMPLES, RegionPooling, RoiAlign};
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type, f32_literal};
-use crate::strided::elements;
 use crate::strided::source::{Source, candidate, cost, traffic};
 use crate::{DType, Family};
 
@@ -12,7 +11,7 @@ const BLOCK: u32 = 128;
 impl Generate for RoiAlign {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let views = [&self.input, &self.regions, &self.batch, &self.output];
@@ -22,7 +21,7 @@ impl Generate for RoiAlign {
         source.define("CORNER(x)", if double { "to_f64(x)" } else { "to_f32(x)" });
         source.define("CEIL", if double { "ceil" } else { "ceilf" });
         source.define("BLOCK", format!("{BLOCK}u"));
-        source.define("ELEMENTS", format!("{}u", elements(&self.output)));
+        source.define("ELEMENTS", format!("{}u", self.output.elements()));
         source.define("IMAGES", self.input.shape[0]);
         source.define("HEIGHT", self.input.shape[2]);
         source.define("WIDTH", self.input.shape[3]);
@@ -40,7 +39,7 @@ impl Generate for RoiAlign {
         }
         source.define("OUTPUT_OFFSET", self.output.offset);
         source.zero_lanes(&self.output);
-        let blocks = elements(&self.output).div_ceil(BLOCK.into());
+        let blocks = self.output.elements().div_ceil(BLOCK.into());
         let (template, entry) = match self.kind {
             RegionPooling::Cells => (include_str!("cells.cu"), "roi_cells"),
             _ => (include_str!("roi_align.cu"), "roi_align"),

@@ -2,7 +2,7 @@
 
 use super::{MOST_SAMPLES, RegionPooling, RoiAlign};
 use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_lanes};
-use crate::strided::{self, Number, Real, Widen, check_float, check_view, offset, with_float};
+use crate::strided::{Number, Real, Widen, check_float, check_view, offset, with_float};
 use crate::{DType, Family, KernelError, View};
 
 impl Family for RoiAlign {
@@ -45,7 +45,7 @@ impl Family for RoiAlign {
 
     fn flops(&self) -> u64 {
         let samples = u64::from(self.samples.max(2));
-        strided::elements(&self.output).saturating_mul(8 * samples * samples)
+        self.output.elements().saturating_mul(8 * samples * samples)
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

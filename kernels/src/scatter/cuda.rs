@@ -2,7 +2,6 @@
 
 use super::{Scatter, ScatterReduction};
 use crate::codegen::{Argument, Candidate, Generate, Target, Unsupported};
-use crate::strided::elements;
 use crate::strided::source::{Source, candidate, cost, traffic};
 use crate::{DType, Family};
 
@@ -12,12 +11,12 @@ const BLOCK: u32 = 256;
 impl Generate for Scatter {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let mut source = Source::spanning(self.data.dtype, &[&self.data, &self.indices, &self.updates, &self.output]);
         source.define("BLOCK", format!("{BLOCK}u"));
-        source.define("ELEMENTS", format!("{}u", elements(&self.output)));
+        source.define("ELEMENTS", format!("{}u", self.output.elements()));
         source.define("ROWS", self.output.shape[0]);
         source.define("WIDTH", format!("{}u", self.output.shape[1]));
         source.define("COUNT", format!("{}u", self.indices.shape[0]));
@@ -44,7 +43,7 @@ impl Generate for Scatter {
             _ => joined,
         };
         source.line(&format!("DEVICE T join(T a, T b) {{ return {joined}; }}"));
-        let blocks = elements(&self.output).div_ceil(BLOCK.into());
+        let blocks = self.output.elements().div_ceil(BLOCK.into());
         let mut launch = source.launch(include_str!("scatter.cu"), "scatter", blocks, BLOCK, 3);
         launch.arguments = vec![Argument::Input(0), Argument::Input(1), Argument::Input(2), Argument::Output(0)];
         // Every block reads all indices, some 20 ns for each round of them.

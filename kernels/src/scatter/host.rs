@@ -1,10 +1,10 @@
 //! Host twin: copies the data, then takes the updates one after the other.
 
 use super::{Scatter, ScatterReduction};
-use crate::copy::movement::move_elements;
+use crate::host::movement::move_elements;
 use crate::host::{cast, cast_mut, check_operands};
-use crate::loop_nest::LoopNest;
-use crate::strided::{self, Number, Widen, check_view, offset};
+use crate::loop_nest::Nest;
+use crate::strided::{Number, Widen, check_view, offset};
 use crate::{DType, Family, KernelError, View};
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -47,7 +47,7 @@ impl Family for Scatter {
     }
 
     fn flops(&self) -> u64 {
-        strided::elements(&self.updates)
+        self.updates.elements()
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
@@ -56,8 +56,14 @@ impl Family for Scatter {
         if self.output.shape.contains(&0) {
             return Ok(());
         }
-        let nest = LoopNest::new(&self.output.shape, [&self.output.strides, &self.data.strides]);
-        move_elements(self.data.dtype.size(), nest, [self.output.offset, self.data.offset], output, data)?;
+        let nest = Nest::in_memory_order(&self.output.shape, [&self.output.strides, &self.data.strides]);
+        move_elements(
+            self.data.dtype.size(),
+            nest,
+            [self.output.offset, self.data.offset].map(|o| o as usize),
+            output,
+            data,
+        )?;
         let indices = cast(indices, 1)?;
         if self.reduction == ScatterReduction::Replace {
             return match self.data.dtype.size() {

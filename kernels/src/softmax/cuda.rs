@@ -3,7 +3,6 @@
 use super::Softmax;
 use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
-use crate::strided::elements;
 use crate::strided::source::{GROUP, Source, candidate, cost, lowest, traffic, vector_width, wide_type};
 
 /// Threads of a block.
@@ -14,7 +13,7 @@ const REGISTERS: u32 = 32;
 impl Generate for Softmax {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.output) == 0 {
+        if self.output.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let mut candidates = Vec::new();

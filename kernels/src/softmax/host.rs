@@ -2,9 +2,7 @@
 
 use super::Softmax;
 use crate::host::{cast, cast_mut, check_operands, clear_lanes};
-use crate::strided::{
-    self, Nest, Number, Real, Widen, check_float, check_view, fold_run, largest, offset, sum, with_float,
-};
+use crate::strided::{Nest, Number, Real, Widen, check_float, check_view, fold_run, largest, offset, sum, with_float};
 use crate::{Family, KernelError, View};
 
 impl Softmax {
@@ -43,7 +41,7 @@ impl Family for Softmax {
     }
 
     fn flops(&self) -> u64 {
-        strided::elements(&self.input).saturating_mul(5)
+        self.input.elements().saturating_mul(5)
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

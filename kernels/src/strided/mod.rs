@@ -1,9 +1,11 @@
-//! What kernels that reduce over strided views share: accumulators, merged loop nests and accurate sums.
+//! What kernels that reduce over strided views share: accumulators and accurate sums.
 
 #[cfg(feature = "codegen")]
 pub(crate) mod source;
 
-use crate::{DType, KernelError, MAX_RANK, View};
+use crate::loop_nest::check_elements;
+pub(crate) use crate::loop_nest::{Axis, Nest, offset};
+use crate::{DType, KernelError, View};
 use bytemuck::Pod;
 use core::ops::{Add, Div, Mul, Sub};
 use half::{bf16, f16};
@@ -211,113 +213,10 @@ pub(crate) fn check_float(dtype: DType, what: &'static str) -> Result<(), Kernel
     if dtype.is_float() { Ok(()) } else { Err(KernelError::Type(what)) }
 }
 
-/// Number of logical elements, without a panic for extents whose product overflows.
-pub(crate) fn elements(view: &View) -> u64 {
-    view.shape.iter().fold(1, |n, &extent| n.saturating_mul(extent.into()))
-}
-
-/// Checks that a view is sound and has fewer than 2³¹ elements; returns their number.
-pub(crate) fn check_view(view: &View) -> Result<u64, KernelError> {
+/// Checks that a view is sound and has fewer than 2³¹ elements.
+pub(crate) fn check_view(view: &View) -> Result<(), KernelError> {
     view.bytes()?;
-    // A zero extent must not hide a product of the others that a loop nest would overflow on.
-    let bound = view.shape.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.max(1).into()));
-    if bound >= 1 << 31 {
-        return Err(KernelError::Shape("2^31 elements or more"));
-    }
-    Ok(elements(view))
-}
-
-/// One loop: its extent and how far each of `N` operands moves per step, in elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Axis<const N: usize> {
-    pub extent: u64,
-    pub strides: [i64; N],
-}
-
-/// Nested loops over `N` strided operands at once, outermost first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Nest<const N: usize> {
-    pub axes: heapless::Vec<Axis<N>, MAX_RANK>,
-}
-
-impl<const N: usize> Nest<N> {
-    /// The loops over the dimensions of equally shaped views that `keep` selects; neighbouring dimensions that all
-    /// operands cross with one stride are one loop.
-    pub fn over(views: [&View; N], keep: impl Fn(usize) -> bool) -> Self {
-        let mut nest = Self { axes: heapless::Vec::new() };
-        for d in (0..views.first().map_or(0, |v| v.rank())).filter(|&d| keep(d)) {
-            let extent = views[0].shape[d].into();
-            nest.push(Axis { extent, strides: views.map(|v| v.strides[d].into()) });
-        }
-        nest
-    }
-
-    /// Adds an innermost loop, merging it with the one around it where that changes nothing.
-    pub fn push(&mut self, axis: Axis<N>) {
-        if axis.extent == 1 {
-            return;
-        }
-        if let Some(outer) = self.axes.last_mut() {
-            let fits = |(outer, inner): (&i64, &i64)| inner.checked_mul(axis.extent as i64) == Some(*outer);
-            if outer.strides.iter().zip(&axis.strides).all(fits) {
-                *outer = Axis { extent: outer.extent.saturating_mul(axis.extent), strides: axis.strides };
-                return;
-            }
-        }
-        // As many axes as dimensions at most, so this cannot overflow.
-        let _ = self.axes.push(axis);
-    }
-
-    /// Takes the innermost loop out, or one of a single step where there is none.
-    pub fn pop(&mut self) -> Axis<N> {
-        self.axes.pop().unwrap_or(Axis { extent: 1, strides: [0; N] })
-    }
-
-    /// Offsets of all operands at every step, from those at index 0.
-    pub fn walk(&self, start: [usize; N]) -> Walk<'_, N> {
-        let ended = self.axes.iter().any(|axis| axis.extent == 0);
-        Walk { axes: &self.axes, index: [0; MAX_RANK], at: start.map(|o| o as i64), ended }
-    }
-}
-
-/// Iterator of [`Nest::walk`].
-pub(crate) struct Walk<'a, const N: usize> {
-    axes: &'a [Axis<N>],
-    index: [u64; MAX_RANK],
-    at: [i64; N],
-    ended: bool,
-}
-
-impl<const N: usize> Iterator for Walk<'_, N> {
-    type Item = [usize; N];
-
-    fn next(&mut self) -> Option<[usize; N]> {
-        if self.ended {
-            return None;
-        }
-        let here = self.at.map(|offset| offset as usize);
-        for (axis, index) in self.axes.iter().zip(&mut self.index).rev() {
-            *index += 1;
-            if *index < axis.extent {
-                for (at, stride) in self.at.iter_mut().zip(&axis.strides) {
-                    *at += stride;
-                }
-                return Some(here);
-            }
-            *index = 0;
-            for (at, stride) in self.at.iter_mut().zip(&axis.strides) {
-                *at -= stride * (axis.extent as i64 - 1);
-            }
-        }
-        self.ended = true;
-        Some(here)
-    }
-}
-
-/// Offset `steps` strides away from `base`.
-#[inline(always)]
-pub(crate) fn offset(base: usize, stride: i64, steps: usize) -> usize {
-    base.wrapping_add_signed((stride as isize).wrapping_mul(steps as isize))
+    check_elements(&view.shape)
 }
 
 /// Elements that are summed before the carried rounding error is looked after.
@@ -408,17 +307,6 @@ pub(crate) fn product<W: Number>() -> Fold<W, impl Fn(W, W) -> W + Copy> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn neighbouring_dimensions_become_one_loop() {
-        let view = View::contiguous(DType::F32, &[2, 3, 1, 4]).unwrap();
-        let nest = Nest::over([&view], |_| true);
-        assert_eq!(nest.axes.as_slice(), [Axis { extent: 24, strides: [1] }]);
-        let last = View::channels_last(DType::F32, &[2, 3, 5, 4]).unwrap();
-        let nest = Nest::over([&last], |d| d != 1);
-        assert_eq!(nest.axes.as_slice(), [Axis { extent: 40, strides: [8] }]);
-        assert_eq!(nest.walk([1]).map(|[o]| o).collect::<Vec<_>>(), (0..40).map(|i| 1 + 8 * i).collect::<Vec<_>>());
-    }
 
     #[test]
     fn long_sums_keep_their_precision() {

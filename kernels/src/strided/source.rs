@@ -1,6 +1,6 @@
 //! Loop nests as CUDA, and what the strided families' candidates have in common.
 
-use super::{Nest, elements};
+use super::Nest;
 use crate::codegen::{Argument, Candidate, Launch, PRELUDE, Target, element_type};
 use crate::{DType, View};
 use std::fmt::Write;
@@ -83,11 +83,11 @@ impl Source {
     /// Adds `zero_lanes(output, thread, threads)`, which writes zeros into a view's padding lanes.
     pub fn zero_lanes(&mut self, view: &View) {
         let mut body = String::new();
-        if view.lanes > view.shape.get(1).copied().unwrap_or(0) && elements(view) > 0 {
+        if view.lanes > view.shape.get(1).copied().unwrap_or(0) && view.elements() > 0 {
             let nest = Nest::over([view], |d| d != 1);
             self.nest("padded", &nest);
             let (channels, padding) = (view.shape[1], view.lanes - view.shape[1]);
-            let positions = elements(view) / u64::from(channels);
+            let positions = view.elements() / u64::from(channels);
             body = format!(
                 "for (u32 i = thread; i < {}u; i += threads) output[OUTPUT_OFFSET + padded_0(i / {padding}u) + {channels} \
                  + i % {padding}u] = U{{}};",
@@ -127,7 +127,7 @@ pub(crate) fn cost(target: &Target, bytes: u64, waste: f64) -> f64 {
 
 /// Bytes of the elements of some views.
 pub(crate) fn traffic(views: &[&View]) -> u64 {
-    views.iter().map(|view| elements(view).saturating_mul(view.dtype.size() as u64)).sum()
+    views.iter().map(|view| view.elements().saturating_mul(view.dtype.size() as u64)).sum()
 }
 
 /// The type that elements are computed in.

@@ -3,7 +3,6 @@
 use super::TopK;
 use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Target, Unsupported};
-use crate::strided::elements;
 use crate::strided::source::{Source, candidate, cost, traffic};
 
 /// Threads of a block.
@@ -12,7 +11,7 @@ const BLOCK: u32 = 128;
 impl Generate for TopK {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if elements(&self.values) == 0 {
+        if self.values.elements() == 0 {
             return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
         }
         let axis = usize::from(self.axis);
@@ -37,7 +36,7 @@ impl Generate for TopK {
         let mut launch = source.launch(include_str!("top_k.cu"), "top_k", blocks, BLOCK, 1);
         launch.arguments = vec![Argument::Input(0), Argument::Output(0), Argument::Output(1)];
         // Every element is compared with every other of its row, some three instructions each.
-        let comparisons = elements(&self.input) as f64 * f64::from(count);
+        let comparisons = self.input.elements() as f64 * f64::from(count);
         let rate = f64::from(target.multiprocessors) * 128.0 * 1e3;
         let cost = cost(target, traffic(&[&self.input, &self.values]), 1.0) + comparisons * 3.0 / rate;
         Ok(vec![candidate("rank", format!("{BLOCK} threads"), vec![launch], cost)])

@@ -2,7 +2,7 @@
 
 use super::TopK;
 use crate::host::{Element, cast, cast_mut, check_operands, with_element};
-use crate::strided::{self, Axis, Nest, check_view, offset};
+use crate::strided::{Axis, Nest, check_view, offset};
 use crate::{DType, Family, KernelError, View};
 use core::cmp::Ordering;
 
@@ -71,7 +71,7 @@ impl Family for TopK {
 
     fn flops(&self) -> u64 {
         let best = self.values.shape.get(usize::from(self.axis)).copied().unwrap_or(0);
-        strided::elements(&self.input).saturating_mul(best.into())
+        self.input.elements().saturating_mul(best.into())
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

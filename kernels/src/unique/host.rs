@@ -2,7 +2,7 @@
 
 use super::{UNUSED, Unique};
 use crate::host::{Element, cast, cast_mut, check_operands, with_element};
-use crate::strided::{self, check_view, offset};
+use crate::strided::{check_view, offset};
 use crate::{DType, Family, KernelError, View};
 use core::cmp::Ordering;
 
@@ -18,7 +18,7 @@ impl Family for Unique {
         let &[n, _] = self.input.shape.as_slice() else { return Err(KernelError::Shape("rank of the input")) };
         // What is written is read again, so that no two elements may lie in one place.
         let column = |view: &View| *view.shape == [n] && (n < 2 || view.strides[0] != 0);
-        if ![&self.first, &self.inverse, &self.counts].into_iter().all(column) || strided::elements(&self.count) != 1 {
+        if ![&self.first, &self.inverse, &self.counts].into_iter().all(column) || self.count.elements() != 1 {
             return Err(KernelError::Shape("outputs of different rows"));
         }
         if [&self.first, &self.inverse, &self.counts, &self.count].iter().any(|view| view.dtype != DType::I64) {
@@ -41,7 +41,7 @@ impl Family for Unique {
 
     fn flops(&self) -> u64 {
         let n = u64::from(self.input.shape.first().copied().unwrap_or(0));
-        strided::elements(&self.input).saturating_mul(n)
+        self.input.elements().saturating_mul(n)
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
