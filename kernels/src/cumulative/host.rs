@@ -2,9 +2,8 @@
 
 use super::Cumulative;
 use crate::host::{cast, cast_mut, check_operands, clear_lanes};
-use crate::strided::{Nest, Number, Widen, check_view, offset};
+use crate::strided::{Nest, Number, Widen, check_view, offset, with_number};
 use crate::{DType, Family, KernelError, View};
-use half::{bf16, f16};
 
 impl Family for Cumulative {
     fn name(&self) -> &'static str {
@@ -41,21 +40,10 @@ impl Family for Cumulative {
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
         check_operands(self, inputs, outputs, workspace)?;
         let ([input], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
-        match self.input.dtype {
-            DType::F32 => self.rows_of::<f32>(cast(input, 0)?, cast_mut(output, 1)?),
-            DType::F16 => self.rows_of::<f16>(cast(input, 0)?, cast_mut(output, 1)?),
-            DType::Bf16 => self.rows_of::<bf16>(cast(input, 0)?, cast_mut(output, 1)?),
-            DType::F64 => self.rows_of::<f64>(cast(input, 0)?, cast_mut(output, 1)?),
-            DType::I8 => self.rows_of::<i8>(cast(input, 0)?, cast_mut(output, 1)?),
-            DType::I16 => self.rows_of::<i16>(cast(input, 0)?, cast_mut(output, 1)?),
-            DType::I32 => self.rows_of::<i32>(cast(input, 0)?, cast_mut(output, 1)?),
-            DType::I64 => self.rows_of::<i64>(cast(input, 0)?, cast_mut(output, 1)?),
-            DType::U8 => self.rows_of::<u8>(cast(input, 0)?, cast_mut(output, 1)?),
-            DType::U16 => self.rows_of::<u16>(cast(input, 0)?, cast_mut(output, 1)?),
-            DType::U32 => self.rows_of::<u32>(cast(input, 0)?, cast_mut(output, 1)?),
-            DType::U64 => self.rows_of::<u64>(cast(input, 0)?, cast_mut(output, 1)?),
-            DType::Bool => return Err(KernelError::Type("running sums")),
-        }
+        with_number!(self.input.dtype, "running sums", T => {
+            self.rows_of::<T>(cast(input, 0)?, cast_mut(output, 1)?);
+            Ok(())
+        })?;
         clear_lanes(&self.output, output);
         Ok(())
     }

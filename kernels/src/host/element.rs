@@ -153,64 +153,29 @@ impl Element for Boolean {
     }
 }
 
+/// Evaluates an expression with `$t` standing for the type beside the variant that a [`crate::DType`] is.
+macro_rules! match_type {
+    ($dtype:expr, $t:ident => $body:expr, { $($variant:ident: $type:ty),* } $(else $other:expr)?) => {
+        match $dtype {
+            $($crate::DType::$variant => {
+                type $t = $type;
+                $body
+            })*
+            $(_ => $other,)?
+        }
+    };
+}
+pub(crate) use match_type;
+
 /// Evaluates an expression with `$t` standing for the Rust type of a [`crate::DType`]:
 /// `with_element!(view.dtype, T => copy::<T>(…))`.
 macro_rules! with_element {
     ($dtype:expr, $t:ident => $body:expr) => {
-        match $dtype {
-            $crate::DType::F32 => {
-                type $t = f32;
-                $body
-            }
-            $crate::DType::F16 => {
-                type $t = half::f16;
-                $body
-            }
-            $crate::DType::Bf16 => {
-                type $t = half::bf16;
-                $body
-            }
-            $crate::DType::F64 => {
-                type $t = f64;
-                $body
-            }
-            $crate::DType::I8 => {
-                type $t = i8;
-                $body
-            }
-            $crate::DType::I16 => {
-                type $t = i16;
-                $body
-            }
-            $crate::DType::I32 => {
-                type $t = i32;
-                $body
-            }
-            $crate::DType::I64 => {
-                type $t = i64;
-                $body
-            }
-            $crate::DType::U8 => {
-                type $t = u8;
-                $body
-            }
-            $crate::DType::U16 => {
-                type $t = u16;
-                $body
-            }
-            $crate::DType::U32 => {
-                type $t = u32;
-                $body
-            }
-            $crate::DType::U64 => {
-                type $t = u64;
-                $body
-            }
-            $crate::DType::Bool => {
-                type $t = $crate::host::Boolean;
-                $body
-            }
-        }
+        $crate::host::match_type!($dtype, $t => $body, {
+            F32: f32, F16: half::f16, Bf16: half::bf16, F64: f64,
+            I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64,
+            Bool: $crate::host::Boolean
+        })
     };
 }
 pub(crate) use with_element;

@@ -18,6 +18,6 @@ pub(crate) mod tile;
 mod walk;
 pub(crate) mod window;
 
-pub(crate) use element::{Boolean, Element, to_f32_odd, with_element};
+pub(crate) use element::{Boolean, Element, match_type, to_f32_odd, with_element};
 pub(crate) use memory::{cast, cast_mut, check_operands, clear_lanes, load_row, store_row};
 pub(crate) use walk::Walk;

@@ -3,10 +3,10 @@
 use super::{Reduce, ReduceKind};
 use crate::host::{cast, cast_mut, check_operands, clear_lanes};
 use crate::strided::{
-    Axis, Fold, Nest, Number, Real, Widen, check_view, fold_run, largest, offset, product, smallest, sum,
+    Axis, Fold, Nest, Number, Real, Widen, check_view, fold_run, largest, offset, product, smallest, sum, with_float,
+    with_number,
 };
 use crate::{DType, Family, KernelError, View};
-use half::{bf16, f16};
 
 impl ReduceKind {
     /// Whether the result is an index.
@@ -97,18 +97,9 @@ impl Family for Reduce {
         check_operands(self, inputs, outputs, workspace)?;
         let ([input], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
         match self.input.dtype {
-            DType::F32 => self.run_float::<f32>(input, output),
-            DType::F16 => self.run_float::<f16>(input, output),
-            DType::Bf16 => self.run_float::<bf16>(input, output),
-            DType::F64 => self.run_float::<f64>(input, output),
-            DType::I8 => self.run_any::<i8>(input, output),
-            DType::I16 => self.run_any::<i16>(input, output),
-            DType::I32 => self.run_any::<i32>(input, output),
-            DType::I64 => self.run_any::<i64>(input, output),
-            DType::U8 | DType::Bool => self.run_any::<u8>(input, output),
-            DType::U16 => self.run_any::<u16>(input, output),
-            DType::U32 => self.run_any::<u32>(input, output),
-            DType::U64 => self.run_any::<u64>(input, output),
+            DType::Bool => self.run_any::<u8>(input, output),
+            dtype if dtype.is_float() => with_float!(dtype, "input", T => self.run_float::<T>(input, output)),
+            dtype => with_number!(dtype, "input", T => self.run_any::<T>(input, output)),
         }?;
         clear_lanes(&self.output, output);
         Ok(())

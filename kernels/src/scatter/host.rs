@@ -4,10 +4,9 @@ use super::{Scatter, ScatterReduction};
 use crate::host::movement::move_elements;
 use crate::host::{cast, cast_mut, check_operands};
 use crate::loop_nest::Nest;
-use crate::strided::{Number, Widen, check_view, offset};
+use crate::strided::{Number, Widen, check_view, offset, with_number};
 use crate::{DType, Family, KernelError, View};
 use bytemuck::Pod;
-use half::{bf16, f16};
 
 impl Family for Scatter {
     fn name(&self) -> &'static str {
@@ -57,13 +56,8 @@ impl Family for Scatter {
             return Ok(());
         }
         let nest = Nest::in_memory_order(&self.output.shape, [&self.output.strides, &self.data.strides]);
-        move_elements(
-            self.data.dtype.size(),
-            nest,
-            [self.output.offset, self.data.offset].map(|o| o as usize),
-            output,
-            data,
-        )?;
+        let starts = [self.output.offset, self.data.offset].map(|offset| offset as usize);
+        move_elements(self.data.dtype.size(), nest, starts, output, data)?;
         let indices = cast(indices, 1)?;
         if self.reduction == ScatterReduction::Replace {
             return match self.data.dtype.size() {
@@ -73,21 +67,7 @@ impl Family for Scatter {
                 _ => self.update::<u64>(indices, updates, output, |_, new| new),
             };
         }
-        match self.data.dtype {
-            DType::F32 => self.reduce::<f32>(indices, updates, output),
-            DType::F16 => self.reduce::<f16>(indices, updates, output),
-            DType::Bf16 => self.reduce::<bf16>(indices, updates, output),
-            DType::F64 => self.reduce::<f64>(indices, updates, output),
-            DType::I8 => self.reduce::<i8>(indices, updates, output),
-            DType::I16 => self.reduce::<i16>(indices, updates, output),
-            DType::I32 => self.reduce::<i32>(indices, updates, output),
-            DType::I64 => self.reduce::<i64>(indices, updates, output),
-            DType::U8 => self.reduce::<u8>(indices, updates, output),
-            DType::U16 => self.reduce::<u16>(indices, updates, output),
-            DType::U32 => self.reduce::<u32>(indices, updates, output),
-            DType::U64 => self.reduce::<u64>(indices, updates, output),
-            DType::Bool => Err(KernelError::Type("a reduction of bool")),
-        }
+        with_number!(self.data.dtype, "a reduction of bool", T => self.reduce::<T>(indices, updates, output))
     }
 }
 

@@ -185,28 +185,23 @@ widen! {
 /// Evaluates an expression with `$t` standing for the Rust type of a floating-point [`DType`].
 macro_rules! with_float {
     ($dtype:expr, $what:literal, $t:ident => $body:expr) => {
-        match $dtype {
-            $crate::DType::F32 => {
-                type $t = f32;
-                $body
-            }
-            $crate::DType::F16 => {
-                type $t = half::f16;
-                $body
-            }
-            $crate::DType::Bf16 => {
-                type $t = half::bf16;
-                $body
-            }
-            $crate::DType::F64 => {
-                type $t = f64;
-                $body
-            }
-            _ => Err($crate::KernelError::Type($what)),
-        }
+        $crate::host::match_type!($dtype, $t => $body, {
+            F32: f32, F16: half::f16, Bf16: half::bf16, F64: f64
+        } else Err($crate::KernelError::Type($what)))
     };
 }
 pub(crate) use with_float;
+
+/// Evaluates an expression with `$t` standing for the Rust type of any [`DType`] but `Bool`.
+macro_rules! with_number {
+    ($dtype:expr, $what:literal, $t:ident => $body:expr) => {
+        $crate::host::match_type!($dtype, $t => $body, {
+            F32: f32, F16: half::f16, Bf16: half::bf16, F64: f64,
+            I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64
+        } else Err($crate::KernelError::Type($what)))
+    };
+}
+pub(crate) use with_number;
 
 /// Refuses any type but f32, f16, bf16 and f64.
 pub(crate) fn check_float(dtype: DType, what: &'static str) -> Result<(), KernelError> {
