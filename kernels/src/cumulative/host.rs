@@ -2,7 +2,7 @@
 
 use super::Cumulative;
 use crate::host::{cast, cast_mut, check_operands, clear_lanes};
-use crate::strided::{Nest, Number, Widen, check_view, offset, with_number};
+use crate::strided::{Nest, Number, Widen, check_alike, offset, with_number};
 use crate::{DType, Family, KernelError, View};
 
 impl Family for Cumulative {
@@ -11,15 +11,11 @@ impl Family for Cumulative {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        check_view(&self.input)?;
-        check_view(&self.output)?;
-        if self.input.shape != self.output.shape {
-            return Err(KernelError::Shape("input and output differ"));
-        }
+        check_alike(&self.input, &self.output)?;
         if usize::from(self.axis) >= self.input.rank() {
             return Err(KernelError::Parameter("axis"));
         }
-        if self.input.dtype != self.output.dtype || self.input.dtype == DType::Bool {
+        if self.input.dtype == DType::Bool {
             return Err(KernelError::Type("running sums"));
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::Lrn;
 use crate::host::{cast, cast_mut, check_operands, clear_lanes};
-use crate::strided::{Axis, Nest, Number, Real, Widen, check_float, check_view, offset, with_float};
+use crate::strided::{Axis, Nest, Number, Real, Widen, check_alike, check_float, offset, with_float};
 use crate::{Family, KernelError, View};
 
 /// Positions that are computed side by side.
@@ -27,19 +27,12 @@ impl Family for Lrn {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        check_view(&self.input)?;
-        check_view(&self.output)?;
-        if self.input.shape != self.output.shape {
-            return Err(KernelError::Shape("input and output differ"));
-        }
+        check_alike(&self.input, &self.output)?;
         if self.input.rank() < 2 {
             return Err(KernelError::Shape("no channels"));
         }
         if self.size == 0 {
             return Err(KernelError::Parameter("size"));
-        }
-        if self.input.dtype != self.output.dtype {
-            return Err(KernelError::Type("output differs from input"));
         }
         check_float(self.input.dtype, "input")
     }

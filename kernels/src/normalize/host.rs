@@ -2,7 +2,7 @@
 
 use super::Normalize;
 use crate::host::{cast, cast_mut, check_operands, clear_lanes};
-use crate::strided::{Nest, Number, Real, Widen, check_float, check_view, fold_run, offset, sum, with_float};
+use crate::strided::{Nest, Number, Real, Widen, check_alike, check_float, fold_run, offset, sum, with_float};
 use crate::{Family, KernelError, View};
 
 /// Bytes of a scale or shift value.
@@ -26,20 +26,13 @@ impl Family for Normalize {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        check_view(&self.input)?;
+        check_alike(&self.input, &self.output)?;
         let elements = self.input.elements();
-        check_view(&self.output)?;
-        if self.input.shape != self.output.shape {
-            return Err(KernelError::Shape("input and output differ"));
-        }
         if elements != 0 && !elements.is_multiple_of(self.sets.into()) {
             return Err(KernelError::Parameter("sets do not divide the elements"));
         }
         if (self.scale || self.shift) && (self.parameters == 0 || self.per_parameter == 0) {
             return Err(KernelError::Parameter("scale and shift need parameters"));
-        }
-        if self.input.dtype != self.output.dtype {
-            return Err(KernelError::Type("output differs from input"));
         }
         check_float(self.input.dtype, "input")
     }

@@ -2,7 +2,7 @@
 
 use super::Softmax;
 use crate::host::{cast, cast_mut, check_operands, clear_lanes};
-use crate::strided::{Nest, Number, Real, Widen, check_float, check_view, fold_run, largest, offset, sum, with_float};
+use crate::strided::{Nest, Number, Real, Widen, check_alike, check_float, fold_run, largest, offset, sum, with_float};
 use crate::{Family, KernelError, View};
 
 impl Softmax {
@@ -18,16 +18,9 @@ impl Family for Softmax {
     }
 
     fn check(&self) -> Result<(), KernelError> {
-        check_view(&self.input)?;
-        check_view(&self.output)?;
-        if self.input.shape != self.output.shape {
-            return Err(KernelError::Shape("input and output differ"));
-        }
+        check_alike(&self.input, &self.output)?;
         if usize::from(self.axis) >= self.input.rank() {
             return Err(KernelError::Parameter("axis"));
-        }
-        if self.input.dtype != self.output.dtype {
-            return Err(KernelError::Type("output differs from input"));
         }
         check_float(self.input.dtype, "input")
     }

@@ -208,6 +208,19 @@ pub(crate) fn check_float(dtype: DType, what: &'static str) -> Result<(), Kernel
     if dtype.is_float() { Ok(()) } else { Err(KernelError::Type(what)) }
 }
 
+/// Checks that input and output are sound views of one shape and one type.
+pub(crate) fn check_alike(input: &View, output: &View) -> Result<(), KernelError> {
+    check_view(input)?;
+    check_view(output)?;
+    if input.shape != output.shape {
+        return Err(KernelError::Shape("input and output differ"));
+    }
+    if input.dtype != output.dtype {
+        return Err(KernelError::Type("output differs from input"));
+    }
+    Ok(())
+}
+
 /// Checks that a view is sound and has fewer than 2³¹ elements.
 pub(crate) fn check_view(view: &View) -> Result<(), KernelError> {
     view.bytes()?;
