@@ -1,4 +1,19 @@
 //! Floe's plan compiler: [`pipeline::compile`] takes an ONNX file and gives the bytes of a plan.
+//!
+//! ```no_run
+//! use floe_compiler::{pipeline::{CompileOptions, compile}, targets};
+//!
+//! let targets = vec![targets::find("host")?.clone(), targets::find("jetson-orin-nano")?.clone()];
+//! let options = CompileOptions { targets, ..CompileOptions::default() };
+//! let compiled = compile("resnet50.onnx".as_ref(), &options, &|_| ())?;
+//! std::fs::write("resnet50.floe", &compiled.bytes)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! In the order in which a model meets them: [`preprocess`] and [`postprocess`] add operators to its graph, [`passes`] rewrite
+//! and fuse it, [`layout`] and [`lower`] make kernels of it, [`fuse_kernels`] and [`schedule`] find what could compute them on
+//! the target, [`selection`] chooses, [`completion`] adds the last steps, [`place`] and [`order`] give them memory and
+//! dependencies, [`nvrtc`] compiles their sources, and [`emit`] writes the plan.
 #![warn(missing_docs)]
 
 pub mod candidates;
