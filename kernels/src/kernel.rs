@@ -5,9 +5,9 @@ use crate::{
     determinant::Determinant, frame::Frame, gather::Gather, grid_sample::GridSample, integer_conv::IntegerConv,
     lrn::Lrn, matmul::MatMul, mbconv::MbConv, non_max_suppression::NonMaxSuppression, non_zero::NonZero,
     normalize::Normalize, normalized_matmul::NormalizedMatMul, pad::Pad, pointwise::Pointwise, pool::Pool,
-    pool_indices::PoolIndices, recurrent::Recurrent, reduce::Reduce, resize::Resize, roi_align::RoiAlign,
-    scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax, squeeze_excite::SqueezeExcite, top_k::TopK,
-    unique::Unique,
+    pool_indices::PoolIndices, quantized_conv::QuantizedConv, recurrent::Recurrent, reduce::Reduce, resize::Resize,
+    roi_align::RoiAlign, scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax, squeeze_excite::SqueezeExcite,
+    top_k::TopK, unique::Unique,
 };
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +53,7 @@ pub enum Kernel {
     NonZero(NonZero),
     Unique(Unique),
     Determinant(Determinant),
+    QuantizedConv(QuantizedConv),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -90,6 +91,7 @@ macro_rules! each {
             Kernel::NonZero($k) => $body,
             Kernel::Unique($k) => $body,
             Kernel::Determinant($k) => $body,
+            Kernel::QuantizedConv($k) => $body,
         }
     };
 }

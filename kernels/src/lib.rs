@@ -39,6 +39,7 @@ pub mod normalized_matmul;
 pub mod pad;
 pub mod pool;
 pub mod pool_indices;
+pub mod quantized_conv;
 pub mod recurrent;
 pub mod reduce;
 pub mod resize;

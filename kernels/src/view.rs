@@ -41,6 +41,12 @@ impl DType {
         }
     }
 
+    /// What the channels of a channels-last tensor are padded to a multiple of: 8, and 16 for types of one byte, so that
+    /// every pixel starts at a multiple of 16 bytes for all types of at most two.
+    pub const fn lane_multiple(self) -> u32 {
+        if self.size() == 1 { 16 } else { 8 }
+    }
+
     /// Whether the type is a floating-point one.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::Bf16 | Self::F64)
@@ -70,7 +76,8 @@ impl DType {
 ///
 /// The layout is only in the strides: NHWC is a view with extents `[n, c, h, w]` and stride 1 along dimension 1.
 /// `offset` is the element at logical index 0 counted from the operand's first byte, so that negative strides work.
-/// `lanes` is for channels-last views only: how many elements along dimension 1 exist in memory (`c` rounded up to 8).
+/// `lanes` is for channels-last views only: how many elements along dimension 1 exist in memory (`c` rounded up to
+/// [`DType::lane_multiple`]).
 /// Whoever writes such a view writes zeros in lanes `c..lanes`; whoever reads it may rely on them. 0 means no padding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct View {
@@ -104,7 +111,8 @@ impl View {
         Ok(Self { dtype, offset: 0, lanes: 0, shape: dims, strides })
     }
 
-    /// A channels-last view of `shape` = `[n, c, spatial…]` with channels padded to a multiple of 8.
+    /// A channels-last view of `shape` = `[n, c, spatial…]` with channels padded to a multiple of
+    /// [`DType::lane_multiple`].
     ///
     /// # Errors
     /// As [`View::contiguous`], or `Shape` where the rank is below 3.
@@ -112,7 +120,7 @@ impl View {
         if shape.len() < 3 {
             return Err(KernelError::Shape("channels-last needs a batch, channels and a spatial dimension"));
         }
-        let lanes = shape[1].checked_next_multiple_of(8).ok_or(KernelError::Shape("size"))?;
+        let lanes = shape[1].checked_next_multiple_of(dtype.lane_multiple()).ok_or(KernelError::Shape("size"))?;
         let mut view = Self::contiguous(dtype, shape)?;
         let mut step = i64::from(lanes);
         for d in (2..shape.len()).rev() {

@@ -43,6 +43,19 @@ pub struct Value {
     pub fact: Fact,
     /// The bytes, where the value is a constant.
     pub constant: Option<Tensor>,
+    /// The integers that the constant was dequantised from, if it was.
+    pub quantized: Option<Quantized>,
+}
+
+/// A constant as integers: `(integers − zero) · scale` are its elements.
+#[derive(Clone, Debug)]
+pub struct Quantized {
+    /// The integers, in the constant's shape.
+    pub integers: Tensor,
+    /// The scale (a float), in a shape that broadcasts to the constant's.
+    pub scale: Tensor,
+    /// The zero point, of the integers' type, likewise; 0 where there is none.
+    pub zero: Option<Tensor>,
 }
 
 /// An operator with its operands.
@@ -78,14 +91,14 @@ pub struct Graph {
 impl Graph {
     /// Adds a value.
     pub fn add_value(&mut self, name: impl Into<String>, fact: Fact) -> TensorId {
-        self.values.push(Value { name: name.into(), fact, constant: None });
+        self.values.push(Value { name: name.into(), fact, constant: None, quantized: None });
         TensorId(self.values.len() - 1)
     }
 
     /// Adds a constant.
     pub fn add_constant(&mut self, name: impl Into<String>, tensor: Tensor) -> TensorId {
         let fact = Fact { dtype: tensor.dtype, shape: tensor.shape.clone() };
-        self.values.push(Value { name: name.into(), fact, constant: Some(tensor) });
+        self.values.push(Value { name: name.into(), fact, constant: Some(tensor), quantized: None });
         TensorId(self.values.len() - 1)
     }
 

@@ -14,7 +14,7 @@ pub mod tensor;
 pub mod zoo;
 
 pub use error::{ImportError, Problem};
-pub use graph::{Fact, Graph, Node, NodeId, TensorId, Value};
+pub use graph::{Fact, Graph, Node, NodeId, Quantized, TensorId, Value};
 pub use import::{ImportOptions, from_bytes, import};
 pub use infer::{ShapeError, infer};
 pub use op::{Evaluate, Op};

@@ -586,6 +586,19 @@ pub enum Op {
         /// Number of groups.
         groups: usize,
     },
+    /// As `ConvInteger` on 8-bit operands, whose types may differ, with an optional third one: a bias (I32), one value for
+    /// each output channel.
+    QuantizedConv {
+        /// Strides, dilations and padding.
+        window: Window,
+        /// Number of groups.
+        groups: usize,
+        /// What stands outside of x, a value of its type.
+        outside: i16,
+    },
+    /// Inputs a `[…, m, k]`, b `[k, n]` (8 bits each, whose types may differ), optional bias `[n]` (I32); sums in I32,
+    /// wrapping.
+    QuantizedMatMul,
     /// Inputs x `[n, c, …]`, grid `[n, …, spatial rank]` with the innermost dimension's coordinate first; output
     /// `[n, c, …]` with the grid's extents.
     GridSample {
@@ -694,6 +707,8 @@ impl Op {
             Self::Cumulative { .. } => "Cumulative",
             Self::TopK { .. } => "TopK",
             Self::ConvInteger { .. } => "ConvInteger",
+            Self::QuantizedConv { .. } => "QuantizedConv",
+            Self::QuantizedMatMul => "QuantizedMatMul",
             Self::GridSample { .. } => "GridSample",
             Self::RoiAlign { .. } => "RoiAlign",
             Self::PoolIndices { .. } => "PoolIndices",

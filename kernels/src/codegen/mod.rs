@@ -10,8 +10,8 @@ pub(crate) mod views;
 pub use elementwise::memory_cost;
 pub use packing::{Packing, Transform};
 pub use source::{
-    PRELUDE, element_type, f32_literal, f64_literal, load_function, program_function, program_result, program_source,
-    register_type,
+    PRELUDE, element_type, exact_program_function, f32_literal, f64_literal, load_function, program_function,
+    program_result, program_source, register_type,
 };
 pub use target::Target;
 
@@ -152,6 +152,7 @@ impl Kernel {
             Self::NonZero(k) => k.candidates(target),
             Self::Unique(k) => k.candidates(target),
             Self::Determinant(k) => k.candidates(target),
+            Self::QuantizedConv(k) => k.candidates(target),
         }
     }
 }
@@ -191,6 +192,7 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::non_zero::cases(),
         crate::unique::cases(),
         crate::determinant::cases(),
+        crate::quantized_conv::cases::cases(),
     ]
     .concat()
 }

@@ -70,7 +70,10 @@ template <> DEVICE u64 to_u64(boolean x) { return x.value ? 1u : 0u; }
 template <typename T> struct Store;
 #define STORE_INTEGER(T, LOW, HIGH)                                                          \
     template <> struct Store<T> {                                                            \
-        static DEVICE T from(f32 x) { return from((f64)x); }                                 \
+        static DEVICE T from(f32 x) {                                                        \
+            /* The conversion to i32 saturates. */                                           \
+            return sizeof(T) < 4 ? (T)min(max(__float2int_rz(x), (i32)(LOW)), (i32)(HIGH)) : from((f64)x); \
+        }                                                                                    \
         static DEVICE T from(f64 x) {                                                        \
             return x != x ? (T)0 : x <= (f64)(LOW) ? (T)(LOW) : x >= (f64)(HIGH) ? (T)(HIGH) : (T)x; \
         }                                                                                    \

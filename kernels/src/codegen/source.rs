@@ -55,6 +55,11 @@ pub fn program_result(program: &Program) -> String {
 /// `inputs` are expressions of the register type, one for each program input; the result is in the register that
 /// [`program_result`] names. Put the lines into a block of their own, or use [`program_function`].
 pub fn program_source(program: &Program, inputs: &[&str]) -> String {
+    statements(program, inputs, false)
+}
+
+/// [`program_source`], where `exact` keeps f32 products from being contracted with sums.
+fn statements(program: &Program, inputs: &[&str], exact: bool) -> String {
     let kind = register_type(program.class);
     let mut source = String::new();
     for (number, &instruction) in program.instructions.iter().enumerate() {
@@ -69,6 +74,9 @@ pub fn program_source(program: &Program, inputs: &[&str]) -> String {
                 Some(3) => format!("r{a} * r{a} * r{a}"),
                 _ => binary(program.class, Binary::Pow, &format!("r{a}"), &format!("r{b}")),
             },
+            Instruction::Binary(Binary::Mul, a, b) if exact && program.class == Class::F32 => {
+                format!("__fmul_rn(r{a}, r{b})")
+            }
             Instruction::Binary(op, a, b) => binary(program.class, op, &format!("r{a}"), &format!("r{b}")),
             Instruction::Select(c, a, b) => format!("r{c} != 0 ? r{a} : r{b}"),
         };
@@ -79,11 +87,21 @@ pub fn program_source(program: &Program, inputs: &[&str]) -> String {
 
 /// A checked program as a device function `TYPE name(TYPE x0, TYPE x1, …)` over the register type.
 pub fn program_function(name: &str, program: &Program) -> String {
+    function(name, program, false)
+}
+
+/// As [`program_function`], but with every f32 product rounded, where the compiler would else contract some with the sums
+/// that follow: what is rounded to an integer next must not depend on it.
+pub fn exact_program_function(name: &str, program: &Program) -> String {
+    function(name, program, true)
+}
+
+fn function(name: &str, program: &Program, exact: bool) -> String {
     let kind = register_type(program.class);
     let names: Vec<String> = (0..program.inputs).map(|i| format!("x{i}")).collect();
     let parameters: Vec<String> = names.iter().map(|name| format!("{kind} {name}")).collect();
     let inputs: Vec<&str> = names.iter().map(String::as_str).collect();
-    let body: String = program_source(program, &inputs).lines().map(|line| format!("    {line}\n")).collect();
+    let body: String = statements(program, &inputs, exact).lines().map(|line| format!("    {line}\n")).collect();
     let result = program_result(program);
     format!("DEVICE {kind} {name}({}) {{\n{body}    return {result};\n}}\n", parameters.join(", "))
 }

@@ -8,7 +8,7 @@ pub use first_layer::reads_any_layout;
 use super::{Conv, fft, winograd};
 use crate::View;
 use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
-use crate::gemm::{self, Depth, Operand, Problem, Window, map_of_view, spatial};
+use crate::gemm::{self, Depth, Integers, Operand, Problem, Window, map_of_view, spatial};
 use crate::view::{Dims, Strides};
 
 impl Conv {
@@ -44,6 +44,29 @@ impl Generate for Conv {
         all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         Ok(all)
     }
+}
+
+/// Candidates of a convolution of 8-bit integers with the geometry, the program and the extras of `conv`, whose bias is i32.
+///
+/// # Errors
+/// As for all candidates.
+pub(crate) fn integer_candidates(
+    conv: &Conv,
+    integers: Integers,
+    target: &Target,
+) -> Result<Vec<Candidate>, Unsupported> {
+    let of_integers = |problem: Problem| Problem { integers: Some(integers), ..problem };
+    let whole = of_integers(ungrouped(conv)?);
+    if conv.groups == 1 {
+        return gemm::candidates(&whole, target);
+    }
+    let mut all = depthwise::candidates(conv, &whole, target);
+    if let (true, Some(problem)) = (all.is_empty(), grouped(conv)?) {
+        all = gemm::candidates(&of_integers(problem), target)?;
+    }
+    all.push(gemm::direct(&whole, target)?);
+    all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    Ok(all)
 }
 
 /// Weights packed `[m][tap][channel]`, the order of K.
@@ -117,6 +140,7 @@ fn ungrouped(conv: &Conv) -> Result<Problem, Unsupported> {
         crop: None,
         columns_of_group: output.shape[1] / conv.groups,
         scale: None,
+        integers: None,
     })
 }
 

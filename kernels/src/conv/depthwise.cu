@@ -19,7 +19,7 @@ DEVICE void depthwise(const Operands& o) {
         for (int p = 0; p < RUN; p++)
             if (p < count) extras[p] = load_extras(o, m + p, channel, 0);
     }
-    f32 sums[RUN][8] = {};
+    Vectored sums[RUN][8] = {};
 #pragma unroll UNROLL
     for (int line = 0; line < TAPS / TAPS_W; line++) {
         const Tap tap = tap_of_a(line * TAPS_W);
@@ -31,7 +31,9 @@ DEVICE void depthwise(const Operands& o) {
         for (int x = 0; x < SPAN; x++) {
             Tap at = tap;
             at.w += x;
-            Vector<AElement, 8> input = {};
+            Vector<AElement, 8> input;
+#pragma unroll
+            for (int c = 0; c < 8; c++) input.v[c] = outside();
             if (inside_of_a(row, at)) input = *(const Vector<AElement, 8>*)(o.a + row.offset + tap.offset + x * PIXEL + channel);
 #pragma unroll
             for (int p = 0; p < RUN; p++) {
@@ -39,11 +41,11 @@ DEVICE void depthwise(const Operands& o) {
                 if (distance < 0 || distance % DILATION != 0 || distance / DILATION >= TAPS_W) continue;
 #pragma unroll
                 for (int c = 0; c < 8; c++)
-                    sums[p][c] = fmaf(to_f32(input.v[c]), to_f32(weights[distance / DILATION].v[c]), sums[p][c]);
+                    add_product(sums[p][c], input.v[c], weights[distance / DILATION].v[c]);
             }
         }
     }
-    f32 bias[8];
+    Bias bias[8];
     load_bias(o, bias, channel, 0);
 #pragma unroll
     for (int p = 0; p < RUN; p++)

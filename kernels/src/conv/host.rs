@@ -103,6 +103,7 @@ impl Family for Conv {
             axes: self.axes()?,
             groups: self.groups as usize,
             transposed: false,
+            outside: 0.0,
         };
         if self.output.dtype == DType::F64 {
             correlation.run_f64(inputs, &finish, output)

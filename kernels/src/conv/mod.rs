@@ -14,6 +14,8 @@ pub(crate) mod tests;
 pub mod winograd;
 
 #[cfg(feature = "codegen")]
+pub(crate) use cuda::integer_candidates;
+#[cfg(feature = "codegen")]
 pub use cuda::reads_any_layout;
 
 use crate::{View, pointwise::Epilogue};

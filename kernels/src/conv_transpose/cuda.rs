@@ -77,6 +77,7 @@ fn problem(conv: &ConvTranspose) -> Result<Problem, Unsupported> {
         crop: Some(Crop { steps, pads, extents: outputs }),
         columns_of_group: output.shape[1] / conv.groups,
         scale: None,
+        integers: None,
     })
 }
 

@@ -132,6 +132,7 @@ impl Family for ConvTranspose {
                         axes: [self.axis(0, i)?, self.axis(1, j)?, self.axis(2, k)?],
                         groups: self.groups as usize,
                         transposed: true,
+                        outside: 0.0,
                     };
                     if self.output.dtype == DType::F64 {
                         correlation.run_f64(inputs, &finish, output)?;

@@ -26,9 +26,14 @@ DEVICE u32 address_in_block(u32 address, u32 rank) {
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
     return remote;
 }
-// Four floats into the shared memory of another block; they count at the barrier, which is in the same block.
+// Four sums into the shared memory of another block; they count at the barrier, which is in the same block.
 DEVICE void send(u32 to, u32 barrier, float4 v) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%2,%3,%4,%5}, [%1];" ::"r"(to),
                  "r"(barrier), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+                 : "memory");
+}
+DEVICE void send(u32 to, u32 barrier, uint4 v) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [%0], {%2,%3,%4,%5}, [%1];" ::"r"(to),
+                 "r"(barrier), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                  : "memory");
 }

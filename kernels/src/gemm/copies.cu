@@ -1,14 +1,15 @@
 // Copies of a tiled product on tensor cores: implicit-GEMM convolution and matrix product.
 //
 // A is gathered: row m of A is an output position, its K elements the channels under each tap of the window. The tiles of
-// A (BM×BK) and B (BN×BK) come in 16-byte chunks (8 elements of K) through a ring of STAGES buffers filled by cp.async;
-// chunks are swizzled by XOR so that neither the copies nor the readers meet bank conflicts.
-constexpr int CHUNKS = BK / 8;                  // Chunks in a row of a tile.
+// A (BM×BK) and B (BN×BK) come in 16-byte chunks of K through a ring of STAGES buffers filled by cp.async; chunks are
+// swizzled by XOR so that neither the copies nor the readers meet bank conflicts.
+constexpr int CHUNK = 16 / (int)sizeof(AElement);  // Elements of a chunk.
+constexpr int CHUNKS = BK / CHUNK;              // Chunks in a row of a tile.
 constexpr int LINES = THREADS / CHUNKS;         // Rows that all threads copy at once.
 constexpr int A_COPIES = (BM + LINES - 1) / LINES;
 constexpr int K_TILES = (K + BK - 1) / BK;
-constexpr int A_BYTES = BM * BK * 2;
-constexpr int STAGE_BYTES = A_BYTES + BN * BK * 2;
+constexpr int A_BYTES = BM * CHUNKS * 16;
+constexpr int STAGE_BYTES = A_BYTES + BN * CHUNKS * 16;
 static_assert(THREADS % CHUNKS == 0, "tile");
 
 // Byte offset of a chunk in a tile whose rows have WIDTH chunks: 128 bytes hold all 32 banks, so that the eight rows
@@ -73,11 +74,11 @@ struct Copies {
 #else
     DEVICE void find_b(const Operands& o, const Tile& t) {
         column = t.column + line;
-        b_lines = o.b + batch_of_b(t.batch) + column * B_N + (UNIFORM_TAPS ? chunk * 8 : 0);
+        b_lines = o.b + batch_of_b(t.batch) + column * B_N + (UNIFORM_TAPS ? chunk * CHUNK : 0);
     }
     DEVICE void copy_b(int k_tile, int stage) const {
         const u32 to = ring + stage * STAGE_BYTES + A_BYTES;
-        const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * 8);
+        const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * CHUNK);
         const bool k_inside = K % BK == 0 || k < K;
         const BElement* from = b_lines + k_of_b(k_inside ? k : 0);
 #pragma unroll
@@ -91,7 +92,7 @@ struct Copies {
 #endif
 
     DEVICE void find_a(const Operands& o, const Tile& t, unsigned char* shared) {
-        a_chunk = o.a + (UNIFORM_TAPS ? chunk * 8 : 0);
+        a_chunk = o.a + (UNIFORM_TAPS ? chunk * CHUNK : 0);
         if (ROW_TABLE) {
             // Each row is computed once and read by all threads that copy parts of it.
             int2* const table = (int2*)(shared + TABLE_AT);
@@ -115,7 +116,7 @@ struct Copies {
     DEVICE void copy_a(int k_tile, int stage) const {
         const u32 to = ring + stage * STAGE_BYTES;
         // Where a whole tile lies under one tap, the tap is the same for all threads.
-        const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * 8);
+        const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * CHUNK);
         const bool k_inside = K % BK == 0 || k < K;
         const Tap tap = tap_of_a(k_inside ? k : 0);
         const u32 bit = k_inside ? 1u << (MASKED ? k / CHANNELS : 0) : 0u;
@@ -125,6 +126,13 @@ struct Copies {
             const int row = line + i * LINES;
             if (BM % LINES != 0 && row >= BM) break;
             const bool inside = ALWAYS_INSIDE || ((rows[i].taps & bit) != 0 && (MASKED || inside_of_a(rows[i].at, tap)));
+#if OUTSIDE_WORD
+            // The zero point, not zero, stands outside; the barrier that covers the copies covers this store.
+            if (!inside) {
+                store_chunk(to + swizzled<CHUNKS>(row, chunk), OUTSIDE_WORD);
+                continue;
+            }
+#endif
             copy_async<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from + rows[i].at.offset, inside);
         }
     }
@@ -132,7 +140,7 @@ struct Copies {
 
 // Starts the copies of the first AHEAD tiles of K, a group each, and loads the bias of the thread's columns.
 template <int AHEAD>
-DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shared, int first, int last, f32 (&bias)[8]) {
+DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shared, int first, int last, Bias (&bias)[8]) {
     Copies copies;
     copies.ring = shared_address(shared);
     copies.chunk = (int)threadIdx.x % CHUNKS;

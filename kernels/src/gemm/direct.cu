@@ -16,7 +16,12 @@ DEVICE void direct(const Operands& o) {
         const BElement* b = o.b + batch_of_b(batch) + n / COLUMNS_OF_GROUP * B_GROUP + n % COLUMNS_OF_GROUP * B_N;
         for (int k = 0; k < K; k += CHANNELS) {
             const Tap tap = tap_of_a(k);
-            if (!inside_of_a(row, tap)) continue;
+            if (!inside_of_a(row, tap)) {
+#if OUTSIDE
+                for (int c = 0; c < CHANNELS; c++) sum += to_sum(OUTSIDE) * to_sum(b[k_of_b(k) + c * B_K]);
+#endif
+                continue;
+            }
             const AElement* a = o.a + row.offset + tap.offset;
 #pragma unroll 4
             for (int c = 0; c < CHANNELS; c++) sum += to_sum(a[c * A_CHANNEL]) * to_sum(b[k_of_b(k) + c * B_K]);

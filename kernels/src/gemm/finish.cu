@@ -1,6 +1,6 @@
 // What tiled products share after their K loop: sums of partial tiles in a fixed order, epilogue, 16-byte stores.
 //
-// The accumulators lie in shared memory as WK tiles of BM rows, STAGE_PITCH floats each; a *vector* is eight
+// The accumulators lie in shared memory as WK tiles of BM rows, STAGE_PITCH sums each; a *vector* is eight
 // neighbouring columns of a row, and thread t owns vectors t, t + THREADS, … of the tile.
 constexpr int STAGE_PITCH = BN + 8;  // The 8 keeps fragment stores free of bank conflicts.
 constexpr int STAGE = BM * STAGE_PITCH;
@@ -45,28 +45,28 @@ DEVICE void prefetch_extras(const Operands& o, const Tile& t, Extras (&extras)[P
     }
 }
 
-DEVICE void add(f32 (&sum)[8], float4 low, float4 high) {
+DEVICE void add(Sum (&sum)[8], Sum4 low, Sum4 high) {
     sum[0] += low.x; sum[1] += low.y; sum[2] += low.z; sum[3] += low.w;
     sum[4] += high.x; sum[5] += high.y; sum[6] += high.z; sum[7] += high.w;
 }
 
 // This block's sum for a vector: its WK partial tiles in order.
-DEVICE void add_staged(f32 (&sum)[8], const f32* stage, int vector) {
-    const f32* from = stage + vector / VECTORS_OF_ROW * STAGE_PITCH + vector % VECTORS_OF_ROW * 8;
+DEVICE void add_staged(Sum (&sum)[8], const Sum* stage, int vector) {
+    const Sum* from = stage + vector / VECTORS_OF_ROW * STAGE_PITCH + vector % VECTORS_OF_ROW * 8;
 #pragma unroll
-    for (int k = 0; k < WK; k++) add(sum, *(const float4*)(from + k * STAGE), *(const float4*)(from + k * STAGE + 4));
+    for (int k = 0; k < WK; k++) add(sum, *(const Sum4*)(from + k * STAGE), *(const Sum4*)(from + k * STAGE + 4));
 }
 
 // Every block of a tile writes its partial sums; the last one to arrive returns true and finishes the tile.
-DEVICE bool last_to_arrive(const Operands& o, const Tile& t, const f32* stage) {
-    f32* const mine = o.partials + ((size_t)t.number * SPLIT + t.slice) * (VECTORS * 8);
+DEVICE bool last_to_arrive(const Operands& o, const Tile& t, const Sum* stage) {
+    Sum* const mine = o.partials + ((size_t)t.number * SPLIT + t.slice) * (VECTORS * 8);
     for (int pass = 0; pass < PASSES; pass++) {
         const int vector = vector_of_pass(t, pass);
         if (!vector_exists(t, pass)) continue;
-        f32 sum[8] = {};
+        Sum sum[8] = {};
         add_staged(sum, stage, vector);
-        __stcg((float4*)(mine + vector * 8), make_float4(sum[0], sum[1], sum[2], sum[3]));
-        __stcg((float4*)(mine + vector * 8 + 4), make_float4(sum[4], sum[5], sum[6], sum[7]));
+        __stcg((Sum4*)(mine + vector * 8), Sum4{sum[0], sum[1], sum[2], sum[3]});
+        __stcg((Sum4*)(mine + vector * 8 + 4), Sum4{sum[4], sum[5], sum[6], sum[7]});
     }
     // The barrier orders all stores of the block before the fence of thread 0, and its fence before the others' loads.
     __syncthreads();
@@ -89,27 +89,27 @@ DEVICE void expect_partials(u32 received) {
 }
 
 // Sends this block's sums to the blocks that own them.
-DEVICE void send_partials(const Tile& t, const f32* stage, u32 received) {
+DEVICE void send_partials(const Tile& t, const Sum* stage, u32 received) {
     cluster_wait();  // All blocks of the cluster run and their barriers are ready.
     for (int vector = threadIdx.x; vector < VECTORS; vector += THREADS) {
         const int owner = vector / OWNED;
         if (owner == t.slice) continue;
-        f32 sum[8] = {};
+        Sum sum[8] = {};
         add_staged(sum, stage, vector);
         const u32 there = address_in_block(received, owner), to = there + 16 + (t.slice * OWNED + vector % OWNED) * 32;
-        send(to, there, make_float4(sum[0], sum[1], sum[2], sum[3]));
-        send(to + 16, there, make_float4(sum[4], sum[5], sum[6], sum[7]));
+        send(to, there, Sum4{sum[0], sum[1], sum[2], sum[3]});
+        send(to + 16, there, Sum4{sum[4], sum[5], sum[6], sum[7]});
     }
 }
 #endif
 
 // The stage is written and a block barrier has passed.
-DEVICE void finish_tile(const Operands& o, const Tile& t, f32* stage, const f32 (&bias)[8], const Extras (&prefetched)[PASSES]) {
+DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias (&bias)[8], const Extras (&prefetched)[PASSES]) {
 #if SPLIT_IN_CLUSTER
     extern __shared__ __align__(128) unsigned char shared[];
     send_partials(t, stage, shared_address(shared) + RECEIVED_AT);
     wait_for_arrival(shared_address(shared) + RECEIVED_AT);
-    const f32* const received = (const f32*)(shared + RECEIVED_AT + 16);
+    const Sum* const received = (const Sum*)(shared + RECEIVED_AT + 16);
 #else
     if (SPLIT > 1 && !last_to_arrive(o, t, stage)) return;
 #endif
@@ -119,7 +119,7 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, f32* stage, const f32 
         const int vector = vector_of_pass(t, pass);
         if (!vector_exists(t, pass)) continue;
         const int row = t.row + vector / VECTORS_OF_ROW;
-        f32 sum[8] = {};
+        Sum sum[8] = {};
         // The slices of K in order, whoever computed them.
 #pragma unroll
         for (int slice = 0; slice < SPLIT; slice++) {
@@ -128,11 +128,11 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, f32* stage, const f32 
                 continue;
             }
 #if SPLIT_IN_CLUSTER
-            const f32* from = received + (slice * OWNED + vector - t.slice * OWNED) * 8;
-            add(sum, *(const float4*)from, *(const float4*)(from + 4));
+            const Sum* from = received + (slice * OWNED + vector - t.slice * OWNED) * 8;
+            add(sum, *(const Sum4*)from, *(const Sum4*)(from + 4));
 #else
-            const f32* from = o.partials + ((size_t)t.number * SPLIT + slice) * (VECTORS * 8) + vector * 8;
-            add(sum, __ldcg((const float4*)from), __ldcg((const float4*)(from + 4)));
+            const Sum* from = o.partials + ((size_t)t.number * SPLIT + slice) * (VECTORS * 8) + vector * 8;
+            add(sum, __ldcg((const Sum4*)from), __ldcg((const Sum4*)(from + 4)));
 #endif
         }
         finish_vector(o, sum, bias, PREFETCH ? prefetched[pass] : load_extras(o, row, column, t.batch), row, column, t.batch);

@@ -23,6 +23,10 @@ DEVICE void copy_async_8(u32 to, const void* from, bool inside) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Four equal words into shared memory.
+DEVICE void store_chunk(u32 to, u32 word) {
+    asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(to), "r"(word) : "memory");
+}
 // Waits until at most `PENDING` committed groups of this thread are still in flight.
 template <int PENDING> DEVICE void copy_async_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");

@@ -6,6 +6,7 @@
 
 mod cost;
 mod direct;
+mod dp4a;
 mod gemv;
 mod problem;
 mod simt;
@@ -15,7 +16,7 @@ mod tensor_core;
 pub(crate) mod tests;
 
 pub(crate) use cost::{by_cost, streaming};
-pub(crate) use problem::{Crop, Depth, Map, Operand, Problem, Scale, Window, map_of_view, spatial};
+pub(crate) use problem::{Crop, Depth, Integers, Map, Operand, Problem, Scale, Window, map_of_view, spatial};
 pub(crate) use source::{Constants, Geometry, launch, launch_with};
 
 use crate::codegen::{Candidate, Target, Unsupported};
@@ -35,6 +36,14 @@ pub(crate) fn candidates(problem: &Problem, target: &Target) -> Result<Vec<Candi
     let mut all = tensor_core::candidates(problem, target);
     all.extend(gemv::candidates(problem, target));
     all.extend(simt::candidates(problem, target));
+    let mut words = dp4a::candidates(problem, target);
+    if !all.is_empty() {
+        // Tensor cores win by far; one candidate is enough to compare.
+        words.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        words.truncate(1);
+        all.truncate(MOST_CANDIDATES - words.len());
+    }
+    all.extend(words);
     Ok(by_cost(all, MOST_CANDIDATES, direct::candidate(problem, target)))
 }
 

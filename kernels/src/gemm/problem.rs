@@ -90,6 +90,14 @@ pub(crate) struct Scale {
     pub input: usize,
 }
 
+/// Arithmetic of 8-bit integers: sums wrap in i32, the bias is i32, and the program sees their sum as f32. Without a
+/// program C is i32.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Integers {
+    /// What A holds outside of a window's input.
+    pub outside: i32,
+}
+
 /// `C[z, m, n] = program(Σₖ A[z, m, k]·B[z, n, k] + bias[n], extras…)`.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
@@ -124,6 +132,8 @@ pub(crate) struct Problem {
     pub columns_of_group: u32,
     /// Factors of A; only `tensor_core_gemm` reads them.
     pub scale: Option<Scale>,
+    /// Sums of integers instead of floats; only `tensor_core_gemm`, `dp4a_gemm` and `direct` compute them.
+    pub integers: Option<Integers>,
 }
 
 /// Extents of a view's spatial dimensions, padded with leading ones to three, and the strides, with leading zeros.
@@ -213,6 +223,11 @@ impl Problem {
         self.columns / self.columns_of_group.max(1)
     }
 
+    /// Elements of A in 16 bytes.
+    pub fn chunk(&self) -> u32 {
+        16 / self.a.dtype.size() as u32
+    }
+
     /// Whether A can be read in aligned runs of `elements` along K.
     pub fn a_is_aligned(&self, elements: u32) -> bool {
         let step = i64::from(elements);
@@ -233,7 +248,11 @@ impl Problem {
     pub fn stores_vectors(&self) -> bool {
         self.stored_columns.is_multiple_of(8)
             && self.output.is_vector(self)
-            && matches!(self.output.dtype, DType::F16 | DType::Bf16 | DType::F32)
+            && match self.output.dtype {
+                DType::F16 | DType::Bf16 | DType::F32 => true,
+                DType::I8 | DType::U8 | DType::I32 => self.integers.is_some(),
+                _ => false,
+            }
     }
 
     /// What every algorithm relies on.
@@ -241,10 +260,16 @@ impl Problem {
     /// # Errors
     /// Where an offset does not fit 32 bits or an element type has no arithmetic here.
     pub fn check(&self) -> Result<(), Unsupported> {
-        let floats =
-            [self.a.dtype, self.output.dtype].iter().chain(self.b.iter().map(|b| &b.dtype)).all(|t| t.is_float());
-        if !floats {
+        let factors = || [self.a.dtype].into_iter().chain(self.b.iter().map(|b| b.dtype));
+        let output = self.output.dtype;
+        if self.integers.is_none() && !factors().chain([output]).all(DType::is_float) {
             return Err(Unsupported("products are computed for floating-point elements only".into()));
+        }
+        if self.integers.is_some() {
+            let narrow = factors().all(|dtype| matches!(dtype, DType::I8 | DType::U8));
+            if !narrow || (self.program.is_none() && output != DType::I32) {
+                return Err(Unsupported("products of integers need factors of 8 bits".into()));
+            }
         }
         let extents = [u64::from(self.stored_columns), u64::from(self.depth.channels)];
         let sizes = [

@@ -2,7 +2,7 @@
 
 use super::problem::{Map, Operand, Problem};
 use crate::DType;
-use crate::codegen::{Argument, Launch, PRELUDE, element_type, program_function};
+use crate::codegen::{Argument, Launch, PRELUDE, element_type, exact_program_function, program_function};
 use std::fmt::Write;
 
 /// `constexpr` definitions in front of a tile function.
@@ -200,6 +200,8 @@ enum Access {
     Float,
     /// One element for all columns.
     Repeated,
+    /// Eight 8-bit elements as one 8-byte load.
+    Byte,
     /// Eight single loads.
     Single,
 }
@@ -211,6 +213,7 @@ fn access(map: &Map, problem: &Problem) -> Access {
         _ if map.column == 0 => Access::Repeated,
         DType::F16 | DType::Bf16 if whole && map.is_vector(problem) => Access::Half,
         DType::F32 if whole && map.is_vector(problem) => Access::Float,
+        DType::I8 | DType::U8 if whole && map.is_vector(problem) => Access::Byte,
         _ => Access::Single,
     }
 }
@@ -228,19 +231,21 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         element_type(problem.a.dtype),
         element_type(b.dtype)
     ));
-    line("struct Operands {\n    const AElement* a;\n    const BElement* b;\n    const f32* bias;".into());
+    line(sums(problem));
+    line("struct Operands {\n    const AElement* a;\n    const BElement* b;\n    const Bias* bias;".into());
     for (i, extra) in problem.extras.iter().enumerate() {
         line(format!("    const {}* extra_{i};", element_type(extra.dtype)));
     }
-    line("    Output* output;\n    f32* partials;\n    u32* counters;\n    const AElement* scale;\n};".into());
+    line("    Output* output;\n    Sum* partials;\n    u32* counters;\n    const AElement* scale;\n};".into());
 
     line(row_function("row_of_output", &problem.output, problem));
     for (i, extra) in problem.extras.iter().enumerate() {
         line(row_function(&format!("row_of_extra_{i}"), extra, problem));
     }
     line(match &problem.program {
+        Some(program) if problem.integers.is_some() => exact_program_function("epilogue", program),
         Some(program) => program_function("epilogue", program),
-        None => "DEVICE f32 epilogue(f32 x) { return x; }\n".into(),
+        None => "DEVICE Value epilogue(Value x) { return x; }\n".into(),
     });
 
     // Extras of one vector, kept as loaded.
@@ -252,6 +257,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         .iter()
         .map(|(_, _, access)| match access {
             Access::Half => 4,
+            Access::Byte => 2,
             Access::Repeated => 1,
             Access::Float | Access::Single => 8,
         })
@@ -260,6 +266,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     for (i, map, access) in &extras {
         line(match access {
             Access::Half => format!("    uint4 x{i};  // Eight {}.", element_type(map.dtype)),
+            Access::Byte => format!("    uint2 x{i};  // Eight {}.", element_type(map.dtype)),
             Access::Repeated => format!("    f32 x{i};"),
             Access::Float | Access::Single => format!("    f32 x{i}[8];"),
         });
@@ -271,6 +278,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         let at = format!("o.extra_{i} + row_of_extra_{i}(row, batch)");
         line(match access {
             Access::Half => format!("    x.x{i} = *(const uint4*)({at} + column);"),
+            Access::Byte => format!("    x.x{i} = *(const uint2*)({at} + column);"),
             Access::Repeated => format!("    x.x{i} = to_f32(*({at}));"),
             Access::Float => format!(
                 "    *(float4*)x.x{i} = *(const float4*)({at} + column);\n    \
@@ -288,12 +296,13 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
 
     let innermost = problem.batch.last().copied().unwrap_or(1);
     let bias_of_batch = format!("(int)((u32)batch % {innermost}u) * {}", problem.bias_batch);
-    line("DEVICE void load_bias(const Operands& o, f32 (&bias)[8], int column, int batch) {".into());
+    line("DEVICE u8 byte_of(const uint2& v, int j) { return (u8)((j < 4 ? v.x : v.y) >> j % 4 * 8); }".into());
+    line("DEVICE void load_bias(const Operands& o, Bias (&bias)[8], int column, int batch) {".into());
     line("#pragma unroll\n    for (int j = 0; j < 8; j++) bias[j] = 0;".into());
     if problem.bias {
-        line(format!("    const f32* from = o.bias + {bias_of_batch} + column;"));
+        line(format!("    const Bias* from = o.bias + {bias_of_batch} + column;"));
         if problem.columns.is_multiple_of(8) && problem.bias_batch.is_multiple_of(4) {
-            line("    if (column >= N) return;\n    *(float4*)bias = *(const float4*)from;\n    *(float4*)(bias + 4) = *(const float4*)(from + 4);".into());
+            line("    if (column >= N) return;\n    *(Bias4*)bias = *(const Bias4*)from;\n    *(Bias4*)(bias + 4) = *(const Bias4*)(from + 4);".into());
         } else {
             line(
                 "#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N) bias[j] = from[j];"
@@ -308,18 +317,26 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     };
     let vector_arguments = arguments(&|i, map, access| match access {
         Access::Half => format!("to_f32({}{{half_of(x.x{i}, j)}})", element_type(map.dtype)),
+        Access::Byte => format!("to_f32(({})byte_of(x.x{i}, j))", element_type(map.dtype)),
         Access::Repeated => format!("x.x{i}"),
         Access::Float | Access::Single => format!("x.x{i}[j]"),
     });
+    let whole = if problem.integers.is_some() { "(Value)(i32)(sum[j] + bias[j])" } else { "sum[j] + bias[j]" };
     line(format!(
-        "DEVICE void finish_vector(const Operands& o, const f32 (&sum)[8], const f32 (&bias)[8], const Extras& x, int row, int column, int batch) {{\n    \
-         f32 y[8];\n#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
-         y[j] = N % 8 == 0 || column + j < N ? epilogue(sum[j] + bias[j]{vector_arguments}) : 0.0f;\n    \
+        "DEVICE void finish_vector(const Operands& o, const Vectored (&sum)[8], const Bias (&bias)[8], const Extras& x, int row, int column, int batch) {{\n    \
+         Value y[8];\n#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
+         y[j] = N % 8 == 0 || column + j < N ? epilogue({whole}{vector_arguments}) : (Value)0;\n    \
          Output* to = o.output + row_of_output(row, batch) + column * OUT_COLUMN;"
     ));
     if problem.stores_vectors() {
         line(match problem.output.dtype {
             DType::F32 => "    *(float4*)to = make_float4(y[0], y[1], y[2], y[3]);\n    *(float4*)(to + 4) = make_float4(y[4], y[5], y[6], y[7]);".into(),
+            DType::I32 if problem.program.is_none() => "    *(int4*)to = make_int4(y[0], y[1], y[2], y[3]);\n    *(int4*)(to + 4) = make_int4(y[4], y[5], y[6], y[7]);".into(),
+            DType::I32 => "#pragma unroll\n    for (int j = 0; j < 8; j++) to[j] = store_as<Output>(y[j]);".into(),
+            DType::I8 | DType::U8 => {
+                let pack = |at: usize| format!("pack_{}(y + {at})", problem.output.dtype.name());
+                format!("    *(uint2*)to = make_uint2({}, {});", pack(0), pack(4))
+            }
             dtype => {
                 let pack = |i: usize| {
                     if dtype == DType::F16 {
@@ -332,25 +349,68 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
             }
         });
     } else {
-        line("#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N_STORED) to[j * OUT_COLUMN] = store_as<Output>(y[j]);".into());
+        line("#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N_STORED) to[j * OUT_COLUMN] = store_as<Output>((Stored)y[j]);".into());
     }
     line("}".into());
 
     let single_arguments =
         arguments(&|i, map, _| format!("to_f32(o.extra_{i}[row_of_extra_{i}(row, batch) + column * {}])", map.column));
-    // f64 products keep their precision where no program (always f32) follows.
-    let sum = if problem.a.dtype == DType::F64 { "f64" } else { "f32" };
     let bias = if problem.bias { format!(" + o.bias[{bias_of_batch} + column]") } else { String::new() };
     let value = match &problem.program {
+        Some(_) if problem.integers.is_some() => format!("epilogue((f32)(i32)(sum{bias}){single_arguments})"),
         Some(_) => format!("epilogue((f32)(sum{bias}){single_arguments})"),
+        None if problem.integers.is_some() => format!("(i64)(sum{bias})"),
         None => format!("sum{bias}"),
     };
     line(format!(
-        "typedef {sum} Sum;\ntemplate <typename T> DEVICE Sum to_sum(T x) {{ return to_{sum}(x); }}\n\
-         DEVICE void finish_one(const Operands& o, Sum sum, int row, int column, int batch) {{\n    \
+        "DEVICE void finish_one(const Operands& o, Sum sum, int row, int column, int batch) {{\n    \
          Output* to = o.output + row_of_output(row, batch) + column * OUT_COLUMN;\n    \
          *to = column < N ? store_as<Output>({value}) : store_as<Output>(0.0f);\n}}"
     ));
+    s
+}
+
+/// `Sum`, what products are added up in; `Bias`; `Vectored`, what sums are when eight of them are finished at once;
+/// `Value`, what epilogues compute in; `Stored`, what is converted to elements; and functions of them.
+fn sums(problem: &Problem) -> String {
+    let types = match (problem.integers, problem.a.dtype) {
+        // Unsigned, because their overflow is defined.
+        (Some(_), _) => [("Sum", "u32"), ("Bias", "u32"), ("Vectored", "u32")],
+        // f64 products keep their precision where no program (always f32) follows.
+        (None, DType::F64) => [("Sum", "f64"), ("Bias", "f32"), ("Vectored", "f32")],
+        (None, _) => [("Sum", "f32"), ("Bias", "f32"), ("Vectored", "f32")],
+    };
+    let (value, stored) =
+        if problem.integers.is_some() && problem.program.is_none() { ("i32", "i64") } else { ("f32", "f32") };
+    let mut s = format!("typedef {value} Value;\ntypedef {stored} Stored;\n");
+    for (name, kind) in types {
+        writeln!(s, "typedef {kind} {name};").expect("writing to a string");
+    }
+    let vectors = |kind: &str| match kind {
+        "u32" => "uint",
+        "f64" => "double",
+        _ => "float",
+    };
+    let (sum, bias) = (types[0].1, vectors(types[1].1));
+    let of_sum = vectors(sum);
+    write!(s, "typedef {of_sum}2 Sum2;\ntypedef {of_sum}4 Sum4;\ntypedef {bias}4 Bias4;\n")
+        .expect("writing to a string");
+    let convert = if problem.integers.is_some() { "(u32)(i32)x".into() } else { format!("to_{sum}(x)") };
+    writeln!(s, "template <typename T> DEVICE Sum to_sum(T x) {{ return {convert}; }}").expect("writing to a string");
+    let product = match problem.integers {
+        Some(_) => "sum += (u32)((i32)a * (i32)b)",
+        None => "sum = fmaf(to_f32(a), to_f32(b), sum)",
+    };
+    writeln!(s, "template <typename A, typename B> DEVICE void add_product(Vectored& sum, A a, B b) {{ {product}; }}")
+        .expect("writing to a string");
+    let outside = match problem.integers {
+        Some(integers) => format!("return (AElement){};", integers.outside),
+        None => "return AElement{};".into(),
+    };
+    writeln!(s, "DEVICE AElement outside() {{ {outside} }}").expect("writing to a string");
+    if problem.integers.is_some() {
+        s += include_str!("pack.cu");
+    }
     s
 }
 
@@ -412,13 +472,13 @@ pub(crate) fn launch_with(
     };
     operand("const AElement*", "a", Some(Argument::Input(0)));
     operand("const BElement*", "b", Some(Argument::Input(1 + further)));
-    operand("const f32*", "bias", problem.bias.then_some(Argument::Input(2 + further)));
+    operand("const Bias*", "bias", problem.bias.then_some(Argument::Input(2 + further)));
     for (i, extra) in problem.extras.iter().enumerate() {
         let argument = Argument::Input(2 + further + usize::from(problem.bias) + i);
         operand(&format!("const {}*", element_type(extra.dtype)), &format!("extra_{i}"), Some(argument));
     }
     operand("Output*", "output", Some(Argument::Output(0)));
-    operand("f32*", "partials", scratch.then_some(Argument::Workspace(0)));
+    operand("Sum*", "partials", scratch.then_some(Argument::Workspace(0)));
     operand("u32*", "counters", scratch.then_some(Argument::Counters(0)));
     operand("const AElement*", "scale", problem.scale.map(|scale| Argument::Input(scale.input)));
     let mut tail = String::new();

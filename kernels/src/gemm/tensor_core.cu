@@ -1,7 +1,7 @@
 // One BM×BN tile of C = A·Bᵀ on tensor cores by `mma.sync`: each warp multiplies fragments that it loads from the ring.
 constexpr int WARP_ROWS = BM / WM, WARP_COLUMNS = BN / WN;
 constexpr int FRAGMENTS_M = WARP_ROWS / 16, FRAGMENTS_N = WARP_COLUMNS / 16;
-constexpr int STEPS = BK / 16 / WK;             // K steps of a warp in one tile.
+constexpr int STEPS = CHUNKS / 2 / WK;          // K steps of a warp in one tile, two chunks each.
 static_assert(WARP_ROWS % 16 == 0 && WARP_COLUMNS % 16 == 0 && STEPS > 0, "tile");
 
 #if SCALED
@@ -23,12 +23,12 @@ DEVICE void tensor_core_tile(const Operands& o) {
 #if SPLIT_IN_CLUSTER
     expect_partials(base + RECEIVED_AT);
 #endif
-    f32 bias[8];
+    Bias bias[8];
     const Copies copies = start_copies<STAGES - 1>(o, t, shared, first, last, bias);
     Extras extras[PASSES];
     prefetch_extras(o, t, extras);
 
-    f32 sums[FRAGMENTS_M][FRAGMENTS_N][2][4] = {};
+    Sum sums[FRAGMENTS_M][FRAGMENTS_N][2][4] = {};
     int stage = 0;
 #pragma unroll 1
     for (int k_tile = first; k_tile < last; k_tile++) {
@@ -82,16 +82,16 @@ DEVICE void tensor_core_tile(const Operands& o) {
     // The accumulators go through shared memory so that a thread gets eight neighbouring columns.
     copy_async_wait<0>();
     __syncthreads();
-    f32* const staged = (f32*)shared;
+    Sum* const staged = (Sum*)shared;
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; i++)
 #pragma unroll
         for (int j = 0; j < FRAGMENTS_N * 2; j++) {
-            const f32(&c)[4] = sums[i][j / 2][j % 2];
-            f32* to = staged + warp_k * STAGE + (warp_row + i * 16 + lane / 4) * STAGE_PITCH + warp_column + j * 8 +
+            const Sum(&c)[4] = sums[i][j / 2][j % 2];
+            Sum* to = staged + warp_k * STAGE + (warp_row + i * 16 + lane / 4) * STAGE_PITCH + warp_column + j * 8 +
                       lane % 4 * 2;
-            *(float2*)to = make_float2(c[0], c[1]);
-            *(float2*)(to + 8 * STAGE_PITCH) = make_float2(c[2], c[3]);
+            *(Sum2*)to = Sum2{c[0], c[1]};
+            *(Sum2*)(to + 8 * STAGE_PITCH) = Sum2{c[2], c[3]};
         }
     __syncthreads();
     finish_tile(o, t, staged, bias, extras);

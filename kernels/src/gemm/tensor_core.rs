@@ -1,4 +1,5 @@
-//! Tensor-core configurations (f16 and bf16): by warps on sm_80 and later, by warpgroups on sm_90.
+//! Tensor-core configurations (f16, bf16 and 8-bit integers): by warps on sm_80 and later, by warpgroups on sm_90 (not
+//! for integers).
 
 use super::cost::Tiled;
 use super::problem::{Operand, Problem};
@@ -48,7 +49,10 @@ const WARPGROUP_TILES: [(u32, u32, u32, u32, u32); 12] = [
     (128, 256, 2, 1, 1),
 ];
 
-const DEPTHS: [u32; 3] = [32, 64, 128];
+/// Bytes of a row of a tile.
+const DEPTHS: [u32; 3] = [64, 128, 256];
+/// Bytes of a row of a fragment.
+const FRAGMENT: u32 = 32;
 const SPLITS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
 /// Threads that multiply together.
@@ -73,13 +77,15 @@ struct Tile {
 }
 
 pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
-    let element = problem.a.dtype;
+    let (element, chunk) = (problem.a.dtype, problem.chunk());
+    let integers = problem.integers.is_some();
     let fits = target.has_async_copy()
-        && matches!(element, DType::F16 | DType::Bf16)
+        && (integers || matches!(element, DType::F16 | DType::Bf16))
         && problem.groups() == 1
-        && problem.a_is_aligned(8);
+        && problem.a_is_aligned(chunk);
     let readable = |b: &&Operand| {
-        b.dtype == element && (b.is_aligned_along_depth(problem, 8) || b.is_aligned_along_columns(problem))
+        let transposable = !integers && b.is_aligned_along_columns(problem);
+        (integers || b.dtype == element) && (b.is_aligned_along_depth(problem, chunk) || transposable)
     };
     let Some(b) = problem.b.iter().find(readable).filter(|_| fits) else {
         return Vec::new();
@@ -105,7 +111,11 @@ fn diverse(mut ranked: Vec<(f64, Tile)>) -> Vec<(f64, Tile)> {
 /// Configurations that fit the target and do not waste most of a tile.
 fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iterator<Item = Tile> + 'a {
     // Warpgroups read A from shared memory, where nobody could scale it on the way.
-    let has_warpgroups = target.architecture == 90 && b.is_aligned_along_depth(problem, 8) && problem.scale.is_none();
+    let has_warpgroups = target.architecture == 90
+        && b.is_aligned_along_depth(problem, 8)
+        && problem.scale.is_none()
+        && problem.integers.is_none();
+    let size = problem.a.dtype.size() as u32;
     let warpgroups = WARPGROUP_TILES.into_iter().filter(move |_| has_warpgroups);
     let all =
         WARP_TILES.map(|tile| (Unit::Warp, tile)).into_iter().chain(warpgroups.map(|tile| (Unit::Warpgroup, tile)));
@@ -115,14 +125,15 @@ fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iter
     });
     sized.flat_map(move |(unit, (rows, columns, wm, wn, wk))| {
         let depths = DEPTHS.into_iter().filter(move |&depth| {
-            let k = problem.k().next_multiple_of(32);
+            let k = (problem.k() * size).next_multiple_of(2 * FRAGMENT);
             let suits = match unit {
-                Unit::Warp => (depth <= k || depth == 16 * wk.max(2)) && (depth < 128 || wk > 1),
-                Unit::Warpgroup => depth == 64,
+                Unit::Warp => (depth <= k || depth == FRAGMENT * wk.max(2)) && (depth < 256 || wk > 1),
+                Unit::Warpgroup => depth == 128,
             };
-            suits && depth / 16 % wk == 0
+            suits && (depth / FRAGMENT).is_multiple_of(wk)
         });
         depths.flat_map(move |depth| {
+            let depth = depth / size;
             let turns = problem.k().div_ceil(depth);
             let grids = problem.m().div_ceil(rows) * problem.columns.div_ceil(columns) * problem.batches();
             let splits = SPLITS.into_iter().filter(move |&split| {
@@ -134,7 +145,7 @@ fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iter
                 });
                 cluster.flat_map(move |cluster| {
                     // Enough stages to cover the latency of level 2, no more than there are K tiles; and more.
-                    let usual = if depth == 32 { 6 } else { 4 };
+                    let usual = if depth * size == 64 { 6 } else { 4 };
                     let least = if unit == Unit::Warp { 2 } else { 3 };
                     let most = (turns.div_ceil(split) + least - 1).max(least);
                     let stages = [usual.min(most), 8.min(most)].into_iter().skip(usize::from(most <= usual));
@@ -172,12 +183,12 @@ impl Tile {
     /// Whether the addresses of A's rows, which take divisions, are computed once and shared.
     fn has_row_table(&self, problem: &Problem) -> bool {
         let divides = problem.depth.window.as_ref().is_some_and(|w| w.count() > 1 || w.steps != [1; 3]);
-        let copies = self.rows * (self.depth / 8) / self.threads();
+        let copies = self.rows * (self.depth / problem.chunk()) / self.threads();
         divides && problem.taps() <= 32 && copies > 2
     }
 
     fn layout(&self, problem: &Problem, stages: u32) -> Layout {
-        let ring = stages * (self.rows + self.columns) * self.depth * 2;
+        let ring = stages * (self.rows + self.columns) * (self.depth / problem.chunk()) * 16;
         let table = ring.max(self.units[2] * self.rows * (self.columns + 8) * 4);
         let received = table + if self.has_row_table(problem) { self.rows * 8 } else { 0 };
         let scales = received + if self.cluster { 16 + self.rows * self.columns * 4 } else { 0 };
@@ -200,17 +211,19 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         .max(1);
     // Multiply-adds of one multiprocessor in a cycle; four warps are needed to reach the rate, of which chains of
     // products between barriers reach about 60 %; `wgmma` reaches as much as `mma.sync` should.
-    let rate = target.f16_tflops * 1e6 / 2.0 / f64::from(target.multiprocessors) / target.clock;
+    // A product of 8-bit integers takes as long as one of twice their size.
+    let size = problem.a.dtype.size() as f64;
+    let rate = target.f16_tflops * 1e6 / size / f64::from(target.multiprocessors) / target.clock;
     let rate = match tile.unit {
         Unit::Warp => 0.58 * rate * f64::from(wm * wn * wk).min(4.0) / 4.0,
         Unit::Warpgroup => rate,
     };
     let [rows, columns, depth] = [tile.rows, tile.columns, tile.depth].map(f64::from);
-    let steps = f64::from(tile.depth / 16 / wk);
+    let steps = depth * size / f64::from(FRAGMENT * wk);
     let fragments = f64::from(warp_rows / 16 * (warp_columns / 16));
     // What a warp does in a K tile: its copies, then ldmatrix and products, of which two at a time overlap; a warpgroup
     // starts its products and waits for them.
-    let copies = (rows + columns) * depth / 8.0 / f64::from(threads) * 15.0;
+    let copies = (rows + columns) * depth / f64::from(problem.chunk()) / f64::from(threads) * 15.0;
     let (chain, busy, turn) = match tile.unit {
         Unit::Warp => (copies + steps * 23.0 * fragments, copies + steps * 11.5 * fragments, 100.0),
         Unit::Warpgroup => (copies + 60.0, copies + steps * 8.0, 140.0),
@@ -231,9 +244,9 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         occupancy: f64::from(occupancy),
         turns: f64::from(problem.k().div_ceil(tile.depth).div_ceil(tile.split)),
         arithmetic: rows * columns * depth / rate,
-        shared: (read + rows + columns) * depth * 2.0,
+        shared: (read + rows + columns) * depth * size,
         // Level 1 serves most of what neighbouring taps share.
-        copied: (rows / f64::from(problem.taps()).min(1.7) + columns) * depth * 2.0,
+        copied: (rows / f64::from(problem.taps()).min(1.7) + columns) * depth * size,
         chain: chain.max(latency),
         issue,
         turn,
@@ -250,12 +263,13 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     let Tile { rows, columns, depth, stages, split, cluster, .. } = *tile;
     let (m_tiles, n_tiles) = (problem.m().div_ceil(rows), problem.stored_columns.div_ceil(columns));
     let tiles = m_tiles * n_tiles * problem.batches();
-    let along_depth = b.is_aligned_along_depth(problem, 8);
+    let along_depth = b.is_aligned_along_depth(problem, problem.chunk());
     let layout = tile.layout(problem, stages);
     let overreaches = problem.depth.window.as_ref().is_some_and(|w| w.overreaches(&problem.rows) != [false; 3]);
     let whole_tiles = problem.m().is_multiple_of(rows) && problem.k().is_multiple_of(depth);
     let constants = Constants::default()
         .define("SPLIT_IN_CLUSTER", u32::from(cluster))
+        .define("OUTSIDE_WORD", problem.integers.map_or(0, |integers| word(integers.outside)))
         .define("B_COLUMNS_CONTIGUOUS", u32::from(!along_depth))
         .int("BM", rows)
         .int("BN", columns)
@@ -282,6 +296,8 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .flag("A_CACHED", problem.taps() > 1)
         .flag("UNIFORM_TAPS", problem.depth.channels.is_multiple_of(depth));
     let mut parts = vec![include_str!("intrinsics.cu")];
+    let integers = integer_names(problem);
+    parts.extend(integers.iter().flat_map(|names| [names.as_str(), include_str!("integers.cu")]));
     if cluster {
         parts.push(include_str!("cluster.cu"));
     }
@@ -322,6 +338,20 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         packing: packing(problem, b),
         cost,
     }
+}
+
+/// Four bytes of what stands outside of an input.
+pub(super) fn word(outside: i32) -> u32 {
+    u32::from_le_bytes([outside.to_le_bytes()[0]; 4])
+}
+
+/// Whether integer factors are signed, as instructions say it: `s` or `u`.
+pub(super) fn integer_names(problem: &Problem) -> Option<String> {
+    problem.integers?;
+    let b = problem.b.first()?;
+    let letter = |dtype: DType| if dtype == DType::U8 { 'u' } else { 's' };
+    let (a, b) = (letter(problem.a.dtype), letter(b.dtype));
+    Some(format!("#define A_LETTER \"{a}\"\n#define B_LETTER \"{b}\"\n"))
 }
 
 /// The function that multiplies 64 rows by `columns` columns, 16 elements deep: its operands are the accumulators.

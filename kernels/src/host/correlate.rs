@@ -11,7 +11,7 @@ use crate::{DType, KernelError, View};
 /// One spatial dimension: output position `j` meets, through tap `q`, the input at `j · step + q · tap_step + shift`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Axis {
-    /// Extent of the input; outside of it are zeros.
+    /// Extent of the input.
     pub(crate) input: i64,
     /// Number of output positions.
     pub(crate) output: i64,
@@ -38,6 +38,8 @@ pub(crate) struct Correlation<'a> {
     pub(crate) groups: usize,
     /// Whether the weights are `[c, m / groups, …]` instead of `[m, c / groups, …]`.
     pub(crate) transposed: bool,
+    /// What stands outside of the input.
+    pub(crate) outside: f32,
 }
 
 impl Axis {
@@ -86,7 +88,7 @@ impl Correlation<'_> {
     }
 
     /// Products in one sum.
-    fn depth(&self) -> usize {
+    pub(super) fn depth(&self) -> usize {
         self.group().1 * self.axes.iter().map(|a| a.taps as usize).product::<usize>()
     }
 
@@ -169,7 +171,7 @@ impl Correlation<'_> {
     }
 
     /// One group's weights as rows of f32, in the order in which panels are gathered: channel, then tap.
-    fn pack_weights(&self, group: usize, weights: &[u8], packed: &mut [f32]) -> Result<(), KernelError> {
+    pub(super) fn pack_weights(&self, group: usize, weights: &[u8], packed: &mut [f32]) -> Result<(), KernelError> {
         let (m, c) = self.group();
         with_element!(self.weights.dtype, T => {
             let weights = cast::<T>(weights, 1)?;
@@ -185,7 +187,14 @@ impl Correlation<'_> {
     }
 
     /// Fills the panel: row `c · taps + tap` holds what every position meets through that tap.
-    fn gather<T: Element>(&self, group: usize, image: usize, runs: &Runs, input: &[T], panel: &mut [PanelRow]) {
+    pub(super) fn gather<T: Element>(
+        &self,
+        group: usize,
+        image: usize,
+        runs: &Runs,
+        input: &[T],
+        panel: &mut [PanelRow],
+    ) {
         let (_, c) = self.group();
         let view = self.input;
         let strides = spatial_strides(view);
@@ -197,14 +206,14 @@ impl Correlation<'_> {
             let pieces = runs.pieces(&self.axes, q, strides);
             let mut base = base;
             for row in panel.iter_mut().skip(tap).step_by(count.max(1)).take(c) {
-                pieces.copy(input, base, step, row);
+                pieces.copy(input, base, step, self.outside, row);
                 base += channel_stride;
             }
         }
     }
 
     /// Where a panel's results, or the extras for them, lie in a view with the output's extents.
-    fn place(&self, view: &View, group: usize, image: usize, runs: &Runs) -> Placement {
+    pub(super) fn place(&self, view: &View, group: usize, image: usize, runs: &Runs) -> Placement {
         let (m, _) = self.group();
         let (base, row_step) = (start(view, image, group * m), i64::from(view.strides[1]));
         let step = self.axes[2].place.1 * spatial_strides(view)[2];
@@ -266,14 +275,14 @@ struct Run {
 }
 
 /// The rows that a panel's columns lie in.
-struct Runs {
+pub(super) struct Runs {
     runs: [Run; COLUMNS],
     count: usize,
 }
 
 impl Runs {
     /// `columns` positions from `position` on, counted in row-major order over the axes' outputs.
-    fn new(axes: &[Axis; 3], position: i64, columns: usize) -> Self {
+    pub(super) fn new(axes: &[Axis; 3], position: i64, columns: usize) -> Self {
         let [_, height, width] = axes.map(|a| a.output.max(1));
         let mut result = Self { runs: [Run::default(); COLUMNS], count: 0 };
         let mut column = 0;
@@ -337,9 +346,9 @@ impl Pieces {
         }
     }
 
-    /// Fills one panel row; columns without a piece get zeros.
+    /// Fills one panel row; columns without a piece get `outside`.
     #[inline]
-    fn copy<T: Element>(&self, input: &[T], base: i64, step: i64, row: &mut PanelRow) {
+    fn copy<T: Element>(&self, input: &[T], base: i64, step: i64, outside: f32, row: &mut PanelRow) {
         let pieces = &self.pieces[..self.count];
         if let [Piece { column: 0, count: COLUMNS, source }] = *pieces
             && step == 1
@@ -348,7 +357,7 @@ impl Pieces {
             *row = from.map(T::to_f32);
             return;
         }
-        *row = [0.0; COLUMNS];
+        *row = [outside; COLUMNS];
         for piece in pieces {
             let to = &mut row[piece.column..][..piece.count];
             let first = base + piece.source;

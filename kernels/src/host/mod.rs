@@ -9,6 +9,7 @@ pub(crate) mod cpu;
 mod direct;
 mod element;
 pub(crate) mod epilogue;
+mod integers;
 mod memory;
 pub(crate) mod movement;
 pub(crate) mod stages;

@@ -227,6 +227,18 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
             ensure!(!x.dtype.is_float() && x.dtype != DType::Bool, "the operands are {:?}, not integers", x.dtype);
             Fact { dtype: DType::I32, ..convolution(window, *groups, inputs)? }
         }
+        Op::QuantizedConv { window, groups, .. } => Fact { dtype: DType::I32, ..convolution(window, *groups, inputs)? },
+        Op::QuantizedMatMul => {
+            let weights = inputs[1];
+            let (&[k, n], Some((&depth, rows))) = (weights.shape.as_slice(), x.shape.split_last()) else {
+                return Err(ShapeError(format!("weights {} of a quantised product", show(&weights.shape))));
+            };
+            ensure!(!rows.is_empty() && depth == k, "{} times {}", show(&x.shape), show(&weights.shape));
+            if let Some(bias) = inputs.get(2) {
+                parameters(&[bias], n)?;
+            }
+            Fact { dtype: DType::I32, shape: [rows, &[n]].concat() }
+        }
         Op::GridSample { .. } => grid_sampled(x, inputs[1])?,
         Op::RoiAlign { extents, .. } => region_pooled(*extents, inputs)?,
         Op::PoolIndices { kernel, window, .. } => {

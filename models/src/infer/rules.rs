@@ -16,6 +16,7 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
         Op::InstanceNormalization { .. } | Op::GroupNormalization { .. } | Op::Where => (3, 3),
         Op::Binary(_) | Op::Gather { .. } | Op::GridSample { .. } => (2, 2),
         Op::ConvInteger { .. } => (2, 2),
+        Op::QuantizedConv { .. } | Op::QuantizedMatMul => (2, 3),
         Op::Scatter { .. } | Op::RoiAlign { .. } | Op::NonMaxSuppression { .. } => (3, 3),
         Op::Concat { .. } => (1, usize::MAX),
         Op::Recurrent(_) => (3, 9),
@@ -34,8 +35,18 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
         | Op::Gemm { .. }
         | Op::Concat { .. }
         | Op::ConvInteger { .. } => same_type(inputs),
+        Op::QuantizedConv { .. } | Op::QuantizedMatMul => quantized(inputs),
         _ => Ok(()),
     }
+}
+
+/// Factors of 8 bits, a bias of 32.
+fn quantized(inputs: &[&Fact]) -> Result<()> {
+    for (position, fact) in inputs.iter().enumerate() {
+        let fits = if position < 2 { matches!(fact.dtype, DType::I8 | DType::U8) } else { fact.dtype == DType::I32 };
+        ensure!(fits, "operand {position} of a quantised product is {:?}", fact.dtype);
+    }
+    Ok(())
 }
 
 pub(super) fn same_type(facts: &[&Fact]) -> Result<()> {

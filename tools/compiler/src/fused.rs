@@ -10,15 +10,16 @@ use floe_models::{Op, TensorId, Value};
 #[derive(Clone, Debug, PartialEq)]
 pub enum FusedOp {
     /// One operator, unfused. Element-wise operators (`Unary`, `Binary`, `Where`), `Identity` and
-    /// `BatchNormalization` never appear here; nor do `Conv`, `ConvTranspose`, `MatMul` and `Gemm`, which are anchored.
+    /// `BatchNormalization` never appear here; nor do `Conv`, `ConvTranspose`, `MatMul`, `Gemm` and their quantised
+    /// kin, which are anchored.
     Operator(Op),
     /// `output = program(inputs…)`, inputs broadcast to the output by NumPy's rules; at most seven inputs.
     Pointwise(Program),
-    /// `Conv`, `ConvTranspose`, `MatMul` or `Gemm`, with an epilogue or without one.
+    /// `Conv`, `ConvTranspose`, `MatMul`, `Gemm`, `QuantizedConv` or `QuantizedMatMul`, with an epilogue or without one.
     ///
     /// Node inputs: the operator's own (`operands` of them: x, w and perhaps a bias; a `Gemm` here has alpha = beta = 1 and a bias
     /// of one value for each column, or none; a `MatMul` may have such a bias too), then the program's inputs 1.. ,
-    /// broadcast to the output. At most three of them.
+    /// broadcast to the output. At most three of them. A quantised product's output may have another type than its sums.
     Anchored {
         /// The operator.
         op: Op,

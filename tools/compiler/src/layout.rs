@@ -23,6 +23,7 @@ fn works_channels_last(node: &FusedNode) -> bool {
             op,
             Op::Conv { .. }
                 | Op::ConvTranspose { .. }
+                | Op::QuantizedConv { .. }
                 | Op::Pool { .. }
                 | Op::GlobalPool { .. }
                 | Op::Lrn { .. }
@@ -85,6 +86,20 @@ pub fn assign(graph: &FusedGraph, host: bool, half: bool) -> Vec<Layout> {
         let fact = &graph.values[id.0].fact;
         (3..=5).contains(&fact.shape.len()) && matches!(fact.dtype, DType::F32 | DType::F16 | DType::Bf16)
     };
+    // 8-bit images between quantised convolutions and what is fused around them.
+    let bytes = |node: &FusedNode, id: TensorId| {
+        let moves = matches!(
+            node.op,
+            FusedOp::Pointwise(_)
+                | FusedOp::Anchored { op: Op::QuantizedConv { .. }, .. }
+                | FusedOp::Operator(
+                    Op::Cast | Op::Concat { .. } | Op::Pool { .. } | Op::Slice { .. } | Op::Split { .. }
+                )
+        );
+        let fact = &graph.values[id.0].fact;
+        moves && (3..=5).contains(&fact.shape.len()) && matches!(fact.dtype, DType::I8 | DType::U8)
+    };
+    let image = |node: &FusedNode, id: TensorId| image(id) || bytes(node, id);
     // Forwards: images stay channels-last through everything that can follow.
     for node in &graph.nodes {
         let from_input = (follows_inputs(node) || is_window(node))
@@ -93,7 +108,7 @@ pub fn assign(graph: &FusedGraph, host: bool, half: bool) -> Vec<Layout> {
                     && graph.values[input.0].fact.shape.len() == graph.values[node.outputs[0].0].fact.shape.len()
             });
         if works_channels_last(node) || from_input {
-            for output in node.outputs.iter().filter(|&&output| image(output)) {
+            for output in node.outputs.iter().filter(|&&output| image(node, output)) {
                 layouts[output.0] = Layout::ChannelsLast;
             }
         }
@@ -101,7 +116,7 @@ pub fn assign(graph: &FusedGraph, host: bool, half: bool) -> Vec<Layout> {
     // Backwards: what only channels-last nodes read is written that way at once.
     for (number, node) in graph.nodes.iter().enumerate().rev() {
         if !writes_any_layout(node)
-            || node.outputs.iter().any(|output| !image(*output) || graph.outputs.contains(output))
+            || node.outputs.iter().any(|output| !image(node, *output) || graph.outputs.contains(output))
         {
             continue;
         }

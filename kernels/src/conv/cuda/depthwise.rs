@@ -20,7 +20,10 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
     let Some(window) = whole.depth.window.as_ref().filter(|window| window.taps[2] <= LONGEST_ROW) else {
         return Vec::new();
     };
-    let float = |dtype: DType| matches!(dtype, DType::F16 | DType::Bf16 | DType::F32);
+    let integers = whole.integers.is_some();
+    let known = |dtype: DType| {
+        integers && matches!(dtype, DType::I8 | DType::U8) || matches!(dtype, DType::F16 | DType::Bf16 | DType::F32)
+    };
     // The input's rows must start at multiples of eight channels, and its lanes cover the output's.
     let input = Map { column: 1, ..whole.a.clone() };
     let depthwise = conv.groups == whole.columns && conv.input.shape[1] == conv.groups && conv.weights.shape[1] == 1;
@@ -28,8 +31,8 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
         && conv.input.lanes.max(conv.input.shape[1]) >= lanes
         && input.is_vector(whole)
         && window.strides.iter().zip(window.input).all(|(s, extent)| extent == 1 || s % 8 == 0)
-        && float(conv.input.dtype)
-        && float(conv.weights.dtype);
+        && known(conv.input.dtype)
+        && known(conv.weights.dtype);
     if !(depthwise && readable && lanes.is_multiple_of(8) && whole.stores_vectors()) {
         return Vec::new();
     }
@@ -44,7 +47,7 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
         group: 0,
         packing: Packing::Keep,
     };
-    let mut all = in_shared_memory(conv, target);
+    let mut all = if integers { Vec::new() } else { in_shared_memory(conv, target) };
     // K counts taps here.
     let mut problem = whole.clone();
     problem.depth.channels = 1;

@@ -166,6 +166,7 @@ impl<'a> Tiling<'a> {
             crop: None,
             columns_of_group: self.conv.output.shape[1],
             scale: None,
+            integers: None,
         })
     }
 

@@ -7,7 +7,7 @@ use super::super::{
 };
 use super::windows;
 use crate::{
-    DType, Fact, Op, Problem, TensorId,
+    DType, Fact, Op, Problem, TensorId, graph,
     infer::show,
     onnx::tensor::{data_type, data_type_name},
     op::{Binary, Reduction, Unary},
@@ -147,7 +147,21 @@ fn dequantize_linear(builder: &mut Builder, node: &mut NodeView) -> Result<Tenso
     let scale = granularity.spread(builder, node.input(1)?, &shape)?;
     let output = output_type(node)?.unwrap_or(builder.fact(scale).dtype);
     let zero = node.optional(2).map(|zero| granularity.spread(builder, zero, &shape)).transpose()?;
-    dequantized(builder, x, scale, zero, output)
+    let result = dequantized(builder, x, scale, zero, output)?;
+    remember(builder, result, x, scale, zero);
+    Ok(result)
+}
+
+/// Keeps the integers of a constant that was dequantised, for products that are computed with them.
+fn remember(builder: &mut Builder, result: TensorId, x: TensorId, scale: TensorId, zero: Option<TensorId>) {
+    let constant = |id: TensorId| builder.graph.constant(id).cloned();
+    let zeros = zero.map(constant);
+    let (Some(_), Some(integers), Some(scale), None | Some(Some(_))) =
+        (constant(result), constant(x), constant(scale), &zeros)
+    else {
+        return;
+    };
+    builder.graph.values[result.0].quantized = Some(graph::Quantized { integers, scale, zero: zeros.flatten() });
 }
 
 /// (x − zero point) · scale, where the last two broadcast to x.

@@ -35,9 +35,9 @@ impl Located {
         Self { buffer, dtype, offset: 0, shape: shape.to_vec(), strides: row_major(shape), lanes: 0 }
     }
 
-    /// A channels-last value at the start of a buffer, channels padded to a multiple of 8.
+    /// A channels-last value at the start of a buffer, channels padded to a multiple of [`DType::lane_multiple`].
     pub fn channels_last(buffer: BufferId, dtype: DType, shape: &[usize]) -> Self {
-        let lanes = shape[1].next_multiple_of(8);
+        let lanes = shape[1].next_multiple_of(dtype.lane_multiple() as usize);
         let mut strides = vec![1; shape.len()];
         let mut step = lanes as i64;
         for d in (2..shape.len()).rev() {
@@ -77,14 +77,17 @@ impl Located {
         self.lanes == 0 && (0..self.shape.len()).all(|d| self.shape[d] == 1 || self.strides[d] == expected[d])
     }
 
-    /// Whether channels are innermost, padded to 8, and every pixel starts at a multiple of 8 elements.
+    /// Whether channels are innermost and padded, and every pixel starts at a multiple of what they are padded to.
     pub fn is_channels_last(&self) -> bool {
+        let multiple = self.dtype.lane_multiple() as usize;
         self.shape.len() >= 3
-            && self.lanes == self.shape[1].next_multiple_of(8)
+            && self.lanes == self.shape[1].next_multiple_of(multiple)
             && self.strides[1] == 1
-            && self.offset % 8 == 0
+            && self.offset % multiple as i64 == 0
             && (0..self.shape.len()).all(|d| {
-                d == 1 || self.shape[d] == 1 || (self.strides[d] % 8 == 0 && self.strides[d] >= self.lanes as i64)
+                d == 1
+                    || self.shape[d] == 1
+                    || (self.strides[d] % multiple as i64 == 0 && self.strides[d] >= self.lanes as i64)
             })
     }
 

@@ -8,6 +8,7 @@ mod frame;
 mod indexed;
 mod located;
 mod operators;
+mod quantized;
 mod range;
 mod recurrent;
 
@@ -284,7 +285,10 @@ impl<'a> Lowering<'a> {
     fn slice_is_writable(&self, whole: TensorId, axis: usize, start: usize, extent: usize, last: bool) -> bool {
         let shape = self.shape(whole);
         match self.layouts[whole.0] {
-            Layout::ChannelsLast => axis != 1 || (start.is_multiple_of(8) && (last || extent.is_multiple_of(8))),
+            Layout::ChannelsLast => {
+                let multiple = self.dtype(whole).lane_multiple() as usize;
+                axis != 1 || (start.is_multiple_of(multiple) && (last || extent.is_multiple_of(multiple)))
+            }
             Layout::Plain => {
                 let inner: usize = shape[axis + 1..].iter().product();
                 let aligned = self.options.host || (start * inner * self.dtype(whole).size()).is_multiple_of(16);
@@ -305,7 +309,7 @@ impl<'a> Lowering<'a> {
             starts[axis] = start;
             let mut part = whole.sliced(&starts, &vec![1; shape.len()], shape);
             if self.layouts[id.0] == Layout::ChannelsLast {
-                part.lanes = shape[1].next_multiple_of(8);
+                part.lanes = shape[1].next_multiple_of(dtype.lane_multiple() as usize);
             }
             part
         } else if let Some(output) = self.direct_output(id, dtype) {
@@ -453,6 +457,9 @@ impl<'a> Lowering<'a> {
     fn node(&mut self, node: &'a FusedNode) -> Result<(), String> {
         match &node.op {
             FusedOp::Pointwise(program) => self.pointwise(node, program),
+            FusedOp::Anchored { op, operands, program } if crate::passes::fuse::is_quantized(op) => {
+                self.quantized(node, op, *operands, program.as_ref())
+            }
             FusedOp::Anchored { op, operands, program } => self.anchored(node, op, *operands, program.as_ref()),
             FusedOp::Operator(op) => self.operator(node, op),
         }

@@ -46,7 +46,7 @@ fn list<T, const N: usize>(items: impl IntoIterator<Item = T>, what: &str) -> Re
 
 impl<'a> Lowering<'a> {
     /// The form that image kernels want here.
-    fn image(&self) -> Form {
+    pub(super) fn image(&self) -> Form {
         if self.options.host { Form::Plain } else { Form::ChannelsLast }
     }
 

@@ -60,7 +60,12 @@ pub fn run(graph: Graph) -> Result<FusedGraph, FuseError> {
 
 /// Whether an operator takes an epilogue.
 pub fn is_anchor(op: &Op) -> bool {
-    matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul | Op::Gemm { .. })
+    is_quantized(op) || matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul | Op::Gemm { .. })
+}
+
+/// Whether an operator sums integers exactly before its epilogue.
+pub fn is_quantized(op: &Op) -> bool {
+    matches!(op, Op::QuantizedConv { .. } | Op::QuantizedMatMul)
 }
 
 fn check_normalised(graph: &Graph, node: &Node) -> Result<(), FuseError> {
@@ -309,9 +314,14 @@ impl<'a> Fusion<'a> {
         anchors
     }
 
-    /// An epilogue stores what the anchor alone would: same element type, same extents.
+    /// An epilogue stores what the anchor alone would: same element type, same extents. That of sums of integers stores
+    /// any type of at most 32 bits.
     fn same_output(&self, anchor: usize, root: usize) -> bool {
-        self.graph.fact(self.output(anchor)) == self.graph.fact(self.output(root))
+        let (made, stored) = (self.graph.fact(self.output(anchor)), self.graph.fact(self.output(root)));
+        if is_quantized(&self.graph.nodes[anchor].op) {
+            return made.shape == stored.shape && stored.dtype.size() <= 4;
+        }
+        made == stored
     }
 
     /// The largest part of a group that has one visible result, holds all readers of the anchor, and fits an epilogue.

@@ -13,6 +13,7 @@ pub mod gather;
 pub mod gemm;
 pub mod global_pool;
 mod heads;
+pub mod integer_products;
 pub mod layer_norm;
 pub mod legality;
 pub mod merge;
@@ -21,7 +22,9 @@ pub mod merge_products;
 pub mod no_op;
 pub mod pads;
 pub mod product_reshape;
+mod quantization;
 pub mod quantize;
+pub mod quantized_moves;
 mod rewrite;
 pub mod rotary;
 pub mod vectors;
@@ -49,7 +52,9 @@ pub enum PassError {
 type Pass = (&'static str, fn(Graph) -> Graph);
 
 /// Bring every operator into the form that fusion expects.
-const NORMALISATION: [Pass; 4] = [
+const NORMALISATION: [Pass; 6] = [
+    ("quantized_moves", quantized_moves::run),
+    ("integer_products", integer_products::run),
     ("global_pool", global_pool::run),
     ("vectors", vectors::run),
     ("gemm", gemm::run),

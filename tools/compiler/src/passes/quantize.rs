@@ -4,16 +4,24 @@
 use super::rewrite;
 use floe_models::{DType, Graph, NodeId, Op, TensorId, op::Binary, op::Unary};
 
-/// Lets a cast from a narrow integer read the float that was cast to it, clamped. The cast to the integer stays for
-/// whoever else reads it. (A NaN stays one; the integer would have been 0.)
+/// Lets a cast from a narrow integer read the float that was cast to it, clamped, where nothing else reads the integer: what
+/// is stored as bytes anyway is also read so. (A NaN stays one; the integer would have been 0.)
 pub fn run(mut graph: Graph) -> Graph {
-    let producers = graph.producers();
+    let (producers, consumers) = (graph.producers(), graph.consumers());
+    let outputs = rewrite::output_flags(&graph);
     for number in 0..graph.nodes.len() {
         let node = &graph.nodes[number];
         let (Op::Cast, Some(&integer)) = (&node.op, node.inputs.first()) else { continue };
         let Some((min, max)) = range(graph.fact(integer).dtype) else { continue };
         let Some(before) = producers[integer.0].map(|NodeId(producer)| &graph.nodes[producer]) else { continue };
-        let whole = before.op == Op::Cast
+        let passing = !outputs[integer.0]
+            && consumers[integer.0].iter().all(|&NodeId(reader)| {
+                let reader = &graph.nodes[reader];
+                reader.op == Op::Cast && graph.fact(reader.outputs[0]).dtype.is_float()
+                    || reader.op == Op::Unary(Unary::Clip { min: Some(min), max: Some(max) })
+            });
+        let whole = passing
+            && before.op == Op::Cast
             && graph.fact(before.inputs[0]).dtype == graph.fact(node.outputs[0]).dtype
             && is_whole(&graph, &producers, before.inputs[0]);
         if whole {

@@ -682,7 +682,7 @@ fn rotations_of_pairs_are_one_program() {
             let (odd, even) = (part(&mut net, 1, 2), part(&mut net, 0, 2));
             let odd = net.unary(Unary::Neg, odd);
             let column = Fact::new(DType::F32, &[1, 2, rows, half, 1]);
-            let odd = net.node_as(Op::Reshape, &[odd], &[column.clone()])[0];
+            let odd = net.node_as(Op::Reshape, &[odd], std::slice::from_ref(&column))[0];
             let even = net.node_as(Op::Reshape, &[even], &[column])[0];
             let stacked = net.node(Op::Concat { axis: 4 }, &[odd, even]);
             net.node_as(Op::Reshape, &[stacked], &[Fact::new(DType::F32, &[1, 2, rows, 2 * half])])[0]

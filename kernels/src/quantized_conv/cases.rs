@@ -1,0 +1,209 @@
+//! Cases that the twin and the GPU are verified on.
+
+use super::QuantizedConv;
+use crate::conv::cases::view;
+use crate::pointwise::{Binary, Class, Epilogue, Instruction, Program, Unary};
+use crate::{DType, Kernel, View};
+use DType::{F16, F32, I8, I32, U8};
+
+/// `x · 0.001 + 3`, rounded: what a layer with one scale does.
+const REQUANTISE: &[Instruction] = &[
+    Instruction::Input(0),
+    Instruction::Float(0.001),
+    Instruction::Binary(Binary::Mul, 0, 1),
+    Instruction::Unary(Unary::Round, 2),
+    Instruction::Float(3.0),
+    Instruction::Binary(Binary::Add, 3, 4),
+];
+/// `x · extra / 7`, no less than 0, rounded: a scale for each channel.
+const PER_CHANNEL: &[Instruction] = &[
+    Instruction::Input(0),
+    Instruction::Input(1),
+    Instruction::Binary(Binary::Mul, 0, 1),
+    Instruction::Unary(Unary::Relu, 2),
+    Instruction::Float(7000.0),
+    Instruction::Binary(Binary::Div, 3, 4),
+    Instruction::Unary(Unary::Round, 5),
+];
+/// `x · 0.002 + (extra − 9) · 0.5`, rounded: a quantised residual.
+const RESIDUAL: &[Instruction] = &[
+    Instruction::Input(0),
+    Instruction::Float(0.002),
+    Instruction::Binary(Binary::Mul, 0, 1),
+    Instruction::Input(1),
+    Instruction::Float(9.0),
+    Instruction::Binary(Binary::Sub, 3, 4),
+    Instruction::Float(0.5),
+    Instruction::Binary(Binary::Mul, 5, 6),
+    Instruction::Binary(Binary::Add, 2, 7),
+    Instruction::Unary(Unary::Round, 8),
+];
+
+/// What follows the sums.
+#[derive(Clone, Copy)]
+enum Finish {
+    Sums,
+    Requantise(DType),
+    PerChannel(DType),
+    Residual,
+}
+
+/// Extents and types of a case: a square window with half of it as padding.
+#[derive(Clone, Copy)]
+struct Layer<'a> {
+    types: [DType; 2],
+    last: bool,
+    input: &'a [u32],
+    maps: u32,
+    taps: u32,
+    stride: u32,
+    groups: u32,
+    outside: i16,
+    finish: Finish,
+}
+
+fn layer(layer: &Layer<'_>) -> QuantizedConv {
+    let Layer { types, last, input, maps, taps, stride, groups, outside, finish } = *layer;
+    let spatial = input.len() - 2;
+    let dense = |dtype, shape: &[u32]| view(dtype, false, shape);
+    let view = |dtype, shape: &[u32]| view(dtype, last, shape);
+    let mut places = vec![input[0], maps];
+    places.extend(input[2..].iter().map(|extent| (extent + 2 * (taps / 2) - taps) / stride + 1));
+    let mut kernel = vec![maps, input[1] / groups];
+    kernel.resize(2 + spatial, taps);
+    let (dtype, instructions) = match finish {
+        Finish::Sums => (I32, &[][..]),
+        Finish::Requantise(dtype) => (dtype, REQUANTISE),
+        Finish::PerChannel(dtype) => (dtype, PER_CHANNEL),
+        Finish::Residual => (U8, RESIDUAL),
+    };
+    let output = view(dtype, &places);
+    let extra = match finish {
+        Finish::PerChannel(_) => {
+            let mut scale = dense(F32, &[maps]);
+            scale.shape = output.shape.clone();
+            scale.strides = (0..output.rank()).map(|d| i32::from(d == 1)).collect();
+            Some(scale)
+        }
+        Finish::Residual => Some(output.clone()),
+        _ => None,
+    };
+    let program = (!instructions.is_empty()).then(|| Program {
+        class: Class::F32,
+        inputs: 1 + u8::from(extra.is_some()),
+        instructions: instructions.iter().copied().collect(),
+    });
+    let three = |value: u32, fill: u32| core::array::from_fn(|d| if d + spatial >= 3 { value } else { fill });
+    QuantizedConv {
+        input: view(types[0], input),
+        weights: dense(types[1], &kernel),
+        bias: (maps % 3 != 0).then(|| dense(I32, &[maps])),
+        output,
+        strides: three(stride, 1),
+        dilations: [1; 3],
+        pads: three(taps / 2, 0),
+        groups,
+        outside,
+        epilogue: Epilogue { bias: false, program, extras: extra.into_iter().collect() },
+    }
+}
+
+/// A product of `[m, k]` and `[k, n]` as a convolution over m positions; the weights lie as the model has them.
+fn product([m, k, n]: [u32; 3], finish: Finish) -> QuantizedConv {
+    let base = Layer {
+        types: [U8, I8],
+        last: false,
+        input: &[1, k, m],
+        maps: n,
+        taps: 1,
+        stride: 1,
+        groups: 1,
+        outside: 0,
+        finish,
+    };
+    let mut conv = layer(&base);
+    let columns = |view: &mut View, extent: u32| view.strides[1..3].copy_from_slice(&[1, extent as i32]);
+    columns(&mut conv.input, k);
+    columns(&mut conv.output, n);
+    for extra in conv.epilogue.extras.iter_mut().filter(|extra| extra.strides[2] != 0) {
+        columns(extra, n);
+    }
+    conv.weights.strides[..2].copy_from_slice(&[1, n as i32]);
+    conv
+}
+
+/// Kernels of this family: layers of networks, channels that fill tiles and channels that do not, every pair of types.
+pub fn cases() -> Vec<Kernel> {
+    use Finish::{PerChannel, Requantise, Residual, Sums};
+    let mut cases = Vec::new();
+    for last in [true, false] {
+        let base = Layer {
+            types: [U8, I8],
+            last,
+            input: &[],
+            maps: 0,
+            taps: 1,
+            stride: 1,
+            groups: 1,
+            outside: 0,
+            finish: Sums,
+        };
+        let mut add = |change: &dyn Fn(&mut Layer<'static>)| {
+            let mut changed = base;
+            change(&mut changed);
+            cases.push(layer(&changed));
+        };
+        let square = |input: &'static [u32; 4], maps, taps, stride| {
+            move |layer: &mut Layer<'static>| {
+                (layer.input, layer.maps, layer.taps, layer.stride) = (input, maps, taps, stride)
+            }
+        };
+        // One tap.
+        add(&|layer| (square(&[1, 64, 14, 14], 128, 1, 1)(layer), layer.finish = Requantise(U8)).1);
+        add(&|layer| (square(&[1, 24, 9, 7], 21, 1, 1)(layer), layer.types = [I8, I8]).1);
+        add(&|layer| (square(&[2, 32, 13, 11], 40, 1, 2)(layer), layer.finish = PerChannel(I8)).1);
+        add(&|layer| (square(&[1, 96, 7, 7], 256, 1, 1)(layer), layer.finish = Residual).1);
+        add(&|layer| (square(&[1, 512, 1, 1], 1000, 1, 1)(layer), layer.finish = PerChannel(F32)).1);
+        // Windows, with zero points and without.
+        add(&|layer| {
+            square(&[1, 32, 20, 20], 64, 3, 1)(layer);
+            (layer.outside, layer.finish) = (114, PerChannel(U8));
+        });
+        add(&|layer| {
+            square(&[2, 20, 17, 15], 36, 3, 2)(layer);
+            (layer.types, layer.outside, layer.finish) = ([I8, I8], -7, Requantise(I8));
+        });
+        add(&|layer| (square(&[1, 64, 9, 9], 64, 3, 1)(layer), layer.finish = Residual).1);
+        add(&|layer| (square(&[1, 256, 5, 4], 128, 3, 1)(layer), layer.outside = 255).1);
+        add(&|layer| (square(&[1, 3, 45, 37], 64, 7, 2)(layer), layer.finish = Requantise(F16)).1);
+        add(&|layer| (square(&[1, 48, 8, 9], 19, 3, 1)(layer), layer.types = [U8, U8]).1);
+        add(&|layer| (square(&[1, 40, 6, 5], 33, 5, 1)(layer), (layer.types, layer.outside) = ([I8, U8], 5)).1);
+        // Groups and depthwise.
+        add(&|layer| {
+            square(&[1, 64, 10, 10], 64, 3, 1)(layer);
+            (layer.groups, layer.outside, layer.finish) = (4, 3, Requantise(U8));
+        });
+        add(&|layer| {
+            square(&[1, 72, 14, 14], 72, 3, 1)(layer);
+            (layer.groups, layer.outside, layer.finish) = (72, 9, PerChannel(U8));
+        });
+        add(&|layer| {
+            square(&[2, 40, 15, 13], 40, 5, 2)(layer);
+            (layer.types, layer.groups, layer.outside, layer.finish) = ([I8, I8], 40, -128, PerChannel(I8));
+        });
+        // One and three spatial dimensions.
+        add(&|layer| (layer.input, layer.maps, layer.taps, layer.finish) = (&[1, 16, 100], 24, 3, Requantise(U8)));
+        add(&|layer| (layer.input, layer.maps, layer.taps, layer.outside) = (&[1, 16, 5, 6, 7], 16, 3, 1));
+    }
+    // Matrix products: of a transformer, of one row, and odd ones.
+    for (extents, finish) in [
+        ([128, 768, 256], PerChannel(F16)),
+        ([1, 512, 1000], Requantise(F32)),
+        ([33, 80, 41], Sums),
+        ([17, 30, 24], Requantise(U8)),
+        ([64, 2048, 64], Residual),
+    ] {
+        cases.push(product(extents, finish));
+    }
+    cases.into_iter().map(Kernel::QuantizedConv).collect()
+}

@@ -1,0 +1,48 @@
+//! Convolution of 8-bit integers with exact sums and a fused epilogue: quantised networks.
+
+#[cfg(any(test, feature = "codegen"))]
+pub mod cases;
+#[cfg(feature = "codegen")]
+mod cuda;
+mod host;
+#[cfg(test)]
+mod tests;
+
+use crate::{View, pointwise::Epilogue};
+use serde::{Deserialize, Serialize};
+
+/// `sum[n, m, …] = bias[m] + Σ x · w` over the taps of a window and the channels of a group, in i32, wrapping; positions
+/// outside of the input count as `outside`. Stored is `program(sum, extras…)` in f32, to whole elements truncated and
+/// saturated, or without a program the sum itself.
+///
+/// Zero points need no arithmetic of their own. With `outside` the zero point of x, `Σ (x − zx) · w` is the sum without
+/// them minus `zx · Σ w`, a constant of the output channel and so a part of the bias. (Jacob et al., "Quantization and
+/// training of neural networks for efficient integer-arithmetic-only inference", 2018, section 2.3.)
+///
+/// A matrix product is a convolution of one tap: rows are positions, columns channels.
+///
+/// Operands: input and weights (i8 or u8 each), bias if there is one (i32, `[m]`), extras of the
+/// epilogue; one output (i32 without a program).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QuantizedConv {
+    /// `[n, c, spatial…]`, rank 3 to 5.
+    pub input: View,
+    /// `[m, c / groups, kernel…]`.
+    pub weights: View,
+    /// `[n, m, spatial…]`.
+    pub output: View,
+    /// As in [`crate::conv::Conv`].
+    pub strides: [u32; 3],
+    /// As in [`crate::conv::Conv`].
+    pub dilations: [u32; 3],
+    /// As in [`crate::conv::Conv`], of elements `outside`.
+    pub pads: [u32; 3],
+    /// Number of groups.
+    pub groups: u32,
+    /// What stands outside of the input; a value of its element type.
+    pub outside: i16,
+    /// One value for each output channel, side by side; added to the sums.
+    pub bias: Option<View>,
+    /// What happens before the store; its own bias, which is f32, is not used.
+    pub epilogue: Epilogue,
+}

@@ -1,0 +1,123 @@
+//! The twin against the definition, and against nonsense.
+
+use super::{QuantizedConv, cases::cases};
+use crate::conv::tests::{any_number, any_view, never_panics};
+use crate::host::testing::{self, element};
+use crate::host::window;
+use crate::pointwise::Epilogue;
+use crate::{DType, Family, Kernel, View};
+use proptest::prelude::*;
+
+/// The definition, one product at a time.
+fn expected(conv: &QuantizedConv, operands: &[testing::Operand], index: &[i64]) -> f64 {
+    let rank = conv.input.rank();
+    let inner = i64::from(conv.weights.shape[1]);
+    let group = index[1] / (i64::from(conv.output.shape[1]) / i64::from(conv.groups));
+    let taps = window::spatial(&conv.weights).unwrap().map(i64::from);
+    let input = window::spatial(&conv.input).unwrap().map(i64::from);
+    let mut sum = 0_i64;
+    for channel in 0..inner {
+        for tap in 0..taps.iter().product() {
+            let q = [tap / taps[2] / taps[1], tap / taps[2] % taps[1], tap % taps[2]];
+            let at: [i64; 3] = core::array::from_fn(|d| {
+                let place = (d + rank).checked_sub(3).map_or(0, |d| if d < 2 { 0 } else { index[d] });
+                place * i64::from(conv.strides[d]) + q[d] * i64::from(conv.dilations[d]) - i64::from(conv.pads[d])
+            });
+            let inside = (0..3).all(|d| (0..input[d]).contains(&at[d]));
+            let x = if inside {
+                let index = testing::index(rank, [index[0], group * inner + channel], at);
+                element(&conv.input, &operands[0], &index[..rank])
+            } else {
+                conv.outside.into()
+            };
+            let index = testing::index(rank, [index[1], channel], q);
+            sum += x as i64 * element(&conv.weights, &operands[1], &index[..rank]) as i64;
+        }
+    }
+    if let Some(bias) = &conv.bias {
+        sum += element(bias, &operands[2], &[index[1]]) as i64;
+    }
+    let Some(program) = &conv.epilogue.program else { return sum as f64 };
+    let extras = conv.epilogue.extras.iter().zip(&operands[2 + usize::from(conv.bias.is_some())..]);
+    let mut values = vec![[sum as f32]];
+    values.extend(extras.map(|(view, bytes)| [element(view, bytes, index) as f32]));
+    let values: Vec<&[f32]> = values.iter().map(|value| value.as_slice()).collect();
+    let mut result = [0.0];
+    program.run_f32(&values, &mut result).unwrap();
+    match conv.output.dtype {
+        DType::U8 => f64::from(result[0] as u8),
+        DType::I8 => f64::from(result[0] as i8),
+        _ => f64::from(result[0]),
+    }
+}
+
+#[test]
+fn cases_agree_with_the_definition() {
+    for kernel in cases().into_iter().filter(|kernel| kernel.family().flops() < 4_000_000) {
+        let Kernel::QuantizedConv(conv) = &kernel else { panic!("another family") };
+        testing::compare(&kernel, 0.0, |operands, index| expected(conv, operands, index));
+    }
+}
+
+#[test]
+fn sums_are_exact_at_the_ends_of_the_range() {
+    // 2048 products of 255 · −128 and of −128 · −128: f32 could not hold their sums.
+    for (dtype, value, outcome) in [(DType::U8, 255_u8, 255 * -128), (DType::I8, 128, 128 * 128)] {
+        let view = |dtype, shape: &[u32]| View::contiguous(dtype, shape).unwrap();
+        let conv = QuantizedConv {
+            input: view(dtype, &[1, 2048, 1]),
+            weights: view(DType::I8, &[1, 2048, 1]),
+            output: view(DType::I32, &[1, 1, 1]),
+            strides: [1; 3],
+            dilations: [1; 3],
+            pads: [0; 3],
+            groups: 1,
+            outside: 0,
+            bias: Some(view(DType::I32, &[1])),
+            epilogue: Epilogue::default(),
+        };
+        let mut bias = testing::Operand::filled(4, 0);
+        bias[0] = 7;
+        let inputs = [testing::Operand::filled(2048, value), testing::Operand::filled(2048, 128), bias];
+        let sum = testing::run(&Kernel::QuantizedConv(conv), &inputs);
+        assert_eq!(i32::from_le_bytes(sum[..4].try_into().unwrap()), 2048 * outcome + 7);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let Kernel::QuantizedConv(good) = &cases()[0] else { panic!("another family") };
+    let refused = |change: &dyn Fn(&mut QuantizedConv)| {
+        let mut bad = good.clone();
+        change(&mut bad);
+        let refused = bad.check().is_err();
+        never_panics(&Kernel::QuantizedConv(bad));
+        refused
+    };
+    assert!(refused(&|bad| bad.outside = 256));
+    assert!(refused(&|bad| (bad.input.dtype, bad.outside) = (DType::I8, 200)));
+    assert!(refused(&|bad| bad.input.dtype = DType::I16));
+    assert!(refused(&|bad| bad.epilogue.program = None));
+    assert!(refused(&|bad| bad.epilogue.bias = true));
+    assert!(refused(&|bad| bad.output.dtype = DType::F64));
+    assert!(refused(&|bad| bad.bias = Some(View::contiguous(DType::I32, &[1]).unwrap())));
+    assert!(refused(&|bad| bad.groups = 3));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn nonsense_never_panics(
+        input in any_view(), weights in any_view(), output in any_view(), bias in prop::option::of(any_view()),
+        groups in any_number(), outside in any::<i16>(), window in prop::collection::vec(any_number(), 9),
+    ) {
+        let (mut input, mut weights, mut output) = (input, weights, output);
+        (input.dtype, weights.dtype, output.dtype) = (DType::I8, DType::U8, DType::I32);
+        let three = |first: usize| [window[first], window[first + 1], window[first + 2]];
+        let (strides, dilations, pads, epilogue) = (three(0), three(3), three(6), Epilogue::default());
+        let conv =
+            QuantizedConv { input, weights, output, strides, dilations, pads, groups, outside, bias, epilogue };
+        never_panics(&Kernel::QuantizedConv(conv));
+    }
+}

@@ -1,0 +1,133 @@
+//! Lowering of products of 8-bit integers, whose epilogues make of their exact sums what the network goes on with.
+
+use super::{Form, Located, Lowering, kernel_dtype, operators::three};
+use crate::{
+    fused::FusedNode,
+    kernel_graph::{BufferId, Storage},
+};
+use floe_kernels::{
+    DType, Kernel,
+    pointwise::{Epilogue, Program},
+    quantized_conv::QuantizedConv,
+};
+use floe_models::{Op, TensorId};
+
+impl<'a> Lowering<'a> {
+    /// A quantised convolution, or a matrix product as one of a single tap over its rows.
+    pub(super) fn quantized(
+        &mut self,
+        node: &'a FusedNode,
+        op: &Op,
+        operands: usize,
+        program: Option<&Program>,
+    ) -> Result<(), String> {
+        let matrix = matches!(op, Op::QuantizedMatMul);
+        let form = if matrix { Form::Any } else { self.image() };
+        let shape = self.shape(node.outputs[0]);
+        let mut x = self.integers(node.inputs[0], form)?;
+        let mut w = self.integers(node.inputs[1], Form::Contiguous)?;
+        let bias = match node.inputs[..operands].get(2) {
+            Some(&bias) => Some(self.request(bias, Form::Contiguous, DType::I32)?),
+            None => None,
+        };
+        let mut extras = Vec::new();
+        for &extra in &node.inputs[operands..] {
+            let located = match self.graph.values[extra.0].constant {
+                // A scale that was rounded to f16 would move every result.
+                Some(_) => self.integers(extra, Form::Any)?,
+                None if !matrix && self.shape(extra) == shape => {
+                    let dtype = self.dtype(extra);
+                    self.request(extra, self.image(), dtype)?
+                }
+                None => self.any(extra)?,
+            };
+            extras.push(located.expanded(shape));
+        }
+        let to = self.allocate(node.outputs[0]);
+        let mut result = to.clone();
+        if matrix {
+            // Rows are positions of an image with one spatial dimension, columns its channels.
+            let rows: usize = shape[..shape.len() - 1].iter().product();
+            let flat = |located: &Located| located.positions(rows);
+            x = match flat(&x) {
+                Some(x) => x,
+                None => flat(&self.integers(node.inputs[0], Form::Contiguous)?).ok_or("rows that cannot be joined")?,
+            };
+            w = w.permuted(&[1, 0]).reshaped(&[w.shape[1], w.shape[0], 1]).ok_or("weights that cannot be turned")?;
+            result = match flat(&to) {
+                Some(result) => result,
+                None => flat(&self.beside(node.outputs[0], &to)).ok_or("rows that cannot be joined")?,
+            };
+            for extra in &mut extras {
+                *extra = match flat(extra) {
+                    Some(extra) => extra,
+                    None => {
+                        let dense = self.beside(node.outputs[0], &Located { dtype: extra.dtype, ..to.clone() });
+                        self.copy(extra, &dense)?;
+                        flat(&dense).ok_or("rows that cannot be joined")?
+                    }
+                };
+            }
+        }
+        let mut inputs = Vec::new();
+        let (range, input) = self.operand(&x)?;
+        inputs.push(range);
+        let (range, weights) = self.operand(&w)?;
+        inputs.push(range);
+        let bias = match &bias {
+            Some(bias) => {
+                let (range, view) = self.operand(bias)?;
+                inputs.push(range);
+                Some(view)
+            }
+            None => None,
+        };
+        let mut views = heapless::Vec::new();
+        for extra in &extras {
+            let (range, view) = self.operand(extra)?;
+            inputs.push(range);
+            views.push(view).map_err(|_| "more extra inputs than an epilogue takes")?;
+        }
+        let (range, output) = self.operand(&result)?;
+        let (strides, dilations, pads, groups, outside) = match op {
+            Op::QuantizedConv { window, groups, outside } => (
+                three(&window.strides, 1)?,
+                three(&window.dilations, 1)?,
+                three(&window.pads_begin, 0)?,
+                u32::try_from(*groups).map_err(|_| "more groups than 32 bits count")?,
+                *outside,
+            ),
+            _ => ([1; 3], [1; 3], [0; 3], 1, 0),
+        };
+        let epilogue = Epilogue { bias: false, program: program.cloned(), extras: views };
+        let kernel =
+            QuantizedConv { input, weights, output, strides, dilations, pads, groups, outside, bias, epilogue };
+        self.push(Kernel::QuantizedConv(kernel), inputs, vec![range]);
+        if result.buffer != to.buffer {
+            let dense = Located::plain(result.buffer, to.dtype, &to.shape);
+            self.copy(&dense, &to)?;
+        }
+        Ok(())
+    }
+
+    /// A value in the type that the model gives it.
+    fn integers(&mut self, id: TensorId, form: Form) -> Result<Located, String> {
+        self.request(id, form, kernel_dtype(self.graph.values[id.0].fact.dtype))
+    }
+
+    /// A row-major place of its own for a value.
+    fn beside(&mut self, id: TensorId, like: &Located) -> Located {
+        let place = Located::plain(BufferId(0), like.dtype, &like.shape);
+        let name = format!("{} in rows", self.graph.values[id.0].name);
+        let buffer = self.result.add_buffer(&name, place.span_bytes(), Storage::Arena);
+        Located { buffer, ..place }
+    }
+}
+
+impl Located {
+    /// A value of `rows` rows as the channels of so many positions: `[1, columns, rows]`.
+    fn positions(&self, rows: usize) -> Option<Self> {
+        let columns = *self.shape.last()?;
+        Some(self.reshaped(&[1, rows, columns])?.permuted(&[0, 2, 1]))
+    }
+}

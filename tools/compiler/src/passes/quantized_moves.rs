@@ -1,0 +1,84 @@
+//! Operators that only choose among elements, between dequantising and quantising with the same scale and zero point, move
+//! the integers themselves: `round((q − z)·s / s) + z` is q for 8 bits in f32, and the largest value has the largest
+//! integer.
+
+use super::quantization::{Chains, Dequantized};
+use floe_models::{Fact, Graph, Node, Op, TensorId, op::Pooling};
+
+/// Replaces every such round trip.
+pub fn run(mut graph: Graph) -> Graph {
+    let producers = graph.producers();
+    let mut replaced: Vec<Option<Vec<Node>>> = Vec::with_capacity(graph.nodes.len());
+    for number in 0..graph.nodes.len() {
+        let cast = graph.nodes[number].clone();
+        let mut moves = Vec::new();
+        let found = Chains { graph: &graph, producers: &producers }.quantized(&cast).is_some_and(|(value, to)| {
+            let chains = Chains { graph: &graph, producers: &producers };
+            collect(chains, value, &to, &mut moves)
+        });
+        replaced.push(found.then(|| emit(&mut graph, &cast, &moves)));
+    }
+    for (node, new) in std::mem::take(&mut graph.nodes).into_iter().zip(replaced) {
+        match new {
+            Some(new) => graph.nodes.extend(new),
+            None => graph.nodes.push(node),
+        }
+    }
+    graph
+}
+
+/// A step from integers to the value that is quantised.
+enum Move {
+    /// These integers, as they are.
+    Start(TensorId),
+    /// What this node makes of the last so many.
+    Node(Box<Node>),
+}
+
+/// The steps that make a value of integers with the scale and zero point of `to`, in order.
+fn collect(chains: Chains<'_>, value: TensorId, to: &Dequantized, moves: &mut Vec<Move>) -> bool {
+    let dtype = |id: TensorId| chains.graph.fact(id).dtype;
+    if let Some(from) = chains.dequantized(value) {
+        moves.push(Move::Start(from.integers));
+        return from.scale == to.scale && from.zero == to.zero && dtype(from.integers) == dtype(to.integers);
+    }
+    let Some(node) = chains.producer(value) else { return false };
+    let chooses = matches!(
+        &node.op,
+        Op::Reshape | Op::Transpose { .. } | Op::Concat { .. } | Op::Slice { .. } | Op::Pool { kind: Pooling::Max, .. }
+    );
+    chooses && node.outputs.len() == 1 && node.inputs.iter().all(|&input| collect(chains, input, to, moves)) && {
+        moves.push(Move::Node(Box::new(node.clone())));
+        true
+    }
+}
+
+/// The nodes on integers, the last of which makes what the cast made.
+fn emit(graph: &mut Graph, cast: &Node, moves: &[Move]) -> Vec<Node> {
+    let output = cast.outputs[0];
+    let dtype = graph.fact(output).dtype;
+    let mut stack: Vec<TensorId> = Vec::new();
+    let mut nodes: Vec<Node> = Vec::new();
+    for (number, step) in moves.iter().enumerate() {
+        match step {
+            Move::Start(integers) => stack.push(*integers),
+            Move::Node(node) => {
+                let inputs = stack.split_off(stack.len() - node.inputs.len());
+                let made = if number + 1 == moves.len() {
+                    output
+                } else {
+                    let fact = Fact { dtype, ..graph.fact(node.outputs[0]).clone() };
+                    graph.add_value(format!("{} as integers", graph.value(node.outputs[0]).name), fact)
+                };
+                nodes.push(Node { inputs, outputs: vec![made], ..Node::clone(node) });
+                stack.push(made);
+            }
+        }
+    }
+    if nodes.is_empty() {
+        // Nothing in between: the integers themselves.
+        let Node { name, sources, .. } = cast.clone();
+        nodes.push(Node { name, op: Op::Identity, inputs: stack, outputs: vec![output], sources });
+    }
+    nodes
+}
