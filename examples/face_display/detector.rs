@@ -1,70 +1,79 @@
-//! A session of a BlazeFace plan: finds its bindings by their extents, runs it, decodes what it says.
+//! A session of a BlazeFace plan whose input is a frame and whose output are faces.
 
-use anyhow::{Result, ensure};
+use crate::source::{Format, Frames};
+use anyhow::{Context, Result, ensure};
+use bytemuck::Zeroable;
 use floe::session::Session;
-use floe_engine::plan::format::Direction;
-use floe_face_display::{
-    detect::{self, ANCHORS, FINE, Face, MAX_FACES, NUMBERS, Outputs, SIDE},
-    frame::{Frame, Letterbox},
-};
+use floe_engine::plan::format::{Binding, Direction};
+use floe_face_display::face::{self, Face, NUMBERS};
 use std::time::Instant;
+
+/// How to make a plan that fits.
+const HOW: &str = "compile blazeface-front with --preprocess and --postprocess, as main.rs shows";
 
 /// A ready session and the memory around it; a frame allocates nothing.
 pub struct Detector<'p, 'm> {
     session: Session<'p, 'm>,
-    /// Numbers of the input, of both logits, of both boxes; the finer grid first.
-    bindings: [usize; 5],
-    input: Box<[[f32; 3]]>,
-    outputs: Box<Outputs>,
+    frame: usize,
+    detections: usize,
+    count: usize,
+    frames: Frames,
+    faces: Vec<Face>,
 }
 
 impl<'p, 'm> Detector<'p, 'm> {
     /// Finds the bindings.
     ///
     /// # Errors
-    /// Where the plan has others than the network has.
+    /// Where the plan has others than frames, detections and their count.
     pub fn new(session: Session<'p, 'm>) -> Result<Self> {
-        let find = |direction, extents: &[usize]| {
-            let bindings = session.bindings(direction).into_iter();
-            let is = |shape: &[u32]| shape.iter().map(|&extent| extent as usize).eq(extents.iter().copied());
-            let mut found = bindings.filter(|(_, binding)| binding.dtype.name() == "f32" && is(&binding.shape));
-            let number = found.next().map(|(number, _)| number);
-            ensure!(
-                number.is_some() && found.next().is_none(),
-                "the plan has no binding of f32 {extents:?} or several: compile blazeface-front of the zoo"
-            );
-            Ok(number.unwrap_or_default())
+        let inputs = session.bindings(Direction::Input);
+        let [(frame, input)] = inputs.as_slice() else { anyhow::bail!("the plan has {} inputs: {HOW}", inputs.len()) };
+        let frames = frames(input).with_context(|| format!("the plan's input is no frame: {HOW}"))?;
+        let outputs = session.bindings(Direction::Output);
+        let find = |name: &str, dtype: &str| {
+            let is = |(_, binding): &&(usize, Binding)| binding.name == name && binding.dtype.name() == dtype;
+            outputs.iter().find(is).with_context(|| format!("the plan has no output '{name}' of {dtype}: {HOW}"))
         };
-        let coarse = ANCHORS - FINE;
-        let bindings = [
-            find(Direction::Input, &[1, SIDE, SIDE, 3])?,
-            find(Direction::Output, &[1, FINE, 1])?,
-            find(Direction::Output, &[1, coarse, 1])?,
-            find(Direction::Output, &[1, FINE, NUMBERS])?,
-            find(Direction::Output, &[1, coarse, NUMBERS])?,
-        ];
-        let input = vec![[0.0; 3]; SIDE * SIDE].into_boxed_slice();
-        Ok(Self { session, bindings, input, outputs: Box::new(Outputs::ZERO) })
+        let ((detections, rows), (count, one)) = (find("detections", "f32")?, find("count", "i32")?);
+        let &[most, numbers] = rows.shape.as_slice() else { anyhow::bail!("detections of rank {}", rows.shape.len()) };
+        ensure!(
+            numbers as usize == NUMBERS && *one.shape == [1],
+            "detections of {numbers} numbers, not {NUMBERS}: {HOW}"
+        );
+        let faces = vec![Face::zeroed(); most as usize];
+        let (frame, detections, count) = (*frame, *detections, *count);
+        Ok(Self { session, frame, detections, count, frames, faces })
     }
 
-    /// Finds the faces of a frame. The time, in microseconds, is from writing the input to having read the outputs.
+    /// The frames that the plan takes.
+    pub fn frames(&self) -> Frames {
+        self.frames
+    }
+
+    /// Finds the faces of a frame. The time, in microseconds, is from writing the frame to having read the faces.
     ///
     /// # Errors
     /// Those of the session.
-    pub fn find(&mut self, frame: &Frame<'_>) -> Result<(heapless::Vec<Face, MAX_FACES>, f64)> {
-        Letterbox::new(frame, SIDE).fill(frame, &mut self.input);
+    pub fn find(&mut self, frame: &[u8]) -> Result<(&[Face], f64)> {
         let start = Instant::now();
-        let [input, fine_logits, coarse_logits, fine_boxes, coarse_boxes] = self.bindings;
-        let session = &mut self.session;
-        session.write(input, bytemuck::cast_slice(&self.input))?;
-        session.replay()?;
-        let (fine, coarse) = self.outputs.logits.split_at_mut(FINE);
-        session.read(fine_logits, bytemuck::cast_slice_mut(fine))?;
-        session.read(coarse_logits, bytemuck::cast_slice_mut(coarse))?;
-        let (fine, coarse) = self.outputs.boxes.split_at_mut(FINE);
-        session.read(fine_boxes, bytemuck::cast_slice_mut(fine))?;
-        session.read(coarse_boxes, bytemuck::cast_slice_mut(coarse))?;
+        let mut count = 0i32;
+        self.session.write(self.frame, frame)?;
+        self.session.replay()?;
+        self.session.read(self.detections, bytemuck::cast_slice_mut(&mut self.faces))?;
+        self.session.read(self.count, bytemuck::bytes_of_mut(&mut count))?;
         let latency = 1e6 * start.elapsed().as_secs_f64();
-        Ok((detect::faces(&self.outputs), latency))
+        Ok((face::used(&self.faces, count), latency))
     }
+}
+
+/// What a camera-shaped input takes.
+fn frames(input: &Binding) -> Option<Frames> {
+    let extents: Vec<usize> = input.shape.iter().map(|&extent| extent as usize).collect();
+    let (format, width, height) = match *extents.as_slice() {
+        [height, width, 3] => (Format::Rgb, width, height),
+        [rows, width] if rows % 3 == 0 => (Format::Nv12, width, rows / 3 * 2),
+        _ => return None,
+    };
+    (input.dtype.name() == "u8").then_some(Frames { format, width, height })
 }

@@ -2,9 +2,14 @@
 //!
 //! ```text
 //! floec zoo fetch blazeface-front --output-dir zoo
-//! floec compile zoo/blazeface-front.onnx --target host --target jetson-orin-nano -o blazeface.floe
+//! floec compile zoo/blazeface-front.onnx --target host --target jetson-orin-nano -o blazeface.floe \
+//!     --preprocess 'input:0=rgb:512x512,letterbox,range=-1..1' \
+//!     --postprocess 'Identity_2:0+Identity_3:0=blazeface,scores=Identity:0+Identity_1:0,most=16'
 //! cargo run --release --example face_display -- blazeface.floe examples/face_display/astronaut.jpg
 //! ```
+//!
+//! The plan does it all: a frame of 512 × 512 pixels goes in, faces in its pixels come out. With `nv12:640x480` it takes the
+//! frames of a camera as they are.
 
 mod detector;
 mod display;
@@ -13,7 +18,7 @@ mod source;
 #[cfg(feature = "window")]
 mod window;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use detector::Detector;
 use display::Display;
@@ -22,13 +27,9 @@ use floe::{
     session::{DeviceKind, Place, Request},
 };
 use floe_engine::host;
-use floe_face_display::{
-    detect::SIDE,
-    frame::Letterbox,
-    overlay::{Scene, Status},
-};
+use floe_face_display::overlay::{Scene, Status};
 use framebuffer::Framebuffer;
-use source::Source;
+use source::{Picture, Source};
 use std::{
     io::{self, Write},
     path::PathBuf,
@@ -42,16 +43,16 @@ use std::{
   face_display blazeface.floe astronaut.jpg --output-dir out                      a PNG of each picture
   face_display blazeface.floe pictures --device cuda --framebuffer /dev/fb0       a folder, on the screen
   ffmpeg -i clip.mp4 -f rawvideo -pix_fmt nv12 -s 640x480 - |
-      face_display blazeface.floe --nv12 640x480 - --framebuffer /dev/fb0         a video or a camera")]
+      face_display nv12-640x480.floe --stream - --framebuffer /dev/fb0            a video or a camera")]
 struct Arguments {
-    /// A plan of blazeface-front.
+    /// A plan of blazeface-front that takes frames and gives faces.
     plan: PathBuf,
-    /// Pictures (PNG or JPEG), or folders of them; with --nv12 the stream, `-` for standard input.
-    #[arg(required = true)]
+    /// Pictures (PNG or JPEG), or folders of them; scaled to fit into the plan's frames, which must be RGB.
+    #[arg(required_unless_present = "stream", conflicts_with = "stream")]
     pictures: Vec<PathBuf>,
-    /// Read raw NV12 frames of this size instead of pictures.
-    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size)]
-    nv12: Option<[usize; 2]>,
+    /// Read raw frames, as the plan takes them; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    stream: Option<PathBuf>,
     /// Where to run; by default on the GPU where the plan suits one, else on the host.
     #[arg(long, value_enum)]
     device: Option<Device>,
@@ -76,11 +77,6 @@ enum Device {
     Cuda,
 }
 
-fn size(text: &str) -> Result<[usize; 2], String> {
-    let parse = |(width, height): (&str, &str)| Some([width.parse().ok()?, height.parse().ok()?]);
-    text.split_once('x').and_then(parse).ok_or_else(|| "write it as 640x480".to_owned())
-}
-
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -93,11 +89,6 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let mut displays = displays(arguments)?;
-    let mut source = match (arguments.nv12, arguments.pictures.as_slice()) {
-        (None, pictures) => Source::pictures(pictures)?,
-        (Some(size), [stream]) => Source::nv12(stream, size)?,
-        (Some(_), _) => bail!("--nv12 takes one stream"),
-    };
 
     // INIT: everything that is allocated for the network is allocated here.
     let file = match &arguments.public_key {
@@ -116,17 +107,20 @@ fn run(arguments: &Arguments) -> Result<()> {
     let model = arguments.plan.file_stem().unwrap_or_default().to_string_lossy();
     let memory = if variant.is_host() { host::memory_bytes(&variant) as u64 } else { variant.memory().total };
     let mut detector = Detector::new(place.session(variant)?)?;
+    let mut source = match &arguments.stream {
+        None => Source::pictures(&arguments.pictures, detector.frames())?,
+        Some(stream) => Source::stream(stream, detector.frames())?,
+    };
 
     // RUN.
     let mut latencies = Vec::new();
     let mut out = io::stdout().lock();
-    while let Some((frame, name)) = source.next()? {
+    while let Some(Picture { raw, shown, name }) = source.next()? {
         let start = Instant::now();
-        let (faces, latency) = detector.find(&frame)?;
+        let (faces, latency) = detector.find(raw)?;
         let found = start.elapsed();
         let status = Status { model: &model, device: &device, latency, memory };
-        let letterbox = Letterbox::new(&frame, SIDE);
-        let scene = Scene { frame, faces: &faces, letterbox, status };
+        let scene = Scene { frame: shown, faces, status };
         let mut open = true;
         for display in &mut displays {
             open &= display.show(&scene, &name)?;
@@ -138,10 +132,8 @@ fn run(arguments: &Arguments) -> Result<()> {
             "{name}: {} faces, replay {latency:.0} us, found in {all:.2} ms, shown in {shown:.1} ms",
             faces.len()
         )?;
-        for face in &faces {
-            let [left, top, right, bottom] = face.corners;
-            let [near, far] = [[left, top], [right, bottom]].map(|corner| letterbox.to_frame(corner).map(f32::round));
-            writeln!(out, "  {:.0} % in {near:?} to {far:?}", 100.0 * face.score)?;
+        for face in faces {
+            writeln!(out, "  {:.0} % in {:?}", 100.0 * face.score, face.corners.map(f32::round))?;
         }
         latencies.push(latency);
         if !open {

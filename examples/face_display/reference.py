@@ -12,26 +12,17 @@ from PIL import Image
 SIDE = 128
 
 
-def letterbox(picture):
-    """The picture in the middle of a square, as the network wants it; its scale and offset."""
+def scaled(picture):
+    """The picture, which must be square, as the network wants it (bilinear, half-pixel centres); its scale."""
     pixels = np.asarray(picture.convert("RGB"), np.float64)
-    height, width, _ = pixels.shape
-    scale = SIDE / max(width, height)
-    offset = (SIDE - np.array([width, height]) * scale) / 2
-
-    def taps(axis, extent):
-        at = (np.arange(SIDE) + 0.5 - offset[axis]) / scale - 0.5
-        first = np.floor(at).astype(int)
-        inside = (at >= -0.5) & (at < extent - 0.5)
-        return first.clip(0, extent - 1), (first + 1).clip(0, extent - 1), at - first, inside
-
-    x0, x1, fx, in_x = taps(0, width)
-    y0, y1, fy, in_y = taps(1, height)
-    fx, fy = fx[None, :, None], fy[:, None, None]
-    rows = [pixels[y][:, x0] * (1 - fx) + pixels[y][:, x1] * fx for y in (y0, y1)]
-    image = (rows[0] * (1 - fy) + rows[1] * fy) / 127.5 - 1
-    inside = in_y[:, None, None] & in_x[None, :, None]
-    return np.where(inside, image, 0).astype(np.float32)[None], scale, offset
+    extent = len(pixels)
+    assert pixels.shape == (extent, extent, 3)
+    at = ((np.arange(SIDE) + 0.5) * extent / SIDE - 0.5).clip(0, extent - 1)
+    first = np.floor(at).astype(int)
+    second, part = (first + 1).clip(0, extent - 1), at - first
+    rows = pixels[first] * (1 - part[:, None, None]) + pixels[second] * part[:, None, None]
+    image = rows[:, first] * (1 - part[:, None]) + rows[:, second] * part[:, None]
+    return (image / 127.5 - 1).astype(np.float32)[None], SIDE / extent
 
 
 def anchors():
@@ -47,7 +38,7 @@ def overlap(a, b):
 
 
 def faces(model, picture):
-    image, scale, offset = letterbox(picture)
+    image, scale = scaled(picture)
     session = onnxruntime.InferenceSession(model)
     outputs = {o.name: v[0] for o, v in zip(session.get_outputs(), session.run(None, {"input:0": image}))}
     by_shape = lambda *shapes: np.concatenate([next(v for v in outputs.values() if v.shape == s) for s in shapes])
@@ -56,12 +47,11 @@ def faces(model, picture):
     centre = numbers[:, :2] + anchors()
     points = numbers[:, 4:].reshape(-1, 6, 2) + anchors()[:, None]
     boxes = np.concatenate([centre - numbers[:, 2:4] / 2, centre + numbers[:, 2:4] / 2, points.reshape(-1, 12)], 1)
-    left = [i for i in np.argsort(-scores, kind="stable") if scores[i] >= 0.5]
+    left = [i for i in np.argsort(-scores, kind="stable") if scores[i] > 0.5]
     while left:
-        same = [i for i in left if i == left[0] or overlap(boxes[left[0]], boxes[i]) > 0.3]
-        mean = np.average(boxes[same], axis=0, weights=scores[same]).reshape(8, 2)
-        yield scores[left[0]], (mean * SIDE - offset) / scale
-        left = [i for i in left if i not in same]
+        best = left[0]
+        yield scores[best], boxes[best].reshape(8, 2) * SIDE / scale
+        left = [i for i in left[1:] if overlap(boxes[best], boxes[i]) <= 0.3]
 
 
 for score, points in faces(sys.argv[1], Image.open(sys.argv[2])):

@@ -1,7 +1,8 @@
-//! Where frames come from: pictures, or a stream of raw NV12 frames as a camera gives it.
+//! Where frames come from: pictures, or a stream of raw frames as a camera gives it.
 
 use anyhow::{Context, Result, ensure};
 use floe_face_display::frame::{Frame, nv12_bytes, nv12_to_rgb};
+use image::{RgbImage, imageops};
 use std::{
     fs::File,
     io::{self, Read},
@@ -9,34 +10,69 @@ use std::{
     slice, vec,
 };
 
+/// What the bytes of a frame are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Red, green, blue of each pixel.
+    Rgb,
+    /// Luma of all pixels, then pairs of chroma.
+    Nv12,
+}
+
+/// Frames of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frames {
+    /// Format.
+    pub format: Format,
+    /// Pixels in a row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+}
+
 /// A source of frames.
-pub enum Source {
+pub struct Source {
+    from: From,
+    frames: Frames,
+    /// The latest frame as the plan takes it.
+    raw: Vec<u8>,
+    /// As it is drawn, where that is something else.
+    rgb: Vec<u8>,
+}
+
+enum From {
     /// Files; folders stand for the pictures in them, in the order of their names.
-    Pictures {
-        /// Those left.
-        files: vec::IntoIter<PathBuf>,
-        /// The latest one.
-        rgb: Vec<u8>,
-    },
-    /// NV12 frames of one size, one behind another.
-    Nv12 {
-        /// The stream.
-        stream: Box<dyn Read>,
-        /// Width and height.
-        size: [usize; 2],
-        /// The latest frame as it came, and as RGB.
-        buffers: [Vec<u8>; 2],
-        /// Frames so far.
-        number: usize,
-    },
+    Pictures(vec::IntoIter<PathBuf>),
+    /// Frames one behind another, and how many there were so far.
+    Stream(Box<dyn Read>, usize),
+}
+
+/// A frame.
+pub struct Picture<'a> {
+    /// Its bytes as the plan takes them.
+    pub raw: &'a [u8],
+    /// What is drawn.
+    pub shown: Frame<'a>,
+    /// A name for it.
+    pub name: String,
 }
 
 impl Source {
-    /// Pictures in files and folders.
+    fn new(from: From, frames: Frames) -> Self {
+        let Frames { format, width, height } = frames;
+        let [raw, rgb] = match format {
+            Format::Rgb => [3 * width * height, 0],
+            Format::Nv12 => [nv12_bytes(width, height), 3 * width * height],
+        };
+        Self { from, frames, raw: vec![0; raw], rgb: vec![0; rgb] }
+    }
+
+    /// Pictures in files and folders, scaled to fit into the middle of frames.
     ///
     /// # Errors
-    /// Those of the file system; or that there is none.
-    pub fn pictures(paths: &[PathBuf]) -> Result<Self> {
+    /// Those of the file system; that there is none; or that frames are not RGB.
+    pub fn pictures(paths: &[PathBuf], frames: Frames) -> Result<Self> {
+        ensure!(frames.format == Format::Rgb, "the plan takes NV12 frames: give it a --stream, or compile it for rgb");
         let mut files = Vec::new();
         for path in paths {
             if !path.is_dir() {
@@ -51,55 +87,67 @@ impl Source {
             files.append(&mut inside);
         }
         ensure!(!files.is_empty(), "no pictures: give files or folders with PNG or JPEG pictures");
-        Ok(Self::Pictures { files: files.into_iter(), rgb: Vec::new() })
+        Ok(Self::new(From::Pictures(files.into_iter()), frames))
     }
 
     /// Raw frames in a file; `-` is standard input.
     ///
     /// # Errors
-    /// Those of the file system; a size that NV12 does not have.
-    pub fn nv12(path: &Path, size: [usize; 2]) -> Result<Self> {
-        let [width, height] = size;
-        let fits = size.iter().all(|extent| (2..=0x8000).contains(extent) && extent.is_multiple_of(2));
-        ensure!(fits, "NV12 frames of {width}x{height}: both sides must be even and at most 32768");
+    /// Those of the file system.
+    pub fn stream(path: &Path, frames: Frames) -> Result<Self> {
         let stream: Box<dyn Read> = if path.as_os_str() == "-" {
             Box::new(io::stdin())
         } else {
             Box::new(File::open(path).with_context(|| path.display().to_string())?)
         };
-        let buffers = [nv12_bytes(width, height), 3 * width * height].map(|bytes| vec![0; bytes]);
-        Ok(Self::Nv12 { stream, size, buffers, number: 0 })
+        Ok(Self::new(From::Stream(stream, 0), frames))
     }
 
-    /// The next frame and a name for it; `None` at the end.
+    /// The next frame; `None` at the end.
     ///
     /// # Errors
     /// A picture that cannot be decoded, or part of a frame at the end of the stream.
-    pub fn next(&mut self) -> Result<Option<(Frame<'_>, String)>> {
-        match self {
-            Self::Pictures { files, rgb } => {
+    pub fn next(&mut self) -> Result<Option<Picture<'_>>> {
+        let Frames { format, width, height } = self.frames;
+        let name = match &mut self.from {
+            From::Pictures(files) => {
                 let Some(file) = files.next() else { return Ok(None) };
                 let picture = image::open(&file).with_context(|| file.display().to_string())?.into_rgb8();
-                let (width, height) = picture.dimensions();
-                *rgb = picture.into_raw();
-                let frame = Frame::new(rgb, width as usize, height as usize);
-                let frame = frame.with_context(|| format!("{}: {width}x{height} pixels", file.display()))?;
-                let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                Ok(Some((frame, name)))
+                self.raw.copy_from_slice(&fit(picture, width as u32, height as u32));
+                file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
             }
-            Self::Nv12 { stream, size: [width, height], buffers: [raw, rgb], number } => {
+            From::Stream(stream, number) => {
                 // The first byte tells the end of the stream from a frame that is cut.
                 let mut first = 0;
                 if stream.read(slice::from_mut(&mut first))? == 0 {
                     return Ok(None);
                 }
-                raw[0] = first;
-                stream.read_exact(&mut raw[1..]).context("the stream ends inside a frame: is its size right?")?;
-                nv12_to_rgb(raw, *width, *height, rgb);
+                self.raw[0] = first;
+                stream.read_exact(&mut self.raw[1..]).context("the stream ends inside a frame: is its size right?")?;
                 *number += 1;
-                let frame = Frame::new(rgb, *width, *height).context("a frame of NV12")?;
-                Ok(Some((frame, format!("frame-{:05}", *number - 1))))
+                format!("frame-{:05}", *number - 1)
             }
-        }
+        };
+        let rgb = match format {
+            Format::Rgb => &self.raw,
+            Format::Nv12 => {
+                nv12_to_rgb(&self.raw, width, height, &mut self.rgb);
+                &self.rgb
+            }
+        };
+        let shown = Frame::new(rgb, width, height).with_context(|| format!("frames of {width}x{height} pixels"))?;
+        Ok(Some(Picture { raw: &self.raw, shown, name }))
     }
+}
+
+/// A picture in the middle of a black one of the given size, as large as fits.
+fn fit(picture: RgbImage, width: u32, height: u32) -> RgbImage {
+    if picture.dimensions() == (width, height) {
+        return picture;
+    }
+    let scaled = image::DynamicImage::from(picture).resize(width, height, imageops::FilterType::Triangle).into_rgb8();
+    let mut frame = RgbImage::new(width, height);
+    let [left, top] = [width - scaled.width(), height - scaled.height()].map(|rest| i64::from(rest / 2));
+    imageops::replace(&mut frame, &scaled, left, top);
+    frame
 }

@@ -2,12 +2,12 @@
 
 use crate::{
     KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, cumulative::Cumulative,
-    determinant::Determinant, frame::Frame, gather::Gather, grid_sample::GridSample, integer_conv::IntegerConv,
-    lrn::Lrn, matmul::MatMul, mbconv::MbConv, non_max_suppression::NonMaxSuppression, non_zero::NonZero,
-    normalize::Normalize, normalized_matmul::NormalizedMatMul, pad::Pad, pointwise::Pointwise, pool::Pool,
-    pool_indices::PoolIndices, quantized_conv::QuantizedConv, recurrent::Recurrent, reduce::Reduce, resize::Resize,
-    roi_align::RoiAlign, scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax, squeeze_excite::SqueezeExcite,
-    top_k::TopK, unique::Unique,
+    detect::Detect, determinant::Determinant, frame::Frame, gather::Gather, grid_sample::GridSample,
+    integer_conv::IntegerConv, lrn::Lrn, matmul::MatMul, mbconv::MbConv, non_max_suppression::NonMaxSuppression,
+    non_zero::NonZero, normalize::Normalize, normalized_matmul::NormalizedMatMul, pad::Pad, pointwise::Pointwise,
+    pool::Pool, pool_indices::PoolIndices, quantized_conv::QuantizedConv, recurrent::Recurrent, reduce::Reduce,
+    resize::Resize, roi_align::RoiAlign, scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax,
+    squeeze_excite::SqueezeExcite, top_k::TopK, unique::Unique,
 };
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +54,7 @@ pub enum Kernel {
     Unique(Unique),
     Determinant(Determinant),
     QuantizedConv(QuantizedConv),
+    Detect(Detect),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -92,6 +93,7 @@ macro_rules! each {
             Kernel::Unique($k) => $body,
             Kernel::Determinant($k) => $body,
             Kernel::QuantizedConv($k) => $body,
+            Kernel::Detect($k) => $body,
         }
     };
 }

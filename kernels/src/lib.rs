@@ -24,6 +24,7 @@ pub mod conv;
 pub mod conv_transpose;
 pub mod copy;
 pub mod cumulative;
+pub mod detect;
 pub mod determinant;
 pub mod frame;
 pub mod gather;

@@ -3,8 +3,10 @@
 //! Inputs that ONNX passes as tensors but that shape the computation (axes, pads, shapes, scales…) are attributes here;
 //! the importer refuses models where they are not constant.
 
+mod detect;
 mod frame;
 
+pub use detect::{Detect, ScoreActivation};
 pub use frame::{Channels, ColourMatrix, Frame, PixelFormat, Region, Resampling};
 
 use serde::{Deserialize, Serialize};
@@ -653,6 +655,12 @@ pub enum Op {
     /// A camera's frame as a tensor. Input bytes (U8) `[n, rows, bytes of a row]`; output `[n, channels, height, width]`,
     /// whose element type (F32, F16, BF16 or U8), height and width are in the fact. U8 is rounded.
     Frame(Box<Frame>),
+    /// Objects, each once, the best score first. Inputs are those of boxes and of scores, in whatever shape their numbers,
+    /// candidate after candidate in row-major order, have (`[1, numbers, candidates]` where they are columns); then places
+    /// (F32) `[candidates, 6]`, or `[1, 6]` for all: factor and summand of x, factor of the width, factor and summand of y,
+    /// factor of the height. Outputs detections (F32) `[most, 6 + 2·points]`: left, top, right, bottom, score, class, then x
+    /// and y of each point, zeros in the rows that are not used; and the number of the used ones (I32) `[1]`.
+    Detect(Box<Detect>),
     /// Indices of the elements that are not zero, in row-major order. One input of rank 1 or more; outputs the indices
     /// `[rank, elements]` (I64), −1 in the columns that are not used, and the number of the used ones (I64, scalar).
     NonZero,
@@ -719,6 +727,7 @@ impl Op {
             },
             Self::NonMaxSuppression { .. } => "NonMaxSuppression",
             Self::Frame(_) => "Frame",
+            Self::Detect(_) => "Detect",
             Self::NonZero => "NonZero",
             Self::Unique { .. } => "Unique",
             Self::Determinant => "Det",

@@ -46,47 +46,6 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Where a frame lies in a network's square input: scaled to fit, in the middle.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Letterbox {
-    /// Side of the input in pixels.
-    side: usize,
-    /// Longer side of the frame.
-    longer: usize,
-    /// Extents of the frame.
-    extents: [usize; 2],
-}
-
-impl Letterbox {
-    /// Fits a frame into a square.
-    pub fn new(frame: &Frame<'_>, side: usize) -> Self {
-        Self { side, longer: frame.width.max(frame.height), extents: [frame.width, frame.height] }
-    }
-
-    /// Writes the input: rows of RGB, -1 for black to 1 for white, 0 beside the frame.
-    pub fn fill(&self, frame: &Frame<'_>, input: &mut [[f32; 3]]) {
-        let steps = [0, 1].map(|axis| self.extents[axis] as i64 * STEPS);
-        for (index, pixel) in input.iter_mut().enumerate() {
-            let at = [index % self.side, index / self.side];
-            // Centre of the pixel, in steps of the frame.
-            let position = |axis: usize| {
-                let centre = (2 * at[axis] as i64 + 1) * self.longer as i64 * STEPS / (2 * self.side as i64);
-                centre - (self.longer - self.extents[axis]) as i64 * STEPS / 2
-            };
-            let (x, y) = (position(0), position(1));
-            let inside = (0..steps[0]).contains(&x) && (0..steps[1]).contains(&y);
-            let full = (127.5 * STEPS as f64 * STEPS as f64) as f32;
-            *pixel = if inside { frame.sample(x, y).map(|value| value as f32 / full - 1.0) } else { [0.0; 3] };
-        }
-    }
-
-    /// A point of the input (0 to 1 along each side) in pixels of the frame.
-    pub fn to_frame(&self, [x, y]: [f32; 2]) -> [f32; 2] {
-        let place = |value: f32, extent: usize| value * self.longer as f32 - (self.longer - extent) as f32 / 2.0;
-        [place(x, self.extents[0]), place(y, self.extents[1])]
-    }
-}
-
 /// Bytes of an NV12 frame; both sides must be even.
 pub const fn nv12_bytes(width: usize, height: usize) -> usize {
     width * height / 2 * 3
@@ -120,22 +79,6 @@ mod tests {
         for (bytes, width, height) in [(6, 1, 1), (6, 3, 1), (0, 0, 5), (7, 2, 1)] {
             assert!(Frame::new(&[0; 7][..bytes], width, height).is_none());
         }
-    }
-
-    #[test]
-    fn a_letterbox_is_symmetric_and_finds_back() {
-        let rgb = [255; 3 * 4 * 2];
-        let frame = Frame::new(&rgb, 4, 2).unwrap();
-        let letterbox = Letterbox::new(&frame, 8);
-        let mut input = [[9.0; 3]; 64];
-        letterbox.fill(&frame, &mut input);
-        for (row, pixels) in input.chunks(8).enumerate() {
-            let expected = if (2..6).contains(&row) { 1.0 } else { 0.0 };
-            assert!(pixels.iter().flatten().all(|&value| value == expected), "row {row}: {pixels:?}");
-        }
-        assert_eq!(letterbox.to_frame([0.5, 0.5]), [2.0, 1.0]);
-        assert_eq!(letterbox.to_frame([0.0, 0.25]), [0.0, 0.0]);
-        assert_eq!(letterbox.to_frame([1.0, 0.75]), [4.0, 2.0]);
     }
 
     #[test]

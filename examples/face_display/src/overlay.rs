@@ -1,8 +1,8 @@
 //! The scene: the frame, what was found in it, and a strip that says how. Nothing here allocates.
 
 use crate::{
-    detect::Face,
-    frame::{Frame, Letterbox, STEPS},
+    face::Face,
+    frame::{Frame, STEPS},
 };
 use core::fmt::{self, Write};
 use embedded_graphics::{
@@ -42,8 +42,6 @@ pub struct Scene<'a> {
     pub frame: Frame<'a>,
     /// What was found in it.
     pub faces: &'a [Face],
-    /// Where it was in the network's input.
-    pub letterbox: Letterbox,
     /// What the strip says.
     pub status: Status<'a>,
 }
@@ -55,7 +53,7 @@ pub struct Status<'a> {
     pub model: &'a str,
     /// Name of the device.
     pub device: &'a str,
-    /// Microseconds from writing the input to having read the outputs.
+    /// Microseconds from writing the frame to having read the faces.
     pub latency: f64,
     /// Bytes of the session.
     pub memory: u64,
@@ -137,8 +135,7 @@ fn marks<D: DrawTarget<Color = Rgb888>>(
     scene: &Scene<'_>,
     view: &Rectangle,
 ) -> Result<(), D::Error> {
-    let place = |point: [f32; 2]| {
-        let [x, y] = scene.letterbox.to_frame(point);
+    let place = |[x, y]: [f32; 2]| {
         let scale = view.size.width as f32 / scene.frame.width() as f32;
         // Saturating casts: a point far outside stays far outside.
         let at = |value: f32| libm::roundf(value * scale).clamp(-1e6, 1e6) as i32;

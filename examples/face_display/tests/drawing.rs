@@ -2,8 +2,8 @@
 
 use embedded_graphics::prelude::Size;
 use floe_face_display::{
-    detect::{self, Face, Outputs, SIDE},
-    frame::{Frame, Letterbox},
+    face::Face,
+    frame::Frame,
     overlay::{self, STRIP, Scene, Status},
     surface::{PixelFormat, Surface},
 };
@@ -56,17 +56,23 @@ fn picture() -> Vec<u8> {
     (0..WIDTH * HEIGHT).flat_map(pixel).collect()
 }
 
-/// A face whose middle is at `x`, `y` of the input.
+/// A face whose middle is at `x`, `y` of a square as wide as the picture, whose middle is the picture's.
 fn face(x: f32, y: f32, score: f32) -> Face {
+    let place = |x: f32, y: f32| {
+        let side = WIDTH.max(HEIGHT);
+        [(x, WIDTH), (y, HEIGHT)].map(|(value, extent)| value * side as f32 - (side - extent) as f32 / 2.0)
+    };
     let points = [[-0.05, -0.05], [0.05, -0.05], [0.0, 0.0], [0.0, 0.06], [-0.12, -0.02], [0.12, -0.02]];
-    Face { score, corners: [x - 0.12, y - 0.12, x + 0.12, y + 0.12], points: points.map(|[dx, dy]| [x + dx, y + dy]) }
+    let ([left, top], [right, bottom]) = (place(x - 0.12, y - 0.12), place(x + 0.12, y + 0.12));
+    let points = points.map(|[dx, dy]| place(x + dx, y + dy));
+    Face { corners: [left, top, right, bottom], score, class: 0.0, points }
 }
 
 fn scene<'a>(rgb: &'a [u8], faces: &'a [Face]) -> Scene<'a> {
     let frame = Frame::new(rgb, WIDTH, HEIGHT).unwrap();
     let status =
         Status { model: "blazeface-front", device: "NVIDIA H200 (sm_90, 132 SMs)", latency: 64.2, memory: 1_883_136 };
-    Scene { frame, faces, letterbox: Letterbox::new(&frame, SIDE), status }
+    Scene { frame, faces, status }
 }
 
 /// Draws on a surface of this size; gives its pixels and how often that allocated.
@@ -98,15 +104,10 @@ fn drawing_is_the_same_everywhere() {
 }
 
 #[test]
-fn drawing_and_decoding_never_allocate() {
+fn drawing_never_allocates() {
     let rgb = picture();
     let faces = [face(0.3, 0.4, 0.97), face(0.7, 0.6, 0.55)];
     assert_eq!(draw(&scene(&rgb, &faces), Size::new(800, 600)).1, 0);
-    let mut outputs = Box::new(Outputs::ZERO);
-    outputs.boxes.as_flattened_mut().fill(20.0);
-    let mut found = 0;
-    assert_eq!(allocations(|| found = detect::faces(&outputs).len()), 0);
-    assert!(found > 1);
 }
 
 /// Whatever the faces, the frame and the screen are: no panic, and every pixel is drawn.
@@ -114,7 +115,7 @@ fn drawing_and_decoding_never_allocate() {
 fn any_scene_fits_any_surface() {
     let odd = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -1e30, 1e30, 0.0];
     let mut faces: Vec<Face> = odd.iter().flat_map(|&x| odd.map(|y| face(x, y, 0.5))).collect();
-    faces.push(Face { corners: [0.9, 0.9, 0.1, 0.1], ..face(0.5, 0.5, f32::NAN) });
+    faces.push(Face { corners: [288.0, 248.0, 32.0, -8.0], ..face(0.5, 0.5, f32::NAN) });
     let white = vec![255; 3 * WIDTH * HEIGHT];
     for (width, height) in [(1, 1), (1, 100), (100, 1), (50, STRIP), (33, STRIP + 1), (200, 90), (90, 200)] {
         let (pixels, count) = draw(&scene(&white, &faces), Size::new(width, height));

@@ -153,6 +153,7 @@ impl Kernel {
             Self::Unique(k) => k.candidates(target),
             Self::Determinant(k) => k.candidates(target),
             Self::QuantizedConv(k) => k.candidates(target),
+            Self::Detect(k) => k.candidates(target),
         }
     }
 }
@@ -193,6 +194,7 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::unique::cases(),
         crate::determinant::cases(),
         crate::quantized_conv::cases::cases(),
+        crate::detect::cases(),
     ]
     .concat()
 }

@@ -5,6 +5,8 @@ use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Launch, Target, Unsupported, element_type};
 use crate::strided::source::{Source, candidate, cost, traffic};
 
+/// CUDA of [`super::overlap`].
+pub(crate) const OVERLAP: &str = include_str!("overlap.cu");
 /// Threads of a block.
 const THREADS: u32 = 1024;
 /// Boxes that a block sorts.
@@ -82,6 +84,7 @@ impl NonMaxSuppression {
         source.define("CENTER", u8::from(self.center));
         source.define("UNUSED", format!("({UNUSED}ll)"));
         source.define("COUNT_OFFSET", self.count.offset);
+        source.line(OVERLAP);
         for (name, view) in ["boxes_at", "scores_at", "thresholds_at", "indices_at"].into_iter().zip(views) {
             source.index(name, view);
         }

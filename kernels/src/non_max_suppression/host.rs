@@ -1,12 +1,10 @@
 //! Host twin: each class of each image after the other.
 
+use super::overlap::{Corners, index_of, key, too_close};
 use super::{NonMaxSuppression, UNUSED};
 use crate::host::{cast_mut, check_operands, load_row};
 use crate::strided::{check_view, offset};
 use crate::{DType, Family, KernelError, View};
-
-/// A box by its corners, the lower ones first.
-type Corners = [f32; 4];
 
 /// Bytes of workspace for each box: its key, its corners and its score.
 const WORKSPACE: u64 = (size_of::<u64>() + size_of::<Corners>() + size_of::<f32>()) as u64;
@@ -140,18 +138,6 @@ impl Rows<'_> {
     }
 }
 
-/// Larger for better scores, for equal ones for smaller indices; never 0 for a number.
-fn key(score: f32, index: u32) -> u64 {
-    // -0 and 0 are equal.
-    let bits = (score + 0.0).to_bits();
-    let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
-    u64::from(ordered) << 32 | u64::from(!index)
-}
-
-fn index_of(key: u64) -> u32 {
-    !(key as u32)
-}
-
 impl NonMaxSuppression {
     /// The boxes of an image.
     fn load_boxes(&self, boxes: &[u8], image: usize, corners: &mut [Corners]) {
@@ -188,22 +174,4 @@ impl NonMaxSuppression {
             }
         }
     }
-}
-
-/// Whether two boxes overlap too much.
-fn too_close(a: &Corners, b: &Corners, threshold: f32) -> bool {
-    let low = |d: usize| if a[d] < b[d] { b[d] } else { a[d] };
-    let high = |d: usize| if b[d] < a[d] { b[d] } else { a[d] };
-    let (height, width) = (high(2) - low(0), high(3) - low(1));
-    if high(2) <= low(0) || high(3) <= low(1) {
-        return false;
-    }
-    let shared = height * width;
-    let area = |corners: &Corners| (corners[2] - corners[0]) * (corners[3] - corners[1]);
-    let (first, second) = (area(a), area(b));
-    let union = first + second - shared;
-    if shared <= 0.0 || first <= 0.0 || second <= 0.0 || union <= 0.0 {
-        return false;
-    }
-    shared / union > threshold
 }

@@ -5,11 +5,14 @@ mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+pub(crate) mod overlap;
 #[cfg(test)]
 mod tests;
 
 #[cfg(feature = "codegen")]
 pub use cases::cases;
+#[cfg(feature = "codegen")]
+pub(crate) use cuda::OVERLAP;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

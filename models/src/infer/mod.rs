@@ -9,8 +9,9 @@ pub use window::{Rounding, SamePadding, pooled_extent, same_pads, transposed_ext
 use crate::{DType, Fact, Op, op::Unary};
 use recurrent::recurrent;
 use rules::{
-    attention, binary, check_operands, concatenated, convolution, framed, gemm, grid_sampled, largest, matrix_product,
-    padded, parameters, pooled, reduced, region_pooled, same_type, scattered, sliced, split, suppressed, transposed,
+    attention, binary, check_operands, concatenated, convolution, detected, framed, gemm, grid_sampled, largest,
+    matrix_product, padded, parameters, pooled, reduced, region_pooled, same_type, scattered, sliced, split,
+    suppressed, transposed,
 };
 use thiserror::Error;
 
@@ -245,6 +246,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
             Fact { dtype: DType::I64, ..pooled(kernel, window, x, first(declared)?)? }
         }
         Op::Frame(frame) => framed(frame, x, first(declared)?)?,
+        Op::Detect(detect) => return detected(detect, inputs),
     };
     check_fact(&output)?;
     Ok(vec![output])

@@ -3,7 +3,7 @@
 use super::{MAX_EXTENT, Result, Rounding, ShapeError, broadcast, ensure, pooled_extent, show};
 use crate::{
     DType, Fact, Op,
-    op::{Binary, Frame, PadMode, Reduction, Window},
+    op::{Binary, Detect, Frame, PadMode, Reduction, Window},
 };
 
 /// Number and types of operands.
@@ -19,6 +19,10 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
         Op::QuantizedConv { .. } | Op::QuantizedMatMul => (2, 3),
         Op::Scatter { .. } | Op::RoiAlign { .. } | Op::NonMaxSuppression { .. } => (3, 3),
         Op::Concat { .. } => (1, usize::MAX),
+        Op::Detect(detect) => {
+            let parts = detect.boxes.max(1).saturating_add(detect.scores);
+            (parts.saturating_add(1), parts.saturating_add(1))
+        }
         Op::Recurrent(_) => (3, 9),
         _ => (1, 1),
     };
@@ -390,6 +394,34 @@ pub(super) fn framed(frame: &Frame, x: &Fact, declared: &Fact) -> Result<Fact> {
         return Err(ShapeError(format!("a frame becomes a tensor of rank 4, not {}", show(&declared.shape))));
     };
     Ok(Fact::new(declared.dtype, &[x.shape[0], frame.channels.count(), height, width]))
+}
+
+pub(super) fn detected(detect: &Detect, inputs: &[&Fact]) -> Result<Vec<Fact>> {
+    let (parts, places) = (&inputs[..inputs.len() - 1], inputs[inputs.len() - 1]);
+    let (boxes, scores) = parts.split_at(parts.len() - detect.scores);
+    let candidates = |parts: &[&Fact], numbers: usize| -> Result<usize> {
+        let mut candidates = 0usize;
+        for part in parts {
+            let elements = super::elements(&part.shape)?;
+            let rows = !detect.columns || matches!(part.shape.as_slice(), [1, rows, _] if *rows == numbers);
+            ensure!(
+                part.dtype.is_float() && numbers > 0 && elements.is_multiple_of(numbers) && rows,
+                "{:?} {} does not hold {numbers} numbers of each candidate",
+                part.dtype,
+                show(&part.shape)
+            );
+            candidates = candidates.saturating_add(elements / numbers);
+        }
+        Ok(candidates)
+    };
+    let count = candidates(boxes, detect.numbers)?;
+    let scored = if scores.is_empty() { count } else { candidates(scores, detect.classes)? };
+    let fits = matches!(places.shape.as_slice(), &[n, 6] if n == count || n == 1) && places.dtype == DType::F32;
+    ensure!(scored == count && fits, "{count} boxes, {scored} scores and places {}", show(&places.shape));
+    ensure!((1..=count).contains(&detect.most), "{} detections of {count} candidates", detect.most);
+    let detections = Fact::new(DType::F32, &[detect.most, detect.points.saturating_mul(2).saturating_add(6)]);
+    super::check_fact(&detections)?;
+    Ok(vec![detections, Fact::new(DType::I32, &[1])])
 }
 
 pub(super) fn grid_sampled(x: &Fact, grid: &Fact) -> Result<Fact> {

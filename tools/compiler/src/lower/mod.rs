@@ -4,6 +4,8 @@
 //! become other views of the same buffer, and the inputs of a concatenation are written straight into their slice of
 //! its output. A copy appears only where a kernel needs another form than the one a value has.
 
+mod coordinates;
+mod detect;
 mod frame;
 mod indexed;
 mod located;
@@ -162,6 +164,7 @@ impl<'a> Lowering<'a> {
             results.flat_map(|node| node.outputs.iter().chain(node.inputs.iter().filter(move |id| constant(id))));
         let mut kept = named.chain(exact).chain(results.copied()).collect::<HashSet<_>>();
         kept.extend(range::beyond_half(graph));
+        kept.extend(coordinates::of_boxes(graph));
         keep_states(graph, options.states, &mut kept);
         let mut lowering = Self {
             graph,

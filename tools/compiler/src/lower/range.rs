@@ -49,7 +49,7 @@ fn adds_terms(node: &FusedNode) -> bool {
     matches!(&node.op, FusedOp::Operator(Op::Reduce { kind: Sum | SumSquare | Product | L1 | L2, .. }))
 }
 
-fn program(node: &FusedNode) -> Option<&Program> {
+pub(super) fn program(node: &FusedNode) -> Option<&Program> {
     match &node.op {
         FusedOp::Pointwise(program) => Some(program),
         FusedOp::Anchored { program, .. } => program.as_ref(),

@@ -1,13 +1,14 @@
 //! Boxes: what a detector's head says about anchors becomes the boxes of objects on the frame, each once.
 //!
-//! Coordinates are computed with the anchors and with the frame's place on the network's input in constants, so that a box
-//! takes one multiplication and one addition a number. Tables have a column an anchor, so that parts lie behind each other.
+//! One operator does it all. The anchors and the frame's place on the network's input are in its constants, so that a box
+//! takes one multiplication and one addition a number.
 
-use super::builder::Builder;
+use super::{builder::Builder, places};
 use crate::preprocess::Placement;
+use floe_kernels::detect::MAX_PARTS;
 use floe_models::{
-    DType, Op, Tensor, TensorId,
-    op::{Binary, Reduction, Unary},
+    DType, Op, TensorId,
+    op::{self, ScoreActivation},
 };
 
 /// From a head's outputs to boxes, at most `most`.
@@ -24,7 +25,7 @@ pub struct Detect {
     /// Points behind each box.
     pub keypoints: usize,
     /// What scores are before they are probabilities.
-    pub activation: Activation,
+    pub activation: ScoreActivation,
     /// Whether the first class stands for no object.
     pub background: bool,
     /// Scores at or below it are dropped.
@@ -37,15 +38,6 @@ pub struct Detect {
     pub input: Option<String>,
     /// What the outputs' names start with.
     pub name: String,
-}
-
-/// What scores are before they are probabilities.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Activation {
-    None,
-    Sigmoid,
-    Softmax,
 }
 
 /// Encodings of boxes.
@@ -78,19 +70,7 @@ pub enum BoxDecoder {
 }
 
 /// The factor and summand of a coordinate, from the network's input to the frame.
-type Map = (f64, f64);
-
-/// Rows of a table with a column a candidate.
-struct Candidates {
-    /// `[2, a]`, x and y, on the frame.
-    centre: TensorId,
-    /// `[2, a]`, on the frame.
-    size: TensorId,
-    /// `[2·keypoints, a]`, on the frame.
-    points: Option<TensorId>,
-    /// `[classes, a]`, probabilities.
-    scores: TensorId,
-}
+pub(super) type Map = (f64, f64);
 
 impl Detect {
     pub(super) fn apply(
@@ -109,13 +89,25 @@ impl Detect {
                 self.map(&found.ok_or_else(|| format!("input={input}: no --preprocess is about it"))?.1)?
             }
         };
-        let candidates = match &self.decoder {
+        let (head, places) = match &self.decoder {
             BoxDecoder::Anchors { .. } => self.anchored(b, boxes, scores, map)?,
             BoxDecoder::Grid { strides, size } => self.grid(b, boxes, strides, *size, map)?,
             BoxDecoder::Columns => self.columns(b, boxes, map)?,
         };
-        let (detections, count) = self.select(b, &candidates)?;
-        Ok(vec![(format!("{}detections", self.name), detections), (format!("{}count", self.name), count)])
+        if head.background && head.classes < 2 {
+            return Err("background: there is one class only".into());
+        }
+        let parts = |b: &mut Builder, outputs: &[TensorId]| -> Result<Vec<TensorId>, String> {
+            let outputs = if outputs.len() > MAX_PARTS { vec![b.concat(1, outputs)?] } else { outputs.to_vec() };
+            outputs.into_iter().map(|output| part(b, output)).collect()
+        };
+        let (boxes, scores) = (parts(b, boxes)?, parts(b, scores)?);
+        let places = b.numbers(&[places.len(), 6], places.as_flattened());
+        let inputs = [boxes.as_slice(), &scores, &[places]].concat();
+        let head = op::Detect { boxes: boxes.len(), scores: scores.len(), ..head };
+        let results = b.emit_all(Op::Detect(Box::new(head)), &inputs)?;
+        let named = |name: &str| format!("{}{name}", self.name);
+        Ok(vec![(named("detections"), results[0]), (named("count"), results[1])])
     }
 
     /// Maps of x and y, from pixels of the network's input to those of the frame.
@@ -130,273 +122,134 @@ impl Detect {
         Ok([x, y])
     }
 
-    /// Outputs `[1, rows, width]`, joined along rows, as f32 `[width, all rows]`.
-    fn table(b: &mut Builder, outputs: &[TensorId], what: &str) -> Result<TensorId, String> {
-        let mut parts = Vec::new();
+    /// Candidates and numbers of each of outputs `[1, candidates, numbers]`.
+    fn extents(b: &Builder, outputs: &[TensorId], what: &str) -> Result<[usize; 2], String> {
+        let mut all = 0;
+        let mut numbers = None;
         for &output in outputs {
-            let shape = b.shape(output).to_vec();
-            let &[1, rows, width] = shape.as_slice() else {
+            let shape = b.shape(output);
+            let &[1, candidates, width] = shape else {
                 return Err(format!("{what} of shape {shape:?}, not [1, anchors, numbers]"));
             };
-            let flat = b.reshape(output, &[rows, width])?;
-            parts.push(b.transpose(flat, &[1, 0])?);
+            if width == 0 || width != *numbers.get_or_insert(width) {
+                return Err(format!("{what} of shape {shape:?}, others of {numbers:?} numbers"));
+            }
+            all += candidates;
         }
-        let joined = b.concat(1, &parts)?;
-        b.cast(joined, DType::F32)
+        Ok([all, numbers.unwrap_or(0)])
     }
 
-    fn activated(&self, b: &mut Builder, scores: TensorId) -> Result<TensorId, String> {
-        let scores = match self.activation {
-            Activation::None => scores,
-            Activation::Sigmoid => b.unary(Unary::Sigmoid, scores)?,
-            Activation::Softmax => b.emit(Op::Softmax { axis: 0, log: false }, &[scores])?,
-        };
-        let classes = b.shape(scores)[0];
-        match (self.background, classes) {
-            (false, _) => Ok(scores),
-            (true, 2..) => b.slice(scores, 0, 1, classes),
-            (true, _) => Err("background: there is one class only".into()),
+    /// What all decoders have in common, for `candidates` of so many numbers each.
+    fn head(&self, candidates: usize, numbers: usize) -> Result<op::Detect, String> {
+        if candidates == 0 {
+            return Err("there are no boxes".into());
         }
+        Ok(op::Detect {
+            boxes: 0,
+            scores: 0,
+            columns: false,
+            numbers,
+            points: self.keypoints,
+            first_point: 4,
+            first_class: 0,
+            classes: 0,
+            object: None,
+            background: self.background,
+            rows_first: false,
+            logarithm: None,
+            activation: self.activation,
+            threshold: self.threshold as f32,
+            overlap: self.overlap as f32,
+            most: self.most.min(candidates),
+        })
     }
 
     fn anchored(
         &self,
-        b: &mut Builder,
+        b: &Builder,
         boxes: &[TensorId],
         scores: &[TensorId],
         map: [Map; 2],
-    ) -> Result<Candidates, String> {
+    ) -> Result<(op::Detect, Vec<[f64; 6]>), String> {
         let BoxDecoder::Anchors { size, anchors, scale, logarithm, rows_first } = &self.decoder else {
             return Err("no anchors".into());
         };
         if scores.is_empty() {
             return Err("write scores=OUTPUT, where the scores of the anchors are".into());
         }
-        let table = Self::table(b, boxes, "boxes")?;
-        let scores = Self::table(b, scores, "scores")?;
-        let &[width, count] = b.shape(table) else { return Err("no table".into()) };
+        let [count, width] = Self::extents(b, boxes, "boxes")?;
+        let [scored, classes] = Self::extents(b, scores, "scores")?;
         if width < 4 + 2 * self.keypoints {
             return Err(format!("{width} numbers a box, not 4 and {} for keypoints", 2 * self.keypoints));
         }
-        if count != anchors.len() || b.shape(scores)[1] != count {
-            return Err(format!("{count} boxes and {} scores for {} anchors", b.shape(scores)[1], anchors.len()));
+        if count != anchors.len() || scored != count {
+            return Err(format!("{count} boxes and {scored} scores for {} anchors", anchors.len()));
         }
-        let axes: [usize; 2] = if *rows_first { [1, 0] } else { [0, 1] };
-        // Factor and summand of dimension d of every anchor, for a number that is divided by `scale`.
-        let place = |d: usize, scale: f64| -> (Vec<f64>, Vec<f64>) {
-            let pixels = size[d] as f64;
-            let factor = anchors.iter().map(|anchor| anchor[2 + d] / scale * pixels * map[d].0).collect();
-            (factor, anchors.iter().map(|anchor| anchor[d] * pixels * map[d].0 + map[d].1).collect())
+        let head = op::Detect {
+            classes,
+            rows_first: *rows_first,
+            logarithm: logarithm.then_some((1.0 / scale[1]) as f32),
+            ..self.head(count, width)?
         };
-        let rows = |parts: &[(Vec<f64>, Vec<f64>)]| -> (Vec<f64>, Vec<f64>) {
-            (
-                parts.iter().flat_map(|(factor, _)| factor.clone()).collect(),
-                parts.iter().flat_map(|(_, summand)| summand.clone()).collect(),
-            )
-        };
-        // Rows in the order x, y, whatever the network's is.
-        let ordered = |b: &mut Builder, first: usize| -> Result<TensorId, String> {
-            let parts = axes.map(|d| b.slice(table, 0, first + d, first + d + 1));
-            if *rows_first {
-                let [x, y] = parts;
-                b.concat(0, &[x?, y?])
-            } else {
-                b.slice(table, 0, first, first + 2)
-            }
-        };
-        let affine = |b: &mut Builder, x: TensorId, (factor, summand): (Vec<f64>, Vec<f64>)| {
-            let shape = b.shape(x).to_vec();
-            let [factor, summand] = [factor, summand].map(|values| b.numbers(&shape, &values));
-            let product = b.binary(Binary::Mul, x, factor)?;
-            b.binary(Binary::Add, product, summand)
-        };
-        let centre = ordered(b, 0)?;
-        let centre = affine(b, centre, rows(&[place(0, scale[0]), place(1, scale[0])]))?;
-        let mut extent = ordered(b, 2)?;
-        let mut divisor = scale[1];
-        if *logarithm {
-            let divided = b.affine(extent, 1.0 / divisor, 0.0)?;
-            extent = b.unary(Unary::Exp, divided)?;
-            divisor = 1.0;
-        }
-        let (factor, _) = rows(&[place(0, divisor), place(1, divisor)]);
-        let factor = b.numbers(&[2, count], &factor);
-        let extent = b.binary(Binary::Mul, extent, factor)?;
-        let points = match self.keypoints {
-            0 => None,
-            n => {
-                let all = b.slice(table, 0, 4, 4 + 2 * n)?;
-                let each: Vec<_> = (0..2 * n).map(|row| place(axes[row % 2], scale[0])).collect();
-                let mapped = affine(b, all, rows(&each))?;
-                // Points are x, y in the result.
-                Some(if *rows_first { swap_pairs(b, mapped, n)? } else { mapped })
-            }
-        };
-        let scores = self.activated(b, scores)?;
-        Ok(Candidates { centre, size: extent, points, scores })
+        let scale = if *logarithm { [scale[0], 1.0] } else { *scale };
+        Ok((head, places::of_anchors(*size, anchors, scale, map)))
     }
 
     fn grid(
         &self,
-        b: &mut Builder,
+        b: &Builder,
         boxes: &[TensorId],
         strides: &[usize],
         size: [usize; 2],
         map: [Map; 2],
-    ) -> Result<Candidates, String> {
-        let table = Self::table(b, boxes, "boxes")?;
-        let &[width, count] = b.shape(table) else { return Err("no table".into()) };
+    ) -> Result<(op::Detect, Vec<[f64; 6]>), String> {
+        let [count, width] = Self::extents(b, boxes, "boxes")?;
         if width < 6 {
             return Err(format!("{width} numbers a cell, not 5 and the classes'"));
         }
-        // Place and stride of every cell.
-        let mut cells = Vec::new();
-        for &stride in strides {
-            let [columns, rows] = size.map(|extent| extent / stride);
-            let all = (0..rows).flat_map(|y| (0..columns).map(move |x| [x as f64, y as f64]));
-            cells.extend(all.map(|cell| (cell, stride as f64)));
+        let places = if strides.is_empty() { places::of_pixels(map) } else { places::of_cells(size, strides, map) };
+        if !strides.is_empty() && places.len() != count {
+            return Err(format!("{count} cells, but strides {strides:?} make {} of {size:?}", places.len()));
         }
-        if strides.is_empty() {
-            cells = vec![([0.0; 2], 1.0); count];
-        }
-        if cells.len() != count {
-            return Err(format!("{count} cells, but strides {strides:?} make {} of {size:?}", cells.len()));
-        }
-        let by_cell = |of: &dyn Fn(usize, [f64; 2], f64) -> f64| -> Vec<f64> {
-            (0..2).flat_map(|d| cells.iter().map(move |&(cell, stride)| of(d, cell, stride))).collect()
+        let head = op::Detect {
+            first_class: 5,
+            classes: width - 5,
+            object: Some(4),
+            logarithm: (!strides.is_empty()).then_some(1.0),
+            ..self.head(count, width)?
         };
-        let factors = by_cell(&|d, _, stride| stride * map[d].0);
-        let summands = by_cell(&|d, cell, stride| cell[d] * stride * map[d].0 + map[d].1);
-        let [factor, summand] = [factors, summands].map(|values| b.numbers(&[2, count], &values));
-        let centre = b.slice(table, 0, 0, 2)?;
-        let centre = b.binary(Binary::Mul, centre, factor)?;
-        let centre = b.binary(Binary::Add, centre, summand)?;
-        let mut extent = b.slice(table, 0, 2, 4)?;
-        if !strides.is_empty() {
-            extent = b.unary(Unary::Exp, extent)?;
-        }
-        let extent = b.binary(Binary::Mul, extent, factor)?;
-        let object = b.slice(table, 0, 4, 5)?;
-        let object = self.probability(b, object)?;
-        let classes = b.slice(table, 0, 5, width)?;
-        let classes = self.activated(b, classes)?;
-        let scores = b.binary(Binary::Mul, classes, object)?;
-        Ok(Candidates { centre, size: extent, points: None, scores })
+        Ok((head, places))
     }
 
-    /// The score for any object.
-    fn probability(&self, b: &mut Builder, object: TensorId) -> Result<TensorId, String> {
-        if self.activation == Activation::None { Ok(object) } else { b.unary(Unary::Sigmoid, object) }
-    }
-
-    fn columns(&self, b: &mut Builder, boxes: &[TensorId], map: [Map; 2]) -> Result<Candidates, String> {
-        let shape = b.shape(boxes[0]).to_vec();
-        let (&[1, rows, count], 1) = (shape.as_slice(), boxes.len()) else {
+    fn columns(&self, b: &Builder, boxes: &[TensorId], map: [Map; 2]) -> Result<(op::Detect, Vec<[f64; 6]>), String> {
+        let shape = b.shape(boxes[0]);
+        let (&[1, rows, count], 1) = (shape, boxes.len()) else {
             return Err(format!("boxes of shape {shape:?}, not [1, 4 + classes, candidates]"));
         };
-        if rows < 5 + 2 * self.keypoints {
-            return Err(format!(
-                "{rows} numbers a candidate, not 4, the classes' and {} for keypoints",
-                2 * self.keypoints
-            ));
+        let points = 2 * self.keypoints;
+        if rows < 5 + points {
+            return Err(format!("{rows} numbers a candidate, not 4, the classes' and {points} for keypoints"));
         }
-        let table = b.reshape(boxes[0], &[rows, count])?;
-        let table = b.cast(table, DType::F32)?;
-        let pairs = |n: usize, of: &dyn Fn(Map) -> f64| -> Vec<f64> { (0..n).flat_map(|_| map.map(of)).collect() };
-        let place = |b: &mut Builder, x: TensorId, n: usize| {
-            let [factor, summand] =
-                [pairs(n, &|map| map.0), pairs(n, &|map| map.1)].map(|v| b.numbers(&[2 * n, 1], &v));
-            let product = b.binary(Binary::Mul, x, factor)?;
-            b.binary(Binary::Add, product, summand)
+        let head = op::Detect {
+            columns: true,
+            first_class: 4,
+            classes: rows - 4 - points,
+            first_point: rows - points,
+            ..self.head(count, rows)?
         };
-        let centre = b.slice(table, 0, 0, 2)?;
-        let centre = place(b, centre, 1)?;
-        let extent = b.slice(table, 0, 2, 4)?;
-        let factor = b.numbers(&[2, 1], &pairs(1, &|map| map.0));
-        let size = b.binary(Binary::Mul, extent, factor)?;
-        let classes = rows - 2 * self.keypoints;
-        let points = match self.keypoints {
-            0 => None,
-            n => {
-                let points = b.slice(table, 0, classes, rows)?;
-                Some(place(b, points, n)?)
-            }
-        };
-        let scores = b.slice(table, 0, 4, classes)?;
-        let scores = self.activated(b, scores)?;
-        Ok(Candidates { centre, size, points, scores })
-    }
-
-    /// Non-maximum suppression of each class, then the best of all.
-    fn select(&self, b: &mut Builder, candidates: &Candidates) -> Result<(TensorId, TensorId), String> {
-        let &[classes, count] = b.shape(candidates.scores) else { return Err("no scores".into()) };
-        let most = self.most.min(count);
-        let half = b.affine(candidates.size, 0.5, 0.0)?;
-        let corners = [Binary::Sub, Binary::Add].map(|op| b.binary(op, candidates.centre, half));
-        let [low, high] = corners;
-        let (low, high) = (low?, high?);
-        // A class and a score for each candidate.
-        let reduced =
-            |b: &mut Builder, kind| b.emit(Op::Reduce { kind, axes: vec![0], keep: true }, &[candidates.scores]);
-        let (score, class) = if classes == 1 {
-            (candidates.scores, b.numbers(&[1, count], &vec![0.0; count]))
-        } else {
-            let best = reduced(b, Reduction::ArgMax { last: false })?;
-            (reduced(b, Reduction::Max)?, b.cast(best, DType::F32)?)
-        };
-        let parts: Vec<TensorId> = [low, high, score, class].into_iter().chain(candidates.points).collect();
-        let table = b.concat(0, &parts)?;
-
-        let corners = b.slice(table, 0, 0, 4)?;
-        let corners = b.transpose(corners, &[1, 0])?;
-        let corners = b.reshape(corners, &[1, count, 4])?;
-        // Of each candidate only its best class stands.
-        let standing = if classes == 1 {
-            score
-        } else {
-            let numbers = b.numbers(&[classes, 1], &(0..classes).map(|c| c as f64).collect::<Vec<_>>());
-            let own = b.binary(Binary::Equal, class, numbers)?;
-            let none = b.numbers(&[], &[0.0]);
-            b.emit(Op::Where, &[own, candidates.scores, none])?
-        };
-        let standing = b.reshape(standing, &[1, classes, count])?;
-        let thresholds = b.numbers(&[2], &[self.overlap, self.threshold]);
-        let op = Op::NonMaxSuppression { limit: most, center: false };
-        let selected = b.emit_all(op, &[corners, standing, thresholds])?;
-        let (mut indices, mut number) = (b.slice(selected[0], 1, 2, 3)?, selected[1]);
-        indices = b.reshape(indices, &[classes * most])?;
-        let number_of = |b: &mut Builder, n: usize| {
-            let numbers: Vec<i64> = (0..n as i64).collect();
-            b.constant(Tensor::i64(&[n], &numbers))
-        };
-        if classes > 1 {
-            // The best of all classes; rows that are not used score less than any.
-            let scores = b.reshape(score, &[count])?;
-            let scores = b.emit(Op::Gather { axis: 0 }, &[scores, indices])?;
-            let numbers = number_of(b, classes * most);
-            let used = b.binary(Binary::Less, numbers, number)?;
-            let none = b.numbers(&[], &[-1.0]);
-            let scores = b.emit(Op::Where, &[used, scores, none])?;
-            let best = b.emit_all(Op::TopK { axis: 0, k: most, largest: true }, &[scores])?;
-            indices = b.emit(Op::Gather { axis: 0 }, &[indices, best[1]])?;
-            let most = b.constant(Tensor::i64(&[], &[most as i64]));
-            number = b.binary(Binary::Min, number, most)?;
-        }
-        let gathered = b.emit(Op::Gather { axis: 1 }, &[table, indices])?;
-        let gathered = b.transpose(gathered, &[1, 0])?;
-        let numbers = number_of(b, most);
-        let numbers = b.reshape(numbers, &[most, 1])?;
-        let used = b.binary(Binary::Less, numbers, number)?;
-        let none = b.numbers(&[], &[0.0]);
-        let detections = b.emit(Op::Where, &[used, gathered, none])?;
-        let number = b.reshape(number, &[1])?;
-        Ok((detections, b.cast(number, DType::I32)?))
+        Ok((head, places::of_pixels(map)))
     }
 }
 
-/// Rows 0, 1, 2, 3… in the order 1, 0, 3, 2….
-fn swap_pairs(b: &mut Builder, x: TensorId, pairs: usize) -> Result<TensorId, String> {
-    let order: Vec<i64> = (0..pairs as i64).flat_map(|pair| [2 * pair + 1, 2 * pair]).collect();
-    let order = b.constant(Tensor::i64(&[2 * pairs], &order));
-    b.emit(Op::Gather { axis: 0 }, &[x, order])
+/// A network's output as the operator reads it: in front of the reshapes that made it, whose order of numbers is the same, so
+/// that the layers that compute it need not write it in one piece.
+fn part(b: &mut Builder, output: TensorId) -> Result<TensorId, String> {
+    if !matches!(b.fact(output).dtype, DType::F32 | DType::F16 | DType::Bf16) {
+        return b.cast(output, DType::F32);
+    }
+    let mut value = output;
+    while let Some((Op::Reshape | Op::Identity, from)) = b.producer(value) {
+        value = from;
+    }
+    Ok(value)
 }

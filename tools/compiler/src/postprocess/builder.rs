@@ -1,9 +1,6 @@
 //! Adds nodes behind a graph.
 
-use floe_models::{
-    DType, Fact, Graph, Node, Op, Tensor, TensorId, infer,
-    op::{Binary, Unary},
-};
+use floe_models::{DType, Fact, Graph, Node, Op, Tensor, TensorId, infer, op::Binary};
 
 /// What the names of the nodes start with; the compiler keeps their results in f32.
 pub const PREFIX: &str = "postprocess:";
@@ -29,6 +26,12 @@ impl<'g> Builder<'g> {
 
     pub fn fact(&self, id: TensorId) -> &Fact {
         self.graph.fact(id)
+    }
+
+    /// What a value is made by, and of: the operator and its first input.
+    pub fn producer(&self, id: TensorId) -> Option<(&Op, TensorId)> {
+        let node = self.graph.nodes.iter().find(|node| node.outputs.contains(&id))?;
+        Some((&node.op, *node.inputs.first()?))
     }
 
     pub fn shape(&self, id: TensorId) -> &[usize] {
@@ -73,25 +76,6 @@ impl<'g> Builder<'g> {
         Ok(self.declared(Op::Cast, &[x], &[fact])?[0])
     }
 
-    pub fn reshape(&mut self, x: TensorId, shape: &[usize]) -> Result<TensorId, String> {
-        let fact = Fact::new(self.fact(x).dtype, shape);
-        Ok(self.declared(Op::Reshape, &[x], &[fact])?[0])
-    }
-
-    /// Elements `from..to` along an axis.
-    pub fn slice(&mut self, x: TensorId, axis: usize, from: usize, to: usize) -> Result<TensorId, String> {
-        let mut fact = self.fact(x).clone();
-        let rank = fact.shape.len();
-        fact.shape[axis] = to - from;
-        let mut starts = vec![0; rank];
-        starts[axis] = from;
-        Ok(self.declared(Op::Slice { starts, steps: vec![1; rank] }, &[x], &[fact])?[0])
-    }
-
-    pub fn transpose(&mut self, x: TensorId, permutation: &[usize]) -> Result<TensorId, String> {
-        self.emit(Op::Transpose { permutation: permutation.to_vec() }, &[x])
-    }
-
     /// Joined along an axis; a single one is itself.
     pub fn concat(&mut self, axis: usize, parts: &[TensorId]) -> Result<TensorId, String> {
         if let [part] = parts { Ok(*part) } else { self.emit(Op::Concat { axis }, parts) }
@@ -99,10 +83,6 @@ impl<'g> Builder<'g> {
 
     pub fn binary(&mut self, op: Binary, a: TensorId, b: TensorId) -> Result<TensorId, String> {
         self.emit(Op::Binary(op), &[a, b])
-    }
-
-    pub fn unary(&mut self, op: Unary, x: TensorId) -> Result<TensorId, String> {
-        self.emit(Op::Unary(op), &[x])
     }
 
     /// `x · factor + summand`, in f32.

@@ -1,6 +1,7 @@
 //! The text of `--postprocess`: `OUTPUT[+OUTPUT]…=KIND[,OPTION]…`.
 
-use super::{BoxDecoder, Detect, Kind, Postprocess, PostprocessError, Step, boxes::Activation};
+use super::{BoxDecoder, Detect, Kind, Postprocess, PostprocessError, Step};
+use floe_models::op::ScoreActivation;
 use std::path::Path;
 
 /// What `floec compile --help` says about the options.
@@ -95,7 +96,7 @@ fn detect(text: &str) -> Result<Detect, String> {
         decoder: BoxDecoder::Columns,
         scores: Vec::new(),
         keypoints: if blazeface { 6 } else { 0 },
-        activation: if blazeface { Activation::Sigmoid } else { Activation::None },
+        activation: if blazeface { ScoreActivation::Sigmoid } else { ScoreActivation::None },
         background: false,
         threshold: if blazeface { 0.5 } else { 0.25 },
         overlap: if blazeface { 0.3 } else { 0.45 },
@@ -156,9 +157,9 @@ fn detect(text: &str) -> Result<Detect, String> {
             "exp" => logarithm = true,
             "yx" => rows_first = true,
             "keypoints" => result.keypoints = needed()?.parse().map_err(|_| fail("it is no number".into()))?,
-            "sigmoid" => result.activation = Activation::Sigmoid,
-            "softmax" => result.activation = Activation::Softmax,
-            "raw" => result.activation = Activation::None,
+            "sigmoid" => result.activation = ScoreActivation::Sigmoid,
+            "softmax" => result.activation = ScoreActivation::Softmax,
+            "raw" => result.activation = ScoreActivation::None,
             "background" => result.background = true,
             "threshold" => result.threshold = fraction()?,
             "iou" => result.overlap = fraction()?,

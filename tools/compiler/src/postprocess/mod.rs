@@ -4,10 +4,11 @@
 mod boxes;
 mod builder;
 mod language;
+mod places;
 #[cfg(test)]
 mod tests;
 
-pub use boxes::{Activation, BoxDecoder, Detect};
+pub use boxes::{BoxDecoder, Detect};
 pub use builder::PREFIX;
 pub use language::HELP;
 

@@ -1,0 +1,133 @@
+//! Coordinates of boxes, of which f16 holds whole pixels only up to 2048 and halves only up to 1024.
+
+use super::range::program;
+use crate::fused::{FusedGraph, FusedNode, FusedOp};
+use floe_kernels::pointwise::{Binary, Instruction, Unary};
+use floe_models::{Op, TensorId};
+use std::collections::HashSet;
+
+/// Values that stay f32 in an f16 variant because boxes are selected by them: what arithmetic makes of the numbers of a
+/// network's last layers on the way to the selection, and what is taken of it behind. The layers themselves stay f16, unless
+/// that arithmetic runs in their epilogue.
+pub(super) fn of_boxes(graph: &FusedGraph) -> HashSet<TensorId> {
+    let computed: HashSet<TensorId> = graph.nodes.iter().flat_map(|node| node.outputs.iter().copied()).collect();
+    // Values that boxes come from, back to the layers.
+    let mut tail = HashSet::new();
+    for node in graph.nodes.iter().rev() {
+        tail.extend(boxes(node).iter().copied());
+        if node.outputs.iter().any(|output| tail.contains(output)) {
+            tail.extend(passed(node).iter().filter(|input| computed.contains(input)));
+        }
+    }
+    let mut kept = HashSet::new();
+    for node in &graph.nodes {
+        let makes = computes(node) && node.outputs.iter().any(|output| tail.contains(output));
+        if makes || passed(node).iter().any(|input| kept.contains(input)) {
+            kept.extend(&node.outputs);
+            if matches!(node.op, FusedOp::Pointwise(_)) {
+                kept.extend(node.inputs.iter().filter(|input| graph.values[input.0].constant.is_some()));
+            }
+        }
+    }
+    kept
+}
+
+/// The inputs of a selection that are boxes.
+fn boxes(node: &FusedNode) -> &[TensorId] {
+    match &node.op {
+        FusedOp::Operator(Op::NonMaxSuppression { .. }) => &node.inputs[..1],
+        FusedOp::Operator(Op::Detect(detect)) => &node.inputs[..detect.boxes],
+        _ => &[],
+    }
+}
+
+/// The inputs whose numbers are those of the outputs, moved or computed with one by one.
+fn passed(node: &FusedNode) -> &[TensorId] {
+    match &node.op {
+        FusedOp::Pointwise(_)
+        | FusedOp::Operator(
+            Op::Concat { .. }
+            | Op::Expand
+            | Op::Identity
+            | Op::Pad { .. }
+            | Op::Reshape
+            | Op::Slice { .. }
+            | Op::Split { .. }
+            | Op::Tile { .. }
+            | Op::Transpose { .. },
+        ) => &node.inputs,
+        FusedOp::Operator(Op::Gather { .. }) => &node.inputs[..1],
+        _ => &[],
+    }
+}
+
+/// Whether a program makes places of numbers: it adds, multiplies or takes exponentials.
+fn computes(node: &FusedNode) -> bool {
+    let arithmetic = |instruction: &Instruction| {
+        matches!(
+            instruction,
+            Instruction::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Pow, ..)
+                | Instruction::Unary(Unary::Exp, _)
+        )
+    };
+    program(node).is_some_and(|program| program.instructions.iter().any(arithmetic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes;
+    use floe_models::{DType, Fact, Graph, Node, Tensor, op};
+
+    fn node(graph: &mut Graph, name: &str, op: Op, inputs: &[TensorId], outputs: &[(DType, &[usize])]) -> TensorId {
+        let outputs: Vec<TensorId> =
+            outputs.iter().map(|&(dtype, shape)| graph.add_value(name, Fact::new(dtype, shape))).collect();
+        let first = outputs[0];
+        graph.nodes.push(Node { name: name.into(), op, inputs: inputs.to_vec(), outputs, sources: vec![name.into()] });
+        first
+    }
+
+    /// A head as YOLOX has it when its boxes are decoded in the graph, and the network's own suppression.
+    #[test]
+    fn what_decodes_boxes_stays_f32_and_the_layers_do_not() {
+        let mut graph = Graph::default();
+        let f32 = DType::F32;
+        let x = graph.add_value("x", Fact::new(f32, &[1, 8, 6]));
+        graph.inputs.push(x);
+        let constant = |graph: &mut Graph, name: &str, shape: &[usize]| {
+            let values: Vec<f32> = (0..shape.iter().product()).map(|i: usize| 0.1 + i as f32).collect();
+            graph.add_constant(name, Tensor::f32(shape, &values))
+        };
+        let weights = constant(&mut graph, "weights", &[6, 6]);
+        let grid = constant(&mut graph, "grid", &[8, 2]);
+        let layer = node(&mut graph, "layer", Op::MatMul, &[x, weights], &[(f32, &[1, 8, 6])]);
+        let hidden = node(&mut graph, "hidden", Op::Unary(op::Unary::Relu), &[layer], &[(f32, &[1, 8, 6])]);
+        let head = node(&mut graph, "head", Op::MatMul, &[hidden, weights], &[(f32, &[1, 8, 6])]);
+        let slice = |graph: &mut Graph, name: &str, from: usize, to: usize| {
+            let op = Op::Slice { starts: vec![0, 0, from], steps: vec![1; 3] };
+            node(graph, name, op, &[head], &[(f32, &[1, 8, to - from])])
+        };
+        let (centre, extent, score) =
+            (slice(&mut graph, "xy", 0, 2), slice(&mut graph, "wh", 2, 4), slice(&mut graph, "raw", 4, 5));
+        let place = node(&mut graph, "place", Op::Binary(op::Binary::Add), &[centre, grid], &[(f32, &[1, 8, 2])]);
+        let size = node(&mut graph, "size", Op::Unary(op::Unary::Exp), &[extent], &[(f32, &[1, 8, 2])]);
+        let boxes = node(&mut graph, "boxes", Op::Concat { axis: 2 }, &[place, size], &[(f32, &[1, 8, 4])]);
+        let score = node(&mut graph, "score", Op::Unary(op::Unary::Sigmoid), &[score], &[(f32, &[1, 8, 1])]);
+        let turn = Op::Transpose { permutation: vec![0, 2, 1] };
+        let scores = node(&mut graph, "scores", turn, &[score], &[(f32, &[1, 1, 8])]);
+        let thresholds = graph.add_constant("thresholds", Tensor::f32(&[1], &[0.5]));
+        let nms = Op::NonMaxSuppression { limit: 4, center: true };
+        let selected = [(DType::I64, [4, 3].as_slice()), (DType::I64, &[])];
+        let selected = node(&mut graph, "selected", nms, &[boxes, scores, thresholds], &selected);
+        let column = Op::Slice { starts: vec![0, 2], steps: vec![1; 2] };
+        let column = node(&mut graph, "column", column, &[selected], &[(DType::I64, &[4, 1])]);
+        let taken = Op::Gather { axis: 1 };
+        let taken = node(&mut graph, "taken", taken, &[boxes, column], &[(f32, &[1, 4, 1, 4])]);
+        graph.outputs = vec![selected, taken];
+        let fused = passes::fuse::run(passes::normalise(graph)).unwrap();
+        let kept = of_boxes(&fused);
+        let mut names: Vec<&str> = kept.iter().map(|id| fused.values[id.0].name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["boxes", "grid", "place", "size", "taken"]);
+    }
+}
