@@ -238,4 +238,5 @@ def main():
         complete.write_text(made_by)
 
 
-main()
+if __name__ == "__main__":
+    main()

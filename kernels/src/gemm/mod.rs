@@ -41,7 +41,6 @@ pub(crate) fn candidates(problem: &Problem, target: &Target) -> Result<Vec<Candi
         // Tensor cores win by far; one candidate is enough to compare.
         words.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         words.truncate(1);
-        all.truncate(MOST_CANDIDATES - words.len());
     }
     all.extend(words);
     Ok(by_cost(all, MOST_CANDIDATES, direct::candidate(problem, target)))
