@@ -54,7 +54,7 @@ def detector(name, height=160, width=192, **settings):
         network = models.get_model(name, weights=None, weights_backbone=None, num_classes=4, **settings)
         for module, layer in network.named_modules():
             if isinstance(layer, (nn.Linear, nn.Conv2d)) and any(part in module for part in ("cls_score", "cls_logits", "classification_head")):
-                nn.init.normal_(layer.weight, 0, 2 / layer.weight[0].numel() ** 0.5)
+                nn.init.normal_(layer.weight, 0, 1.0 / layer.weight[0].numel() ** 0.5)
         return Named(network, single_image=True), (torch.rand(1, 3, height, width),)
 
     return build
@@ -65,18 +65,18 @@ alexnet convnext_tiny densenet121 efficientnet_b0 efficientnet_v2_s googlenet in
 regnet_x_400mf regnet_y_400mf resnet18 resnext50_32x4d shufflenet_v2_x0_5 squeezenet1_0 squeezenet1_1 swin_t swin_v2_t vgg11 vgg11_bn vit_b_16@224 wide_resnet50_2
 """
 SEGMENTERS = "deeplabv3_mobilenet_v3_large deeplabv3_resnet50 fcn_resnet50 lraspp_mobilenet_v3_large"
-VIDEOS = {"r3d_18": (8, 112), "mc3_18": (8, 112), "r2plus1d_18": (8, 112), "s3d": (16, 64), "mvit_v1_b": (16, 224), "mvit_v2_s": (16, 224), "swin3d_t": (8, 64)}
-small = {"min_size": 160, "max_size": 192}
+VIDEOS = {"r3d_18": (8, 112), "mc3_18": (8, 112), "r2plus1d_18": (8, 112), "s3d": (16, 224), "mvit_v1_b": (16, 224), "mvit_v2_s": (16, 224), "swin3d_t": (8, 64)}
+SMALL = {"min_size": 160, "max_size": 192}
 DETECTORS = {
-    "fasterrcnn_mobilenet_v3_large_320_fpn": small,
-    "fasterrcnn_mobilenet_v3_large_fpn": small,
-    "fasterrcnn_resnet50_fpn": small,
-    "fasterrcnn_resnet50_fpn_v2": small,
-    "retinanet_resnet50_fpn": small,
-    "retinanet_resnet50_fpn_v2": small,
-    "fcos_resnet50_fpn": small,
-    "maskrcnn_resnet50_fpn": small,
-    "keypointrcnn_resnet50_fpn": small,
+    "fasterrcnn_mobilenet_v3_large_320_fpn": SMALL,
+    "fasterrcnn_mobilenet_v3_large_fpn": SMALL,
+    "fasterrcnn_resnet50_fpn": SMALL,
+    "fasterrcnn_resnet50_fpn_v2": SMALL,
+    "retinanet_resnet50_fpn": SMALL,
+    "retinanet_resnet50_fpn_v2": SMALL,
+    "fcos_resnet50_fpn": SMALL,
+    "maskrcnn_resnet50_fpn": SMALL,
+    "keypointrcnn_resnet50_fpn": SMALL,
     "ssd300_vgg16": {},
     "ssdlite320_mobilenet_v3_large": {},
 }
