@@ -35,13 +35,7 @@ fn parse_and_replay(bytes: &[u8]) -> bool {
         }
         assert_eq!(variant.candidates().count(), variant.header().candidates as usize);
         let work = |step: &floe_engine::plan::format::Step| match &step.action {
-            Action::Host(kernel) => {
-                let family = kernel.family();
-                (0..4)
-                    .filter_map(|i| family.output(i))
-                    .map(|view| view.elements())
-                    .fold(family.flops(), u64::saturating_add)
-            }
+            Action::Host(kernel) => kernel.family().host_operations(),
             Action::Launch { .. } => 0,
         };
         let too_much = variant.steps().map(|step| work(&step)).any(|work| work > WORK);

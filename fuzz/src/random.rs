@@ -29,6 +29,18 @@ impl Random {
         among.get_mut(index)
     }
 
+    /// Bytes of a tensor: any, or small integers of some size, as indices are.
+    pub fn elements(&mut self, bytes: usize) -> Vec<u8> {
+        let size = [0, 1, 2, 4, 8][self.below(5)];
+        (0..bytes)
+            .map(|at| match size {
+                0 => self.below(256) as u8,
+                size if at % size == 0 => self.below(6) as u8,
+                _ => 0,
+            })
+            .collect()
+    }
+
     /// A number where mistakes like to be.
     pub fn number(&mut self) -> i64 {
         const EDGES: [i64; 19] = [

@@ -1,5 +1,6 @@
 //! Replays on the host of what is small enough.
 
+use crate::random::Random;
 use floe_engine::{
     host::{self, Block},
     plan::{
@@ -7,6 +8,7 @@ use floe_engine::{
         format::{Action, Direction, Step},
     },
 };
+use floe_kernels::Kernel;
 
 /// Elements and operations of a step, or bytes of a session, beyond which a plan is legal but too much for a fuzzer.
 pub const WORK: u64 = 1 << 20;
@@ -31,13 +33,35 @@ impl File {
     pub fn bytes(&self) -> &[u8] {
         &bytemuck::cast_slice(&self.blocks)[..self.length]
     }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.blocks)[..self.length]
+    }
 }
 
 fn work(step: &Step) -> u64 {
-    let Action::Host(kernel) = &step.action else { return 0 };
+    match &step.action {
+        Action::Host(kernel) => kernel.family().host_operations(),
+        Action::Launch { .. } => 0,
+    }
+}
+
+/// Runs a checked kernel on operands that are exactly as long as they must be and hold anything.
+fn run(kernel: &Kernel, random: &mut Random) {
     let family = kernel.family();
-    let views = (0..8).map_while(|i| family.input(i)).chain((0..4).map_while(|i| family.output(i)));
-    views.map(|view| view.elements()).fold(family.flops(), u64::saturating_add)
+    let bytes = |bytes: Option<u64>| usize::try_from(bytes.expect("a checked operand")).expect("little work");
+    let inputs = (0..kernel.inputs()).map(|i| bytes(family.input_bytes(i).expect("a checked operand")));
+    let outputs = (0..kernel.outputs()).map(|i| bytes(family.output(i).and_then(|view| view.bytes().ok())));
+    let sizes: Vec<usize> = inputs.chain(outputs).chain([bytes(Some(family.host_workspace()))]).collect();
+    if sizes.iter().sum::<usize>() as u64 > 16 * WORK {
+        return;
+    }
+    let mut operands: Vec<File> = sizes.iter().map(|&bytes| File::new(&random.elements(bytes))).collect();
+    let mut operands: Vec<&mut [u8]> = operands.iter_mut().map(File::bytes_mut).collect();
+    let workspace = operands.pop().unwrap_or_default();
+    let mut outputs = operands.split_off(kernel.inputs());
+    let inputs: Vec<&[u8]> = operands.iter().map(|bytes| &**bytes).collect();
+    family.run(&inputs, &mut outputs, workspace).expect("a checked kernel");
 }
 
 /// Whether a plan is legal; all that it says is read, and its host variants are replayed where they are small.
@@ -60,6 +84,12 @@ pub fn plan(file: &File) -> bool {
         }
         if variant.steps().map(|step| work(&step)).fold(0, u64::saturating_add) > WORK {
             continue;
+        }
+        let mut random = Random::new(header.steps.wrapping_mul(31).wrapping_add(file.bytes().len() as u32));
+        for step in variant.steps() {
+            if let Action::Host(kernel) = &step.action {
+                run(kernel, &mut random);
+            }
         }
         let mut memory = vec![Block::ZERO; host::blocks(&variant)];
         let bindings: Vec<_> = variant.bindings().map(|binding| (binding.direction, binding.bytes())).collect();

@@ -3,7 +3,7 @@
 #![no_main]
 
 use floe_compiler::{
-    evaluate::HostEvaluator,
+    evaluate::{HostEvaluator, Work},
     pipeline::{self, CompileError, CompileOptions},
     targets,
 };
@@ -12,7 +12,7 @@ use floe_fuzz::{
     random::Random,
     replay::{self, File, WORK},
 };
-use floe_models::{ImportOptions, from_bytes, onnx::proto::ModelProto};
+use floe_models::{ImportOptions, Limits, from_bytes, onnx::proto::ModelProto};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use prost::Message;
 
@@ -20,7 +20,10 @@ use prost::Message;
 const NODES: usize = 64;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(graph) = from_bytes(bytes, None, &ImportOptions::default(), &HostEvaluator) else { return };
+    let limits = Limits { value_bytes: 16 * WORK, constant_bytes: 32 * WORK, nodes: 4096 };
+    let options = ImportOptions { limits, ..ImportOptions::default() };
+    let evaluator = HostEvaluator::new(Work { bytes: 32 * WORK, operations: 16 * WORK });
+    let Ok(graph) = from_bytes(bytes, None, &options, &evaluator) else { return };
     let elements = graph.values.iter().map(|value| value.fact.elements() as u64).fold(0, u64::saturating_add);
     if graph.nodes.len() > NODES || elements > WORK {
         return;

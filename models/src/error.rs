@@ -191,6 +191,16 @@ pub enum Problem {
         /// Which input, and what cannot be done with it.
         reason: String,
     },
+    /// The import would take too much.
+    #[error("{what} would take {bytes} bytes; the limit is {limit}")]
+    TooLarge {
+        /// Which value, or which values.
+        what: String,
+        /// Their bytes.
+        bytes: u64,
+        /// Bytes that they may have: [`Limits`](crate::Limits).
+        limit: u64,
+    },
     /// Shapes or element types do not fit.
     #[error(transparent)]
     Shape(#[from] ShapeError),

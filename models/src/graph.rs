@@ -32,6 +32,11 @@ impl Fact {
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
+
+    /// Bytes of all elements.
+    pub fn bytes(&self) -> u64 {
+        self.shape.iter().fold(self.dtype.size() as u64, |bytes, &extent| bytes.saturating_mul(extent as u64))
+    }
 }
 
 /// A value of the graph.

@@ -15,7 +15,7 @@ pub mod zoo;
 
 pub use error::{ImportError, Problem};
 pub use graph::{Fact, Graph, Node, NodeId, Quantized, TensorId, Value};
-pub use import::{ImportOptions, from_bytes, import};
+pub use import::{ImportOptions, Limits, from_bytes, import};
 pub use infer::{ShapeError, infer};
 pub use op::{Evaluate, Op};
 pub use tensor::{DType, Tensor};

@@ -141,8 +141,7 @@ impl Builder<'_> {
         let Fact { dtype, shape } = self.fact(id).clone();
         let mut along = vec![1; shape.len()];
         along[axis] = shape[axis];
-        let numbers: Vec<i64> = (0..shape[axis] as i64).collect();
-        let numbers = self.constant(Tensor::i64(&along, &numbers));
+        let numbers = self.numbers(0, &along)?;
         let there = self.binary(Binary::Less, numbers, count)?;
         let number = self.scalar(dtype, number)?;
         let filled = self.emit(Op::Where, &[there, id, number]);

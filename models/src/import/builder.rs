@@ -1,16 +1,13 @@
 //! The graph under construction: scopes of names, emission of nodes with inferred shapes, constant folding.
 
-use super::{bounds::Bound, extents::Extent, node::NodeView};
+use super::{bounds::Bound, extents::Extent, limits::Limits, node::NodeView};
 use crate::{
     DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Tensor, TensorId,
     infer::infer,
     onnx::proto::{FunctionProto, NodeProto, TensorProto},
     op::{Binary, Unary},
 };
-use std::{
-    collections::{HashMap, HashSet},
-    path::Path,
-};
+use std::{collections::HashMap, path::Path};
 
 /// Operators on constants are folded up to this many elements.
 const MOST_FOLDED: usize = 1 << 24;
@@ -29,6 +26,11 @@ pub(super) struct Builder<'a> {
     pub functions: Vec<FunctionProto>,
     /// How many functions are being imported inside each other.
     pub calls: usize,
+    pub(super) limits: Limits,
+    /// Bytes of the constants that operators have made.
+    pub(super) constant_bytes: u64,
+    /// Nodes imported and made so far.
+    pub(super) nodes: usize,
     evaluate: &'a dyn Evaluate,
     /// Values by name, innermost scope last.
     scopes: Vec<HashMap<String, TensorId>>,
@@ -50,17 +52,21 @@ pub(super) struct Builder<'a> {
     missing: HashMap<String, String>,
     /// Name of the model's node that is being imported.
     current: String,
-    names: HashSet<String>,
+    /// Names of nodes, and how often each was wanted.
+    names: HashMap<String, usize>,
 }
 
 impl<'a> Builder<'a> {
-    pub fn new(opset: i64, folder: Option<&'a Path>, evaluate: &'a dyn Evaluate) -> Self {
+    pub fn new(opset: i64, folder: Option<&'a Path>, evaluate: &'a dyn Evaluate, limits: Limits) -> Self {
         Self {
             graph: Graph::default(),
             opset,
             folder,
             functions: Vec::new(),
             calls: 0,
+            limits,
+            constant_bytes: 0,
+            nodes: 0,
             evaluate,
             scopes: vec![HashMap::new()],
             sequences: HashMap::new(),
@@ -72,7 +78,7 @@ impl<'a> Builder<'a> {
             non_zero: HashMap::new(),
             missing: HashMap::new(),
             current: String::new(),
-            names: HashSet::new(),
+            names: HashMap::new(),
         }
     }
 
@@ -83,7 +89,7 @@ impl<'a> Builder<'a> {
         }
         let value = &mut self.graph.values[id.0];
         if value.name.is_empty() {
-            value.name = name.to_string();
+            value.name = short(name).to_string();
         }
     }
 
@@ -109,6 +115,12 @@ impl<'a> Builder<'a> {
             }
             let name = initializer.name.clone();
             let tensor = crate::onnx::tensor::read(initializer, self.folder)?;
+            // Those of a loop's body may come again and again.
+            if self.scopes.len() > 1 {
+                let fact = Fact::new(tensor.dtype, &tensor.shape);
+                let error = |problem: Problem| ImportError::Tensor { name: name.clone(), reason: problem.to_string() };
+                self.reserve(&fact).map_err(error)?;
+            }
             let id = self.graph.add_constant("", tensor);
             self.bind(&name, id);
         }
@@ -139,10 +151,11 @@ impl<'a> Builder<'a> {
             domain => format!("{domain}.{}", proto.op_type),
         };
         let name = if proto.name.is_empty() { format!("{}_{number}", proto.op_type) } else { proto.name.clone() };
-        self.current = self.unique(&name);
+        self.current = self.unique(short(&name));
         let current = self.current.clone();
         let first_value = self.graph.values.len();
         let error = |problem: Problem| ImportError::Node { node: current.clone(), operator: operator.clone(), problem };
+        self.count_node().map_err(error)?;
 
         let mut inputs = Vec::with_capacity(proto.input.len());
         for (index, name) in proto.input.iter().enumerate() {
@@ -195,11 +208,11 @@ impl<'a> Builder<'a> {
 
     fn unique(&mut self, name: &str) -> String {
         let mut unique = name.to_string();
-        let mut number = 1;
-        while !self.names.insert(unique.clone()) {
-            number += 1;
+        while let Some(number) = self.names.get_mut(&unique) {
+            *number += 1;
             unique = format!("{name}_{number}");
         }
+        self.names.insert(unique.clone(), 1);
         unique
     }
 
@@ -225,7 +238,26 @@ impl<'a> Builder<'a> {
         self.sequences.get(&id).map(Vec::as_slice)
     }
 
-    /// Adds a constant that the model does not name.
+    /// Adds a constant whose extents the model chooses; its elements are made only where it is not too large.
+    pub fn generated<T: bytemuck::NoUninit>(
+        &mut self,
+        dtype: DType,
+        shape: &[usize],
+        elements: impl FnOnce() -> Vec<T>,
+    ) -> Result<TensorId, Problem> {
+        self.reserve(&Fact::new(dtype, shape))?;
+        Ok(self.constant(Tensor::from_slice(dtype, shape, &elements())))
+    }
+
+    /// Consecutive numbers (I64) from `first` on.
+    pub fn numbers(&mut self, first: usize, shape: &[usize]) -> Result<TensorId, Problem> {
+        self.generated(DType::I64, shape, || {
+            let count: usize = shape.iter().product();
+            (first as i64..).take(count).collect()
+        })
+    }
+
+    /// Adds a small constant that the model does not name; [`Self::generated`] is for all others.
     pub fn constant(&mut self, tensor: Tensor) -> TensorId {
         self.graph.add_constant("", tensor)
     }
@@ -248,7 +280,9 @@ impl<'a> Builder<'a> {
 
     /// Adds a node, or the constants that it evaluates to. `declared` as in [`infer`]. At least one output.
     pub fn emit_all(&mut self, op: Op, inputs: &[TensorId], declared: &[Fact]) -> Result<Vec<TensorId>, Problem> {
+        self.count_node()?;
         let facts = infer(&op, &inputs.iter().map(|&id| self.fact(id)).collect::<Vec<_>>(), declared)?;
+        facts.iter().try_for_each(|fact| self.limits.check(fact))?;
         if let Some(tensors) = self.fold(&op, inputs, &facts) {
             return Ok(tensors.into_iter().map(|tensor| self.constant(tensor)).collect());
         }
@@ -328,6 +362,12 @@ impl<'a> Builder<'a> {
         let fact = Fact { dtype, shape: self.shape(x).to_vec() };
         self.emit_as(Op::Cast, &[x], fact)
     }
+}
+
+/// As much of a name as is kept: a hostile one would fill the memory in a loop's repetitions.
+fn short(name: &str) -> &str {
+    const MOST_BYTES: usize = 1024;
+    &name[..name.floor_char_boundary(MOST_BYTES)]
 }
 
 /// A scalar tensor of any type; `None` where the value does not fit an integer type.

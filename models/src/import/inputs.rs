@@ -1,11 +1,11 @@
 //! The inputs of the graph: declared shapes, given shapes, inputs taken as constants.
 
 use super::{
-    ImportOptions,
+    ImportOptions, Limits,
     builder::{Builder, scalar},
 };
 use crate::{
-    Fact, ImportError, Tensor,
+    Fact, ImportError, Problem, Tensor,
     infer::{check_fact, show},
     onnx::{
         proto::{DimensionValue, TensorProto, ValueInfoProto},
@@ -57,12 +57,15 @@ pub(super) fn add(
     }
     for input in inputs.into_iter().filter(|input| !options.constants.iter().any(|(name, _)| *name == input.name)) {
         let given = options.shapes.iter().find(|(name, _)| *name == input.name).map(|(_, shape)| shape.as_slice());
-        let fact = fact(input, given)?;
+        let fact = fact(input, given, &options.limits)?;
         if let Some(&(_, number)) = options.numbers.iter().find(|(name, _)| *name == input.name) {
             let element = scalar(fact.dtype, number).ok_or_else(|| ImportError::Input {
                 input: input.name.clone(),
                 reason: format!("{number} is no {:?}", fact.dtype),
             })?;
+            let error =
+                |problem: Problem| ImportError::Input { input: input.name.clone(), reason: problem.to_string() };
+            builder.reserve(&fact).map_err(error)?;
             let bytes = element.bytes().repeat(fact.elements());
             let id = builder.constant(Tensor::new(fact.dtype, fact.shape, bytes));
             builder.bind(&input.name, id);
@@ -75,7 +78,7 @@ pub(super) fn add(
     Ok(())
 }
 
-fn fact(input: &ValueInfoProto, given: Option<&[usize]>) -> Result<Fact, ImportError> {
+fn fact(input: &ValueInfoProto, given: Option<&[usize]>, limits: &Limits) -> Result<Fact, ImportError> {
     let error = |reason: String| ImportError::Input { input: input.name.clone(), reason };
     let tensor = input.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
     let tensor = tensor.ok_or_else(|| error("it is no dense tensor, which is not supported".into()))?;
@@ -111,6 +114,7 @@ fn fact(input: &ValueInfoProto, given: Option<&[usize]>) -> Result<Fact, ImportE
     };
     let fact = Fact { dtype, shape };
     check_fact(&fact).map_err(|shape| error(shape.to_string()))?;
+    limits.check(&fact).map_err(|problem| error(problem.to_string()))?;
     Ok(fact)
 }
 

@@ -7,6 +7,7 @@ mod extents;
 mod finish;
 mod function;
 mod inputs;
+mod limits;
 mod node;
 mod operators;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use crate::{
     onnx::{self, proto::ModelProto},
 };
 use builder::Builder;
+pub use limits::Limits;
 use std::path::Path;
 
 /// Versions of the default operator set that are accepted. What Floe promises is 9 to 22; older and newer models import
@@ -32,6 +34,8 @@ pub struct ImportOptions {
     pub constants: Vec<(String, Tensor)>,
     /// Inputs that become constants whose elements are all one number.
     pub numbers: Vec<(String, f64)>,
+    /// What the import may take.
+    pub limits: Limits,
 }
 
 /// Imports an ONNX file. External data is looked for in its folder.
@@ -78,7 +82,7 @@ fn build(
         let name = sparse.values.as_ref().map(|values| values.name.clone()).unwrap_or_default();
         return Err(ImportError::UnsupportedTensor { name, kind: "a sparse initializer".into() });
     }
-    let mut builder = Builder::new(opset, folder, evaluate);
+    let mut builder = Builder::new(opset, folder, evaluate, options.limits);
     builder.graph.name = graph.name;
     builder.functions = model.functions;
     inputs::add(&mut builder, &graph.input, &graph.initializer, options)?;

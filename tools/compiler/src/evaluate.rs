@@ -10,13 +10,57 @@ use crate::{
     passes,
 };
 use floe_models::{Evaluate, Fact, Graph, Node, Op, Tensor, TensorId};
+use std::cell::Cell;
 
-/// Evaluates operators with the host twins.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HostEvaluator;
+/// Evaluates operators with the host twins, until they have taken as much memory or time as folding may.
+///
+/// What is refused then stays in the graph, and a replay computes it: folding only saves time. Both limits count, they
+/// measure nothing, so that the same model always gives the same plan.
+#[derive(Clone, Debug)]
+pub struct HostEvaluator {
+    left: Cell<Work>,
+}
+
+/// What evaluation takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Bytes of results.
+    pub bytes: u64,
+    /// Arithmetic operations, and elements that are read and written.
+    pub operations: u64,
+}
+
+impl Work {
+    /// For one model: memory that a desktop has, and well below a minute.
+    pub const OF_A_MODEL: Self = Self { bytes: 4 << 30, operations: 1 << 35 };
+    /// For one operator, with its operands: so that none alone takes all.
+    pub const OF_AN_OPERATOR: Self = Self { bytes: 2 << 30, operations: 1 << 32 };
+
+    fn minus(self, other: Self) -> Option<Self> {
+        Some(Self {
+            bytes: self.bytes.checked_sub(other.bytes)?,
+            operations: self.operations.checked_sub(other.operations)?,
+        })
+    }
+}
+
+impl Default for HostEvaluator {
+    fn default() -> Self {
+        Self::new(Work::OF_A_MODEL)
+    }
+}
+
+impl HostEvaluator {
+    /// An evaluator that takes so much together.
+    pub fn new(most: Work) -> Self {
+        Self { left: Cell::new(most) }
+    }
+}
 
 impl Evaluate for HostEvaluator {
     fn evaluate(&self, op: &Op, inputs: &[&Tensor], outputs: &[Fact]) -> Option<Vec<Tensor>> {
+        let bytes = outputs.iter().map(Fact::bytes).fold(0, u64::saturating_add);
+        self.left.get().minus(Work { bytes, operations: 0 })?;
         let mut graph = Graph::default();
         for (number, tensor) in inputs.iter().enumerate() {
             let fact = Fact { dtype: tensor.dtype, shape: tensor.shape.clone() };
@@ -34,7 +78,12 @@ impl Evaluate for HostEvaluator {
             outputs: graph.outputs.clone(),
             sources: Vec::new(),
         });
-        run_graph(graph, inputs)
+        let graph = passes::fuse(passes::normalise(graph)).ok()?;
+        let kernels = lower_for_host(&graph)?;
+        let work = work(&kernels)?;
+        Work::OF_AN_OPERATOR.minus(work)?;
+        self.left.set(self.left.get().minus(Work { bytes, ..work })?);
+        run(&graph, &kernels, inputs)
     }
 }
 
@@ -45,8 +94,34 @@ pub fn run_graph(graph: Graph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> {
 
 /// Runs a fused graph on the host; `None` where lowering or a kernel refuses it.
 pub fn run_fused(graph: &FusedGraph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> {
-    let kernels = lower(graph, LowerOptions { host: true, ..LowerOptions::default() }).ok()?;
-    let bytes = run_kernels(&kernels, inputs)?;
+    run(graph, &lower_for_host(graph)?, inputs)
+}
+
+fn lower_for_host(graph: &FusedGraph) -> Option<KernelGraph> {
+    lower(graph, LowerOptions { host: true, ..LowerOptions::default() }).ok()
+}
+
+/// What running kernels takes: the bytes of all buffers and workspaces, and the operations. `None` where a kernel is not
+/// valid.
+fn work(graph: &KernelGraph) -> Option<Work> {
+    let bytes = graph.buffers.iter().map(|buffer| buffer.bytes).fold(0, u64::saturating_add);
+    graph.nodes.iter().try_fold(Work { bytes, operations: 0 }, |work, node| {
+        let family = node.kernel.family();
+        family.check().ok()?;
+        Some(Work {
+            // Outputs are copied.
+            bytes: node
+                .outputs
+                .iter()
+                .map(|output| output.bytes)
+                .fold(work.bytes.saturating_add(family.host_workspace()), u64::saturating_add),
+            operations: work.operations.saturating_add(family.host_operations()),
+        })
+    })
+}
+
+fn run(graph: &FusedGraph, kernels: &KernelGraph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> {
+    let bytes = run_kernels(kernels, inputs)?;
     if bytes.len() != graph.outputs.len() {
         return None;
     }
@@ -139,4 +214,53 @@ fn run_kernels(graph: &KernelGraph, inputs: &[&Tensor]) -> Option<Vec<Vec<u8>>> 
         }
     }
     Some(results)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floe_models::DType;
+
+    fn matrix(rows: usize, columns: usize) -> Tensor {
+        Tensor::f32(&[rows, columns], &vec![1.0; rows * columns])
+    }
+
+    #[test]
+    fn folding_has_limits() {
+        let product = |evaluator: &HostEvaluator, n: usize| {
+            let facts = [Fact::new(DType::F32, &[n, n])];
+            evaluator.evaluate(&Op::MatMul, &[&matrix(n, n), &matrix(n, n)], &facts).is_some()
+        };
+        // 2 · 64³ operations and some for the elements, twice but not three times.
+        let evaluator = HostEvaluator::new(Work { bytes: 1 << 20, operations: 1_200_000 });
+        assert_eq!([64; 3].map(|n| product(&evaluator, n)), [true, true, false]);
+        // What is smaller still goes, until the bytes are used up.
+        assert!(product(&evaluator, 8));
+        let evaluator = HostEvaluator::new(Work { bytes: 3 * 4 * 64 * 64, operations: u64::MAX });
+        assert_eq!([64; 4].map(|n| product(&evaluator, n)), [true, true, true, false]);
+    }
+
+    /// Small operands, and results that no machine could hold: nothing may be allocated.
+    #[test]
+    fn large_results_of_small_operands_are_refused() {
+        let evaluator = HostEvaluator::default();
+        let column = matrix(1 << 16, 1);
+        let row = column.reshaped(vec![1, 1 << 16]);
+        let facts = [Fact::new(DType::F32, &[1 << 16, 1 << 16])];
+        assert_eq!(evaluator.evaluate(&Op::Expand, &[&row], &facts), None);
+        assert_eq!(evaluator.evaluate(&Op::MatMul, &[&column, &row], &facts), None);
+        // A small result of too much work.
+        let regions = Tensor::f32(&[64, 4], &[0.0, 0.0, 1e9, 1e9].repeat(64));
+        let image = Tensor::f32(&[1, 1, 2, 2], &[1.0; 4]);
+        let pool = Op::RoiAlign {
+            kind: floe_models::op::RegionPooling::Average,
+            extents: [8, 8],
+            samples: 0,
+            scale: 1.0,
+            half_pixel: false,
+        };
+        let batch = Tensor::i64(&[64], &[0; 64]);
+        let facts = [Fact::new(DType::F32, &[64, 1, 8, 8])];
+        assert_eq!(evaluator.evaluate(&pool, &[&image, &regions, &batch], &facts), None);
+    }
 }

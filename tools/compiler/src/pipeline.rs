@@ -177,7 +177,7 @@ pub fn import_and_fuse(
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<FusedGraph, CompileError> {
     progress(Progress::Phase("import"));
-    let mut graph = floe_models::import(model, &options.import, &HostEvaluator)?;
+    let mut graph = floe_models::import(model, &options.import, &HostEvaluator::default())?;
     let mut placements = Vec::new();
     for preprocess in &options.preprocess {
         placements.push((preprocess.input.clone(), preprocess.apply(&mut graph)?));

@@ -175,7 +175,7 @@ fn recurrent_layers_of_constants_are_folded() {
     };
     let inputs: Vec<Tensor> = node.inputs.iter().map(zeros).collect();
     let outputs: Vec<Fact> = node.outputs.iter().map(|&id| graph.fact(id).clone()).collect();
-    let folded = HostEvaluator.evaluate(&node.op, &inputs.iter().collect::<Vec<_>>(), &outputs).unwrap();
+    let folded = HostEvaluator::default().evaluate(&node.op, &inputs.iter().collect::<Vec<_>>(), &outputs).unwrap();
     // Without input and bias every gate's sum is 0, so the state stays 0.
     assert!(folded.iter().all(|tensor| tensor.to_f64().iter().all(|&value| value == 0.0)));
 }

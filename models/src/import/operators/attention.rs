@@ -88,7 +88,7 @@ impl Attention {
             bounded = builder.binary(Binary::Mul, ratio, bound)?;
         }
         let mut masked = bounded;
-        let causal = self.causal.map(|causal| causal_mask(builder, shape[2], keys, causal));
+        let causal = self.causal.map(|causal| causal_mask(builder, shape[2], keys, causal)).transpose()?;
         for mask in self.mask.into_iter().chain(causal) {
             let mask = additive(builder, mask, dtype)?;
             masked = builder.binary(Binary::Add, masked, mask)?;
@@ -138,10 +138,11 @@ pub(super) fn four(shape: &[usize]) -> Result<[usize; 4], Problem> {
 }
 
 /// Bool `[queries, keys]`: whether key j ≤ query i + causal.
-fn causal_mask(builder: &mut Builder, queries: usize, keys: usize, causal: i32) -> TensorId {
+fn causal_mask(builder: &mut Builder, queries: usize, keys: usize, causal: i32) -> Result<TensorId, Problem> {
     let sees = |i: usize, j: usize| j as i64 <= i as i64 + i64::from(causal);
-    let bytes = (0..queries).flat_map(|i| (0..keys).map(move |j| u8::from(sees(i, j)))).collect();
-    builder.constant(Tensor::new(DType::Bool, vec![queries, keys], bytes))
+    builder.generated(DType::Bool, &[queries, keys], || {
+        (0..queries).flat_map(|i| (0..keys).map(move |j| u8::from(sees(i, j)))).collect()
+    })
 }
 
 /// A mask as floats to be added: 0 or −∞ for Bool.
@@ -173,8 +174,7 @@ pub(super) fn within_lengths(builder: &mut Builder, lengths: TensorId, keys: usi
     let n = builder.fact(lengths).elements();
     let lengths = builder.cast(lengths, DType::I64)?;
     let lengths = builder.reshape(lengths, &[n, 1, 1, 1])?;
-    let numbers: Vec<i64> = (0..keys as i64).collect();
-    let numbers = builder.constant(Tensor::i64(&[keys], &numbers));
+    let numbers = builder.numbers(0, &[keys])?;
     builder.binary(Binary::Less, numbers, lengths)
 }
 

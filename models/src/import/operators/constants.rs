@@ -4,12 +4,9 @@ use super::super::{builder::Builder, node::NodeView};
 use super::shapes::counted_once;
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
-    infer::{check_fact, show},
+    infer::{MAX_EXTENT, show},
     onnx::tensor::{data_type, data_type_name},
 };
-
-/// Most elements of a constant that an operator makes from nothing.
-const MOST_ELEMENTS: usize = 1 << 27;
 
 /// Imports the node where it is such an operator.
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
@@ -26,8 +23,10 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
 }
 
 /// One of many attributes holds the value; which are known by the opset makes no difference.
-fn constant(builder: &Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
+fn constant(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
     if let Some(tensor) = node.tensor("value", builder.folder)? {
+        // In a loop's body it comes again and again.
+        builder.reserve(&Fact::new(tensor.dtype, &tensor.shape))?;
         return Ok(tensor);
     }
     if let Some(value) = node.optional_float("value_float")? {
@@ -59,10 +58,7 @@ fn constant_of_shape(builder: &mut Builder, node: &mut NodeView) -> Result<Tenso
     let shape = extents.iter().map(|extent| super::super::node::extent("the shape", extent.room()));
     let shape = shape.collect::<Result<_, _>>()?;
     let fact = Fact { dtype: value.dtype, shape };
-    check_fact(&fact)?;
-    if fact.elements() > MOST_ELEMENTS {
-        return Err(Problem::Invalid(format!("a constant of shape {} is too large", show(&fact.shape))));
-    }
+    builder.reserve(&fact)?;
     let bytes = value.bytes().repeat(fact.elements());
     let made = builder.constant(Tensor::new(fact.dtype, fact.shape, bytes));
     match extents.iter().position(|extent| extent.count().is_some()) {
@@ -108,7 +104,7 @@ fn size(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
 }
 
 /// Ones on diagonal k of a matrix of the input's extents.
-fn identity_like(builder: &Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
+fn identity_like(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
     let Fact { dtype, shape } = builder.fact(node.input(0)?).clone();
     let dtype = match node.int("dtype")? {
         Some(given) => i32::try_from(given).ok().and_then(data_type).ok_or_else(|| Problem::ElementType {
@@ -121,6 +117,7 @@ fn identity_like(builder: &Builder, node: &mut NodeView) -> Result<Tensor, Probl
     let &[rows, columns] = shape.as_slice() else {
         return Err(Problem::Invalid(format!("an input {} is no matrix", show(&shape))));
     };
+    builder.reserve(&Fact::new(dtype, &shape))?;
     let (zero, one) = (super::super::builder::scalar(dtype, 0.0), super::super::builder::scalar(dtype, 1.0));
     let (Some(zero), Some(one)) = (zero, one) else { return Err(Problem::Invalid("no one".into())) };
     let mut bytes = zero.bytes().repeat(rows * columns);
@@ -135,21 +132,22 @@ fn identity_like(builder: &Builder, node: &mut NodeView) -> Result<Tensor, Probl
 }
 
 /// start, start + delta, … below limit: max(⌈(limit − start) / delta⌉, 0) elements.
-fn range(builder: &Builder, node: &NodeView) -> Result<Tensor, Problem> {
-    let operand = |index: usize, name: &'static str| -> Result<Tensor, Problem> {
+fn range(builder: &mut Builder, node: &NodeView) -> Result<Tensor, Problem> {
+    let operand = |builder: &Builder, index: usize, name: &'static str| -> Result<Tensor, Problem> {
         let tensor = node.constant(builder, index, name)?.filter(|tensor| tensor.elements() == 1).cloned();
         tensor.ok_or_else(|| Problem::Invalid(format!("input {index} ({name}) is no scalar")))
     };
-    let (start, limit, delta) = (operand(0, "start")?, operand(1, "limit")?, operand(2, "delta")?);
+    let (start, limit, delta) =
+        (operand(builder, 0, "start")?, operand(builder, 1, "limit")?, operand(builder, 2, "delta")?);
     let dtype = start.dtype;
     if limit.dtype != dtype || delta.dtype != dtype {
         return Err(Problem::Invalid(format!("a range from {dtype:?} to {:?} by {:?}", limit.dtype, delta.dtype)));
     }
-    let count = |count: f64| {
+    let mut count = |count: f64| {
         // NaN and infinity fail here too.
-        (count <= MOST_ELEMENTS as f64)
-            .then_some(count.max(0.0) as usize)
-            .ok_or_else(|| Problem::Invalid(format!("a range of {count} elements")))
+        let known = (count <= MAX_EXTENT as f64).then_some(count.max(0.0) as usize);
+        let known = known.ok_or_else(|| Problem::Invalid(format!("a range of {count} elements")))?;
+        builder.reserve(&Fact::new(dtype, &[known])).map(|()| known)
     };
     let (from, to, step) = (start.to_f64()[0], limit.to_f64()[0], delta.to_f64()[0]);
     match (dtype, start.to_i64(), limit.to_i64(), delta.to_i64()) {

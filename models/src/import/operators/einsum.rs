@@ -2,7 +2,7 @@
 
 use super::super::{builder::Builder, node::NodeView};
 use crate::{
-    Op, Problem, Tensor, TensorId,
+    DType, Op, Problem, TensorId,
     infer::show,
     op::{Binary, Reduction},
 };
@@ -130,8 +130,8 @@ fn distinct(builder: &mut Builder, value: TensorId, labels: Vec<Label>) -> Resul
         let mut merged = builder.shape(moved)[..shape.len() - 2].to_vec();
         merged.push(extent * extent);
         let merged = builder.reshape(moved, &merged)?;
-        let diagonal: Vec<_> = (0..extent as i64).map(|i| i * (extent as i64 + 1)).collect();
-        let diagonal = builder.constant(Tensor::i64(&[extent], &diagonal));
+        let place = |i: i64| i * (extent as i64 + 1);
+        let diagonal = builder.generated(DType::I64, &[extent], || (0..extent as i64).map(place).collect())?;
         let value = builder.emit(Op::Gather { axis: shape.len() - 2 }, &[merged, diagonal])?;
         term = Term { value, labels };
     }

@@ -29,11 +29,10 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
 }
 
 /// 0, 1, … along dimension `axis` of rank `rank`; all other extents are 1.
-pub(super) fn positions(builder: &mut Builder, rank: usize, axis: usize, extent: usize) -> TensorId {
+pub(super) fn positions(builder: &mut Builder, rank: usize, axis: usize, extent: usize) -> Result<TensorId, Problem> {
     let mut shape = vec![1; rank];
     shape[axis] = extent;
-    let values: Vec<_> = (0..extent as i64).collect();
-    builder.constant(Tensor::i64(&shape, &values))
+    builder.numbers(0, &shape)
 }
 
 /// Indices as i64 from 0 on: negative ones count from the end of `extents`, one value for all or one for each element
@@ -87,7 +86,7 @@ pub(super) fn flat_indices(
     // The constants are added to each other first, so that they fold.
     let mut others: Option<TensorId> = None;
     for d in (0..shape.len()).filter(|&d| d != axis && extents[d] > 1) {
-        let along = positions(builder, shape.len(), d, extents[d]);
+        let along = positions(builder, shape.len(), d, extents[d])?;
         let along = scaled(builder, along, stride(d))?;
         others = Some(match others {
             Some(sum) => builder.binary(Binary::Add, sum, along)?,
@@ -145,7 +144,7 @@ pub(super) fn flat_tuples(
     let axes = vec![outer.len()];
     let mut flat = builder.emit(Op::Reduce { kind: Reduction::Sum, axes, keep: false }, &[products])?;
     for d in 0..batch {
-        let along = positions(builder, outer.len(), d, outer[d]);
+        let along = positions(builder, outer.len(), d, outer[d])?;
         let along = scaled(builder, along, stride(d))?;
         flat = builder.binary(Binary::Add, flat, along)?;
     }
@@ -181,7 +180,7 @@ fn reverse_sequence(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor
     column[batch] = shape[batch];
     let lengths = builder.cast(lengths, DType::I64)?;
     let lengths = builder.reshape(lengths, &column)?;
-    let now = positions(builder, 2, time, shape[time]);
+    let now = positions(builder, 2, time, shape[time])?;
     let one = builder.scalar(DType::I64, 1.0)?;
     let last = builder.binary(Binary::Sub, lengths, one)?;
     let mirrored = builder.binary(Binary::Sub, last, now)?;
@@ -213,7 +212,7 @@ fn one_hot(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Probl
     let depths = builder.scalar(DType::I64, depth as f64)?;
     let from_end = builder.binary(Binary::Add, indices, depths)?;
     let indices = builder.emit(Op::Where, &[negative, from_end, indices])?;
-    let here = positions(builder, rank, axis, depth);
+    let here = positions(builder, rank, axis, depth)?;
     let hot = builder.binary(Binary::Equal, indices, here)?;
     let dtype = builder.fact(values).dtype;
     let value = |builder: &mut Builder, index: usize| {
@@ -238,7 +237,7 @@ fn hardmax(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Probl
     let x = builder.reshape(x, &rows)?;
     let kind = Reduction::ArgMax { last: false };
     let largest = builder.emit(Op::Reduce { kind, axes: vec![axis], keep: true }, &[x])?;
-    let here = positions(builder, rows.len(), axis, rows[axis]);
+    let here = positions(builder, rows.len(), axis, rows[axis])?;
     let hot = builder.binary(Binary::Equal, largest, here)?;
     let dtype = builder.fact(x).dtype;
     let hot = builder.cast(hot, dtype)?;
@@ -257,7 +256,7 @@ fn triangle(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Prob
         Some(k) => builder.reshape(k, &[])?,
         None => builder.scalar(DType::I64, 0.0)?,
     };
-    let (row, column) = (positions(builder, 2, 0, rows), positions(builder, 2, 1, columns));
+    let (row, column) = (positions(builder, 2, 0, rows)?, positions(builder, 2, 1, columns)?);
     let diagonal = builder.binary(Binary::Sub, column, row)?;
     let compare = if upper { Binary::GreaterOrEqual } else { Binary::LessOrEqual };
     let kept = builder.binary(compare, diagonal, k)?;

@@ -92,7 +92,7 @@ fn concat(builder: &mut Builder, tensors: &[TensorId], axis: usize) -> Result<Te
         return builder.emit(Op::Concat { axis }, tensors);
     }
     let joined = builder.with_all_room(tensors, |builder| builder.emit(Op::Concat { axis }, tensors))?;
-    let positions = indexing::positions(builder, 1, 0, builder.shape(joined)[axis]);
+    let positions = indexing::positions(builder, 1, 0, builder.shape(joined)[axis])?;
     let (mut source, mut end) = (positions, builder.constant(Tensor::i64(&[], &[0])));
     let zero = end;
     // Element i of all that is there lies as many places later as is missing before it.

@@ -47,6 +47,10 @@ fn split(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Pr
         (None, count) => {
             let count = count.map_or(Ok(node.outputs), |count| extent("num_outputs", count))?;
             let piece = whole.div_ceil(count.max(1));
+            // Before there is one extent for each of them.
+            if count != node.outputs {
+                return Err(Problem::Invalid(format!("{count} pieces for {} outputs", node.outputs)));
+            }
             if count == 0 || (node.opset < 18 && piece * count != whole) || piece * (count - 1) > whole {
                 return Err(Problem::Invalid(format!("an extent of {whole} cannot be split into {count} pieces")));
             }

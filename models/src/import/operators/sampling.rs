@@ -6,7 +6,7 @@ use super::super::{
 };
 use super::count;
 use crate::{
-    DType, Fact, Op, Problem, Tensor, TensorId,
+    DType, Fact, Op, Problem, TensorId,
     infer::show,
     op::{Binary, Outside, RegionPooling, SampleCoordinates, Sampling},
 };
@@ -63,18 +63,20 @@ fn affine_grid(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, P
         (true, _) => 2.0 * index as f64 / (extent - 1) as f64 - 1.0,
         (false, _) => (2.0 * index as f64 + 1.0) / extent as f64 - 1.0,
     };
-    let pixels: usize = spatial.iter().product();
-    let mut base = Vec::new();
-    for pixel in 0..pixels {
-        let mut rest = pixel;
-        // The last dimension is x, the first coordinate.
-        for &extent in spatial.iter().rev() {
-            base.push(place(rest % extent, extent));
-            rest /= extent;
+    let pixels = spatial.iter().fold(1_usize, |pixels, &extent| pixels.saturating_mul(extent));
+    let base = builder.generated(DType::F64, &[1, pixels, rank + 1], || {
+        let mut base = Vec::with_capacity(pixels * (rank + 1));
+        for pixel in 0..pixels {
+            let mut rest = pixel;
+            // The last dimension is x, the first coordinate.
+            for &extent in spatial.iter().rev() {
+                base.push(place(rest % extent, extent));
+                rest /= extent;
+            }
+            base.push(1.0);
         }
-        base.push(1.0);
-    }
-    let base = builder.constant(Tensor::from_slice(DType::F64, &[1, pixels, rank + 1], &base));
+        base
+    })?;
     let base = builder.cast(base, dtype)?;
     let theta = builder.emit(Op::Transpose { permutation: vec![0, 2, 1] }, &[theta])?;
     let grid = builder.emit(Op::MatMul, &[base, theta])?;
@@ -148,15 +150,17 @@ fn deformable_convolution(builder: &mut Builder, node: &mut NodeView) -> Result<
         return Err(misfit());
     }
     // Where the taps would be without offsets.
-    let mut base = Vec::new();
-    for tap in 0..taps {
-        let start = |d: usize, index: usize| (index * window.dilations[d]) as i64 - window.pads_begin[d] as i64;
-        for pixel in 0..oh * ow {
-            base.push((start(0, tap / kw) + (pixel / ow * window.strides[0]) as i64) as f64);
-            base.push((start(1, tap % kw) + (pixel % ow * window.strides[1]) as i64) as f64);
+    let base = builder.generated(DType::F64, &[1, taps, oh, ow, 2], || {
+        let mut base = Vec::with_capacity(taps * oh * ow * 2);
+        for tap in 0..taps {
+            let start = |d: usize, index: usize| (index * window.dilations[d]) as i64 - window.pads_begin[d] as i64;
+            for pixel in 0..oh * ow {
+                base.push((start(0, tap / kw) + (pixel / ow * window.strides[0]) as i64) as f64);
+                base.push((start(1, tap % kw) + (pixel % ow * window.strides[1]) as i64) as f64);
+            }
         }
-    }
-    let base = builder.constant(Tensor::from_slice(DType::F64, &[1, taps, oh, ow, 2], &base));
+        base
+    })?;
     let base = builder.cast(base, dtype)?;
     let offset = builder.reshape(offset, &[n * sets, taps, 2, oh, ow])?;
     let offset = builder.emit(Op::Transpose { permutation: vec![0, 1, 3, 4, 2] }, &[offset])?;

@@ -163,7 +163,7 @@ fn tensor_scatter(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId
         return Err(Problem::Invalid(format!("an update {} of a cache {}", show(&piece), show(&shape))));
     }
     let outer = &piece[..=axis];
-    let mut index = positions(builder, outer.len(), axis, piece[axis]);
+    let mut index = positions(builder, outer.len(), axis, piece[axis])?;
     if let Some(starts) = node.optional(2) {
         let mut column = vec![1; outer.len()];
         column[0] = shape[0];

@@ -7,15 +7,12 @@ use super::super::{
     node::{NodeView, axis, extent},
 };
 use crate::{
-    DType, Fact, Op, Problem, Tensor, TensorId,
+    DType, Fact, Op, Problem, TensorId,
     infer::show,
     onnx::tensor::{data_type, data_type_name},
     op::{Binary, Window},
 };
 use std::f64::consts::PI;
-
-/// Most elements of a matrix of sines and cosines.
-const MOST_ELEMENTS: usize = 1 << 24;
 
 /// Imports the node where it is one of these operators.
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
@@ -43,8 +40,13 @@ fn output_type(node: &mut NodeView) -> Result<DType, Problem> {
 }
 
 /// A constant of the given type from f64 values.
-fn constant(builder: &mut Builder, dtype: DType, shape: &[usize], values: &[f64]) -> Result<TensorId, Problem> {
-    let exact = builder.constant(Tensor::from_slice(DType::F64, shape, values));
+fn constant(
+    builder: &mut Builder,
+    dtype: DType,
+    shape: &[usize],
+    values: impl FnOnce() -> Vec<f64>,
+) -> Result<TensorId, Problem> {
+    let exact = builder.generated(DType::F64, shape, values)?;
     builder.cast(exact, dtype)
 }
 
@@ -61,12 +63,10 @@ fn window(builder: &mut Builder, node: &mut NodeView, [a, b, c]: [f64; 3]) -> Re
     let size = extent("size", scalar(builder, node, 0, "size")? as i64)?;
     let period = if node.flag("periodic", true)? { size } else { size.saturating_sub(1) };
     let dtype = output_type(node)?;
-    if size > MOST_ELEMENTS {
-        return Err(Problem::Invalid(format!("a window of {size} elements is too large")));
-    }
     let angle = |i: usize| 2.0 * PI * i as f64 / period.max(1) as f64;
-    let values: Vec<_> = (0..size).map(|i| a - b * libm::cos(angle(i)) + c * libm::cos(2.0 * angle(i))).collect();
-    constant(builder, dtype, &[size], &values)
+    constant(builder, dtype, &[size], || {
+        (0..size).map(|i| a - b * libm::cos(angle(i)) + c * libm::cos(2.0 * angle(i))).collect()
+    })
 }
 
 /// Triangular filters, equally wide on the mel scale 2595·log₁₀(1 + f/700), as the operator's reference has them.
@@ -76,42 +76,39 @@ fn mel_weights(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, P
     let rate = scalar(builder, node, 2, "sample_rate")?;
     let (low, high) = (scalar(builder, node, 3, "lower_edge_hertz")?, scalar(builder, node, 4, "upper_edge_hertz")?);
     let rows = length / 2 + 1;
-    if bands.saturating_mul(rows) > MOST_ELEMENTS || bands == 0 {
-        return Err(Problem::Invalid(format!("{bands} filters over {rows} frequencies")));
+    if bands == 0 {
+        return Err(Problem::Invalid("no filters".into()));
     }
     let mel = |hertz: f64| 2595.0 * libm::log10(1.0 + hertz / 700.0);
     let step = (mel(high) - mel(low)) / (bands + 2) as f64;
-    let bins: Vec<_> = (0..bands + 2)
-        .map(|i| {
-            let hertz = 700.0 * (libm::pow(10.0, (i as f64 * step + mel(low)) / 2595.0) - 1.0);
-            (((length + 1) as f64 * hertz) / rate).floor() as i64
-        })
-        .collect();
-    let mut values = vec![0.0; rows * bands];
-    for (band, edges) in bins.windows(3).enumerate() {
+    let bin = |i: usize| {
+        let hertz = 700.0 * (libm::pow(10.0, (i as f64 * step + mel(low)) / 2595.0) - 1.0);
+        (((length + 1) as f64 * hertz) / rate).floor() as i64
+    };
+    let weight = |row: i64, edges: &[i64]| {
         let (lower, centre, upper) = (edges[0], edges[1], edges[2]);
-        let mut set = |bin: i64, value: f64| {
-            if let Some(row) = usize::try_from(bin).ok().filter(|&row| row < rows) {
-                values[row * bands + band] = value;
-            }
-        };
-        if lower == centre {
-            set(centre, 1.0);
+        let part = |from: i64, to: i64| (to as f64 - from as f64).abs();
+        if (centre..upper).contains(&row) {
+            part(row, upper) / part(centre, upper)
+        } else if lower == centre && row == centre {
+            1.0
+        } else if (lower..=centre).contains(&row) {
+            part(lower, row) / part(lower, centre)
         } else {
-            (lower..=centre).for_each(|bin| set(bin, (bin - lower) as f64 / (centre - lower) as f64));
+            0.0
         }
-        (centre..upper).for_each(|bin| set(bin, (upper - bin) as f64 / (upper - centre) as f64));
-    }
+    };
     let dtype = output_type(node)?;
-    constant(builder, dtype, &[rows, bands], &values)
+    constant(builder, dtype, &[rows, bands], || {
+        let edges: Vec<_> = (0..bands + 2).map(bin).collect();
+        (0..rows as i64).flat_map(|row| edges.windows(3).map(move |edges| weight(row, edges))).collect()
+    })
 }
 
-/// How a transform goes: from how many samples to which frequencies, and back.
+/// How a transform goes: of how many samples, and whether back.
 struct Transform {
     /// Samples that are transformed; what the signal lacks is zero.
     length: usize,
-    /// Frequencies that are kept, from 0 on.
-    bins: usize,
     /// The inverse, scaled by 1 / length.
     inverse: bool,
 }
@@ -129,12 +126,11 @@ impl Transform {
         }
     }
 
-    fn check(&self, parts: usize) -> Result<(), Problem> {
-        let elements = self.length.checked_mul(self.bins).and_then(|n| n.checked_mul(2 * parts));
-        if self.length == 0 || elements.is_none_or(|elements| elements > MOST_ELEMENTS) {
-            return Err(Problem::Invalid(format!("a Fourier transform of length {} is too large", self.length)));
+    fn check(&self) -> Result<(), Problem> {
+        match self.length {
+            0 => Err(Problem::Invalid("a Fourier transform of length 0".into())),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -159,25 +155,27 @@ fn transform(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Pro
     let natural = if from_half { 2 * shape[dim].saturating_sub(1) } else { shape[dim] };
     let length = given.map_or(Ok(natural), |length| extent("dft_length", length))?;
     let bins = if one_sided && !inverse { length / 2 + 1 } else { length };
-    let transform = Transform { length, bins, inverse };
-    transform.check(parts)?;
+    let transform = Transform { length, inverse };
+    transform.check()?;
     let used = shape[dim].min(if from_half { length / 2 + 1 } else { length });
     let results = if from_half { 1 } else { 2 };
-    let mut matrix = vec![0.0; used * parts * bins * results];
-    for s in 0..used {
-        // In half of a spectrum every frequency but the first and the middle one stands for its mirror image too.
-        let weight = if from_half && s != 0 && 2 * s != length { 2.0 } else { 1.0 };
-        for f in 0..bins {
-            let [real, imaginary] = transform.factor(s, f).map(|part| part * weight);
-            let entry = [[real, imaginary], [-imaginary, real]];
-            for (part, row) in entry.iter().enumerate().take(parts) {
-                for (result, value) in row.iter().enumerate().take(results) {
-                    matrix[((s * parts + part) * bins + f) * results + result] = *value;
+    let matrix = constant(builder, dtype, &[used * parts, bins * results], || {
+        let mut matrix = vec![0.0; used * parts * bins * results];
+        for s in 0..used {
+            // In half of a spectrum every frequency but the first and the middle one stands for its mirror image too.
+            let weight = if from_half && s != 0 && 2 * s != length { 2.0 } else { 1.0 };
+            for f in 0..bins {
+                let [real, imaginary] = transform.factor(s, f).map(|part| part * weight);
+                let entry = [[real, imaginary], [-imaginary, real]];
+                for (part, row) in entry.iter().enumerate().take(parts) {
+                    for (result, value) in row.iter().enumerate().take(results) {
+                        matrix[((s * parts + part) * bins + f) * results + result] = *value;
+                    }
                 }
             }
         }
-    }
-    let matrix = constant(builder, dtype, &[used * parts, bins * results], &matrix)?;
+        matrix
+    })?;
     // The axis goes beside the parts, both become the rows of the product.
     let mut order: Vec<usize> = (0..rank - 1).filter(|&d| d != dim).collect();
     order.extend([dim, rank - 1]);
@@ -219,16 +217,15 @@ fn short_time_transform(builder: &mut Builder, node: &mut NodeView) -> Result<Te
         (None, None) => return Err(Problem::Invalid("neither window nor frame_length is given".into())),
     };
     let bins = if node.flag("onesided", true)? { length / 2 + 1 } else { length };
-    let transform = Transform { length, bins, inverse: false };
-    transform.check(1)?;
+    let transform = Transform { length, inverse: false };
+    transform.check()?;
     if step == 0 || length > samples {
         return Err(Problem::Invalid(format!("frames of {length} every {step} of {samples} samples")));
     }
-    let values: Vec<f64> = (0..2 * bins)
-        .flat_map(|row| (0..length).map(move |s| (row, s)))
-        .map(|(row, s)| transform.factor(s, row / 2)[row % 2])
-        .collect();
-    let mut weights = constant(builder, dtype, &[2 * bins, 1, length], &values)?;
+    let mut weights = constant(builder, dtype, &[2 * bins, 1, length], || {
+        let places = (0..2 * bins).flat_map(|row| (0..length).map(move |s| (row, s)));
+        places.map(|(row, s)| transform.factor(s, row / 2)[row % 2]).collect()
+    })?;
     if let Some(window) = window {
         let window = builder.cast(window, dtype)?;
         let window = builder.reshape(window, &[1, 1, length])?;

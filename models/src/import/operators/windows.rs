@@ -5,7 +5,7 @@ use super::super::{
     node::{NodeView, extent, unsupported},
 };
 use crate::{
-    DType, Fact, Op, Problem, Tensor, TensorId,
+    DType, Fact, Op, Problem, TensorId,
     infer::{Rounding, SamePadding, pooled_extent, same_pads, show, transposed_extent},
     op::{Binary, Pooling, Unary, Window},
 };
@@ -270,7 +270,7 @@ fn columns_to_image(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor
     };
     let (image, kernel) = (given(1, "image_shape")?, given(2, "block_shape")?);
     let rank = image.len();
-    let taps: usize = kernel.iter().product();
+    let taps = kernel.iter().fold(1_usize, |taps, &extent| taps.saturating_mul(extent));
     let strides = node.extents("strides")?.unwrap_or_else(|| vec![1; rank]);
     let dilations = node.extents("dilations")?.unwrap_or_else(|| vec![1; rank]);
     let mut pads = node.extents("pads")?.unwrap_or_else(|| vec![0; 2 * rank]);
@@ -291,12 +291,13 @@ fn columns_to_image(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor
         return Err(misfit());
     }
     let channels = rows / taps;
-    let mut unit = vec![0.0; rows * taps];
-    for row in 0..rows {
-        unit[row * taps + row % taps] = 1.0;
-    }
-    let weights = Tensor::from_slice(DType::F64, &[&[rows, 1], kernel.as_slice()].concat(), &unit);
-    let weights = builder.constant(weights);
+    let weights = builder.generated(DType::F64, &[&[rows, 1], kernel.as_slice()].concat(), || {
+        let mut unit = vec![0.0; rows * taps];
+        for row in 0..rows {
+            unit[row * taps + row % taps] = 1.0;
+        }
+        unit
+    })?;
     let weights = builder.cast(weights, dtype)?;
     let x = builder.reshape(input, &places)?;
     let output = Fact::new(dtype, &[&[n, channels], image.as_slice()].concat());

@@ -3,6 +3,7 @@
 mod bounds;
 mod errors;
 mod evaluator;
+mod limits;
 mod operators;
 mod structure;
 

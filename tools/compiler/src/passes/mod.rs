@@ -49,37 +49,39 @@ pub enum PassError {
     Fuse(#[from] FuseError),
 }
 
-type Pass = (&'static str, fn(Graph) -> Graph);
+type Pass<'a> = (&'static str, &'a dyn Fn(Graph) -> Graph);
 
 /// Bring every operator into the form that fusion expects.
-const NORMALISATION: [Pass; 6] = [
-    ("quantized_moves", quantized_moves::run),
-    ("integer_products", integer_products::run),
-    ("global_pool", global_pool::run),
-    ("vectors", vectors::run),
-    ("gemm", gemm::run),
-    ("batch_norm", batch_norm::run),
+const NORMALISATION: [Pass<'_>; 6] = [
+    ("quantized_moves", &quantized_moves::run),
+    ("integer_products", &integer_products::run),
+    ("global_pool", &global_pool::run),
+    ("vectors", &vectors::run),
+    ("gemm", &gemm::run),
+    ("batch_norm", &batch_norm::run),
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-const SIMPLIFICATION: [Pass; 16] = [
-    ("no_op", no_op::run),
-    ("fold", |graph| fold::run(graph, &HostEvaluator)),
-    ("merge", merge::run),
-    ("common", common::run),
-    ("gather", gather::run),
-    ("layer_norm", layer_norm::run),
-    ("attention", attention::run),
-    ("rotary", rotary::run),
-    ("pads", pads::run),
-    ("quantize", quantize::run),
-    ("affine", affine::run),
-    ("product_reshape", product_reshape::run),
-    ("merge_products", merge_products::run),
-    ("merge_convolutions", merge_convolutions::run),
-    ("arithmetic", arithmetic::run),
-    ("dead_code", dead_code::run),
-];
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 16] {
+    [
+        ("no_op", &no_op::run),
+        ("fold", fold),
+        ("merge", &merge::run),
+        ("common", &common::run),
+        ("gather", &gather::run),
+        ("layer_norm", &layer_norm::run),
+        ("attention", &attention::run),
+        ("rotary", &rotary::run),
+        ("pads", &pads::run),
+        ("quantize", &quantize::run),
+        ("affine", &affine::run),
+        ("product_reshape", &product_reshape::run),
+        ("merge_products", &merge_products::run),
+        ("merge_convolutions", &merge_convolutions::run),
+        ("arithmetic", &arithmetic::run),
+        ("dead_code", &dead_code::run),
+    ]
+}
 
 /// Rounds of simplification; two or three are usual, the bound guards against passes that undo each other.
 const MOST_ROUNDS: usize = 16;
@@ -96,9 +98,11 @@ pub fn normalise(graph: Graph) -> Graph {
 pub fn simplify(graph: Graph) -> Result<Graph, PassError> {
     legality::check(&graph, "import")?;
     let mut graph = checked(graph, &NORMALISATION)?;
+    let evaluator = HostEvaluator::default();
+    let fold = |graph| fold::run(graph, &evaluator);
     for _ in 0..MOST_ROUNDS {
         let before = signature(&graph);
-        graph = checked(graph, &SIMPLIFICATION)?;
+        graph = checked(graph, &simplification(&fold))?;
         if signature(&graph) == before {
             break;
         }
@@ -106,7 +110,7 @@ pub fn simplify(graph: Graph) -> Result<Graph, PassError> {
     Ok(graph)
 }
 
-fn checked(mut graph: Graph, passes: &[Pass]) -> Result<Graph, PassError> {
+fn checked(mut graph: Graph, passes: &[Pass<'_>]) -> Result<Graph, PassError> {
     for (name, pass) in passes {
         graph = pass(graph);
         legality::check(&graph, name)?;

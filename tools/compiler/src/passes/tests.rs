@@ -136,7 +136,7 @@ fn node_by_node(graph: &Graph, inputs: &[&Tensor]) -> Vec<Tensor> {
     for node in &graph.nodes {
         let operands: Vec<&Tensor> = node.inputs.iter().map(|id| values[id.0].as_ref().expect("made before")).collect();
         let facts: Vec<Fact> = node.outputs.iter().map(|&id| graph.fact(id).clone()).collect();
-        let results = HostEvaluator.evaluate(&node.op, &operands, &facts);
+        let results = HostEvaluator::default().evaluate(&node.op, &operands, &facts);
         let results = results.unwrap_or_else(|| panic!("{} does not run", node.name));
         for (id, result) in node.outputs.iter().zip(results) {
             values[id.0] = Some(result);
@@ -549,7 +549,8 @@ fn activations_follow_their_formulas() {
     let x = Tensor::f32(&[points.len()], &points);
     let fact = Fact::new(DType::F32, &[points.len()]);
     for (op, formula) in cases {
-        let result = HostEvaluator.evaluate(&Op::Unary(op), &[&x], std::slice::from_ref(&fact)).expect("runs");
+        let result =
+            HostEvaluator::default().evaluate(&Op::Unary(op), &[&x], std::slice::from_ref(&fact)).expect("runs");
         for (&x, found) in points.iter().zip(result[0].to_f64()) {
             let expected = formula(x.into());
             assert!((found - expected).abs() <= 1e-6 + 1e-6 * expected.abs(), "{op:?} of {x}: {found} for {expected}");

@@ -10,7 +10,7 @@ use super::super::{
         within_lengths,
     },
 };
-use crate::{DType, Fact, Op, Problem, Tensor, TensorId, infer::show, op::Binary};
+use crate::{DType, Fact, Op, Problem, TensorId, infer::show, op::Binary};
 
 /// Imports the node where it is one of these operators.
 pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
@@ -264,8 +264,7 @@ fn rotary_embedding(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor
         _ => return Err(Problem::Invalid(format!("the input {} has no rows", show(&shape)))),
     };
     if builder.fact(positions).elements() == 1 && builder.shape(positions).len() < 2 {
-        let numbers: Vec<i64> = (0..rows as i64).collect();
-        let numbers = builder.constant(Tensor::i64(&[1, rows], &numbers));
+        let numbers = builder.numbers(0, &[1, rows])?;
         let first = builder.reshape(positions, &[1, 1])?;
         let first = builder.cast(first, DType::I64)?;
         positions = builder.binary(Binary::Add, numbers, first)?;

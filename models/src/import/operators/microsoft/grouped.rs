@@ -168,7 +168,7 @@ fn positions(
         return Ok(positions);
     }
     let first = if let Filled::Known(filled) = filled { filled } else { 0 };
-    let numbers = numbers(builder, first, &[1, rows]);
+    let numbers = builder.numbers(first, &[1, rows])?;
     match filled {
         Filled::Known(_) => Ok(numbers),
         Filled::Given(filled) => {
@@ -176,13 +176,6 @@ fn positions(
             builder.binary(Binary::Add, filled, numbers)
         }
     }
-}
-
-/// Integers from `first` on.
-fn numbers(builder: &mut Builder, first: usize, shape: &[usize]) -> TensorId {
-    let count: usize = shape.iter().product();
-    let numbers: Vec<i64> = (first..first + count).map(|number| number as i64).collect();
-    builder.constant(Tensor::i64(shape, &numbers))
 }
 
 /// Bool `[n or 1, 1, rows, keys]`: how a key's number compares with the number of the query's own key + `offset`.
@@ -196,14 +189,14 @@ fn compared(
 ) -> Result<TensorId, Problem> {
     let offset = builder.scalar(DType::I64, offset as f64)?;
     let mut bound = match filled {
-        Filled::Known(filled) => numbers(builder, filled, &[1, 1, rows, 1]),
+        Filled::Known(filled) => builder.numbers(filled, &[1, 1, rows, 1])?,
         Filled::Given(filled) => {
-            let numbers = numbers(builder, 0, &[rows, 1]);
+            let numbers = builder.numbers(0, &[rows, 1])?;
             builder.binary(Binary::Add, filled, numbers)?
         }
     };
     bound = builder.binary(Binary::Add, bound, offset)?;
-    let numbers = numbers(builder, 0, &[keys]);
+    let numbers = builder.numbers(0, &[keys])?;
     builder.binary(comparison, numbers, bound)
 }
 
@@ -246,7 +239,7 @@ fn appended(
         Filled::Given(filled) => filled,
     };
     let zero = builder.scalar(dtype, 0.0)?;
-    let numbers = numbers(builder, 0, &[buffer, 1]);
+    let numbers = builder.numbers(0, &[buffer, 1])?;
     let mut present = zero;
     if let Some(past) = past.filter(|_| past_rows > 0) {
         let past = extended(builder, past, buffer)?;

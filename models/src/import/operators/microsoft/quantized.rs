@@ -205,6 +205,9 @@ fn packed_product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId
     let packed = node.constant(builder, 1, "B")?.cloned().ok_or_else(|| missing("1 (B)"))?;
     let scales = node.constant(builder, 2, "scales")?.cloned().ok_or_else(|| missing("2 (scales)"))?;
     let zeros = node.constant(builder, 3, "zero_points")?.cloned();
+    if block == 0 {
+        return Err(Problem::Invalid("blocks of 0 weights".into()));
+    }
     let blocks = k.div_ceil(block);
     let bytes = (block * bits).div_ceil(8);
     // Zero points are packed too, each row from a new byte on, unless they are floats.
@@ -226,6 +229,7 @@ fn packed_product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId
         _ => bytes[number / 2] >> (number % 2 * 4) & 15,
     };
     let (factors, floats) = (scales.to_f64(), zeros.as_ref().map(Tensor::to_f64).unwrap_or_default());
+    builder.reserve(&Fact::new(DType::F32, &[k, n]))?;
     let mut weights = vec![0.0_f32; k * n];
     for column in 0..n {
         for row in 0..k {
