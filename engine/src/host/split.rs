@@ -28,20 +28,26 @@ impl<'m> Split<'m> {
     /// Cuts `written` out of `memory`; `None` where two of them overlap or one lies outside.
     pub fn new(memory: &'m mut [u8], written: &[Range]) -> Option<Self> {
         let mut split = Self { written: heapless::Vec::new(), rest: heapless::Vec::new() };
-        let mut ascending = heapless::Vec::<(usize, Range), MAX_OPERANDS>::new();
-        for (index, &range) in written.iter().enumerate() {
+        for _ in written {
             split.written.push(&mut []).ok()?;
-            ascending.push((index, range)).ok()?;
         }
-        ascending.sort_unstable_by_key(|(_, range)| range.start);
-
         let (mut tail, mut position) = (memory, 0);
-        for (index, range) in ascending.into_iter().filter(|(_, range)| range.bytes > 0) {
+        let mut uncut = written.iter().filter(|range| range.bytes > 0).count();
+        // From the lowest range to the highest; one that begins inside another is never reached.
+        let next = |position| {
+            let ahead = |range: &Range| range.bytes > 0 && range.start >= position;
+            written.iter().zip(0usize..).filter(|(range, _)| ahead(range)).min_by_key(|(range, _)| range.start)
+        };
+        while let Some((&range, index)) = next(position) {
             let (before, after) = tail.split_at_mut_checked(range.start.checked_sub(position)?)?;
             let (cut, after) = after.split_at_mut_checked(range.bytes)?;
             split.rest.push((position, before)).ok()?;
             *split.written.get_mut(index)? = cut;
             (tail, position) = (after, range.end()?);
+            uncut = uncut.saturating_sub(1);
+        }
+        if uncut > 0 {
+            return None;
         }
         split.rest.push((position, tail)).ok()?;
         Some(split)
