@@ -68,6 +68,7 @@ pub(super) fn parameters(parameters: &[&Fact], channels: usize) -> Result<()> {
             "a parameter of shape {} for {channels} channels",
             show(&parameter.shape)
         );
+        ensure!(parameter.dtype.is_float(), "a parameter is {:?}, no float", parameter.dtype);
     }
     Ok(())
 }

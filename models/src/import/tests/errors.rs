@@ -34,6 +34,17 @@ fn names_of_inputs_and_outputs() {
     assert!(relu(&long[1..], &long[1..].replace('n', "m")).try_import().is_ok());
 }
 
+/// Found by fuzzing: the compiler relied on it.
+#[test]
+fn statistics_of_a_normalisation_are_floats() {
+    let model = |variance: i32| {
+        let base = Model::new(15).input("x", &[2, 3, 4, 5]).input("s", &[3]).input("b", &[3]).input("m", &[3]);
+        base.typed_input("v", variance, &[3]).node(node("BatchNormalization", "x s b m v", "y", &[])).output("y")
+    };
+    assert!(model(1).try_import().is_ok());
+    assert!(model(13).error().contains("(BatchNormalization): a parameter is U64, no float"));
+}
+
 #[test]
 fn unsupported_things_are_named() {
     let base = Model::new(13).input("x", &[1, 2, 8, 8]).weights("w", &[2, 2, 3, 3]).output("y");
