@@ -262,6 +262,9 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
             Access::Float | Access::Single => 8,
         })
         .sum();
+    // Rows of bytes are padded to 16 columns, so that a vector of 8 may hold nothing but padding.
+    let all_padding = problem.stored_columns > problem.columns.next_multiple_of(8);
+    line(format!("constexpr bool ALL_PADDING = {all_padding};"));
     line(format!("constexpr int EXTRA_REGISTERS = {registers};\nstruct Extras {{"));
     for (i, map, access) in &extras {
         line(match access {
@@ -272,7 +275,9 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         });
     }
     line(
-        "};\nDEVICE Extras load_extras(const Operands& o, int row, int column, int batch) {\n    Extras x = {};".into(),
+        "};\nDEVICE Extras load_extras(const Operands& o, int row, int column, int batch) {\n    Extras x = {};\n    \
+         if (ALL_PADDING && column >= N) return x;"
+            .into(),
     );
     for (i, map, access) in &extras {
         let at = format!("o.extra_{i} + row_of_extra_{i}(row, batch)");
@@ -325,7 +330,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     line(format!(
         "DEVICE void finish_vector(const Operands& o, const Vectored (&sum)[8], const Bias (&bias)[8], const Extras& x, int row, int column, int batch) {{\n    \
          Value y[8];\n#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
-         y[j] = N % 8 == 0 || column + j < N ? epilogue({whole}{vector_arguments}) : (Value)0;\n    \
+         y[j] = N % 8 == 0 && !ALL_PADDING || column + j < N ? epilogue({whole}{vector_arguments}) : (Value)0;\n    \
          Output* to = o.output + row_of_output(row, batch) + column * OUT_COLUMN;"
     ));
     if problem.stores_vectors() {

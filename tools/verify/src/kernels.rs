@@ -447,11 +447,19 @@ fn verify(
     Ok((worst, run.time))
 }
 
-/// The relative L2 error of a gate in bf16: its twin rounds the average and the squeezed vector, eight bits each, where the
-/// fused kernels keep f32.
+/// The relative L2 error of a gate: its twin rounds the average and the squeezed vector, where the fused kernels keep f32.
 fn rounded_twin(kernel: &Kernel) -> Option<f64> {
-    let gated = matches!(kernel, Kernel::MbConv(_) | Kernel::SqueezeExcite(_));
-    (gated && kernel.family().output(0)?.dtype == DType::Bf16).then_some(1.6e-2)
+    let gate = match kernel {
+        Kernel::MbConv(block) => block.gate.is_some(),
+        Kernel::SqueezeExcite(_) => true,
+        _ => false,
+    };
+    let bound = match kernel.family().output(0)?.dtype {
+        DType::F16 => 2e-3,
+        DType::Bf16 => 1.6e-2,
+        _ => return None,
+    };
+    gate.then_some(bound)
 }
 
 /// Whether a family adds up many terms, in another order on the GPU than on the host.
