@@ -9,6 +9,8 @@ use crate::{DType, View};
 
 /// Most taps of a row: they are unrolled, and at 255 the code takes sixty times as long as its arithmetic.
 const LONGEST_ROW: u32 = 64;
+/// Most inputs of a row that a thread holds of 8-bit integers.
+const LONGEST_SPAN_OF_INTEGERS: u32 = 6;
 /// Output positions of a thread.
 const RUNS: [u32; 4] = [1, 2, 4, 7];
 /// Threads of a block.
@@ -51,7 +53,10 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
     // K counts taps here.
     let mut problem = whole.clone();
     problem.depth.channels = 1;
-    for run in RUNS.into_iter().filter(|&run| run < 2 * problem.rows[3]) {
+    // Bytes take a register each once they are loaded: longer spans of integers spill.
+    let span = |run: u32| (run - 1) * window.steps[2] + (window.taps[2] - 1) * window.dilations[2] + 1;
+    let fits = |run: u32| run < 2 * whole.rows[3] && (!integers || run == 1 || span(run) <= LONGEST_SPAN_OF_INTEGERS);
+    for run in RUNS.into_iter().filter(|&run| fits(run)) {
         for threads in THREADS {
             all.push(candidate(&problem, &b, &weights, run, threads, target));
         }
