@@ -246,8 +246,8 @@ def main():
     elementwise_and_products(out)
     normalisations(out)
     attentions(out)
-    grouped(out)
     quantised(out)
+    grouped(out)
     print(f"{len(list(out.iterdir()))} cases in {out}")
 
 
