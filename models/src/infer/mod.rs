@@ -9,9 +9,9 @@ pub use window::{Rounding, SamePadding, pooled_extent, same_pads, transposed_ext
 use crate::{DType, Fact, Op, op::Unary};
 use recurrent::recurrent;
 use rules::{
-    attention, binary, check_operands, concatenated, convolution, detected, framed, gemm, grid_sampled, largest,
-    matrix_product, padded, parameters, pooled, reduced, region_pooled, same_type, scattered, sliced, split,
-    suppressed, transposed,
+    attention, binary, check_operands, concatenated, convolution, detected, float_parameters, framed, gemm,
+    grid_sampled, largest, matrix_product, padded, parameters, pooled, reduced, region_pooled, same_type, scattered,
+    sliced, split, suppressed, transposed,
 };
 use thiserror::Error;
 
@@ -53,12 +53,12 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
         Op::ConvTranspose { window, groups } => transposed(window, *groups, inputs, first(declared)?)?,
         Op::BatchNormalization { .. } => {
             ensure!(x.shape.len() >= 2, "the input {} has no channel dimension", show(&x.shape));
-            parameters(&inputs[1..], x.shape[1])?;
+            float_parameters(&inputs[1..], x.shape[1])?;
             x.clone()
         }
         Op::InstanceNormalization { .. } => {
             ensure!(x.shape.len() >= 3, "the input {} has no spatial dimension", show(&x.shape));
-            parameters(&inputs[1..], x.shape[1])?;
+            float_parameters(&inputs[1..], x.shape[1])?;
             x.clone()
         }
         Op::GroupNormalization { groups, .. } => {
@@ -68,7 +68,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
                 "{} channels cannot be split into {groups} groups",
                 x.shape[1]
             );
-            parameters(&inputs[1..], x.shape[1])?;
+            float_parameters(&inputs[1..], x.shape[1])?;
             x.clone()
         }
         Op::LayerNormalization { axis, .. } => {

@@ -68,9 +68,16 @@ pub(super) fn parameters(parameters: &[&Fact], channels: usize) -> Result<()> {
             "a parameter of shape {} for {channels} channels",
             show(&parameter.shape)
         );
-        ensure!(parameter.dtype.is_float(), "a parameter is {:?}, no float", parameter.dtype);
     }
     Ok(())
+}
+
+/// One float a channel.
+pub(super) fn float_parameters(facts: &[&Fact], channels: usize) -> Result<()> {
+    for parameter in facts {
+        ensure!(parameter.dtype.is_float(), "a parameter is {:?}, no float", parameter.dtype);
+    }
+    parameters(facts, channels)
 }
 
 pub(super) fn binary(kind: Binary, a: &Fact, b: &Fact) -> Result<Fact> {
