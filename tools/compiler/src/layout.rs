@@ -86,8 +86,8 @@ pub fn assign(graph: &FusedGraph, host: bool, half: bool) -> Vec<Layout> {
         let fact = &graph.values[id.0].fact;
         (3..=5).contains(&fact.shape.len()) && matches!(fact.dtype, DType::F32 | DType::F16 | DType::Bf16)
     };
-    // 8-bit images between quantised convolutions and what is fused around them.
-    let bytes = |node: &FusedNode, id: TensorId| {
+    // Images of integers between quantised convolutions and what is fused around them.
+    let integers = |node: &FusedNode, id: TensorId| {
         let moves = matches!(
             node.op,
             FusedOp::Pointwise(_)
@@ -97,9 +97,14 @@ pub fn assign(graph: &FusedGraph, host: bool, half: bool) -> Vec<Layout> {
                 )
         );
         let fact = &graph.values[id.0].fact;
-        moves && (3..=5).contains(&fact.shape.len()) && matches!(fact.dtype, DType::I8 | DType::U8)
+        let kind = match node.op {
+            // What another convolution's epilogue adds.
+            FusedOp::Anchored { .. } => matches!(fact.dtype, DType::I8 | DType::U8 | DType::I32),
+            _ => matches!(fact.dtype, DType::I8 | DType::U8),
+        };
+        moves && (3..=5).contains(&fact.shape.len()) && kind
     };
-    let image = |node: &FusedNode, id: TensorId| image(id) || bytes(node, id);
+    let image = |node: &FusedNode, id: TensorId| image(id) || integers(node, id);
     // Forwards: images stay channels-last through everything that can follow.
     for node in &graph.nodes {
         let from_input = (follows_inputs(node) || is_window(node))

@@ -165,6 +165,7 @@ impl<'a> Lowering<'a> {
         let mut kept = named.chain(exact).chain(results.copied()).collect::<HashSet<_>>();
         kept.extend(range::beyond_half(graph));
         kept.extend(coordinates::of_boxes(graph));
+        kept.extend(quantized::results(graph));
         keep_states(graph, options.states, &mut kept);
         let mut lowering = Self {
             graph,
