@@ -129,14 +129,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
                 best = fmaxf(best, __shfl_xor_sync(~0u, best, 2));
                 // Where no key has been seen yet, every power is 0 whatever is subtracted.
                 const f32 shift = best == LOWEST ? 0.0f : best;
-                const f32 factor = exp2f(top[half] - shift);
+                const f32 factor = exp2_16(top[half] - shift);
                 top[half] = best;
                 total[half] *= factor;
 #pragma unroll
                 for (int j = 0; j < BN / 8; ++j)
 #pragma unroll
                     for (int e = half * 2; e < half * 2 + 2; ++e) {
-                        scores[j][e] = exp2f(scores[j][e] - shift);
+                        scores[j][e] = exp2_16(scores[j][e] - shift);
                         total[half] += scores[j][e];
                     }
 #pragma unroll
@@ -204,7 +204,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
         for (int k = 0; k < WK; ++k) best = fmaxf(best, tops[k * BM + r]);
 #pragma unroll
         for (int k = 0; k < WK; ++k) {
-            const f32 factor = tops[k * BM + r] == LOWEST ? 0.0f : exp2f(tops[k * BM + r] - best);
+            const f32 factor = tops[k * BM + r] == LOWEST ? 0.0f : exp2_16(tops[k * BM + r] - best);
             sum += factor * totals[k * BM + r];
             const f32* from = partial + (k * BM + r) * O_PITCH + column;
 #pragma unroll

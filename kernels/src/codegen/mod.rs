@@ -2,6 +2,7 @@
 
 pub mod completion;
 pub(crate) mod elementwise;
+mod half;
 pub(crate) mod packing;
 mod source;
 mod target;
@@ -10,8 +11,7 @@ pub(crate) mod views;
 pub use elementwise::memory_cost;
 pub use packing::{Packing, Transform};
 pub use source::{
-    PRELUDE, element_type, exact_program_function, f32_literal, f64_literal, load_function, program_function,
-    program_result, program_source, register_type,
+    Arithmetic, PRELUDE, element_type, f32_literal, f64_literal, load_function, program_function, register_type,
 };
 pub use target::Target;
 

@@ -1,5 +1,6 @@
 //! Pieces that CUDA sources share: the prelude and the printing of pointwise programs.
 
+use super::half;
 use crate::DType;
 use crate::pointwise::{Binary, Class, Instruction, Program, Unary};
 use std::fmt::Write;
@@ -45,26 +46,42 @@ pub fn f64_literal(value: f64) -> String {
     format!("__longlong_as_double({:#018x}ll)", value.to_bits())
 }
 
-/// The name of the register that holds the result of [`program_source`].
-pub fn program_result(program: &Program) -> String {
-    format!("r{}", program.instructions.len().saturating_sub(1))
+/// How exactly a program is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Every f32 product rounded, where the compiler would else contract some with the sums that follow: what is rounded to
+    /// an integer next must not depend on it.
+    Exact,
+    /// As CUDA computes: functions within a few units in the last place of f32.
+    Full,
+    /// For results that are stored in sixteen bits: functions within a relative 2⁻¹⁸ (see [`half`]).
+    Half,
 }
 
-/// A checked program as one CUDA statement an instruction, `const f32 r0 = …;`, each on a line of its own.
-///
-/// `inputs` are expressions of the register type, one for each program input; the result is in the register that
-/// [`program_result`] names. Put the lines into a block of their own, or use [`program_function`].
-pub fn program_source(program: &Program, inputs: &[&str]) -> String {
-    statements(program, inputs, false)
+impl Arithmetic {
+    /// What results need that are stored as `output`.
+    pub const fn of(output: DType) -> Self {
+        match output {
+            DType::F16 | DType::Bf16 => Self::Half,
+            other if other.is_float() => Self::Full,
+            _ => Self::Exact,
+        }
+    }
 }
 
-/// [`program_source`], where `exact` keeps f32 products from being contracted with sums.
-fn statements(program: &Program, inputs: &[&str], exact: bool) -> String {
+/// A checked program as a device function `TYPE name(TYPE x0, TYPE x1, …)` over the register type: one statement an
+/// instruction, `const f32 r0 = …;`.
+pub fn program_function(name: &str, program: &Program, arithmetic: Arithmetic) -> String {
     let kind = register_type(program.class);
-    let mut source = String::new();
+    let exact = arithmetic == Arithmetic::Exact && program.class == Class::F32;
+    let approximate = arithmetic == Arithmetic::Half && half::suits(program);
+    let mut body = String::new();
     for (number, &instruction) in program.instructions.iter().enumerate() {
+        let shorter = if approximate { half::expression(program, instruction) } else { None };
         let value = match instruction {
-            Instruction::Input(i) => inputs.get(usize::from(i)).copied().unwrap_or("0").to_string(),
+            _ if shorter.is_some() => shorter.unwrap_or_default(),
+            Instruction::Input(i) if i < program.inputs => format!("x{i}"),
+            Instruction::Input(_) => "0".to_string(),
             Instruction::Float(v) if program.class == Class::F32 => f32_literal(v as f32),
             Instruction::Float(v) => f64_literal(v),
             Instruction::Integer(v) => format!("({kind}){v:#x}ull"),
@@ -74,36 +91,15 @@ fn statements(program: &Program, inputs: &[&str], exact: bool) -> String {
                 Some(3) => format!("r{a} * r{a} * r{a}"),
                 _ => binary(program.class, Binary::Pow, &format!("r{a}"), &format!("r{b}")),
             },
-            Instruction::Binary(Binary::Mul, a, b) if exact && program.class == Class::F32 => {
-                format!("__fmul_rn(r{a}, r{b})")
-            }
+            Instruction::Binary(Binary::Mul, a, b) if exact => format!("__fmul_rn(r{a}, r{b})"),
             Instruction::Binary(op, a, b) => binary(program.class, op, &format!("r{a}"), &format!("r{b}")),
             Instruction::Select(c, a, b) => format!("r{c} != 0 ? r{a} : r{b}"),
         };
-        writeln!(source, "const {kind} r{number} = {value};").expect("writing to a string");
+        writeln!(body, "    const {kind} r{number} = {value};").expect("writing to a string");
     }
-    source
-}
-
-/// A checked program as a device function `TYPE name(TYPE x0, TYPE x1, …)` over the register type.
-pub fn program_function(name: &str, program: &Program) -> String {
-    function(name, program, false)
-}
-
-/// As [`program_function`], but with every f32 product rounded, where the compiler would else contract some with the sums
-/// that follow: what is rounded to an integer next must not depend on it.
-pub fn exact_program_function(name: &str, program: &Program) -> String {
-    function(name, program, true)
-}
-
-fn function(name: &str, program: &Program, exact: bool) -> String {
-    let kind = register_type(program.class);
-    let names: Vec<String> = (0..program.inputs).map(|i| format!("x{i}")).collect();
-    let parameters: Vec<String> = names.iter().map(|name| format!("{kind} {name}")).collect();
-    let inputs: Vec<&str> = names.iter().map(String::as_str).collect();
-    let body: String = statements(program, &inputs, exact).lines().map(|line| format!("    {line}\n")).collect();
-    let result = program_result(program);
-    format!("DEVICE {kind} {name}({}) {{\n{body}    return {result};\n}}\n", parameters.join(", "))
+    let parameters: Vec<String> = (0..program.inputs).map(|i| format!("{kind} x{i}")).collect();
+    let result = program.instructions.len().saturating_sub(1);
+    format!("DEVICE {kind} {name}({}) {{\n{body}    return r{result};\n}}\n", parameters.join(", "))
 }
 
 /// The exponent where it is the constant 2 or 3, which multiplication computes faster than `pow`.

@@ -2,7 +2,7 @@
 
 use super::problem::{Map, Operand, Problem};
 use crate::DType;
-use crate::codegen::{Argument, Launch, PRELUDE, element_type, exact_program_function, program_function};
+use crate::codegen::{Argument, Arithmetic, Launch, PRELUDE, element_type, program_function};
 use std::fmt::Write;
 
 /// `constexpr` definitions in front of a tile function.
@@ -243,8 +243,8 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         line(row_function(&format!("row_of_extra_{i}"), extra, problem));
     }
     line(match &problem.program {
-        Some(program) if problem.integers.is_some() => exact_program_function("epilogue", program),
-        Some(program) => program_function("epilogue", program),
+        Some(program) if problem.integers.is_some() => program_function("epilogue", program, Arithmetic::Exact),
+        Some(program) => program_function("epilogue", program, Arithmetic::of(problem.output.dtype)),
         None => "DEVICE Value epilogue(Value x) { return x; }\n".into(),
     });
 

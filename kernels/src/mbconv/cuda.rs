@@ -2,7 +2,8 @@
 
 use super::MbConv;
 use crate::codegen::{
-    Argument, Candidate, Generate, Launch, PRELUDE, Packing, Target, Unsupported, element_type, program_function,
+    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Target, Unsupported, element_type,
+    program_function,
 };
 use crate::conv::Conv;
 use crate::gemm::{INTRINSICS, spatial};
@@ -325,7 +326,7 @@ impl MbConv {
         }
         for (name, conv) in [("expand_program", expand), ("depthwise_program", Some(depthwise))] {
             line(match conv.and_then(|conv| conv.epilogue.program.as_ref()) {
-                Some(program) => program_function(name, program),
+                Some(program) => program_function(name, program, Arithmetic::of(output.dtype)),
                 None => format!("DEVICE f32 {name}(f32 x) {{ return x; }}"),
             });
         }

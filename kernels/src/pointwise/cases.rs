@@ -130,6 +130,25 @@ pub fn cases() -> Vec<Kernel> {
     // Large enough for many blocks.
     let large = [1, 72, 112, 112];
     case(channels_last(F16, &large), &[channels_last(F16, &large), channels_last(F16, &large)], add());
+    // Functions of results in sixteen bits; wide arguments reach both tails.
+    for dtype in [F16, Bf16] {
+        for op in [U::Exp, U::Sigmoid, U::Tanh, U::Reciprocal] {
+            let wide = [I::Input(0), I::Float(5.0), I::Binary(B::Mul, 0, 1), I::Unary(op, 2)];
+            case(dense(dtype, &[1031]), &[dense(dtype, &[1031])], program(Class::F32, 1, &wide));
+        }
+        for op in [U::Sqrt, U::Rsqrt] {
+            let positive = [I::Input(0), I::Unary(U::Abs, 0), I::Float(0.01), I::Binary(B::Add, 1, 2), I::Unary(op, 3)];
+            case(dense(dtype, &[1031]), &[dense(dtype, &[1031])], program(Class::F32, 1, &positive));
+        }
+        case(dense(dtype, &[1031]), &[dense(dtype, &[1031]), dense(dtype, &[1031])], two(Class::F32, B::Div));
+        for (op, scale, factor) in [(U::Erf, core::f64::consts::FRAC_1_SQRT_2, 2.0), (U::Tanh, 0.797_884_56, 2.0)] {
+            let wide = [I::Input(0), I::Float(factor), I::Binary(B::Mul, 0, 1)];
+            let inner = [I::Float(scale), I::Binary(B::Mul, 2, 3), I::Unary(op, 4)];
+            let outer = [I::Float(1.0), I::Binary(B::Add, 5, 6), I::Binary(B::Mul, 2, 7)];
+            let gelu = [&wide[..], &inner, &outer].concat();
+            case(dense(dtype, &[1031]), &[dense(dtype, &[1031])], program(Class::F32, 1, &gelu));
+        }
+    }
     cases
 }
 

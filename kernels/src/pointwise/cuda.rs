@@ -3,8 +3,7 @@
 use super::Pointwise;
 use crate::codegen::elementwise::{Loops, Operand, distinct_bytes, stored_extents};
 use crate::codegen::{
-    Candidate, Generate, Target, Unsupported, element_type, exact_program_function, load_function, memory_cost,
-    program_function,
+    Arithmetic, Candidate, Generate, Target, Unsupported, element_type, load_function, memory_cost, program_function,
 };
 use crate::{Family, View};
 
@@ -47,11 +46,9 @@ impl Pointwise {
         let load = load_function(self.program.class);
         let arguments: Vec<String> = (0..self.inputs.len()).map(|i| format!("{load}(x{i})")).collect();
         let output = element_type(self.output.dtype);
-        let exact = !self.output.dtype.is_float();
-        let function = if exact { exact_program_function } else { program_function };
         format!(
             "{}DEVICE {output} element({}) {{ return store_as<{output}>(program({})); }}\n",
-            function("program", &self.program),
+            program_function("program", &self.program, Arithmetic::of(self.output.dtype)),
             parameters.join(", "),
             arguments.join(", "),
         )

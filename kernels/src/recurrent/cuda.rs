@@ -4,8 +4,8 @@
 use super::resident::{Exchange, LEVEL_2_BYTES};
 use super::{Activation, ActivationKind, Cell, Recurrent};
 use crate::codegen::{
-    Argument, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, element_type, elementwise::Operand,
-    f32_literal,
+    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, element_type,
+    elementwise::Operand, f32_literal,
 };
 use crate::{DType, Family, View};
 use std::fmt::Write;
@@ -151,8 +151,10 @@ impl Recurrent {
             reverse(0).to_string()
         };
         line(&mut source, &format!("DEVICE bool reversed(int direction) {{ return {reversed}; }}"));
+        // Weights of sixteen bits make the arguments less exact than these functions are.
+        let half = Arithmetic::of(self.weights.dtype) == Arithmetic::Half;
         for (index, name) in ["f", "g", "h"].into_iter().enumerate().take(self.cell.activations()) {
-            let of = |direction: usize| activation_source(self.activations[direction][index]);
+            let of = |direction: usize| activation_source(self.activations[direction][index], half);
             let body = match directions {
                 2 if of(0) != of(1) => format!("if (direction == 0) return {};\n    return {};", of(0), of(1)),
                 _ => format!("return {};", of(0)),
@@ -223,12 +225,14 @@ fn index_function(name: &str, view: &View) -> String {
     format!("DEVICE {kind} {name}_at({}) {{ return {sum}; }}", parameters.join(", "))
 }
 
-/// The value of an activation at `x`.
-fn activation_source(activation: Activation) -> String {
+/// The value of an activation at `x`; `half` chooses the functions for sixteen bits.
+fn activation_source(activation: Activation, half: bool) -> String {
     let (alpha, beta) = (f32_literal(activation.alpha), f32_literal(activation.beta));
     match activation.kind {
         ActivationKind::Relu => "relu(x)".into(),
+        ActivationKind::Tanh if half => "tanh_16(x)".into(),
         ActivationKind::Tanh => "tanhf(x)".into(),
+        ActivationKind::Sigmoid if half => "sigmoid_16(x)".into(),
         ActivationKind::Sigmoid => "sigmoid(x)".into(),
         ActivationKind::Affine => format!("{alpha} * x + {beta}"),
         ActivationKind::LeakyRelu => format!("x < 0.0f ? {alpha} * x : x"),

@@ -2,7 +2,8 @@
 
 use super::SqueezeExcite;
 use crate::codegen::{
-    Argument, Candidate, Generate, Launch, PRELUDE, Packing, Target, Unsupported, element_type, program_function,
+    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Target, Unsupported, element_type,
+    program_function,
 };
 use crate::conv::Conv;
 use crate::view::Strides;
@@ -123,7 +124,7 @@ impl SqueezeExcite {
         }
         for (name, conv) in [("squeeze_program", squeeze), ("excite_program", excite)] {
             source += &match &conv.epilogue.program {
-                Some(program) => program_function(name, program),
+                Some(program) => program_function(name, program, Arithmetic::of(gate.dtype)),
                 None => format!("DEVICE f32 {name}(f32 x) {{ return x; }}\n"),
             };
         }

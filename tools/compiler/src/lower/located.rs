@@ -91,6 +91,16 @@ impl Located {
             })
     }
 
+    /// The same place, known to need no padding of channels where their number is a multiple of what they are padded to:
+    /// a row-major value whose last dimension a transposition has made the channels, say.
+    pub fn with_full_lanes(mut self) -> Self {
+        let packed = self.lanes == 0 && self.shape.len() >= 3 && self.strides[1] == 1;
+        if packed && self.shape[1].is_multiple_of(self.dtype.lane_multiple() as usize) {
+            self.lanes = self.shape[1];
+        }
+        self
+    }
+
     /// Dimension d of the result is dimension `permutation[d]`.
     pub fn permuted(&self, permutation: &[usize]) -> Self {
         let keeps_channels = permutation.len() >= 3 && permutation[1] == 1;
@@ -250,6 +260,14 @@ mod tests {
         assert!(value.permuted(&[0, 2, 3, 1]).is_contiguous());
         let ragged = Located::channels_last(BufferId(0), DType::F16, &[1, 3, 5, 7]);
         assert!(!ragged.permuted(&[0, 2, 3, 1]).is_contiguous());
+    }
+
+    #[test]
+    fn channels_that_need_no_padding_are_channels_last() {
+        let turned = |channels| plain(&[1, 5, 7, channels]).permuted(&[0, 3, 1, 2]).with_full_lanes();
+        assert!(turned(16).is_channels_last());
+        assert!(!turned(12).is_channels_last());
+        assert!(!plain(&[1, 16, 5, 7]).with_full_lanes().is_channels_last());
     }
 
     #[test]

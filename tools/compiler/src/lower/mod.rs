@@ -394,7 +394,10 @@ impl<'a> Lowering<'a> {
         let located = if let Some(tensor) = self.graph.values[id.0].constant.as_ref() {
             self.constant(id, tensor, form, dtype)?
         } else {
-            let located = self.located[id.0].clone().ok_or("a value is read before it is made")?;
+            let mut located = self.located[id.0].clone().ok_or("a value is read before it is made")?;
+            if form == Form::ChannelsLast {
+                located = located.with_full_lanes();
+            }
             let fits = match form {
                 Form::Any => true,
                 Form::Plain => located.is_plain(),

@@ -14,6 +14,7 @@ pub mod gemm;
 pub mod global_pool;
 mod heads;
 pub mod integer_products;
+pub mod late_transposes;
 pub mod layer_norm;
 pub mod legality;
 pub mod merge;
@@ -62,7 +63,7 @@ const NORMALISATION: [Pass<'_>; 6] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 16] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 17] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
@@ -76,6 +77,7 @@ fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 16] {
         ("quantize", &quantize::run),
         ("affine", &affine::run),
         ("product_reshape", &product_reshape::run),
+        ("late_transposes", &late_transposes::run),
         ("merge_products", &merge_products::run),
         ("merge_convolutions", &merge_convolutions::run),
         ("arithmetic", &arithmetic::run),

@@ -838,6 +838,31 @@ fn gated_branches_merge_without_their_biases_being_alike() {
 }
 
 #[test]
+fn blocks_of_products_over_channels_have_no_steps_between_them() {
+    let mut net = Network::new();
+    let x = net.input(&[1, 3, 6, 6]);
+    let mut x = net.conv(x, 8, 3, 1);
+    for _ in 0..2 {
+        let y = net.conv(x, 8, 3, 8);
+        let y = net.node(Op::Transpose { permutation: vec![0, 2, 3, 1] }, &[y]);
+        let (wide, narrow) = (net.constant(&[8, 16]), net.constant(&[16, 8]));
+        let y = net.node(Op::MatMul, &[y, wide]);
+        let y = net.unary(Unary::Relu, y);
+        let y = net.node(Op::MatMul, &[y, narrow]);
+        let bias = net.constant(&[8]);
+        let y = net.binary(Binary::Add, y, bias);
+        let y = net.node(Op::Transpose { permutation: vec![0, 3, 1, 2] }, &[y]);
+        let scale = net.constant(&[8, 1, 1]);
+        let y = net.binary(Binary::Mul, y, scale);
+        x = net.binary(Binary::Add, y, x);
+    }
+    net.output(x);
+    let block = [("Conv", 0), ("MatMul", 1), ("MatMul", 2)];
+    let kinds: Vec<_> = kinds(&net.finish()).into_iter().filter(|(kind, _)| *kind != "Transpose").collect();
+    assert_eq!(kinds, [&[("Conv", 0)], &block[..], &block[..]].concat());
+}
+
+#[test]
 fn unlike_branches_stay_apart() {
     // Widths, kernels and activations of two branches, and whether the second has a residual sum.
     let like = ([8, 16], [3, 3], [Unary::Relu, Unary::Relu], false);

@@ -1,0 +1,134 @@
+//! A transposition that brings the last dimension of an image to the second place, as exporters write it after matrix
+//! products over channels, commutes with element-wise operators. It moves behind them, so that scales fold into the product,
+//! residual sums become its epilogue, and the transpositions between one block and the next cancel.
+
+use super::rewrite;
+use floe_models::{Fact, Graph, Node, NodeId, Op, Tensor, TensorId};
+
+/// Moves every such transposition as far back as it goes.
+pub fn run(mut graph: Graph) -> Graph {
+    let mut number = 0;
+    while number < graph.nodes.len() {
+        match moved(&graph, number) {
+            Some(permutation) => number = exchange(&mut graph, number, &permutation),
+            None => number += 1,
+        }
+    }
+    graph
+}
+
+/// Last dimension to the second place.
+fn channels_second(rank: usize) -> Vec<usize> {
+    [0, rank - 1].into_iter().chain(1..rank - 1).collect()
+}
+
+fn inverse(permutation: &[usize]) -> Vec<usize> {
+    let mut result = vec![0; permutation.len()];
+    for (to, &from) in permutation.iter().enumerate() {
+        result[from] = to;
+    }
+    result
+}
+
+/// What a transposition in front of the node permutes, where it can move behind it.
+fn moved(graph: &Graph, number: usize) -> Option<Vec<usize>> {
+    let node = &graph.nodes[number];
+    if !matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Cast) {
+        return None;
+    }
+    let shape = &graph.fact(node.outputs[0]).shape;
+    let rank = shape.len();
+    if !(4..=5).contains(&rank) {
+        return None;
+    }
+    let permutation = channels_second(rank);
+    let (consumers, outputs) = (graph.consumers(), rewrite::output_flags(graph));
+    let private = node.inputs.iter().any(|&input| {
+        let readers = &consumers[input.0];
+        graph.fact(input).shape == *shape
+            && !outputs[input.0]
+            && readers.iter().all(|&NodeId(reader)| reader == number)
+            && transposed_from(graph, input, &permutation).is_some_and(|source| made_by_product(graph, source))
+    });
+    // What is broadcast must say along which dimensions, since the order of these changes.
+    let ranked = node.inputs.iter().all(|&input| {
+        let value = graph.fact(input);
+        value.shape.len() == rank || graph.constant(input).is_some() || value.elements() == 1
+    });
+    (private && ranked).then_some(permutation)
+}
+
+/// What is transposed so to make a value.
+fn transposed_from(graph: &Graph, id: TensorId, permutation: &[usize]) -> Option<TensorId> {
+    let NodeId(producer) = graph.producers()[id.0]?;
+    let node = &graph.nodes[producer];
+    matches!(&node.op, Op::Transpose { permutation: found } if found == permutation).then(|| node.inputs[0])
+}
+
+/// Whether a matrix product makes the value, or element-wise operators do which may become one's epilogue.
+fn made_by_product(graph: &Graph, id: TensorId) -> bool {
+    let producer = graph.producers()[id.0].map(|NodeId(producer)| &graph.nodes[producer].op);
+    matches!(producer, Some(Op::MatMul | Op::Gemm { .. } | Op::Unary(_) | Op::Binary(_)))
+}
+
+/// Lets the element-wise node `number` read untransposed operands and transposes its result; gives the number after both.
+fn exchange(graph: &mut Graph, number: usize, permutation: &[usize]) -> usize {
+    let mut node = graph.nodes[number].clone();
+    let back = inverse(permutation);
+    let mut before = Vec::new();
+    for input in &mut node.inputs {
+        *input = untransposed(graph, *input, permutation, &back, &node.name, &mut before);
+    }
+    let output = node.outputs[0];
+    let Fact { dtype, shape } = graph.fact(output).clone();
+    let shape = back.iter().map(|&d| shape[d]).collect();
+    node.outputs = vec![graph.add_value(format!("{}_channels_last", node.name), Fact { dtype, shape })];
+    let after = Node {
+        name: format!("{}_transposed", node.name),
+        op: Op::Transpose { permutation: permutation.to_vec() },
+        inputs: node.outputs.clone(),
+        outputs: vec![output],
+        sources: Vec::new(),
+    };
+    let end = number + before.len() + 2;
+    graph.nodes.splice(number..=number, before.into_iter().chain([node, after]));
+    end
+}
+
+/// The operand in the order of dimensions before the transposition; new nodes that make it so are added to `nodes`.
+fn untransposed(
+    graph: &mut Graph,
+    id: TensorId,
+    permutation: &[usize],
+    back: &[usize],
+    name: &str,
+    nodes: &mut Vec<Node>,
+) -> TensorId {
+    if let Some(source) = transposed_from(graph, id, permutation) {
+        return source;
+    }
+    let rank = permutation.len();
+    let Fact { dtype, shape } = graph.fact(id).clone();
+    if shape.iter().all(|&extent| extent == 1) && shape.len() <= rank {
+        return id;
+    }
+    let missing = rank - shape.len();
+    let padded: Vec<usize> = std::iter::repeat_n(1, missing).chain(shape).collect();
+    let ranked = match graph.constant(id).filter(|_| missing > 0) {
+        Some(constant) => {
+            let tensor = Tensor::new(dtype, padded.clone(), constant.bytes().to_vec());
+            graph.add_constant(format!("{name}_operand"), tensor)
+        }
+        None => id,
+    };
+    let shape = back.iter().map(|&d| padded[d]).collect();
+    let result = graph.add_value(format!("{name}_operand_channels_last"), Fact { dtype, shape });
+    nodes.push(Node {
+        name: format!("{name}_operand_{}", nodes.len()),
+        op: Op::Transpose { permutation: back.to_vec() },
+        inputs: vec![ranked],
+        outputs: vec![result],
+        sources: Vec::new(),
+    });
+    result
+}
