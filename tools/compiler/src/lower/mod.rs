@@ -9,6 +9,7 @@ mod detect;
 mod frame;
 mod indexed;
 mod located;
+mod movement;
 mod operators;
 mod quantized;
 mod range;

@@ -1,0 +1,121 @@
+//! Lowering of operators that only move elements: views where strides can express them, copies where not.
+
+use super::{Form, Located, Lowering, kernel_dtype};
+use crate::fused::FusedNode;
+use floe_models::Op;
+
+impl<'a> Lowering<'a> {
+    /// Makes the outputs of such an operator.
+    pub(super) fn movement(&mut self, node: &'a FusedNode, op: &Op) -> Result<(), String> {
+        if let Op::Concat { axis } = *op {
+            return self.concatenation(node, axis);
+        }
+        let (input, output) = (node.inputs[0], node.outputs[0]);
+        let from = self.any(input)?;
+        let shape = self.shape(output);
+        let view = match op {
+            Op::Identity => from,
+            Op::BitCast => {
+                // An f32 that is kept as f16 has other bits.
+                let exact = kernel_dtype(self.graph.values[input.0].fact.dtype);
+                let from = self.request(input, Form::Any, exact)?;
+                Located { dtype: kernel_dtype(self.graph.values[output.0].fact.dtype), ..from }
+            }
+            Op::Expand => from.expanded(shape),
+            Op::Transpose { permutation } => from.permuted(permutation),
+            Op::Slice { starts, steps } => from.sliced(starts, steps, shape),
+            Op::Reshape => match from.reshaped(shape) {
+                Some(view) => view,
+                None => {
+                    let packed = self.request(input, Form::Contiguous, from.dtype)?;
+                    packed.reshaped(shape).ok_or("a contiguous value could not be reshaped")?
+                }
+            },
+            Op::Split { axis } => {
+                let mut starts = vec![0; from.shape.len()];
+                for &piece in &node.outputs {
+                    let extents = self.shape(piece);
+                    self.located[piece.0] = Some(from.sliced(&starts, &vec![1; starts.len()], extents));
+                    starts[*axis] += extents[*axis];
+                }
+                return Ok(());
+            }
+            _ => return self.moved_by_copy(node, op, from),
+        };
+        self.located[output.0] = Some(view);
+        Ok(())
+    }
+
+    fn moved_by_copy(&mut self, node: &'a FusedNode, op: &Op, from: Located) -> Result<(), String> {
+        let to = self.allocate(node.outputs[0]);
+        let (source, destination) = match *op {
+            Op::Cast => (from, to),
+            Op::Tile { ref repeats } => {
+                let mut split = Vec::new();
+                let mut repeated = Vec::new();
+                for (&extent, &times) in from.shape.iter().zip(repeats) {
+                    if times != 1 {
+                        split.push(1);
+                        repeated.push(times);
+                    }
+                    split.push(extent);
+                    repeated.push(extent);
+                }
+                let source = from.reshaped(&split).ok_or("a dimension cannot be split")?.expanded(&repeated);
+                (source, to.reshaped(&repeated).ok_or("the output of a tile is not row-major")?)
+            }
+            Op::DepthToSpace { block, column_row_depth } => {
+                let [n, c, h, w] = four(&from.shape)?;
+                let depth = c / (block * block);
+                let (split, order) = if column_row_depth {
+                    ([n, depth, block, block, h, w], [0, 1, 4, 2, 5, 3])
+                } else {
+                    ([n, block, block, depth, h, w], [0, 3, 4, 1, 5, 2])
+                };
+                let source = from.reshaped(&split).ok_or("channels cannot be split")?.permuted(&order);
+                let lanes = to.lanes;
+                let rows = to.reshaped(&[n, depth, h, block, w, block]).ok_or("rows cannot be split")?;
+                (Located { lanes: 0, ..source }, Located { lanes, ..rows })
+            }
+            Op::SpaceToDepth { block } => {
+                let [n, c, h, w] = four(&from.shape)?;
+                let split = [n, c, h / block, block, w / block, block];
+                let source = from.reshaped(&split).ok_or("rows cannot be split")?.permuted(&[0, 3, 5, 1, 2, 4]);
+                let channels = to
+                    .reshaped(&[n, block, block, c, h / block, w / block])
+                    .ok_or("the output of a space-to-depth is not row-major")?;
+                (Located { lanes: 0, ..source }, channels)
+            }
+            ref other => return Err(format!("{} has no kernel", other.name())),
+        };
+        self.copy(&source, &destination)
+    }
+
+    fn concatenation(&mut self, node: &'a FusedNode, axis: usize) -> Result<(), String> {
+        let to = self.allocate(node.outputs[0]);
+        let mut starts = vec![0; to.shape.len()];
+        for (position, &input) in node.inputs.iter().enumerate() {
+            let shape = self.shape(input);
+            if shape[axis] != 0 {
+                let mut part = to.sliced(&starts, &vec![1; starts.len()], shape);
+                if part.lanes != 0 && axis == 1 && position + 1 < node.inputs.len() {
+                    // Only the last part may touch the padding; the others leave their neighbours alone.
+                    part.lanes = if shape[1].is_multiple_of(8) { shape[1] } else { 0 };
+                }
+                let in_place = self.located[input.0].as_ref().is_some_and(|located| {
+                    located.buffer == part.buffer && located.offset == part.offset && located.strides == part.strides
+                });
+                if !in_place {
+                    let from = self.any(input)?;
+                    self.copy(&from, &part)?;
+                }
+            }
+            starts[axis] += shape[axis];
+        }
+        Ok(())
+    }
+}
+
+fn four(shape: &[usize]) -> Result<[usize; 4], String> {
+    shape.try_into().map_err(|_| "needs rank 4".to_owned())
+}
