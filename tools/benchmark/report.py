@@ -24,8 +24,9 @@ def table(results, sms):
     compiled = any("compiled" in peer for peer in peers.values())
     heads = ["network", "batch", "steps", "floor", "Floe device", "Floe round trip", "PyTorch + cuDNN graph", "ratio"]
     heads += ["torch.compile", "ratio"] if compiled else []
+    heads += ["Orin's code", "ratio"] if sms else []
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    ratios = []
+    ratios, orin_ratios = [], []
     for key, slices in results["floe"].items():
         name, batch = key.split("/")
         own, peer = slices[str(sms)], peers.get(key, {})
@@ -36,11 +37,16 @@ def table(results, sms):
                 row += [f"{peer[kind]:.0f}", f"{peer[kind] / device:.2f}"]
             else:
                 row += ["", ""]
+        if sms:
+            orin = slices["orin"]["latency"]["device_time"]["median"]
+            row += [f"{orin:.0f}", f"{peer['graph'] / orin:.2f}" if "graph" in peer else ""]
         if "graph" in peer:
             ratios.append(peer["graph"] / device)
+            orin_ratios += [peer["graph"] / orin] if sms else []
         lines.append("| " + " | ".join(row) + " |")
-    mean = statistics.geometric_mean(ratios)
-    return "\n".join(lines) + f"\n\nGeometric mean of the ratios to PyTorch + cuDNN: **{mean:.2f}**."
+    mean = f"Geometric mean of the ratios to PyTorch + cuDNN: **{statistics.geometric_mean(ratios):.2f}**"
+    mean += f", of Orin's code **{statistics.geometric_mean(orin_ratios):.2f}**." if sms else "."
+    return "\n".join(lines) + f"\n\n{mean}"
 
 
 def main():
