@@ -6,7 +6,7 @@
 use super::{edges::Edges, heads::Reshaped, rewrite};
 use floe_kernels::attention::MAX_HEAD_SIZE;
 use floe_models::{
-    DType, Fact, Graph, Node, Op, TensorId,
+    DType, Fact, Graph, Node, NodeId, Op, TensorId,
     op::{Binary, Unary},
 };
 
@@ -137,6 +137,29 @@ fn may_hide_all(graph: &Graph, masks: &[Mask]) -> bool {
     }
 }
 
+/// Puts 0 in place of NaN in what node `number` makes: behind the movement that follows it, which costs nothing where it
+/// is done by the strides with which the node writes.
+fn guard(graph: &mut Graph, mut number: usize) {
+    let edges = Edges::of(graph);
+    while let &[NodeId(next)] = edges.consumers[graph.nodes[number].outputs[0].0].as_slice()
+        && !edges.outputs[graph.nodes[number].outputs[0].0]
+        && matches!(graph.nodes[next].op, Op::Transpose { .. } | Op::Reshape)
+    {
+        number = next;
+    }
+    let Node { name, outputs, sources, .. } = graph.nodes[number].clone();
+    let fact = graph.fact(outputs[0]).clone();
+    let unguarded = graph.add_value(format!("{name}_unguarded"), fact.clone());
+    graph.nodes[number].outputs = vec![unguarded];
+    let mut added = Added { graph, name: &name, sources: &sources, nodes: Vec::new() };
+    let zero = added.scalar(fact.dtype, 0.0);
+    let unseen = added.node(Op::Unary(Unary::IsNan), vec![unguarded], Fact { dtype: DType::Bool, ..fact });
+    let mut nodes = added.nodes;
+    let inputs = vec![unseen, zero, unguarded];
+    nodes.push(Node { name: format!("{name}_guarded"), op: Op::Where, inputs, outputs, sources });
+    graph.nodes.splice(number + 1..number + 1, nodes);
+}
+
 impl Match {
     /// The pattern whose second product is node `number`.
     fn at(graph: &Graph, number: usize) -> Option<Self> {
@@ -215,19 +238,15 @@ impl Match {
         let mut inputs = vec![query, key, value];
         inputs.extend(added.mask(&self.masks));
         let op = Op::Attention { scale: self.scale as f32, softcap: self.softcap as f32, causal: None };
-        let mut last = Node { name: name.clone(), op, inputs, outputs, sources: sources.clone() };
+        let last = Node { name: name.clone(), op, inputs, outputs, sources: sources.clone() };
+        let nodes = added.nodes;
+        let at = number + nodes.len();
+        graph.nodes[number] = last;
+        graph.nodes.splice(number..number, nodes);
         if self.guarded {
-            let fact = added.graph.fact(last.outputs[0]).clone();
-            let zero = added.scalar(fact.dtype, 0.0);
-            let unguarded = added.node(last.op, last.inputs, fact.clone());
-            let unseen = added.node(Op::Unary(Unary::IsNan), vec![unguarded], Fact { dtype: DType::Bool, ..fact });
-            (last.op, last.inputs) = (Op::Where, vec![unseen, zero, unguarded]);
+            guard(graph, at);
         }
-        let mut nodes = added.nodes;
-        nodes.push(last);
-        let last = number + nodes.len() - 1;
-        graph.nodes.splice(number..=number, nodes);
-        last
+        at
     }
 }
 

@@ -8,7 +8,7 @@
 
 use crate::{
     fused::{FusedGraph, FusedNode, FusedOp},
-    program::{self, Builder, Classes, ProgramError},
+    program::{self, Builder, Classes, ProgramError, class_of},
 };
 use floe_kernels::pointwise::{Class, MAX_POINTWISE_INPUTS, Program};
 use floe_models::{Graph, Node, NodeId, Op, TensorId};
@@ -241,6 +241,11 @@ impl<'a> Fusion<'a> {
                     (Some(&register), _) => register,
                     (None, Some(constant)) if constant.elements() == 1 => builder.scalar(constant)?,
                     (None, _) => {
+                        let dtype = graph.fact(input).dtype;
+                        // Epilogues read no integers.
+                        if anchor.is_some() && !matches!(class_of(dtype), Some(Class::F32) | None) {
+                            return Err(ProgramError::Type { operator: "the epilogue's operand".into(), dtype });
+                        }
                         inputs.push(input);
                         if inputs.len() > limit {
                             return Err(ProgramError::TooLong);

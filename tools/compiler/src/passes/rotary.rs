@@ -7,7 +7,7 @@
 
 use super::{edges::Edges, rewrite};
 use floe_models::{
-    Fact, Graph, Node, Op, TensorId,
+    Fact, Graph, Node, Op, TensorId, Value,
     op::{Binary, Unary},
 };
 
@@ -160,7 +160,12 @@ impl Rotation {
         (starts[pair], steps[pair], signs[pair]) = (1, -1, 2);
         let turned = node(graph, Op::Slice { starts, steps }, vec![x], whole.clone());
         let tensor = rewrite::float_tensor(fact.dtype, &signs[pair..], &[-1.0, 1.0]).expect("rotated are floats");
-        let signs = graph.add_constant(format!("{name}_signs"), tensor);
+        // One constant for all rotations, so that they share the sine with its signs.
+        let known = |value: &Value| value.constant.as_ref() == Some(&tensor);
+        let signs = match graph.values.iter().position(known) {
+            Some(number) => TensorId(number),
+            None => graph.add_constant(format!("{name}_signs"), tensor),
+        };
         let shape = graph.fact(sine).shape.clone();
         let sine = node(graph, Op::Binary(Binary::Mul), vec![sine, signs], shape);
         let straight = node(graph, Op::Binary(Binary::Mul), vec![x, cosine], whole.clone());
