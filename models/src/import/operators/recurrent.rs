@@ -20,7 +20,8 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
     layer(builder, node, cell).map(Some)
 }
 
-fn layer(builder: &mut Builder, node: &mut NodeView, cell: Cell) -> Result<Vec<TensorId>, Problem> {
+/// Imports a layer of these cells.
+pub(super) fn layer(builder: &mut Builder, node: &mut NodeView, cell: Cell) -> Result<Vec<TensorId>, Problem> {
     // The shapes of the weights say the same; what outputs are made is seen from who reads them.
     node.ignore(&["hidden_size", "output_sequence"]);
     let reverse = match node.string("direction", "forward")?.to_lowercase().as_str() {

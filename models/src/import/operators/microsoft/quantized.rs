@@ -12,7 +12,7 @@ use super::super::{
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
     infer::show,
-    op::{Binary, Unary},
+    op::{Binary, Cell, Unary},
 };
 
 /// Imports the node where it is one of these operators.
@@ -51,6 +51,7 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
             float_product(builder, [a, b], [scale, b_scale], [Some(zero), b_zero], node.optional(4))?
         }
         "MatMulNBits" => packed_product(builder, node)?,
+        "DynamicQuantizeLSTM" => return lstm(builder, node).map(Some),
         "QAttention" => return attention(builder, node).map(Some),
         "QEmbedLayerNormalization" => return embedding(builder, node).map(Some),
         _ => return Ok(None),
@@ -252,6 +253,34 @@ fn packed_product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId
         Some(bias) => builder.binary(Binary::Add, product, bias),
         None => Ok(product),
     }
+}
+
+/// `LSTM` on quantised weights. Inputs are those of `LSTM`, but for weights `[directions, size, 4·units]` and recurrent
+/// weights `[directions, units, 4·units]`, and their scales and zero points behind.
+///
+/// The input is rounded to 256 steps as ONNX Runtime does. Hidden states stay f32 from step to step, where ONNX Runtime
+/// rounds them to 256 steps too: results are closer to those of the network that was quantised.
+fn lstm(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+    let [x, scale, zero] = dynamic_quantize(builder, node.input(0)?)?;
+    node.inputs[0] = Some(dequantized(builder, x, scale, Some(zero), DType::F32)?);
+    for (index, parameters) in [(1, 8), (2, 10)] {
+        let weights = node.input(index)?;
+        let &[directions, _, rows] = builder.shape(weights) else {
+            return Err(Problem::Invalid(format!("weights of shape {}", show(builder.shape(weights)))));
+        };
+        let mut spread = |id: TensorId| {
+            let count = builder.fact(id).elements();
+            let columns = if count == directions { 1 } else { rows };
+            builder.reshape(id, &[directions, 1, columns])
+        };
+        let scale = spread(node.input(parameters)?)?;
+        let zero = node.optional(parameters + 1).map(&mut spread).transpose()?;
+        let weights = dequantized(builder, weights, scale, zero, DType::F32)?;
+        node.inputs[index] = Some(builder.emit(Op::Transpose { permutation: vec![0, 2, 1] }, &[weights])?);
+    }
+    node.inputs.truncate(8);
+    let cell = Cell::Lstm { input_forget: node.flag("input_forget", false)? };
+    super::super::recurrent::layer(builder, node, cell)
 }
 
 /// `Attention` on quantised rows and weights. Inputs rows, weights, bias, scales of the first two, mask, their zero
