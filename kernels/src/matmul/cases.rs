@@ -96,6 +96,17 @@ pub fn cases() -> Vec<Kernel> {
         // Nothing to sum.
         cases.push(product(dtype, &[], [5, 0, 9], plain, bias));
     }
+    // Halves into floats, for epilogues beyond the range of f16.
+    for (batch, sizes, transposed) in [
+        (&[2, 3][..], [20, 16, 20], b_t),
+        (&[], [128, 64, 96], plain),
+        (&[], [1, 512, 100], b_t),
+        (&[], [33, 65, 47], plain),
+    ] {
+        let mut wide = product(DType::F16, batch, sizes, transposed, relu);
+        wide.output.dtype = DType::F32;
+        cases.push(wide);
+    }
     cases.push(product(DType::F64, &[2], [9, 33, 7], b_t, bias));
     cases.push(product(DType::I32, &[], [9, 33, 7], plain, none));
     cases.push(product(DType::I64, &[2], [5, 8, 7], a_t, none));

@@ -37,5 +37,19 @@ pub fn cases() -> Vec<Kernel> {
     // From row-major to channels-last.
     let (input, output) = (View::contiguous(F32, &[2, 5, 6, 7]), View::channels_last(F32, &[2, 5, 6, 7]));
     cases.push(Softmax { input: input.unwrap(), output: output.unwrap(), axis: 1, log: false });
+    // Of another type: scores whose masks are beyond f16's range.
+    for (from, to, shape, log) in [
+        (F32, F16, vec![3, 33, 128], false),
+        (F32, F16, vec![2, 5000], false),
+        (F32, F16, vec![5, 7, 30], false),
+        (F16, F32, vec![4, 264], true),
+        (F32, Bf16, vec![9, 77], false),
+    ] {
+        let axis = shape.len() as u8 - 1;
+        let (input, output) = (View::contiguous(from, &shape).unwrap(), View::contiguous(to, &shape).unwrap());
+        cases.push(Softmax { input, output, axis, log });
+    }
+    let (input, output) = (View::contiguous(F32, &[1, 12, 9, 5]), View::channels_last(F16, &[1, 12, 9, 5]));
+    cases.push(Softmax { input: input.unwrap(), output: output.unwrap(), axis: 1, log: false });
     cases.into_iter().map(Kernel::Softmax).collect()
 }

@@ -1,9 +1,9 @@
 //! CUDA candidates: `group` gives each row a warp or a block, `thread` gives each row a thread.
 
 use super::Softmax;
-use crate::Family;
-use crate::codegen::{Candidate, Generate, Target, Unsupported};
+use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
 use crate::strided::source::{GROUP, Source, candidate, cost, lowest, traffic, vector_width, wide_type};
+use crate::{DType, Family};
 
 /// Threads of a block.
 const BLOCK: u32 = 256;
@@ -48,7 +48,9 @@ impl Softmax {
             let starts = rows.axes.iter().flat_map(|axis| axis.strides);
             let offsets = [self.input.offset.into(), self.output.offset.into(), self.count().into()];
             // A warp's threads should all have something to load.
-            vector_width(self.input.dtype, starts.chain(offsets)).min(self.count().div_ceil(group).next_power_of_two())
+            let wider = |a: DType, b: DType| if a.size() > b.size() { a } else { b };
+            vector_width(wider(self.input.dtype, self.output.dtype), starts.chain(offsets))
+                .min(self.count().div_ceil(group).next_power_of_two())
         } else {
             1
         };
@@ -85,7 +87,8 @@ impl Softmax {
     fn source(&self) -> Source {
         let axis = usize::from(self.axis);
         let mut source = Source::new(&self.input, &self.output);
-        let double = self.input.dtype == crate::DType::F64;
+        source.line(&format!("typedef {} U;", element_type(self.output.dtype)));
+        let double = self.input.dtype == DType::F64;
         source.define("EXP", if double { "exp" } else { "expf" });
         source.define("LOG", if double { "log" } else { "logf" });
         source.define("LOWEST", lowest(wide_type(self.input.dtype)));

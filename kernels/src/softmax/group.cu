@@ -1,7 +1,7 @@
 // GROUP threads own a row; its elements stay in registers, STEPS vectors a thread, or are read again where STEPS is 0.
 DEVICE W exponential(W x) { return EXP(x); }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) softmax_group(const T* __restrict__ input, T* __restrict__ output) {
+extern "C" __global__ void __launch_bounds__(BLOCK) softmax_group(const T* __restrict__ input, U* __restrict__ output) {
     wait_for_inputs();
     __shared__ W partial[BLOCK / 32];
     zero_lanes(output, blockIdx.x * BLOCK + threadIdx.x, gridDim.x * BLOCK);
@@ -9,7 +9,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) softmax_group(const T* __res
     // Threads without a row repeat the last one, since all of a warp take part in the exchange.
     const u32 row = mine < ROWS ? mine : ROWS - 1;
     const T* from = input + INPUT_OFFSET + rows_0(row);
-    T* to = output + OUTPUT_OFFSET + rows_1(row);
+    U* to = output + OUTPUT_OFFSET + rows_1(row);
 #if STEPS > 0
     W x[STEPS][WIDTH];
     W top = LOWEST;
@@ -44,12 +44,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK) softmax_group(const T* __res
     for (u32 s = 0; s < STEPS; ++s) {
         const u32 i = (s * GROUP + lane) * WIDTH;
         if (i < COUNT && mine < ROWS) {
-            Vector<T, WIDTH> out;
+            Vector<U, WIDTH> out;
 #pragma unroll
             for (u32 v = 0; v < WIDTH; ++v) {
-                out.v[v] = store_as<T>(LOGARITHM ? x[s][v] - logarithm : x[s][v] / total);
+                out.v[v] = store_as<U>(LOGARITHM ? x[s][v] - logarithm : x[s][v] / total);
             }
-            *(Vector<T, WIDTH>*)(to + (offset_t)i * OUTPUT_STRIDE) = out;
+            *(Vector<U, WIDTH>*)(to + (offset_t)i * OUTPUT_STRIDE) = out;
         }
     }
 #else
@@ -63,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) softmax_group(const T* __res
     if (mine < ROWS) {
         for (u32 i = lane; i < COUNT; i += GROUP) {
             const W x = widen(from[(offset_t)i * INPUT_STRIDE]) - top;
-            to[(offset_t)i * OUTPUT_STRIDE] = store_as<T>(LOGARITHM ? x - logarithm : exponential(x) / total);
+            to[(offset_t)i * OUTPUT_STRIDE] = store_as<U>(LOGARITHM ? x - logarithm : exponential(x) / total);
         }
     }
 #endif

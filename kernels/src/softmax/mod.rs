@@ -14,7 +14,8 @@ pub use cases::cases;
 use crate::View;
 use serde::{Deserialize, Serialize};
 
-/// `eˣ⁻ᵐ / Σ eˣ⁻ᵐ` along `axis`, or its logarithm. Operands: input; one output of the same extents.
+/// `eˣ⁻ᵐ / Σ eˣ⁻ᵐ` along `axis`, or its logarithm. Operands: input; one output of the same extents, both f64 or each f32,
+/// f16 or bf16.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Softmax {
     /// Input.

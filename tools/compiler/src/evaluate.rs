@@ -97,6 +97,13 @@ pub fn run_fused(graph: &FusedGraph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> 
     run(graph, &lower_for_host(graph)?, inputs)
 }
 
+/// As [`run_fused`], with f32 values stored as f16 as on a GPU.
+#[cfg(test)]
+pub(crate) fn run_fused_in_half(graph: &FusedGraph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> {
+    let options = LowerOptions { host: true, half: true, ..LowerOptions::default() };
+    run(graph, &lower(graph, options).ok()?, inputs)
+}
+
 fn lower_for_host(graph: &FusedGraph) -> Option<KernelGraph> {
     lower(graph, LowerOptions { host: true, ..LowerOptions::default() }).ok()
 }

@@ -9,6 +9,7 @@ mod detect;
 mod frame;
 mod indexed;
 mod located;
+mod magnitude;
 mod movement;
 mod operators;
 mod quantized;
@@ -139,6 +140,8 @@ struct Lowering<'a> {
     options: LowerOptions<'a>,
     /// Values that stay f32 in an f16 variant.
     kept: HashSet<TensorId>,
+    /// Products among them that are made of f16 factors all the same.
+    small_factors: HashSet<TensorId>,
     layouts: Vec<Layout>,
     destinations: HashMap<TensorId, Destination>,
     located: Vec<Option<Located>>,
@@ -168,10 +171,16 @@ impl<'a> Lowering<'a> {
         kept.extend(coordinates::of_boxes(graph));
         kept.extend(quantized::results(graph));
         keep_states(graph, options.states, &mut kept);
+        let large = magnitude::large(graph);
+        let products = graph.nodes.iter().filter(|node| magnitude::has_small_factors(node, &large));
+        let small_factors =
+            products.flat_map(|node| node.outputs.iter().copied()).filter(|output| !kept.contains(output)).collect();
+        kept.extend(large);
         let mut lowering = Self {
             graph,
             options,
             kept,
+            small_factors,
             layouts: layout::assign(graph, options.host, options.half),
             destinations: HashMap::new(),
             located: vec![None; graph.values.len()],

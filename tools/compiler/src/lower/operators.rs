@@ -119,7 +119,10 @@ impl<'a> Lowering<'a> {
         operands: usize,
         program: Option<&Program>,
     ) -> Result<(), String> {
-        let dtype = self.dtype(node.outputs[0]);
+        let dtype = match self.dtype(node.outputs[0]) {
+            DType::F32 if self.options.half && self.small_factors.contains(&node.outputs[0]) => DType::F16,
+            dtype => dtype,
+        };
         let result_shape = self.shape(node.outputs[0]);
         let (mut first_layer, mut patches) = (false, None);
         if let Op::Conv { window, groups: 1 } = op {
@@ -312,7 +315,10 @@ impl<'a> Lowering<'a> {
             Op::Pool { .. } | Op::Lrn { .. } => self.image(),
             _ => Form::Any,
         };
-        let from = self.request(node.inputs[0], form, dtype)?;
+        let from = match op {
+            Op::Softmax { .. } => self.any(node.inputs[0])?,
+            _ => self.request(node.inputs[0], form, dtype)?,
+        };
         let to = self.allocate(node.outputs[0]);
         let (range, input) = self.operand(&from)?;
         let mut inputs = vec![range];

@@ -1,0 +1,333 @@
+//! Where finite numbers reach that are beyond f16's range, found by the constants that they come from.
+
+use super::range;
+use crate::fused::{FusedGraph, FusedNode, FusedOp};
+use floe_kernels::pointwise::{Binary, Instruction, Program, Unary};
+use floe_models::{DType, Op, Tensor, TensorId, op::Reduction};
+use std::{collections::HashSet, ops::BitOr};
+
+/// Values that may hold finite numbers beyond f16's range because a constant does.
+///
+/// Masks are made of such constants: the lowest f32 hides a key from a softmax, and a query that sees no key at all
+/// then weighs all alike. As f16 the constant is −∞, and such a row is NaN. Comparisons with the constant, and products
+/// with 0, need the number itself, too.
+///
+/// Overflow of what is computed from numbers that f16 holds is not considered: that is the network's own range.
+pub(super) fn large(graph: &FusedGraph) -> HashSet<TensorId> {
+    let mut reaches: Vec<Reach> = graph.values.iter().map(|value| value.constant.as_ref().into()).collect();
+    for node in &graph.nodes {
+        let of = |id: &TensorId| reaches[id.0];
+        let all = |ids: &[TensorId]| ids.iter().map(of).fold(Reach::default(), Reach::bitor);
+        let reach = match &node.op {
+            FusedOp::Pointwise(program) => program_reach(program, &node.inputs.iter().map(of).collect::<Vec<_>>()),
+            FusedOp::Anchored { operands, program, .. } => {
+                let (operands, extras) = node.inputs.split_at(*operands);
+                let product = all(operands).either_sign();
+                let inputs: Vec<Reach> = [product].into_iter().chain(extras.iter().map(of)).collect();
+                program.as_ref().map_or(product, |program| program_reach(program, &inputs))
+            }
+            FusedOp::Operator(op) => match op {
+                Op::Softmax { log: false, .. } => Reach::default(),
+                _ if normalizes(&node.op) => Reach::default(),
+                // A mean of the values.
+                Op::Attention { .. } => of(&node.inputs[2]),
+                Op::Reduce { kind: Reduction::Max | Reduction::Min, .. } => all(&node.inputs),
+                Op::Reduce { .. } => all(&node.inputs).either_sign(),
+                _ => all(&node.inputs),
+            },
+        };
+        for output in &node.outputs {
+            reaches[output.0] = reach;
+        }
+    }
+    let is_large = |id: &TensorId| graph.values[id.0].fact.dtype == DType::F32 && reaches[id.0] != Reach::default();
+    let mut found: HashSet<TensorId> = (0..graph.values.len()).map(TensorId).filter(is_large).collect();
+    // Normalisations work in the type of their output.
+    let of_large: Vec<TensorId> = graph
+        .nodes
+        .iter()
+        .filter(|node| normalizes(&node.op) && found.contains(&node.inputs[0]))
+        .flat_map(|node| node.outputs.iter().copied())
+        .collect();
+    found.extend(of_large);
+    found
+}
+
+fn normalizes(op: &FusedOp) -> bool {
+    use Op::{GroupNormalization, InstanceNormalization, LayerNormalization};
+    matches!(
+        op,
+        FusedOp::Operator(LayerNormalization { .. } | InstanceNormalization { .. } | GroupNormalization { .. })
+    )
+}
+
+/// Whether a product's factors may be f16 although its result is not: where only its epilogue makes large numbers.
+pub(super) fn has_small_factors(node: &FusedNode, large: &HashSet<TensorId>) -> bool {
+    matches!(&node.op, FusedOp::Anchored { op: Op::MatMul | Op::Gemm { .. }, .. })
+        && range::program(node).is_some()
+        && node.outputs.iter().all(|output| large.contains(output))
+        && node.inputs[..2].iter().all(|factor| !large.contains(factor))
+}
+
+/// On which sides of 0 finite numbers beyond f16's range may lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Reach {
+    below: bool,
+    above: bool,
+}
+
+impl Reach {
+    fn of(value: f64) -> Self {
+        let large = value.is_finite() && half::f16::from_f64(value).is_infinite();
+        Self { below: large && value < 0.0, above: large && value > 0.0 }
+    }
+
+    fn mirrored(self) -> Self {
+        Self { below: self.above, above: self.below }
+    }
+
+    fn either_sign(self) -> Self {
+        self | self.mirrored()
+    }
+}
+
+impl BitOr for Reach {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self { below: self.below || other.below, above: self.above || other.above }
+    }
+}
+
+impl From<Option<&Tensor>> for Reach {
+    fn from(constant: Option<&Tensor>) -> Self {
+        let join = |reach: Self, value: f64| reach | Self::of(value);
+        match constant {
+            Some(tensor) if tensor.dtype == DType::F32 => {
+                let values =
+                    tensor.bytes().as_chunks::<4>().0.iter().map(|&bytes| f64::from(f32::from_le_bytes(bytes)));
+                values.fold(Self::default(), join)
+            }
+            Some(tensor) if tensor.dtype.is_float() => tensor.to_f64().into_iter().fold(Self::default(), join),
+            _ => Self::default(),
+        }
+    }
+}
+
+fn program_reach(program: &Program, inputs: &[Reach]) -> Reach {
+    let mut registers: Vec<Reach> = Vec::with_capacity(program.instructions.len());
+    for instruction in &program.instructions {
+        let at = |register: u8| registers[usize::from(register)];
+        registers.push(match *instruction {
+            Instruction::Input(index) => inputs[usize::from(index)],
+            Instruction::Float(value) => Reach::of(value),
+            Instruction::Integer(_) => Reach::default(),
+            Instruction::Select(_, a, b) => at(a) | at(b),
+            Instruction::Unary(op, x) => unary_reach(op, at(x)),
+            Instruction::Binary(op, a, b) => binary_reach(op, at(a), at(b)),
+        });
+    }
+    registers.last().copied().unwrap_or_default()
+}
+
+fn unary_reach(op: Unary, x: Reach) -> Reach {
+    use Unary::{Abs, Ceil, Floor, Neg, Relu, Round, Softplus, Sqrt};
+    match op {
+        Floor | Ceil | Round => x,
+        Neg => x.mirrored(),
+        Abs => Reach { below: false, above: x.below || x.above },
+        Relu | Softplus | Sqrt => Reach { below: false, above: x.above },
+        // Bounded, or large only where its argument is small, or infinite in f32, too.
+        _ => Reach::default(),
+    }
+}
+
+fn binary_reach(op: Binary, a: Reach, b: Reach) -> Reach {
+    match op {
+        Binary::Add => a | b,
+        Binary::Sub => a | b.mirrored(),
+        Binary::Mul | Binary::Pow => (a | b).either_sign(),
+        Binary::Div | Binary::Mod | Binary::Fmod => a.either_sign(),
+        Binary::Max => Reach { below: a.below && b.below, above: a.above || b.above },
+        Binary::Min => Reach { below: a.below || b.below, above: a.above && b.above },
+        // Comparisons, and what works on bits.
+        _ => Reach::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{evaluate, passes};
+    use floe_models::{Fact, Graph, Node, op};
+
+    /// Queries of two heads; the last sees no key.
+    const QUERIES: usize = 3;
+    const KEYS: usize = 10;
+    const SIZE: usize = 8;
+    const SCORES: [usize; 4] = [1, 2, QUERIES, KEYS];
+
+    struct Network(Graph);
+
+    impl Network {
+        fn input(&mut self, shape: &[usize]) -> TensorId {
+            let name = format!("input_{}", self.0.inputs.len());
+            let id = self.0.add_value(name, Fact::new(DType::F32, shape));
+            self.0.inputs.push(id);
+            id
+        }
+
+        fn scalar(&mut self, value: f32) -> TensorId {
+            self.0.add_constant("scalar", Tensor::f32(&[], &[value]))
+        }
+
+        fn node(&mut self, op: Op, inputs: &[TensorId]) -> TensorId {
+            let facts: Vec<&Fact> = inputs.iter().map(|&input| self.0.fact(input)).collect();
+            let fact = floe_models::infer(&op, &facts, &[]).expect("legal operands").remove(0);
+            let name = format!("{}_{}", op.name(), self.0.nodes.len());
+            let output = self.0.add_value(name.clone(), fact);
+            let (inputs, outputs, sources) = (inputs.to_vec(), vec![output], vec![name.clone()]);
+            self.0.nodes.push(Node { name, op, inputs, outputs, sources });
+            output
+        }
+
+        fn binary(&mut self, op: op::Binary, a: TensorId, b: TensorId) -> TensorId {
+            self.node(Op::Binary(op), &[a, b])
+        }
+
+        /// `(1 − seen)·value`.
+        fn added_mask(&mut self, seen: TensorId, value: f32) -> TensorId {
+            let (one, value) = (self.scalar(1.0), self.scalar(value));
+            let unseen = self.binary(op::Binary::Sub, one, seen);
+            self.binary(op::Binary::Mul, unseen, value)
+        }
+
+        fn softmax(&mut self, scores: TensorId) -> TensorId {
+            self.node(Op::Softmax { axis: 3, log: false }, &[scores])
+        }
+    }
+
+    /// Numbers in −4 … 4.
+    fn numbers(shape: &[usize]) -> Tensor {
+        let values: Vec<f32> = (0..shape.iter().product()).map(|i: usize| (i * 37 % 65) as f32 / 8.0 - 4.0).collect();
+        Tensor::f32(shape, &values)
+    }
+
+    /// Holds the network to its f32 results where it is stored as f16; `masked` gets which keys a query sees, 0 or 1.
+    #[track_caller]
+    fn check(masked: impl FnOnce(&mut Network, TensorId) -> TensorId) {
+        let mut network = Network(Graph::default());
+        let seen = network.input(&[1, 1, QUERIES, KEYS]);
+        let output = masked(&mut network, seen);
+        network.0.outputs.push(output);
+        let fused = passes::fuse::run(passes::simplify(network.0).unwrap()).unwrap();
+        let shapes = fused.inputs.iter().map(|id| fused.values[id.0].fact.shape.as_slice());
+        let mut inputs: Vec<Tensor> = shapes.map(numbers).collect();
+        let keys = (0..QUERIES * KEYS).map(|i| f32::from(u8::from(i < 2 * KEYS && i % 3 != 0))).collect::<Vec<_>>();
+        inputs[0] = Tensor::f32(&[1, 1, QUERIES, KEYS], &keys);
+        let inputs: Vec<&Tensor> = inputs.iter().collect();
+        let expected = evaluate::run_fused(&fused, &inputs).expect("runs on the host");
+        let found = evaluate::run_fused_in_half(&fused, &inputs).expect("runs on the host");
+        for (found, expected) in found[0].to_f64().into_iter().zip(expected[0].to_f64()) {
+            assert!(expected.is_finite() && (found - expected).abs() <= 4e-3, "{found} for {expected}");
+        }
+    }
+
+    #[test]
+    fn queries_that_see_nothing_weigh_all_keys_alike() {
+        let boolean = |network: &mut Network, seen| {
+            let zero = network.scalar(0.0);
+            network.binary(op::Binary::Greater, seen, zero)
+        };
+        for value in [f32::MIN, -1e9] {
+            // The mask chosen, added, and added behind a transposition.
+            check(|network, seen| {
+                let scores = network.input(&SCORES);
+                let (seen, value) = (boolean(network, seen), network.scalar(value));
+                let masked = network.node(Op::Where, &[seen, scores, value]);
+                network.softmax(masked)
+            });
+            check(|network, seen| {
+                let scores = network.input(&SCORES);
+                let mask = network.added_mask(seen, value);
+                let masked = network.binary(op::Binary::Add, scores, mask);
+                network.softmax(masked)
+            });
+            check(|network, seen| {
+                let scores = network.input(&[KEYS, QUERIES]);
+                let mask = network.added_mask(seen, value);
+                let mask = network.node(Op::Transpose { permutation: vec![0, 1, 3, 2] }, &[mask]);
+                let masked = network.binary(op::Binary::Add, scores, mask);
+                let masked = network.node(Op::Transpose { permutation: vec![0, 1, 3, 2] }, &[masked]);
+                network.softmax(masked)
+            });
+            // In the epilogue of a product, and in attention.
+            check(|network, seen| {
+                let (a, b) = (network.input(&[1, 2, QUERIES, SIZE]), network.input(&[1, 2, SIZE, KEYS]));
+                let product = network.node(Op::MatMul, &[a, b]);
+                let (seen, value) = (boolean(network, seen), network.scalar(value));
+                let masked = network.node(Op::Where, &[seen, product, value]);
+                network.softmax(masked)
+            });
+            check(|network, seen| {
+                let (a, b) = (network.input(&[1, 2, QUERIES, SIZE]), network.input(&[1, 2, SIZE, KEYS]));
+                let product = network.node(Op::MatMul, &[a, b]);
+                let mask = network.added_mask(seen, value);
+                let masked = network.binary(op::Binary::Add, product, mask);
+                let weights = network.softmax(masked);
+                let value = network.input(&[1, 2, KEYS, SIZE]);
+                network.node(Op::MatMul, &[weights, value])
+            });
+        }
+    }
+
+    #[test]
+    fn masks_are_compared_and_silenced_exactly() {
+        // 0 where a query would see nothing, as transformers mends its masks.
+        check(|network, seen| {
+            let scores = network.input(&SCORES);
+            let mask = network.added_mask(seen, f32::MIN);
+            let largest = Op::Reduce { kind: Reduction::Max, axes: vec![3], keep: true };
+            let largest = network.node(largest, &[mask]);
+            let lowest = network.scalar(f32::MIN);
+            let nothing = network.binary(op::Binary::Equal, largest, lowest);
+            let nothing = network.node_as_float(nothing);
+            let one = network.scalar(1.0);
+            let factor = network.binary(op::Binary::Sub, one, nothing);
+            let mask = network.binary(op::Binary::Mul, mask, factor);
+            let masked = network.binary(op::Binary::Add, scores, mask);
+            network.softmax(masked)
+        });
+    }
+
+    impl Network {
+        fn node_as_float(&mut self, id: TensorId) -> TensorId {
+            let output = self.0.add_value("float", Fact::new(DType::F32, &self.0.fact(id).shape.clone()));
+            let node = Node {
+                name: "float".into(),
+                op: Op::Cast,
+                inputs: vec![id],
+                outputs: vec![output],
+                sources: Vec::new(),
+            };
+            self.0.nodes.push(node);
+            output
+        }
+    }
+
+    #[test]
+    fn bounds_and_activations_keep_f16() {
+        let mut network = Network(Graph::default());
+        let x = network.input(&[2, 8]);
+        let clipped = network.node(Op::Unary(op::Unary::Clip { min: Some(0.0), max: Some(f32::MAX.into()) }), &[x]);
+        let factor = network.scalar(1e6);
+        let scaled = network.binary(op::Binary::Mul, x, factor);
+        let gate = network.node(Op::Unary(op::Unary::Sigmoid), &[scaled]);
+        let infinite = network.scalar(f32::NEG_INFINITY);
+        let largest = network.binary(op::Binary::Max, x, infinite);
+        network.0.outputs = vec![clipped, gate, largest];
+        let fused = passes::fuse::run(passes::normalise(network.0)).unwrap();
+        let found = large(&fused);
+        assert!(fused.nodes.iter().all(|node| !found.contains(&node.outputs[0])));
+    }
+}
