@@ -73,8 +73,10 @@ impl<'a> Lowering<'a> {
                     ([n, block, block, depth, h, w], [0, 3, 4, 1, 5, 2])
                 };
                 let source = from.reshaped(&split).ok_or("channels cannot be split")?.permuted(&order);
-                let lanes = to.lanes;
-                let rows = to.reshaped(&[n, depth, h, block, w, block]).ok_or("rows cannot be split")?;
+                let (lanes, between_channels) = (to.lanes, to.strides[1]);
+                let mut rows = to.reshaped(&[n, depth, h, block, w, block]).ok_or("rows cannot be split")?;
+                // A lone channel has its padding beside it, too.
+                rows.strides[1] = between_channels;
                 (Located { lanes: 0, ..source }, Located { lanes, ..rows })
             }
             Op::SpaceToDepth { block } => {
@@ -118,4 +120,39 @@ impl<'a> Lowering<'a> {
 
 fn four(shape: &[usize]) -> Result<[usize; 4], String> {
     shape.try_into().map_err(|_| "needs rank 4".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{lower, passes};
+    use floe_models::{DType, Fact, Graph, Node, Op, TensorId, op::Unary};
+
+    fn node(graph: &mut Graph, op: Op, input: TensorId, shape: &[usize]) -> TensorId {
+        let output = graph.add_value(op.name(), Fact::new(DType::F32, shape));
+        graph.nodes.push(Node {
+            name: op.name().into(),
+            op,
+            inputs: vec![input],
+            outputs: vec![output],
+            sources: vec![],
+        });
+        output
+    }
+
+    #[test]
+    fn channels_become_pixels_of_any_number_of_channels() {
+        for depth in [1, 3, 8] {
+            let mut graph = Graph::default();
+            let x = graph.add_value("x", Fact::new(DType::F32, &[1, 9 * depth, 5, 6]));
+            graph.inputs.push(x);
+            let pixels = Op::DepthToSpace { block: 3, column_row_depth: true };
+            let pixels = node(&mut graph, pixels, x, &[1, depth, 15, 18]);
+            let output = node(&mut graph, Op::Unary(Unary::Relu), pixels, &[1, depth, 15, 18]);
+            graph.outputs.push(output);
+            let fused = passes::fuse::run(passes::normalise(graph)).unwrap();
+            let options = lower::LowerOptions { half: true, ..lower::LowerOptions::default() };
+            let lowered = lower::lower(&fused, options).unwrap_or_else(|error| panic!("{depth} channels: {error}"));
+            assert!(!lowered.nodes.is_empty());
+        }
+    }
 }
