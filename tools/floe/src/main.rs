@@ -514,7 +514,7 @@ fn measure_candidates(arguments: &MeasureArguments) -> Result<()> {
 
     let device = floe_timings::Device { gpu: info.name.clone(), multiprocessors: info.multiprocessors };
     timings.merge(measure::table(&measured, &device, info.clock));
-    write_file(output, timings.to_string().as_bytes()).with_context(|| output.display().to_string())?;
+    floe_files::write(output, timings.to_string()).with_context(|| output.display().to_string())?;
     let mut out = io::stdout().lock();
     let times = measured.iter().filter(|candidate| candidate.time.is_some()).count();
     let seconds = start.elapsed().as_secs_f64();
@@ -540,16 +540,7 @@ fn measure_candidates(arguments: &MeasureArguments) -> Result<()> {
 
 /// Writes a record as JSON.
 fn write_json(path: &Path, record: &serde_json::Value) -> Result<()> {
-    write_file(path, format!("{record:#}\n").as_bytes())
-}
-
-/// Writes a file beside its place, then renames it.
-fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(bytes)?;
-    file.persist(path)?;
-    Ok(())
+    Ok(floe_files::write(path, format!("{record:#}\n"))?)
 }
 
 /// A count on a terminal, nothing in a pipe.

@@ -8,6 +8,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use floe_engine::plan::format::{Binding, Direction};
+use floe_files::Beside;
 use std::{
     collections::HashSet,
     fs,
@@ -50,18 +51,19 @@ pub fn save(outputs: &[Output<'_>], folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for output in outputs {
         let path = folder.join(format!("{}.npy", file_name(output.binding.name, &mut taken)));
-        let write = || -> io::Result<tempfile::NamedTempFile> {
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let write = || -> io::Result<Beside> {
+            let mut file = Beside::new(&path)?;
             let shape = output.binding.shape.iter().map(|&extent| u64::from(extent)).collect();
             Array { dtype: output.binding.dtype, shape, bytes: &output.bytes }
                 .write(io::BufWriter::new(file.as_file_mut()))?;
             Ok(file)
         };
-        files.push((write().with_context(|| path.display().to_string())?, path));
+        files.push(write().with_context(|| path.display().to_string())?);
     }
     let mut paths = Vec::new();
-    for (file, path) in files {
-        file.persist(&path).with_context(|| path.display().to_string())?;
+    for file in files {
+        let path = file.place().to_owned();
+        file.rename().with_context(|| path.display().to_string())?;
         paths.push(path);
     }
     Ok(paths)

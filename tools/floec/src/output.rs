@@ -6,21 +6,10 @@ use std::{
     path::Path,
 };
 
-/// Writes a file beside its destination and renames it, so that nobody ever sees half of it.
+/// Writes a file, whole or not at all.
 pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let write = || -> io::Result<()> {
-        let mut file = tempfile::Builder::new().prefix(".floe-").tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
-        }
-        file.persist(path)?;
-        Ok(())
-    };
-    write().with_context(|| format!("cannot write '{}': is its folder there and writable?", path.display()))
+    floe_files::write(path, bytes)
+        .with_context(|| format!("cannot write '{}': is its folder there and writable?", path.display()))
 }
 
 /// Prints text to standard output, telling a closed pipe as an error instead of a panic.

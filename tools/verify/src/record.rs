@@ -5,7 +5,6 @@ use floe_cuda::{Device, Options};
 use serde_json::{Map, Value, json};
 use std::{
     fs,
-    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -36,12 +35,7 @@ pub fn update(path: &Path, part: &str, key: &str, section: Value) -> Result<()> 
         };
     let sections = record.entry(part).or_insert_with(|| json!({}));
     sections.as_object_mut().context("a record's part is an object")?.insert(key.to_owned(), section);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(|| folder.display().to_string())?;
-    serde_json::to_writer_pretty(&mut file, &record)?;
-    writeln!(file)?;
-    file.persist(path)?;
-    Ok(())
+    floe_files::write(path, serde_json::to_string_pretty(&record)? + "\n").with_context(|| path.display().to_string())
 }
 
 /// Compares every record of a folder with a digest: one line each, and whether all are current.

@@ -6,8 +6,7 @@
 use super::Compiled;
 use sha2::{Digest, Sha256};
 use std::{
-    fs,
-    io::{self, Write},
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -63,12 +62,7 @@ impl Cache {
     pub fn store(&self, key: &Key, kernel: &Compiled) -> io::Result<()> {
         let body = postcard::to_stdvec(kernel).map_err(io::Error::other)?;
         fs::create_dir_all(&self.folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
-        file.write_all(MAGIC)?;
-        file.write_all(&Sha256::digest(&body))?;
-        file.write_all(&body)?;
-        file.persist(self.file(key))?;
-        Ok(())
+        floe_files::write(&self.file(key), [MAGIC.as_slice(), Sha256::digest(&body).as_slice(), &body].concat())
     }
 
     fn file(&self, key: &Key) -> PathBuf {
