@@ -35,6 +35,8 @@ pub(super) struct Resources<'d, const IMAGES: usize> {
     api: &'d DriverApi,
     stream: CUstream,
     owns_stream: bool,
+    /// Whether everything has finished and nothing more will be enqueued.
+    finished: bool,
     start: CUevent,
     end: CUevent,
     /// Recorded at the end of what a session waits for; null where it waits for the stream.
@@ -80,6 +82,7 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
             api,
             stream: stream.unwrap_or(null_mut()),
             owns_stream: false,
+            finished: false,
             start: null_mut(),
             end: null_mut(),
             done: null_mut(),
@@ -344,6 +347,21 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
     pub fn synchronize(&self) -> Result<(), CallError> {
         call!(self, cuStreamSynchronize, Subject::Session, stream_synchronize(self.stream))
     }
+
+    /// Waits until the stream is idle, and gives it and the events back: what was enqueued was all.
+    pub fn finish(&mut self) -> Result<(), CallError> {
+        let subject = Subject::Session;
+        self.synchronize()?;
+        self.finished = true;
+        let end = core::mem::replace(&mut self.end, null_mut());
+        call!(self, cuEventDestroy_v2, subject, event_destroy(end))?;
+        let start = core::mem::replace(&mut self.start, null_mut());
+        call!(self, cuEventDestroy_v2, subject, event_destroy(start))?;
+        if core::mem::replace(&mut self.owns_stream, false) {
+            call!(self, cuStreamDestroy_v2, subject, stream_destroy(self.stream))?;
+        }
+        Ok(())
+    }
 }
 
 impl<const IMAGES: usize> Drop for Resources<'_, IMAGES> {
@@ -355,7 +373,8 @@ impl<const IMAGES: usize> Drop for Resources<'_, IMAGES> {
             }
         };
         let subject = Subject::Session;
-        if self.memory != 0 || !self.host.is_null() || !self.modules.is_empty() {
+        let holds = self.memory != 0 || !self.host.is_null() || !self.modules.is_empty();
+        if holds && !self.finished {
             warn(self.synchronize());
         }
         if !self.exec.is_null() {

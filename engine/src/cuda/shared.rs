@@ -45,10 +45,10 @@ impl<'s> Weights<'s> {
         let mut resources = Resources::new(api, None)?;
         let mut address = 0;
         if !bytes.is_empty() {
-            address = allocate(&mut resources, bytes.len() as u64)?;
+            address = allocate(&mut resources, variant.memory().weights)?;
             resources.upload(Subject::Session, address, bytes)?;
         }
-        resources.synchronize()?;
+        resources.finish()?;
         Ok(Self { _resources: resources, address, bytes })
     }
 

@@ -39,12 +39,18 @@ pub struct Node {
     pub overlapped: Vec<usize>,
 }
 
+struct Memory {
+    words: Vec<u128>,
+    /// Whether work that was enqueued uses it.
+    used: bool,
+}
+
 #[derive(Default)]
 pub struct State {
     /// Handles that were made and not freed.
     pub live: BTreeMap<usize, Kind>,
     /// Memory behind addresses.
-    memory: BTreeMap<usize, Vec<u128>>,
+    memory: BTreeMap<usize, Memory>,
     next: usize,
     /// Whether the device may be at work: something was enqueued and nobody has waited since.
     busy: bool,
@@ -108,8 +114,11 @@ impl State {
 
     fn free(&mut self, handle: usize, kind: Kind) {
         // What else there is the driver frees later, when the work is done.
-        let at_once = matches!(kind, Kind::Memory | Kind::HostMemory | Kind::Module);
-        assert!(!(at_once && self.busy), "{kind:?} freed while in use");
+        let used = match kind {
+            Kind::Memory | Kind::HostMemory => self.memory[&handle].used,
+            kind => kind == Kind::Module,
+        };
+        assert!(!(used && self.busy), "{kind:?} freed while in use");
         assert_eq!(self.live.remove(&handle), Some(kind), "freed something that is not alive");
         self.memory.remove(&handle);
     }
@@ -117,11 +126,23 @@ impl State {
     fn allocate(&mut self, bytes: usize, kind: Kind) -> usize {
         assert!(bytes > 0, "allocated nothing");
         // Filled with ones: a session may rely on nothing.
-        let memory = vec![u128::MAX; bytes.div_ceil(16)];
-        let address = memory.as_ptr() as usize;
-        self.memory.insert(address, memory);
+        let words = vec![u128::MAX; bytes.div_ceil(16)];
+        let address = words.as_ptr() as usize;
+        self.memory.insert(address, Memory { words, used: false });
         self.live.insert(address, kind);
         address
+    }
+
+    /// Notes that work on some memory was enqueued.
+    fn enqueue(&mut self, addresses: impl IntoIterator<Item = usize>) {
+        self.busy = true;
+        addresses.into_iter().for_each(|address| mark_used(&mut self.memory, address));
+    }
+
+    /// Notes that somebody has waited.
+    fn idle(&mut self) {
+        self.busy = false;
+        self.memory.values_mut().for_each(|memory| memory.used = false);
     }
 
     /// Panics unless the handle is alive.
@@ -138,7 +159,15 @@ impl State {
     /// Panics unless the range lies inside one allocation.
     fn assert_inside(&self, address: usize, bytes: usize) {
         let (start, memory) = self.memory.range(..=address).next_back().expect("address below all allocations");
-        assert!(address + bytes <= start + memory.len() * 16, "range reaches outside its allocation");
+        assert!(address + bytes <= start + memory.words.len() * 16, "range reaches outside its allocation");
+    }
+}
+
+/// Notes that enqueued work uses the memory around an address, if it is the driver's.
+fn mark_used(memory: &mut BTreeMap<usize, Memory>, address: usize) {
+    let below = memory.range_mut(..=address).next_back();
+    if let Some((_, memory)) = below.filter(|(start, memory)| address < *start + memory.words.len() * 16) {
+        memory.used = true;
     }
 }
 
@@ -338,7 +367,7 @@ extern "C" fn graph_upload(exec: CUgraphExec, stream: CUstream) -> CUresult {
     call(|state| {
         state.assert_alive(exec, Kind::Exec);
         state.assert_stream(stream);
-        state.busy = true;
+        state.enqueue([]);
         CUDA_SUCCESS
     })
 }
@@ -355,8 +384,9 @@ extern "C" fn graph_launch(exec: CUgraphExec, stream: CUstream) -> CUresult {
     call(|state| {
         state.assert_alive(exec, Kind::Exec);
         state.assert_stream(stream);
-        state.busy = true;
+        state.enqueue([]);
         for node in &state.ready[&(exec as usize)] {
+            node.arguments.iter().for_each(|&address| mark_used(&mut state.memory, address));
             let [a, b, c] = node.arguments.map(|address| address as *mut [f32; 4]);
             let [counter, report, _] = node.arguments.map(|address| address as *mut u32);
             // SAFETY: every argument was inside an allocation, 16-byte aligned, when the node was added; reports are long
@@ -383,7 +413,7 @@ extern "C" fn graph_launch(exec: CUgraphExec, stream: CUstream) -> CUresult {
 fn copy(to: usize, from: usize, bytes: usize, device: usize, stream: CUstream) -> CUresult {
     call(|state| {
         state.assert_stream(stream);
-        state.busy = true;
+        state.enqueue([to, from]);
         state.assert_inside(device, bytes);
         // SAFETY: the device's side is inside an allocation, the host's side is the engine's own slice.
         unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
@@ -402,7 +432,7 @@ extern "C" fn memcpy_dtoh_async(to: *mut c_void, from: CUdeviceptr, bytes: usize
 extern "C" fn memset_d8_async(memory: CUdeviceptr, value: u8, bytes: usize, stream: CUstream) -> CUresult {
     call(|state| {
         state.assert_stream(stream);
-        state.busy = true;
+        state.enqueue([memory as usize]);
         state.assert_inside(memory as usize, bytes);
         // SAFETY: inside an allocation.
         unsafe { (memory as *mut u8).write_bytes(value, bytes) };
@@ -424,7 +454,9 @@ extern "C" fn event_query(event: CUevent) -> CUresult {
         state.assert_alive(event, Kind::Event);
         let ready = state.pending == 0;
         state.pending = 0;
-        state.busy &= !ready;
+        if ready {
+            state.idle();
+        }
         if ready { CUDA_SUCCESS } else { CUDA_ERROR_NOT_READY }
     })
 }
@@ -433,7 +465,7 @@ extern "C" fn stream_synchronize(stream: CUstream) -> CUresult {
     with(|state| {
         state.assert_stream(stream);
         // Waits even when told to fail, as the driver does when it reports an error of earlier work.
-        state.busy = false;
+        state.idle();
         if state.fails() { INJECTED } else { CUDA_SUCCESS }
     })
 }
@@ -441,7 +473,7 @@ extern "C" fn stream_synchronize(stream: CUstream) -> CUresult {
 extern "C" fn event_synchronize(event: CUevent) -> CUresult {
     call(|state| {
         state.assert_alive(event, Kind::Event);
-        state.busy = false;
+        state.idle();
         CUDA_SUCCESS
     })
 }
