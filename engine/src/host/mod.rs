@@ -1,5 +1,6 @@
 //! The host as a device: replays a plan with the host twins of its kernels.
 
+mod memory;
 mod split;
 
 use crate::{
@@ -12,6 +13,7 @@ use crate::{
 };
 use core::fmt;
 use floe_kernels::{KernelError, MAX_INPUTS};
+use memory::Memory;
 use split::{Range, Split};
 
 /// Alignment of a session's memory, of its arena and of every binding in it.
@@ -47,7 +49,7 @@ fn arena_bytes(variant: &Variant<'_>) -> u64 {
 #[derive(Debug)]
 pub struct Session<'p, 'm> {
     variant: Variant<'p>,
-    memory: &'m mut [u8],
+    memory: Memory<'m>,
     /// Where the bindings start in `memory`.
     bindings: usize,
     slots: Slots,
@@ -77,7 +79,7 @@ impl<'p, 'm> Session<'p, 'm> {
         let slots = Slots::new(&variant, ALIGNMENT as u64);
         let bindings = arena_bytes(&variant) as usize;
         log::debug!("host session of {}: {needed} bytes, {} of them bindings", variant.header().target, slots.bytes);
-        Ok(Self { variant, memory, bindings, slots })
+        Ok(Self { variant, memory: Memory::new(memory), bindings, slots })
     }
 
     /// The variant that is replayed.
@@ -172,7 +174,7 @@ impl<'p, 'm> Session<'p, 'm> {
             let range = place(operand).ok_or(KernelError::OperandCount)?;
             written.push(range).map_err(|_| KernelError::OperandCount)?;
         }
-        let mut split = Split::new(memory, &written).ok_or(KernelError::OperandCount)?;
+        let mut split = Split::new(memory.all(), &written).ok_or(KernelError::OperandCount)?;
         let mut inputs = heapless::Vec::<&[u8], MAX_INPUTS>::new();
         for operand in step.operands.iter().filter(|operand| !operand.written) {
             let bytes = match place(operand) {

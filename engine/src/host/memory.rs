@@ -1,0 +1,82 @@
+//! The memory of a session. Of the whole only a pointer is kept, and references are made to no more than is asked for: a C
+//! program has several bindings lent at a time, and whatever refers to one of them must not invalidate the others.
+
+use core::{marker::PhantomData, ops::Range, ptr::NonNull};
+
+/// Bytes that belong to a session for `'m`: a `&'m mut [u8]` that does not claim all of them at every use.
+#[derive(Debug)]
+pub(super) struct Memory<'m> {
+    start: NonNull<u8>,
+    bytes: usize,
+    lifetime: PhantomData<&'m mut [u8]>,
+}
+
+// SAFETY: stands for a `&mut [u8]`, which may go to another thread.
+unsafe impl Send for Memory<'_> {}
+// SAFETY: as above, and may be shared: whoever has a `&Memory` only reads.
+unsafe impl Sync for Memory<'_> {}
+
+impl<'m> Memory<'m> {
+    pub fn new(memory: &'m mut [u8]) -> Self {
+        let bytes = memory.len();
+        Self { start: NonNull::from(memory).cast(), bytes, lifetime: PhantomData }
+    }
+
+    /// A part; `None` where it reaches outside.
+    pub fn get(&self, range: Range<usize>) -> Option<&[u8]> {
+        let (start, bytes) = self.part(range)?;
+        // SAFETY: inside the slice that `new` was given, which belongs to this object; borrowed as `self` is.
+        Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), bytes) })
+    }
+
+    /// A part, to be written.
+    pub fn get_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
+        let (start, bytes) = self.part(range)?;
+        // SAFETY: as in `get`; borrowed mutably as `self` is, so nothing else refers to it.
+        Some(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), bytes) })
+    }
+
+    /// All of it.
+    pub fn all(&mut self) -> &mut [u8] {
+        // SAFETY: the slice that `new` was given; borrowed mutably as `self` is.
+        unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+    }
+
+    fn part(&self, range: Range<usize>) -> Option<(NonNull<u8>, usize)> {
+        let bytes = range.end.checked_sub(range.start).filter(|_| range.end <= self.bytes)?;
+        // SAFETY: at most the end of the slice.
+        Some((unsafe { self.start.add(range.start) }, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Memory, Range};
+
+    #[test]
+    fn parts_end_where_the_memory_does() {
+        let mut bytes = [1, 2, 3, 4];
+        let mut memory = Memory::new(&mut bytes);
+        assert_eq!(memory.get(1..3), Some(&[2, 3][..]));
+        assert_eq!(memory.get(4..4), Some(&[][..]));
+        let backwards = Range { start: usize::MAX, end: 0 };
+        assert_eq!((memory.get(2..5), memory.get(5..5), memory.get(backwards)), (None, None, None));
+        memory.get_mut(0..1).unwrap().fill(9);
+        assert_eq!(memory.all(), [9, 2, 3, 4]);
+        assert_eq!(bytes, [9, 2, 3, 4]);
+    }
+
+    #[test]
+    fn one_part_is_used_while_another_is_lent() {
+        let mut bytes = [0; 4];
+        let mut memory = Memory::new(&mut bytes);
+        let first = memory.get_mut(0..2).unwrap().as_mut_ptr();
+        memory.get_mut(2..4).unwrap().fill(2);
+        let last = memory.get(2..4).unwrap().as_ptr();
+        // SAFETY: nothing has referred to the part meanwhile: what Miri sees.
+        unsafe { first.write(1) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { last.read() }, 2);
+        assert_eq!(bytes, [1, 0, 2, 2]);
+    }
+}
