@@ -303,7 +303,8 @@ typedef struct floe_binding_info {
 } floe_binding_info;
 
 // Finds a function of the CUDA driver by its symbol's name, for example `cuLaunchKernel`: its address, or null where the
-// driver has none. `dlsym` does it; `floe_cuda.h` has one ready. Called only inside of `floe_session_init`.
+// driver has none. `dlsym` does it; `floe_cuda.h` has one ready. Called only inside of `floe_session_init`,
+// `floe_weights_upload` and `floe_scratch_allocate`.
 typedef void *(*floe_find_symbol)(void *context, const char *name);
 
 // How a session is made. Zero is the usual value of every field but the first.
@@ -480,8 +481,8 @@ floe_status floe_plan_find_binding(const struct floe_plan *plan,
 // What a session of variant `variant` takes. `options` as for `floe_session_init`; null stands for zeros. What it shares with
 // others is not counted: `floe_set_requirements` says what a set of sessions takes.
 //
-// Errors: those of a plan's handle; of `options`, `MISALIGNED`, `OPTIONS` and those of the handles in it; `NOT_FOUND` where there is no such variant;
-// `NOT_BUILT`; `CAPACITY`; of `requirements`, `NULL_POINTER` and `MISALIGNED`.
+// Errors: those of a plan's handle; of `options`, `MISALIGNED`, `OPTIONS` and those of the handles in it; `NOT_FOUND` where
+// there is no such variant; `NOT_BUILT`; `CAPACITY`; of `requirements`, `NULL_POINTER` and `MISALIGNED`.
 floe_status floe_session_requirements(const struct floe_plan *plan,
                                       uint32_t variant,
                                       const struct floe_session_options *options,

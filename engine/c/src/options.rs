@@ -13,7 +13,8 @@ use core::{
 use floe_engine::cuda::{self, DriverApi};
 
 /// Finds a function of the CUDA driver by its symbol's name, for example `cuLaunchKernel`: its address, or null where the
-/// driver has none. `dlsym` does it; `floe_cuda.h` has one ready. Called only inside of `floe_session_init`.
+/// driver has none. `dlsym` does it; `floe_cuda.h` has one ready. Called only inside of `floe_session_init`,
+/// `floe_weights_upload` and `floe_scratch_allocate`.
 pub type FindSymbol = Option<unsafe extern "C" fn(context: *mut c_void, name: *const c_char) -> *mut c_void>;
 
 /// How a session is made. Zero is the usual value of every field but the first.

@@ -105,8 +105,8 @@ unsafe fn uses(variant: &Variant<'_>, options: &SessionOptions) -> Result<Uses, 
 /// What a session of variant `variant` takes. `options` as for `floe_session_init`; null stands for zeros. What it shares with
 /// others is not counted: `floe_set_requirements` says what a set of sessions takes.
 ///
-/// Errors: those of a plan's handle; of `options`, `MISALIGNED`, `OPTIONS` and those of the handles in it; `NOT_FOUND` where there is no such variant;
-/// `NOT_BUILT`; `CAPACITY`; of `requirements`, `NULL_POINTER` and `MISALIGNED`.
+/// Errors: those of a plan's handle; of `options`, `MISALIGNED`, `OPTIONS` and those of the handles in it; `NOT_FOUND` where
+/// there is no such variant; `NOT_BUILT`; `CAPACITY`; of `requirements`, `NULL_POINTER` and `MISALIGNED`.
 ///
 /// # Safety
 /// As the header's introduction says of every pointer.

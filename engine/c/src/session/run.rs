@@ -332,6 +332,9 @@ pub unsafe extern "C" fn floe_session_synchronize(session: *mut Session, error: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn floe_session_guard(session: *mut Session, binding: *mut u32, error: *mut Error) -> Status {
     let guard = |session: Running<'_>| {
+        if !binding.is_null() {
+            memory::pointer(binding, "binding")?;
+        }
         // The first that the guard has seen; no guard on the host.
         let seen: Option<Option<usize>> = match session.body {
             #[cfg(feature = "host")]
