@@ -249,6 +249,24 @@ def quantised(out):
     case(out, "dynamic_quantize_lstm", "DynamicQuantizeLSTM", inputs, names, known, hidden_size=units, direction="bidirectional")
 
 
+def packed_rows(out):
+    """Products of so few rows that the weights stay packed."""
+    for name, rows, k, n, block, bits, zeros in [
+        ("row", (1, 1), 96, 7, 32, 4, "packed"),
+        ("rows", (2, 3), 128, 21, 64, 4, None),
+        ("floats", (4,), 64, 5, 16, 4, "floats"),
+        ("bytes", (1,), 64, 9, 32, 8, "packed"),
+    ]:
+        blocks = k // block
+        inputs = [("rows", floats(*rows, k)), ("w", bytes_of(n, blocks, block * bits // 8)), ("scales", floats(n * blocks) * 0.1)]
+        if zeros == "packed":
+            inputs.append(("zeros", bytes_of(n * ((blocks * bits + 7) // 8))))
+        elif zeros:
+            inputs.append(("zeros", floats(n * blocks) * 4 + 8))
+        constants = tuple(name for name, _ in inputs[1:])
+        case(out, f"matmul_nbits_{name}", "MatMulNBits", inputs, constants=constants, K=k, N=n, block_size=block, bits=bits)
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -258,6 +276,7 @@ def main():
     attentions(out)
     quantised(out)
     grouped(out)
+    packed_rows(out)
     print(f"{len(list(out.iterdir()))} cases in {out}")
 
 

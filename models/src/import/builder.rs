@@ -2,7 +2,7 @@
 
 use super::{bounds::Bound, extents::Extent, limits::Limits, node::NodeView};
 use crate::{
-    DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Tensor, TensorId,
+    DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Quantized, Tensor, TensorId,
     infer::infer,
     onnx::proto::{FunctionProto, NodeProto, TensorProto},
     op::{Binary, Unary},
@@ -284,7 +284,11 @@ impl<'a> Builder<'a> {
         let facts = infer(&op, &inputs.iter().map(|&id| self.fact(id)).collect::<Vec<_>>(), declared)?;
         facts.iter().try_for_each(|fact| self.limits.check(fact))?;
         if let Some(tensors) = self.fold(&op, inputs, &facts) {
-            return Ok(tensors.into_iter().map(|tensor| self.constant(tensor)).collect());
+            let outputs: Vec<_> = tensors.into_iter().map(|tensor| self.constant(tensor)).collect();
+            if let ([input], [output]) = (inputs, outputs.as_slice()) {
+                self.graph.values[output.0].quantized = self.moved(&op, *input, *output);
+            }
+            return Ok(outputs);
         }
         let followed = self.follow(&op, inputs, &facts)?;
         if let Some((_, Some(constant))) = followed {
@@ -310,8 +314,12 @@ impl<'a> Builder<'a> {
 
     fn fold(&self, op: &Op, inputs: &[TensorId], facts: &[Fact]) -> Option<Vec<Tensor>> {
         let constants = inputs.iter().map(|&id| self.graph.constant(id)).collect::<Option<Vec<_>>>()?;
+        self.fold_constants(op, &constants, facts)
+    }
+
+    fn fold_constants(&self, op: &Op, constants: &[&Tensor], facts: &[Fact]) -> Option<Vec<Tensor>> {
         // Same bytes under another shape need no arithmetic.
-        if let (Op::Reshape | Op::Identity, [constant], [fact]) = (op, constants.as_slice(), facts) {
+        if let (Op::Reshape | Op::Identity, [constant], [fact]) = (op, constants, facts) {
             return Some(vec![constant.reshaped(fact.shape.clone())]);
         }
         let integer = facts.iter().all(|fact| !fact.dtype.is_float());
@@ -320,10 +328,48 @@ impl<'a> Builder<'a> {
         if facts.iter().map(Fact::elements).sum::<usize>() > most {
             return None;
         }
-        let tensors = self.evaluate.evaluate(op, &constants, facts)?;
+        let tensors = self.evaluate.evaluate(op, constants, facts)?;
         let fits = tensors.len() == facts.len()
             && tensors.iter().zip(facts).all(|(tensor, fact)| tensor.dtype == fact.dtype && tensor.shape == fact.shape);
         fits.then_some(tensors)
+    }
+
+    /// What a constant was dequantised from that `op` moved from `input` to `output`.
+    fn moved(&self, op: &Op, input: TensorId, output: TensorId) -> Option<Quantized> {
+        if !matches!(op, Op::Transpose { .. } | Op::Reshape | Op::Identity) {
+            return None;
+        }
+        let Quantized { integers, scale, zero } = self.graph.value(input).quantized.as_ref()?;
+        let (from, to) = (self.shape(input), self.shape(output));
+        let moved = |tensor: &Tensor, from: &[usize], to: &[usize]| {
+            let fact = Fact::new(tensor.dtype, to);
+            self.fold_constants(op, &[&tensor.reshaped(from.to_vec())], &[fact])?.pop()
+        };
+        // Scales and zero points have the constant's extents or 1.
+        let parameter = |tensor: &Tensor| {
+            if tensor.elements() == 1 {
+                return Some(tensor.reshaped(Vec::new()));
+            }
+            let mut before = vec![1; from.len().checked_sub(tensor.shape.len())?];
+            before.extend(&tensor.shape);
+            let after = match op {
+                Op::Transpose { permutation } => permutation.iter().map(|&d| before[d]).collect(),
+                _ => {
+                    // Only dimensions of one element may come or go.
+                    let wide =
+                        |shape: &[usize]| shape.iter().copied().filter(|&extent| extent != 1).collect::<Vec<_>>();
+                    let mut kept = from.iter().zip(&before).filter(|&(&extent, _)| extent != 1).map(|(_, &own)| own);
+                    let after = to.iter().map(|&extent| if extent == 1 { Some(1) } else { kept.next() });
+                    after.collect::<Option<Vec<_>>>().filter(|_| wide(from) == wide(to))?
+                }
+            };
+            moved(tensor, &before, &after)
+        };
+        let zero = match zero {
+            Some(zero) => Some(parameter(zero)?),
+            None => None,
+        };
+        Some(Quantized { integers: moved(integers, from, to)?, scale: parameter(scale)?, zero })
     }
 
     /// Adds an element-wise operator of one operand.

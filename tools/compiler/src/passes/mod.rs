@@ -26,6 +26,7 @@ pub mod product_reshape;
 mod quantization;
 pub mod quantize;
 pub mod quantized_moves;
+pub mod requantization;
 mod rewrite;
 pub mod rotary;
 pub mod vectors;
@@ -53,9 +54,10 @@ pub enum PassError {
 type Pass<'a> = (&'static str, &'a dyn Fn(Graph) -> Graph);
 
 /// Bring every operator into the form that fusion expects.
-const NORMALISATION: [Pass<'_>; 6] = [
+const NORMALISATION: [Pass<'_>; 7] = [
     ("quantized_moves", &quantized_moves::run),
     ("integer_products", &integer_products::run),
+    ("requantization", &requantization::run),
     ("global_pool", &global_pool::run),
     ("vectors", &vectors::run),
     ("gemm", &gemm::run),

@@ -11,6 +11,8 @@ use floe_models::{
 };
 use proptest::prelude::*;
 
+mod quantized;
+
 /// Builds graphs with deterministic pseudo-random constants.
 struct Network {
     graph: Graph,
