@@ -4,10 +4,10 @@ use crate::{
     KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, cumulative::Cumulative,
     detect::Detect, determinant::Determinant, frame::Frame, gather::Gather, grid_sample::GridSample,
     integer_conv::IntegerConv, lrn::Lrn, matmul::MatMul, mbconv::MbConv, non_max_suppression::NonMaxSuppression,
-    non_zero::NonZero, normalize::Normalize, normalized_matmul::NormalizedMatMul, pad::Pad, pointwise::Pointwise,
-    pool::Pool, pool_indices::PoolIndices, quantized_conv::QuantizedConv, recurrent::Recurrent, reduce::Reduce,
-    resize::Resize, roi_align::RoiAlign, scaled_conv::ScaledConv, scatter::Scatter, softmax::Softmax,
-    squeeze_excite::SqueezeExcite, top_k::TopK, unique::Unique,
+    non_zero::NonZero, normalize::Normalize, normalized_matmul::NormalizedMatMul, packed_matmul::PackedMatMul,
+    pad::Pad, pointwise::Pointwise, pool::Pool, pool_indices::PoolIndices, quantized_conv::QuantizedConv,
+    recurrent::Recurrent, reduce::Reduce, resize::Resize, roi_align::RoiAlign, scaled_conv::ScaledConv,
+    scatter::Scatter, softmax::Softmax, squeeze_excite::SqueezeExcite, top_k::TopK, unique::Unique,
 };
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +55,7 @@ pub enum Kernel {
     Determinant(Determinant),
     QuantizedConv(QuantizedConv),
     Detect(Detect),
+    PackedMatMul(PackedMatMul),
 }
 
 /// Applies a method to whichever family the kernel belongs to.
@@ -94,6 +95,7 @@ macro_rules! each {
             Kernel::Determinant($k) => $body,
             Kernel::QuantizedConv($k) => $body,
             Kernel::Detect($k) => $body,
+            Kernel::PackedMatMul($k) => $body,
         }
     };
 }

@@ -37,6 +37,7 @@ pub mod non_max_suppression;
 pub mod non_zero;
 pub mod normalize;
 pub mod normalized_matmul;
+pub mod packed_matmul;
 pub mod pad;
 pub mod pool;
 pub mod pool_indices;

@@ -673,6 +673,14 @@ pub enum Op {
     },
     /// Determinants `[b]` of matrices `[b, n, n]`.
     Determinant,
+    /// A product with weights that are packed into 4 or 8 bits, for a few rows: `y[i, j] = Σₖ x[i, k] · (w[j, k] − zero) ·
+    /// scale`. Inputs x `[rows, k]`, w (U8) `[n, blocks, bytes of a block]`, the first weight in the lowest bits, scales (F32
+    /// or F16) `[n, blocks]`, and optional zero points: as the scales, or (U8) packed as w, `[n, bytes of a row]`. Without
+    /// them half the range of the integers.
+    PackedMatMul {
+        /// Bits of a weight.
+        bits: u32,
+    },
 }
 
 impl Op {
@@ -731,6 +739,7 @@ impl Op {
             Self::NonZero => "NonZero",
             Self::Unique { .. } => "Unique",
             Self::Determinant => "Det",
+            Self::PackedMatMul { .. } => "MatMulNBits",
         }
     }
 }

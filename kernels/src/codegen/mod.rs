@@ -4,6 +4,7 @@ pub mod completion;
 pub(crate) mod elementwise;
 mod half;
 pub(crate) mod packing;
+mod quotient;
 mod source;
 mod target;
 pub(crate) mod views;
@@ -154,6 +155,7 @@ impl Kernel {
             Self::Determinant(k) => k.candidates(target),
             Self::QuantizedConv(k) => k.candidates(target),
             Self::Detect(k) => k.candidates(target),
+            Self::PackedMatMul(k) => k.candidates(target),
         }
     }
 }
@@ -195,6 +197,7 @@ pub fn all_cases() -> Vec<Kernel> {
         crate::determinant::cases(),
         crate::quantized_conv::cases::cases(),
         crate::detect::cases(),
+        crate::packed_matmul::cases(),
     ]
     .concat()
 }

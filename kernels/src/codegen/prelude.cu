@@ -173,5 +173,11 @@ DEVICE i64 power(i64 base, i64 exponent) {  // Negative exponents truncate: only
     if (exponent >= 0) return (i64)power((u64)base, (u64)exponent);
     return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
 }
+// x / by for what is rounded next: the remainder of the reciprocal's product corrects it (codegen/quotient.rs).
+DEVICE f32 quotient(f32 x, f32 by, f32 reciprocal) {
+    const f32 near = __fmul_rn(x, reciprocal);
+    const f32 refined = fmaf(fmaf(-near, by, x), reciprocal, near);
+    return refined == refined ? refined : near;  // Infinities have no remainder.
+}
 template <typename R> DEVICE R shift_left(R a, R b) { return (u64)b < 64 ? (R)((u64)a << (u64)b) : (R)0; }
 template <typename R> DEVICE R shift_right(R a, R b) { return (u64)b < 64 ? a >> (u64)b : (R)0; }

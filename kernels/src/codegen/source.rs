@@ -1,6 +1,6 @@
 //! Pieces that CUDA sources share: the prelude and the printing of pointwise programs.
 
-use super::half;
+use super::{half, quotient};
 use crate::DType;
 use crate::pointwise::{Binary, Class, Instruction, Program, Unary};
 use std::fmt::Write;
@@ -92,6 +92,10 @@ pub fn program_function(name: &str, program: &Program, arithmetic: Arithmetic) -
                 _ => binary(program.class, Binary::Pow, &format!("r{a}"), &format!("r{b}")),
             },
             Instruction::Binary(Binary::Mul, a, b) if exact => format!("__fmul_rn(r{a}, r{b})"),
+            Instruction::Binary(Binary::Div, a, b) if exact => match quotient::divisor(program, number, b) {
+                Some(divisor) => quotient::expression(a, divisor),
+                None => binary(program.class, Binary::Div, &format!("r{a}"), &format!("r{b}")),
+            },
             Instruction::Binary(op, a, b) => binary(program.class, op, &format!("r{a}"), &format!("r{b}")),
             Instruction::Select(c, a, b) => format!("r{c} != 0 ? r{a} : r{b}"),
         };

@@ -240,6 +240,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
             }
             Fact { dtype: DType::I32, shape: [rows, &[n]].concat() }
         }
+        Op::PackedMatMul { bits } => rules::packed(*bits, inputs)?,
         Op::GridSample { .. } => grid_sampled(x, inputs[1])?,
         Op::RoiAlign { extents, .. } => region_pooled(*extents, inputs)?,
         Op::PoolIndices { kernel, window, .. } => {

@@ -16,6 +16,7 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
         Op::InstanceNormalization { .. } | Op::GroupNormalization { .. } | Op::Where => (3, 3),
         Op::Binary(_) | Op::Gather { .. } | Op::GridSample { .. } => (2, 2),
         Op::ConvInteger { .. } => (2, 2),
+        Op::PackedMatMul { .. } => (3, 4),
         Op::QuantizedConv { .. } | Op::QuantizedMatMul => (2, 3),
         Op::Scatter { .. } | Op::RoiAlign { .. } | Op::NonMaxSuppression { .. } => (3, 3),
         Op::Concat { .. } => (1, usize::MAX),
@@ -51,6 +52,27 @@ fn quantized(inputs: &[&Fact]) -> Result<()> {
         ensure!(fits, "operand {position} of a quantised product is {:?}", fact.dtype);
     }
     Ok(())
+}
+
+/// Rows times weights of `bits` bits, in blocks along the rows.
+pub(super) fn packed(bits: u32, inputs: &[&Fact]) -> Result<Fact> {
+    let [x, weights, scales, zeros @ ..] = inputs else {
+        return Err(ShapeError("rows, weights and scales are needed".into()));
+    };
+    let (&[rows, k], &[n, blocks, bytes]) = (x.shape.as_slice(), weights.shape.as_slice()) else {
+        return Err(ShapeError(format!("{} times packed weights {}", show(&x.shape), show(&weights.shape))));
+    };
+    let float = |fact: &Fact| matches!(fact.dtype, DType::F32 | DType::F16) && fact.shape == [n, blocks];
+    let fits = matches!(bits, 4 | 8)
+        && matches!(x.dtype, DType::F32 | DType::F16 | DType::Bf16)
+        && weights.dtype == DType::U8
+        && float(scales)
+        && zeros.iter().all(|zeros| {
+            float(zeros) || zeros.dtype == DType::U8 && zeros.shape == [n, (blocks * bits as usize).div_ceil(8)]
+        });
+    ensure!(fits, "types or shapes of packed weights {} with scales {}", show(&weights.shape), show(&scales.shape));
+    ensure!(k > 0 && bytes * blocks * 8 == k * bits as usize, "{k} columns times weights {}", show(&weights.shape));
+    Ok(Fact::new(x.dtype, &[rows, n]))
 }
 
 pub(super) fn same_type(facts: &[&Fact]) -> Result<()> {

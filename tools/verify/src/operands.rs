@@ -187,6 +187,7 @@ impl Range {
             Kernel::Pointwise(_) | Kernel::Softmax(_) => Self::Within(4.0),
             // Every byte.
             Kernel::Frame(_) | Kernel::QuantizedConv(_) => Self::Within(32.0),
+            Kernel::PackedMatMul(_) if index == 1 => Self::Within(32.0),
             _ => Self::Within(1.0),
         }
     }

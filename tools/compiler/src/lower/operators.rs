@@ -267,6 +267,7 @@ impl<'a> Lowering<'a> {
             | Op::NonZero
             | Op::Unique { .. }
             | Op::ConvInteger { .. } => self.several_operands(node, op),
+            Op::PackedMatMul { bits } => self.packed_product(node, *bits),
             _ => self.single_input(node, op),
         }
     }

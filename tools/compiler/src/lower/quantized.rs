@@ -7,6 +7,7 @@ use crate::{
 };
 use floe_kernels::{
     DType, Kernel,
+    packed_matmul::PackedMatMul,
     pointwise::{Epilogue, Program},
     quantized_conv::QuantizedConv,
 };
@@ -118,6 +119,43 @@ impl<'a> Lowering<'a> {
             self.copy(&dense, &to)?;
         }
         Ok(())
+    }
+
+    /// A product of a few rows with packed weights.
+    pub(super) fn packed_product(&mut self, node: &'a FusedNode, bits: u32) -> Result<(), String> {
+        let dtype = self.dtype(node.outputs[0]);
+        let mut inputs = Vec::new();
+        let mut views = Vec::new();
+        for (position, &id) in node.inputs.iter().enumerate() {
+            let wanted = match position {
+                0 => dtype,
+                2 => self.scale_type(id, dtype),
+                _ => kernel_dtype(self.graph.values[id.0].fact.dtype),
+            };
+            let located = self.request(id, Form::Contiguous, wanted)?;
+            let (range, view) = self.operand(&located)?;
+            inputs.push(range);
+            views.push(view);
+        }
+        let mut views = views.into_iter();
+        let (Some(input), Some(weights), Some(scales)) = (views.next(), views.next(), views.next()) else {
+            return Err("rows, weights and scales are needed".into());
+        };
+        let to = self.allocate(node.outputs[0]);
+        let (range, output) = self.operand(&to)?;
+        let kernel = PackedMatMul { input, weights, scales, zeros: views.next(), output, bits };
+        self.push(Kernel::PackedMatMul(kernel), inputs, vec![range]);
+        Ok(())
+    }
+
+    /// The type of constant scales: f16 where products are, as long as none of them loses digits.
+    fn scale_type(&self, id: TensorId, dtype: DType) -> DType {
+        let value = &self.graph.values[id.0];
+        let normal = |scale: f64| scale == 0.0 || (6.2e-5..6.5e4).contains(&scale.abs());
+        match &value.constant {
+            Some(scales) if dtype == DType::F16 && scales.to_f64().into_iter().all(normal) => DType::F16,
+            _ => kernel_dtype(value.fact.dtype),
+        }
     }
 
     /// A value in the type that the model gives it.

@@ -189,8 +189,14 @@ fn product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Probl
     }
 }
 
+/// Up to this many rows weights stay packed: reading them takes all the time.
+const FEW_ROWS: usize = 8;
+/// Weights in a block are a multiple of this where they stay packed.
+const RUN: usize = 16;
+
 /// a · bᵀ with constant weights `[n, blocks, bytes of a block]` of 4 or 8 bits, the first in the lowest bits, and a scale
-/// and perhaps a zero point for each block along k. They are unpacked here: the plan holds them as floats.
+/// and perhaps a zero point for each block along k. For more than a few rows they are unpacked here: the plan holds them as
+/// floats then.
 fn packed_product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     node.ignore(&["accuracy_level", "weight_prepacked"]);
     let a = node.input(0)?;
@@ -225,6 +231,31 @@ fn packed_product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId
             "weights {packed} with scales {scales} for {k}x{n} in blocks of {block}"
         )));
     }
+    let shape = builder.shape(a).to_vec();
+    let rows: usize = shape.iter().take(shape.len().saturating_sub(1)).product();
+    let kept = |dtype: DType| matches!(dtype, DType::F32 | DType::F16);
+    let stays = (1..=FEW_ROWS).contains(&rows)
+        && shape.last() == Some(&k)
+        && packed.dtype == DType::U8
+        && block.is_multiple_of(RUN)
+        && k == blocks * block
+        && kept(builder.fact(a).dtype)
+        && kept(scales.dtype)
+        && zeros.as_ref().is_none_or(|zeros| zeros.dtype == DType::U8 || kept(zeros.dtype));
+    if stays {
+        let x = builder.reshape(a, &[rows, k])?;
+        let weights = builder.constant(packed.reshaped(vec![n, blocks, bytes]));
+        let scales = builder.constant(scales.reshaped(vec![n, blocks]));
+        let mut inputs = vec![x, weights, scales];
+        if let Some(zeros) = zeros {
+            let width = if zeros.dtype == DType::U8 { zero_bytes } else { blocks };
+            inputs.push(builder.constant(zeros.reshaped(vec![n, width])));
+        }
+        let product = builder.emit(Op::PackedMatMul { bits: bits as u32 }, &inputs)?;
+        let result: Vec<usize> = shape.iter().take(shape.len() - 1).copied().chain([n]).collect();
+        let product = builder.reshape(product, &result)?;
+        return biased(builder, node, product);
+    }
     let entry = |bytes: &[u8], number: usize| match bits {
         8 => bytes[number],
         _ => bytes[number / 2] >> (number % 2 * 4) & 15,
@@ -249,6 +280,11 @@ fn packed_product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId
     let weights = builder.constant(Tensor::f32(&[k, n], &weights));
     let weights = builder.cast(weights, builder.fact(a).dtype)?;
     let product = builder.emit(Op::MatMul, &[a, weights])?;
+    biased(builder, node, product)
+}
+
+/// With input 5 added, if it is there.
+fn biased(builder: &mut Builder, node: &NodeView, product: TensorId) -> Result<TensorId, Problem> {
     match node.optional(5) {
         Some(bias) => builder.binary(Binary::Add, product, bias),
         None => Ok(product),
