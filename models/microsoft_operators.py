@@ -7,6 +7,7 @@ Every case is a folder in the form of the ONNX backend suite: model.onnx, test_d
 Packed queries, keys and values of MultiHeadAttention are left out, because ONNX Runtime's CPU kernel has no such form.
 """
 
+import math
 import sys
 from pathlib import Path
 
@@ -240,13 +241,15 @@ def quantised(out):
 
     # Hidden states are rounded by ONNX Runtime only; with weights of this size that stays within the suite's bounds.
     units = 4
-    weights = [("w", bytes_of(2, 5, 4 * units)), ("r", bytes_of(2, units, 4 * units))]
-    scales = [("w_scale", np.full(2, 0.004, np.float32)), ("w_zero", np.full(2, 128, np.uint8))]
-    scales += [("r_scale", np.full(2, 1e-5, np.float32)), ("r_zero", np.full(2, 128, np.uint8))]
-    inputs = [("x", floats(7, BATCH, 5)), *weights, ("b", floats(2, 8 * units)), *[("", None)] * 4, *scales]
-    known = ("w", "r", "b", "w_scale", "w_zero", "r_scale", "r_zero")
-    names = ("y", "hidden", "cell")
-    case(out, "dynamic_quantize_lstm", "DynamicQuantizeLSTM", inputs, names, known, hidden_size=units, direction="bidirectional")
+    for name, shape in (("dynamic_quantize_lstm", (2,)), ("dynamic_quantize_lstm_columns", (2, 4 * units))):
+        weights = [("w", bytes_of(2, 5, 4 * units)), ("r", bytes_of(2, units, 4 * units))]
+        spread = np.linspace(0.8, 1.2, math.prod(shape), dtype=np.float32).reshape(shape)
+        scales = [("w_scale", 0.004 * spread), ("w_zero", np.full(shape, 128, np.uint8))]
+        scales += [("r_scale", 2e-4 * spread), ("r_zero", np.full(shape, 128, np.uint8))]
+        inputs = [("x", floats(7, BATCH, 5)), *weights, ("b", floats(2, 8 * units)), *[("", None)] * 4, *scales]
+        known = ("w", "r", "b", "w_scale", "w_zero", "r_scale", "r_zero")
+        outputs = ("y", "hidden", "cell")
+        case(out, name, "DynamicQuantizeLSTM", inputs, outputs, known, hidden_size=units, direction="bidirectional")
 
 
 def packed_rows(out):

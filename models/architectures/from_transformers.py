@@ -470,7 +470,10 @@ def seq2seq(name, config, kw, enc=None, cls="AutoModelForSeq2SeqLM", D=5, encnam
             c = T.EncoderDecoderCache(a, b)
             for k in range(n):
                 c.is_updated[k] = True
-            o = m(**d, encoder_outputs=(encoder_hidden,), past_key_values=c, use_cache=True)
+            encoded = T.modeling_outputs.BaseModelOutput(encoder_hidden)
+            # Moonshine's encoder gives one, too.
+            encoded.attention_mask = None
+            o = m(**d, encoder_outputs=encoded, past_key_values=c, use_cache=True)
             return [o.logits, a]
 
         return m, i, fn, {}
