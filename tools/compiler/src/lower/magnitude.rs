@@ -10,11 +10,16 @@ use std::{collections::HashSet, ops::BitOr};
 ///
 /// Masks are made of such constants: the lowest f32 hides a key from a softmax, and a query that sees no key at all
 /// then weighs all alike. As f16 the constant is −∞, and such a row is NaN. Comparisons with the constant, and products
-/// with 0, need the number itself, too.
+/// with 0, need the number itself, too. An input of the network that serves as a mask alone may hold such numbers as well.
 ///
 /// Overflow of what is computed from numbers that f16 holds is not considered: that is the network's own range.
 pub(super) fn large(graph: &FusedGraph) -> HashSet<TensorId> {
     let mut reaches: Vec<Reach> = graph.values.iter().map(|value| value.constant.as_ref().into()).collect();
+    for &input in &graph.inputs {
+        if is_mask(graph, input) {
+            reaches[input.0] = Reach { below: true, above: true };
+        }
+    }
     for node in &graph.nodes {
         let of = |id: &TensorId| reaches[id.0];
         let all = |ids: &[TensorId]| ids.iter().map(of).fold(Reach::default(), Reach::bitor);
@@ -50,6 +55,36 @@ pub(super) fn large(graph: &FusedGraph) -> HashSet<TensorId> {
         .flat_map(|node| node.outputs.iter().copied())
         .collect();
     found.extend(of_large);
+    found
+}
+
+/// Whether all that is made of a value by movement and arithmetic hides keys from softmaxes.
+fn is_mask(graph: &FusedGraph, input: TensorId) -> bool {
+    let (mut found, mut seen, mut open) = (false, HashSet::from([input]), vec![input]);
+    while let Some(id) = open.pop() {
+        if graph.values[id.0].fact.dtype != DType::F32 || graph.outputs.contains(&id) {
+            return false;
+        }
+        for node in graph.nodes.iter().filter(|node| node.inputs.contains(&id)) {
+            let reads = |inputs: &[TensorId]| inputs.contains(&id);
+            match &node.op {
+                FusedOp::Operator(Op::Softmax { .. }) => found = true,
+                FusedOp::Operator(Op::Attention { .. }) if !reads(&node.inputs[..3]) => found = true,
+                FusedOp::Anchored { operands, .. } if reads(&node.inputs[..*operands]) => return false,
+                FusedOp::Pointwise(_)
+                | FusedOp::Anchored { .. }
+                | FusedOp::Operator(
+                    Op::Reshape
+                    | Op::Transpose { .. }
+                    | Op::Slice { .. }
+                    | Op::Expand
+                    | Op::Identity
+                    | Op::Concat { .. },
+                ) => open.extend(node.outputs.iter().filter(|&&output| seen.insert(output))),
+                FusedOp::Operator(_) => return false,
+            }
+        }
+    }
     found
 }
 
@@ -216,6 +251,12 @@ mod tests {
     /// Holds the network to its f32 results where it is stored as f16; `masked` gets which keys a query sees, 0 or 1.
     #[track_caller]
     fn check(masked: impl FnOnce(&mut Network, TensorId) -> TensorId) {
+        check_with([0.0, 1.0], masked);
+    }
+
+    /// As [`check`], with other numbers for unseen and seen keys.
+    #[track_caller]
+    fn check_with([unseen, visible]: [f32; 2], masked: impl FnOnce(&mut Network, TensorId) -> TensorId) {
         let mut network = Network(Graph::default());
         let seen = network.input(&[1, 1, QUERIES, KEYS]);
         let output = masked(&mut network, seen);
@@ -223,7 +264,8 @@ mod tests {
         let fused = passes::fuse::run(passes::simplify(network.0).unwrap()).unwrap();
         let shapes = fused.inputs.iter().map(|id| fused.values[id.0].fact.shape.as_slice());
         let mut inputs: Vec<Tensor> = shapes.map(numbers).collect();
-        let keys = (0..QUERIES * KEYS).map(|i| f32::from(u8::from(i < 2 * KEYS && i % 3 != 0))).collect::<Vec<_>>();
+        let key = |i: usize| if i < 2 * KEYS && !i.is_multiple_of(3) { visible } else { unseen };
+        let keys: Vec<f32> = (0..QUERIES * KEYS).map(key).collect();
         inputs[0] = Tensor::f32(&[1, 1, QUERIES, KEYS], &keys);
         let inputs: Vec<&Tensor> = inputs.iter().collect();
         let expected = evaluate::run_fused(&fused, &inputs).expect("runs on the host");
@@ -297,6 +339,25 @@ mod tests {
             let mask = network.binary(op::Binary::Mul, mask, factor);
             let masked = network.binary(op::Binary::Add, scores, mask);
             network.softmax(masked)
+        });
+    }
+
+    #[test]
+    fn inputs_that_are_masks_stay_exact() {
+        check_with([f32::MIN, 0.0], |network, mask| {
+            let scores = network.input(&SCORES);
+            let masked = network.binary(op::Binary::Add, scores, mask);
+            network.softmax(masked)
+        });
+        check_with([-1e9, 0.0], |network, mask| {
+            let (a, b) = (network.input(&[1, 2, QUERIES, SIZE]), network.input(&[1, 2, SIZE, KEYS]));
+            let product = network.node(Op::MatMul, &[a, b]);
+            let two = network.scalar(2.0);
+            let mask = network.binary(op::Binary::Mul, mask, two);
+            let masked = network.binary(op::Binary::Add, product, mask);
+            let weights = network.softmax(masked);
+            let value = network.input(&[1, 2, KEYS, SIZE]);
+            network.node(Op::MatMul, &[weights, value])
         });
     }
 
