@@ -242,8 +242,14 @@ impl<'a> Fusion<'a> {
                     (None, Some(constant)) if constant.elements() == 1 => builder.scalar(constant)?,
                     (None, _) => {
                         let dtype = graph.fact(input).dtype;
-                        // Epilogues read no integers.
-                        if anchor.is_some() && !matches!(class_of(dtype), Some(Class::F32) | None) {
+                        // Epilogues read no integers, but for those of sums of integers.
+                        let float = matches!(class_of(dtype), Some(Class::F32) | None);
+                        let readable = match anchor {
+                            Some(anchor) if is_quantized(&graph.nodes[anchor].op) => float || dtype.size() <= 4,
+                            Some(_) => float,
+                            None => true,
+                        };
+                        if !readable {
                             return Err(ProgramError::Type { operator: "the epilogue's operand".into(), dtype });
                         }
                         inputs.push(input);

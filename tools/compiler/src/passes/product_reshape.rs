@@ -1,7 +1,7 @@
 //! A product of a tensor's rows with a constant matrix commutes with reshaping the rows. Reshapes move to the front of
 //! such products, so that what follows them, a residual sum say, becomes their epilogue.
 
-use floe_models::{Fact, Graph, NodeId, Op, Tensor, TensorId};
+use floe_models::{Fact, Graph, Node, NodeId, Op, Tensor, TensorId};
 
 /// Moves every reshape that follows such a product and keeps its columns.
 pub fn run(mut graph: Graph) -> Graph {
@@ -9,6 +9,8 @@ pub fn run(mut graph: Graph) -> Graph {
     while number < graph.nodes.len() {
         if let Some(product) = product_before(&graph, number) {
             exchange(&mut graph, product, number);
+        } else if let Some((product, chain)) = quantised_before(&graph, number) {
+            exchange_with_chain(&mut graph, product, &chain, number);
         }
         number += 1;
     }
@@ -40,6 +42,59 @@ fn product_before(graph: &Graph, number: usize) -> Option<usize> {
     let rows = graph.fact(node.inputs[0]).shape.len();
     (matrix.shape.len() == 2 && rows >= 2 && to.shape.len() >= 2 && to.shape.last() == Some(columns) && bias)
         .then_some(product)
+}
+
+/// The product of integers whose sums only a chain of element-wise nodes makes what the reshape `number` reads, and that
+/// chain, from the reshape on. Every operand of the chain but the first is a constant for all elements or for each column.
+fn quantised_before(graph: &Graph, number: usize) -> Option<(usize, Vec<usize>)> {
+    let reshape = &graph.nodes[number];
+    if reshape.op != Op::Reshape {
+        return None;
+    }
+    let (producers, consumers) = (graph.producers(), graph.consumers());
+    let (from, to) = (graph.fact(reshape.inputs[0]), graph.fact(reshape.outputs[0]));
+    let columns = from.shape.last().filter(|_| to.shape.len() >= 2 && to.shape.last() == from.shape.last())?;
+    let constant =
+        |&id: &TensorId| graph.constant(id).is_some_and(|tensor| tensor.elements() == 1 || tensor.shape == [*columns]);
+    let element_wise = |node: &Node| match &node.op {
+        Op::Cast | Op::Unary(_) => true,
+        Op::Binary(_) => constant(&node.inputs[1]) && graph.constant(node.inputs[0]).is_none(),
+        _ => false,
+    };
+    let (mut value, mut chain) = (reshape.inputs[0], Vec::new());
+    loop {
+        let NodeId(maker) = producers[value.0]?;
+        let node = &graph.nodes[maker];
+        if consumers[value.0].len() != 1 || graph.outputs.contains(&value) || graph.fact(value).shape != from.shape {
+            return None;
+        }
+        if node.op == Op::QuantizedMatMul {
+            return Some((maker, chain));
+        }
+        if !element_wise(node) {
+            return None;
+        }
+        chain.push(maker);
+        value = node.inputs[0];
+    }
+}
+
+/// Reshapes the rows of a product of integers, and so everything up to the reshape, which becomes an identity.
+fn exchange_with_chain(graph: &mut Graph, product: usize, chain: &[usize], reshape: usize) {
+    let shape = graph.fact(graph.nodes[reshape].outputs[0]).shape.clone();
+    let x = graph.nodes[product].inputs[0];
+    let Fact { dtype, shape: rows } = graph.fact(x).clone();
+    let mut extents = shape[..shape.len() - 1].to_vec();
+    extents.extend(rows.last());
+    let moved = graph.add_value(format!("{}_rows", graph.nodes[product].name), Fact { dtype, shape: extents });
+    for &number in chain.iter().chain([&product]) {
+        let output = graph.nodes[number].outputs[0];
+        graph.values[output.0].fact.shape.clone_from(&shape);
+    }
+    graph.nodes[reshape].op = Op::Identity;
+    graph.nodes[product].inputs[0] = moved;
+    let Node { name, sources, .. } = graph.nodes[product].clone();
+    graph.nodes.insert(product, Node { name, op: Op::Reshape, inputs: vec![x], outputs: vec![moved], sources });
 }
 
 fn exchange(graph: &mut Graph, product: usize, reshape: usize) {

@@ -43,6 +43,19 @@ fn collect(chains: Chains<'_>, value: TensorId, to: &Dequantized, moves: &mut Ve
         return from.scale == to.scale && from.zero == to.zero && dtype(from.integers) == dtype(to.integers);
     }
     let Some(node) = chains.producer(value) else { return false };
+    if let Op::Split { axis } = node.op {
+        // One piece is a slice.
+        let extent = |output: &TensorId| chains.graph.fact(*output).shape[axis];
+        let before: usize = node.outputs.iter().take_while(|&&output| output != value).map(extent).sum();
+        let rank = chains.graph.fact(value).shape.len();
+        let mut starts = vec![0; rank];
+        starts[axis] = before;
+        let op = Op::Slice { starts, steps: vec![1; rank] };
+        return collect(chains, node.inputs[0], to, moves) && {
+            moves.push(Move::Node(Box::new(Node { op, outputs: vec![value], ..node.clone() })));
+            true
+        };
+    }
     let chooses = matches!(
         &node.op,
         Op::Reshape | Op::Transpose { .. } | Op::Concat { .. } | Op::Slice { .. } | Op::Pool { kind: Pooling::Max, .. }

@@ -350,3 +350,40 @@ fn a_scale_that_divides_again_is_part_of_the_factor() {
     assert_eq!((divisions(&net.graph), divisions(&graph)), (2, 1));
     net.finish();
 }
+
+#[test]
+fn pieces_of_a_split_are_slices_of_integers() {
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[2, 12]);
+    let facts = [Fact::new(DType::F32, &[2, 8]), Fact::new(DType::F32, &[2, 4])];
+    let pieces = net.node_as(Op::Split { axis: 1 }, &[x], &facts);
+    for piece in pieces {
+        let y = net.quantise(piece, 1.0 / 64.0, 70, DType::U8);
+        net.output(y);
+    }
+    let graph = quantized_moves::run(net.graph.clone());
+    let slices: Vec<&Op> =
+        graph.nodes.iter().map(|node| &node.op).filter(|op| matches!(op, Op::Slice { .. })).collect();
+    let slice = |start: usize| Op::Slice { starts: vec![0, start], steps: vec![1, 1] };
+    assert_eq!(slices, [&slice(0), &slice(8)]);
+    // The input is quantised; the rest is views.
+    assert_eq!(work(&net.finish()), ["pointwise"]);
+}
+
+#[test]
+fn a_residual_sum_behind_a_reshape_is_an_epilogue() {
+    // As ONNX Runtime makes them of a transformer's linear layers: rows as a matrix, and back.
+    let mut net = Network::new();
+    let (integers, _) = net.activation(&[2, 3, 16]);
+    let rows = net.node_as(Op::Reshape, &[integers], &[Fact::new(DType::U8, &[6, 16])])[0];
+    let x = net.dequantise(rows, 1.0 / 64.0, 70);
+    let weights = net.signed(&[16, 9], 1);
+    let y = net.node(Op::MatMul, &[x, weights]);
+    let y = net.quantise(y, 1.0 / 4.0, 99, DType::U8);
+    let y = net.node_as(Op::Reshape, &[y], &[Fact::new(DType::U8, &[2, 3, 9])])[0];
+    let y = net.dequantise(y, 1.0 / 4.0, 99);
+    let residual = net.input(&[2, 3, 9]);
+    let sum = net.binary(Binary::Add, residual, y);
+    net.output(sum);
+    assert_eq!(work(&net.finish()), ["pointwise", "QuantizedMatMul"]);
+}
