@@ -83,6 +83,10 @@ fn scatter_all(
         let (updates, indices) = (show(builder.shape(updates)), show(builder.shape(indices)));
         return Err(Problem::Invalid(format!("updates of shape {updates} for indices of shape {indices}")));
     }
+    // Exporters leave assignments to empty slices.
+    if count == 0 {
+        return Ok(data);
+    }
     let matrix = builder.reshape(data, &[rows, width])?;
     let indices = builder.reshape(indices, &[count])?;
     let updates = builder.reshape(updates, &[count, width])?;

@@ -278,3 +278,15 @@ fn spatial_ranks_and_batches() {
         assert!(matches!(&graph.nodes[0].op, Op::Conv { window, groups: 1 } if *window == expected));
     }
 }
+
+#[test]
+fn updates_of_nothing_change_nothing() {
+    let model = |updates: &[usize]| {
+        let model = Model::new(17).input("x", &[4, 3]).input("u", &[-1, -2]).shape("u", updates);
+        let model = model.integers("i", &[0, 1], &[]).integers("e", &[0, 3], &[]);
+        model.node(node("ScatterND", "x i u", "s", &[])).node(node("ScatterElements", "s e u", "t", &[])).output("t")
+    };
+    let graph = model(&[0, 3]).import();
+    assert_eq!(graph.outputs[0], graph.inputs[0]);
+    assert!(model(&[1, 3]).error().contains("updates of shape"));
+}
