@@ -125,7 +125,7 @@ impl Builder<'_> {
     /// Names the operator.
     pub(super) fn check_bounds(&self, operator: &str, outputs: &[TensorId]) -> Result<(), Problem> {
         let free =
-            matches!(operator, "Shape" | "Size" | "ScatterElements" | "ScatterND") || operator.starts_with("Reduce");
+            matches!(operator, "Shape" | "Size" | "ScatterElements" | "ScatterND" | "Pad") || operator.starts_with("Reduce");
         // It compares an extent with one that the model wants, and leaves it where the two are equal.
         let compares = operator == "CenterCropPad";
         if free || !compares && outputs.iter().all(|&id| self.bound(id).is_some()) {

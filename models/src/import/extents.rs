@@ -22,6 +22,13 @@ pub(super) enum Extent {
         /// The most it can be.
         room: i64,
     },
+    /// What a number of elements, which is never larger, leaves of a number.
+    Rest {
+        /// The number that it is taken from.
+        of: i64,
+        /// The number of elements (I64, scalar).
+        count: TensorId,
+    },
 }
 
 impl Extent {
@@ -30,22 +37,30 @@ impl Extent {
         match self {
             Self::Known(value) => value,
             Self::Counted { room, .. } => room,
+            Self::Rest { of, .. } => of,
         }
     }
 
     /// The number of elements that it counts.
     pub fn count(self) -> Option<TensorId> {
         match self {
-            Self::Known(_) => None,
+            Self::Known(_) | Self::Rest { .. } => None,
             Self::Counted { count, .. } => Some(count),
         }
     }
+
+    /// Whether it is the same for all data.
+    pub fn is_known(self) -> bool {
+        matches!(self, Self::Known(_))
+    }
 }
 
-/// What an operator makes of such integers: ready ones, a multiple of a count, or the smaller of a count and a number.
+/// What an operator makes of such integers: ready ones, a multiple of a count or of what it leaves of a number, or the
+/// smaller of a count and a number.
 enum Made {
     Ready(Vec<Extent>),
     Scaled { count: TensorId, factor: i64, room: i64 },
+    ScaledRest { of: i64, count: TensorId, factor: i64 },
     Smaller { count: TensorId, most: i64 },
 }
 
@@ -128,7 +143,7 @@ impl Builder<'_> {
         Ok(match made(op, &known, &facts, output) {
             None => None,
             Some(Made::Ready(extents)) => {
-                let constant = extents.iter().all(|extent| extent.count().is_none());
+                let constant = extents.iter().all(|extent| extent.is_known());
                 let constant = constant.then(|| constant_of(&extents, output)).flatten();
                 Some((extents, constant.map(|tensor| self.constant(tensor))))
             }
@@ -136,6 +151,10 @@ impl Builder<'_> {
                 let factor = usize::try_from(factor).unwrap_or(0);
                 let count = self.scaled_count(count, factor)?;
                 Some((vec![Extent::Counted { count, room }], None))
+            }
+            Some(Made::ScaledRest { of, count, factor }) => {
+                let count = self.scaled_count(count, usize::try_from(factor).unwrap_or(0))?;
+                Some((vec![Extent::Rest { of: of.saturating_mul(factor), count }], None))
             }
             Some(Made::Smaller { count, most }) => {
                 let smaller = match self.smaller.get(&(count, most)) {
@@ -158,7 +177,7 @@ impl Builder<'_> {
     /// The value as one whose elements may be missing: an extent that a count says along the axis.
     pub fn counted_along(&mut self, id: TensorId, axis: usize, extent: Extent) -> Result<TensorId, Problem> {
         match extent {
-            Extent::Known(_) => Ok(id),
+            Extent::Known(_) | Extent::Rest { .. } => Ok(id),
             Extent::Counted { count, .. } => self.bounded(id, axis, count),
         }
     }
@@ -181,7 +200,7 @@ fn constant_of(extents: &[Extent], fact: &Fact) -> Option<Tensor> {
 
 /// What an operator makes of integers; `None` where that is not known.
 fn made(op: &Op, inputs: &[Vec<Extent>], facts: &[&Fact], output: &Fact) -> Option<Made> {
-    use Extent::{Counted, Known};
+    use Extent::{Counted, Known, Rest};
     let ready = |extents| Some(Made::Ready(extents));
     let x = &inputs[0];
     let vector = facts[0].shape.len() <= 1;
@@ -189,24 +208,27 @@ fn made(op: &Op, inputs: &[Vec<Extent>], facts: &[&Fact], output: &Fact) -> Opti
         Op::Identity | Op::Reshape | Op::Cast if facts[0].dtype != DType::Bool && output.dtype != DType::Bool => {
             ready(x.clone())
         }
-        Op::Cast if x.iter().all(|extent| extent.count().is_none()) => {
+        Op::Cast if x.iter().all(|extent| extent.is_known()) => {
             let value = |extent: &Extent| {
                 if output.dtype == DType::Bool { i64::from(extent.room() != 0) } else { extent.room() }
             };
             ready(x.iter().map(|extent| Known(value(extent))).collect())
         }
         Op::Concat { axis: 0 } if vector => ready(inputs.concat()),
-        Op::Slice { starts, steps } if vector => {
-            let (&start, &step) = (starts.first()?, steps.first()?);
-            let index = |i: usize| usize::try_from(start as i64 + i as i64 * step).ok();
-            ready((0..output.elements()).map(|i| x.get(index(i)?).copied()).collect::<Option<_>>()?)
+        Op::Slice { starts, steps } => {
+            let index = |d: usize, i: usize| usize::try_from(starts[d] as i64 + i as i64 * steps[d]).ok();
+            ready(moved(x, &facts[0].shape, &output.shape, |d, place| index(d, place[d]))?)
+        }
+        Op::Transpose { permutation } => {
+            let from = |d: usize, place: &[usize]| Some(place[permutation.iter().position(|&source| source == d)?]);
+            ready(moved(x, &facts[0].shape, &output.shape, from)?)
         }
         Op::Split { .. } => None,
         Op::Gather { axis: 0 } if vector => {
             let index = |extent: &Extent| match *extent {
                 Known(index) if index < 0 => usize::try_from(index + x.len() as i64).ok(),
                 Known(index) => usize::try_from(index).ok(),
-                Counted { .. } => None,
+                Counted { .. } | Rest { .. } => None,
             };
             ready(inputs[1].iter().map(|extent| x.get(index(extent)?).copied()).collect::<Option<_>>()?)
         }
@@ -224,7 +246,7 @@ fn made(op: &Op, inputs: &[Vec<Extent>], facts: &[&Fact], output: &Fact) -> Opti
                     let chosen = |i| match each(0, i)? {
                         Known(0) => each(2, i),
                         Known(_) => each(1, i),
-                        Counted { .. } => None,
+                        Counted { .. } | Rest { .. } => None,
                     };
                     ready((0..elements).map(chosen).collect::<Option<_>>()?)
                 }
@@ -254,7 +276,7 @@ fn made(op: &Op, inputs: &[Vec<Extent>], facts: &[&Fact], output: &Fact) -> Opti
                         }),
                         _ => None,
                     },
-                    Made::Smaller { .. } => None,
+                    Made::ScaledRest { .. } | Made::Smaller { .. } => None,
                 })
             }
             (Reduction::Min, &[a, b]) => binary(Binary::Min, a, b),
@@ -264,9 +286,28 @@ fn made(op: &Op, inputs: &[Vec<Extent>], facts: &[&Fact], output: &Fact) -> Opti
     }
 }
 
+/// The integers in another order: at each place of the output the one at `index(dimension, place)` of the input.
+fn moved(
+    x: &[Extent],
+    from: &[usize],
+    to: &[usize],
+    index: impl Fn(usize, &[usize]) -> Option<usize>,
+) -> Option<Vec<Extent>> {
+    let one = |flat: usize| {
+        let mut place = vec![0; to.len()];
+        to.iter().enumerate().rev().fold(flat, |rest, (d, &extent)| {
+            place[d] = rest % extent;
+            rest / extent
+        });
+        let source = (0..from.len()).try_fold(0, |source, d| Some(source * from[d] + index(d, &place)?))?;
+        x.get(source).copied()
+    };
+    (0..to.iter().product()).map(one).collect()
+}
+
 /// Arithmetic on two integers.
 fn binary(op: Binary, a: Extent, b: Extent) -> Option<Made> {
-    use Extent::{Counted, Known};
+    use Extent::{Counted, Known, Rest};
     let ready = |extent| Some(Made::Ready(vec![extent]));
     match (op, a, b) {
         (Binary::Add, Known(a), Known(b)) => ready(Known(a.checked_add(b)?)),
@@ -283,6 +324,12 @@ fn binary(op: Binary, a: Extent, b: Extent) -> Option<Made> {
             if factor > 0 =>
         {
             Some(Made::Scaled { count, factor, room: room.checked_mul(factor)? })
+        }
+        (Binary::Sub, Known(of), Counted { count, room }) if room <= of => ready(Rest { of, count }),
+        (Binary::Mul, Known(factor), Rest { of, count }) | (Binary::Mul, Rest { of, count }, Known(factor))
+            if factor > 0 =>
+        {
+            Some(Made::ScaledRest { of, count, factor })
         }
         // No count is negative, none is above its room.
         (Binary::Equal, Known(value), Counted { room, .. }) | (Binary::Equal, Counted { room, .. }, Known(value))

@@ -72,7 +72,8 @@ impl NodeView {
         index: usize,
         name: &'static str,
     ) -> Result<Option<Vec<Extent>>, Problem> {
-        if let Some(extents) = self.optional(index).and_then(|id| builder.extents(id)) {
+        let extents = self.optional(index).and_then(|id| builder.extents(id));
+        if let Some(extents) = extents.filter(|extents| !extents.iter().any(|e| matches!(e, Extent::Rest { .. }))) {
             return Ok(Some(extents));
         }
         let integers = self.integers(builder, index, name)?;

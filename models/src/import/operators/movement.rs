@@ -169,14 +169,19 @@ fn slice_bounds(start: i64, end: i64, step: i64, extent: usize) -> Result<(usize
 fn pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let rank = builder.shape(x).len();
+    let known = |pads: Vec<i64>| pads.into_iter().map(Extent::Known).collect::<Vec<_>>();
     let (pads, value, given) = if node.opset < 11 {
-        (node.ints("pads")?, f64::from(node.float("value", 0.0)?), None)
+        (node.ints("pads")?.map(known), f64::from(node.float("value", 0.0)?), None)
     } else {
         let value = match node.constant(builder, 2, "constant_value")? {
             Some(tensor) => tensor.to_f64().first().copied().unwrap_or(0.0),
             None => 0.0,
         };
-        (node.integers(builder, 1, "pads")?, value, node.integers(builder, 3, "axes")?)
+        let pads = match node.optional(1).and_then(|pads| builder.extents(pads)) {
+            Some(pads) => Some(pads),
+            None => node.integers(builder, 1, "pads")?.map(known),
+        };
+        (pads, value, node.integers(builder, 3, "axes")?)
     };
     let pads = pads.ok_or_else(|| Problem::Invalid("the pads are missing".into()))?;
     let padded = match given {
@@ -193,14 +198,40 @@ fn pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> 
         "wrap" => PadMode::Wrap,
         other => return Err(unsupported("mode", other, "constant, reflect, edge, wrap")),
     };
-    let (mut before, mut after) = (vec![0; rank], vec![0; rank]);
+    let (mut x, mut before, mut after) = (x, vec![0; rank], vec![0; rank]);
     for (n, &d) in padded.iter().enumerate() {
-        (before[d], after[d]) = (pads[n], pads[padded.len() + n]);
+        (before[d], after[d]) = match (pads[n], pads[padded.len() + n]) {
+            (Extent::Known(before), Extent::Known(after)) => (before, after),
+            (Extent::Known(0), Extent::Rest { of, count })
+                if builder.bound(x) == Some(Bound { axis: d, count }) && matches!(mode, PadMode::Constant(_)) =>
+            {
+                x = pad_to(builder, x, d, extent("pads", of)?, value)?;
+                (0, 0)
+            }
+            _ => {
+                let reason = format!("how far {} is padded depends on data", show(builder.shape(x)));
+                return Err(Problem::DataDependent { reason });
+            }
+        };
     }
-    if pads.iter().all(|&pad| pad == 0) {
+    if before.iter().chain(&after).all(|&pad| pad == 0) {
         return Ok(x);
     }
     builder.emit(Op::Pad { before, after, mode }, &[x])
+}
+
+/// A number after the elements that are there, up to a known extent, which is never smaller than their count.
+fn pad_to(builder: &mut Builder, x: TensorId, axis: usize, wanted: usize, value: f64) -> Result<TensorId, Problem> {
+    let filled = builder.filled(x, value)?;
+    let mut fact = builder.fact(filled).clone();
+    let (rank, room) = (fact.shape.len(), fact.shape[axis]);
+    if room >= wanted {
+        fact.shape[axis] = wanted;
+        return builder.emit_as(Op::Slice { starts: vec![0; rank], steps: vec![1; rank] }, &[filled], fact);
+    }
+    let mut after = vec![0; rank];
+    after[axis] = (wanted - room) as i64;
+    builder.emit(Op::Pad { before: vec![0; rank], after, mode: PadMode::Constant(value) }, &[filled])
 }
 
 fn tile(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {

@@ -77,6 +77,8 @@ fn shape_arithmetic_follows_counts() {
         let model = model.integers("zero", &[], &[0]).integers("one", &[], &[1]).integers("axis", &[1], &[0]);
         let model =
             model.integers("rows", &[2], &[-1, 4]).integers("five", &[1], &[5]).integers("fives", &[1, 3], &[5, 6, 7]);
+        let model = model.integers("ten", &[], &[10]).integers("eight", &[], &[8]).integers("twelve", &[], &[12]);
+        let model = model.integers("pairs", &[2], &[-1, 2]).integers("least", &[1], &[-i64::MAX]);
         let model = model.node(node("NonZero", "x", "n", &[])).node(node("Reshape", "n flat", "i", &[]));
         // g [count, 3, 4], its count c and its extent along dimension 1.
         let model = model.node(node("Gather", "m i", "g", &[int("axis", 0)])).node(node("Shape", "g", "s", &[]));
@@ -115,6 +117,23 @@ fn shape_arithmetic_follows_counts() {
         (vec![5], true)
     );
     assert_eq!(made(&[node("Concat", "g m g", "y", &[int("axis", 0)])]), (vec![24, 3, 4], true));
+    // As many as lack of a number, in the order of PyTorch's pads: from the last dimension to the first, pair by pair.
+    let lacking = |number: &str, g: &str| {
+        [
+            node("Sub", &format!("{number} c"), "k0", &[]),
+            node("Mul", "k0 twelve", "k", &[]),
+            node("Unsqueeze", "k axis", "ks", &[]),
+            join("axis ks"),
+            node("Reshape", "w pairs", "w2", &[]),
+            node("Slice", "w2 flat least axis flat", "w3", &[]),
+            node("Transpose", "w3", "w4", &[ints("perm", &[1, 0])]),
+            node("Reshape", "w4 flat", "w5", &[]),
+            node("Reshape", "g flat", "f", &[]),
+            node("Pad", &format!("{g} w5"), "y", &[]),
+        ]
+    };
+    assert_eq!(made(&lacking("ten", "f")), (vec![120], false));
+    assert_eq!(made(&lacking("eight", "f")), (vec![96], false));
     let refused = |nodes: &[NodeProto]| {
         let error = model(nodes).try_import().unwrap_err();
         assert!(error.is_unsupported() && error.to_string().contains("depends on data"), "{error}");
@@ -125,5 +144,12 @@ fn shape_arithmetic_follows_counts() {
         [&other[..], &[node("Shape", "i2", "c2", &[]), join("c2 flat"), node("Reshape", "g w", "y", &[])]].concat();
     refused(&other);
     refused(&[node("Expand", "x cs", "y", &[])]);
+    // Not the number of what is padded.
+    refused(&lacking("ten", "x"));
+    let rest = [node("Sub", "ten c", "k", &[]), node("Unsqueeze", "k axis", "ks", &[])];
+    for last in [node("ConstantOfShape", "ks", "y", &[]), node("Expand", "one ks", "y", &[])] {
+        let error = model(&[&rest[..], &[last]].concat()).try_import().unwrap_err();
+        assert!(error.is_unsupported() && error.to_string().contains("must be a constant"), "{error}");
+    }
     refused(&[join("cs cs"), node("ConstantOfShape", "w", "y", &[])]);
 }
