@@ -270,6 +270,14 @@ def packed_rows(out):
         case(out, f"matmul_nbits_{name}", "MatMulNBits", inputs, constants=constants, K=k, N=n, block_size=block, bits=bits)
 
 
+def means(out):
+    """Means of 20 bytes, many of which lie halfway between two integers of the output."""
+    x = [("x", bytes_of(1, 64, 5, 4)), ("x_scale", scale(0.03)), ("x_zero", np.array(120, np.uint8))]
+    y = [("y_scale", scale(0.021)), ("y_zero", np.array(131, np.uint8))]
+    fixed = ("x_scale", "x_zero", "y_scale", "y_zero")
+    case(out, "qlinear_global_average_pool_halves", "QLinearGlobalAveragePool", [*x, *y], constants=fixed)
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -280,6 +288,7 @@ def main():
     quantised(out)
     grouped(out)
     packed_rows(out)
+    means(out)
     print(f"{len(list(out.iterdir()))} cases in {out}")
 
 

@@ -12,7 +12,7 @@ use super::super::{
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
     infer::show,
-    op::{Binary, Cell, Unary},
+    op::{Binary, Cell, Reduction, Unary},
 };
 
 /// Imports the node where it is one of these operators.
@@ -33,9 +33,7 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
             on(builder, node, "Softmax", x)
         })?,
         "QLinearReduceMean" => unary(builder, node, |builder, node, x| on(builder, node, "ReduceMean", x))?,
-        "QLinearGlobalAveragePool" => {
-            unary(builder, node, |builder, node, x| pooled(builder, node, "GlobalAveragePool", x))?
-        }
+        "QLinearGlobalAveragePool" => global_average(builder, node)?,
         "QLinearAveragePool" => unary(builder, node, |builder, node, x| pooled(builder, node, "AveragePool", x))?,
         "QLinearConcat" => concatenation(builder, node)?,
         "QLinearWhere" => selection(builder, node)?,
@@ -88,6 +86,34 @@ fn unary(
 fn on(builder: &mut Builder, node: &mut NodeView, operator: &str, x: TensorId) -> Result<TensorId, Problem> {
     node.inputs = vec![Some(x)];
     super::delegated(builder, node, operator)
+}
+
+/// Means of whole planes, rounded once as ONNX Runtime does: the sum of integers is exact in f32 up to 65,793 of them, and one
+/// factor makes it an integer of the output. Many means lie halfway between two.
+fn global_average(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (x, zero) = (node.input(0)?, node.optional(4));
+    let shape = builder.shape(x).to_vec();
+    let dtype = builder.fact(zero.unwrap_or(x)).dtype;
+    if shape.len() < 3 {
+        return Err(Problem::Invalid(format!("an input {} has no planes", show(&shape))));
+    }
+    let axes: Vec<_> = match node.flag("channels_last", false)? {
+        true => (1..shape.len() - 1).collect(),
+        false => (2..shape.len()).collect(),
+    };
+    let elements: usize = axes.iter().map(|&axis| shape[axis]).product();
+    let mut sum = builder.cast(x, DType::F32)?;
+    if let Some(zero) = node.optional(2) {
+        let zero = builder.cast(zero, DType::F32)?;
+        sum = builder.binary(Binary::Sub, sum, zero)?;
+    }
+    sum = builder.emit(Op::Reduce { kind: Reduction::Sum, axes, keep: true }, &[sum])?;
+    let elements = builder.scalar(DType::F32, elements as f64)?;
+    let divisor = builder.binary(Binary::Mul, node.input(3)?, elements)?;
+    let factor = builder.binary(Binary::Div, node.input(1)?, divisor)?;
+    let mean = builder.binary(Binary::Mul, sum, factor)?;
+    let one = builder.scalar(DType::F32, 1.0)?;
+    quantized(builder, mean, one, zero, check_quantised(dtype)?)
 }
 
 /// A pooling whose channels may come last.
