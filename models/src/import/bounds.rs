@@ -113,6 +113,13 @@ impl Builder<'_> {
         let slice = Op::Slice { starts: vec![0; rank], steps: vec![1; rank] };
         let cut = self.emit_as(slice, &[id], fact)?;
         self.bounds.insert(id, Bound { axis, count });
+        // Of a sum, so many are always there.
+        let sum = self.sums.iter().find(|(_, sum)| **sum == count).map(|(summands, _)| summands);
+        let least =
+            sum.map_or(0, |summands| summands.iter().filter(|(c, _)| c.is_none()).map(|(_, known)| known).sum());
+        if least >= most {
+            return Ok(cut);
+        }
         let most = self.constant(Tensor::i64(&[], &[most as i64]));
         let count = self.binary(Binary::Min, count, most)?;
         self.bounded(cut, axis, count)
@@ -124,8 +131,8 @@ impl Builder<'_> {
     /// # Errors
     /// Names the operator.
     pub(super) fn check_bounds(&self, operator: &str, outputs: &[TensorId]) -> Result<(), Problem> {
-        let free =
-            matches!(operator, "Shape" | "Size" | "ScatterElements" | "ScatterND" | "Pad") || operator.starts_with("Reduce");
+        let free = matches!(operator, "Shape" | "Size" | "ScatterElements" | "ScatterND" | "Pad" | "Slice")
+            || operator.starts_with("Reduce");
         // It compares an extent with one that the model wants, and leaves it where the two are equal.
         let compares = operator == "CenterCropPad";
         if free || !compares && outputs.iter().all(|&id| self.bound(id).is_some()) {

@@ -295,6 +295,13 @@ impl<'a> Builder<'a> {
             return Ok(vec![constant]);
         }
         let (inputs, bound) = self.carry(&op, inputs, &facts)?;
+        // What has no elements is known, and no kernel works on it.
+        if facts.iter().all(|fact| fact.elements() == 0) {
+            let empty = |fact: Fact| Tensor::new(fact.dtype, fact.shape, Vec::new());
+            let outputs: Vec<_> = facts.into_iter().map(|fact| self.constant(empty(fact))).collect();
+            self.bounds.extend(outputs.iter().filter_map(|&output| Some((output, bound?))));
+            return Ok(outputs);
+        }
         let outputs: Vec<_> = facts.into_iter().map(|fact| self.graph.add_value("", fact)).collect();
         self.bounds.extend(outputs.iter().filter_map(|&output| Some((output, bound?))));
         self.extents.extend(followed.map(|(extents, _)| (outputs[0], extents)));
@@ -313,6 +320,10 @@ impl<'a> Builder<'a> {
     }
 
     fn fold(&self, op: &Op, inputs: &[TensorId], facts: &[Fact]) -> Option<Vec<Tensor>> {
+        // What depends on data has a constant only where it has no elements.
+        if inputs.iter().any(|&id| self.bound(id).is_some()) {
+            return None;
+        }
         let constants = inputs.iter().map(|&id| self.graph.constant(id)).collect::<Option<Vec<_>>>()?;
         self.fold_constants(op, &constants, facts)
     }

@@ -1,6 +1,6 @@
 //! Operators that are known when compiling, because all shapes are: they become constants here.
 
-use super::super::{builder::Builder, node::NodeView};
+use super::super::{builder::Builder, extents::Extent, node::NodeView};
 use super::shapes::counted_once;
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
@@ -15,7 +15,12 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
         "ConstantOfShape" => return constant_of_shape(builder, node).map(|value| Some(vec![value])),
         "Shape" => return shape(builder, node).map(|shape| Some(vec![shape])),
         "Size" => return size(builder, node).map(|size| Some(vec![size])),
-        "Range" => range(builder, node)?,
+        "Range" => {
+            if let Some(counted) = counted_range(builder, node)? {
+                return Ok(Some(vec![counted]));
+            }
+            range(builder, node)?
+        }
         "EyeLike" => identity_like(builder, node)?,
         _ => return Ok(None),
     };
@@ -129,6 +134,23 @@ fn identity_like(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor, P
         }
     }
     Ok(Tensor::new(dtype, shape, bytes))
+}
+
+/// 0, 1, … below a number of elements that depends on data.
+fn counted_range(builder: &mut Builder, node: &NodeView) -> Result<Option<TensorId>, Problem> {
+    let [start, limit, delta] = [node.input(0)?, node.input(1)?, node.input(2)?];
+    let one = |builder: &Builder, id| match builder.extents(id).as_deref() {
+        Some(&[extent]) => Some(extent),
+        _ => None,
+    };
+    let (Some(Extent::Known(0)), Some(Extent::Counted { count, room }), Some(Extent::Known(1))) =
+        (one(builder, start), one(builder, limit), one(builder, delta))
+    else {
+        return Ok(None);
+    };
+    let numbers = builder.numbers(0, &[super::super::node::extent("limit", room)?])?;
+    let numbers = builder.cast(numbers, builder.fact(limit).dtype)?;
+    builder.bounded(numbers, 0, count).map(Some)
 }
 
 /// start, start + delta, … below limit: max(⌈(limit − start) / delta⌉, 0) elements.

@@ -81,6 +81,19 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<T
 /// Tensors joined along an axis. Where some have a number of elements along it that depends on data, what is there moves
 /// together.
 fn concat(builder: &mut Builder, tensors: &[TensorId], axis: usize) -> Result<TensorId, Problem> {
+    // What has no elements along the axis adds nothing.
+    if let Some(&kept) = tensors.iter().find(|&&id| builder.shape(id).get(axis) != Some(&0)) {
+        let nothing = |&id: &TensorId| {
+            let mut shape = builder.shape(id).to_vec();
+            let empty = shape.get(axis) == Some(&0) && builder.bound(id) == builder.bound(kept);
+            shape.iter_mut().zip(builder.shape(kept)).skip(axis).take(1).for_each(|(extent, &kept)| *extent = kept);
+            empty && shape == builder.shape(kept)
+        };
+        let adding: Vec<_> = tensors.iter().copied().filter(|id| !nothing(id)).collect();
+        if adding.len() < tensors.len() {
+            return concat(builder, &adding, axis);
+        }
+    }
     if let [only] = tensors {
         return Ok(*only);
     }

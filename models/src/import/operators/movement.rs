@@ -201,6 +201,14 @@ fn pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> 
     let (mut x, mut before, mut after) = (x, vec![0; rank], vec![0; rank]);
     for (n, &d) in padded.iter().enumerate() {
         (before[d], after[d]) = match (pads[n], pads[padded.len() + n]) {
+            (Extent::Known(0), Extent::Known(after))
+                if after > 0
+                    && builder.bound(x).is_some_and(|bound| bound.axis == d)
+                    && matches!(mode, PadMode::Constant(_)) =>
+            {
+                x = pad_after(builder, x, extent("pads", after)?, value)?;
+                (0, 0)
+            }
             (Extent::Known(before), Extent::Known(after)) => (before, after),
             (Extent::Known(0), Extent::Rest { of, count })
                 if builder.bound(x) == Some(Bound { axis: d, count }) && matches!(mode, PadMode::Constant(_)) =>
@@ -218,6 +226,17 @@ fn pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> 
         return Ok(x);
     }
     builder.emit(Op::Pad { before, after, mode }, &[x])
+}
+
+/// A number so many times after the elements that are there.
+fn pad_after(builder: &mut Builder, x: TensorId, times: usize, value: f64) -> Result<TensorId, Problem> {
+    let Some(Bound { axis, count }) = builder.bound(x) else { return Ok(x) };
+    let room = builder.shape(x)[axis];
+    let padded = pad_to(builder, x, axis, room.saturating_add(times), value)?;
+    let more = builder.constant(Tensor::i64(&[], &[times as i64]));
+    let sum = builder.binary(Binary::Add, count, more)?;
+    let sum = *builder.sums.entry(vec![(Some(count), room), (None, times)]).or_insert(sum);
+    builder.bounded(padded, axis, sum)
 }
 
 /// A number after the elements that are there, up to a known extent, which is never smaller than their count.

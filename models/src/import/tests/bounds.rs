@@ -7,6 +7,7 @@ fn counted(nodes: &[NodeProto]) -> Model {
     let model = Model::new(17).input("x", &[8]).input("m", &[8, 3]).integers("zero", &[1], &[0]);
     let model = model.integers("four", &[1], &[4]).integers("flat", &[1], &[-1]).integers("two", &[], &[2]);
     let model = model.integers("eight", &[2], &[8, 3]).integers("six", &[2], &[4, 6]);
+    let model = model.integers("rows", &[4], &[0, 0, 4, 0]).integers("five", &[1], &[5]).integers("axis1", &[1], &[1]);
     let model = model.node(node("NonZero", "x", "n", &[])).node(node("Reshape", "n flat", "i", &[]));
     nodes.iter().cloned().fold(model, Model::node).output("y")
 }
@@ -30,6 +31,19 @@ fn what_keeps_elements_apart_keeps_their_count() {
     // What is there comes first, and stays together.
     assert_eq!(made(&[gather.clone(), node("Reshape", "g flat", "y", &[])]), (vec![24], true));
     assert_eq!(made(&[gather.clone(), node("Concat", "g m", "y", &[int("axis", 0)])]), (vec![16, 3], true));
+    // What is padded by as many as are wanted then has them all; by fewer, not.
+    let padded = |pads: &str, end: &str| {
+        let pad = node("Pad", &format!("g {pads}"), "p", &[]);
+        made(&[gather.clone(), pad, node("Slice", &format!("p zero {end} zero"), "y", &[])])
+    };
+    assert_eq!((padded("rows", "four"), padded("rows", "five")), ((vec![4, 3], false), (vec![5, 3], true)));
+    let joined = node("Concat", "g m", "j", &[int("axis", 0)]);
+    assert_eq!(made(&[gather.clone(), joined, node("Slice", "j zero five zero", "y", &[])]), (vec![5, 3], false));
+    // Columns that nobody has add nothing to those that there are.
+    let columns = [node("Slice", "g zero zero axis1", "e", &[]), node("Concat", "g e", "c", &[int("axis", 1)])];
+    assert_eq!(made(&[&[gather.clone()][..], &columns, &[node("Relu", "c", "y", &[])]].concat()), (vec![8, 3], true));
+    let empty = [&[gather.clone()][..], &columns[..1], &[node("Shape", "e", "y", &[])]].concat();
+    assert_eq!(counted(&empty).import().nodes.last().unwrap().op.name(), "Concat");
     // What is reduced to one is as large as ever.
     assert_eq!(made(&[gather.clone(), node("ReduceMax", "g", "y", &[int("keepdims", 0)])]), (vec![], false));
     // The shape is computed when running.
@@ -103,6 +117,9 @@ fn shape_arithmetic_follows_counts() {
     let back = [node("Reshape", "g rows", "r", &[]), join("cs threes flat"), node("Reshape", "r w", "y", &[])];
     assert_eq!(made(&back), (vec![8, 3, 4], true));
     assert_eq!(made(&[node("ConstantOfShape", "cs", "y", &[])]), (vec![8], true));
+    let range = node("Range", "zero c one", "r", &[]);
+    assert_eq!(made(&[range.clone(), node("Identity", "r", "y", &[])]), (vec![8], true));
+    assert_eq!(made(&[range, node("Gather", "g r", "y", &[int("axis", 0)])]), (vec![8, 3, 4], true));
     assert_eq!(made(&[join("cs threes"), node("Expand", "fives w", "y", &[])]), (vec![8, 3], true));
     assert_eq!(made(&[node("Slice", "g axis cs axis", "y", &[])]), (vec![8, 3, 4], true));
     assert_eq!(made(&[node("Slice", "x axis cs axis", "y", &[])]), (vec![8], true));
@@ -147,7 +164,8 @@ fn shape_arithmetic_follows_counts() {
     // Not the number of what is padded.
     refused(&lacking("ten", "x"));
     let rest = [node("Sub", "ten c", "k", &[]), node("Unsqueeze", "k axis", "ks", &[])];
-    for last in [node("ConstantOfShape", "ks", "y", &[]), node("Expand", "one ks", "y", &[])] {
+    let others = [node("ConstantOfShape", "ks", "y", &[]), node("Expand", "one ks", "y", &[])];
+    for last in others.into_iter().chain([node("Range", "one c one", "y", &[])]) {
         let error = model(&[&rest[..], &[last]].concat()).try_import().unwrap_err();
         assert!(error.is_unsupported() && error.to_string().contains("must be a constant"), "{error}");
     }
