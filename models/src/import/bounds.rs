@@ -131,7 +131,7 @@ impl Builder<'_> {
     /// # Errors
     /// Names the operator.
     pub(super) fn check_bounds(&self, operator: &str, outputs: &[TensorId]) -> Result<(), Problem> {
-        let free = matches!(operator, "Shape" | "Size" | "ScatterElements" | "ScatterND" | "Pad" | "Slice")
+        let free = matches!(operator, "Shape" | "Size" | "ScatterElements" | "ScatterND" | "Pad" | "Slice" | "Gather")
             || operator.starts_with("Reduce");
         // It compares an extent with one that the model wants, and leaves it where the two are equal.
         let compares = operator == "CenterCropPad";

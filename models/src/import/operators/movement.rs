@@ -201,12 +201,14 @@ fn pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> 
     let (mut x, mut before, mut after) = (x, vec![0; rank], vec![0; rank]);
     for (n, &d) in padded.iter().enumerate() {
         (before[d], after[d]) = match (pads[n], pads[padded.len() + n]) {
-            (Extent::Known(0), Extent::Known(after))
-                if after > 0
+            (Extent::Known(before), Extent::Known(after))
+                if before >= 0
+                    && after >= 0
+                    && (before, after) != (0, 0)
                     && builder.bound(x).is_some_and(|bound| bound.axis == d)
                     && matches!(mode, PadMode::Constant(_)) =>
             {
-                x = pad_after(builder, x, extent("pads", after)?, value)?;
+                x = pad_around(builder, x, [extent("pads", before)?, extent("pads", after)?], value)?;
                 (0, 0)
             }
             (Extent::Known(before), Extent::Known(after)) => (before, after),
@@ -228,11 +230,15 @@ fn pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> 
     builder.emit(Op::Pad { before, after, mode }, &[x])
 }
 
-/// A number so many times after the elements that are there.
-fn pad_after(builder: &mut Builder, x: TensorId, times: usize, value: f64) -> Result<TensorId, Problem> {
+/// A number so many times before and after the elements that are there.
+fn pad_around(builder: &mut Builder, x: TensorId, pads: [usize; 2], value: f64) -> Result<TensorId, Problem> {
     let Some(Bound { axis, count }) = builder.bound(x) else { return Ok(x) };
-    let room = builder.shape(x)[axis];
-    let padded = pad_to(builder, x, axis, room.saturating_add(times), value)?;
+    let (rank, room) = (builder.shape(x).len(), builder.shape(x)[axis]);
+    let filled = builder.filled(x, value)?;
+    let (mut before, mut after) = (vec![0; rank], vec![0; rank]);
+    (before[axis], after[axis]) = (pads[0] as i64, pads[1] as i64);
+    let padded = builder.emit(Op::Pad { before, after, mode: PadMode::Constant(value) }, &[filled])?;
+    let times = pads[0] + pads[1];
     let more = builder.constant(Tensor::i64(&[], &[times as i64]));
     let sum = builder.binary(Binary::Add, count, more)?;
     let sum = *builder.sums.entry(vec![(Some(count), room), (None, times)]).or_insert(sum);
@@ -272,6 +278,12 @@ fn gather(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Proble
     let known = builder.graph.constant(indices).and_then(Tensor::to_i64).unwrap_or_default();
     if let Some(index) = known.iter().find(|&&index| index < -extent || index >= extent) {
         return Err(Problem::Invalid(format!("index {index} is outside an extent of {extent}")));
+    }
+    // Of what only data says how much there is, computed indices select what the model knows to be there.
+    let counted = builder.bound(data).is_some_and(|bound| bound.axis == axis) && builder.bound(indices).is_none();
+    if counted && builder.graph.constant(indices).is_none() {
+        let indices = super::scatter::counted_from_end(builder, data, indices, axis)?;
+        return builder.with_all_room(&[data], |builder| builder.emit(Op::Gather { axis }, &[data, indices]));
     }
     builder.emit(Op::Gather { axis }, &[data, indices])
 }

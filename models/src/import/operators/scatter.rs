@@ -121,7 +121,7 @@ fn whole_rows(builder: &Builder, indices: TensorId, axis: usize, shape: &[usize]
 }
 
 /// Indices with negative ones made positive, where the extent that they count from the end of depends on data.
-fn counted_from_end(
+pub(super) fn counted_from_end(
     builder: &mut Builder,
     data: TensorId,
     indices: TensorId,
