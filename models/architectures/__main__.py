@@ -1,7 +1,7 @@
 """Tries networks of public libraries: exports each to ONNX, compiles it with Floe, and compares with ONNX Runtime.
 
-    pip install -r models/requirements.txt torch torchvision timm transformers onnxscript
-    python models/architectures timm torchvision --results results.jsonl
+    pip install -r models/requirements.txt torch torchvision timm transformers ultralytics onnxscript
+    python models/architectures timm torchvision ultralytics papers --results results.jsonl
 
 Weights are random but behave like trained ones (settle.py), inputs are small and not those of the export. Each source
 is a module from_SOURCE.py whose NETWORKS maps a name to a function that gives the network and its example inputs.
@@ -171,6 +171,11 @@ def attempt(arguments, source, network, exporter, line, folder):
     if not line["difference"] <= BOUND:
         _, plain = reference(str(file), arrays, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
         own, _ = difference(plain, expected)
+        # Its optimisations may be what changes results: it pads for the largest of a window with zeros.
+        unchanged, _ = difference(outputs_in(folder / "out", expected), plain)
+        if unchanged <= BOUND:
+            line["difference"] = unchanged
+            raise Outcome("ok", f"{where} as ONNX Runtime without optimisations; with them it differs by {own:.2g}")
         what = f"{where} differs by {line['difference']:.2g} of its range, ONNX Runtime without optimisations by {own:.2g}"
         raise Outcome("WRONG" if own < line["difference"] / 10 else "reference", what)
     raise Outcome("ok")

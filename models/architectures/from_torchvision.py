@@ -47,11 +47,13 @@ def flow(name):
     return lambda: (Named(models.get_model(name, weights=None)), (torch.randn(1, 3, 128, 128), torch.randn(1, 3, 128, 128)))
 
 
-def detector(name, height=160, width=192, **settings):
-    """With class weights that are large enough that some boxes are sure."""
+def detector(name, height=160, width=192, pasted=True, **settings):
+    """With class weights that are large enough that some boxes are sure; masks of boxes pasted into the picture or not."""
 
     def build():
         network = models.get_model(name, weights=None, weights_backbone=None, num_classes=4, **settings)
+        if not pasted:
+            network.transform.postprocess = lambda result, sizes, originals: result
         for module, layer in network.named_modules():
             if isinstance(layer, (nn.Linear, nn.Conv2d)) and any(part in module for part in ("cls_score", "cls_logits", "classification_head")):
                 nn.init.normal_(layer.weight, 0, 1.0 / layer.weight[0].numel() ** 0.5)
@@ -94,6 +96,7 @@ def networks():
         yield name, flow(name)
     for name, settings in DETECTORS.items():
         yield name, detector(name, **settings)
+    yield "maskrcnn_resnet50_fpn+boxes", detector("maskrcnn_resnet50_fpn", pasted=False, **SMALL)
 
 
 NETWORKS = dict(networks())

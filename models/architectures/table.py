@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
+from importlib import metadata
 
 PASSED = ("ok", "compiled")
 # Not Floe's: the exporter or ONNX Runtime fails.
@@ -10,11 +11,22 @@ FOREIGN = ("export", "reference")
 
 HEAD = """# Architectures
 
-Networks of public libraries as `python models/architectures` tries them: random weights with statistics like trained ones
-(`settle.py`), small inputs that are not those of the export, both exporters of PyTorch. On `host` the outputs agree with
-ONNX Runtime to 1e-3 of their range (detections as a set, since equally good ones may change places); for other targets
-networks are compiled only. This page is what `--table` prints.
+Networks of public libraries, and some that are written here after papers, as `python models/architectures` tries them:
+random weights with statistics like trained ones (`settle.py`), small inputs that are not those of the export, both exporters
+of PyTorch. On `host` the outputs agree with ONNX Runtime to 1e-3 of their range (detections as a set, since equally good ones
+may change places); for other targets networks are compiled only. This page is what `--table` prints.
 """
+
+
+def versions(sources):
+    """What the networks come from and are compared with."""
+    made = []
+    for package in ("torch", "onnxruntime", *sources):
+        try:
+            made.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return f"Versions: {', '.join(made)}.\n"
 
 
 def networks(last, sources):
@@ -38,7 +50,7 @@ def table(lines, sources):
     for (source, _, exporter, target), line in last.items():
         if source in sources:
             groups[source, target, exporter].append(line)
-    made = [HEAD, *networks(last, sources), "", "| source | target | exporter | exported | pass | refused | wrong or crash | largest difference | longest compile (CPU s) |",
+    made = [HEAD, versions(sources), *networks(last, sources), "", "| source | target | exporter | exported | pass | refused | wrong or crash | largest difference | longest compile (CPU s) |",
             "|---|---|---|---|---|---|---|---|---|"]
     for (source, target, exporter), group in sorted(groups.items()):
         count = Counter(line["status"] for line in group)
