@@ -5,8 +5,9 @@
 
 Weights are random but behave like trained ones (settle.py), inputs are small and not those of the export. Each source
 is a module from_SOURCE.py whose NETWORKS maps a name to a function that gives the network and its example inputs.
-Every network goes through both exporters of PyTorch. One line of JSON a try is appended to the results, and what they
-have already is not tried again. `--table` writes them as Markdown instead.
+Every network goes through both exporters of PyTorch; `optimised` and `quantised` are what ONNX Runtime's transformer
+optimiser and its dynamic quantisation make of the export for TorchScript. One line of JSON a try is appended to the
+results, and what they have already is not tried again. `--table` writes them as Markdown instead.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import json
 import math
 import multiprocessing
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -31,6 +33,29 @@ from settle import other_inputs, settle
 from table import table
 
 EXPORTERS = ["dynamo", "torchscript"]
+
+
+def optimised(file, network):
+    """Operators of com.microsoft in place of patterns."""
+    from onnxruntime.transformers import optimizer
+
+    kinds = sorted(optimizer.MODEL_TYPES, key=len, reverse=True)
+    kind = next((kind for kind in kinds if network.startswith(kind)), "bert")
+    optimizer.optimize_model(file, model_type=kind, opt_level=0).save_model_to_file(file)
+
+
+def quantised(file, _network):
+    """Weights of products in 8 bits, and rows rounded as they come."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    plain = file + ".plain"
+    os.rename(file, plain)
+    quantize_dynamic(plain, file, weight_type=QuantType.QInt8)
+    os.remove(plain)
+
+
+# What is made of the export for TorchScript.
+REWRITERS = {"optimised": optimised, "quantised": quantised}
 # Largest difference to ONNX Runtime that passes, as part of the range of the output.
 BOUND = 1e-3
 
@@ -43,7 +68,7 @@ class Outcome(Exception):
         self.status, self.detail = status, detail
 
 
-def export(build, exporter, file):
+def export(build, exporter, file, network):
     """Writes the network; gives inputs of the exported graph, as arrays by name."""
     torch.manual_seed(1)
     model, inputs = build()
@@ -51,9 +76,13 @@ def export(build, exporter, file):
     with torch.no_grad():
         settle(model, inputs)
         options = {"dynamo": True, "external_data": False, "verbose": False}
-        if exporter == "torchscript":
-            options = {"dynamo": False, "opset_version": 17}
+        if exporter != "dynamo":
+            # The exporter leaves out what nothing reads; names tell what is left.
+            names = [f"input_{number}" for number, _ in enumerate(other_inputs(inputs))]
+            options = {"dynamo": False, "opset_version": 17, "input_names": names}
         torch.onnx.export(model, inputs, file, **options)
+    if exporter in REWRITERS:
+        REWRITERS[exporter](file, network)
     return [tensor.numpy() for tensor in other_inputs(inputs)]
 
 
@@ -63,6 +92,8 @@ def reference(file, arrays, level=onnxruntime.GraphOptimizationLevel.ORT_ENABLE_
     options.intra_op_num_threads, options.log_severity_level, options.graph_optimization_level = 1, 3, level
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
+    if all(re.fullmatch(r"input_\d+", name) for name in names):
+        arrays = [arrays[int(name.removeprefix("input_"))] for name in names]
     if len(names) != len(arrays):
         raise Outcome("reference", f"the exported network has {len(names)} inputs instead of {len(arrays)}")
     feeds = dict(zip(names, arrays))
@@ -141,7 +172,7 @@ def attempt(arguments, source, network, exporter, line, folder):
     file = folder / "model.onnx"
     try:
         build = importlib.import_module(f"from_{source}").NETWORKS[network]
-        arrays = export(build, exporter, str(file))
+        arrays = export(build, exporter, str(file), network)
     except Exception as error:
         raise Outcome("export", f"{type(error).__name__}: {str(error).strip()}"[:300]) from error
     model = onnx.load(file, load_external_data=False)
@@ -205,7 +236,7 @@ def main():
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="timm, torchvision or another module from_SOURCE.py")
     parser.add_argument("--results", default="results.jsonl", help="file of JSON lines")
     parser.add_argument("--only", nargs="*", help="names of networks")
-    parser.add_argument("--exporters", nargs="*", default=EXPORTERS, choices=EXPORTERS)
+    parser.add_argument("--exporters", nargs="*", default=EXPORTERS, choices=[*EXPORTERS, *REWRITERS])
     parser.add_argument("--target", default="host", help="for another target than host networks are compiled only")
     parser.add_argument("--again", action="store_true", help="try once more what is not ok in the results")
     parser.add_argument("--keep", action="store_true", help="keep files of what is ok")
