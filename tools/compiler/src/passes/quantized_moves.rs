@@ -1,22 +1,35 @@
 //! Operators that only choose among elements, between dequantising and quantising with the same scale and zero point, move
 //! the integers themselves: `round((q − z)·s / s) + z` is q for 8 bits in f32, and the largest value has the largest
-//! integer.
+//! integer. Parts of a concatenation that have other scales, or none, are quantised before they are joined, where what made
+//! them can do it.
 
-use super::quantization::{Chains, Dequantized};
-use floe_models::{Fact, Graph, Node, Op, TensorId, op::Pooling};
+use super::{
+    quantization::{Chains, Dequantized},
+    rewrite,
+};
+use floe_models::{
+    DType, Fact, Graph, Node, Op, Tensor, TensorId,
+    op::{Binary, Pooling, Unary},
+};
 
 /// Replaces every such round trip.
 pub fn run(mut graph: Graph) -> Graph {
     let producers = graph.producers();
+    let outputs = rewrite::output_flags(&graph);
+    let private: Vec<bool> =
+        graph.consumers().iter().zip(outputs).map(|(readers, output)| readers.len() == 1 && !output).collect();
     let mut replaced: Vec<Option<Vec<Node>>> = Vec::with_capacity(graph.nodes.len());
     for number in 0..graph.nodes.len() {
         let cast = graph.nodes[number].clone();
         let mut moves = Vec::new();
-        let found = Chains { graph: &graph, producers: &producers }.quantized(&cast).is_some_and(|(value, to)| {
-            let chains = Chains { graph: &graph, producers: &producers };
-            collect(chains, value, &to, &mut moves)
+        let chains = Chains { graph: &graph, producers: &producers };
+        let found = chains.quantized(&cast).filter(|(value, to)| {
+            collect(chains, *value, to, &mut moves) || {
+                moves.clear();
+                private[value.0] && join(chains, *value, to, &mut moves)
+            }
         });
-        replaced.push(found.then(|| emit(&mut graph, &cast, &moves)));
+        replaced.push(found.map(|(_, to)| emit(&mut graph, &cast, &to, &moves)));
     }
     for (node, new) in std::mem::take(&mut graph.nodes).into_iter().zip(replaced) {
         match new {
@@ -31,6 +44,8 @@ pub fn run(mut graph: Graph) -> Graph {
 enum Move {
     /// These integers, as they are.
     Start(TensorId),
+    /// This float, quantised.
+    Quantise(TensorId),
     /// What this node makes of the last so many.
     Node(Box<Node>),
 }
@@ -66,8 +81,46 @@ fn collect(chains: Chains<'_>, value: TensorId, to: &Dequantized, moves: &mut Ve
     }
 }
 
+/// The steps that join parts as integers where a concatenation makes a value, some of which are quantised first.
+fn join(chains: Chains<'_>, value: TensorId, to: &Dequantized, moves: &mut Vec<Move>) -> bool {
+    let Some(node) = chains.producer(value).filter(|node| matches!(node.op, Op::Concat { .. })) else { return false };
+    for &part in &node.inputs {
+        let mut own = Vec::new();
+        if collect(chains, part, to, &mut own) {
+            moves.append(&mut own);
+        } else {
+            moves.push(Move::Quantise(part));
+        }
+    }
+    moves.push(Move::Node(Box::new(node.clone())));
+    true
+}
+
+/// `saturate(round(y / scale) + zero)`, and the nodes that make it.
+fn quantise(graph: &mut Graph, cast: &Node, y: TensorId, to: &Dequantized, nodes: &mut Vec<Node>) -> TensorId {
+    let Fact { shape, .. } = graph.fact(y).clone();
+    let dtype = graph.fact(cast.outputs[0]).dtype;
+    let name = format!("{} as integers", graph.value(y).name);
+    let scale = graph.add_constant(format!("{name}/scale"), Tensor::f32(&[], &[to.scale]));
+    let zero = graph.add_constant(format!("{name}/zero"), Tensor::f32(&[], &[to.zero as f32]));
+    let steps = [
+        (Op::Binary(Binary::Div), Some(scale), DType::F32),
+        (Op::Unary(Unary::Round), None, DType::F32),
+        (Op::Binary(Binary::Add), Some(zero), DType::F32),
+        (Op::Cast, None, dtype),
+    ];
+    let mut value = y;
+    for (op, constant, dtype) in steps {
+        let output = graph.add_value(name.clone(), Fact::new(dtype, &shape));
+        let inputs = [Some(value), constant].into_iter().flatten().collect();
+        nodes.push(Node { op, inputs, outputs: vec![output], ..cast.clone() });
+        value = output;
+    }
+    value
+}
+
 /// The nodes on integers, the last of which makes what the cast made.
-fn emit(graph: &mut Graph, cast: &Node, moves: &[Move]) -> Vec<Node> {
+fn emit(graph: &mut Graph, cast: &Node, to: &Dequantized, moves: &[Move]) -> Vec<Node> {
     let output = cast.outputs[0];
     let dtype = graph.fact(output).dtype;
     let mut stack: Vec<TensorId> = Vec::new();
@@ -75,6 +128,10 @@ fn emit(graph: &mut Graph, cast: &Node, moves: &[Move]) -> Vec<Node> {
     for (number, step) in moves.iter().enumerate() {
         match step {
             Move::Start(integers) => stack.push(*integers),
+            Move::Quantise(y) => {
+                let quantised = quantise(graph, cast, *y, to, &mut nodes);
+                stack.push(quantised);
+            }
             Move::Node(node) => {
                 let inputs = stack.split_off(stack.len() - node.inputs.len());
                 let made = if number + 1 == moves.len() {

@@ -387,3 +387,21 @@ fn a_residual_sum_behind_a_reshape_is_an_epilogue() {
     net.output(sum);
     assert_eq!(work(&net.finish()), ["pointwise", "QuantizedMatMul"]);
 }
+
+#[test]
+fn parts_of_a_concatenation_are_quantised_where_they_are_made() {
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[1, 4, 6, 6]);
+    let mut parts = vec![x];
+    for _ in 0..2 {
+        let weights = net.signed(&[16, 4, 3, 3], 0);
+        let y = net.node(Op::Conv { window: window(1), groups: 1 }, &[x, weights]);
+        parts.push(net.unary(Unary::Relu, y));
+    }
+    let joined = net.node(Op::Concat { axis: 1 }, &parts);
+    let y = net.quantise(joined, 1.0 / 64.0, 70, DType::U8);
+    net.output(y);
+    // The activation has the scale already.
+    let work = work(&net.finish());
+    assert_eq!(work, ["pointwise", "QuantizedConv", "QuantizedConv", "Concat"]);
+}
