@@ -14,8 +14,8 @@ HEAD = """# Architectures
 Networks of public libraries, and some that are written here after papers, as `python models/architectures` tries them:
 random weights with statistics like trained ones (`settle.py`), small inputs that are not those of the export, both exporters
 of PyTorch. On `host` the outputs agree with ONNX Runtime to 1e-3 of their range (detections as a set, since equally good ones
-may change places); for other targets networks are compiled only. This page is what `--table` prints;
-[`TRANSFORMERS.md`](TRANSFORMERS.md) is its like for transformers.
+may change places); for other targets networks are compiled only. The tables are what `--table` prints;
+[`TRANSFORMERS.md`](TRANSFORMERS.md) has those of transformers.
 """
 
 
