@@ -143,8 +143,12 @@ pub(super) fn flat_tuples(
     let products = builder.binary(Binary::Mul, along, strides)?;
     let axes = vec![outer.len()];
     let mut flat = builder.emit(Op::Reduce { kind: Reduction::Sum, axes, keep: false }, &[products])?;
+    let bound = builder.bound(indices);
     for d in 0..batch {
-        let along = positions(builder, outer.len(), d, outer[d])?;
+        let mut along = positions(builder, outer.len(), d, outer[d])?;
+        if let Some(bound) = bound.filter(|bound| bound.axis == d) {
+            along = builder.bounded(along, d, bound.count)?;
+        }
         let along = scaled(builder, along, stride(d))?;
         flat = builder.binary(Binary::Add, flat, along)?;
     }

@@ -7,7 +7,8 @@ fn counted(nodes: &[NodeProto]) -> Model {
     let model = Model::new(17).input("x", &[8]).input("m", &[8, 3]).integers("zero", &[1], &[0]);
     let model = model.integers("four", &[1], &[4]).integers("flat", &[1], &[-1]).integers("two", &[], &[2]);
     let model = model.integers("eight", &[2], &[8, 3]).integers("six", &[2], &[4, 6]);
-    let model = model.integers("before", &[4], &[1, 0, 0, 0]);
+    let model = model.integers("before", &[4], &[1, 0, 0, 0]).integers("column", &[2], &[-1, 1]);
+    let model = model.integers("three", &[], &[3]);
     let model = model.integers("rows", &[4], &[0, 0, 4, 0]).integers("five", &[1], &[5]).integers("axis1", &[1], &[1]);
     let model = model.node(node("NonZero", "x", "n", &[])).node(node("Reshape", "n flat", "i", &[]));
     nodes.iter().cloned().fold(model, Model::node).output("y")
@@ -43,6 +44,9 @@ fn what_keeps_elements_apart_keeps_their_count() {
     // Computed indices select from what is there.
     let largest = node("ArgMax", "x", "a", &[]);
     assert_eq!(made(&[gather.clone(), largest, node("Gather", "g a", "y", &[])]), (vec![1, 3], false));
+    let tuples = [node("Reshape", "i column", "t", &[]), node("Mod", "t three", "u", &[])];
+    let rows = node("GatherND", "g u", "y", &[int("batch_dims", 1)]);
+    assert_eq!(made(&[&[gather.clone()][..], &tuples, &[rows]].concat()), (vec![8], true));
     let joined = node("Concat", "g m", "j", &[int("axis", 0)]);
     assert_eq!(made(&[gather.clone(), joined, node("Slice", "j zero five zero", "y", &[])]), (vec![5, 3], false));
     // Columns that nobody has add nothing to those that there are.
