@@ -8,8 +8,10 @@ pub extern "C" fn host(plan: &&[u8], memory: &mut &mut [u8], binding: &BindingRe
     let mut run = || {
         let mut session = Session::init(crate::variant(plan, "host")?, memory).ok()?;
         session.write(*binding, data).ok()?;
+        session.input_mut(*binding).ok()?.fill(0);
         session.replay().ok()?;
         session.read(*binding, data).ok()?;
+        data.first_mut().zip(session.output(*binding).ok()?.first()).map(|(to, from)| *to = *from)?;
         session.reset();
         Some(())
     };
