@@ -472,6 +472,7 @@ fn sums(kernel: &Kernel) -> bool {
             | Kernel::Reduce(_)
             | Kernel::Normalize(_)
             | Kernel::Pool(_)
+            | Kernel::Cumulative(_)
     )
 }
 
