@@ -2,19 +2,22 @@
 //! products over channels, commutes with element-wise operators. It moves behind them, so that scales fold into the product,
 //! residual sums become its epilogue, and the transpositions between one block and the next cancel.
 
-use super::rewrite;
+use super::edges::Edges;
 use floe_models::{Fact, Graph, Node, NodeId, Op, Tensor, TensorId};
 
 /// Moves every such transposition as far back as it goes.
 pub fn run(mut graph: Graph) -> Graph {
     let mut number = 0;
-    while number < graph.nodes.len() {
-        match moved(&graph, number) {
-            Some(permutation) => number = exchange(&mut graph, number, &permutation),
-            None => number += 1,
-        }
+    while let Some((found, permutation)) = next(&graph, number) {
+        number = exchange(&mut graph, found, &permutation);
     }
     graph
+}
+
+/// The first node from `start` on that a transposition can move behind, and what it permutes.
+fn next(graph: &Graph, start: usize) -> Option<(usize, Vec<usize>)> {
+    let edges = Edges::of(graph);
+    (start..graph.nodes.len()).find_map(|number| Some((number, moved(&edges, number)?)))
 }
 
 /// Last dimension to the second place.
@@ -31,7 +34,8 @@ fn inverse(permutation: &[usize]) -> Vec<usize> {
 }
 
 /// What a transposition in front of the node permutes, where it can move behind it.
-fn moved(graph: &Graph, number: usize) -> Option<Vec<usize>> {
+fn moved(edges: &Edges<'_>, number: usize) -> Option<Vec<usize>> {
+    let graph = edges.graph;
     let node = &graph.nodes[number];
     if !matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Cast) {
         return None;
@@ -42,13 +46,13 @@ fn moved(graph: &Graph, number: usize) -> Option<Vec<usize>> {
         return None;
     }
     let permutation = channels_second(rank);
-    let (consumers, outputs) = (graph.consumers(), rewrite::output_flags(graph));
     let private = node.inputs.iter().any(|&input| {
-        let readers = &consumers[input.0];
+        let readers = &edges.consumers[input.0];
+        let transposed = edges.producer(input).and_then(|producer| source(&graph.nodes[producer], &permutation));
         graph.fact(input).shape == *shape
-            && !outputs[input.0]
+            && !edges.outputs[input.0]
             && readers.iter().all(|&NodeId(reader)| reader == number)
-            && transposed_from(graph, input, &permutation).is_some_and(|source| made_by_product(graph, source))
+            && transposed.is_some_and(|from| made_by_product(edges, from))
     });
     // What is broadcast must say along which dimensions, since the order of these changes.
     let ranked = node.inputs.iter().all(|&input| {
@@ -58,16 +62,14 @@ fn moved(graph: &Graph, number: usize) -> Option<Vec<usize>> {
     (private && ranked).then_some(permutation)
 }
 
-/// What is transposed so to make a value.
-fn transposed_from(graph: &Graph, id: TensorId, permutation: &[usize]) -> Option<TensorId> {
-    let NodeId(producer) = graph.producers()[id.0]?;
-    let node = &graph.nodes[producer];
+/// What the node transposes, if it permutes so.
+fn source(node: &Node, permutation: &[usize]) -> Option<TensorId> {
     matches!(&node.op, Op::Transpose { permutation: found } if found == permutation).then(|| node.inputs[0])
 }
 
 /// Whether a matrix product makes the value, or element-wise operators do which may become one's epilogue.
-fn made_by_product(graph: &Graph, id: TensorId) -> bool {
-    let producer = graph.producers()[id.0].map(|NodeId(producer)| &graph.nodes[producer].op);
+fn made_by_product(edges: &Edges<'_>, id: TensorId) -> bool {
+    let producer = edges.producer(id).map(|producer| &edges.graph.nodes[producer].op);
     matches!(producer, Some(Op::MatMul | Op::Gemm { .. } | Op::Unary(_) | Op::Binary(_)))
 }
 
@@ -75,9 +77,14 @@ fn made_by_product(graph: &Graph, id: TensorId) -> bool {
 fn exchange(graph: &mut Graph, number: usize, permutation: &[usize]) -> usize {
     let mut node = graph.nodes[number].clone();
     let back = inverse(permutation);
+    let producers = graph.producers();
     let mut before = Vec::new();
     for input in &mut node.inputs {
-        *input = untransposed(graph, *input, permutation, &back, &node.name, &mut before);
+        let producer = producers[input.0].map(|NodeId(producer)| &graph.nodes[producer]);
+        *input = match producer.and_then(|producer| source(producer, permutation)) {
+            Some(from) => from,
+            None => untransposed(graph, *input, &back, &node.name, &mut before),
+        };
     }
     let output = node.outputs[0];
     let Fact { dtype, shape } = graph.fact(output).clone();
@@ -96,18 +103,8 @@ fn exchange(graph: &mut Graph, number: usize, permutation: &[usize]) -> usize {
 }
 
 /// The operand in the order of dimensions before the transposition; new nodes that make it so are added to `nodes`.
-fn untransposed(
-    graph: &mut Graph,
-    id: TensorId,
-    permutation: &[usize],
-    back: &[usize],
-    name: &str,
-    nodes: &mut Vec<Node>,
-) -> TensorId {
-    if let Some(source) = transposed_from(graph, id, permutation) {
-        return source;
-    }
-    let rank = permutation.len();
+fn untransposed(graph: &mut Graph, id: TensorId, back: &[usize], name: &str, nodes: &mut Vec<Node>) -> TensorId {
+    let rank = back.len();
     let Fact { dtype, shape } = graph.fact(id).clone();
     if shape.iter().all(|&extent| extent == 1) && shape.len() <= rank {
         return id;
