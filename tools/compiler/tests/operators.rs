@@ -22,7 +22,9 @@ fn agree(folder: &str, least: usize, wider: &[(&str, f64)]) {
 #[test]
 #[ignore = "needs references: run tools/test"]
 fn microsoft_operators_agree_with_onnx_runtime() {
-    agree("microsoft", 75, &[]);
+    // ONNX Runtime rounds hidden states to 256 steps, Floe does not: errors of 1/256 at most, times weights of 0.03 at most.
+    let wider = [("dynamic_quantize_lstm", 2e-4), ("dynamic_quantize_lstm_columns", 2e-4)];
+    agree("microsoft", 75, &wider);
 }
 
 #[test]
