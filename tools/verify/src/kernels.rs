@@ -85,6 +85,9 @@ pub struct Arguments {
     /// Only compile, for machines without a GPU.
     #[arg(long)]
     compile_only: bool,
+    /// Of each case only the candidate that the cost model chooses.
+    #[arg(long, requires = "compile_only")]
+    chosen: bool,
     /// Also print every passed candidate with its time.
     #[arg(long)]
     verbose: bool,
@@ -193,7 +196,13 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
         child(arguments, share)?;
         return Ok(BTreeMap::new());
     }
-    let cases = cases(arguments.arch, &arguments.families)?;
+    let mut cases = cases(arguments.arch, &arguments.families)?;
+    if arguments.chosen {
+        for candidates in cases.iter_mut().flat_map(|case| &mut case.candidates) {
+            candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+            candidates.truncate(1);
+        }
+    }
     compile(arguments.arch, &cases)?;
     if arguments.compile_only {
         return Ok(BTreeMap::new());
