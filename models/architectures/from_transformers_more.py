@@ -5,6 +5,7 @@ import transformers as T
 
 import from_transformers as base
 from from_transformers import A, B, G, H, IMG, ROWS, T5, TXT, TXT_NC, V, WAV, ids, mask, ones
+from from_transformers import DAC, MOONSHINE, PARAKEET, SPEECH_TO_TEXT, SPEECHT5, VITS
 
 NETWORKS = {}
 
@@ -159,51 +160,16 @@ del NETWORKS["switch_step"]  # Its routers keep no past.
 seq2seq(
     "moonshine",
     "MoonshineConfig",
-    dict(
-        vocab_size=200,
-        hidden_size=32,
-        intermediate_size=64,
-        encoder_num_hidden_layers=2,
-        decoder_num_hidden_layers=2,
-        encoder_num_attention_heads=4,
-        decoder_num_attention_heads=4,
-    ),
+    MOONSHINE,
     enc=lambda: dict(input_values=torch.randn(1, 4000)),
     cls="AutoModelForSpeechSeq2Seq",
 )
 seq2seq(
     "speech_to_text_cached",
     "Speech2TextConfig",
-    dict(
-        vocab_size=200,
-        d_model=32,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=64,
-        decoder_ffn_dim=64,
-        max_source_positions=64,
-        max_target_positions=32,
-        conv_channels=32,
-        input_feat_per_channel=16,
-        num_conv_layers=2,
-    ),
+    SPEECH_TO_TEXT,
     enc=lambda: dict(input_features=torch.randn(1, 40, 16)),
     cls="AutoModelForSpeechSeq2Seq",
-)
-SPEECHT5 = dict(
-    vocab_size=40,
-    hidden_size=32,
-    encoder_layers=2,
-    decoder_layers=2,
-    encoder_attention_heads=4,
-    decoder_attention_heads=4,
-    encoder_ffn_dim=64,
-    decoder_ffn_dim=64,
-    num_mel_bins=16,
-    speech_decoder_prenet_units=32,
-    speaker_embedding_dim=16,
 )
 add(
     "speecht5_decoder",
@@ -232,25 +198,6 @@ add(
     dict(B, num_mel_bins=16, max_source_positions=32, max_target_positions=32, pad_token_id=0, bos_token_id=1, eos_token_id=2),
     lambda: dict(input_features=torch.randn(1, 16, 64)),
     cls="WhisperForAudioClassification",
-)
-VITS = dict(
-    vocab_size=40,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    window_size=4,
-    ffn_dim=64,
-    flow_size=32,
-    spectrogram_bins=33,
-    upsample_initial_channel=32,
-    upsample_rates=[4, 2],
-    upsample_kernel_sizes=[8, 4],
-    resblock_kernel_sizes=[3, 5],
-    resblock_dilation_sizes=[[1, 3], [1, 3]],
-    prior_encoder_num_wavenet_layers=2,
-    wavenet_kernel_size=3,
-    duration_predictor_filter_channels=32,
-    depth_separable_channels=2,
 )
 add(
     "vits_flow",
@@ -287,31 +234,14 @@ add(
 add(
     "dac_decoder",
     "DacConfig",
-    dict(
-        encoder_hidden_size=8,
-        downsampling_ratios=[2, 4],
-        decoder_hidden_size=32,
-        n_codebooks=3,
-        codebook_size=32,
-        codebook_dim=4,
-        upsampling_ratios=[4, 2],
-    ),
+    DAC,
     lambda: dict(codes=torch.randint(0, 32, (1, 3, 20))),
     fn=lambda m, codes: [m.decode(audio_codes=codes).audio_values],
 )
 add(
     "conformer_parakeet_ctc",
     "ParakeetEncoderConfig",
-    dict(
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
-        conv_kernel_size=7,
-        subsampling_factor=8,
-        subsampling_conv_channels=8,
-        num_mel_bins=16,
-    ),
+    dict(PARAKEET, subsampling_factor=8),
     lambda: dict(input_features=torch.randn(1, 64, 16), attention_mask=mask(64, 16)),
     cls="ParakeetEncoder",
 )
