@@ -16,6 +16,15 @@ pub enum Layout {
     ChannelsLast,
 }
 
+/// The permutation that undoes another.
+pub fn inverse(permutation: &[usize]) -> Vec<usize> {
+    let mut result = vec![0; permutation.len()];
+    for (to, &from) in permutation.iter().enumerate() {
+        result[from] = to;
+    }
+    result
+}
+
 /// Whether the node computes on channels-last images whatever its neighbours do.
 fn works_channels_last(node: &FusedNode) -> bool {
     match &node.op {

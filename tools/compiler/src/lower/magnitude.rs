@@ -193,8 +193,11 @@ fn binary_reach(op: Binary, a: Reach, b: Reach) -> Reach {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{evaluate, passes};
-    use floe_models::{Fact, Graph, Node, op};
+    use crate::{
+        evaluate,
+        passes::{self, tests::Network},
+    };
+    use floe_models::{Fact, op};
 
     /// Queries of two heads; the last sees no key.
     const QUERIES: usize = 3;
@@ -202,34 +205,7 @@ mod tests {
     const SIZE: usize = 8;
     const SCORES: [usize; 4] = [1, 2, QUERIES, KEYS];
 
-    struct Network(Graph);
-
     impl Network {
-        fn input(&mut self, shape: &[usize]) -> TensorId {
-            let name = format!("input_{}", self.0.inputs.len());
-            let id = self.0.add_value(name, Fact::new(DType::F32, shape));
-            self.0.inputs.push(id);
-            id
-        }
-
-        fn scalar(&mut self, value: f32) -> TensorId {
-            self.0.add_constant("scalar", Tensor::f32(&[], &[value]))
-        }
-
-        fn node(&mut self, op: Op, inputs: &[TensorId]) -> TensorId {
-            let facts: Vec<&Fact> = inputs.iter().map(|&input| self.0.fact(input)).collect();
-            let fact = floe_models::infer(&op, &facts, &[]).expect("legal operands").remove(0);
-            let name = format!("{}_{}", op.name(), self.0.nodes.len());
-            let output = self.0.add_value(name.clone(), fact);
-            let (inputs, outputs, sources) = (inputs.to_vec(), vec![output], vec![name.clone()]);
-            self.0.nodes.push(Node { name, op, inputs, outputs, sources });
-            output
-        }
-
-        fn binary(&mut self, op: op::Binary, a: TensorId, b: TensorId) -> TensorId {
-            self.node(Op::Binary(op), &[a, b])
-        }
-
         /// `(1 − seen)·value`.
         fn added_mask(&mut self, seen: TensorId, value: f32) -> TensorId {
             let (one, value) = (self.scalar(1.0), self.scalar(value));
@@ -239,6 +215,11 @@ mod tests {
 
         fn softmax(&mut self, scores: TensorId) -> TensorId {
             self.node(Op::Softmax { axis: 3, log: false }, &[scores])
+        }
+
+        fn node_as_float(&mut self, id: TensorId) -> TensorId {
+            let float = Fact::new(DType::F32, &self.graph.fact(id).shape);
+            self.node_as(Op::Cast, &[id], &[float])[0]
         }
     }
 
@@ -257,11 +238,11 @@ mod tests {
     /// As [`check`], with other numbers for unseen and seen keys.
     #[track_caller]
     fn check_with([unseen, visible]: [f32; 2], masked: impl FnOnce(&mut Network, TensorId) -> TensorId) {
-        let mut network = Network(Graph::default());
+        let mut network = Network::new();
         let seen = network.input(&[1, 1, QUERIES, KEYS]);
         let output = masked(&mut network, seen);
-        network.0.outputs.push(output);
-        let fused = passes::fuse::run(passes::simplify(network.0).unwrap()).unwrap();
+        network.graph.outputs.push(output);
+        let fused = passes::fuse::run(passes::simplify(network.graph).unwrap()).unwrap();
         let shapes = fused.inputs.iter().map(|id| fused.values[id.0].fact.shape.as_slice());
         let mut inputs: Vec<Tensor> = shapes.map(numbers).collect();
         let key = |i: usize| if i < 2 * KEYS && !i.is_multiple_of(3) { visible } else { unseen };
@@ -361,24 +342,9 @@ mod tests {
         });
     }
 
-    impl Network {
-        fn node_as_float(&mut self, id: TensorId) -> TensorId {
-            let output = self.0.add_value("float", Fact::new(DType::F32, &self.0.fact(id).shape.clone()));
-            let node = Node {
-                name: "float".into(),
-                op: Op::Cast,
-                inputs: vec![id],
-                outputs: vec![output],
-                sources: Vec::new(),
-            };
-            self.0.nodes.push(node);
-            output
-        }
-    }
-
     #[test]
     fn bounds_and_activations_keep_f16() {
-        let mut network = Network(Graph::default());
+        let mut network = Network::new();
         let x = network.input(&[2, 8]);
         let clipped = network.node(Op::Unary(op::Unary::Clip { min: Some(0.0), max: Some(f32::MAX.into()) }), &[x]);
         let factor = network.scalar(1e6);
@@ -386,8 +352,8 @@ mod tests {
         let gate = network.node(Op::Unary(op::Unary::Sigmoid), &[scaled]);
         let infinite = network.scalar(f32::NEG_INFINITY);
         let largest = network.binary(op::Binary::Max, x, infinite);
-        network.0.outputs = vec![clipped, gate, largest];
-        let fused = passes::fuse::run(passes::normalise(network.0)).unwrap();
+        network.graph.outputs = vec![clipped, gate, largest];
+        let fused = passes::fuse::run(passes::normalise(network.graph)).unwrap();
         let found = large(&fused);
         assert!(fused.nodes.iter().all(|node| !found.contains(&node.outputs[0])));
     }

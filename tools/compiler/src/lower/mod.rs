@@ -354,11 +354,7 @@ impl<'a> Lowering<'a> {
         let transposed: Vec<usize> = permutation.iter().map(|&d| shape[d]).collect();
         let place = Located::plain(BufferId(0), dtype, &transposed);
         let buffer = self.result.add_buffer(&self.graph.values[id.0].name, place.span_bytes(), Storage::Arena);
-        let mut inverse = vec![0; permutation.len()];
-        for (to, &from) in permutation.iter().enumerate() {
-            inverse[from] = to;
-        }
-        let located = Located { buffer, ..place }.permuted(&inverse);
+        let located = Located { buffer, ..place }.permuted(&layout::inverse(permutation));
         self.located[id.0] = Some(located.clone());
         located
     }

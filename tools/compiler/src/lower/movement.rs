@@ -124,32 +124,21 @@ fn four(shape: &[usize]) -> Result<[usize; 4], String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{lower, passes};
-    use floe_models::{DType, Fact, Graph, Node, Op, TensorId, op::Unary};
-
-    fn node(graph: &mut Graph, op: Op, input: TensorId, shape: &[usize]) -> TensorId {
-        let output = graph.add_value(op.name(), Fact::new(DType::F32, shape));
-        graph.nodes.push(Node {
-            name: op.name().into(),
-            op,
-            inputs: vec![input],
-            outputs: vec![output],
-            sources: vec![],
-        });
-        output
-    }
+    use crate::{
+        lower,
+        passes::{self, tests::Network},
+    };
+    use floe_models::{Op, op::Unary};
 
     #[test]
     fn channels_become_pixels_of_any_number_of_channels() {
         for depth in [1, 3, 8] {
-            let mut graph = Graph::default();
-            let x = graph.add_value("x", Fact::new(DType::F32, &[1, 9 * depth, 5, 6]));
-            graph.inputs.push(x);
-            let pixels = Op::DepthToSpace { block: 3, column_row_depth: true };
-            let pixels = node(&mut graph, pixels, x, &[1, depth, 15, 18]);
-            let output = node(&mut graph, Op::Unary(Unary::Relu), pixels, &[1, depth, 15, 18]);
-            graph.outputs.push(output);
-            let fused = passes::fuse::run(passes::normalise(graph)).unwrap();
+            let mut network = Network::new();
+            let x = network.input(&[1, 9 * depth, 5, 6]);
+            let pixels = network.node(Op::DepthToSpace { block: 3, column_row_depth: true }, &[x]);
+            let output = network.unary(Unary::Relu, pixels);
+            network.graph.outputs.push(output);
+            let fused = passes::fuse::run(passes::normalise(network.graph)).unwrap();
             let options = lower::LowerOptions { half: true, ..lower::LowerOptions::default() };
             let lowered = lower::lower(&fused, options).unwrap_or_else(|error| panic!("{depth} channels: {error}"));
             assert!(!lowered.nodes.is_empty());

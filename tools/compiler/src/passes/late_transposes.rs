@@ -3,6 +3,7 @@
 //! residual sums become its epilogue, and the transpositions between one block and the next cancel.
 
 use super::edges::Edges;
+use crate::layout::inverse;
 use floe_models::{Fact, Graph, Node, NodeId, Op, Tensor, TensorId};
 
 /// Moves every such transposition as far back as it goes.
@@ -23,14 +24,6 @@ fn next(graph: &Graph, start: usize) -> Option<(usize, Vec<usize>)> {
 /// Last dimension to the second place.
 fn channels_second(rank: usize) -> Vec<usize> {
     [0, rank - 1].into_iter().chain(1..rank - 1).collect()
-}
-
-fn inverse(permutation: &[usize]) -> Vec<usize> {
-    let mut result = vec![0; permutation.len()];
-    for (to, &from) in permutation.iter().enumerate() {
-        result[from] = to;
-    }
-    result
 }
 
 /// What a transposition in front of the node permutes, where it can move behind it.

@@ -32,7 +32,7 @@ pub mod rotary;
 pub mod vectors;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use fuse::FuseError;
 pub use legality::Illegal;

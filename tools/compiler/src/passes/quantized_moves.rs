@@ -15,9 +15,7 @@ use floe_models::{
 /// Replaces every such round trip.
 pub fn run(mut graph: Graph) -> Graph {
     let producers = graph.producers();
-    let outputs = rewrite::output_flags(&graph);
-    let private: Vec<bool> =
-        graph.consumers().iter().zip(outputs).map(|(readers, output)| readers.len() == 1 && !output).collect();
+    let readers = rewrite::sole_readers(&graph);
     let mut replaced: Vec<Option<Vec<Node>>> = Vec::with_capacity(graph.nodes.len());
     for number in 0..graph.nodes.len() {
         let cast = graph.nodes[number].clone();
@@ -26,7 +24,7 @@ pub fn run(mut graph: Graph) -> Graph {
         let found = chains.quantized(&cast).filter(|(value, to)| {
             collect(chains, *value, to, &mut moves) || {
                 moves.clear();
-                private[value.0] && join(chains, *value, to, &mut moves)
+                readers[value.0].is_some() && join(chains, *value, to, &mut moves)
             }
         });
         replaced.push(found.map(|(_, to)| emit(&mut graph, &cast, &to, &moves)));

@@ -3,11 +3,11 @@
 //! QLinearConv and QLinearMatMul compute so too.
 
 use super::{fuse::is_quantized, rewrite};
-use floe_models::{DType, Graph, NodeId, Op, Tensor, TensorId, op::Binary, op::Unary};
+use floe_models::{DType, Graph, Op, Tensor, TensorId, op::Binary, op::Unary};
 
 /// Takes both into the products.
 pub fn run(mut graph: Graph) -> Graph {
-    let readers = sole_readers(&graph);
+    let readers = rewrite::sole_readers(&graph);
     let mut merged = vec![false; graph.nodes.len()];
     for number in 0..graph.nodes.len() {
         if !is_quantized(&graph.nodes[number].op) {
@@ -25,16 +25,6 @@ pub fn run(mut graph: Graph) -> Graph {
     graph
 }
 
-/// For every value the only node that reads it, once, where it is no output.
-fn sole_readers(graph: &Graph) -> Vec<Option<usize>> {
-    let outputs = rewrite::output_flags(graph);
-    let sole = |(readers, output): (Vec<NodeId>, bool)| match readers[..] {
-        [NodeId(reader)] if !output => Some(reader),
-        _ => None,
-    };
-    graph.consumers().into_iter().zip(outputs).map(sole).collect()
-}
-
 /// Makes a constant that is added to a product's sums part of its bias. The node that added it is needed no more.
 fn add_to_bias(graph: &mut Graph, number: usize, readers: &[Option<usize>]) -> Option<usize> {
     let node = &graph.nodes[number];
@@ -45,13 +35,12 @@ fn add_to_bias(graph: &mut Graph, number: usize, readers: &[Option<usize>]) -> O
         return None;
     };
     let fact = graph.fact(sums);
-    let rank = fact.shape.len();
-    let channel = if matches!(node.op, Op::QuantizedMatMul) { rank.checked_sub(1)? } else { 1 };
+    let channel = if matches!(node.op, Op::QuantizedMatMul) { fact.shape.len().checked_sub(1)? } else { 1 };
     let channels = fact.shape[channel];
     if graph.fact(graph.nodes[addition].outputs[0]) != fact {
         return None;
     }
-    let mut total = of_channels(graph.constant(if a == sums { b } else { a })?, rank, channel, channels)?;
+    let mut total = of_channels(graph.constant(if a == sums { b } else { a })?, &fact.shape, channel)?;
     if let Some(&bias) = node.inputs.get(2) {
         let bias = graph.constant(bias)?.to_i64()?;
         total.iter_mut().zip(bias).for_each(|(total, bias)| *total += bias);
@@ -68,13 +57,13 @@ fn add_to_bias(graph: &mut Graph, number: usize, readers: &[Option<usize>]) -> O
     Some(addition)
 }
 
-/// The elements of an integer constant that is broadcast to `rank` dimensions and varies along its channels at most.
-fn of_channels(constant: &Tensor, rank: usize, channel: usize, channels: usize) -> Option<Vec<i64>> {
+/// The elements of an integer constant that is broadcast to `to` and varies along its channels at most.
+fn of_channels(constant: &Tensor, to: &[usize], channel: usize) -> Option<Vec<i64>> {
+    if !rewrite::varies_along(&constant.shape, to, channel) {
+        return None;
+    }
     let values = constant.to_i64()?;
-    let missing = rank.checked_sub(constant.shape.len())?;
-    let varies = |(d, &extent): (usize, &usize)| extent == 1 || (d + missing == channel && extent == channels);
-    let fits = constant.shape.iter().enumerate().all(varies);
-    fits.then(|| (0..channels).map(|channel| values[channel % values.len()]).collect())
+    Some((0..to[channel]).map(|channel| values[channel % values.len()]).collect())
 }
 
 /// Divides the factor of a product's sums by the scale that their quantisation divides by, with at most a comparison with

@@ -1,6 +1,6 @@
 //! What several passes need: replacing values, reading and making constants, recognising broadcast constants.
 
-use floe_models::{DType, Fact, Graph, Node, Tensor, TensorId};
+use floe_models::{DType, Fact, Graph, Node, NodeId, Tensor, TensorId};
 
 /// Makes every reader of `from` read `to`, which holds the same elements. Whoever makes `from` should then be dropped.
 ///
@@ -75,18 +75,26 @@ pub fn scalar(graph: &Graph, id: TensorId) -> Option<f64> {
 /// one value for each channel, or a single one.
 pub fn per_channel(graph: &Graph, id: TensorId, to: &Fact, channel: usize) -> Option<Vec<f64>> {
     let constant = graph.constant(id)?;
-    let rank = to.shape.len();
-    if !constant.dtype.is_float() || constant.shape.len() > rank {
+    if !constant.dtype.is_float() || !varies_along(&constant.shape, &to.shape, channel) {
         return None;
     }
-    let skipped = rank - constant.shape.len();
-    let varies_elsewhere = constant
-        .shape
-        .iter()
-        .enumerate()
-        .any(|(d, &extent)| extent != 1 && (d + skipped != channel || extent != to.shape[channel]));
     let values = constant.to_f64();
-    (!varies_elsewhere && values.iter().all(|v| v.is_finite())).then_some(values)
+    values.iter().all(|v| v.is_finite()).then_some(values)
+}
+
+/// Whether what has `shape` and is broadcast to `to` varies along dimension `channel` at most.
+pub fn varies_along(shape: &[usize], to: &[usize], channel: usize) -> bool {
+    let Some(missing) = to.len().checked_sub(shape.len()) else { return false };
+    shape.iter().enumerate().all(|(d, &extent)| extent == 1 || (d + missing == channel && extent == to[channel]))
+}
+
+/// For every value the only node that reads it, once, where it is no output.
+pub fn sole_readers(graph: &Graph) -> Vec<Option<usize>> {
+    let sole = |(readers, output): (Vec<NodeId>, bool)| match readers[..] {
+        [NodeId(reader)] if !output => Some(reader),
+        _ => None,
+    };
+    graph.consumers().into_iter().zip(output_flags(graph)).map(sole).collect()
 }
 
 /// `[channels, 1, …]`: the shape that broadcasts one value a channel over `rank` dimensions, channels second.

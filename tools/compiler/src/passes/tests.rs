@@ -14,13 +14,13 @@ use proptest::prelude::*;
 mod quantized;
 
 /// Builds graphs with deterministic pseudo-random constants.
-struct Network {
-    graph: Graph,
+pub(crate) struct Network {
+    pub(crate) graph: Graph,
     seed: u64,
 }
 
 impl Network {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { graph: Graph { name: "test".into(), ..Graph::default() }, seed: 1 }
     }
 
@@ -37,7 +37,7 @@ impl Network {
             .collect()
     }
 
-    fn input(&mut self, shape: &[usize]) -> TensorId {
+    pub(crate) fn input(&mut self, shape: &[usize]) -> TensorId {
         self.typed_input(DType::F32, shape)
     }
 
@@ -58,12 +58,12 @@ impl Network {
         self.graph.add_constant("positive", Tensor::f32(shape, &values))
     }
 
-    fn scalar(&mut self, value: f32) -> TensorId {
+    pub(crate) fn scalar(&mut self, value: f32) -> TensorId {
         self.graph.add_constant("scalar", Tensor::f32(&[], &[value]))
     }
 
     /// A node whose output's fact follows from inference, or from `declared` where that is open.
-    fn node_as(&mut self, op: Op, inputs: &[TensorId], declared: &[Fact]) -> Vec<TensorId> {
+    pub(crate) fn node_as(&mut self, op: Op, inputs: &[TensorId], declared: &[Fact]) -> Vec<TensorId> {
         let facts: Vec<&Fact> = inputs.iter().map(|&input| self.graph.fact(input)).collect();
         let facts = floe_models::infer(&op, &facts, declared).expect("legal operands");
         let name = format!("{}_{}", op.name(), self.graph.nodes.len());
@@ -73,15 +73,15 @@ impl Network {
         outputs
     }
 
-    fn node(&mut self, op: Op, inputs: &[TensorId]) -> TensorId {
+    pub(crate) fn node(&mut self, op: Op, inputs: &[TensorId]) -> TensorId {
         self.node_as(op, inputs, &[])[0]
     }
 
-    fn unary(&mut self, op: Unary, x: TensorId) -> TensorId {
+    pub(crate) fn unary(&mut self, op: Unary, x: TensorId) -> TensorId {
         self.node(Op::Unary(op), &[x])
     }
 
-    fn binary(&mut self, op: Binary, a: TensorId, b: TensorId) -> TensorId {
+    pub(crate) fn binary(&mut self, op: Binary, a: TensorId, b: TensorId) -> TensorId {
         self.node(Op::Binary(op), &[a, b])
     }
 
