@@ -28,10 +28,12 @@
  * - Handles (`floe_plan`, `floe_session`, `floe_weights`, `floe_scratch`) are the addresses of objects in memory that the
  *   caller gives, and stay the caller's. A handle that is null, misaligned, destroyed, never made, moved or overwritten is
  *   recognised and refused; so is destroying what a session still uses.
- * - Pointers to results must not be null unless it says so. A null or misaligned pointer is refused.
+ * - Pointers to results must not be null unless it says so. A null or misaligned pointer is refused, and so is one into the
+ *   memory of the session in question; where that is `error`, nothing is written there.
  * - What remains the caller's promise, as ever in C: that a pointer which is neither null nor misaligned points to as much
  *   memory as is said; that strings end with NUL; that objects and plan files stay in place, unchanged, as long as they
- *   are used; that no two threads use one session at a time, nor one what another destroys; and that on a GPU the plan comes from someone trusted.
+ *   are used; that no thread uses what another destroys (two that use one session are told so, with FLOE_STATUS_BUSY); and
+ *   that on a GPU the plan comes from someone trusted.
  * - Structures that a function fills are not touched where it fails.
  */
 
@@ -128,6 +130,16 @@ enum floe_status
     FLOE_STATUS_KERNEL = 23,
     // The results contain NaN or infinity, and the session was asked to watch for them.
     FLOE_STATUS_NOT_FINITE = 24,
+    // The GPU has not finished, and `go_on` wanted to wait no longer. The session is as it was.
+    FLOE_STATUS_STILL_RUNNING = 25,
+    // A replay on the host was stopped by `go_on`. Reset the session.
+    FLOE_STATUS_STOPPED = 26,
+    // The GPU has not finished as many replays as were launched, so nothing is known of the results. Replay again.
+    FLOE_STATUS_MISCOUNTED = 27,
+    // Another call is using the session.
+    FLOE_STATUS_BUSY = 28,
+    // The plan is of another model, or older, than what is asked for.
+    FLOE_STATUS_RELEASE = 29,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -241,9 +253,9 @@ typedef struct floe_scratch floe_scratch;
 // A session: a variant of a plan, bound to memory and ready to be replayed.
 //
 // The memory that it lies in belongs to the caller and must stay in place, untouched, until the session is destroyed. A
-// session may be used by one thread at a time; one on a GPU only where the CUDA context is current that was current at
-// its `floe_session_init`. Different ones may be used by different threads at the same time; over one `floe_scratch` they
-// replay one after another all the same.
+// session may be used by one thread at a time, and a call meanwhile gives `BUSY`; one on a GPU only where the CUDA context
+// is current that was current at its `floe_session_init`. Different ones may be used by different threads at the same time;
+// over one `floe_scratch` they replay one after another all the same.
 typedef struct floe_session floe_session;
 
 // The constants of a variant in the memory of a GPU, for sessions of every variant with equal constants.
@@ -322,7 +334,7 @@ typedef struct floe_session_options {
     uint32_t mapped;
     // For a GPU: how to wait for it, a `floe_wait`.
     uint32_t wait;
-    // For a GPU: 1 to watch float outputs and states for NaN and infinity, which `floe_session_guard` tells.
+    // 1 to watch float outputs and states for NaN and infinity, which `floe_session_guard` tells.
     uint32_t guard;
     // Not used; 0.
     uint32_t reserved;
@@ -348,6 +360,10 @@ typedef struct floe_requirements {
     // Page-locked host memory that it allocates, in one piece.
     uint64_t page_locked_bytes;
 } floe_requirements;
+
+// Asked whether to go on, with the `context` that was given beside it: anything but 0 for yes. `operations`: on the host a
+// bound, but for a constant factor, of the operations of the step that comes next; 0 on a GPU. It must not use the session.
+typedef uint32_t (*floe_go_on)(void *context, uint64_t operations);
 
 // A session of a set: a variant of an open plan.
 typedef struct floe_set_member {
@@ -420,6 +436,24 @@ floe_status floe_plan_verify_signature(const struct floe_plan *plan,
                                        const void *key,
                                        size_t key_bytes,
                                        struct floe_error *error);
+
+// Refuses a plan of another model, or an older one: a device that accepts only versions that are no less than those it has run
+// cannot be taken back to a plan with a known fault. Says nothing about who made the plan: call it together with
+// `floe_plan_verify_signature`, which proves that name and version are what the holder of the key wrote.
+//
+// `model`: the name that `floec inspect` shows, or null for any.
+// `least_version`: versions below it are refused; see `floe_plan_version`.
+//
+// Errors: those of a handle, as `floe_plan_close`; `RELEASE`; `NOT_FOUND` where the name is not UTF-8.
+floe_status floe_plan_verify_release(const struct floe_plan *plan,
+                                     const char *model,
+                                     uint32_t least_version,
+                                     struct floe_error *error);
+
+// The version that `floec compile --plan-version` gave a plan, 0 where it gave none.
+//
+// Errors: those of a handle, as `floe_plan_close`; of `version`, `NULL_POINTER` and `MISALIGNED`.
+floe_status floe_plan_version(const struct floe_plan *plan, uint32_t *version, struct floe_error *error);
 
 // Number of variants of a plan, at least 1. They are numbered from 0.
 //
@@ -499,10 +533,10 @@ floe_status floe_session_requirements(const struct floe_plan *plan,
 // the plan: its kernels can do anything on the device.
 // `session`: set to the session, or to null on failure. Whatever a failed call had made is freed.
 //
-// Errors: those of a plan's handle; of the memory, `NULL_POINTER`, `MISALIGNED`, `TOO_SHORT`, `TOO_LONG`, `OVERLAP` (with the
-// plan, its file, or what is shared) and `IN_USE`; of `options`, `MISALIGNED`, `OPTIONS`, `NULL_POINTER` (no `find_symbol`),
-// those of the handles in it, and `TOO_SHORT` where the scratch is; `NOT_FOUND`; `NOT_BUILT`; `CAPACITY`; `OUT_OF_MEMORY`;
-// `DRIVER`.
+// Errors: those of a plan's handle; of the memory, `NULL_POINTER`, `MISALIGNED`, `TOO_SHORT`, `TOO_LONG`, `OVERLAP` (with
+// the plan, its file, what is shared, or the places for `session` and `error`) and `IN_USE`; of `options`, `MISALIGNED`,
+// `OPTIONS`, `NULL_POINTER` (no `find_symbol`), those of the handles in it, and `TOO_SHORT` where the scratch is;
+// `NOT_FOUND`; `NOT_BUILT`; `CAPACITY`; `OUT_OF_MEMORY`; `DRIVER`.
 floe_status floe_session_init(void *memory,
                               size_t memory_bytes,
                               const struct floe_plan *plan,
@@ -511,9 +545,12 @@ floe_status floe_session_init(void *memory,
                               struct floe_session **session,
                               struct floe_error *error);
 
-// Destroys a session: waits for the device and frees all that INIT has made. The memory is the caller's again.
+// Destroys a session: waits for the device and frees all that INIT has made. The memory is the caller's again. After a
+// `floe_session_synchronize_while` that gave `STILL_RUNNING` it neither waits for a GPU that is still at work nor frees
+// anything there: what INIT has allocated stays the GPU's until the CUDA context is destroyed. So does what the session
+// shares with others.
 //
-// Errors: those of a session's handle.
+// Errors: those of a session's handle; `BUSY`.
 floe_status floe_session_destroy(struct floe_session *session, struct floe_error *error);
 
 // Copies `bytes` bytes into input or state `binding`: row-major without gaps, in the binding's element type, and exactly as
@@ -548,7 +585,7 @@ floe_status floe_session_read(struct floe_session *session,
 // address, but has to be lent again, which waits for the device.
 //
 // Errors: those of a session's handle; `NOT_FOUND`, `DIRECTION` (a state is written and read, not lent); of `data` and
-// `bytes`, `NULL_POINTER` and `MISALIGNED`; `DRIVER`.
+// `bytes`, `NULL_POINTER`, `MISALIGNED` and `OVERLAP` (with the session's memory); `DRIVER`.
 floe_status floe_session_input(struct floe_session *session,
                                uint32_t binding,
                                void **data,
@@ -575,6 +612,17 @@ floe_status floe_session_output(struct floe_session *session,
 // Errors: those of a session's handle; `DRIVER`.
 floe_status floe_session_replay(struct floe_session *session, struct floe_error *error);
 
+// As `floe_session_replay`, which on the host goes on only as long as `go_on` says so: it is asked before each step. A step
+// that has begun runs to its end; who must not wait for long refuses steps of many `operations`. After `STOPPED` states and
+// outputs hold parts of two replays, and `floe_session_reset` makes the session as good as new. On a GPU a replay is only
+// enqueued, and `go_on` is not asked: `floe_session_synchronize_while` is.
+//
+// Errors: those of a session's handle; `NULL_POINTER` without `go_on`; `STOPPED`; `DRIVER`.
+floe_status floe_session_replay_while(struct floe_session *session,
+                                      floe_go_on go_on,
+                                      void *context,
+                                      struct floe_error *error);
+
 // As `floe_session_replay`, between two events of the stream that `floe_session_is_done` and `floe_session_device_time`
 // look at.
 //
@@ -583,8 +631,8 @@ floe_status floe_session_replay_timed(struct floe_session *session, struct floe_
 
 // Whether the last `floe_session_replay_timed` has finished; does not wait. `done` is set to 1 or 0.
 //
-// Errors: those of a session's handle; `ORDER` where there was none; of `done`, `NULL_POINTER` and `MISALIGNED`; `DRIVER`,
-// also where the replay failed.
+// Errors: those of a session's handle; `ORDER` where there was none; of `done`, `NULL_POINTER`, `MISALIGNED` and `OVERLAP`;
+// `DRIVER`, also where the replay failed.
 floe_status floe_session_is_done(struct floe_session *session,
                                  uint32_t *done,
                                  struct floe_error *error);
@@ -592,7 +640,7 @@ floe_status floe_session_is_done(struct floe_session *session,
 // Milliseconds that the last `floe_session_replay_timed` took on the GPU; waits for it.
 //
 // Errors: those of a session's handle; `ORDER` where there was none, or the session is on the host; of `milliseconds`,
-// `NULL_POINTER` and `MISALIGNED`; `DRIVER`, also where the replay failed.
+// `NULL_POINTER`, `MISALIGNED` and `OVERLAP`; `DRIVER`, also where the replay failed.
 floe_status floe_session_device_time(struct floe_session *session, float *milliseconds, struct floe_error *error);
 
 // Waits until everything enqueued has finished. On the host there is nothing to wait for.
@@ -600,12 +648,23 @@ floe_status floe_session_device_time(struct floe_session *session, float *millis
 // Errors: those of a session's handle; `DRIVER`, also where a replay failed.
 floe_status floe_session_synchronize(struct floe_session *session, struct floe_error *error);
 
+// As `floe_session_synchronize`, as long as `go_on` says so, which is asked again and again: it looks at a clock, sleeps, or
+// both. After `STILL_RUNNING` the session is as it was: wait again, with or without limit, and results are right once that
+// succeeds; every other function waits without limit where it needs the GPU. Or destroy the session, which then neither
+// waits nor frees anything on a GPU that is still at work.
+//
+// Errors: those of a session's handle; `NULL_POINTER` without `go_on`; `STILL_RUNNING`; `DRIVER`, also where a replay failed.
+floe_status floe_session_synchronize_while(struct floe_session *session,
+                                           floe_go_on go_on,
+                                           void *context,
+                                           struct floe_error *error);
+
 // Whether all float outputs and states that the last replay left are finite, in a session made with `guard`; waits for the
 // replay and copies nothing. Where one is not, the result is `NOT_FINITE`, and `binding`, unless it is null, is set to the
-// number of the first such binding.
+// number of the first such binding. On the host it looks at them when it is called.
 //
-// Errors: those of a session's handle; `ORDER` where the session was made without `guard`, or is on the host; of
-// `binding`, `MISALIGNED`; `NOT_FINITE`; `DRIVER`, also where the replay failed.
+// Errors: those of a session's handle; `ORDER` where the session was made without `guard`; of `binding`, `MISALIGNED` and
+// `OVERLAP`; `NOT_FINITE`; `MISCOUNTED` where nothing is known of the results; `DRIVER`, also where the replay failed.
 floe_status floe_session_guard(struct floe_session *session,
                                uint32_t *binding,
                                struct floe_error *error);

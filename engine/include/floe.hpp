@@ -14,6 +14,7 @@
 
 #include "floe.h"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -171,6 +172,16 @@ public:
         const Span<const std::remove_reference_t<decltype(*std::data(key))>> span(key);
         detail::check([&](floe_error *error) {
             return floe_plan_verify_signature(get(), span.data(), span.size_bytes(), error);
+        });
+    }
+    // Refuses a plan of another model (null: any), or one of a lower version: no way back to a plan with a known fault.
+    void verify_release(const char *model, std::uint32_t least_version) const {
+        detail::check([&](floe_error *error) { return floe_plan_verify_release(get(), model, least_version, error); });
+    }
+    // What floec compile --plan-version gave it, or 0.
+    std::uint32_t version() const {
+        return number([&](std::uint32_t *version, floe_error *error) {
+            return floe_plan_version(get(), version, error);
         });
     }
 
@@ -337,6 +348,13 @@ public:
     void replay() {
         detail::check([&](floe_error *error) { return floe_session_replay(get(), error); });
     }
+    // On the host only as long as `go_on`, a callable, says so: it is asked before each step, with a bound of the step's
+    // operations. Where it says no, throws FLOE_STATUS_STOPPED: reset then.
+    template <typename GoOn> void replay_while(GoOn &&go_on) {
+        detail::check([&](floe_error *error) {
+            return floe_session_replay_while(get(), ask<GoOn>, place(go_on), error);
+        });
+    }
     void replay_timed() {
         detail::check([&](floe_error *error) { return floe_session_replay_timed(get(), error); });
     }
@@ -354,6 +372,20 @@ public:
     void synchronize() {
         detail::check([&](floe_error *error) { return floe_session_synchronize(get(), error); });
     }
+    // The same as long as `go_on`, a callable without arguments, says so: whether all has finished. If not, wait again, or
+    // destroy the session, which does not wait then; as floe.h says.
+    template <typename GoOn> bool synchronize_while(GoOn &&go_on) {
+        const auto asked = [&](std::uint64_t) { return go_on(); };
+        floe_error error;
+        const floe_status status = floe_session_synchronize_while(get(), ask<decltype(asked)>, place(asked), &error);
+        if (status != FLOE_STATUS_OK && status != FLOE_STATUS_STILL_RUNNING) throw Error(status, error.text);
+        return status == FLOE_STATUS_OK;
+    }
+    // The same until a time.
+    template <typename Clock, typename Duration>
+    bool synchronize_until(const std::chrono::time_point<Clock, Duration> &deadline) {
+        return synchronize_while([&] { return Clock::now() < deadline; });
+    }
     // Throws where a float output or state holds NaN or infinity; for sessions made with `guard`.
     void guard() {
         detail::check([&](floe_error *error) { return floe_session_guard(get(), nullptr, error); });
@@ -370,6 +402,14 @@ private:
     template <typename T> static std::size_t elements(std::size_t bytes) {
         if (bytes % sizeof(T)) throw Error(FLOE_STATUS_LENGTH, "the binding does not hold whole elements of that type");
         return bytes / sizeof(T);
+    }
+
+    // Calls a callable; an exception cannot leave through the library, and ends the program.
+    template <typename GoOn> static std::uint32_t ask(void *go_on, std::uint64_t operations) noexcept {
+        return (*static_cast<std::remove_reference_t<GoOn> *>(go_on))(operations) ? 1 : 0;
+    }
+    template <typename GoOn> static void *place(GoOn &go_on) noexcept {
+        return const_cast<void *>(static_cast<const void *>(std::addressof(go_on)));
     }
 
     template <typename C> using Element = std::remove_reference_t<decltype(*std::data(std::declval<C &>()))>;

@@ -1,18 +1,19 @@
-//! The driver calls of INIT, of everything in RUN, and of the end, as committed in `calls.txt`. Where a change is meant,
-//! `UPDATE_SNAPSHOTS=1 cargo test -p floe-engine --test calls` writes the file anew.
+//! The driver calls of INIT, of everything in RUN, and of the end, in every mode of a session, as committed in `calls.txt`.
+//! Where a change is meant, `UPDATE_SNAPSHOTS=1 cargo test -p floe-engine --test calls` writes the file anew. Scripts read
+//! it: a title for each mode, then a line for each operation and its calls. INIT and drop are no part of RUN; all else is.
 
 mod support;
 
 use floe_engine::{
-    cuda::{InitOptions, RunError, Session, recording},
+    cuda::{InitOptions, Phase, RunError, Scratch, Session, Shared, Wait, Weights, recording},
     plan::Plan,
 };
 use std::fmt::Write;
-use support::{cuda_parts, driver::API, floats, write};
+use support::{driver::API, floats, signalling_parts, write};
 
 type Operation = (&'static str, fn(&mut Session<'_, '_>) -> Result<(), RunError>);
 
-const OPERATIONS: [Operation; 10] = [
+const OPERATIONS: [Operation; 18] = [
     ("write x", |session| session.write("x", &floats([1.0; 4]))),
     ("write x", |session| session.write("x", &floats([1.0; 4]))),
     ("replay", |session| session.replay()),
@@ -21,23 +22,42 @@ const OPERATIONS: [Operation; 10] = [
     ("is_done", |session| session.is_done().map(drop)),
     ("read y", |session| session.read("y", &mut floats([0.0; 4]))),
     ("read total", |session| session.read("total", &mut floats([0.0; 4]))),
+    ("input_mut x", |session| session.input_mut("x").map(drop)),
+    ("replay", |session| session.replay()),
+    ("input_mut x", |session| session.input_mut("x").map(drop)),
+    ("output y", |session| session.output("y").map(drop)),
+    ("replay", |session| session.replay()),
+    ("synchronize_while", |session| session.synchronize_while(|| true)),
     ("reset", |session| session.reset()),
+    ("replay", |session| session.replay()),
+    ("guard", |session| match session.guard() {
+        Ok(_) | Err(RunError::NotGuarded) => Ok(()),
+        Err(error) => Err(error),
+    }),
     ("synchronize", |session| session.synchronize()),
 ];
 
 /// One line for each operation.
-fn calls(title: &str, options: InitOptions) -> String {
-    let bytes = write([cuda_parts()]);
+fn calls(title: &str, options: InitOptions, shares: bool) -> String {
+    let bytes = write([signalling_parts()]);
     let variant = Plan::parse(&bytes).unwrap().variant(0).unwrap();
     let api = recording::wrap(API, 256);
+    // SAFETY: the simulated driver keeps the contract of the real one.
+    let weights = shares.then(|| unsafe { Weights::upload(&variant, &api) }.unwrap());
+    // SAFETY: as above.
+    let scratch = shares.then(|| unsafe { Scratch::allocate(variant.memory().arena, &api, None) }.unwrap());
+    let shared = Shared { weights: weights.as_ref(), scratch: scratch.as_ref() };
+    recording::take();
     let mut text = format!("{title}\n");
     let mut line = |what: &str| {
         let calls = recording::take();
+        let end = ["INIT", "drop"].contains(&what);
+        assert!(end || calls.iter().all(|call| call.phase() == Phase::Run), "{what}: {calls:?}");
         let names: Vec<&str> = calls.iter().map(|call| call.name()).collect();
         writeln!(text, "    {what}: {}", if names.is_empty() { "-".to_owned() } else { names.join(" ") }).unwrap();
     };
-    // SAFETY: the simulated driver keeps the contract of the real one.
-    let mut session = unsafe { Session::init(variant, &api, options) }.unwrap();
+    // SAFETY: as above.
+    let mut session = unsafe { Session::init_shared(variant, &api, options, shared) }.unwrap();
     line("INIT");
     for (name, operation) in OPERATIONS {
         operation(&mut session).unwrap();
@@ -50,11 +70,24 @@ fn calls(title: &str, options: InitOptions) -> String {
 
 #[test]
 fn calls_are_those_of_the_snapshot() {
-    let found = [
-        calls("Bindings in device memory", InitOptions::default()),
-        calls("Bindings in mapped host memory", InitOptions { mapped: true, ..InitOptions::default() }),
-    ]
-    .join("\n");
+    let waits = Wait::ALL.map(|wait| match wait {
+        Wait::Driver => (wait, ""),
+        Wait::Block => (wait, ", waited for asleep"),
+        Wait::Spin => (wait, ", waited for by asking the driver"),
+        Wait::Poll => (wait, ", waited for by looking at host memory"),
+    });
+    let mut found = Vec::new();
+    for (mapped, memory) in [(false, "device memory"), (true, "mapped host memory")] {
+        for (wait, waited) in waits {
+            for (guard, guarded) in [(false, ""), (true, ", guarded")] {
+                for (shares, shared) in [(false, ""), (true, ", weights and scratch shared")] {
+                    let title = format!("Bindings in {memory}{waited}{guarded}{shared}");
+                    found.push(calls(&title, InitOptions { mapped, wait, guard, ..InitOptions::default() }, shares));
+                }
+            }
+        }
+    }
+    let found = found.join("\n");
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls.txt");
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         std::fs::write(file, &found).unwrap();

@@ -14,7 +14,7 @@ use floe_engine::{
     },
 };
 use support::{
-    Aligned, candidates_parts, cuda_parts,
+    Aligned, candidates_parts, cubin, cuda_parts,
     driver::{self, API},
     floats, host_parts, write,
 };
@@ -35,7 +35,8 @@ fn candidates_are_read_as_written_and_do_not_disturb_replays() {
         .flat_map(|candidate| candidate.launches)
         .map(|launch| variant.candidate_image(launch.image))
         .collect();
-    assert_eq!(images, [&b"shared image"[..], b"shared image", b"own", b"shared image"]);
+    let [shared, own] = [b"shared image".as_slice(), b"own"].map(cubin);
+    assert_eq!(images, [&shared, &shared, &own, &shared]);
     assert_eq!(variant.images().collect::<Vec<_>>(), self::variant(cuda_parts()).images().collect::<Vec<_>>());
     assert_eq!(variant.memory(), self::variant(cuda_parts()).memory());
     assert!(self::variant(cuda_parts()).candidates().next().is_none());
@@ -54,6 +55,10 @@ fn candidates_that_cannot_be_launched_are_refused() {
     let field = RecordProblem::Field;
     assert_eq!(refusal(|candidate| candidate.problem = 2), field("problem"));
     assert_eq!(refusal(|candidate| candidate.key = ""), RecordProblem::Name);
+    assert_eq!(refusal(|candidate| candidate.key = "a\nb"), RecordProblem::Name);
+    assert_eq!(refusal(|candidate| candidate.description = "a\x1bb"), RecordProblem::Text);
+    assert_eq!(refusal(|candidate| candidate.algorithm = "a\x1bb"), RecordProblem::Text);
+    assert_eq!(refusal(|candidate| candidate.configuration = "a\x1bb"), RecordProblem::Text);
     assert_eq!(refusal(|candidate| candidate.launches.clear()), field("launches"));
     assert_eq!(refusal(|candidate| candidate.launches[0].name = "a\0b"), RecordProblem::Name);
     assert_eq!(refusal(|candidate| candidate.launches[1].grid[1] = 0), field("grid"));

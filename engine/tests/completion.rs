@@ -6,7 +6,8 @@ use floe_engine::{
     BindingError,
     cuda::{
         Call::{self, *},
-        InitError, InitOptions, RunError, Session, Wait, recording,
+        InitError, InitOptions, RunError, Scratch, Session, Shared, Wait, Weights,
+        recording::{self, Fault},
     },
     plan::{Plan, PlanError, PlanWriter, StepProblem, Variant, VariantParts},
 };
@@ -113,6 +114,140 @@ fn a_guard_tells_which_results_are_not_finite() {
     }
     let mut session = session(InitOptions::default());
     assert_eq!(session.guard().err(), Some(RunError::NotGuarded));
+}
+
+#[test]
+fn a_guard_that_has_lost_count_says_so() {
+    let faults: [fn(&mut Session<'_, '_>); 3] = [
+        // A missed signal.
+        |session| {
+            driver::with(|state| state.silent = true);
+            session.replay().unwrap();
+            driver::with(|state| state.silent = false);
+        },
+        // A launch that reports an error, although it was enqueued.
+        |session| {
+            recording::inject([Fault { after: 0, result: driver::INJECTED, sticky: false, effect: true }]);
+            session.replay().unwrap_err();
+        },
+        // Both, so that the counts agree again.
+        |session| {
+            recording::inject([Fault { after: 0, result: driver::INJECTED, sticky: false, effect: true }]);
+            session.replay().unwrap_err();
+            driver::with(|state| state.silent = true);
+            let _ = session.replay();
+            driver::with(|state| state.silent = false);
+        },
+    ];
+    for (mapped, wait) in [(false, Wait::Driver), (true, Wait::Block), (true, Wait::Poll)] {
+        for (number, fault) in faults.iter().enumerate() {
+            let what = format!("{wait:?}, fault {number}");
+            let mut session = session(InitOptions { mapped, wait, guard: true, ..InitOptions::default() });
+            // Not finite, so that a guard that says nothing is wrong.
+            session.write("x", &floats([f32::NAN; 4])).unwrap();
+            fault(&mut session);
+            for _ in 0..2 {
+                assert_eq!(session.guard().err(), Some(RunError::Miscounted), "{what}");
+            }
+            // From the next replay on it sees again: first what is finite, since a replay without signal leaves its number.
+            let mut hit = |x| {
+                session.reset().unwrap();
+                round_trip(&mut session, x);
+                session.guard().map(|hit| hit.collect::<Vec<_>>())
+            };
+            assert_eq!(hit(1.0), Ok(vec![]), "{what}");
+            assert_eq!(hit(f32::NAN), Ok(vec![2]), "{what}");
+            assert_eq!(hit(2.0), Ok(vec![]), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_launch_that_failed_but_was_enqueued_does_not_let_polls_return_early() {
+    let mut session = session(InitOptions { mapped: true, wait: Wait::Poll, ..InitOptions::default() });
+    recording::inject([Fault { after: 0, result: driver::INJECTED, sticky: false, effect: true }]);
+    session.replay().unwrap_err();
+    recording::take();
+    // The device has counted one more than the session; the next replay learns that before it is launched.
+    session.replay().unwrap();
+    assert_eq!(recording::take(), [cuEventRecord, cuEventQuery, cuEventQuery, cuGraphLaunch]);
+    session.synchronize().unwrap();
+    session.replay().unwrap();
+    session.synchronize().unwrap();
+    assert_eq!(recording::take(), [cuGraphLaunch]);
+}
+
+#[test]
+fn a_wait_ends_when_its_caller_gives_up() {
+    for (wait, mapped) in Wait::ALL.into_iter().flat_map(|wait| [(wait, false), (wait, true)]) {
+        let options = InitOptions { mapped, wait, ..InitOptions::default() };
+        let mut session = session(options);
+        session.write("x", &floats([1.0; 4])).unwrap();
+        driver::with(|state| state.hung = true);
+        session.replay().unwrap();
+        for _ in 0..2 {
+            let mut asked = 0;
+            let waited = session.synchronize_while(|| {
+                asked += 1;
+                asked < 5
+            });
+            assert_eq!((waited.err(), asked), (Some(RunError::StillRunning), 5), "{wait:?}");
+        }
+        // The session is as it was: waiting again is right once the device has finished.
+        driver::with(|state| state.finish());
+        recording::take();
+        session.synchronize_while(|| true).unwrap();
+        let calls = recording::take();
+        assert!(calls.iter().all(|&call| call == cuEventQuery), "{wait:?}: recorded once, or never seen: {calls:?}");
+        let mut y = floats([0.0; 4]);
+        session.read("y", &mut y).unwrap();
+        assert_eq!(y, floats([2.0, 3.0, 4.0, 5.0]), "{wait:?}");
+        // A replay after that is waited for anew.
+        driver::with(|state| state.hung = true);
+        session.replay().unwrap();
+        assert_eq!(session.synchronize_while(|| false), Err(RunError::StillRunning), "{wait:?}");
+        driver::with(|state| state.finish());
+        drop(session);
+        driver::with(|state| assert!(state.live.is_empty(), "{wait:?}: the device has finished, so all is freed"));
+    }
+}
+
+#[test]
+fn a_session_that_was_given_up_is_dropped_without_a_wait() {
+    let variant = variant(signalling_parts());
+    for (wait, shares) in Wait::ALL.into_iter().flat_map(|wait| [(wait, false), (wait, true)]) {
+        let api = recording::wrap(API, 256);
+        // SAFETY: the simulated driver keeps the contract of the real one; so below.
+        let weights = unsafe { Weights::upload(&variant, &api) }.unwrap();
+        // SAFETY: as above.
+        let scratch = unsafe { Scratch::allocate(variant.memory().arena, &api, None) }.unwrap();
+        let shared =
+            if shares { Shared { weights: Some(&weights), scratch: Some(&scratch) } } else { Shared::default() };
+        let options = InitOptions { wait, ..InitOptions::default() };
+        // SAFETY: as above.
+        let make = || unsafe { Session::init_shared(variant.clone(), &api, options, shared) }.unwrap();
+        let (mut session, other) = (make(), make());
+        driver::with(|state| state.hung = true);
+        session.replay().unwrap();
+        assert_eq!(session.synchronize_while(|| false), Err(RunError::StillRunning));
+        let live = driver::with(|state| state.live.clone());
+        recording::take();
+        drop(session);
+        assert_eq!(recording::take(), [cuEventQuery]);
+        if shares {
+            // Nor what it used, nor who else uses that.
+            drop(other);
+            drop((weights, scratch));
+            assert_eq!(recording::take(), []);
+        } else {
+            std::mem::forget(other);
+            std::mem::forget((weights, scratch));
+        }
+        driver::with(|state| {
+            assert_eq!(state.live, live);
+            *state = driver::State::default();
+        });
+    }
 }
 
 #[test]

@@ -7,12 +7,13 @@ use floe_engine::{
     BindingError,
     cuda::{
         Call::{self, *},
-        DriverApi, InitError, InitOptions, Phase, RunError, Session, SizedSession, Subject, Wait, recording,
+        DriverApi, ImageProblem, InitError, InitOptions, Part, Phase, RunError, Session, SizedSession, Subject, Wait,
+        recording,
     },
-    plan::{Plan, Variant, VariantParts},
+    plan::{Plan, Variant, VariantParts, format::ImageKind},
 };
 use support::{
-    Aligned, cuda_parts,
+    Aligned, cubin, cuda_parts,
     driver::{self, API, INJECTED},
     floats, host_parts, write,
 };
@@ -30,8 +31,9 @@ fn variant(parts: VariantParts<'static>) -> Variant<'static> {
 
 const MAPPED: InitOptions = InitOptions { stream: None, mapped: true, wait: Wait::Driver, guard: false, observe: None };
 
-const INIT_BEGIN: [Call; 8] = [
+const INIT_BEGIN: [Call; 9] = [
     cuStreamCreate,
+    cuEventCreate,
     cuEventCreate,
     cuEventCreate,
     cuModuleLoadData,
@@ -67,6 +69,7 @@ fn init_makes_exactly_these_calls() {
         cuMemFree_v2,
         cuModuleUnload,
         cuModuleUnload,
+        cuEventDestroy_v2,
         cuEventDestroy_v2,
         cuEventDestroy_v2,
         cuStreamDestroy_v2,
@@ -283,6 +286,35 @@ fn what_does_not_fit_is_refused_before_anything_is_made() {
     assert_eq!(init(variant(host_parts()), &api, InitOptions::default()).map(drop), Err(InitError::HostVariant));
     assert_eq!(recording::take(), []);
     assert_eq!(sized::<3, 2, 2>(&api), Ok(()));
+}
+
+#[test]
+fn an_image_that_is_none_never_reaches_the_driver() {
+    let api = recording::wrap(API, 64);
+    let refused = |kind, second: Vec<u8>| {
+        let mut parts = cuda_parts();
+        parts.header.image_kind = kind;
+        parts.images = if kind == ImageKind::Ptx { vec![b".version 8.0\0".to_vec()] } else { vec![cubin(b"")] };
+        parts.images.push(second);
+        recording::take();
+        let error = init(variant(parts), &api, InitOptions::default()).unwrap_err();
+        let loaded = recording::take().iter().filter(|&&call| call == cuModuleLoadData).count();
+        assert_eq!(loaded, 1, "only the first image");
+        assert!(driver::with(|state| state.live.is_empty()));
+        match error {
+            InitError::Image { number: 1, problem } => problem,
+            error => panic!("{error}"),
+        }
+    };
+    assert_eq!(refused(ImageKind::Cubin, vec![b'x'; 64]), ImageProblem::Header("the magic number"));
+    assert_eq!(refused(ImageKind::Cubin, b".version 8.0".to_vec()), ImageProblem::Header("the length"));
+    let mut outside = cubin(&[0; 64]);
+    // One section header, of 64 bytes, one byte further than it may be.
+    (outside[40], outside[58], outside[60]) = (65, 64, 1);
+    assert_eq!(refused(ImageKind::Cubin, outside), ImageProblem::Table(Part::Section));
+    let mut code = cubin(b"");
+    code.push(0);
+    assert_eq!(refused(ImageKind::Ptx, code), ImageProblem::NotText);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use floe_engine::{
 use std::collections::BTreeMap;
 use support::{
     Aligned, BYTES, candidates_parts,
-    driver::{self, API, INJECTED, Kind},
+    driver::{self, API, INJECTED, Kind, Outcome},
     floats, signalling_parts, write,
 };
 
@@ -180,7 +180,12 @@ fn assert_nothing_is_left(what: &str) {
 }
 
 fn fault(after: usize, sticky: bool) -> Option<Fault> {
-    Some(Fault { after, result: INJECTED, sticky })
+    Some(Fault { after, result: INJECTED, sticky, effect: false })
+}
+
+/// A failure that passes, of a call that may do its work all the same.
+fn passing(after: usize, effect: bool) -> Fault {
+    Fault { after, result: INJECTED, sticky: false, effect }
 }
 
 /// Whether a call makes something at the driver, or starts it.
@@ -251,8 +256,8 @@ fn a_session_is_usable_after_every_passing_failure() {
         OPERATIONS.iter().for_each(|(_, operation)| operation(&mut session).unwrap());
         let calls = recording::take();
         assert!(calls.iter().all(|call| matches!(call.phase(), Phase::Run | Phase::Profile)), "{calls:?}");
-        for number in 0..calls.len() {
-            recording::inject(fault(number, false));
+        for (number, effect) in (0..calls.len()).flat_map(|number| [(number, false), (number, true)]) {
+            recording::inject([passing(number, effect)]);
             let mut failures = Vec::new();
             for (name, operation) in OPERATIONS {
                 if let Err(error) = operation(&mut session) {
@@ -266,6 +271,106 @@ fn a_session_is_usable_after_every_passing_failure() {
             assert_usable(&mut other, way);
         }
         drop((session, other));
+        drop(common);
+        assert_nothing_is_left("a session");
+    }
+}
+
+/// Whatever failed before, a guard either says that it knows nothing, or sees what is not finite.
+fn assert_guarded(session: &mut Session<'static, '_>, what: &str) {
+    let before = session.guard().map(|hit| hit.collect::<Vec<_>>());
+    assert!(matches!(before.as_deref(), Ok([]) | Err(RunError::Miscounted)), "{what}: {before:?}");
+    session.write("x", &floats([f32::NAN; 4])).unwrap();
+    session.replay().unwrap();
+    let hit = session.guard().map(|hit| hit.collect::<Vec<_>>());
+    assert_eq!(hit.as_deref(), Ok(&[2][..]), "{what}");
+}
+
+#[test]
+fn pairs_of_failures_leave_no_guard_blind_and_no_wait_short() {
+    let variant = variant(signalling_parts());
+    let chosen = |way: &Way| {
+        let Way { options, shares_weights, shares_scratch } = way;
+        options.stream.is_none() && shares_weights == shares_scratch && (options.guard || options.wait == Wait::Poll)
+    };
+    for way in ways().into_iter().filter(chosen) {
+        let api = recording::wrap(API, 256);
+        let common = Common::new(&variant, &api, way).unwrap();
+        let mut session = common.session(&variant, &api, way).unwrap();
+        recording::take();
+        OPERATIONS.iter().for_each(|(_, operation)| operation(&mut session).unwrap());
+        let calls = recording::take().len();
+        for (first, second) in (0..calls).flat_map(|first| (first + 1..calls).map(move |second| (first, second))) {
+            for effects in [[false, true], [true, false], [true, true]] {
+                let what = format!("{way:?}, calls {first} and {second}, {effects:?}");
+                recording::inject([passing(first, effects[0]), passing(second, effects[1])]);
+                for (name, operation) in OPERATIONS {
+                    let failed =
+                        (0..3).take_while(|_| matches!(operation(&mut session), Err(RunError::Call(_)))).count();
+                    assert!(failed < 3, "{what}: {name}");
+                }
+                recording::inject(None);
+                recording::take();
+                if way.options.guard {
+                    assert_guarded(&mut session, &what);
+                }
+                assert_usable(&mut session, way);
+            }
+        }
+        drop(session);
+        drop(common);
+        assert_nothing_is_left("a session");
+    }
+}
+
+/// What becomes of each of three replays.
+fn histories() -> impl Iterator<Item = [Outcome; 3]> {
+    const OUTCOMES: [Outcome; 4] = [Outcome::Runs, Outcome::Refused, Outcome::RefusedYetRuns, Outcome::Unsignalled];
+    (0..OUTCOMES.len().pow(3)).map(|number| [number % 4, number / 4 % 4, number / 16].map(|index| OUTCOMES[index]))
+}
+
+#[test]
+fn whatever_becomes_of_launches_a_guard_is_not_blind_and_a_wait_not_short() {
+    let variant = variant(signalling_parts());
+    let chosen = |way: &Way| {
+        let Way { options, shares_weights, shares_scratch } = way;
+        let watches = options.guard || options.wait == Wait::Poll;
+        options.stream.is_none() && !shares_weights && !shares_scratch && watches
+    };
+    for way in ways().into_iter().filter(chosen) {
+        let api = recording::wrap(API, 256);
+        let common = Common::new(&variant, &api, way).unwrap();
+        let mut session = common.session(&variant, &api, way).unwrap();
+        let launch = |session: &mut Session<'static, '_>, outcome| {
+            driver::with(|state| state.next_launch = outcome);
+            let refused = matches!(outcome, Outcome::Refused | Outcome::RefusedYetRuns);
+            assert_eq!(session.replay().is_err(), refused);
+        };
+        // Somebody looks after each replay, or only after the last.
+        for (history, always) in histories().flat_map(|history| [(history, true), (history, false)]) {
+            let what = format!("{way:?}, {history:?}, {always}");
+            session.write("x", &floats([f32::NAN; 4])).unwrap();
+            for (number, outcome) in history.into_iter().enumerate() {
+                launch(&mut session, outcome);
+                if way.options.guard && (always || number + 1 == history.len()) {
+                    let hit = session.guard().map(|hit| hit.collect::<Vec<_>>());
+                    let seen = matches!(hit.as_deref(), Ok([2]));
+                    // Where counts disagree, nothing is known; only what ran and was signalled can be seen.
+                    assert!(seen || matches!(hit, Err(RunError::Miscounted)), "{what}: {hit:?} of replay {number}");
+                    assert!(!seen || outcome == Outcome::Runs, "{what}: {hit:?} of replay {number}");
+                    let counts_agree = !history[..number].contains(&Outcome::Unsignalled);
+                    assert!(seen || outcome != Outcome::Runs || !counts_agree, "{what}: replay {number} was not seen");
+                }
+            }
+            // Were the counts off by one, the end of an earlier replay would pass for that of this one.
+            session.write("x", &floats([1.0; 4])).unwrap();
+            launch(&mut session, Outcome::Hangs);
+            assert_eq!(session.synchronize_while(|| false), Err(RunError::StillRunning), "{what}");
+            driver::with(driver::State::finish);
+            session.synchronize().unwrap();
+            assert_usable(&mut session, way);
+        }
+        drop(session);
         drop(common);
         assert_nothing_is_left("a session");
     }

@@ -104,3 +104,16 @@ fn an_included_plan_is_aligned() {
     assert_eq!(included, include_bytes!("host.rs"));
     assert!(included.as_ptr().addr().is_multiple_of(256));
 }
+
+#[test]
+fn the_guard_sees_outputs_and_states_and_no_input() {
+    let bytes = write([host_parts()]);
+    let plan = Plan::parse(&bytes).unwrap();
+    let mut memory = memory(&plan);
+    let mut session = Session::init(plan.variant(0).unwrap(), bytemuck::cast_slice_mut(&mut memory)).unwrap();
+    let nan: Vec<u8> = [f32::NAN; 4].iter().flat_map(|value| value.to_le_bytes()).collect();
+    session.write("x", &nan).unwrap();
+    assert_eq!(session.guard().count(), 0, "nothing has been computed yet");
+    session.replay().unwrap();
+    assert_eq!(session.guard().collect::<Vec<_>>(), [1, 2]);
+}

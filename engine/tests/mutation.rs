@@ -6,14 +6,14 @@ use floe_engine::{
     host::{self, Block},
     plan::{
         Plan, VariantParts,
-        format::{Action, MAGIC, VERSION},
+        format::{MAGIC, VERSION},
     },
 };
 use floe_kernels::{Kernel, codegen::all_cases};
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Number, Value, json};
 use std::sync::LazyLock;
-use support::{Aligned, candidates_parts, cuda_parts, host_parts, kernel_parts, seal, write};
+use support::{Aligned, candidates_parts, cuda_parts, host_parts, kernel_parts, rewrite, seal, write};
 
 /// More work than this is legal, but not for a test.
 const WORK: u64 = 1 << 20;
@@ -22,7 +22,10 @@ const WORK: u64 = 1 << 20;
 fn parse_and_replay(bytes: &[u8]) -> bool {
     let bytes = Aligned::new(bytes);
     let Ok(plan) = Plan::parse(&bytes) else { return false };
-    let _ = plan.verify_blobs();
+    if plan.verify_blobs().is_ok() {
+        let unsigned = plan.file_bytes() as usize - if plan.is_signed() { 72 } else { 0 };
+        assert!(rewrite(&plan, &bytes) == bytes[..unsigned], "a plan of another layout than the writer's");
+    }
     for variant in plan.variants() {
         assert_eq!(variant.steps().count(), variant.header().steps as usize);
         let _ = (variant.images().count(), variant.notes().count(), variant.memory());
@@ -34,11 +37,7 @@ fn parse_and_replay(bytes: &[u8]) -> bool {
             }
         }
         assert_eq!(variant.candidates().count(), variant.header().candidates as usize);
-        let work = |step: &floe_engine::plan::format::Step| match &step.action {
-            Action::Host(kernel) => kernel.family().host_operations(),
-            Action::Launch { .. } => 0,
-        };
-        let too_much = variant.steps().map(|step| work(&step)).any(|work| work > WORK);
+        let too_much = variant.steps().any(|step| step.host_operations() > WORK);
         if !variant.is_host() || too_much || host::memory_bytes(&variant) > 1 << 20 {
             continue;
         }

@@ -3,7 +3,7 @@
 mod support;
 
 use ed25519_dalek::{Signer, SigningKey};
-use floe_engine::plan::{InvalidKey, Plan, PlanError, PublicKey};
+use floe_engine::plan::{InvalidKey, Plan, PlanError, PlanWriter, PublicKey, SectionProblem};
 use proptest::prelude::*;
 use support::{cuda_parts, host_parts, seal, write};
 
@@ -58,7 +58,11 @@ fn every_flipped_bit_is_refused() {
         let signature = signed.len() - 64;
         match bit / 8 {
             byte if byte < front => assert!(!matches!(error, PlanError::Signature | PlanError::BlobDigest), "{error}"),
-            byte if byte < signature - 8 => assert_eq!(error, PlanError::BlobDigest),
+            // Padding between blobs is refused for what it is.
+            byte if byte < signature - 8 => assert!(
+                matches!(error, PlanError::BlobDigest | PlanError::Section { problem: SectionProblem::Padding, .. }),
+                "{error}"
+            ),
             byte if byte < signature => assert!(matches!(error, PlanError::Length { .. })),
             _ => assert_eq!(error, PlanError::Signature),
         }
@@ -82,6 +86,56 @@ fn a_changed_plan_with_right_digests_is_refused() {
     let other = write([cuda_parts()]);
     let moved = [&*other, &signed[plan.len()..]].concat();
     assert_eq!(judge(&moved, &trusted), Err(PlanError::Signature));
+}
+
+/// A plan of `model`, of that version, signed.
+fn release(model: &str, version: u32, key: &SigningKey) -> Vec<u8> {
+    sign(&PlanWriter::new(model, "tests").version(version).variant(host_parts()).finish(), key)
+}
+
+#[test]
+fn there_is_no_way_back_to_an_earlier_version_nor_to_another_model() {
+    let (secret, trusted) = key(1);
+    let accepted = |bytes: &[u8], model, least| {
+        let plan = Plan::parse(bytes)?;
+        plan.verify_signature(&trusted)?;
+        plan.verify_release(model, least)
+    };
+    let third = release("faces", 3, &secret);
+    assert_eq!(Plan::parse(&third).unwrap().version(), 3);
+    for least in 0..=3 {
+        assert_eq!(accepted(&third, Some("faces"), least), Ok(()));
+        assert_eq!(accepted(&third, None, least), Ok(()));
+    }
+    assert_eq!(accepted(&third, None, 4), Err(PlanError::Outdated { found: 3, least: 4 }));
+    assert_eq!(accepted(&third, Some("faces"), u32::MAX), Err(PlanError::Outdated { found: 3, least: u32::MAX }));
+    for other in ["", "face", "faces ", "Faces", "gates"] {
+        assert_eq!(accepted(&third, Some(other), 0), Err(PlanError::OtherModel));
+    }
+    let last = release("faces", u32::MAX, &secret);
+    assert_eq!(accepted(&last, Some("faces"), u32::MAX), Ok(()));
+    // A plan to which nobody gave a version has 0, and is the file that it was before there were versions.
+    let none = release("tiny", 0, &secret);
+    assert_eq!(none[100..104], [0; 4]);
+    assert_eq!(accepted(&none, None, 1), Err(PlanError::Outdated { found: 0, least: 1 }));
+}
+
+#[test]
+fn a_changed_version_breaks_the_signature() {
+    let (secret, trusted) = key(1);
+    let second = release("faces", 2, &secret);
+    for version in [0, 1, 3, 1 << 31] {
+        let mut forged = second.clone();
+        forged[100..104].copy_from_slice(&u32::to_le_bytes(version));
+        assert_eq!(Plan::parse(&forged).unwrap_err(), PlanError::Digest);
+        seal(&mut forged);
+        assert_eq!(Plan::parse(&forged).unwrap().version(), version);
+        assert_eq!(judge(&forged, &trusted), Err(PlanError::Signature));
+        // Nor does the signature of one version fit the plan of another.
+        let other = release("faces", version, &key(2).0);
+        let moved = [&other[..other.len() - TRAILER], &second[second.len() - TRAILER..]].concat();
+        assert_eq!(judge(&moved, &trusted), Err(PlanError::Signature));
+    }
 }
 
 #[test]

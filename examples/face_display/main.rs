@@ -23,8 +23,9 @@ use clap::{Parser, ValueEnum};
 use detector::Detector;
 use display::Display;
 use floe::{
-    plan_file::{self, PlanFile},
+    plan_file::{self, PlanFile, Trust},
     session::{DeviceKind, Place, Request},
+    watch::Watch,
 };
 use floe_engine::host;
 use floe_face_display::overlay::{Scene, Status};
@@ -59,6 +60,12 @@ struct Arguments {
     /// Refuse the plan unless it was signed with the private key of this public key.
     #[arg(long, value_name = "FILE")]
     public_key: Option<PathBuf>,
+    /// Refuse a plan whose version (`floec compile --plan-version`) is below this one.
+    #[arg(long, value_name = "N", requires = "public_key")]
+    least_version: Option<u32>,
+    /// Refuse a plan of another model than the one with this name.
+    #[arg(long, value_name = "NAME", requires = "public_key")]
+    model_name: Option<String>,
     /// Write a PNG of each frame to this folder.
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
@@ -92,7 +99,11 @@ fn run(arguments: &Arguments) -> Result<()> {
 
     // INIT: everything that is allocated for the network is allocated here.
     let file = match &arguments.public_key {
-        Some(key) => PlanFile::open_signed(&arguments.plan, plan_file::public_key(key)?)?,
+        Some(key) => {
+            let (key, model) = (plan_file::public_key(key)?, arguments.model_name.clone());
+            let trust = Trust { key, model, least_version: arguments.least_version.unwrap_or(0) };
+            PlanFile::open_signed(&arguments.plan, trust)?
+        }
         None => PlanFile::open(&arguments.plan)?,
     };
     let plan = file.plan()?;
@@ -101,12 +112,15 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Device::Host) => DeviceKind::Host,
         Some(Device::Cuda) => DeviceKind::Cuda,
     };
+    let watch = Watch::service()?;
     let (mut place, variant) = Place::choose(&plan, &Request { device: kind, ..Request::default() })?;
     let device = place.describe();
     // The file's name says more than what the exporter of a model calls its graph.
     let model = arguments.plan.file_stem().unwrap_or_default().to_string_lossy();
     let memory = if variant.is_host() { host::memory_bytes(&variant) as u64 } else { variant.memory().total };
     let mut detector = Detector::new(place.session(variant)?)?;
+    // A stream may be a pipe that nobody writes to yet, which takes its time to open.
+    watch.ready()?;
     let mut source = match &arguments.stream {
         None => Source::pictures(&arguments.pictures, detector.frames())?,
         Some(stream) => Source::stream(stream, detector.frames())?,
@@ -117,7 +131,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     let mut out = io::stdout().lock();
     while let Some(Picture { raw, shown, name }) = source.next()? {
         let start = Instant::now();
+        let working = watch.work("a replay");
         let (faces, latency) = detector.find(raw)?;
+        drop(working);
         let found = start.elapsed();
         let status = Status { model: &model, device: &device, latency, memory };
         let scene = Scene { frame: shown, faces, status };

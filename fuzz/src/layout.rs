@@ -1,5 +1,6 @@
 //! A plan file's sections (engine/PLAN_FORMAT.md), taken apart and put together again so that only what is meant is wrong.
 
+use crate::random::Random;
 use sha2::{Digest, Sha256};
 
 const HEADER: usize = 96;
@@ -83,4 +84,19 @@ pub fn sign(file: &mut [u8]) {
     file[32..64].fill(0);
     let digest = Sha256::digest(&file[..front]);
     file[32..64].copy_from_slice(&digest);
+}
+
+/// The file with one section changed by `change`, which gets bytes, their number, and the most that they may become; table and
+/// digests are mended.
+pub fn mutate(file: &[u8], random: &mut Random, change: &dyn Fn(&mut [u8], usize, usize) -> usize) -> Option<Vec<u8>> {
+    let mut sections = split(file)?;
+    let section = random.pick_mut(&mut sections)?;
+    let length = section.bytes.len();
+    section.bytes.resize(length + 64, 0);
+    let longest = section.bytes.len();
+    let length = change(&mut section.bytes, length, longest);
+    section.bytes.truncate(length);
+    let mut changed = join(file, &sections)?;
+    sign(&mut changed);
+    Some(changed)
 }

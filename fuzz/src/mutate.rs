@@ -139,13 +139,14 @@ fn tensor(tensor: &mut TensorProto, random: &mut Random) {
         }
         _ => {
             // An int64, as shapes and indices are.
-            let words = tensor.raw_data.len() / 8;
-            let at = 8 * random.below(words);
-            if let Some(word) = tensor.raw_data.get_mut(at..at + 8) {
+            let mut raw = Vec::from(std::mem::take(&mut tensor.raw_data));
+            let at = 8 * random.below(raw.len() / 8);
+            if let Some(word) = raw.get_mut(at..at + 8) {
                 word.copy_from_slice(&random.number().to_le_bytes());
-            } else if let Some(byte) = random.pick_mut(&mut tensor.raw_data) {
+            } else if let Some(byte) = random.pick_mut(&mut raw) {
                 *byte = random.below(256) as u8;
             }
+            tensor.raw_data = raw.into();
         }
     }
 }

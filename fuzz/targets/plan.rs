@@ -2,18 +2,15 @@
 //! changes their parameters as values, so that most stay valid; or bytes of one section, with table and digests mended.
 #![no_main]
 
-#[path = "../../engine/tests/support/mod.rs"]
-mod support;
-
 use floe_engine::plan::{Plan, format::Action};
 use floe_fuzz::{
-    hostile, layout,
+    hostile, layout, plan,
     random::Random,
     replay::{self, File},
+    support::{candidates_parts, cuda_parts, host_parts, kernel_parts, write},
 };
 use floe_kernels::Kernel;
-use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target, fuzzer_mutate};
-use support::{candidates_parts, cuda_parts, host_parts, kernel_parts, write};
+use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target};
 
 fuzz_target!(|bytes: &[u8]| -> Corpus {
     let mut bytes = bytes.to_vec();
@@ -23,21 +20,9 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
 });
 
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-    let mut random = Random::new(seed);
-    let changed = match random.below(16) {
-        0 => None,
-        1..6 => section(&data[..size], &mut random),
-        6..14 => kernel(&data[..size]).map(|old| plan_of(hostile::kernel(&old, &mut random))),
-        _ => Some(fresh(&mut random)),
-    };
-    let changed = changed.or_else(|| Plan::parse(&data[..size]).is_err().then(|| fresh(&mut random)));
-    match changed {
-        Some(changed) if changed.len() <= max_size => {
-            data[..changed.len()].copy_from_slice(&changed);
-            changed.len()
-        }
-        _ => fuzzer_mutate(data, size, max_size),
-    }
+    plan::mutate((data, size, max_size, seed), fresh, |file, random| {
+        kernel(file).map(|old| plan_of(hostile::kernel(&old, random)))
+    })
 });
 
 /// A plan to begin with.
@@ -66,18 +51,4 @@ fn kernel(file: &[u8]) -> Option<Kernel> {
         Action::Host(kernel) => Some(kernel),
         Action::Launch { .. } => None,
     }
-}
-
-/// Changes one section.
-fn section(file: &[u8], random: &mut Random) -> Option<Vec<u8>> {
-    let mut sections = layout::split(file)?;
-    let section = random.pick_mut(&mut sections)?;
-    let length = section.bytes.len();
-    section.bytes.resize(length + 64, 0);
-    let longest = section.bytes.len();
-    let length = fuzzer_mutate(&mut section.bytes, length, longest);
-    section.bytes.truncate(length);
-    let mut changed = layout::join(file, &sections)?;
-    layout::sign(&mut changed);
-    Some(changed)
 }

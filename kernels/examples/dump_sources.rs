@@ -55,6 +55,7 @@ fn target(architecture: u32) -> Target {
         bandwidth: 204.0,
         clock: 1300.0,
         f16_tflops: 42.0,
+        int8_tops: 84.0,
         f32_tflops: 5.3,
         launch: 1.5,
         nvrtc: String::new(),

@@ -133,13 +133,22 @@ pub trait Family {
     /// Floating-point operations, a multiply-add counting two.
     fn flops(&self) -> u64;
 
+    /// The part of [`Family::host_operations`] that is no movement of elements, where `flops` is no bound of it.
+    fn host_arithmetic(&self) -> u64 {
+        self.flops()
+    }
+
     /// Upper bound, but for a constant factor, of the operations of the host twin: for whoever must bound its time. It
-    /// moves all elements, and loops over some extents may run where others are 0.
+    /// moves all elements and clears all padding lanes, and loops over some extents may run where others are 0.
     fn host_operations(&self) -> u64 {
-        let elements = |view: &crate::View| view.shape.iter().fold(1, |n: u64, &e| n.saturating_mul(e.max(1).into()));
+        let elements = |view: &crate::View| {
+            let extents = view.shape.iter().enumerate();
+            let extents = extents.map(|(d, &extent)| if d == 1 { extent.max(view.lanes) } else { extent });
+            extents.fold(1, |n: u64, extent| n.saturating_mul(extent.max(1).into()))
+        };
         let inputs = (0..MAX_INPUTS).map_while(|i| self.input(i));
         let views = inputs.chain((0..MAX_OUTPUTS).map_while(|i| self.output(i)));
-        views.map(elements).fold(self.flops(), u64::saturating_add)
+        views.map(elements).fold(self.host_arithmetic(), u64::saturating_add)
     }
 
     /// Runs the host twin. Checks operand count, length and alignment first and never panics after [`Family::check`].

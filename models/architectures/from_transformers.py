@@ -10,6 +10,7 @@ T = transformers
 # Rows of a text, and of the past of a decoder.
 ROWS, PAST = 12, 7
 NETWORKS = {}
+EXPORTERS = ["torchscript", "dynamo", "optimised", "quantised"]
 
 
 def ids(rows=ROWS, words=200, batch=1):

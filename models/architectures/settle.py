@@ -10,12 +10,15 @@ LAYERS = (nn.Linear, nn.modules.conv._ConvNd, nn.MultiheadAttention)
 NORMS = (nn.modules.batchnorm._BatchNorm,)
 
 
-def settle(model, inputs):
+def settle(model, inputs, unit=False):
     """Gives every parameter of a fresh network a value that matters, and batch normalisation the statistics of its input.
 
     Weights that are zero or much smaller than 1 / √fan_in (as ViTs start) get that deviation. Vectors that are constant
     (scales, biases, layer scales) get a spread. Statistics of batch normalisation are those of one pass over eight
     random inputs where the network takes so many.
+
+    With `unit` every layer matters as much as f16 needs to show a change of its weights: outputs of layers have deviation
+    1, layer scales are about 1. Otherwise the first additions to a residual stream outweigh the last.
     """
     spread = lambda tensor, low, high: tensor.mul_(torch.empty_like(tensor).uniform_(low, high))
     for name, parameter in model.named_parameters():
@@ -29,9 +32,11 @@ def settle(model, inputs):
         elif constant and value.abs().max() == 0:
             value.normal_(0, 1 / math.sqrt(fan_in) if value.dim() > 1 else 0.1)
         elif constant and value.abs().max() < 0.1:
-            value.uniform_(0.1, 0.5)
+            value.uniform_(*((0.5, 1.5) if unit else (0.1, 0.5)))
         elif constant:
             spread(value, 0.7, 1.3)
+    if unit:
+        unit_outputs(model, inputs)
     norms = [module for module in model.modules() if isinstance(module, NORMS) and module.running_mean is not None]
     if not norms:
         return
@@ -54,6 +59,24 @@ def settle(model, inputs):
         # A variance far below the mean would make later layers see rounding errors.
         variance = norm.running_var.add_(0.1 * norm.running_mean.square())
         variance.clamp_(min=0.1 * variance.mean().item() + 1e-6)
+
+
+def unit_outputs(model, inputs):
+    """Scales weights so that the output of each layer has deviation 1 (layer-sequential unit variance; Mishkin, Matas 2015)."""
+
+    def scale(module, _, output):
+        first = output[0] if isinstance(output, tuple) else output
+        factor = 1 / first.std().clamp(min=1e-6)
+        layer = module.out_proj if isinstance(module, nn.MultiheadAttention) else module
+        for parameter in layer.parameters():
+            parameter.data.mul_(factor)
+        return (first * factor, *output[1:]) if isinstance(output, tuple) else first * factor
+
+    # PyTorch's fused attention is not taken where there are hooks.
+    hooks = [module.register_forward_hook(scale) for module in model.modules() if isinstance(module, LAYERS)]
+    model(*inputs)
+    for hook in hooks:
+        hook.remove()
 
 
 def noise(shape, generator=None):

@@ -1,79 +1,114 @@
-"""Results as Markdown."""
+"""Results as Markdown, and the documents that hold it."""
 
 import re
+import sys
 from collections import Counter, defaultdict
-from importlib import metadata
+from pathlib import Path
 
-PASSED = ("ok", "compiled")
-# Not Floe's: the exporter or ONNX Runtime fails.
-FOREIGN = ("export", "reference")
+from results import FAILED, FOREIGN, PASSED
 
-
-HEAD = """# Architectures
-
-Networks of public libraries, and some that are written here after papers, as `python models/architectures` tries them:
-random weights with statistics like trained ones (`settle.py`), small inputs that are not those of the export, both exporters
-of PyTorch. On `host` the outputs agree with ONNX Runtime to 1e-3 of their range (detections as a set, since equally good ones
-may change places); for other targets networks are compiled only. The tables are what `--table` prints;
-[`TRANSFORMERS.md`](TRANSFORMERS.md) has those of transformers.
-"""
+MODELS = Path(__file__).parent.parent
+DOCUMENTS = {
+    "ARCHITECTURES.md": ["timm", "torchvision", "ultralytics", "papers"],
+    "TRANSFORMERS.md": ["transformers", "transformers_more"],
+}
+BEGIN, END = "<!-- begin results -->\n", "<!-- end results -->\n"
 
 
-def versions(sources):
-    """What the networks come from and are compared with."""
-    made = []
-    for package in ("torch", "onnxruntime", *sources):
-        try:
-            made.append(f"{package} {metadata.version(package)}")
-        except metadata.PackageNotFoundError:
-            continue
-    return f"Versions: {', '.join(made)}.\n"
-
-
-def networks(last, sources):
-    """How many networks of each source pass wherever they were exported."""
-    made = ["| source | networks tried | exported and run by ONNX Runtime | pass on host |", "|---|---|---|---|"]
+def networks(results, sources):
+    """Counts of networks: one passes when every graph of it that ONNX Runtime runs does."""
+    made = [
+        "| source | configured | tried | exported | run by ONNX Runtime | pass |",
+        "|---|---|---|---|---|---|",
+    ]
+    total = Counter()
     for source in sources:
         statuses = defaultdict(set)
-        for (of, network, _, target), line in last.items():
-            if of == source and target == "host":
-                statuses[network].add(line["status"])
-        exported = [network for network, seen in statuses.items() if seen - set(FOREIGN)]
-        passed = [network for network in exported if statuses[network] <= {*PASSED, *FOREIGN}]
-        made.append(f"| {source} | {len(statuses)} | {len(exported)} | {len(passed)} |")
+        for line in results.lines:
+            if line["source"] == source:
+                statuses[line["network"]].add(line["status"])
+        counts = Counter(
+            configured=int(results.about.get(f"configured {source}", 0)),
+            tried=len(statuses),
+            exported=sum(seen != {"export"} for seen in statuses.values()),
+            run=sum(bool(seen - set(FOREIGN)) for seen in statuses.values()),
+            passed=sum(seen - set(FOREIGN) == {PASSED} for seen in statuses.values()),
+        )
+        total += counts
+        made.append(f"| {source} | " + " | ".join(str(counts[name]) for name in ("configured", "tried", "exported", "run", "passed")) + " |")
+    made.append("| all | " + " | ".join(str(total[name]) for name in ("configured", "tried", "exported", "run")) + f" | **{total['passed']} of {total['run']}** |")
     return made
 
 
-def table(lines, sources):
-    """Counts for each source, target and exporter, and everything that is not ok with its reason."""
-    last = {(line["source"], line["network"], line["exporter"], line["target"]): line for line in lines}
+def graphs(results, sources):
+    """Counts of graphs for each source and exporter."""
+    made = [
+        f"| source | exporter | tried | exported | run by ONNX Runtime | pass | {' | '.join(FAILED)} | largest difference that passes | longest compile, s of CPU time |",
+        "|---|---|---|---|---|---|" + "---|" * len(FAILED) + "---|---|",
+    ]
     groups = defaultdict(list)
-    for (source, _, exporter, target), line in last.items():
-        if source in sources:
-            groups[source, target, exporter].append(line)
-    made = [HEAD, versions(sources), *networks(last, sources), "", "| source | target | exporter | exported | pass | refused | wrong or crash | largest difference | longest compile (CPU s) |",
-            "|---|---|---|---|---|---|---|---|---|"]
-    for (source, target, exporter), group in sorted(groups.items()):
+    for line in results.lines:
+        if line["source"] in sources:
+            groups[line["source"], line["exporter"]].append(line)
+    for (source, exporter), group in sorted(groups.items()):
         count = Counter(line["status"] for line in group)
-        passed = sum(count[status] for status in PASSED)
-        exported = len(group) - sum(count[status] for status in FOREIGN)
-        worst = max((line.get("difference", 0.0) for line in group if line["status"] in PASSED), default=0.0)
-        longest = max((line.get("compile", 0.0) for line in group), default=0.0)
-        worst = f"{worst:.1e}" if target == "host" else "–"
-        made.append(f"| {source} | {target} | {exporter} | {exported} of {len(group)} | {passed} | {count['refused']} | "
-                    f"{count['WRONG'] + count['crash']} | {worst} | {longest:.0f} |")
-    # One row for networks that have one problem with both exporters.
-    problems = defaultdict(list)
-    for (source, network, exporter, target), line in sorted(last.items()):
-        if source in sources and line["status"] not in PASSED:
-            problems[source, network, target, line["status"], line["detail"]].append(exporter)
-    foreign = "Not Floe's: not exported, not run by ONNX Runtime, or so sensitive that ONNX Runtime differs from itself"
-    for title, chosen in (("Not ok", lambda s: s not in FOREIGN), (foreign, lambda s: s in FOREIGN)):
-        rows = [(key, exporters) for key, exporters in problems.items() if chosen(key[3])]
-        made += ["", f"{title}:" if rows else f"{title}: none."]
-        if rows:
-            made += ["", "| source | network | exporter | target | what |", "|---|---|---|---|---|"]
-        for (source, network, target, status, detail), exporters in rows:
-            detail = re.sub(r"\x1b\[[0-9;]*m|'/[^']*/(?=[^/']*')", "", " ".join(detail.split())).replace("|", "\\|")[:240]
-            made.append(f"| {source} | {network} | {', '.join(exporters)} | {target} | {status}: {detail} |")
+        exported = len(group) - count["export"]
+        worst = max((float(line["difference"]) for line in group if line["status"] == PASSED), default=0.0)
+        longest = max((float(line["compile"] or 0) for line in group), default=0.0)
+        numbers = [len(group), exported, exported - count["unrun"], count[PASSED], *(count[status] for status in FAILED)]
+        made.append(f"| {source} | {exporter} | {' | '.join(map(str, numbers))} | {worst:.1e} | {longest:.1f} |")
+    return made
+
+
+def rows(lines):
+    """One row for all networks of a source that have one problem."""
+    problems = defaultdict(lambda: defaultdict(list))
+    for line in sorted(lines, key=lambda line: (line["source"], line["status"], line["network"])):
+        # Numbers of nodes and values differ between networks; the message does not.
+        kind = re.sub(r"\d+", "N", line["detail"])[:60] if line["status"] in FOREIGN else line["detail"]
+        problems[line["source"], line["status"], kind][line["network"]].append(line)
+    made = ["| source | networks | what |", "|---|---|---|"]
+    for (source, status, _), found in problems.items():
+        names = [f"{name} ({', '.join(line['exporter'] for line in own)})" for name, own in found.items()]
+        detail = next(iter(found.values()))[0]["detail"].replace("|", "\\|").replace("<", "&lt;")
+        made.append(f"| {source} | {', '.join(names)} | {status}: {detail} |")
+    return made
+
+
+def table(results, sources):
+    """Counts, and everything that does not pass or passes against ONNX Runtime without optimisations, by name."""
+    lines = [line for line in results.lines if line["source"] in sources]
+    made = [
+        f"Commit {results.about.get('commit', 'unknown')}, target `host`, f32. Versions: {results.about.get('versions', 'unknown')}.",
+        "",
+        *networks(results, sources),
+        "",
+        *graphs(results, sources),
+        "",
+        "; ".join(f"*{status}*: {meaning}" for status, meaning in FAILED.items()) + ".",
+    ]
+    kinds = {
+        "Run by ONNX Runtime and not passing": [line for line in lines if line["status"] in FAILED],
+        "Passing only against ONNX Runtime without its optimisations": [line for line in lines if line["status"] == PASSED and line["detail"]],
+        "Not exported, or not run by ONNX Runtime": [line for line in lines if line["status"] in FOREIGN],
+    }
+    for title, chosen in kinds.items():
+        made += ["", f"{title}:", "", *rows(chosen)] if chosen else ["", f"{title}: none."]
     return "\n".join(made)
+
+
+def documents(results, check):
+    """Writes the tables into the documents, or gives 1 if they have others."""
+    status = 0
+    for name, sources in DOCUMENTS.items():
+        path = MODELS / name
+        text = path.read_text()
+        before, rest = text.split(BEGIN)
+        _, after = rest.split(END)
+        made = before + BEGIN + table(results, sources) + "\n" + END + after
+        if check and made != text:
+            print(f"{path} differs from {results.path}: python models/architectures --write", file=sys.stderr)
+            status = 1
+        elif not check and made != text:
+            path.write_text(made)
+    return status

@@ -111,6 +111,19 @@ pub enum ImportError {
         #[source]
         problem: Problem,
     },
+    /// Both branches of an `If` had to be imported, and one of them cannot be.
+    #[error(
+        "{source}; this is a branch of node '{node}' (If), whose condition depends on {}: where that is always the same \
+         number, --constant {}=NUMBER keeps one branch only", list(inputs), inputs.first().map_or("INPUT", String::as_str)
+    )]
+    Branch {
+        /// Name of the `If`.
+        node: String,
+        /// Inputs of the model that its condition is computed from.
+        inputs: Vec<String>,
+        /// What is wrong in the branch.
+        source: Box<ImportError>,
+    },
     /// An output of the model or of a branch is made by no node.
     #[error("output '{output}' is made by no node, input or initializer")]
     OutputMissing {
@@ -136,9 +149,16 @@ impl ImportError {
             | Self::OutputUnsupported { .. }
             | Self::UnsupportedTensor { .. } => true,
             Self::Node { problem, .. } => !matches!(problem, Problem::Shape(_) | Problem::Invalid(_)),
+            Self::Branch { source, .. } => source.is_unsupported(),
             _ => false,
         }
     }
+}
+
+/// Names of inputs in a sentence.
+fn list(inputs: &[String]) -> String {
+    let names: Vec<String> = inputs.iter().map(|name| format!("input '{name}'")).collect();
+    names.join(" and ")
 }
 
 /// What is wrong with one node.
@@ -192,7 +212,7 @@ pub enum Problem {
         reason: String,
     },
     /// The import would take too much.
-    #[error("{what} would take {bytes} bytes; the limit is {limit}")]
+    #[error("{what} would take {bytes} bytes; the limit is {limit}, which --limit {option}=BYTES changes")]
     TooLarge {
         /// Which value, or which values.
         what: String,
@@ -200,6 +220,22 @@ pub enum Problem {
         bytes: u64,
         /// Bytes that they may have: [`Limits`](crate::Limits).
         limit: u64,
+        /// Name of the limit.
+        option: &'static str,
+    },
+    /// The model is too long.
+    #[error(
+        "with loops and functions unrolled the model has more than {limit} nodes; --limit nodes=COUNT changes the limit"
+    )]
+    TooManyNodes {
+        /// Nodes that there may be: [`Limits`](crate::Limits).
+        limit: u64,
+    },
+    /// The system gives no more memory.
+    #[error("there is no memory for the {bytes} bytes of a constant")]
+    OutOfMemory {
+        /// Bytes that were asked for.
+        bytes: u64,
     },
     /// Shapes or element types do not fit.
     #[error(transparent)]

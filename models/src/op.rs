@@ -5,9 +5,11 @@
 
 mod detect;
 mod frame;
+mod properties;
 
 pub use detect::{Detect, ScoreActivation};
 pub use frame::{Channels, ColourMatrix, Frame, PixelFormat, Region, Resampling};
+pub use properties::{Elements, ImageLayout, Inputs, Properties, Size};
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Constant tensors: bytes with a type and a shape, row-major, little-endian.
 
 pub use crate::op::DType;
-use std::sync::Arc;
+use bytes::Bytes;
 
 /// A constant tensor. Cloning shares the bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,7 +10,7 @@ pub struct Tensor {
     pub dtype: DType,
     /// Extents.
     pub shape: Vec<usize>,
-    bytes: Arc<Vec<u8>>,
+    bytes: Bytes,
 }
 
 impl Tensor {
@@ -19,8 +19,16 @@ impl Tensor {
     /// # Panics
     /// Where the length is not `product(shape) · dtype.size()`: the caller has computed both.
     pub fn new(dtype: DType, shape: Vec<usize>, bytes: Vec<u8>) -> Self {
+        Self::of_shared(dtype, shape, bytes.into())
+    }
+
+    /// As [`Tensor::new`], over bytes that others hold too.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn of_shared(dtype: DType, shape: Vec<usize>, bytes: Bytes) -> Self {
         assert_eq!(bytes.len(), shape.iter().product::<usize>() * dtype.size(), "tensor length");
-        Self { dtype, shape, bytes: Arc::new(bytes) }
+        Self { dtype, shape, bytes }
     }
 
     /// A tensor from values.
@@ -38,9 +46,14 @@ impl Tensor {
         Self::from_slice(DType::I64, shape, values)
     }
 
-    /// The bytes.
+    /// The bytes, at any alignment: they may be part of a model's file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The bytes, shared.
+    pub fn shared(&self) -> Bytes {
+        self.bytes.clone()
     }
 
     /// Number of elements.
@@ -88,6 +101,6 @@ impl Tensor {
     /// Where the number of elements differs.
     pub fn reshaped(&self, shape: Vec<usize>) -> Self {
         assert_eq!(shape.iter().product::<usize>(), self.elements(), "reshape of a constant");
-        Self { dtype: self.dtype, shape, bytes: Arc::clone(&self.bytes) }
+        Self { dtype: self.dtype, shape, bytes: self.bytes.clone() }
     }
 }

@@ -1,9 +1,16 @@
-"""The networks that are benchmarked: architectures of torchvision and timm, untrained but with trained-like numbers."""
+"""The networks that are benchmarked and verified on a GPU: architectures of torchvision and timm, whose random weights
+behave like trained ones. `models/sensitivity.py` tests that all of them matter to the output."""
+
+import sys
+from pathlib import Path
 
 import timm
 import torch
 import torchvision
 from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "models" / "architectures"))
+from settle import settle  # noqa: E402
 
 
 class Recurrent(nn.Module):
@@ -21,7 +28,12 @@ class Recurrent(nn.Module):
 def encoder():
     """Six layers of width 384 with twelve heads over 128 tokens."""
     layer = nn.TransformerEncoderLayer(384, 12, 1536, activation="gelu", batch_first=True)
-    return nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+    network = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+    # Its layers are copies of one.
+    for parameter in network.parameters():
+        if parameter.dim() > 1:
+            nn.init.xavier_uniform_(parameter)
+    return network
 
 
 def deeplab():
@@ -53,26 +65,13 @@ def cases():
 
 
 def make(name, batch, device):
-    """The network in f32 and a random input.
-
-    Distinct biases keep exporters from merging equal ones into Identity nodes; statistics of BatchNorm taken from data
-    keep activations inside the range of f16.
-    """
+    """The network in f32 and a random input. Weights are made on the CPU: they do not depend on the device."""
     torch.manual_seed(0)
     constructor, shape = NETWORKS[name]
-    network = constructor().to(device)
-    for parameter in network.parameters():
-        if parameter.dim() == 1:
-            parameter.data += 0.05 * torch.randn_like(parameter)
-    statistics = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    for norm in statistics:
-        norm.momentum = None
-        norm.reset_running_stats()
-    if statistics:
-        network.train()
-        with torch.no_grad():
-            network(torch.randn(8, *shape, device=device))
-    return network.eval(), torch.randn(batch, *shape, device=device)
+    network, x = constructor().eval(), torch.randn(batch, *shape)
+    with torch.no_grad():
+        settle(network, [x[:1]], unit=True)
+    return network.to(device), x.to(device)
 
 
 def export(name, batch, path):

@@ -1,30 +1,34 @@
-"""Times PyTorch with cuDNN on this GPU: f16, channels-last, autotuned, inside a CUDA graph.
+"""Times PyTorch with cuDNN on this GPU: f16, channels-last, autotuned, inside a CUDA graph. Prints a line of results for each
+network as soon as it is measured.
 
-usage: peers.py OUT.json [--sms N] [--only NAMES] [--compile NAMES]
+usage: peers.py [--sms N] [--compile] [--made FOLDER] NETWORK/BATCH…
 """
 
 import argparse
 import json
-import statistics
+import pathlib
 
 import torch
-from networks import cases, make
+from networks import make
+from measurements import COMPILED, PYTORCH, spread
+
+ITERATIONS = 200
 
 
-def times(run, count):
-    """Median device time in microseconds."""
+def times(run):
+    """Device times in microseconds."""
     for _ in range(10):
         run()
     torch.cuda.synchronize()
     measured = []
-    for _ in range(count):
+    for _ in range(ITERATIONS):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         run()
         end.record()
         end.synchronize()
         measured.append(start.elapsed_time(end) * 1e3)
-    return statistics.median(measured)
+    return spread(measured)
 
 
 def graphed(run):
@@ -41,24 +45,25 @@ def graphed(run):
     return graph.replay
 
 
-def measure(name, batch, compiled):
-    network, x = make(name, batch, "cuda")
-    network, x = network.half(), x.half()
+def measure(name, batch, compiled, made):
+    file = made and made / f"{name}-{batch}.pt"
+    # Settling its weights takes longer than measuring a network.
+    network, x = torch.load(file, weights_only=False) if file and file.exists() else make(name, batch, "cpu")
+    network, x = network.cuda().half(), x.cuda().half()
     if x.dim() == 4:
         network, x = network.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
-    result = {"graph": times(graphed(lambda: network(x)), 100)}
     if compiled:
-        fast = torch.compile(network, mode="max-autotune", fullgraph=True)
-        result["compiled"] = times(lambda: fast(x), 100)
-    return result
+        torch.compiler.reset()
+        network = torch.compile(network, fullgraph=True, dynamic=False)
+    return {"iterations": ITERATIONS, "device": times(graphed(lambda: network(x)))}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out")
-    parser.add_argument("--sms", type=int, help="measure inside a green context of so many multiprocessors")
-    parser.add_argument("--only", help="names, comma-separated")
-    parser.add_argument("--compile", default="", help="names that torch.compile is timed on too")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="+", metavar="NETWORK/BATCH")
+    parser.add_argument("--sms", type=int, default=0, help="measure inside a green context of so many multiprocessors")
+    parser.add_argument("--compile", action="store_true", help="time what torch.compile makes of the network")
+    parser.add_argument("--made", type=pathlib.Path, help="where networks and inputs are, as NETWORK-BATCH.pt")
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     torch.set_grad_enabled(False)
@@ -67,17 +72,20 @@ def main():
 
         slice = GreenContext.create(num_sms=options.sms, device_id=0)  # Its context lives as long as it does.
         slice.set_context()
-    results = {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "networks": {}}
-    for name, batch in cases():
-        if options.only and name not in options.only.split(","):
-            continue
+    for case in options.cases:
+        name, batch = case.split("/")
+        line = {
+            "network": name,
+            "batch": int(batch),
+            "sms": options.sms,
+            "program": COMPILED if options.compile else PYTORCH,
+        }
         try:
-            results["networks"][f"{name}/{batch}"] = measure(name, batch, name in options.compile.split(","))
+            line |= measure(name, int(batch), options.compile, options.made)
         except Exception as error:  # One network that fails must not cost the others.
-            results["networks"][f"{name}/{batch}"] = {"error": repr(error)[:300]}
-        print(name, batch, results["networks"][f"{name}/{batch}"], flush=True)
-        with open(options.out, "w") as out:
-            json.dump(results, out, indent=1)
+            line["error"] = repr(error)[:300]
+        print(json.dumps(line), flush=True)
+        torch.cuda.empty_cache()
 
 
 main()

@@ -85,6 +85,8 @@ pub enum Failure {
     },
     /// Results with NaN or infinity: the first such binding.
     NotFinite(u32),
+    /// A session that another call is using.
+    Busy,
     /// Bytes that are no public key.
     Key,
     /// A function that the driver does not have.
@@ -125,15 +127,19 @@ impl Failure {
             Self::NoSuchVariant(_) | Self::NoSuchTarget | Self::NoSuchBinding | Self::NotUtf8(_) => Status::NotFound,
             Self::NoVariant { .. } => Status::NoVariant,
             Self::NotFinite(_) => Status::NotFinite,
+            Self::Busy => Status::Busy,
             Self::Key => Status::Signature,
             Self::NoSuchSymbol(_) => Status::Driver,
             Self::Plan(PlanError::NotAPlan) => Status::NotAPlan,
             Self::Plan(PlanError::Version { .. }) => Status::PlanVersion,
             Self::Plan(PlanError::Unsigned | PlanError::Signature) => Status::Signature,
+            Self::Plan(PlanError::OtherModel | PlanError::Outdated { .. }) => Status::Release,
             Self::Plan(_) => Status::PlanDamaged,
             Self::Binding(error) => binding_status(error),
             #[cfg(feature = "host")]
             Self::HostInit(_) => Status::Options,
+            #[cfg(feature = "host")]
+            Self::HostReplay(host::ReplayError::Stopped { .. }) => Status::Stopped,
             #[cfg(feature = "host")]
             Self::HostReplay(_) => Status::Kernel,
             Self::CudaInit(error) => match error {
@@ -147,6 +153,8 @@ impl Failure {
             Self::CudaRun(error) => match error {
                 RunError::Binding(error) => binding_status(error),
                 RunError::NotGuarded => Status::Order,
+                RunError::StillRunning => Status::StillRunning,
+                RunError::Miscounted => Status::Miscounted,
                 _ => Status::Driver,
             },
         }
@@ -193,6 +201,7 @@ impl fmt::Display for Failure {
                  driver {driver}: `floec inspect` says what they need"
             ),
             Self::NotFinite(binding) => write!(f, "binding {binding} holds NaN or infinity"),
+            Self::Busy => write!(f, "another call is using the session: one thread at a time, and none from `go_on`"),
             Self::Key => write!(f, "not an Ed25519 public key in a SubjectPublicKeyInfo"),
             Self::NoSuchSymbol(name) => write!(f, "the CUDA driver has no function {name}"),
             Self::Plan(error) => error.fmt(f),

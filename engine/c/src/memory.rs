@@ -144,6 +144,20 @@ pub fn disjoint(a: (&Range<usize>, &'static str), b: (&Range<usize>, &'static st
     if apart { Ok(()) } else { Err(Failure::Overlap(a.1, b.1)) }
 }
 
+/// Checks that the place for an error lies apart from an object's memory. Where it does not, it is set to null, so that
+/// [`report`] writes nothing there.
+///
+/// # Errors
+/// `Overlap`.
+pub fn beside(error: &mut *mut Error, memory: &Range<usize>) -> Result<(), Failure> {
+    let place = if error.is_null() { 0..0 } else { addresses(*error) };
+    let apart = disjoint((&place, "the place for the error"), (memory, "memory of the session"));
+    if apart.is_err() {
+        *error = core::ptr::null_mut();
+    }
+    apart
+}
+
 /// A string that the caller lends.
 ///
 /// # Safety

@@ -34,7 +34,7 @@ pub struct SessionOptions {
     pub mapped: u32,
     /// For a GPU: how to wait for it, a `floe_wait`.
     pub wait: u32,
-    /// For a GPU: 1 to watch float outputs and states for NaN and infinity, which `floe_session_guard` tells.
+    /// 1 to watch float outputs and states for NaN and infinity, which `floe_session_guard` tells.
     pub guard: u32,
     /// Not used; 0.
     pub reserved: u32,

@@ -170,6 +170,49 @@ fn verify_signature(_: &Plan, _: &[u8]) -> Result<(), Failure> {
     Err(Failure::NotBuilt("signature"))
 }
 
+/// Refuses a plan of another model, or an older one: a device that accepts only versions that are no less than those it has run
+/// cannot be taken back to a plan with a known fault. Says nothing about who made the plan: call it together with
+/// `floe_plan_verify_signature`, which proves that name and version are what the holder of the key wrote.
+///
+/// `model`: the name that `floec inspect` shows, or null for any.
+/// `least_version`: versions below it are refused; see `floe_plan_version`.
+///
+/// Errors: those of a handle, as `floe_plan_close`; `RELEASE`; `NOT_FOUND` where the name is not UTF-8.
+///
+/// # Safety
+/// As the header's introduction says of every pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn floe_plan_verify_release(
+    plan: *const Plan,
+    model: *const c_char,
+    least_version: u32,
+    error: *mut Error,
+) -> Status {
+    // SAFETY: promise of the caller.
+    unsafe {
+        let result = open(plan).and_then(|plan| {
+            let model = if model.is_null() { None } else { Some(memory::string(model, "the model's name")?) };
+            Ok(plan.plan.verify_release(model, least_version)?)
+        });
+        memory::report(result, error)
+    }
+}
+
+/// The version that `floec compile --plan-version` gave a plan, 0 where it gave none.
+///
+/// Errors: those of a handle, as `floe_plan_close`; of `version`, `NULL_POINTER` and `MISALIGNED`.
+///
+/// # Safety
+/// As the header's introduction says of every pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn floe_plan_version(plan: *const Plan, version: *mut u32, error: *mut Error) -> Status {
+    // SAFETY: promise of the caller.
+    unsafe {
+        let result = open(plan).and_then(|plan| memory::store(version, plan.plan.version(), "version"));
+        memory::report(result, error)
+    }
+}
+
 /// Number of variants of a plan, at least 1. They are numbered from 0.
 ///
 /// Errors: those of a handle, as `floe_plan_close`; of `count`, `NULL_POINTER` and `MISALIGNED`.

@@ -4,6 +4,8 @@ mod run;
 
 pub use run::*;
 
+use run::Turn;
+
 use crate::{
     failure::Failure,
     memory::{self, Kind, Seal, Sealed},
@@ -17,6 +19,7 @@ use core::{
     mem::{align_of, offset_of, size_of},
     ops::Range,
     ptr::NonNull,
+    sync::atomic::AtomicBool,
 };
 use floe_engine::{Requirements as Needs, plan::Variant};
 
@@ -36,16 +39,20 @@ pub const FLOE_GPU_SESSION_BYTES: usize = 32 * 1024;
 /// A session: a variant of a plan, bound to memory and ready to be replayed.
 ///
 /// The memory that it lies in belongs to the caller and must stay in place, untouched, until the session is destroyed. A
-/// session may be used by one thread at a time; one on a GPU only where the CUDA context is current that was current at
-/// its `floe_session_init`. Different ones may be used by different threads at the same time; over one `floe_scratch` they
-/// replay one after another all the same.
+/// session may be used by one thread at a time, and a call meanwhile gives `BUSY`; one on a GPU only where the CUDA context
+/// is current that was current at its `floe_session_init`. Different ones may be used by different threads at the same time;
+/// over one `floe_scratch` they replay one after another all the same.
 pub struct Session {
     seal: Seal,
     /// Addresses of the caller's memory for this session, and of the plan file.
     memory: Range<usize>,
     file: Range<usize>,
+    /// Whether a call is using it.
+    busy: AtomicBool,
     /// Whether a replay between events was enqueued.
     timed: bool,
+    /// Whether it was made with `guard`.
+    guard: bool,
     /// The driver's functions, which the body borrows. Beside it, so that neither moves.
     #[cfg(feature = "cuda")]
     api: MaybeUninit<DriverApi>,
@@ -149,10 +156,10 @@ pub unsafe extern "C" fn floe_session_requirements(
 /// the plan: its kernels can do anything on the device.
 /// `session`: set to the session, or to null on failure. Whatever a failed call had made is freed.
 ///
-/// Errors: those of a plan's handle; of the memory, `NULL_POINTER`, `MISALIGNED`, `TOO_SHORT`, `TOO_LONG`, `OVERLAP` (with the
-/// plan, its file, or what is shared) and `IN_USE`; of `options`, `MISALIGNED`, `OPTIONS`, `NULL_POINTER` (no `find_symbol`),
-/// those of the handles in it, and `TOO_SHORT` where the scratch is; `NOT_FOUND`; `NOT_BUILT`; `CAPACITY`; `OUT_OF_MEMORY`;
-/// `DRIVER`.
+/// Errors: those of a plan's handle; of the memory, `NULL_POINTER`, `MISALIGNED`, `TOO_SHORT`, `TOO_LONG`, `OVERLAP` (with
+/// the plan, its file, what is shared, or the places for `session` and `error`) and `IN_USE`; of `options`, `MISALIGNED`,
+/// `OPTIONS`, `NULL_POINTER` (no `find_symbol`), those of the handles in it, and `TOO_SHORT` where the scratch is;
+/// `NOT_FOUND`; `NOT_BUILT`; `CAPACITY`; `OUT_OF_MEMORY`; `DRIVER`.
 ///
 /// # Safety
 /// As said, and as the header's introduction says of every pointer.
@@ -164,9 +171,16 @@ pub unsafe extern "C" fn floe_session_init(
     variant: u32,
     options: *const SessionOptions,
     session: *mut *mut Session,
-    error: *mut Error,
+    mut error: *mut Error,
 ) -> Status {
+    let what = "memory of the session";
+    // Before anything is written: the memory may hold a session that lives.
+    let apart = memory::extent(memory, memory_bytes, what).map_or(Ok(()), |(_, room)| {
+        memory::beside(&mut error, &room)?;
+        memory::disjoint((&memory::addresses(session), "the place for the session"), (&room, what))
+    });
     let init = || {
+        apart?;
         // SAFETY: promise of the caller.
         let (options, opened) = unsafe {
             memory::store(session, core::ptr::null_mut(), "the place for the session")?;
@@ -176,7 +190,6 @@ pub unsafe extern "C" fn floe_session_init(
         let needed = session_bytes(&variant)?;
         // SAFETY: promise of the caller.
         let uses = unsafe { uses(&variant, &options)? };
-        let what = "memory of the session";
         let (place, room) = memory::room(memory, memory_bytes, (needed, FLOE_SESSION_ALIGNMENT), what)?;
         memory::disjoint((&room, what), (&opened.file, "the plan file"))?;
         memory::disjoint((&room, what), (&memory::addresses(plan), "the plan"))?;
@@ -210,7 +223,6 @@ unsafe fn make(
     options: SessionOptions,
     uses: Uses,
 ) -> Result<(), Failure> {
-    let _ = &options;
     let target = object.as_ptr();
     let body = match variant.is_host() {
         #[cfg(feature = "host")]
@@ -249,16 +261,21 @@ unsafe fn make(
         (&raw mut (*target).body).write(body);
         (&raw mut (*target).memory).write(room);
         (&raw mut (*target).file).write(file);
+        (&raw mut (*target).busy).write(AtomicBool::new(false));
         (&raw mut (*target).timed).write(false);
+        (&raw mut (*target).guard).write(options.guard == 1);
         (&raw mut (*target).uses).write(uses);
         (&raw mut (*target).seal).write(Seal::new(Kind::Session, object.addr().get()));
     }
     Ok(())
 }
 
-/// Destroys a session: waits for the device and frees all that INIT has made. The memory is the caller's again.
+/// Destroys a session: waits for the device and frees all that INIT has made. The memory is the caller's again. After a
+/// `floe_session_synchronize_while` that gave `STILL_RUNNING` it neither waits for a GPU that is still at work nor frees
+/// anything there: what INIT has allocated stays the GPU's until the CUDA context is destroyed. So does what the session
+/// shares with others.
 ///
-/// Errors: those of a session's handle.
+/// Errors: those of a session's handle; `BUSY`.
 ///
 /// # Safety
 /// As the header's introduction says of every pointer.
@@ -267,10 +284,13 @@ pub unsafe extern "C" fn floe_session_destroy(session: *mut Session, error: *mut
     // SAFETY: promise of the caller; a live seal stands only where `make` has written a session, whose body is dropped once,
     // since the seal is broken.
     unsafe {
-        let result = memory::handle(session).map(|session| {
+        let result = memory::handle(session).and_then(|session| {
+            // For ever: nobody gets another turn.
+            core::mem::forget(Turn::take(&(*session.as_ptr()).busy)?);
             memory::mark_destroyed(session);
             (&raw mut (*session.as_ptr()).body).drop_in_place();
             (&raw mut (*session.as_ptr()).uses).drop_in_place();
+            Ok(())
         });
         memory::report(result, error)
     }

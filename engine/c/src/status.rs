@@ -59,11 +59,21 @@ pub enum Status {
     Kernel = 23,
     /// The results contain NaN or infinity, and the session was asked to watch for them.
     NotFinite = 24,
+    /// The GPU has not finished, and `go_on` wanted to wait no longer. The session is as it was.
+    StillRunning = 25,
+    /// A replay on the host was stopped by `go_on`. Reset the session.
+    Stopped = 26,
+    /// The GPU has not finished as many replays as were launched, so nothing is known of the results. Replay again.
+    Miscounted = 27,
+    /// Another call is using the session.
+    Busy = 28,
+    /// The plan is of another model, or older, than what is asked for.
+    Release = 29,
 }
 
 impl Status {
     /// All of them, by their numbers.
-    const ALL: [(Self, &'static str); 25] = [
+    const ALL: [(Self, &'static str); 30] = [
         (Self::Ok, "ok\0"),
         (Self::NullPointer, "null pointer\0"),
         (Self::Misaligned, "misaligned pointer\0"),
@@ -89,6 +99,11 @@ impl Status {
         (Self::Driver, "CUDA driver\0"),
         (Self::Kernel, "kernel refused its operands\0"),
         (Self::NotFinite, "results not finite\0"),
+        (Self::StillRunning, "still running\0"),
+        (Self::Stopped, "stopped\0"),
+        (Self::Miscounted, "guard lost count\0"),
+        (Self::Busy, "session in use by another call\0"),
+        (Self::Release, "other model or older version\0"),
     ];
 }
 

@@ -63,6 +63,7 @@ fn use_up(mut session: Session<'_, '_>, binding: BindingRef<'_>, data: &mut [u8]
     session.replay().ok()?;
     session.replay_timed().ok()?;
     session.is_done().ok()?;
+    session.synchronize_while(|| !data.is_empty()).ok()?;
     session.read(binding, data).ok()?;
     data.first_mut().zip(session.output(binding).ok()?.first()).map(|(to, from)| *to = *from)?;
     session.guard().ok()?.next().is_none().then_some(())?;

@@ -10,6 +10,8 @@ pub extern "C" fn host(plan: &&[u8], memory: &mut &mut [u8], binding: &BindingRe
         session.write(*binding, data).ok()?;
         session.input_mut(*binding).ok()?.fill(0);
         session.replay().ok()?;
+        session.replay_while(|operations| operations < data.len() as u64).ok()?;
+        session.guard().next().is_none().then_some(())?;
         session.read(*binding, data).ok()?;
         data.first_mut().zip(session.output(*binding).ok()?.first()).map(|(to, from)| *to = *from)?;
         session.reset();

@@ -32,8 +32,10 @@ impl Wait {
     pub const ALL: [Self; 4] = [Self::Driver, Self::Block, Self::Spin, Self::Poll];
 }
 
-/// Looks at the word before the driver is asked whether the device still lives: 10 to 40 ms.
-const PATIENCE: u32 = 1 << 20;
+/// Looks at the word between two questions whether to go on waiting: 10 to 40 µs.
+const LOOKS: u32 = 1 << 10;
+/// As many rounds of looks before the driver is asked whether the device still lives: 10 to 40 ms.
+const PATIENCE: u32 = 1 << 10;
 
 /// What a session knows of the device's progress.
 #[derive(Debug)]
@@ -47,6 +49,11 @@ pub(super) struct Completion {
     pub launched: u32,
     /// Whether anything but a replay was enqueued after the last replay.
     pub other_work: bool,
+    /// Whether the device may have counted otherwise: a launch failed, which may have been enqueued all the same, or a signal
+    /// was missed. The numbers in the report say nothing until [`Self::recount`].
+    pub miscounted: bool,
+    /// Whether the event of the end stands behind everything that was enqueued.
+    pub marked: bool,
 }
 
 /// The number of the replay after this one, as the signal's kernel counts: never 0.
@@ -56,53 +63,111 @@ const fn next(replay: u32) -> u32 {
 }
 
 impl Completion {
-    /// Notes that a replay was launched.
-    pub fn launched(&mut self) {
-        self.launched = next(self.launched);
-        self.other_work = false;
+    /// Before a replay or anything else is enqueued, whether or not that succeeds.
+    pub fn enqueues(&mut self) {
+        (self.other_work, self.marked) = (true, false);
+    }
+
+    /// After a launch.
+    pub fn launched(&mut self, result: &Result<(), CallError>) {
+        match result {
+            Ok(()) => {
+                self.launched = next(self.launched);
+                self.other_work = false;
+            }
+            Err(_) => self.miscounted = true,
+        }
+    }
+
+    /// Whether the plan's last step writes the report.
+    fn signals(&self) -> bool {
+        self.guard || self.wait == Wait::Poll
     }
 
     /// Waits until everything in the stream has finished.
-    pub fn wait<const IMAGES: usize>(&self, resources: &Resources<'_, IMAGES>) -> Result<(), CallError> {
+    pub fn wait<const IMAGES: usize>(&mut self, resources: &Resources<'_, IMAGES>) -> Result<(), CallError> {
         match self.wait {
-            Wait::Driver => resources.synchronize(),
+            Wait::Driver => resources.synchronize()?,
             Wait::Block => {
-                resources.record_done()?;
-                resources.synchronize_done()
+                self.mark(resources)?;
+                resources.synchronize_done()?;
             }
-            Wait::Poll if !self.other_work => {
-                for _ in 0..PATIENCE {
+            Wait::Spin | Wait::Poll => return self.wait_while(resources, &mut || true).map(drop),
+        }
+        self.compare(resources);
+        Ok(())
+    }
+
+    /// As [`Self::wait`], asking again and again, as long as `go_on` says so: whether everything has finished.
+    pub fn wait_while<const IMAGES: usize>(
+        &mut self,
+        resources: &Resources<'_, IMAGES>,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, CallError> {
+        if self.wait == Wait::Poll && !self.other_work && !self.miscounted {
+            for _ in 0..PATIENCE {
+                for _ in 0..LOOKS {
                     if resources.load(self.report) == self.launched {
-                        return Ok(());
+                        return Ok(true);
                     }
                     hint::spin_loop();
                 }
-                spin(resources)
+                if !go_on() {
+                    self.mark(resources)?;
+                    return Ok(false);
+                }
             }
-            Wait::Spin | Wait::Poll => spin(resources),
         }
+        self.mark(resources)?;
+        while !resources.is_done()? {
+            if !go_on() {
+                return Ok(false);
+            }
+            hint::spin_loop();
+        }
+        self.compare(resources);
+        Ok(true)
+    }
+
+    /// Records the event of the end, unless it stands there already: recorded anew at every question it might never be seen
+    /// to have passed.
+    fn mark<const IMAGES: usize>(&mut self, resources: &Resources<'_, IMAGES>) -> Result<(), CallError> {
+        if !self.marked {
+            resources.record_done()?;
+            self.marked = true;
+        }
+        Ok(())
+    }
+
+    /// Compares the device's count with the session's, when everything has finished.
+    fn compare<const IMAGES: usize>(&mut self, resources: &Resources<'_, IMAGES>) {
+        self.miscounted |= self.signals() && resources.load(self.report) != self.launched;
+    }
+
+    /// Goes on from the device's count, when everything has finished.
+    pub fn recount<const IMAGES: usize>(&mut self, resources: &mut Resources<'_, IMAGES>) {
+        self.launched = resources.load(self.report);
+        // A replay without its signal leaves the number that the next replay gets.
+        resources.host_memory(self.report + REPORT_GUARD, 4 * MAX_BINDINGS as u64).fill(0);
+        self.miscounted = false;
     }
 
     /// Numbers of the bindings that the last replay, which has finished, left with a NaN or an infinity.
     pub fn guarded<'s, const IMAGES: usize>(
-        &self,
+        &mut self,
         resources: &'s Resources<'_, IMAGES>,
     ) -> Result<impl Iterator<Item = usize> + use<'s, IMAGES>, RunError> {
         if !self.guard {
             return Err(RunError::NotGuarded);
         }
+        self.compare(resources);
+        if self.miscounted {
+            return Err(RunError::Miscounted);
+        }
         let (report, replay) = (self.report, self.launched);
         let hit = move |binding: usize| resources.load(report + REPORT_GUARD + 4 * binding as u64) == replay;
         Ok((0..MAX_BINDINGS).filter(move |&binding| hit(binding)))
     }
-}
-
-fn spin<const IMAGES: usize>(resources: &Resources<'_, IMAGES>) -> Result<(), CallError> {
-    resources.record_done()?;
-    while !resources.is_done()? {
-        hint::spin_loop();
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! What can go wrong with a CUDA session.
 
-use super::api::{CUresult, Call};
+use super::{
+    api::{CUresult, Call},
+    image::ImageProblem,
+};
 use crate::BindingError;
 use core::fmt;
 
@@ -106,6 +109,13 @@ pub enum InitError {
         /// Bytes of the pool.
         pool: u64,
     },
+    /// A kernel image is not given to the driver.
+    Image {
+        /// Number of the image, or of the candidate's launch.
+        number: u32,
+        /// What is wrong with it.
+        problem: ImageProblem,
+    },
     /// A driver call failed.
     Call(CallError),
 }
@@ -142,6 +152,10 @@ impl fmt::Display for InitError {
             Self::OutsidePool { offset, bytes, pool } => {
                 write!(f, "{bytes} bytes from {offset} on reach outside a pool of {pool} bytes")
             }
+            Self::Image { number, problem } => write!(
+                f,
+                "kernel image {number} is not given to the driver: {problem}; copy the plan again, or compile it again"
+            ),
             Self::Call(error) => write!(f, "{error}"),
         }
     }
@@ -157,6 +171,11 @@ pub enum RunError {
     Binding(BindingError),
     /// The session was made without [`InitOptions::guard`](super::InitOptions::guard).
     NotGuarded,
+    /// The device has not counted as many replays as were launched, so guards cannot be relied on: the last launch failed, or
+    /// a signal was missed. Replay again.
+    Miscounted,
+    /// The device has not finished, and whoever waits has given up. The session is as it was.
+    StillRunning,
     /// A driver call failed. Errors of kernels show at the next call that waits; most leave the context unusable.
     Call(CallError),
 }
@@ -178,6 +197,13 @@ impl fmt::Display for RunError {
         match self {
             Self::Binding(error) => write!(f, "{error}"),
             Self::NotGuarded => write!(f, "session was made without a guard"),
+            Self::Miscounted => write!(
+                f,
+                "guard lost count: the device has not finished as many replays as were launched; replay again"
+            ),
+            Self::StillRunning => {
+                write!(f, "the device has not finished in time: wait again, or give the session up")
+            }
             Self::Call(error) => write!(f, "{error}"),
         }
     }

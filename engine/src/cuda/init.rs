@@ -6,7 +6,7 @@ use super::{
     error::{InitError, Subject},
     resources::{Node, Resources},
     session::SizedSession,
-    shared::{self, Scratch, Shared},
+    shared::{self, Scratch, Shared, Weights},
 };
 use crate::{
     bindings::Slots,
@@ -149,11 +149,10 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         let memory = variant.memory();
         let slots = Slots::new(&variant, BLOB_ALIGNMENT);
         let mut resources = Resources::<IMAGES>::new(api, stream)?;
-        if options.wait != Wait::Driver {
-            resources.create_done(options.wait == Wait::Block)?;
-        }
+        resources.create_done(options.wait == Wait::Block)?;
+        resources.share(shared.weights.map(Weights::stuck), shared.scratch.map(Scratch::stuck));
         for image in variant.images() {
-            resources.load_module(image)?;
+            resources.load_module(variant.header().image_kind, image)?;
         }
         let functions = find_functions::<KERNELS, IMAGES>(&variant, &resources)?;
         enter(Stage::Memory);
@@ -169,6 +168,8 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
             report: memory.bindings,
             launched: 0,
             other_work: true,
+            miscounted: false,
+            marked: false,
         };
         let mut session = Self::new(variant, resources, slots, addresses, options.mapped, completion);
         enter(Stage::WarmUp);

@@ -96,7 +96,7 @@ impl<'p, 'd> Trial<'p, 'd> {
         let mut resources = Resources::<MAX_LAUNCHES>::new(pool.api, Some(pool.resources.stream()))?;
         let mut functions = heapless::Vec::<_, MAX_LAUNCHES>::new();
         for (number, launch) in (0..).zip(&candidate.launches) {
-            resources.load_module(variant.candidate_image(launch.image))?;
+            resources.load_module(variant.header().image_kind, variant.candidate_image(launch.image))?;
             // Cannot fail: a candidate has at most so many launches.
             let _ = functions.push(resources.function(number, number, launch.name, launch.shared)?);
         }

@@ -16,6 +16,7 @@
 //! | [`Session::input_mut`] | `cuStreamSynchronize` where an earlier copy may still read; the next `replay` copies |
 //! | [`Session::output`] | as `read` |
 //! | [`Session::guard`] | `cuStreamSynchronize` where the device may still be at work |
+//! | [`Session::synchronize_while`] | `cuEventRecord`, and `cuEventQuery` until the event has passed or the caller gives up |
 //!
 //! In place of `cuStreamSynchronize` come `cuEventRecord` and `cuEventSynchronize` with [`Wait::Block`], `cuEventRecord` and
 //! `cuEventQuery` with [`Wait::Spin`], and nothing at all with [`Wait::Poll`] where replays are all there is to wait for.
@@ -32,7 +33,6 @@
 //! Nano) the CPU's accesses are uncached, right but slow: there a camera's frame is better written than read. In every case
 //! what the CPU has written before `replay` is visible to the kernels, and what kernels wrote is visible once the session
 //! has waited: by the driver's own synchronisation, or by the signal's release at system scope, which the CPU acquires.
-
 //!
 //! # Failures
 //!
@@ -41,16 +41,22 @@
 //! - A call of RUN fails and the CUDA context survives (a launch or copy was refused): the session stays usable. The same
 //!   operation can be tried again; what a binding holds whose copy failed is undefined until it is written or read again, and
 //!   states are as after the last replay that was launched, so [`Session::reset`] where that is in doubt.
+//! - A launch fails, although the driver may have enqueued it: a session that polls or guards waits for the device before the
+//!   next replay and goes on from the device's count of replays. Until then [`Session::guard`] says [`RunError::Miscounted`],
+//!   and so it does where the device has missed a signal.
+//! - A replay does not finish: [`Session::synchronize_while`] gives up when its caller does, and says what the session is
+//!   worth afterwards. INIT waits for its one replay without limit; a watchdog beside the program covers it.
 //! - A kernel fails, or the driver loses the device: CUDA leaves the context unusable. Every operation that needs the driver
 //!   returns that error from then on, and nothing hangs or panics. Drop the session, destroy the context, and begin again.
 //! - Dropping frees everything exactly once, after waiting for the device, whether or not calls fail meanwhile; failures are
-//!   logged.
+//!   logged. Only where a [`Session::synchronize_while`] has given up it does not wait, and frees nothing of a device at work.
 //!
 //! `tests/faults.rs` lets every call of a session's life fail in turn.
 
 mod api;
 mod completion;
 mod error;
+mod image;
 mod init;
 mod measure;
 #[cfg(feature = "recording")]
@@ -62,6 +68,7 @@ mod shared;
 pub use api::*;
 pub use completion::Wait;
 pub use error::{CallError, InitError, RunError, Subject};
+pub use image::{ImageProblem, Part, check_image};
 pub use init::{InitOptions, Stage};
 pub use measure::{Pool, Prefix, Trial};
 pub use session::{Session, SizedSession};

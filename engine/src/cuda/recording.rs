@@ -11,7 +11,7 @@ use std::{thread_local, vec::Vec};
 thread_local! {
     static INNER: Cell<Option<DriverApi>> = const { Cell::new(None) };
     static CALLS: RefCell<Vec<Call>> = const { RefCell::new(Vec::new()) };
-    static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
+    static FAULTS: RefCell<Vec<Fault>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Which calls fail.
@@ -23,6 +23,8 @@ pub struct Fault {
     pub result: CUresult,
     /// Whether all later calls fail too, as they do after an error that leaves the CUDA context unusable.
     pub sticky: bool,
+    /// Whether the failing call does its work all the same.
+    pub effect: bool,
 }
 
 /// `CUDA_ERROR_NOT_INITIALIZED`: what the recording functions return on a thread that wrapped no table.
@@ -33,7 +35,7 @@ const NOT_INITIALIZED: CUresult = 3;
 pub fn wrap(inner: DriverApi, capacity: usize) -> DriverApi {
     INNER.set(Some(inner));
     CALLS.set(Vec::with_capacity(capacity));
-    FAULT.set(None);
+    inject(None);
     RECORDING
 }
 
@@ -46,28 +48,34 @@ pub fn take() -> Vec<Call> {
     })
 }
 
-/// Lets calls on this thread fail from now on, or none. Calls that fail are recorded too.
-pub fn inject(fault: Option<Fault>) {
-    FAULT.set(fault);
+/// Lets calls on this thread fail from now on, or none. Each fault counts all calls; those that fail are recorded too.
+pub fn inject(faults: impl IntoIterator<Item = Fault>) {
+    FAULTS.with_borrow_mut(|all| {
+        all.clear();
+        all.extend(faults);
+    });
 }
 
-/// What this call is to return instead of its own result, if anything.
-fn fault(call: Call) -> Option<CUresult> {
+/// The fault that this call has, if any.
+fn fault(call: Call) -> Option<Fault> {
     // Asks for the name of an error, so it is not one of those that fail.
     if call.phase() == Phase::Failure {
         return None;
     }
-    let fault = FAULT.get()?;
-    match fault.after.checked_sub(1) {
-        Some(after) => {
-            FAULT.set(Some(Fault { after, ..fault }));
-            None
-        }
-        None => {
-            FAULT.set(fault.sticky.then_some(fault));
-            Some(fault.result)
-        }
-    }
+    FAULTS.with_borrow_mut(|all| {
+        let mut found = None;
+        all.retain_mut(|fault| match fault.after.checked_sub(1) {
+            Some(after) => {
+                fault.after = after;
+                true
+            }
+            None => {
+                found = found.or(Some(*fault));
+                fault.sticky
+            }
+        });
+        found
+    })
 }
 
 /// Whether a call does its work even where it fails: the driver's functions that free or wait also return errors of earlier
@@ -87,12 +95,14 @@ macro_rules! define_recording {
                     let Some(inner) = INNER.get() else { return NOT_INITIALIZED };
                     CALLS.with_borrow_mut(|calls| calls.push(Call::$symbol));
                     let fault = fault(Call::$symbol);
-                    if let (Some(result), false) = (fault, works_anyway(Call::$symbol)) {
+                    if let Some(Fault { result, effect: false, .. }) = fault
+                        && !works_anyway(Call::$symbol)
+                    {
                         return result;
                     }
                     // SAFETY: the caller keeps the contract of this function, which is that of the inner one.
                     let result = unsafe { (inner.$field)($($parameter),*) };
-                    fault.unwrap_or(result)
+                    fault.map_or(result, |fault| fault.result)
                 }
             )*
         }

@@ -6,14 +6,15 @@
 
 use super::{
     api::*,
-    error::{CallError, Subject},
+    error::{CallError, InitError, Subject},
+    image::check_image,
 };
-use crate::plan::format::{MAX_NAME, MAX_OPERANDS};
+use crate::plan::format::{ImageKind, MAX_NAME, MAX_OPERANDS};
 use core::{
     ffi::{CStr, c_void},
     ops::Range,
     ptr::{null, null_mut},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 /// A kernel launch, ready to become a graph node.
@@ -37,9 +38,15 @@ pub(super) struct Resources<'d, const IMAGES: usize> {
     owns_stream: bool,
     /// Whether everything has finished and nothing more will be enqueued.
     finished: bool,
+    /// Whether somebody has given up waiting for the device.
+    overdue: bool,
+    /// Whether the device still uses what this owns, so that freeing it would wait without end.
+    stuck: AtomicBool,
+    /// The same of what a session shares with others.
+    shares: [Option<&'d AtomicBool>; 2],
     start: CUevent,
     end: CUevent,
-    /// Recorded at the end of what a session waits for; null where it waits for the stream.
+    /// Recorded at the end of what a session waits for; null in what is no session.
     done: CUevent,
     modules: heapless::Vec<CUmodule, IMAGES>,
     memory: CUdeviceptr,
@@ -83,6 +90,9 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
             stream: stream.unwrap_or(null_mut()),
             owns_stream: false,
             finished: false,
+            overdue: false,
+            stuck: AtomicBool::new(false),
+            shares: [None; 2],
             start: null_mut(),
             end: null_mut(),
             done: null_mut(),
@@ -108,6 +118,29 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
         call!(self, cuEventCreate, Subject::Session, event_create(&mut self.done, flags))
     }
 
+    /// Notes what a session shares with others.
+    pub fn share(&mut self, weights: Option<&'d AtomicBool>, scratch: Option<&'d AtomicBool>) {
+        self.shares = [weights, scratch];
+    }
+
+    /// Is set where a session that shares this was dropped while the device was at work for it.
+    pub fn stuck(&self) -> &AtomicBool {
+        &self.stuck
+    }
+
+    /// Notes whether somebody has given up waiting.
+    pub fn set_overdue(&mut self, overdue: bool) {
+        self.overdue = overdue;
+    }
+
+    /// Whether freeing would wait without end: the device has not reached the event that somebody gave up waiting for, or
+    /// uses what is shared for another session of which that holds.
+    fn is_stuck(&self) -> bool {
+        let set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
+        let shared = self.shares.iter().flatten().any(|flag| set(flag));
+        set(&self.stuck) || shared || (self.overdue && matches!(self.is_done(), Ok(false)))
+    }
+
     /// The driver's functions.
     pub fn api(&self) -> &'d DriverApi {
         self.api
@@ -118,9 +151,11 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
         self.stream
     }
 
-    /// Loads an image that describes its own length (cubin) or ends with NUL (PTX).
-    pub fn load_module(&mut self, image: &[u8]) -> Result<(), CallError> {
-        let subject = Subject::Image(self.modules.len() as u32);
+    /// Loads an image. The driver learns no length: a cubin states its own, and PTX ends with NUL, as the plan's check has seen.
+    pub fn load_module(&mut self, kind: ImageKind, image: &[u8]) -> Result<(), InitError> {
+        let number = self.modules.len() as u32;
+        check_image(kind, image).map_err(|problem| InitError::Image { number, problem })?;
+        let subject = Subject::Image(number);
         let mut module = null_mut();
         call!(self, cuModuleLoadData, subject, module_load_data(&mut module, image.as_ptr().cast()))?;
         // `init` compared the number of images with the capacity before.
@@ -210,7 +245,7 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
             return 0;
         }
         // SAFETY: inside the one allocation, which is aligned to a page and was zeroed when made. Only the device writes
-        // there, whole words; `host_memory` lends other parts.
+        // there, whole words; `host_memory` lends these words only when it has finished.
         unsafe { AtomicU32::from_ptr(self.host.add(offset as usize).cast()) }.load(Ordering::Acquire)
     }
 
@@ -372,6 +407,11 @@ impl<const IMAGES: usize> Drop for Resources<'_, IMAGES> {
                 log::warn!("freeing a session: {error}");
             }
         };
+        if self.is_stuck() {
+            log::warn!("freeing nothing of a session: the device is still at work");
+            self.shares.iter().flatten().for_each(|flag| flag.store(true, Ordering::Release));
+            return;
+        }
         let subject = Subject::Session;
         let holds = self.memory != 0 || !self.host.is_null() || !self.modules.is_empty();
         if holds && !self.finished {

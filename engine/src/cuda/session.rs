@@ -22,7 +22,9 @@ pub type Session<'p, 'd> = SizedSession<'p, 'd, 4096, 1024, 1024>;
 
 /// A ready session whose plan has at most `STEPS` steps, `KERNELS` kernels and `IMAGES` images.
 ///
-/// It belongs to the thread whose CUDA context it was made in. Dropping it frees everything that it made.
+/// It belongs to the thread whose CUDA context it was made in. Dropping it waits for the device and frees everything that it
+/// made; after a [`Self::synchronize_while`] that ended with [`RunError::StillRunning`] it neither waits nor frees, unless
+/// the device has finished by then.
 #[derive(Debug)]
 pub struct SizedSession<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize> {
     variant: Variant<'p>,
@@ -112,7 +114,7 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// Copies a binding's host side to the device, unless they are the same.
     fn upload(&mut self, number: usize, slot: Slot) -> Result<(), CallError> {
         if !self.mapped && slot.bytes > 0 {
-            (self.busy, self.completion.other_work) = (true, true);
+            self.enqueues();
             self.uploading.set(number, true);
             let subject = Subject::Binding(number as u32);
             self.resources.upload_host(subject, self.addresses.bindings + slot.offset, slot.offset, slot.bytes)?;
@@ -135,7 +137,7 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// Waits, and lends a binding's host side with what the device has.
     fn download(&mut self, number: usize, slot: Slot) -> Result<&[u8], CallError> {
         if !self.mapped && slot.bytes > 0 {
-            (self.busy, self.completion.other_work) = (true, true);
+            self.enqueues();
             let subject = Subject::Binding(number as u32);
             self.resources.download_host(subject, self.addresses.bindings + slot.offset, slot.offset, slot.bytes)?;
         }
@@ -170,7 +172,8 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         Ok(self.download(number, slot)?)
     }
 
-    /// Enqueues one replay and returns at once.
+    /// Enqueues one replay and returns at once. After a launch that failed, or a replay whose signal was missed, a session that
+    /// polls or guards waits for the device first, to learn how many replays it has counted.
     ///
     /// # Errors
     /// Where the driver refuses the launch.
@@ -180,11 +183,26 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
 
     /// Sends what was filled in, then launches the graph.
     fn launch(&mut self) -> Result<(), CallError> {
+        self.recount()?;
         self.send_lent()?;
-        self.busy = true;
-        self.resources.launch()?;
-        self.completion.launched();
+        self.enqueues();
+        let result = self.resources.launch();
+        self.completion.launched(&result);
+        result
+    }
+
+    /// Learns how many replays the device has counted, where that is in doubt.
+    fn recount(&mut self) -> Result<(), CallError> {
+        if self.completion.miscounted {
+            self.wait()?;
+            self.completion.recount(&mut self.resources);
+        }
         Ok(())
+    }
+
+    fn enqueues(&mut self) {
+        self.busy = true;
+        self.completion.enqueues();
     }
 
     fn send_lent(&mut self) -> Result<(), CallError> {
@@ -205,6 +223,7 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// # Errors
     /// Where a driver call fails.
     pub fn replay_timed(&mut self) -> Result<(), RunError> {
+        self.recount()?;
         self.send_lent()?;
         self.busy = true;
         self.resources.record(false)?;
@@ -237,6 +256,39 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         Ok(self.wait()?)
     }
 
+    /// As [`Self::synchronize`], for as long as `go_on` says so, which is asked again and again: it looks at a clock, sleeps,
+    /// or does something else. However the session waits otherwise, this asks: `cuEventRecord`, then `cuEventQuery`.
+    ///
+    /// After [`RunError::StillRunning`] the session is as it was. Wait again, with or without limit: results are right once
+    /// that succeeds. Every other operation waits without limit where it needs the device. Or drop the session, which then
+    /// frees nothing at all unless the device has finished meanwhile: its memory stays the device's until the CUDA context is
+    /// destroyed or the process ends. So does what the session shares with others. Other sessions of the same context are
+    /// not safe from waiting, since the driver may let any call that frees wait for the whole device.
+    ///
+    /// ```no_run
+    /// # use floe_engine::cuda::{RunError, Session};
+    /// # use std::time::{Duration, Instant};
+    /// # fn run(session: &mut Session<'_, '_>) -> Result<(), RunError> {
+    /// let deadline = Instant::now() + Duration::from_millis(20);
+    /// session.replay()?;
+    /// session.synchronize_while(|| Instant::now() < deadline)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RunError::StillRunning`] where `go_on` said no before everything had finished; a driver call's where anything
+    /// failed.
+    pub fn synchronize_while(&mut self, mut go_on: impl FnMut() -> bool) -> Result<(), RunError> {
+        let finished = self.completion.wait_while(&self.resources, &mut go_on)?;
+        self.resources.set_overdue(!finished);
+        if !finished {
+            return Err(RunError::StillRunning);
+        }
+        self.has_waited();
+        Ok(())
+    }
+
     /// Zeroes every state, before the next replay and after the last.
     ///
     /// # Errors
@@ -253,7 +305,8 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
             if self.mapped {
                 self.resources.host_memory(slot.offset, slot.bytes).fill(0);
             } else if slot.bytes > 0 {
-                (self.busy, self.completion.other_work) = (true, true);
+                self.busy = true;
+                self.completion.enqueues();
                 self.resources.zero(Subject::Binding(number), self.addresses.bindings + slot.offset, slot.bytes)?;
             }
         }
@@ -264,7 +317,9 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     /// replay; copies nothing, since the plan's guards write what they find into host memory.
     ///
     /// # Errors
-    /// Where the session was made without [`InitOptions::guard`](super::InitOptions::guard), or a driver call fails.
+    /// Where the session was made without [`InitOptions::guard`](super::InitOptions::guard), or a driver call fails;
+    /// [`RunError::Miscounted`] where the last launch failed, or not every replay was signalled: then nothing is known of
+    /// the results, until another replay.
     pub fn guard(&mut self) -> Result<impl Iterator<Item = usize> + '_, RunError> {
         if self.busy {
             self.wait()?;
@@ -274,9 +329,14 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
 
     fn wait(&mut self) -> Result<(), CallError> {
         self.completion.wait(&self.resources)?;
+        self.resources.set_overdue(false);
+        self.has_waited();
+        Ok(())
+    }
+
+    fn has_waited(&mut self) {
         self.busy = false;
         self.uploading = Flags::NONE;
-        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     resources::Resources,
 };
 use crate::plan::{Variant, format::BLOB_ALIGNMENT};
+use core::sync::atomic::AtomicBool;
 
 /// What a session shares with others; nothing by default.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,8 +26,7 @@ pub struct Shared<'s> {
 /// same file, or another file with equal bytes.
 #[derive(Debug)]
 pub struct Weights<'s> {
-    /// Frees the memory.
-    _resources: Resources<'s, 0>,
+    resources: Resources<'s, 0>,
     address: CUdeviceptr,
     bytes: &'s [u8],
 }
@@ -49,12 +49,17 @@ impl<'s> Weights<'s> {
             resources.upload(Subject::Session, address, bytes)?;
         }
         resources.finish()?;
-        Ok(Self { _resources: resources, address, bytes })
+        Ok(Self { resources, address, bytes })
     }
 
     /// Whether these are a variant's constants: the same bytes of the same file, or else equal ones.
     pub fn are_of(&self, variant: &Variant<'_>) -> bool {
         same_bytes(self.bytes, variant.weights())
+    }
+
+    /// Is set where a session over these constants was dropped that the device had not finished with.
+    pub(super) fn stuck(&self) -> &AtomicBool {
+        self.resources.stuck()
     }
 
     /// Address, for a session of a variant with these constants.
@@ -94,6 +99,11 @@ impl<'s> Scratch<'s> {
     /// The stream of all sessions over it.
     pub fn stream(&self) -> CUstream {
         self.resources.stream()
+    }
+
+    /// Is set where a session over it was dropped that the device had not finished with.
+    pub(super) fn stuck(&self) -> &AtomicBool {
+        self.resources.stuck()
     }
 
     /// Address, for an arena of `needed` bytes.

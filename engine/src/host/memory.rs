@@ -1,7 +1,7 @@
 //! The memory of a session. Of the whole only a pointer is kept, and references are made to no more than is asked for: a C
 //! program has several bindings lent at a time, and whatever refers to one of them must not invalidate the others.
 
-use core::{marker::PhantomData, ops::Range, ptr::NonNull};
+use core::{marker::PhantomData, ptr::NonNull};
 
 /// Bytes that belong to a session for `'m`: a `&'m mut [u8]` that does not claim all of them at every use.
 #[derive(Debug)]
@@ -22,16 +22,16 @@ impl<'m> Memory<'m> {
         Self { start: NonNull::from(memory).cast(), bytes, lifetime: PhantomData }
     }
 
-    /// A part; `None` where it reaches outside.
-    pub fn get(&self, range: Range<usize>) -> Option<&[u8]> {
-        let (start, bytes) = self.part(range)?;
+    /// `bytes` bytes from `start` on; `None` where they reach outside.
+    pub fn get(&self, start: usize, bytes: usize) -> Option<&[u8]> {
+        let start = self.part(start, bytes)?;
         // SAFETY: inside the slice that `new` was given, which belongs to this object; borrowed as `self` is.
         Some(unsafe { core::slice::from_raw_parts(start.as_ptr(), bytes) })
     }
 
-    /// A part, to be written.
-    pub fn get_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
-        let (start, bytes) = self.part(range)?;
+    /// As [`Self::get`], to be written.
+    pub fn get_mut(&mut self, start: usize, bytes: usize) -> Option<&mut [u8]> {
+        let start = self.part(start, bytes)?;
         // SAFETY: as in `get`; borrowed mutably as `self` is, so nothing else refers to it.
         Some(unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), bytes) })
     }
@@ -42,26 +42,25 @@ impl<'m> Memory<'m> {
         unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
-    fn part(&self, range: Range<usize>) -> Option<(NonNull<u8>, usize)> {
-        let bytes = range.end.checked_sub(range.start).filter(|_| range.end <= self.bytes)?;
+    fn part(&self, start: usize, bytes: usize) -> Option<NonNull<u8>> {
+        start.checked_add(bytes).filter(|&end| end <= self.bytes)?;
         // SAFETY: at most the end of the slice.
-        Some((unsafe { self.start.add(range.start) }, bytes))
+        Some(unsafe { self.start.add(start) })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Memory, Range};
+    use super::Memory;
 
     #[test]
     fn parts_end_where_the_memory_does() {
         let mut bytes = [1, 2, 3, 4];
         let mut memory = Memory::new(&mut bytes);
-        assert_eq!(memory.get(1..3), Some(&[2, 3][..]));
-        assert_eq!(memory.get(4..4), Some(&[][..]));
-        let backwards = Range { start: usize::MAX, end: 0 };
-        assert_eq!((memory.get(2..5), memory.get(5..5), memory.get(backwards)), (None, None, None));
-        memory.get_mut(0..1).unwrap().fill(9);
+        assert_eq!(memory.get(1, 2), Some(&[2, 3][..]));
+        assert_eq!(memory.get(4, 0), Some(&[][..]));
+        assert_eq!((memory.get(2, 3), memory.get(5, 0), memory.get(1, usize::MAX)), (None, None, None));
+        memory.get_mut(0, 1).unwrap().fill(9);
         assert_eq!(memory.all(), [9, 2, 3, 4]);
         assert_eq!(bytes, [9, 2, 3, 4]);
     }
@@ -70,9 +69,9 @@ mod tests {
     fn one_part_is_used_while_another_is_lent() {
         let mut bytes = [0; 4];
         let mut memory = Memory::new(&mut bytes);
-        let first = memory.get_mut(0..2).unwrap().as_mut_ptr();
-        memory.get_mut(2..4).unwrap().fill(2);
-        let last = memory.get(2..4).unwrap().as_ptr();
+        let first = memory.get_mut(0, 2).unwrap().as_mut_ptr();
+        memory.get_mut(2, 2).unwrap().fill(2);
+        let last = memory.get(2, 2).unwrap().as_ptr();
         // SAFETY: nothing has referred to the part meanwhile: what Miri sees.
         unsafe { first.write(1) };
         // SAFETY: as above.

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 use core::fmt;
-use floe_kernels::{KernelError, MAX_INPUTS};
+use floe_kernels::{DType, KernelError, MAX_INPUTS};
 use memory::Memory;
 use split::{Range, Split};
 
@@ -95,7 +95,7 @@ impl<'p, 'm> Session<'p, 'm> {
         let (_, slot) = self.slots.find(&self.variant, binding.into(), Access::Write, Some(bytes.len()))?;
         let start = self.bindings + slot.offset as usize;
         // Every slot lies inside the memory that `init` took.
-        if let Some(target) = self.memory.get_mut(start..start + bytes.len()) {
+        if let Some(target) = self.memory.get_mut(start, bytes.len()) {
             target.copy_from_slice(bytes);
         }
         Ok(())
@@ -108,7 +108,7 @@ impl<'p, 'm> Session<'p, 'm> {
     pub fn read<'n>(&self, binding: impl Into<BindingRef<'n>>, bytes: &mut [u8]) -> Result<(), BindingError> {
         let (_, slot) = self.slots.find(&self.variant, binding.into(), Access::Read, Some(bytes.len()))?;
         let start = self.bindings + slot.offset as usize;
-        if let Some(source) = self.memory.get(start..start + bytes.len()) {
+        if let Some(source) = self.memory.get(start, bytes.len()) {
             bytes.copy_from_slice(source);
         }
         Ok(())
@@ -122,7 +122,7 @@ impl<'p, 'm> Session<'p, 'm> {
         let (_, slot) = self.slots.find(&self.variant, binding.into(), Access::Lend, None)?;
         let start = self.bindings + slot.offset as usize;
         // Every slot lies inside the memory that `init` took, here and below.
-        Ok(self.memory.get_mut(start..start + slot.bytes as usize).unwrap_or_default())
+        Ok(self.memory.get_mut(start, slot.bytes as usize).unwrap_or_default())
     }
 
     /// Lends an output's bytes.
@@ -132,26 +132,68 @@ impl<'p, 'm> Session<'p, 'm> {
     pub fn output<'n>(&self, binding: impl Into<BindingRef<'n>>) -> Result<&[u8], BindingError> {
         let (_, slot) = self.slots.find(&self.variant, binding.into(), Access::Borrow, None)?;
         let start = self.bindings + slot.offset as usize;
-        Ok(self.memory.get(start..start + slot.bytes as usize).unwrap_or_default())
+        Ok(self.memory.get(start, slot.bytes as usize).unwrap_or_default())
     }
 
-    /// Runs all steps once, in order.
+    /// Runs all steps once, in order. How long that takes is up to the plan: [`Variant::host_operations`] bounds it.
     ///
     /// # Errors
     /// Where a kernel refuses its operands; no checked plan makes one do so.
     pub fn replay(&mut self) -> Result<(), ReplayError> {
+        self.replay_steps(&mut |_| true)
+    }
+
+    /// As [`Self::replay`], as long as `go_on` says so: it is asked before each step, with a bound of the step's operations
+    /// ([`Step::host_operations`]), and may look at a clock, at a flag, or at that number. A step that has begun runs to its
+    /// end, so who wants to be asked often refuses steps of many operations.
+    ///
+    /// After [`ReplayError::Stopped`] inputs are as they were, and states and outputs hold parts of two replays: the session is
+    /// as good as new after [`Self::reset`].
+    ///
+    /// ```no_run
+    /// # use floe_engine::host::{ReplayError, Session};
+    /// # use std::time::{Duration, Instant};
+    /// # fn run(session: &mut Session<'_, '_>) -> Result<(), ReplayError> {
+    /// let deadline = Instant::now() + Duration::from_millis(200);
+    /// session.replay_while(|operations| operations < 1 << 30 && Instant::now() < deadline)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ReplayError::Stopped`] where `go_on` said no; else as for [`Self::replay`].
+    pub fn replay_while(&mut self, mut go_on: impl FnMut(u64) -> bool) -> Result<(), ReplayError> {
+        self.replay_steps(&mut |step| go_on(step.host_operations()))
+    }
+
+    fn replay_steps(&mut self, go_on: &mut dyn FnMut(&Step) -> bool) -> Result<(), ReplayError> {
         let steps = self.variant.steps();
         for (number, step) in (0..).zip(steps) {
-            self.run(&step).map_err(|error| ReplayError { step: number, error })?;
+            if !go_on(&step) {
+                return Err(ReplayError::Stopped { step: number });
+            }
+            self.run(&step).map_err(|error| ReplayError::Kernel { step: number, error })?;
         }
         Ok(())
+    }
+
+    /// Numbers of the float outputs and states that hold a NaN or an infinity, ascending: what the guards of a GPU's plan watch.
+    /// It looks when it is called, so at what the last replay left, or what was written into a state since.
+    pub fn guard(&self) -> impl Iterator<Item = usize> + '_ {
+        let bindings = self.variant.bindings().zip(self.slots.iter()).enumerate();
+        bindings.filter_map(|(number, (binding, slot))| {
+            let start = self.bindings + slot.offset as usize;
+            let bytes = self.memory.get(start, slot.bytes as usize).unwrap_or_default();
+            let hit = slot.direction != Direction::Input && any_non_finite(binding.dtype, bytes);
+            hit.then_some(number)
+        })
     }
 
     /// Zeroes every state.
     pub fn reset(&mut self) {
         for slot in self.slots.iter().filter(|slot| slot.direction == Direction::State) {
             let start = self.bindings + slot.offset as usize;
-            if let Some(state) = self.memory.get_mut(start..start + slot.bytes as usize) {
+            if let Some(state) = self.memory.get_mut(start, slot.bytes as usize) {
                 state.fill(0);
             }
         }
@@ -187,6 +229,22 @@ impl<'p, 'm> Session<'p, 'm> {
         let (outputs, workspace) = split.written.split_at_mut(count);
         let workspace = workspace.first_mut().map_or(&mut [][..], |workspace| &mut **workspace);
         kernel.family().run(&inputs, outputs, workspace)
+    }
+}
+
+/// Whether any element is a NaN or an infinity: its exponent has all bits set. Integers have none.
+fn any_non_finite(dtype: DType, bytes: &[u8]) -> bool {
+    fn any<const N: usize>(bytes: &[u8], exponent: [u8; 2]) -> bool {
+        // The exponent lies in the highest two bytes of every float.
+        let high = |element: &[u8; N]| element.last_chunk::<2>().copied().unwrap_or_default();
+        bytes.as_chunks::<N>().0.iter().map(high).any(|high| [high[0] & exponent[0], high[1] & exponent[1]] == exponent)
+    }
+    match dtype {
+        DType::F32 => any::<4>(bytes, [0x80, 0x7f]),
+        DType::F16 => any::<2>(bytes, [0x00, 0x7c]),
+        DType::Bf16 => any::<2>(bytes, [0x80, 0x7f]),
+        DType::F64 => any::<8>(bytes, [0xf0, 0x7f]),
+        _ => false,
     }
 }
 
@@ -243,23 +301,38 @@ impl fmt::Display for InitError {
 
 impl core::error::Error for InitError {}
 
-/// A step that its kernel refused.
+/// Why a replay did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplayError {
-    /// Number of the step.
-    pub step: u32,
-    /// Why.
-    pub error: KernelError,
+#[non_exhaustive]
+pub enum ReplayError {
+    /// A step's kernel refused its operands.
+    Kernel {
+        /// Number of the step.
+        step: u32,
+        /// Why.
+        error: KernelError,
+    },
+    /// The caller of [`Session::replay_while`] wanted no more of it.
+    Stopped {
+        /// Number of the first step that did not run.
+        step: u32,
+    },
 }
 
 impl fmt::Display for ReplayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "step {}: {}", self.step, self.error)
+        match self {
+            Self::Kernel { step, error } => write!(f, "step {step}: {error}"),
+            Self::Stopped { step } => write!(f, "replay was stopped before step {step}: reset the session"),
+        }
     }
 }
 
 impl core::error::Error for ReplayError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        Some(&self.error)
+        match self {
+            Self::Kernel { error, .. } => Some(error),
+            Self::Stopped { .. } => None,
+        }
     }
 }

@@ -5,7 +5,7 @@ use super::{
     check_candidate::check_candidate,
     check_step::{BindingSize, Regions, check_step},
     file::{
-        ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, VARIANT_SECTIONS, blob_start, entry_index,
+        ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, META, VARIANT_SECTIONS, blob_start, entry_index,
         front_digest, signature,
     },
     format::{
@@ -15,7 +15,7 @@ use super::{
     },
     reader::{Plan, Records},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Sizes that add up to more than this are refused, so that no later sum overflows.
 const MAX_BYTES: u64 = 1 << 62;
@@ -24,11 +24,12 @@ const MAX_BYTES: u64 = 1 << 62;
 pub(super) fn check(bytes: &[u8]) -> Result<Plan<'_>, PlanError> {
     let (header, bytes, signature) = check_header(bytes)?;
     check_table(bytes, &header)?;
-    let meta: Meta<'_> = Section::find(bytes, 0, SectionKind::Meta, 0)?.single()?;
+    let meta: Meta<'_> = Section::find(bytes, META, SectionKind::Meta, 0)?.single()?;
+    let wrong = |problem| PlanError::Record { section: SectionKind::Meta, variant: 0, record: 0, problem };
     if FILE_SECTIONS + meta.variants as usize * VARIANT_SECTIONS.len() != header.sections as usize {
-        let problem = RecordProblem::Field("variants");
-        return Err(PlanError::Record { section: SectionKind::Meta, variant: 0, record: 0, problem });
+        return Err(wrong(RecordProblem::Field("variants")));
     }
+    [meta.model, meta.compiler].into_iter().try_for_each(check_text).map_err(wrong)?;
     for variant in 0..meta.variants {
         check_variant(bytes, variant)?;
     }
@@ -76,16 +77,17 @@ fn check_table(bytes: &[u8], header: &Header) -> Result<(), PlanError> {
     let mut structured_end = (HEADER_BYTES + sections * ENTRY_BYTES) as u64;
     let mut blobs_end = header.front;
     for index in 0..sections {
-        let (variant, kind) = match index.checked_sub(FILE_SECTIONS) {
-            None => (0, SectionKind::Meta),
-            Some(rest) => (rest / VARIANT_SECTIONS.len(), VARIANT_SECTIONS[rest % VARIANT_SECTIONS.len()]),
+        // The file's own section belongs to no variant; the plan's version stands there.
+        let (variant, kind, is_of_variant) = match index.checked_sub(FILE_SECTIONS) {
+            None => (0, SectionKind::Meta, false),
+            Some(rest) => (rest / VARIANT_SECTIONS.len(), VARIANT_SECTIONS[rest % VARIANT_SECTIONS.len()], true),
         };
         let at = |problem| PlanError::Section { section: kind, variant: variant as u32, problem };
         let entry = Entry::read(bytes, index).ok_or(at(SectionProblem::OutOfFile))?;
         if entry.kind != kind as u32 {
             return Err(at(SectionProblem::Kind { found: entry.kind }));
         }
-        if entry.variant != variant as u32 {
+        if is_of_variant && entry.variant != variant as u32 {
             return Err(at(SectionProblem::Variant { found: entry.variant }));
         }
         if kind.is_blob() && shares_earlier(bytes, index, &entry) {
@@ -97,6 +99,12 @@ fn check_table(bytes: &[u8], header: &Header) -> Result<(), PlanError> {
         if entry.offset != expected {
             return Err(at(SectionProblem::Offset { found: entry.offset, expected }));
         }
+        if expected > limit {
+            return Err(at(SectionProblem::OutOfFile));
+        }
+        if !are_zero(bytes, *end, expected) {
+            return Err(at(SectionProblem::Padding));
+        }
         *end = entry.offset.checked_add(entry.length).ok_or(at(SectionProblem::OutOfFile))?;
         if *end > limit {
             return Err(at(SectionProblem::OutOfFile));
@@ -105,8 +113,36 @@ fn check_table(bytes: &[u8], header: &Header) -> Result<(), PlanError> {
     if blob_start(structured_end) != Some(header.front) {
         return Err(PlanError::Header("length of the front"));
     }
+    if !are_zero(bytes, structured_end, header.front) {
+        return Err(PlanError::Header("padding of the front"));
+    }
     if blobs_end != header.length {
         return Err(PlanError::Header("file length"));
+    }
+    Ok(())
+}
+
+/// Whether all bytes of a range of the file are zero.
+fn are_zero(bytes: &[u8], start: u64, end: u64) -> bool {
+    let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+    let padding = range.and_then(|(start, end)| bytes.get(start..end));
+    padding.is_some_and(|padding| padding.iter().all(|&byte| byte == 0))
+}
+
+/// Whether every blob that is not shared differs from those of the same kind before it.
+pub(super) fn check_shared(bytes: &[u8], variants: u32) -> Result<(), PlanError> {
+    let blobs = VARIANT_SECTIONS.iter().enumerate().filter(|(_, kind)| kind.is_blob());
+    for (position, &section) in blobs {
+        let blob = |variant| Section::find(bytes, entry_index(variant as usize, position), section, variant);
+        for variant in 1..variants {
+            let later = blob(variant)?.bytes;
+            for earlier in 0..variant {
+                let earlier = blob(earlier)?.bytes;
+                if earlier.as_ptr() != later.as_ptr() && earlier == later {
+                    return Err(PlanError::Section { section, variant, problem: SectionProblem::StoredTwice });
+                }
+            }
+        }
     }
     Ok(())
 }
@@ -137,18 +173,18 @@ impl<'a> Section<'a> {
     }
 
     /// Decodes `expected` records that fill the section, and judges each.
-    fn records<T: Deserialize<'a>>(
+    fn records<T: Deserialize<'a> + Serialize>(
         &self,
         expected: u32,
         mut judge: impl FnMut(u32, T) -> Result<(), RecordProblem>,
     ) -> Result<(), PlanError> {
         let mut records = Records::<T>::new(self.bytes);
         let mut number = 0;
-        while let Some(record) = records.try_next() {
+        while let Some(record) = records.try_next_exact() {
             if number == expected {
                 return Err(self.error(number, RecordProblem::Count { found: number + 1, expected }));
             }
-            let record = record.map_err(|_| self.error(number, RecordProblem::Undecodable))?;
+            let record = record.map_err(|malformed| self.error(number, malformed.into()))?;
             judge(number, record).map_err(|problem| self.error(number, problem))?;
             number += 1;
         }
@@ -159,7 +195,7 @@ impl<'a> Section<'a> {
     }
 
     /// Decodes the only record.
-    fn single<T: Deserialize<'a>>(&self) -> Result<T, PlanError> {
+    fn single<T: Deserialize<'a> + Serialize>(&self) -> Result<T, PlanError> {
         let mut only = None;
         self.records(1, |_, record| {
             only = Some(record);
@@ -188,7 +224,7 @@ fn check_variant(bytes: &[u8], variant: u32) -> Result<(), PlanError> {
     let regions = Regions { header: &header, weights: weights.len() as u64, bindings: &sizes };
     check_steps(&steps, &regions)?;
     if !notes.bytes.is_empty() {
-        notes.records(header.steps, |_, _: StepNote<'_>| Ok(()))?;
+        notes.records(header.steps, |_, note: StepNote<'_>| check_note(&note))?;
     }
     let (candidates, images) = (section(8)?, section(9)?.bytes);
     let mut problem = None;
@@ -208,6 +244,8 @@ fn check_description(header: &VariantHeader<'_>, weights: u64) -> Result<(), Rec
     let host = header.architecture == 0;
     let fields = [
         ("target", check_name(header.target).is_ok()),
+        ("nvrtc", check_text(header.nvrtc).is_ok()),
+        ("precision", check_text(header.precision).is_ok()),
         ("steps", header.steps <= MAX_STEPS),
         ("kernels", header.kernels <= if host { 0 } else { MAX_KERNELS }),
         ("images", header.images <= if host { 0 } else { MAX_KERNELS }),
@@ -227,7 +265,8 @@ fn check_images(table: &Section<'_>, header: &VariantHeader<'_>, blob: &[u8]) ->
         let start = image.offset;
         let after = start.checked_add(image.bytes).filter(|&after| after <= blob.len() as u64);
         let after = after.ok_or(RecordProblem::ImageRange)?;
-        if start < end || image.bytes == 0 || !start.is_multiple_of(OPERAND_ALIGNMENT) {
+        let expected = u64::next_multiple_of(end, OPERAND_ALIGNMENT);
+        if start != expected || image.bytes == 0 || !are_zero(blob, end, start) {
             return Err(RecordProblem::ImageRange);
         }
         if header.image_kind == ImageKind::Ptx && blob.get(after as usize - 1) != Some(&0) {
@@ -235,7 +274,8 @@ fn check_images(table: &Section<'_>, header: &VariantHeader<'_>, blob: &[u8]) ->
         }
         end = after;
         Ok(())
-    })
+    })?;
+    if end == blob.len() as u64 { Ok(()) } else { Err(table.error(header.images, RecordProblem::ImageRange)) }
 }
 
 fn check_bindings(
@@ -274,12 +314,13 @@ fn check_steps(section: &Section<'_>, regions: &Regions<'_>) -> Result<(), PlanE
     let mut records = Records::<Step>::new(section.bytes);
     let mut number = 0;
     let mut purpose = Purpose::Network;
-    while let Some(step) = records.try_next() {
+    while let Some(step) = records.try_next_exact() {
         if number == expected {
             return Err(section.error(number, RecordProblem::Count { found: number + 1, expected }));
         }
-        let step = step.map_err(|_| at(number, StepProblem::Undecodable))?;
-        check_step(regions, number, &step).map_err(|problem| at(number, problem))?;
+        // By reference: a step is 6 KB, and a move would need as much stack again.
+        let step = step.as_ref().map_err(|&malformed| at(number, malformed.into()))?;
+        check_step(regions, number, step).map_err(|problem| at(number, problem))?;
         // The network, then guards, then one signal.
         if step.purpose() < purpose || purpose == Purpose::Signal {
             return Err(at(number, StepProblem::Completion));
@@ -302,8 +343,17 @@ pub(super) fn add(total: u64, bytes: u64) -> Result<u64, RecordProblem> {
     sum.filter(|&sum| sum <= MAX_BYTES).ok_or(RecordProblem::TooLarge)
 }
 
-/// Names are handed to the CUDA driver and to C programs.
+/// Names are handed to the CUDA driver and to C programs, and are printed.
 pub(super) fn check_name(name: &str) -> Result<(), RecordProblem> {
-    let fits = !name.is_empty() && name.len() <= MAX_NAME && !name.contains('\0');
-    if fits { Ok(()) } else { Err(RecordProblem::Name) }
+    let fits = !name.is_empty() && name.len() <= MAX_NAME;
+    if fits && check_text(name).is_ok() { Ok(()) } else { Err(RecordProblem::Name) }
+}
+
+/// Texts reach terminals and timing tables, where a control character would be a command or another line.
+pub(super) fn check_text(text: &str) -> Result<(), RecordProblem> {
+    if text.contains(char::is_control) { Err(RecordProblem::Text) } else { Ok(()) }
+}
+
+fn check_note(note: &StepNote<'_>) -> Result<(), RecordProblem> {
+    [note.sources, note.family, note.algorithm, note.configuration, note.runner_up].into_iter().try_for_each(check_text)
 }

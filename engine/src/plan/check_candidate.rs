@@ -3,7 +3,7 @@
 
 use super::{
     RecordProblem, StepProblem,
-    check::{add, check_name},
+    check::{add, check_name, check_text},
     check_step::check_launch,
     format::{Candidate, CandidateArgument, DEPENDENT_LAUNCH, Image, ImageKind, OPERAND_ALIGNMENT, VariantHeader},
 };
@@ -15,6 +15,7 @@ pub(super) fn check_candidate(
     images: &[u8],
 ) -> Result<(), RecordProblem> {
     check_name(candidate.key)?;
+    [candidate.description, candidate.algorithm, candidate.configuration].into_iter().try_for_each(check_text)?;
     candidate.operands.iter().try_fold(0, |total, operand| add(total, operand.bytes))?;
     if candidate.launches.is_empty() {
         return Err(RecordProblem::Field("launches"));

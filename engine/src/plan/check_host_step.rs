@@ -49,6 +49,9 @@ pub(super) fn check(kernel: &Kernel, operands: &[Operand]) -> Result<(), StepPro
         if !operand.offset.is_multiple_of(alignment) {
             return Err(at(index, OperandProblem::Misaligned { offset: operand.offset, alignment }));
         }
+        if index >= inputs && family.output(index - inputs).is_some_and(overlaps_itself) {
+            return Err(at(index, OperandProblem::OverlapsItself));
+        }
     }
     check_overlaps(operands)
 }
@@ -57,6 +60,25 @@ pub(super) fn check(kernel: &Kernel, operands: &[Operand]) -> Result<(), StepPro
 fn elements(view: &View) -> Option<u64> {
     let product = view.shape.iter().try_fold(1u64, |n, &extent| n.checked_mul(u64::from(extent.max(1))));
     product.filter(|&n| n <= MAX_ELEMENTS)
+}
+
+/// Whether two elements of a view may be the same bytes, padding lanes included: whether some dimension's stride is not beyond
+/// all that the dimensions with smaller strides reach. Some views whose elements merely interleave count as well; no
+/// compiler needs those.
+fn overlaps_itself(view: &View) -> bool {
+    if view.shape.contains(&0) {
+        return false;
+    }
+    let lanes = |d: usize, extent: u32| if d == 1 { extent.max(view.lanes) } else { extent };
+    let dims = || {
+        let dims = view.shape.iter().zip(&view.strides).enumerate();
+        dims.map(|(d, (&extent, stride))| (u64::from(stride.unsigned_abs()), d, u64::from(lanes(d, extent) - 1)))
+    };
+    dims().filter(|&(.., steps)| steps > 0).any(|(stride, d, _)| {
+        let smaller = dims().filter(|&(other, number, _)| (other, number) < (stride, d));
+        let reach = smaller.fold(0u64, |reach, (stride, _, steps)| reach.saturating_add(stride.saturating_mul(steps)));
+        reach >= stride
+    })
 }
 
 /// The host gives its twins disjoint slices, so a written range may not share a byte with any other of the step.

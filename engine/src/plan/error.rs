@@ -33,6 +33,15 @@ pub enum PlanError {
     Unsigned,
     /// The signature is not of this plan, or not by this key.
     Signature,
+    /// The plan is of another model than the one that it is to be of.
+    OtherModel,
+    /// The plan is older than it is to be.
+    Outdated {
+        /// Its version.
+        found: u32,
+        /// The least that is accepted.
+        least: u32,
+    },
     /// An entry of the section table is wrong.
     Section {
         /// Section that the entry should describe.
@@ -88,6 +97,10 @@ pub enum SectionProblem {
     },
     /// It reaches outside its part of the file.
     OutOfFile,
+    /// Between it and the blob before it lie other bytes than zeros.
+    Padding,
+    /// An earlier variant's blob of the same kind holds the same bytes, and its entry names other ones.
+    StoredTwice,
 }
 
 /// What is wrong with a record.
@@ -96,6 +109,8 @@ pub enum SectionProblem {
 pub enum RecordProblem {
     /// The bytes are no such record.
     Undecodable,
+    /// The bytes are such a record, but not as a writer encodes it: a number has more bytes than it needs.
+    Encoding,
     /// Bytes follow the last record, or records are missing.
     Count {
         /// Records that there are, as far as was counted.
@@ -110,13 +125,16 @@ pub enum RecordProblem {
     },
     /// A field has an impossible value; `.0` names it.
     Field(&'static str),
-    /// A name is empty, too long or contains NUL.
+    /// A name is empty, too long or contains a control character.
     Name,
+    /// A text contains a control character.
+    Text,
     /// Another binding that is used in the same direction has the same name.
     DuplicateName,
     /// Sizes add up to more than 2⁶² bytes.
     TooLarge,
-    /// An image lies outside the images blob, overlaps the one before it, or is empty.
+    /// An image is empty, lies outside the images blob, or not where the one before it ends and zeros fill up to a multiple of
+    /// 16; or something follows the last one.
     ImageRange,
     /// A PTX image without NUL at its end.
     ImageNotTerminated,
@@ -130,6 +148,8 @@ pub enum RecordProblem {
 pub enum StepProblem {
     /// The bytes are no step.
     Undecodable,
+    /// The bytes are a step, but not as a writer encodes it: a number has more bytes than it needs.
+    Encoding,
     /// The step is to begin before those that it depends on have finished, which the architecture cannot.
     Overlaps,
     /// `after` names step `.0`, which is not an earlier one, or not in ascending order.
@@ -210,6 +230,8 @@ pub enum OperandProblem {
         /// Bytes that the kernel needs.
         needed: u64,
     },
+    /// An output two of whose elements may be the same bytes.
+    OverlapsItself,
 }
 
 impl fmt::Display for PlanError {
@@ -236,6 +258,12 @@ impl fmt::Display for PlanError {
             Self::Signature => {
                 write!(f, "plan was not signed with this key, or it or its signature were changed since")
             }
+            Self::OtherModel => write!(f, "plan is of another model than the one asked for"),
+            Self::Outdated { found, least } => write!(
+                f,
+                "plan is outdated: it has version {found}, and at least {least} is asked for; `floec compile \
+                 --plan-version` gives a plan its version"
+            ),
             Self::Section { section, variant, problem } => {
                 write!(f, "section {} of variant {variant}: {problem}; {REPORT}", section.name())
             }
@@ -257,18 +285,52 @@ impl fmt::Display for SectionProblem {
             Self::Variant { found } => write!(f, "belongs to variant {found}"),
             Self::Offset { found, expected } => write!(f, "starts at byte {found} instead of {expected}"),
             Self::OutOfFile => write!(f, "reaches outside its part of the file"),
+            Self::Padding => write!(f, "bytes before it are not zero"),
+            Self::StoredTwice => write!(f, "holds the bytes of an earlier variant's once more"),
         }
     }
 }
+
+/// Why the bytes of a record or a step are none.
+#[derive(Clone, Copy)]
+pub(super) enum Malformed {
+    /// Nothing can be decoded from them.
+    Undecodable,
+    /// A writer gives what they hold in other bytes.
+    Encoding,
+}
+
+impl From<Malformed> for RecordProblem {
+    fn from(malformed: Malformed) -> Self {
+        match malformed {
+            Malformed::Undecodable => Self::Undecodable,
+            Malformed::Encoding => Self::Encoding,
+        }
+    }
+}
+
+impl From<Malformed> for StepProblem {
+    fn from(malformed: Malformed) -> Self {
+        match malformed {
+            Malformed::Undecodable => Self::Undecodable,
+            Malformed::Encoding => Self::Encoding,
+        }
+    }
+}
+
+/// Of [`RecordProblem::Encoding`] and [`StepProblem::Encoding`].
+const ENCODING: &str = "has a number with more bytes than it needs";
 
 impl fmt::Display for RecordProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Undecodable => write!(f, "cannot be decoded"),
+            Self::Encoding => f.write_str(ENCODING),
             Self::Count { found, expected } => write!(f, "{found} records or more instead of {expected}"),
             Self::TooMany { limit } => write!(f, "more than {limit} records"),
             Self::Field(field) => write!(f, "field '{field}' has an impossible value"),
-            Self::Name => write!(f, "name is empty, longer than {MAX_NAME} bytes, or contains NUL"),
+            Self::Name => write!(f, "name is empty, longer than {MAX_NAME} bytes, or contains a control character"),
+            Self::Text => write!(f, "text contains a control character"),
             Self::DuplicateName => write!(f, "another binding has the same name"),
             Self::TooLarge => write!(f, "sizes add up to more than 2^62 bytes"),
             Self::ImageRange => write!(f, "image is empty, misaligned, or not where the one before it lets it be"),
@@ -282,6 +344,7 @@ impl fmt::Display for StepProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Undecodable => write!(f, "cannot be decoded"),
+            Self::Encoding => f.write_str(ENCODING),
             Self::Overlaps => f.write_str("overlaps with earlier steps, which its architecture cannot"),
             Self::After(step) => write!(f, "comes after step {step}, which is no earlier step or out of order"),
             Self::OtherDevice => write!(f, "is for another kind of device than its variant"),
@@ -316,6 +379,7 @@ impl fmt::Display for OperandProblem {
             Self::WritesInput => write!(f, "writes into an input binding"),
             Self::Direction => write!(f, "is marked as written where the kernel reads, or the other way round"),
             Self::TooShort { bytes, needed } => write!(f, "has {bytes} bytes, but the kernel reaches {needed}"),
+            Self::OverlapsItself => write!(f, "is written more than once at the same bytes"),
         }
     }
 }

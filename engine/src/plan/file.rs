@@ -131,7 +131,7 @@ impl Header {
 pub(super) struct Entry {
     /// A [`SectionKind`].
     pub kind: u32,
-    /// Number of the variant it belongs to; 0 for the file's own.
+    /// Number of the variant it belongs to; in the entry of META, the plan's version.
     pub variant: u32,
     /// First byte, from the start of the file.
     pub offset: u64,
@@ -175,6 +175,9 @@ impl Entry {
 pub(super) fn signature(trailer: &[u8]) -> Option<&[u8; 64]> {
     trailer.strip_prefix(&SIGNATURE_MAGIC)?.try_into().ok()
 }
+
+/// Number of META's table entry.
+pub(super) const META: usize = 0;
 
 /// Number of the table entry that holds section `kind` (a position in [`VARIANT_SECTIONS`]) of a variant.
 pub(super) fn entry_index(variant: usize, kind: usize) -> usize {

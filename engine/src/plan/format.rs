@@ -176,6 +176,16 @@ pub enum Purpose {
 }
 
 impl Step {
+    /// Upper bound, but for a constant factor, of the operations of a host step: arithmetic, and elements that are moved. 0 for
+    /// a launch.
+    #[cfg(feature = "host")]
+    pub fn host_operations(&self) -> u64 {
+        match &self.action {
+            Action::Host(kernel) => kernel.family().host_operations(),
+            Action::Launch { .. } => 0,
+        }
+    }
+
     /// What it is for. In a plan the steps of the network come first, then guards, then one signal or none; guards need it.
     /// The last two wait for everything before them, so their `after` is empty.
     pub fn purpose(&self) -> Purpose {

@@ -2,13 +2,15 @@
 
 use super::{
     PlanError, check,
-    file::{Entry, Header, SIGNATURE_BYTES, blobs_digest, entry_index},
+    error::Malformed,
+    file::{Entry, Header, META, SIGNATURE_BYTES, blobs_digest, entry_index},
     format::{
         BLOB_ALIGNMENT, Binding, Candidate, Image, KernelEntry, Meta, SIGNATURE_MAGIC, Step, StepNote, VariantHeader,
     },
 };
 use core::marker::PhantomData;
-use serde::Deserialize;
+use postcard::ser_flavors::Size;
+use serde::{Deserialize, Serialize};
 
 /// A plan that passed the check. Borrows the file's bytes; a copy costs nothing.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +41,28 @@ impl<'a> Plan<'a> {
     /// Name and version of the compiler that wrote the file.
     pub fn compiler(&self) -> &'a str {
         self.meta.compiler
+    }
+
+    /// The version that whoever compiled it gave the plan, to tell a later plan of a model from an earlier one; 0 where none
+    /// was given. The signature covers it.
+    pub fn version(&self) -> u32 {
+        Entry::read(self.bytes, META).map_or(0, |entry| entry.variant)
+    }
+
+    /// Refuses a plan of another model than `model`, where one is named, and one older than `least_version`: a device that runs
+    /// only later plans than it has run before cannot be taken back to one with a known fault.
+    ///
+    /// Says nothing about who made the plan: call it together with `Plan::verify_signature` (feature `signature`), which proves
+    /// that name and version are what the holder of the key wrote.
+    ///
+    /// # Errors
+    /// [`PlanError::OtherModel`], [`PlanError::Outdated`].
+    pub fn verify_release(&self, model: Option<&str>, least_version: u32) -> Result<(), PlanError> {
+        if model.is_some_and(|model| model != self.model()) {
+            return Err(PlanError::OtherModel);
+        }
+        let found = self.version();
+        if found < least_version { Err(PlanError::Outdated { found, least: least_version }) } else { Ok(()) }
     }
 
     /// Bytes of the file, signature included.
@@ -83,14 +107,17 @@ impl<'a> Plan<'a> {
         self.variants().find(|variant| variant.header().target == target)
     }
 
-    /// Compares weights and kernel images with their SHA-256: reads the whole file.
+    /// Compares weights and kernel images with their SHA-256, and equal ones with each other: reads the whole file.
     ///
     /// # Errors
-    /// [`PlanError::BlobDigest`] where they differ.
+    /// [`PlanError::BlobDigest`] where they differ; [`SectionProblem::StoredTwice`](super::SectionProblem::StoredTwice).
     pub fn verify_blobs(&self) -> Result<(), PlanError> {
         let front = usize::try_from(self.header.front).unwrap_or(usize::MAX);
         let blobs = self.bytes.get(front..).unwrap_or(&[]);
-        if blobs_digest(blobs) == self.header.blobs { Ok(()) } else { Err(PlanError::BlobDigest) }
+        if blobs_digest(blobs) != self.header.blobs {
+            return Err(PlanError::BlobDigest);
+        }
+        check::check_shared(self.bytes, self.meta.variants)
     }
 }
 
@@ -226,6 +253,13 @@ impl<'a> Variant<'a> {
         range.and_then(|range| self.candidate_images.get(range)).unwrap_or(&[])
     }
 
+    /// Upper bound, but for a constant factor, of the operations of one replay on the host, which a short plan may have any
+    /// number of: see [`Step::host_operations`]. 0 for a GPU.
+    #[cfg(feature = "host")]
+    pub fn host_operations(&self) -> u64 {
+        self.steps().fold(0, |sum, step| step.host_operations().saturating_add(sum))
+    }
+
     /// Bytes of the arena's leading part, which is zero before the first replay and which every replay leaves as it found
     /// it, rounded up to 256.
     pub fn counter_bytes(&self) -> u64 {
@@ -270,15 +304,40 @@ impl<'a, T: Deserialize<'a>> Records<'a, T> {
     }
 
     /// The next record, or an error where the bytes hold none; `None` at the end of the section.
-    pub(super) fn try_next(&mut self) -> Option<Result<T, postcard::Error>> {
+    fn try_next(&mut self) -> Option<Result<T, postcard::Error>> {
         if self.rest.is_empty() {
             return None;
         }
-        Some(postcard::take_from_bytes(self.rest).map(|(record, rest)| {
-            self.rest = rest;
-            record
-        }))
+        // Not `take_from_bytes`, which moves the record once more: a step is 6 KB.
+        let mut bytes = postcard::Deserializer::from_bytes(self.rest);
+        let record = T::deserialize(&mut bytes);
+        if record.is_ok() {
+            self.rest = bytes.finalize().unwrap_or_default();
+        }
+        Some(record)
     }
+
+    /// As [`Self::try_next`], and refuses a record whose bytes are not those that a writer makes of it: postcard also reads
+    /// numbers that are longer than they must be.
+    pub(super) fn try_next_exact(&mut self) -> Option<Result<T, Malformed>>
+    where
+        T: Serialize,
+    {
+        let before = self.rest.len();
+        Some(match self.try_next()? {
+            Ok(record) if serializes_to(&record, before - self.rest.len()) => Ok(record),
+            Ok(_) => Err(Malformed::Encoding),
+            Err(_) => Err(Malformed::Undecodable),
+        })
+    }
+}
+
+/// Whether a writer gives `record` as many bytes as it was decoded from: a number that is longer than it must be is the only
+/// thing that postcard decodes and never writes. A function of its own, so that the stack that decoding needs and the stack
+/// that serialising needs do not add up.
+#[inline(never)]
+fn serializes_to(record: &impl Serialize, bytes: usize) -> bool {
+    postcard::serialize_with_flavor(record, Size::default()) == Ok(bytes)
 }
 
 impl<'a, T: Deserialize<'a>> Iterator for Records<'a, T> {

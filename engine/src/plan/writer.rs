@@ -42,13 +42,20 @@ pub struct VariantParts<'a> {
 pub struct PlanWriter<'a> {
     model: &'a str,
     compiler: &'a str,
+    version: u32,
     variants: Vec<VariantParts<'a>>,
 }
 
 impl<'a> PlanWriter<'a> {
     /// An empty file for `model`, written by `compiler` (name and version).
     pub fn new(model: &'a str, compiler: &'a str) -> Self {
-        Self { model, compiler, variants: Vec::new() }
+        Self { model, compiler, version: 0, variants: Vec::new() }
+    }
+
+    /// Gives the plan a version in place of 0; see [`Plan::version`].
+    #[must_use]
+    pub fn version(self, version: u32) -> Self {
+        Self { version, ..self }
     }
 
     /// Adds a variant.
@@ -66,7 +73,7 @@ impl<'a> PlanWriter<'a> {
         let mut front = vec![0; HEADER_BYTES + sections * ENTRY_BYTES];
 
         let meta = Meta { model: self.model, compiler: self.compiler, variants };
-        entries.push(structured(&mut front, SectionKind::Meta, 0, once(&meta)));
+        entries.push(structured(&mut front, SectionKind::Meta, self.version, once(&meta)));
         let mut blobs = Blobs::default();
         for (number, parts) in (0..).zip(self.variants) {
             let (table, images) = pack_images(&parts.images, parts.header.image_kind);
@@ -113,8 +120,9 @@ impl<'a> PlanWriter<'a> {
         front[..HEADER_BYTES].copy_from_slice(&header.encode());
         let digest = front_digest(&front);
         front[DIGEST].copy_from_slice(&digest);
-        front.append(&mut blobs.bytes);
-        front
+        blobs.bytes.reserve_exact(front.len());
+        blobs.bytes.splice(..0, front);
+        blobs.bytes
     }
 }
 
@@ -160,8 +168,14 @@ impl Blobs {
         } else {
             pad(&mut self.bytes, BLOB_ALIGNMENT);
             let offset = self.bytes.len() as u64;
-            self.bytes.extend_from_slice(&blob);
-            Entry { kind: kind as u32, variant, offset, length: blob.len() as u64 }
+            let length = blob.len() as u64;
+            if self.bytes.is_empty() {
+                // Weights come first: they may be gigabytes.
+                self.bytes = blob;
+            } else {
+                self.bytes.extend_from_slice(&blob);
+            }
+            Entry { kind: kind as u32, variant, offset, length }
         };
         self.entries.push(entry);
         entry

@@ -26,6 +26,22 @@ pub enum Kind {
     Exec,
 }
 
+/// What becomes of a launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// It runs.
+    #[default]
+    Runs,
+    /// It is refused.
+    Refused,
+    /// It is said to be refused, and runs all the same.
+    RefusedYetRuns,
+    /// It runs, but its signal does nothing.
+    Unsignalled,
+    /// The device never finishes from then on.
+    Hangs,
+}
+
 /// A node as it was added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -70,8 +86,14 @@ pub struct State {
     pub allocations: Vec<usize>,
     /// Sizes of allocations of page-locked host memory.
     pub host_allocations: Vec<usize>,
+    /// What becomes of the next launch.
+    pub next_launch: Outcome,
     /// Whether signals do nothing, as if the device were dead.
     pub silent: bool,
+    /// Whether the device never finishes: signals do nothing, events do not pass, and what would wait for it panics.
+    pub hung: bool,
+    /// Counters and reports of signals that a device owes which has not finished.
+    unsignalled: Vec<(usize, usize)>,
     /// Queries of an event until it has passed.
     pending: usize,
 }
@@ -113,6 +135,7 @@ impl State {
     }
 
     fn free(&mut self, handle: usize, kind: Kind) {
+        assert!(!self.hung, "would wait for ever, freeing {kind:?}");
         // What else there is the driver frees later, when the work is done.
         let used = match kind {
             Kind::Memory | Kind::HostMemory => self.memory[&handle].used,
@@ -134,13 +157,14 @@ impl State {
     }
 
     /// Notes that work on some memory was enqueued.
-    fn enqueue(&mut self, addresses: impl IntoIterator<Item = usize>) {
+    pub fn enqueue(&mut self, addresses: impl IntoIterator<Item = usize>) {
         self.busy = true;
         addresses.into_iter().for_each(|address| mark_used(&mut self.memory, address));
     }
 
     /// Notes that somebody has waited.
     fn idle(&mut self) {
+        assert!(!self.hung, "would wait for ever");
         self.busy = false;
         self.memory.values_mut().for_each(|memory| memory.used = false);
     }
@@ -150,6 +174,15 @@ impl State {
         assert_eq!(self.live.get(&(handle as usize)), Some(&kind), "used something that is not alive");
     }
 
+    /// The device finishes after all, and replays signal their end.
+    pub fn finish(&mut self) {
+        (self.hung, self.pending) = (false, 0);
+        for (counter, report) in std::mem::take(&mut self.unsignalled) {
+            // SAFETY: as in `graph_launch`.
+            unsafe { signal(counter as *mut u32, report as *mut u32) };
+        }
+    }
+
     fn assert_stream(&self, stream: CUstream) {
         if stream != EXTERNAL_STREAM {
             self.assert_alive(stream, Kind::Stream);
@@ -157,9 +190,21 @@ impl State {
     }
 
     /// Panics unless the range lies inside one allocation.
-    fn assert_inside(&self, address: usize, bytes: usize) {
+    pub fn assert_inside(&self, address: usize, bytes: usize) {
         let (start, memory) = self.memory.range(..=address).next_back().expect("address below all allocations");
         assert!(address + bytes <= start + memory.words.len() * 16, "range reaches outside its allocation");
+    }
+}
+
+/// What the kernel `signal` does.
+///
+/// # Safety
+/// Both must be valid.
+unsafe fn signal(counter: *mut u32, report: *mut u32) {
+    // SAFETY: promise of the caller.
+    unsafe {
+        *counter += 1;
+        *report = *counter;
     }
 }
 
@@ -384,6 +429,11 @@ extern "C" fn graph_launch(exec: CUgraphExec, stream: CUstream) -> CUresult {
     call(|state| {
         state.assert_alive(exec, Kind::Exec);
         state.assert_stream(stream);
+        let outcome = std::mem::take(&mut state.next_launch);
+        if outcome == Outcome::Refused {
+            return INJECTED;
+        }
+        state.hung |= outcome == Outcome::Hangs;
         state.enqueue([]);
         for node in &state.ready[&(exec as usize)] {
             node.arguments.iter().for_each(|&address| mark_used(&mut state.memory, address));
@@ -393,11 +443,9 @@ extern "C" fn graph_launch(exec: CUgraphExec, stream: CUstream) -> CUresult {
             // enough for every binding.
             unsafe {
                 match node.function {
-                    SIGNAL if state.silent => {}
-                    SIGNAL => {
-                        *counter += 1;
-                        *report = *counter;
-                    }
+                    SIGNAL if state.silent || outcome == Outcome::Unsignalled => {}
+                    SIGNAL if state.hung => state.unsignalled.push((counter as usize, report as usize)),
+                    SIGNAL => signal(counter, report),
                     GUARD if (*c).iter().any(|x| !x.is_finite()) => {
                         *report.add(REPORT_GUARD as usize / 4 + 2) = *counter + 1;
                     }
@@ -406,7 +454,7 @@ extern "C" fn graph_launch(exec: CUgraphExec, stream: CUstream) -> CUresult {
                 }
             }
         }
-        CUDA_SUCCESS
+        if outcome == Outcome::RefusedYetRuns { INJECTED } else { CUDA_SUCCESS }
     })
 }
 
@@ -452,7 +500,7 @@ extern "C" fn event_record(event: CUevent, stream: CUstream) -> CUresult {
 extern "C" fn event_query(event: CUevent) -> CUresult {
     call(|state| {
         state.assert_alive(event, Kind::Event);
-        let ready = state.pending == 0;
+        let ready = state.pending == 0 && !state.hung;
         state.pending = 0;
         if ready {
             state.idle();

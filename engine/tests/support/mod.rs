@@ -5,7 +5,7 @@ pub mod driver;
 pub mod stack;
 
 use floe_engine::plan::{
-    PlanWriter, VariantParts,
+    Plan, PlanWriter, VariantParts,
     format::{
         Action, Binding, COUNTER_BYTES, Candidate, CandidateArgument, CandidateLaunch, CandidateOperand, Direction,
         ImageKind, KernelEntry, Operand, REPORT_BYTES, Region, Role, Step, StepNote, VariantHeader,
@@ -130,6 +130,16 @@ pub fn host_parts() -> VariantParts<'static> {
     }
 }
 
+/// The least that a driver is given for a cubin: an ELF header without sections, and some bytes of its own.
+pub fn cubin(contents: &[u8]) -> Vec<u8> {
+    let mut image = vec![0; 64];
+    image[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    image[18] = 190;
+    image[52] = 64;
+    image.extend(contents);
+    image
+}
+
 /// `arena = x + weights; y = arena + total; total = arena + arena` with three launches of the simulated kernel `add`;
 /// the second kernel wants more shared memory than the default.
 pub fn cuda_parts() -> VariantParts<'static> {
@@ -148,7 +158,7 @@ pub fn cuda_parts() -> VariantParts<'static> {
             step(launch(1, 0), &[arena, arena, operand(total, 0, true)], &[0, 1]),
         ],
         kernels: vec![KernelEntry { image: 0, name: "add" }, KernelEntry { image: 1, name: "add" }],
-        images: vec![b"first image".to_vec(), b"second".to_vec()],
+        images: vec![cubin(b"first image"), cubin(b"second")],
         bindings: bindings(),
         notes: vec![],
         weights: weights(),
@@ -231,6 +241,31 @@ impl std::ops::DerefMut for Aligned {
     }
 }
 
+/// A checked plan written anew from what the engine reads in it: the same bytes, since there is one way to write them.
+pub fn rewrite(plan: &Plan<'_>, bytes: &[u8]) -> Vec<u8> {
+    let writer = PlanWriter::new(plan.model(), plan.compiler()).version(plan.version());
+    (0..plan.variants().len()).fold(writer, |writer, index| writer.variant(parts(plan, bytes, index))).finish()
+}
+
+/// What a variant of a checked plan was written from.
+pub fn parts<'a>(plan: &Plan<'a>, bytes: &[u8], index: usize) -> VariantParts<'a> {
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let entry = 96 + 24 * (10 * index + 10);
+    let variant = plan.variant(index).unwrap();
+    VariantParts {
+        header: variant.header().clone(),
+        steps: variant.steps().collect(),
+        kernels: variant.kernels().collect(),
+        images: variant.images().map(<[u8]>::to_vec).collect(),
+        bindings: variant.bindings().collect(),
+        notes: variant.notes().collect(),
+        weights: variant.weights().to_vec(),
+        candidates: variant.candidates().collect(),
+        // The engine lends parts of this blob only.
+        candidate_images: bytes[number(entry + 8)..][..number(entry + 16)].to_vec(),
+    }
+}
+
 /// Puts the right digest into a front that was changed, so that the checks behind the digest are reached.
 pub fn seal(bytes: &mut [u8]) {
     use sha2::{Digest, Sha256};
@@ -268,7 +303,7 @@ pub fn candidates_parts() -> VariantParts<'static> {
         overlaps: false,
         arguments: arguments.into_iter().map(|(operand, offset)| CandidateArgument { operand, offset }).collect(),
     };
-    let (table, candidate_images) = pack_images(&[b"shared image".to_vec(), b"own".to_vec()], ImageKind::Cubin);
+    let (table, candidate_images) = pack_images(&[cubin(b"shared image"), cubin(b"own")], ImageKind::Cubin);
     let candidate = |problem, key, launches: &[CandidateLaunch<'static>]| Candidate {
         problem,
         description: "add 1x4:f32",

@@ -3,6 +3,9 @@
 //! A stored result is rounded by 2⁻¹² (f16) or 2⁻⁹ (bf16) of itself. Functions within 2⁻¹⁸ do not show behind that, and take
 //! a third of the instructions: the epilogue of a product by a narrow matrix is as long as the product. CUDA's intrinsics
 //! for them are one instruction each; the functions are in the prelude.
+//!
+//! They give what the exact functions give for infinities and NaN. They take subnormal f32 for 0, and a quotient by more
+//! than 2¹²⁶ is 0: f16 holds no operand for which that shows, but bf16 and f32 ones do.
 
 use crate::pointwise::{Binary, Class, Instruction, Program, Unary};
 

@@ -14,7 +14,7 @@ pub use packing::{Packing, Transform};
 pub use source::{
     Arithmetic, PRELUDE, element_type, f32_literal, f64_literal, load_function, program_function, register_type,
 };
-pub use target::Target;
+pub use target::{Rate, Target};
 
 use crate::Kernel;
 use crate::conv::winograd;

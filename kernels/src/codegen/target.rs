@@ -2,6 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Which of a target's peak rates bounds a kernel: by what it multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// f32 on CUDA cores.
+    F32,
+    /// f16 or bf16 with f32 sums, on tensor cores.
+    F16,
+    /// 8-bit integers with i32 sums, on tensor cores.
+    Int8,
+}
+
 /// A machine that plans are compiled for, as `targets/descriptions/NAME.toml` describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,8 +37,10 @@ pub struct Target {
     pub bandwidth: f64,
     /// Clock in MHz under load.
     pub clock: f64,
-    /// Dense f16 tensor-core rate in TFLOP/s (through `mma.sync`).
+    /// Dense f16 tensor-core rate in TFLOP/s with f32 sums (through `mma.sync`).
     pub f16_tflops: f64,
+    /// Dense tensor-core rate of products of 8-bit integers with i32 sums, in TOP/s (through `mma.sync`).
+    pub int8_tops: f64,
     /// f32 rate of the CUDA cores in TFLOP/s.
     pub f32_tflops: f64,
     /// Cost of one more graph node, microseconds.
@@ -45,17 +58,48 @@ impl Target {
         self.architecture == 0
     }
 
-    /// Microseconds below which no kernel can do so much work here: the larger of `flops` over the peak rate and `bytes`
-    /// over the bandwidth of device memory (Williams, Waterman and Patterson, "Roofline", 2009). `half` says whether the
-    /// arithmetic may use tensor cores. A kernel whose operands are still in the level-2 cache can be faster.
-    pub fn floor(&self, flops: u64, bytes: u64, half: bool) -> f64 {
-        let tflops = if half { self.f16_tflops } else { self.f32_tflops };
-        // TFLOP/s are 10⁶ operations a microsecond, GB/s are 10³ bytes a microsecond.
-        (flops as f64 / (tflops * 1e6)).max(bytes as f64 / (self.bandwidth * 1e3))
+    /// Peak operations per microsecond; a multiply-add counts as two.
+    pub fn peak(&self, rate: Rate) -> f64 {
+        // TFLOP/s and TOP/s are 10⁶ operations per microsecond.
+        1e6 * match rate {
+            Rate::F32 => self.f32_tflops,
+            Rate::F16 => self.f16_tflops,
+            Rate::Int8 => self.int8_tops,
+        }
+    }
+
+    /// Peak multiply-adds per cycle of one multiprocessor.
+    pub fn multiply_adds_per_cycle(&self, rate: Rate) -> f64 {
+        self.peak(rate) / 2.0 / f64::from(self.multiprocessors) / self.clock
+    }
+
+    /// Microseconds that a kernel takes at least if its operands come from device memory: the larger of `operations` over
+    /// the peak rate and `bytes` over the bandwidth (Williams, Waterman and Patterson, "Roofline", 2009). A kernel whose
+    /// operands are still in the level-2 cache can be faster than the second.
+    pub fn floor(&self, operations: u64, bytes: u64, rate: Rate) -> f64 {
+        // GB/s are 10³ bytes per microsecond.
+        (operations as f64 / self.peak(rate)).max(bytes as f64 / (self.bandwidth * 1e3))
     }
 
     /// Whether `cp.async`, `mma.m16n8k16` and bf16 exist (sm_80 and later).
     pub fn has_async_copy(&self) -> bool {
         self.architecture >= 80
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_is_that_of_the_unit_that_multiplies_or_of_memory() {
+        let [any, ..] = crate::gemm::tests::targets();
+        let target = Target { f32_tflops: 1.0, f16_tflops: 4.0, int8_tops: 8.0, bandwidth: 100.0, ..any };
+        let floor = |rate| target.floor(8_000_000, 100_000, rate);
+        assert_eq!(floor(Rate::F32), 8.0);
+        assert_eq!(floor(Rate::F16), 2.0);
+        // 8 operations and 100 kB: both take a microsecond.
+        assert_eq!(floor(Rate::Int8), 1.0);
+        assert_eq!(target.floor(8_000_000, 200_000, Rate::Int8), 2.0);
     }
 }

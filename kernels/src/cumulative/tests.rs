@@ -4,7 +4,7 @@ use super::Cumulative;
 use super::cases::cases;
 use crate::Kernel;
 use crate::conv::tests::{any_view, never_panics};
-use crate::host::testing::{self, element};
+use crate::host::testing::{self, Values, element};
 use proptest::prelude::*;
 
 #[test]
@@ -12,30 +12,36 @@ fn cases_agree_with_the_definition() {
     for kernel in cases() {
         let Kernel::Cumulative(cumulative) = &kernel else { panic!("another family") };
         let wraps = cumulative.input.dtype.size() == 1;
-        testing::compare(&kernel, 2e-6, |operands, index| {
-            let axis = usize::from(cumulative.axis);
-            let extent = i64::from(cumulative.input.shape[axis]);
-            let here = index[axis];
-            let terms = (0..extent).filter(|&j| match (cumulative.reverse, cumulative.exclusive) {
-                (false, false) => j <= here,
-                (false, true) => j < here,
-                (true, false) => j >= here,
-                (true, true) => j > here,
-            });
-            let value = |j: i64| {
-                let mut at = index.to_vec();
-                at[axis] = j;
-                element(&cumulative.input, &operands[0], &at)
-            };
-            let sum: f64 = if cumulative.product { terms.map(value).product() } else { terms.map(value).sum() };
-            match cumulative.input.dtype {
-                crate::DType::I8 => f64::from(sum as i64 as i8),
-                crate::DType::U8 => f64::from(sum as i64 as u8),
-                _ => {
-                    assert!(!wraps);
-                    sum
+        // f64 neither wraps as sums of the ends of integer types do nor loses products of subnormal numbers.
+        let float = cumulative.input.dtype.is_float() && !cumulative.product;
+        let all = [Values::Moderate, Values::Signed, Values::Special];
+        let values = all.into_iter().filter(|&values| float || values != Values::Special);
+        values.for_each(|values| {
+            testing::compare_of(&kernel, values, 2e-6, |operands, index| {
+                let axis = usize::from(cumulative.axis);
+                let extent = i64::from(cumulative.input.shape[axis]);
+                let here = index[axis];
+                let terms = (0..extent).filter(|&j| match (cumulative.reverse, cumulative.exclusive) {
+                    (false, false) => j <= here,
+                    (false, true) => j < here,
+                    (true, false) => j >= here,
+                    (true, true) => j > here,
+                });
+                let value = |j: i64| {
+                    let mut at = index.to_vec();
+                    at[axis] = j;
+                    element(&cumulative.input, &operands[0], &at)
+                };
+                let sum: f64 = if cumulative.product { terms.map(value).product() } else { terms.map(value).sum() };
+                match cumulative.input.dtype {
+                    crate::DType::I8 => f64::from(sum as i64 as i8),
+                    crate::DType::U8 => f64::from(sum as i64 as u8),
+                    _ => {
+                        assert!(!wraps);
+                        sum
+                    }
                 }
-            }
+            })
         });
     }
 }

@@ -70,11 +70,12 @@ template <u32 LANES> DEVICE Best best_of(const Inputs& inputs, u32 candidate, u3
     return Best{score, klass};
 }
 
-// The candidate's key where its score is good, else 0; remembers its class.
-template <u32 LANES> DEVICE u64 key_of_candidate(const Inputs& inputs, u32 candidate, u32 lane, u32* classes) {
+// The candidate's key where its score is good, else 0; the thread that `stores` remembers its class.
+template <u32 LANES>
+DEVICE u64 key_of_candidate(const Inputs& inputs, u32 candidate, u32 lane, bool stores, u32* classes) {
     const Best best = best_of<LANES>(inputs, candidate, lane);
     if (!(best.score > THRESHOLD)) return 0;
-    if (CLASSES > 1 && lane == 0) classes[candidate] = best.klass;
+    if (CLASSES > 1 && stores) classes[candidate] = best.klass;
     return key_of(best.score, candidate);
 }
 
@@ -82,10 +83,11 @@ template <u32 LANES> DEVICE u64 key_of_candidate(const Inputs& inputs, u32 candi
 extern "C" __global__ void __launch_bounds__(THREADS) detect_score(INPUTS, u64* keys, u32* classes) {
     wait_for_inputs();
     const u32 thread = blockIdx.x * THREADS + threadIdx.x;
-    // The threads of a warp stay together.
-    const u32 candidate = min(thread / SCORE_LANES, CANDIDATES - 1), lane = thread % SCORE_LANES;
-    const u64 key = key_of_candidate<SCORE_LANES>(GATHERED, candidate, lane, classes);
-    if (lane == 0) keys[candidate] = key;
+    // The threads of a warp stay together: those behind the last candidate look at it again and store nothing.
+    const u32 number = thread / SCORE_LANES, candidate = min(number, CANDIDATES - 1), lane = thread % SCORE_LANES;
+    const bool stores = lane == 0 && number < CANDIDATES;
+    const u64 key = key_of_candidate<SCORE_LANES>(GATHERED, candidate, lane, stores, classes);
+    if (stores) keys[candidate] = key;
 }
 #else
 
@@ -154,7 +156,7 @@ DEVICE bool fill(Pool& pool, const Inputs& inputs, const u64* keys, u32* classes
 #if STAGE == 1
             found[i] = candidate < CANDIDATES ? keys[candidate] : 0;
 #else
-            found[i] = candidate < CANDIDATES ? key_of_candidate<1>(inputs, candidate, 0, classes) : 0;
+            found[i] = candidate < CANDIDATES ? key_of_candidate<1>(inputs, candidate, 0, true, classes) : 0;
 #endif
         }
         __syncthreads();

@@ -5,7 +5,7 @@
 //! products that were timed on an H200, on all multiprocessors and on 16 (`TUNING.md`, section 9); only the order of
 //! candidates depends on them.
 
-use crate::codegen::{Candidate, Target};
+use crate::codegen::{Candidate, Rate, Target};
 
 /// Kernel start and end as seen by the next one, microseconds.
 const KERNEL: f64 = 1.48;
@@ -87,7 +87,7 @@ pub(crate) fn streaming(target: &Target, threads: f64, operations: f64, bytes: f
     // A multiprocessor keeps about 1024 such threads busy; each load is waited for once every eight.
     let rounds = (threads / (f64::from(target.multiprocessors) * 1024.0)).ceil();
     let chain = FILL + operations * 6.0;
-    let rate = threads * operations * 2.0 / (target.f32_tflops * 1e6 * 0.5);
+    let rate = threads * operations * 2.0 / (target.peak(Rate::F32) * 0.5);
     let memory = threads * bytes / (f64::from(target.multiprocessors) * 32.0 * target.clock);
     KERNEL + (rounds * chain / target.clock).max(rate).max(memory)
 }

@@ -4,7 +4,7 @@ use super::cost::Tiled;
 use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use super::tensor_core::{integer_names, packing, word};
-use crate::codegen::{Candidate, Target};
+use crate::codegen::{Candidate, Rate, Target};
 
 /// Tile rows, columns, depth, and rows and columns of a thread.
 const TILES: [(u32, u32, u32, u32, u32); 5] =
@@ -87,7 +87,7 @@ fn candidate(
     let occupancy =
         (65536 / (registers * threads)).min(target.shared_per_multiprocessor / (shared + 1024)).min(1536 / threads);
     // Four products take as long as one of floats.
-    let rate = target.f32_tflops * 1e6 * 2.0 / f64::from(target.multiprocessors) / target.clock;
+    let rate = 4.0 * target.multiply_adds_per_cycle(Rate::F32);
     let [fr, fc, fd] = [rows, columns, depth].map(f64::from);
     let per_word = f64::from(of_thread * of_thread_columns) + f64::from(of_thread + of_thread_columns) / 4.0;
     let cost = Tiled {

@@ -5,7 +5,7 @@ use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use super::tensor_core::packing;
 use crate::DType;
-use crate::codegen::{Candidate, Target};
+use crate::codegen::{Candidate, Rate, Target};
 
 /// Tile rows, columns, depth, and rows and columns of a thread.
 const TILES: [(u32, u32, u32, u32, u32); 6] = [
@@ -98,7 +98,7 @@ fn candidate(
     let registers = 56 + of_thread * of_thread_columns + 3 * (of_thread + of_thread_columns);
     let occupancy =
         (65536 / (registers * threads)).min(target.shared_per_multiprocessor / (shared + 1024)).min(1536 / threads);
-    let rate = target.f32_tflops * 1e6 / 2.0 / f64::from(target.multiprocessors) / target.clock;
+    let rate = target.multiply_adds_per_cycle(Rate::F32);
     let [fr, fc, fd] = [rows, columns, depth].map(f64::from);
     let bytes = problem.a.dtype.size() as f64;
     let per_k = f64::from(of_thread * of_thread_columns) + f64::from(of_thread + of_thread_columns) / 4.0;

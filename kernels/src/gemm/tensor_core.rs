@@ -5,7 +5,7 @@ use super::cost::Tiled;
 use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use crate::DType;
-use crate::codegen::{Candidate, Packing, Target};
+use crate::codegen::{Candidate, Packing, Rate, Target};
 use std::collections::HashSet;
 
 /// Tile rows, columns and the warps along rows, columns and K.
@@ -211,9 +211,9 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         .max(1);
     // Multiply-adds of one multiprocessor in a cycle; four warps are needed to reach the rate, of which chains of
     // products between barriers reach about 60 %; `wgmma` reaches as much as `mma.sync` should.
-    // A product of 8-bit integers takes as long as one of twice their size.
     let size = problem.a.dtype.size() as f64;
-    let rate = target.f16_tflops * 1e6 / size / f64::from(target.multiprocessors) / target.clock;
+    let peak = if problem.a.dtype.size() == 1 { Rate::Int8 } else { Rate::F16 };
+    let rate = target.multiply_adds_per_cycle(peak);
     let rate = match tile.unit {
         Unit::Warp => 0.58 * rate * f64::from(wm * wn * wk).min(4.0) / 4.0,
         Unit::Warpgroup => rate,

@@ -19,6 +19,7 @@ fn target(architecture: u32, multiprocessors: u32, shared: u32) -> Target {
         bandwidth: 200.0,
         clock: 1300.0,
         f16_tflops: 5.0 * f64::from(multiprocessors),
+        int8_tops: 10.0 * f64::from(multiprocessors),
         f32_tflops: 0.3 * f64::from(multiprocessors),
         launch: 1.0,
         nvrtc: String::new(),

@@ -25,19 +25,58 @@ impl Operand {
         Self { lines: vec![Line([value; 64]); length.div_ceil(64)], length }
     }
 
-    /// Random elements between -1 and 1, or small integers; padding lanes of a channels-last view are zero.
-    fn random(dtype: DType, view: Option<&View>, bytes: u64, random: &mut Random) -> Self {
+    /// Random elements; padding lanes of a channels-last view are zero.
+    fn random(dtype: DType, view: Option<&View>, bytes: u64, values: Values, random: &mut Random) -> Self {
         let mut operand = Self::filled(bytes, 0);
         with_element!(dtype, T => {
             for x in cast_mut::<T>(&mut operand, 0).unwrap() {
-                let value = random.next();
-                *x = T::from_f32(if dtype.is_float() { value } else { (value * 8.0).trunc().abs() });
+                *x = T::from_f64(values.draw(dtype, random));
             }
         });
         if let Some(view) = view {
             clear_lanes(view, &mut operand);
         }
         operand
+    }
+}
+
+/// What operands are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// Floats between -1 and 1; integers from 0 to 7, which may be indices.
+    Moderate,
+    /// As [`Values::Moderate`], but integers have both signs where their type has.
+    Signed,
+    /// As [`Values::Signed`], but one float in ten is a zero of either sign, the smallest subnormal number, infinite or NaN,
+    /// and one integer in ten an end of its type (at most 32 bits of it, which f64 holds).
+    Special,
+}
+
+impl Values {
+    fn draw(self, dtype: DType, random: &mut Random) -> f64 {
+        let value = f64::from(random.next());
+        if self == Self::Special && random.next() > 0.8 {
+            let number = ((f64::from(random.next()) + 1.0) * 4.0) as usize;
+            let smallest = match dtype {
+                DType::F16 => half::f16::from_bits(1).to_f64(),
+                DType::Bf16 => half::bf16::from_bits(1).to_f64(),
+                DType::F64 => f64::from_bits(1),
+                _ => f64::from(f32::from_bits(1)),
+            };
+            let floats = [0.0, -0.0, smallest, -smallest, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1.0];
+            let bits = 8.0 * (dtype.size() as f64).min(4.0);
+            let (low, high) = match dtype {
+                DType::I8 | DType::I16 | DType::I32 | DType::I64 => (-(bits - 1.0).exp2(), (bits - 1.0).exp2() - 1.0),
+                _ => (0.0, bits.exp2() - 1.0),
+            };
+            return if dtype.is_float() { floats[number.min(7)] } else { [low, high][number % 2] };
+        }
+        match self {
+            _ if dtype.is_float() => value,
+            Self::Moderate => (value * 8.0).trunc().abs(),
+            // Unsigned types saturate at 0.
+            Self::Signed | Self::Special => (value * 8.0).trunc(),
+        }
     }
 }
 
@@ -71,12 +110,17 @@ impl Random {
 
 /// Random input operands of a kernel.
 pub(crate) fn inputs(kernel: &Kernel, seed: u64) -> Vec<Operand> {
+    inputs_of(kernel, Values::Moderate, seed)
+}
+
+/// As [`inputs`], of other values.
+pub(crate) fn inputs_of(kernel: &Kernel, values: Values, seed: u64) -> Vec<Operand> {
     let (family, mut random) = (kernel.family(), Random::new(seed));
     (0..kernel.inputs())
         .map(|i| {
             let view = family.input(i);
             let bytes = family.input_bytes(i).unwrap().unwrap();
-            Operand::random(view.map_or(DType::F32, |v| v.dtype), view, bytes, &mut random)
+            Operand::random(view.map_or(DType::F32, |v| v.dtype), view, bytes, values, &mut random)
         })
         .collect()
 }
@@ -116,7 +160,17 @@ pub(crate) fn index(rank: usize, [n, c]: [i64; 2], spatial: [i64; 3]) -> [i64; 5
 /// `tolerance · (1 + |expected|)` plus what storing it rounds. Bytes outside the output's view must stay untouched and
 /// its padding lanes must be zero.
 pub(crate) fn compare(kernel: &Kernel, tolerance: f64, expected: impl Fn(&[Operand], &[i64]) -> f64) {
-    let inputs = inputs(kernel, 42);
+    compare_of(kernel, Values::Moderate, tolerance, expected);
+}
+
+/// As [`compare`], on other values.
+pub(crate) fn compare_of(
+    kernel: &Kernel,
+    values: Values,
+    tolerance: f64,
+    expected: impl Fn(&[Operand], &[i64]) -> f64,
+) {
+    let inputs = inputs_of(kernel, values, 42);
     let mut output = run(kernel, &inputs);
     assert!(*run(kernel, &inputs) == *output, "two runs differ: {kernel:?}");
     let view = kernel.family().output(0).unwrap();
@@ -130,7 +184,7 @@ pub(crate) fn compare(kernel: &Kernel, tolerance: f64, expected: impl Fn(&[Opera
         let index: Vec<i64> = walk.index().iter().map(|&i| i64::from(i)).collect();
         let Some([at]) = walk.next() else { break };
         let (wanted, got) = (expected(&inputs, &index), element(view, &output, &index));
-        let near = (got - wanted).abs() <= (tolerance + rounding) * (1.0 + wanted.abs());
+        let near = wanted.is_finite() && (got - wanted).abs() <= (tolerance + rounding) * (1.0 + wanted.abs());
         assert!(
             near || (got.is_nan() && wanted.is_nan()) || got == wanted,
             "{index:?}: {got}, not {wanted}: {kernel:?}"

@@ -3,14 +3,16 @@
 use super::cases::cases;
 use super::{NonZero, UNUSED};
 use crate::conv::tests::{any_view, never_panics};
-use crate::host::testing::{self, element};
+use crate::host::testing::{self, Values, element};
 use crate::{DType, Kernel, View};
 use proptest::prelude::*;
 
 #[test]
 fn cases_agree_with_the_definition() {
-    for (number, kernel) in cases().into_iter().enumerate() {
-        let inputs = testing::inputs(&kernel, number as u64);
+    let values = [Values::Moderate, Values::Signed, Values::Special];
+    let cases = cases().into_iter().flat_map(|kernel| values.map(|values| (kernel.clone(), values)));
+    for (number, (kernel, values)) in cases.enumerate() {
+        let inputs = testing::inputs_of(&kernel, values, number as u64);
         let Kernel::NonZero(non_zero) = &kernel else { panic!("another family") };
         let outputs = testing::run_all(&kernel, &inputs);
         let shape: Vec<i64> = non_zero.input.shape.iter().map(|&extent| extent.into()).collect();

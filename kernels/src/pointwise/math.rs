@@ -47,8 +47,9 @@ pub fn tanh(x: f32) -> f32 {
     p = p * z - 3.333_328e-1;
     let near = p * z * x + x;
     let magnitude = x.abs();
-    let far = (1.0 - 2.0 / (exp(2.0 * magnitude) + 1.0)).copysign(x);
-    if magnitude < 0.625 { near } else { far }
+    let far = 1.0 - 2.0 / (exp(2.0 * magnitude) + 1.0);
+    // Of -0, too, which the polynomial turns into 0.
+    (if magnitude < 0.625 { near } else { far }).copysign(x)
 }
 
 /// Error function. Polynomials of N. Juffa (2018) for a faithfully rounded `erff`.
@@ -133,6 +134,9 @@ mod tests {
         assert_eq!([exp(inf), exp(-inf), exp(0.0), exp(-200.0)], [inf, 0.0, 1.0, 0.0]);
         assert_eq!([sigmoid(inf), sigmoid(-inf)], [1.0, 0.0]);
         assert_eq!([tanh(inf), tanh(-inf), tanh(30.0)], [1.0, -1.0, 1.0]);
+        for f in [tanh, erf, round, floor, ceil] {
+            assert!(f(-0.0).is_sign_negative() && f(0.0).is_sign_positive());
+        }
         assert_eq!([erf(inf), erf(-inf), erf(1e30)], [1.0, -1.0, 1.0]);
         for f in [exp, sigmoid, tanh, erf, round, floor, ceil] {
             assert!(f(f32::NAN).is_nan());

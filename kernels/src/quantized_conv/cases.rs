@@ -202,6 +202,8 @@ pub fn cases() -> Vec<Kernel> {
         ([33, 80, 41], Sums),
         ([17, 30, 24], Requantise(U8)),
         ([64, 2048, 64], Residual),
+        // Many columns, no multiple of 8: the characters that a reader of text knows.
+        ([69, 256, 8210], PerChannel(F32)),
     ] {
         cases.push(product(extents, finish));
     }

@@ -48,10 +48,10 @@ impl Family for RoiAlign {
         self.output.elements().saturating_mul(8 * samples * samples)
     }
 
-    fn host_operations(&self) -> u64 {
+    fn host_arithmetic(&self) -> u64 {
         // Where the regions say how many samples there are, they may say the most.
         let samples = u64::from(if self.samples == 0 { MOST_SAMPLES } else { self.samples });
-        self.output.elements().saturating_mul(8 * samples * samples).saturating_add(self.input.elements())
+        self.output.elements().saturating_mul(samples.saturating_mul(samples).saturating_mul(8))
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

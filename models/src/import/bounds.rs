@@ -234,7 +234,23 @@ fn carried(op: &Op, inputs: &[&Fact], bounds: &[Option<Bound>], outputs: &[Fact]
             [None, Some(regions), None] if regions.axis == 0 && inputs[2].shape == [1] => along(0),
             _ => None,
         },
-        _ => None,
+        // Nothing is known of what is missing from their outputs.
+        Op::Attention { .. }
+        | Op::Scatter { .. }
+        | Op::ConvInteger { .. }
+        | Op::QuantizedConv { .. }
+        | Op::QuantizedMatMul
+        | Op::PackedMatMul { .. }
+        | Op::GridSample { .. }
+        | Op::PoolIndices { .. }
+        | Op::Recurrent(_)
+        | Op::NonMaxSuppression { .. }
+        | Op::Frame(_)
+        | Op::Detect(_)
+        | Op::NonZero
+        | Op::Unique { .. }
+        | Op::Determinant
+        | Op::Gemm { .. } => None,
     }
 }
 

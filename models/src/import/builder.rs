@@ -1,13 +1,16 @@
 //! The graph under construction: scopes of names, emission of nodes with inferred shapes, constant folding.
 
-use super::{bounds::Bound, extents::Extent, limits::Limits, node::NodeView};
+use super::{bounds::Bound, extents::Extent, function::Functions, limits::Limits, node::NodeView};
 use crate::{
     DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Quantized, Tensor, TensorId,
     infer::infer,
-    onnx::proto::{FunctionProto, NodeProto, TensorProto},
+    onnx::{
+        Folder,
+        proto::{NodeProto, TensorProto},
+    },
     op::{Binary, Unary},
 };
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, rc::Rc};
 
 /// Operators on constants are folded up to this many elements.
 const MOST_FOLDED: usize = 1 << 24;
@@ -21,16 +24,18 @@ pub(super) struct Builder<'a> {
     /// Version of the default operator set.
     pub opset: i64,
     /// Folder of external data.
-    pub folder: Option<&'a Path>,
+    pub folder: Option<&'a Folder>,
     /// Operators that the model defines.
-    pub functions: Vec<FunctionProto>,
+    pub functions: Rc<Functions>,
     /// How many functions are being imported inside each other.
     pub calls: usize,
     pub(super) limits: Limits,
     /// Bytes of the constants that operators have made.
     pub(super) constant_bytes: u64,
+    /// Bytes of the tensors in the model's files, as often as they were read.
+    pub(super) weight_bytes: u64,
     /// Nodes imported and made so far.
-    pub(super) nodes: usize,
+    pub(super) nodes: u64,
     evaluate: &'a dyn Evaluate,
     /// Values by name, innermost scope last.
     scopes: Vec<HashMap<String, TensorId>>,
@@ -57,15 +62,16 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    pub fn new(opset: i64, folder: Option<&'a Path>, evaluate: &'a dyn Evaluate, limits: Limits) -> Self {
+    pub fn new(opset: i64, folder: Option<&'a Folder>, evaluate: &'a dyn Evaluate, limits: Limits) -> Self {
         Self {
             graph: Graph::default(),
             opset,
             folder,
-            functions: Vec::new(),
+            functions: Rc::default(),
             calls: 0,
             limits,
             constant_bytes: 0,
+            weight_bytes: 0,
             nodes: 0,
             evaluate,
             scopes: vec![HashMap::new()],
@@ -93,6 +99,26 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Name of the model's node that is being imported.
+    pub fn current(&self) -> &str {
+        &self.current
+    }
+
+    /// Names of the model's inputs that a value is computed from: those of one element, or all where there is none.
+    pub fn inputs_behind(&self, id: TensorId) -> Vec<String> {
+        let mut behind = vec![false; self.graph.values.len()];
+        behind[id.0] = true;
+        for node in self.graph.nodes.iter().rev().filter(|node| !node.inputs.is_empty()) {
+            if node.outputs.iter().any(|output| behind[output.0]) {
+                node.inputs.iter().for_each(|input| behind[input.0] = true);
+            }
+        }
+        let all: Vec<&TensorId> = self.graph.inputs.iter().filter(|input| behind[input.0]).collect();
+        let single: Vec<&TensorId> = all.iter().copied().filter(|input| self.fact(**input).elements() == 1).collect();
+        let told = if single.is_empty() { all } else { single };
+        told.iter().map(|input| self.graph.value(**input).name.clone()).collect()
+    }
+
     /// The value of a name, from the innermost scope that has it.
     pub fn lookup(&self, name: &str) -> Option<TensorId> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
@@ -107,32 +133,30 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Adds the initializers of a graph to the innermost scope, but not those that are bound there already.
-    pub fn initializers(&mut self, initializers: Vec<TensorProto>) -> Result<(), ImportError> {
+    /// Adds the initializers of a graph to the innermost scope, but not those that are bound there already. What they
+    /// take is known before the first is read.
+    pub fn initializers(&mut self, initializers: &[TensorProto]) -> Result<(), ImportError> {
+        for initializer in initializers {
+            let fact = crate::onnx::tensor::fact(initializer)?;
+            self.reserve_weights(&fact).map_err(|problem| ImportError::Tensor {
+                name: initializer.name.clone(),
+                reason: problem.to_string(),
+            })?;
+        }
         for initializer in initializers {
             if self.scopes.last().is_some_and(|scope| scope.contains_key(&initializer.name)) {
                 continue;
             }
-            let name = initializer.name.clone();
             let tensor = crate::onnx::tensor::read(initializer, self.folder)?;
-            // Those of a loop's body may come again and again.
-            if self.scopes.len() > 1 {
-                let fact = Fact::new(tensor.dtype, &tensor.shape);
-                let error = |problem: Problem| ImportError::Tensor { name: name.clone(), reason: problem.to_string() };
-                self.reserve(&fact).map_err(error)?;
-            }
             let id = self.graph.add_constant("", tensor);
-            self.bind(&name, id);
+            self.bind(&initializer.name, id);
         }
         Ok(())
     }
 
     /// Imports nodes in order.
-    pub fn nodes(&mut self, nodes: Vec<NodeProto>) -> Result<(), ImportError> {
-        for (number, node) in nodes.into_iter().enumerate() {
-            self.node(node, number)?;
-        }
-        Ok(())
+    pub fn nodes(&mut self, nodes: &[NodeProto]) -> Result<(), ImportError> {
+        nodes.iter().enumerate().try_for_each(|(number, node)| self.node(node, number))
     }
 
     /// Works inside a new innermost scope.
@@ -145,7 +169,8 @@ impl<'a> Builder<'a> {
         result
     }
 
-    fn node(&mut self, proto: NodeProto, number: usize) -> Result<(), ImportError> {
+    /// Imports a node, the model's or a body's `number`th.
+    pub fn node(&mut self, proto: &NodeProto, number: usize) -> Result<(), ImportError> {
         let operator = match proto.domain.as_str() {
             "" | "ai.onnx" => proto.op_type.clone(),
             domain => format!("{domain}.{}", proto.op_type),
@@ -162,10 +187,10 @@ impl<'a> Builder<'a> {
             let id = (!name.is_empty()).then(|| self.resolve(index, name)).transpose().map_err(error)?;
             inputs.push(id);
         }
-        let outputs = proto.output.clone();
-        let made = if let Some(function) = self.function(&proto) {
+        let functions = Rc::clone(&self.functions);
+        let made = if let Some(function) = functions.called_by(proto) {
             self.call(function, &proto.attribute, &inputs, error)?
-        } else if let Some(made) = super::control_flow::import(self, &proto, &inputs, &error)? {
+        } else if let Some(made) = super::control_flow::import(self, proto, &inputs, &error)? {
             made
         } else {
             let takes_sequences =
@@ -174,7 +199,7 @@ impl<'a> Builder<'a> {
                 return Err(error(Problem::Invalid("an input is a sequence instead of a tensor".into())));
             }
             let bounded = inputs.iter().flatten().any(|&id| self.bound(id).is_some());
-            let mut view = NodeView::new(proto, inputs, self.opset);
+            let mut view = NodeView::new(&current, proto, inputs, self.opset);
             let made = super::operators::import(self, &mut view).map_err(error)?;
             view.finish().map_err(error)?;
             if bounded {
@@ -182,7 +207,11 @@ impl<'a> Builder<'a> {
             }
             made
         };
-        for (index, name) in outputs.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+        for (index, name) in proto.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+            if self.scopes.last().is_some_and(|scope| scope.contains_key(name)) {
+                let problem = format!("its output '{name}' has the name of an input, an initializer or another output");
+                return Err(error(Problem::Invalid(problem)));
+            }
             match made.get(index) {
                 Some(&id) => self.bind(name, id),
                 None => {

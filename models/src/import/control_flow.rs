@@ -27,7 +27,7 @@ pub(super) fn import(
     if !matches!(proto.domain.as_str(), "" | "ai.onnx") {
         return Ok(None);
     }
-    let view = || NodeView::new(proto.clone(), inputs.to_vec(), builder.opset);
+    let view = || NodeView::new(builder.current(), proto, inputs.to_vec(), builder.opset);
     match proto.op_type.as_str() {
         "If" => select(view(), builder, error).map(Some),
         "Loop" => repeat(view(), builder, error).map(Some),
@@ -52,10 +52,16 @@ fn select(
         let branch = node.graph(name).map_err(error)?;
         return builder.scoped(HashMap::new(), |builder| body(builder, branch));
     }
+    let inputs = builder.inputs_behind(condition);
     let condition = builder.reshape(condition, &[]).map_err(error)?;
     let mut branch = |name: &str| {
         let branch = node.graph(name).map_err(error)?;
-        builder.scoped(HashMap::new(), |builder| body(builder, branch))
+        let made = builder.scoped(HashMap::new(), |builder| body(builder, branch));
+        made.map_err(|source| match source {
+            // Of branches inside each other, the innermost tells.
+            ImportError::Branch { .. } => source,
+            _ => ImportError::Branch { node: node.name.clone(), inputs: inputs.clone(), source: Box::new(source) },
+        })
     };
     let (then, otherwise) = (branch("then_branch")?, branch("else_branch")?);
     let mut outputs = Vec::with_capacity(then.len());
@@ -68,10 +74,11 @@ fn select(
         let Some(selected) = selected else {
             let [a, b] = [then, otherwise].map(|id| builder.fact(id));
             let (a, b) = (format!("{:?} {}", a.dtype, show(&a.shape)), format!("{:?} {}", b.dtype, show(&b.shape)));
-            return Err(error(Problem::Invalid(format!(
+            let source = error(Problem::Invalid(format!(
                 "the condition is data, and output {number} is {a} in one branch, {b} in the other; only branches that \
                  agree but for one extent can both be computed"
-            ))));
+            )));
+            return Err(ImportError::Branch { node: node.name.clone(), inputs, source: Box::new(source) });
         };
         outputs.push(selected);
     }
@@ -125,31 +132,24 @@ fn selection(builder: &mut Builder, condition: TensorId, branches: [TensorId; 2]
 }
 
 /// Imports the nodes of a graph and gives its outputs; the caller opens the scope.
-fn body(builder: &mut Builder, graph: GraphProto) -> Result<Vec<TensorId>, ImportError> {
-    builder.initializers(graph.initializer)?;
-    builder.nodes(graph.node)?;
+fn body(builder: &mut Builder, graph: &GraphProto) -> Result<Vec<TensorId>, ImportError> {
+    builder.initializers(&graph.initializer)?;
+    builder.nodes(&graph.node)?;
     graph.output.iter().map(|output| builder.output(&output.name)).collect()
 }
 
 /// A body that is imported again and again.
-struct Body {
-    nodes: Vec<NodeProto>,
-    inputs: Vec<String>,
-    outputs: Vec<String>,
+struct Body<'p> {
+    graph: &'p GraphProto,
     /// Nodes imported so far.
     count: usize,
 }
 
-impl Body {
-    /// Takes a graph apart. Its initializers become constants of the innermost scope.
-    fn new(builder: &mut Builder, graph: GraphProto) -> Result<Self, ImportError> {
-        builder.initializers(graph.initializer)?;
-        Ok(Self {
-            nodes: graph.node,
-            inputs: graph.input.into_iter().map(|input| input.name).collect(),
-            outputs: graph.output.into_iter().map(|output| output.name).collect(),
-            count: 0,
-        })
+impl<'p> Body<'p> {
+    /// The body that a graph is. Its initializers become constants of the innermost scope.
+    fn new(builder: &mut Builder, graph: &'p GraphProto) -> Result<Self, ImportError> {
+        builder.initializers(&graph.initializer)?;
+        Ok(Self { graph, count: 0 })
     }
 
     /// One repetition.
@@ -159,20 +159,21 @@ impl Body {
         arguments: Vec<TensorId>,
         error: &dyn Fn(Problem) -> ImportError,
     ) -> Result<Vec<TensorId>, ImportError> {
-        if arguments.len() != self.inputs.len() {
-            let problem = format!("the body has {} inputs instead of {}", self.inputs.len(), arguments.len());
+        let GraphProto { node: nodes, input: inputs, output: outputs, .. } = self.graph;
+        if arguments.len() != inputs.len() {
+            let problem = format!("the body has {} inputs instead of {}", inputs.len(), arguments.len());
             return Err(error(Problem::Invalid(problem)));
         }
-        self.count += self.nodes.len().max(1);
+        self.count += nodes.len().max(1);
         if self.count > MOST_NODES {
             return Err(error(Problem::Invalid(format!(
                 "its repetitions have more than {MOST_NODES} nodes together, which is as far as loops are unrolled"
             ))));
         }
-        let names = self.inputs.iter().cloned().zip(arguments).collect();
+        let names = inputs.iter().map(|input| input.name.clone()).zip(arguments).collect();
         builder.scoped(names, |builder| {
-            builder.nodes(self.nodes.clone())?;
-            self.outputs.iter().map(|output| builder.output(output)).collect()
+            builder.nodes(nodes)?;
+            outputs.iter().map(|output| builder.output(&output.name)).collect()
         })
     }
 }

@@ -3,13 +3,15 @@
 
 use super::builder::Builder;
 use crate::{Graph, ImportError, Node, Op, TensorId, Value, onnx::proto::ValueInfoProto};
+use std::collections::HashSet;
 
 /// Binds the outputs and drops dead nodes and values. Declared types and shapes of outputs are not read: exporters
 /// leave them empty or wrong.
 pub(super) fn finish(builder: Builder, outputs: &[ValueInfoProto]) -> Result<Graph, ImportError> {
     let mut found = Vec::with_capacity(outputs.len());
+    let mut names = HashSet::new();
     for output in outputs {
-        let twice = found.iter().any(|(name, _)| *name == output.name).then_some("another output has the same name");
+        let twice = (!names.insert(output.name.clone())).then_some("another output has the same name");
         if let Some(reason) = super::name_problem(&output.name).or(twice) {
             return Err(ImportError::OutputUnsupported { output: output.name.clone(), reason: reason.into() });
         }
@@ -24,25 +26,27 @@ pub(super) fn finish(builder: Builder, outputs: &[ValueInfoProto]) -> Result<Gra
         let Some(bound) = builder.bound(found[number].1) else { continue };
         let name = format!("{}.count", found[number].0);
         let taken = "the number of elements of another output has this name";
-        let taken = found.iter().any(|(other, _)| *other == name).then_some(taken);
+        let taken = (!names.insert(name.clone())).then_some(taken);
         if let Some(reason) = super::name_problem(&name).or(taken) {
             return Err(ImportError::OutputUnsupported { output: name, reason: reason.into() });
         }
         found.push((name, bound.count));
     }
     let mut graph = builder.graph;
+    let mut taken: HashSet<TensorId> = graph.inputs.iter().copied().collect();
     for (name, id) in found {
-        let id = named_output(&mut graph, &name, id);
+        let id = named_output(&mut graph, &name, id, taken.contains(&id));
+        taken.insert(id);
         graph.outputs.push(id);
     }
     drop_dead(&mut graph);
     Ok(graph)
 }
 
-/// A value that bears the output's name: the value itself, renamed where it is free to be, or a copy.
-fn named_output(graph: &mut Graph, name: &str, id: TensorId) -> TensorId {
-    let taken = graph.outputs.contains(&id) || graph.inputs.contains(&id);
-    if graph.value(id).name == name && !graph.outputs.contains(&id) {
+/// A value that bears the output's name: the value itself, renamed where it is free to be, or a copy. An input or another
+/// output is taken.
+fn named_output(graph: &mut Graph, name: &str, id: TensorId, taken: bool) -> TensorId {
+    if graph.value(id).name == name {
         return id;
     }
     if !taken {

@@ -15,11 +15,12 @@ mod tests;
 
 use crate::{
     Evaluate, Graph, ImportError, Tensor,
-    onnx::{self, proto::ModelProto},
+    onnx::{self, Folder, proto::ModelProto},
 };
 use builder::Builder;
+use function::Functions;
 pub use limits::Limits;
-use std::path::Path;
+use std::{path::Path, rc::Rc};
 
 /// Versions of the default operator set that are accepted. What Floe promises is 9 to 22; older and newer models import
 /// as far as their operators have kept their meaning, and unknown attributes are refused.
@@ -47,12 +48,11 @@ pub struct ImportOptions {
 /// An [`ImportError`] that names what is wrong: the file, the input, or the node with its operator and attribute.
 pub fn import(path: &Path, options: &ImportOptions, evaluate: &dyn Evaluate) -> Result<Graph, ImportError> {
     let bytes = std::fs::read(path).map_err(|source| ImportError::Read { path: path.to_path_buf(), source })?;
-    let model = onnx::decode(&bytes)?;
-    // The decoded model has copied the weights; holding both would double the memory.
-    drop(bytes);
+    let model = onnx::decode_shared(bytes.into())?;
     let mut graph = build(model, path.parent(), options, evaluate)?;
-    if graph.name.is_empty() {
-        graph.name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    // Exporters call every graph the same.
+    if let Some(stem) = path.file_stem() {
+        graph.name = stem.to_string_lossy().into_owned();
     }
     Ok(graph)
 }
@@ -82,12 +82,13 @@ fn build(
         let name = sparse.values.as_ref().map(|values| values.name.clone()).unwrap_or_default();
         return Err(ImportError::UnsupportedTensor { name, kind: "a sparse initializer".into() });
     }
-    let mut builder = Builder::new(opset, folder, evaluate, options.limits);
+    let folder = folder.map(Folder::new);
+    let mut builder = Builder::new(opset, folder.as_ref(), evaluate, options.limits);
     builder.graph.name = graph.name;
-    builder.functions = model.functions;
+    builder.functions = Rc::new(Functions::new(model.functions));
     inputs::add(&mut builder, &graph.input, &graph.initializer, options)?;
-    builder.initializers(graph.initializer)?;
-    builder.nodes(graph.node)?;
+    builder.initializers(&graph.initializer)?;
+    builder.nodes(&graph.node)?;
     finish::finish(builder, &graph.output)
 }
 

@@ -3,13 +3,17 @@
 use super::{builder::Builder, extents::Extent};
 use crate::{
     ImportError, Problem, Tensor, TensorId,
-    onnx::proto::{AttributeProto, AttributeType, GraphProto, NodeProto},
+    onnx::{
+        Folder,
+        proto::{AttributeProto, AttributeType, GraphProto, NodeProto},
+    },
 };
-use std::path::Path;
 
 /// A node whose attributes are being read. Reading an attribute takes it out, so that whatever is left at the end is
 /// one that the importer does not know.
-pub(super) struct NodeView {
+pub(super) struct NodeView<'p> {
+    /// Name in the model, made up where it gives none.
+    pub name: String,
     /// Operator type.
     pub op_type: String,
     /// Domain, empty for the default one.
@@ -20,14 +24,22 @@ pub(super) struct NodeView {
     pub outputs: usize,
     /// Version of the default operator set.
     pub opset: i64,
-    attributes: Vec<AttributeProto>,
+    attributes: Vec<&'p AttributeProto>,
 }
 
-impl NodeView {
-    pub fn new(proto: NodeProto, inputs: Vec<Option<TensorId>>, opset: i64) -> Self {
-        let domain = if proto.domain == "ai.onnx" { String::new() } else { proto.domain };
-        let outputs = proto.output.len();
-        Self { op_type: proto.op_type, domain, inputs, outputs, opset, attributes: proto.attribute }
+impl<'p> NodeView<'p> {
+    pub fn new(name: &str, proto: &'p NodeProto, inputs: Vec<Option<TensorId>>, opset: i64) -> Self {
+        let domain = if proto.domain == "ai.onnx" { String::new() } else { proto.domain.clone() };
+        let (op_type, outputs) = (proto.op_type.clone(), proto.output.len());
+        Self {
+            name: name.to_owned(),
+            op_type,
+            domain,
+            inputs,
+            outputs,
+            opset,
+            attributes: proto.attribute.iter().collect(),
+        }
     }
 
     /// A required input.
@@ -80,7 +92,7 @@ impl NodeView {
         Ok(integers.map(|integers| integers.into_iter().map(Extent::Known).collect()))
     }
 
-    fn take(&mut self, name: &str, kind: AttributeType) -> Result<Option<AttributeProto>, Problem> {
+    fn take(&mut self, name: &str, kind: AttributeType) -> Result<Option<&'p AttributeProto>, Problem> {
         let Some(position) = self.attributes.iter().position(|attribute| attribute.name == name) else {
             return Ok(None);
         };
@@ -104,7 +116,7 @@ impl NodeView {
 
     /// An optional attribute of integers.
     pub fn ints(&mut self, name: &str) -> Result<Option<Vec<i64>>, Problem> {
-        Ok(self.take(name, AttributeType::Ints)?.map(|attribute| attribute.ints))
+        Ok(self.take(name, AttributeType::Ints)?.map(|attribute| attribute.ints.clone()))
     }
 
     /// An optional attribute of extents, strides or the like: none negative, none absurdly large.
@@ -126,7 +138,7 @@ impl NodeView {
 
     /// An optional attribute of numbers.
     pub fn floats(&mut self, name: &str) -> Result<Option<Vec<f32>>, Problem> {
-        Ok(self.take(name, AttributeType::Floats)?.map(|attribute| attribute.floats))
+        Ok(self.take(name, AttributeType::Floats)?.map(|attribute| attribute.floats.clone()))
     }
 
     /// A string attribute with its default.
@@ -144,8 +156,8 @@ impl NodeView {
     }
 
     /// An optional tensor attribute.
-    pub fn tensor(&mut self, name: &str, folder: Option<&Path>) -> Result<Option<Tensor>, Problem> {
-        let Some(tensor) = self.take(name, AttributeType::Tensor)?.and_then(|attribute| attribute.t) else {
+    pub fn tensor(&mut self, name: &str, folder: Option<&Folder>) -> Result<Option<Tensor>, Problem> {
+        let Some(tensor) = self.take(name, AttributeType::Tensor)?.and_then(|attribute| attribute.t.as_ref()) else {
             return Ok(None);
         };
         crate::onnx::tensor::read(tensor, folder).map(Some).map_err(|error| match error {
@@ -160,8 +172,8 @@ impl NodeView {
     }
 
     /// A required graph attribute.
-    pub fn graph(&mut self, name: &str) -> Result<GraphProto, Problem> {
-        let graph = self.take(name, AttributeType::Graph)?.and_then(|attribute| attribute.g);
+    pub fn graph(&mut self, name: &str) -> Result<&'p GraphProto, Problem> {
+        let graph = self.take(name, AttributeType::Graph)?.and_then(|attribute| attribute.g.as_ref());
         graph.ok_or_else(|| Problem::Invalid(format!("attribute '{name}' is missing")))
     }
 

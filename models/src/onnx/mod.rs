@@ -1,9 +1,12 @@
 //! Reading of ONNX files: protobuf messages and tensors.
 
+mod folder;
 pub mod proto;
 pub mod tensor;
 
 use crate::ImportError;
+use bytes::Bytes;
+pub use folder::Folder;
 use prost::Message;
 use proto::ModelProto;
 
@@ -12,7 +15,15 @@ use proto::ModelProto;
 /// # Errors
 /// [`ImportError::NotOnnx`], [`ImportError::Truncated`], [`ImportError::Malformed`].
 pub fn decode(bytes: &[u8]) -> Result<ModelProto, ImportError> {
-    scan(bytes)?;
+    decode_shared(Bytes::copy_from_slice(bytes))
+}
+
+/// As [`decode`]; raw tensors are parts of `bytes`, which they keep in memory.
+///
+/// # Errors
+/// As there.
+pub fn decode_shared(bytes: Bytes) -> Result<ModelProto, ImportError> {
+    scan(&bytes)?;
     let model = ModelProto::decode(bytes).map_err(|error| ImportError::Malformed { reason: error.to_string() })?;
     if model.graph.is_none() {
         return Err(ImportError::NotOnnx { reason: "it holds no graph".into() });
@@ -94,6 +105,17 @@ mod tests {
             functions: vec![],
         }
         .encode_to_vec()
+    }
+
+    #[test]
+    fn raw_tensors_are_not_copied() {
+        let raw = proto::TensorProto { raw_data: vec![7; 1000].into(), ..Default::default() };
+        let graph = GraphProto { name: "g".into(), initializer: vec![raw], ..Default::default() };
+        let model = ModelProto { graph: Some(graph), ..ModelProto::decode(&model()[..]).unwrap() };
+        let bytes = Bytes::from(model.encode_to_vec());
+        let model = decode_shared(bytes.clone()).unwrap();
+        let raw = &model.graph.unwrap().initializer[0].raw_data;
+        assert!(raw.len() == 1000 && bytes.as_ptr_range().contains(&raw.as_ptr()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Written by hand for `prost`, so that building Floe needs no protobuf compiler. Unknown fields are skipped.
 
+use bytes::Bytes;
 use prost::Message;
 
 /// `ModelProto`: the whole file.
@@ -204,8 +205,8 @@ pub struct TensorProto {
     #[prost(string, tag = "8")]
     pub name: String,
     /// Little-endian elements of any type.
-    #[prost(bytes = "vec", tag = "9")]
-    pub raw_data: Vec<u8>,
+    #[prost(bytes = "bytes", tag = "9")]
+    pub raw_data: Bytes,
     /// Elements of DOUBLE.
     #[prost(double, repeated, tag = "10")]
     pub double_data: Vec<f64>,

@@ -1,12 +1,8 @@
 //! `TensorProto` to [`Tensor`], with elements inside the file or in an external one.
 
-use super::proto::TensorProto;
+use super::{Folder, proto::TensorProto};
 use crate::{DType, Fact, ImportError, Tensor, infer::check_fact};
-use std::{
-    fs::File,
-    io::{Read, Seek, SeekFrom},
-    path::{Component, Path},
-};
+use bytes::Bytes;
 
 /// `TensorProto.DataType` to an element type; `None` where Floe has no such type.
 pub fn data_type(number: i32) -> Option<DType> {
@@ -64,26 +60,37 @@ pub fn data_type_name(number: i64) -> String {
 ///
 /// # Errors
 /// [`ImportError::UnsupportedTensor`] and [`ImportError::Tensor`] name the tensor and what is wrong with it.
-pub fn read(mut proto: TensorProto, folder: Option<&Path>) -> Result<Tensor, ImportError> {
-    let name = std::mem::take(&mut proto.name);
-    let Some(dtype) = data_type(proto.data_type) else {
-        let kind = format!("element type {}", data_type_name(proto.data_type.into()));
-        return Err(ImportError::UnsupportedTensor { name, kind });
-    };
-    convert(proto, dtype, folder).map_err(|reason| ImportError::Tensor { name, reason })
+pub fn read(proto: &TensorProto, folder: Option<&Folder>) -> Result<Tensor, ImportError> {
+    let fact = fact(proto)?;
+    convert(proto, fact, folder).map_err(|reason| ImportError::Tensor { name: proto.name.clone(), reason })
 }
 
-fn convert(proto: TensorProto, dtype: DType, folder: Option<&Path>) -> Result<Tensor, String> {
-    let shape = proto.dims.iter().map(|&dim| usize::try_from(dim).map_err(|_| format!("extent {dim} is negative")));
-    let fact = Fact { dtype, shape: shape.collect::<Result<_, _>>()? };
-    check_fact(&fact).map_err(|error| error.to_string())?;
+/// Type and shape of a tensor, before its elements are read.
+///
+/// # Errors
+/// As [`read`].
+pub fn fact(proto: &TensorProto) -> Result<Fact, ImportError> {
+    let name = || proto.name.clone();
+    let Some(dtype) = data_type(proto.data_type) else {
+        let kind = format!("element type {}", data_type_name(proto.data_type.into()));
+        return Err(ImportError::UnsupportedTensor { name: name(), kind });
+    };
+    let refuse = |reason: String| ImportError::Tensor { name: name(), reason };
+    let extent = |&dim: &i64| usize::try_from(dim).map_err(|_| refuse(format!("extent {dim} is negative")));
+    let fact = Fact { dtype, shape: proto.dims.iter().map(extent).collect::<Result<_, _>>()? };
+    check_fact(&fact).map_err(|error| refuse(error.to_string()))?;
+    Ok(fact)
+}
+
+fn convert(proto: &TensorProto, fact: Fact, folder: Option<&Folder>) -> Result<Tensor, String> {
+    let dtype = fact.dtype;
     let expected = fact.elements() * dtype.size();
     let bytes = if proto.data_location == 1 {
-        external(&proto, folder, expected)?
+        external(proto, folder, expected)?
     } else if !proto.raw_data.is_empty() {
-        proto.raw_data
+        proto.raw_data.clone()
     } else {
-        typed(&proto, dtype)
+        typed(proto, dtype).into()
     };
     if bytes.len() != expected {
         return Err(format!(
@@ -92,7 +99,7 @@ fn convert(proto: TensorProto, dtype: DType, folder: Option<&Path>) -> Result<Te
             bytes.len()
         ));
     }
-    Ok(Tensor::new(dtype, fact.shape, bytes))
+    Ok(Tensor::of_shared(dtype, fact.shape, bytes))
 }
 
 /// Elements from the typed field that ONNX prescribes for the type.
@@ -113,17 +120,11 @@ fn typed(proto: &TensorProto, dtype: DType) -> Vec<u8> {
 }
 
 /// Elements from another file, which must lie inside the model's folder.
-fn external(proto: &TensorProto, folder: Option<&Path>, expected: usize) -> Result<Vec<u8>, String> {
+fn external(proto: &TensorProto, folder: Option<&Folder>, expected: usize) -> Result<Bytes, String> {
     let entry = |key: &str| proto.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
     let location = entry("location").ok_or("its external data has no location")?;
     let folder =
         folder.ok_or_else(|| format!("its data is in '{location}', but the model was not read from a file"))?;
-    // A model may come from anywhere: it must not make us read outside its folder.
-    if location.is_empty()
-        || !Path::new(location).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
-    {
-        return Err(format!("external data '{location}' lies outside the model's folder"));
-    }
     let number = |key: &str| {
         entry(key)
             .map(|text| text.parse::<u64>().map_err(|_| format!("external data {key} '{text}' is no number")))
@@ -133,22 +134,7 @@ fn external(proto: &TensorProto, folder: Option<&Path>, expected: usize) -> Resu
     if let Some(length) = length.filter(|&length| length != expected as u64) {
         return Err(format!("it needs {expected} bytes, but its external data says {length}"));
     }
-    let path = folder.join(location);
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(&path)?;
-        let available = file.metadata()?.len().saturating_sub(offset);
-        if available < expected as u64 {
-            return Err(std::io::Error::new(
-                std::io::ErrorKind::UnexpectedEof,
-                format!("{expected} bytes wanted at offset {offset}, {available} there"),
-            ));
-        }
-        file.seek(SeekFrom::Start(offset))?;
-        let mut bytes = vec![0; expected];
-        file.read_exact(&mut bytes)?;
-        Ok(bytes)
-    };
-    read().map_err(|error| format!("external data '{}': {error}", path.display()))
+    folder.read(location, offset, expected)
 }
 
 #[cfg(test)]
@@ -162,11 +148,11 @@ mod tests {
     #[test]
     fn typed_fields() {
         let half = TensorProto { int32_data: vec![0x3c00], ..proto(10, &[1]) };
-        assert_eq!(read(half, None).unwrap().to_f64(), [1.0]);
+        assert_eq!(read(&half, None).unwrap().to_f64(), [1.0]);
         let byte = TensorProto { int32_data: vec![-3, 4], ..proto(3, &[2]) };
-        assert_eq!(read(byte, None).unwrap().to_i64().unwrap(), [-3, 4]);
+        assert_eq!(read(&byte, None).unwrap().to_i64().unwrap(), [-3, 4]);
         let wide = TensorProto { uint64_data: vec![7], ..proto(12, &[]) };
-        assert_eq!(read(wide, None).unwrap().to_i64().unwrap(), [7]);
+        assert_eq!(read(&wide, None).unwrap().to_i64().unwrap(), [7]);
     }
 
     #[test]
@@ -178,7 +164,7 @@ mod tests {
             (proto(1, &[i64::MAX, i64::MAX]), "large"),
             (TensorProto { data_location: 1, ..proto(1, &[1]) }, "no location"),
         ] {
-            let error = read(tensor, None).unwrap_err().to_string();
+            let error = read(&tensor, None).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains("'t'"), "{error}");
         }
     }
@@ -193,14 +179,14 @@ mod tests {
             external_data: vec![entry("location", location), entry("offset", offset), entry("length", "4")],
             ..proto(1, &[1])
         };
-        assert_eq!(read(tensor("w.bin", "4"), Some(folder.path())).unwrap().to_f64(), [1.0]);
+        assert_eq!(read(&tensor("w.bin", "4"), Some(&Folder::new(folder.path()))).unwrap().to_f64(), [1.0]);
         for (location, offset, part) in [
             ("w.bin", "6", "2 there"),
             ("../w.bin", "4", "outside"),
             ("/etc/passwd", "0", "outside"),
             ("no.bin", "0", "no.bin"),
         ] {
-            let error = read(tensor(location, offset), Some(folder.path())).unwrap_err().to_string();
+            let error = read(&tensor(location, offset), Some(&Folder::new(folder.path()))).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
     }

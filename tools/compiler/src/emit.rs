@@ -15,7 +15,12 @@ use floe_engine::plan::{
         VariantHeader,
     },
 };
-use std::{collections::HashMap, iter};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    iter,
+    ops::Range,
+};
 
 /// What is fixed about a variant before its steps are known.
 #[derive(Clone, Debug)]
@@ -65,22 +70,27 @@ pub enum EmitError {
     /// A step has more operands than a plan can hold.
     #[error("node '{0}' needs more operands than a step of a plan holds")]
     Operands(String),
+    /// The weights do not fit into memory.
+    #[error("there is no memory for {0} bytes of weights")]
+    OutOfMemory(usize),
     /// The order of steps needs more dependencies than a step can name.
     #[error("step {0} waits for more earlier steps than a plan can name")]
     Dependencies(usize),
 }
 
-/// Puts a variant together. `compiled` has one entry for each step that is a launch, in order.
+/// Puts a variant together. `compiled` has one entry for each step that is a launch, in order. The schedule's constants move
+/// into the variant.
 ///
 /// # Errors
 /// Where a step exceeds what the format holds.
 pub fn emit(
-    schedule: &Schedule,
+    schedule: &mut Schedule,
     placement: &Placement,
     compiled: &[Compiled],
     identity: VariantIdentity,
 ) -> Result<Variant, EmitError> {
-    let (weights, constants) = gather_constants(schedule);
+    let (weights, constants) = gather_constants(schedule)?;
+    let schedule = &*schedule;
     let region = |operand: &StepOperand| {
         let BufferId(number) = operand.range.buffer;
         let offset = operand.range.offset;
@@ -120,6 +130,7 @@ pub fn emit(
     let after = bounded(dependencies(&accesses))?;
 
     let mut kernels: Vec<(u32, String)> = Vec::new();
+    let mut kernel_numbers: HashMap<(u32, &str), usize> = HashMap::new();
     let mut images: Vec<Vec<u8>> = Vec::new();
     let mut image_numbers: HashMap<&[u8], u32> = HashMap::new();
     let mut compiled = compiled.iter();
@@ -134,9 +145,8 @@ pub fn emit(
                     images.push(bytes.clone());
                     images.len() as u32 - 1
                 });
-                let entry = (image, launch.entry.clone());
-                let kernel = kernels.iter().position(|known| *known == entry).unwrap_or_else(|| {
-                    kernels.push(entry);
+                let kernel = *kernel_numbers.entry((image, launch.entry.as_str())).or_insert_with(|| {
+                    kernels.push((image, launch.entry.clone()));
                     kernels.len() - 1
                 });
                 Action::Launch { kernel: kernel as u32, grid: launch.grid, block: launch.block, shared: launch.shared }
@@ -160,7 +170,7 @@ pub fn emit(
     let multiprocessors = blocks.max().unwrap_or(0);
     let notes = schedule.steps.iter().map(|step| {
         let runner_up = step.note.runner_up.as_ref().map(|(name, _)| name.clone()).unwrap_or_default();
-        (step.note.clone(), step.note.sources.join(","), runner_up)
+        (step.note.clone(), printable(&step.note.sources.join(",")), runner_up)
     });
     Ok(Variant {
         identity,
@@ -169,16 +179,34 @@ pub fn emit(
         steps,
         kernels,
         images,
-        bindings: schedule.graph.bindings.clone(),
+        bindings: schedule.graph.bindings.iter().map(printable_binding).collect(),
         notes: notes.collect(),
         weights,
         candidates: CandidateParts::default(),
     })
 }
 
+/// A model's text as a plan may hold it: with `\\u{1b}` in place of an escape, and so for all control characters.
+pub fn printable(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut printable, char| {
+        if char.is_control() {
+            printable.extend(char.escape_unicode());
+        } else {
+            printable.push(char);
+        }
+        printable
+    })
+}
+
+fn printable_binding(binding: &OwnedBinding) -> OwnedBinding {
+    OwnedBinding { name: printable(&binding.name), ..binding.clone() }
+}
+
 impl Variant {
-    /// The form that the plan writer takes.
-    pub fn parts(&self) -> VariantParts<'_> {
+    /// The form that the plan writer takes. Weights and images move into it.
+    pub fn parts(&mut self) -> VariantParts<'_> {
+        let (images, weights) = (std::mem::take(&mut self.images), std::mem::take(&mut self.weights));
+        let candidate_images = std::mem::take(&mut self.candidates.images);
         let (arena_bytes, arena_lower_bound, zeroed_bytes) = self.arena;
         VariantParts {
             header: VariantHeader {
@@ -200,7 +228,7 @@ impl Variant {
             },
             steps: self.steps.clone(),
             kernels: self.kernels.iter().map(|(image, name)| KernelEntry { image: *image, name }).collect(),
-            images: self.images.clone(),
+            images,
             bindings: self.bindings.iter().map(OwnedBinding::borrowed).collect(),
             notes: self
                 .notes
@@ -219,46 +247,61 @@ impl Variant {
                     floor: note.floor,
                 })
                 .collect(),
-            weights: self.weights.clone(),
+            weights,
             candidates: self.candidates.borrowed(),
-            candidate_images: self.candidates.images.clone(),
+            candidate_images,
         }
     }
 }
 
-/// The weights blob, equal constants stored once, and where each constant buffer lies in it.
-fn gather_constants(schedule: &Schedule) -> (Vec<u8>, HashMap<usize, u64>) {
-    let mut blob = Vec::new();
-    let mut by_content: HashMap<&[u8], u64> = HashMap::new();
+/// The weights blob, equal constants stored once, and where each constant buffer lies in it. Each constant is dropped once it
+/// is in the blob, so that not all of them are held twice.
+fn gather_constants(schedule: &mut Schedule) -> Result<(Vec<u8>, HashMap<usize, u64>), EmitError> {
+    let mut blob: Vec<u8> = Vec::new();
+    // Places of constants in the blob by a hash of their bytes.
+    let hasher = RandomState::new();
+    let mut by_content: HashMap<u64, Vec<Range<usize>>> = HashMap::new();
     let mut offsets = HashMap::new();
     for operand in schedule.steps.iter().flat_map(|step| &step.operands) {
         let number = operand.range.buffer.0;
-        if let Storage::Constant(bytes) = &schedule.graph.buffers[number].storage {
-            offsets.entry(number).or_insert_with(|| {
-                *by_content.entry(bytes.as_slice()).or_insert_with(|| {
-                    blob.resize(blob.len().next_multiple_of(BLOB_ALIGNMENT as usize), 0);
-                    let offset = blob.len() as u64;
-                    blob.extend_from_slice(bytes);
-                    offset
-                })
-            });
+        let Storage::Constant(bytes) = &mut schedule.graph.buffers[number].storage else { continue };
+        if offsets.contains_key(&number) {
+            continue;
         }
+        let bytes = std::mem::take(bytes);
+        let places = by_content.entry(hasher.hash_one(&bytes)).or_default();
+        let start = match places.iter().find(|place| blob[(*place).clone()] == bytes[..]) {
+            Some(place) => place.start,
+            None => {
+                let start = blob.len().next_multiple_of(BLOB_ALIGNMENT as usize);
+                let more = start - blob.len() + bytes.len();
+                // Growing moves pages where it can; twice as much at once would be held for nothing.
+                let reserve = more.max(blob.len() / 8);
+                blob.try_reserve_exact(reserve).map_err(|_| EmitError::OutOfMemory(start + bytes.len()))?;
+                blob.resize(start, 0);
+                blob.extend_from_slice(&bytes);
+                places.push(start..blob.len());
+                start
+            }
+        };
+        offsets.insert(number, start as u64);
     }
-    (blob, offsets)
+    Ok((blob, offsets))
 }
 
 /// Dependencies as a plan stores them. Where a step has too many, the surplus ones are chained: each waits for the one
 /// before it, so that waiting for the last of them is enough.
 fn bounded(mut after: Vec<Vec<u32>>) -> Result<Vec<heapless::Vec<u32, MAX_AFTER>>, EmitError> {
     for step in (0..after.len()).rev() {
-        while after[step].len() > MAX_AFTER {
-            let first = after[step].remove(0);
-            let second = after[step][0] as usize;
+        let surplus = after[step].len().saturating_sub(MAX_AFTER);
+        for number in 0..surplus {
+            let (first, second) = (after[step][number], after[step][number + 1] as usize);
             if !after[second].contains(&first) {
                 after[second].push(first);
                 after[second].sort_unstable();
             }
         }
+        after[step].drain(..surplus);
     }
     let bounded = after
         .into_iter()

@@ -9,7 +9,7 @@ use crate::{
     lower::{LowerOptions, lower},
     passes,
 };
-use floe_models::{Evaluate, Fact, Graph, Node, Op, Tensor, TensorId};
+use floe_models::{Evaluate, Fact, Graph, Limits, Node, Op, Tensor, TensorId};
 use std::cell::Cell;
 
 /// Evaluates operators with the host twins, until they have taken as much memory or time as folding may.
@@ -31,8 +31,6 @@ pub struct Work {
 }
 
 impl Work {
-    /// For one model: memory that a desktop has, and well below a minute.
-    pub const OF_A_MODEL: Self = Self { bytes: 4 << 30, operations: 1 << 35 };
     /// For one operator, with its operands: so that none alone takes all.
     pub const OF_AN_OPERATOR: Self = Self { bytes: 2 << 30, operations: 1 << 32 };
 
@@ -46,11 +44,16 @@ impl Work {
 
 impl Default for HostEvaluator {
     fn default() -> Self {
-        Self::new(Work::OF_A_MODEL)
+        Self::within(&Limits::default())
     }
 }
 
 impl HostEvaluator {
+    /// An evaluator that takes what one model may.
+    pub fn within(limits: &Limits) -> Self {
+        Self::new(Work { bytes: limits.fold_bytes, operations: limits.fold_operations })
+    }
+
     /// An evaluator that takes so much together.
     pub fn new(most: Work) -> Self {
         Self { left: Cell::new(most) }
@@ -151,16 +154,19 @@ impl AlignedBytes {
     /// Alignment of operands and workspace.
     const ALIGNMENT: usize = 64;
 
-    fn zeroed(length: usize) -> Self {
-        let storage = vec![0; length + Self::ALIGNMENT];
+    /// `None` where memory does not suffice.
+    fn zeroed(length: usize) -> Option<Self> {
+        let mut storage = Vec::new();
+        storage.try_reserve_exact(length.checked_add(Self::ALIGNMENT)?).ok()?;
+        storage.resize(length + Self::ALIGNMENT, 0);
         let start = storage.as_ptr().align_offset(Self::ALIGNMENT).min(Self::ALIGNMENT);
-        Self { storage, start, length }
+        Some(Self { storage, start, length })
     }
 
-    fn copied(bytes: &[u8]) -> Self {
-        let mut copy = Self::zeroed(bytes.len());
+    fn copied(bytes: &[u8]) -> Option<Self> {
+        let mut copy = Self::zeroed(bytes.len())?;
         copy.get_mut().copy_from_slice(bytes);
-        copy
+        Some(copy)
     }
 
     fn get(&self) -> &[u8] {
@@ -177,10 +183,10 @@ fn run_kernels(graph: &KernelGraph, inputs: &[&Tensor]) -> Option<Vec<Vec<u8>>> 
     let mut buffers = Vec::with_capacity(graph.buffers.len());
     for buffer in &graph.buffers {
         let length = usize::try_from(buffer.bytes).ok()?;
-        let mut memory = AlignedBytes::zeroed(length);
+        let mut memory = AlignedBytes::zeroed(length)?;
         let content = match &buffer.storage {
             Storage::Binding(number) => inputs.get(*number).map(|tensor| tensor.bytes()),
-            Storage::Constant(bytes) => Some(bytes.as_slice()),
+            Storage::Constant(bytes) => Some(&bytes[..]),
             Storage::Arena | Storage::Counters | Storage::ReplayCounter | Storage::Report => None,
         };
         if let Some(content) = content {
@@ -194,11 +200,11 @@ fn run_kernels(graph: &KernelGraph, inputs: &[&Tensor]) -> Option<Vec<Vec<u8>>> 
     for node in &graph.nodes {
         let family = node.kernel.family();
         family.check().ok()?;
-        let mut workspace = AlignedBytes::zeroed(usize::try_from(family.host_workspace()).ok()?);
+        let mut workspace = AlignedBytes::zeroed(usize::try_from(family.host_workspace()).ok()?)?;
         // Outputs are copied in and out: an input may lie in another part of the same buffer.
         let mut results = Vec::with_capacity(node.outputs.len());
         for output in &node.outputs {
-            results.push(AlignedBytes::copied(buffers[output.buffer.0].get().get(range(output)?)?));
+            results.push(AlignedBytes::copied(buffers[output.buffer.0].get().get(range(output)?)?)?);
         }
         let mut sources = Vec::with_capacity(node.inputs.len());
         for input in &node.inputs {

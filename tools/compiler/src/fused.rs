@@ -4,7 +4,7 @@
 //! product with a program applied to its accumulator.
 
 use floe_kernels::pointwise::Program;
-use floe_models::{Op, TensorId, Value};
+use floe_models::{Op, TensorId, Value, op::Properties};
 
 /// What a fused node computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +45,16 @@ pub struct FusedNode {
     pub sources: Vec<String>,
 }
 
+impl FusedNode {
+    /// What the node's operator is; `None` where it is a program alone.
+    pub fn properties(&self) -> Option<Properties> {
+        match &self.op {
+            FusedOp::Operator(op) | FusedOp::Anchored { op, .. } => Some(op.properties()),
+            FusedOp::Pointwise(_) => None,
+        }
+    }
+}
+
 /// The fused graph; same values as the graph it came from, fewer nodes.
 #[derive(Clone, Debug, Default)]
 pub struct FusedGraph {
@@ -58,4 +68,19 @@ pub struct FusedGraph {
     pub inputs: Vec<TensorId>,
     /// As in the graph.
     pub outputs: Vec<TensorId>,
+}
+
+impl FusedGraph {
+    /// For every value the numbers of the nodes that read it, each once, ascending.
+    pub fn readers(&self) -> Vec<Vec<usize>> {
+        let mut readers: Vec<Vec<usize>> = vec![Vec::new(); self.values.len()];
+        for (number, node) in self.nodes.iter().enumerate() {
+            for input in &node.inputs {
+                if readers[input.0].last() != Some(&number) {
+                    readers[input.0].push(number);
+                }
+            }
+        }
+        readers
+    }
 }

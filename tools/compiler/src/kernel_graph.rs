@@ -1,8 +1,8 @@
 //! The kernel graph: kernels over buffers, what lowering hands to selection, placement and emission.
 
+use bytes::Bytes;
 use floe_engine::plan::format::Binding;
 use floe_kernels::{DType, Kernel};
-use std::sync::Arc;
 
 /// Number of a buffer in [`KernelGraph::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,7 +22,7 @@ pub enum Storage {
     /// What the device tells the host.
     Report,
     /// In the weights.
-    Constant(Arc<Vec<u8>>),
+    Constant(Bytes),
 }
 
 /// A block of memory that operands point into.
@@ -112,8 +112,19 @@ impl KernelGraph {
         BufferId(self.buffers.len() - 1)
     }
 
+    /// Drops the bytes of constants that are none of `read`: packed ones have taken their places.
+    pub fn drop_unread(&mut self, read: impl Iterator<Item = BufferId>) {
+        let mut kept = vec![false; self.buffers.len()];
+        read.for_each(|buffer| kept[buffer.0] = true);
+        for (buffer, _) in self.buffers.iter_mut().zip(kept).filter(|(_, kept)| !kept) {
+            if let Storage::Constant(bytes) = &mut buffer.storage {
+                *bytes = Bytes::new();
+            }
+        }
+    }
+
     /// The bytes of a constant buffer.
-    pub fn constant(&self, id: BufferId) -> Option<&Arc<Vec<u8>>> {
+    pub fn constant(&self, id: BufferId) -> Option<&Bytes> {
         match &self.buffers[id.0].storage {
             Storage::Constant(bytes) => Some(bytes),
             _ => None,

@@ -5,7 +5,7 @@
 
 use crate::fused::{FusedGraph, FusedNode, FusedOp};
 use floe_kernels::{View, conv::reads_any_layout};
-use floe_models::{DType, Op, TensorId};
+use floe_models::{DType, Op, TensorId, op::ImageLayout};
 
 /// Memory layout of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,43 +27,26 @@ pub fn inverse(permutation: &[usize]) -> Vec<usize> {
 
 /// Whether the node computes on channels-last images whatever its neighbours do.
 fn works_channels_last(node: &FusedNode) -> bool {
+    node.properties().is_some_and(|properties| properties.layout == ImageLayout::ChannelsLast)
+}
+
+/// The layout that a node's operator works in where no program is part of it; a program alone takes that of its inputs.
+fn own_layout(node: &FusedNode) -> Option<ImageLayout> {
     match &node.op {
-        FusedOp::Anchored { op, .. } | FusedOp::Operator(op) => matches!(
-            op,
-            Op::Conv { .. }
-                | Op::ConvTranspose { .. }
-                | Op::QuantizedConv { .. }
-                | Op::Pool { .. }
-                | Op::GlobalPool { .. }
-                | Op::Lrn { .. }
-                | Op::InstanceNormalization { .. }
-                | Op::GroupNormalization { .. }
-                | Op::DepthToSpace { .. }
-        ),
-        FusedOp::Pointwise(_) => false,
+        FusedOp::Pointwise(_) => Some(ImageLayout::OfInputs),
+        FusedOp::Operator(op) => Some(op.properties().layout),
+        FusedOp::Anchored { .. } => None,
     }
 }
 
-/// Whether the node can work in whatever layout its inputs have.
+/// Whether the layout of the node's outputs is that of its inputs: it works in any, or its outputs are windows on its input.
 fn follows_inputs(node: &FusedNode) -> bool {
-    match &node.op {
-        FusedOp::Pointwise(_) => true,
-        FusedOp::Operator(op) => matches!(
-            op,
-            Op::Concat { .. } | Op::Pad { .. } | Op::Resize { .. } | Op::Cast | Op::Reduce { keep: true, .. }
-        ),
-        FusedOp::Anchored { .. } => false,
-    }
-}
-
-/// Whether the node's outputs are windows on its input, so that its layout is its input's.
-fn is_window(node: &FusedNode) -> bool {
-    matches!(&node.op, FusedOp::Operator(Op::Slice { .. } | Op::Split { .. } | Op::Identity))
+    matches!(own_layout(node), Some(ImageLayout::OfInputs | ImageLayout::Window))
 }
 
 /// Whether the node can write whatever layout its readers want.
 fn writes_any_layout(node: &FusedNode) -> bool {
-    follows_inputs(node) || matches!(node.op, FusedOp::Operator(Op::Frame(_)))
+    matches!(own_layout(node), Some(ImageLayout::OfInputs | ImageLayout::OfReaders))
 }
 
 /// Whether the node is a convolution of few channels in f16, which reads its input fastest as it lies, without padding.
@@ -116,7 +99,7 @@ pub fn assign(graph: &FusedGraph, host: bool, half: bool) -> Vec<Layout> {
     let image = |node: &FusedNode, id: TensorId| image(id) || integers(node, id);
     // Forwards: images stay channels-last through everything that can follow.
     for node in &graph.nodes {
-        let from_input = (follows_inputs(node) || is_window(node))
+        let from_input = follows_inputs(node)
             && node.inputs.iter().any(|input| {
                 layouts[input.0] == Layout::ChannelsLast
                     && graph.values[input.0].fact.shape.len() == graph.values[node.outputs[0].0].fact.shape.len()
@@ -127,24 +110,22 @@ pub fn assign(graph: &FusedGraph, host: bool, half: bool) -> Vec<Layout> {
             }
         }
     }
+    let readers = graph.readers();
+    let mut outputs = vec![false; graph.values.len()];
+    graph.outputs.iter().for_each(|output| outputs[output.0] = true);
     // Backwards: what only channels-last nodes read is written that way at once.
-    for (number, node) in graph.nodes.iter().enumerate().rev() {
-        if !writes_any_layout(node)
-            || node.outputs.iter().any(|output| !image(node, *output) || graph.outputs.contains(output))
-        {
+    for node in graph.nodes.iter().rev() {
+        if !writes_any_layout(node) || node.outputs.iter().any(|output| !image(node, *output) || outputs[output.0]) {
             continue;
         }
-        let mut read = false;
         let frame = half && matches!(node.op, FusedOp::Operator(Op::Frame(_)));
-        let all = graph.nodes[number + 1..].iter().all(|reader| {
-            let reads = reader.inputs.iter().any(|input| node.outputs.contains(input));
-            read |= reads;
-            if reads && frame && reads_unpadded(graph, reader) {
-                return false;
-            }
-            !reads || works_channels_last(reader) || layouts[reader.outputs[0].0] == Layout::ChannelsLast
+        let mut read = node.outputs.iter().flat_map(|output| &readers[output.0]).map(|&reader| &graph.nodes[reader]);
+        let any = node.outputs.iter().any(|output| !readers[output.0].is_empty());
+        let all = read.all(|reader| {
+            !(frame && reads_unpadded(graph, reader))
+                && (works_channels_last(reader) || layouts[reader.outputs[0].0] == Layout::ChannelsLast)
         });
-        if read && all {
+        if any && all {
             for output in &node.outputs {
                 layouts[output.0] = Layout::ChannelsLast;
             }

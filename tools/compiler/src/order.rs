@@ -5,6 +5,7 @@
 //! concatenation are interleaved in memory; they are told apart by their rows, so that its branches run side by side.
 
 use floe_kernels::View;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Rows at equal distances: of the bytes that an operand spans, those that its step touches. A slice of the channels of
 /// a channels-last image has one row a pixel.
@@ -63,8 +64,7 @@ impl Access {
     fn conflicts(&self, other: &Self) -> bool {
         (self.written || other.written)
             && self.space == other.space
-            && self.start < other.end
-            && other.start < self.end
+            && self.start.max(other.start) < self.end.min(other.end)
             && !self.lies_between(other)
     }
 
@@ -82,29 +82,151 @@ impl Access {
     }
 }
 
-/// For every step the earlier steps it must wait for, ascending, none implied by another.
+/// For every step the earlier steps it must wait for, ascending, none implied by another (but where to find that out would
+/// take too long, which happens only beyond thousands of steps).
 pub fn dependencies(accesses: &[Vec<Access>]) -> Vec<Vec<u32>> {
-    let words = accesses.len().div_ceil(64);
-    let mut ancestors: Vec<Vec<u64>> = Vec::with_capacity(accesses.len());
-    let mut result = Vec::with_capacity(accesses.len());
+    let mut touched = Touched::default();
+    let mut order = Order::default();
     for (step, own) in accesses.iter().enumerate() {
-        let mut reached = vec![0u64; words];
-        let mut after = Vec::new();
-        for earlier in (0..step).rev() {
-            let known = reached[earlier / 64] >> (earlier % 64) & 1 == 1;
-            if !known && own.iter().any(|a| accesses[earlier].iter().any(|b| a.conflicts(b))) {
-                after.push(earlier as u32);
-                for (word, theirs) in reached.iter_mut().zip(&ancestors[earlier]) {
-                    *word |= theirs;
-                }
-                reached[earlier / 64] |= 1 << (earlier % 64);
-            }
+        let mut earlier: Vec<u32> = own.iter().flat_map(|access| touched.conflicting(access)).collect();
+        for access in own {
+            touched.add(step as u32, access);
         }
-        after.reverse();
-        ancestors.push(reached);
-        result.push(after);
+        earlier.sort_unstable_by(|a, b| b.cmp(a));
+        earlier.dedup();
+        order.add(earlier.into_iter().filter(|&other| other != step as u32));
     }
-    result
+    order.after
+}
+
+/// Which steps have touched which bytes since these were last written as a whole. What touched them before that is waited
+/// for by whoever wrote them.
+#[derive(Default)]
+struct Touched {
+    /// By memory and first byte: pieces that do not overlap.
+    pieces: BTreeMap<(usize, u64), Piece>,
+}
+
+#[derive(Clone, Default)]
+struct Piece {
+    end: u64,
+    writes: Vec<(u32, Access)>,
+    reads: Vec<(u32, Access)>,
+}
+
+impl Touched {
+    /// The steps whose accesses conflict with this one and are not known to be waited for by others that do.
+    fn conflicting(&self, access: &Access) -> Vec<u32> {
+        let (start, end) = (access.start, access.end);
+        if start >= end {
+            return Vec::new();
+        }
+        let from =
+            self.pieces.range(..=(access.space, start)).next_back().map_or((access.space, start), |(key, _)| *key);
+        let mut found = Vec::new();
+        for (_, piece) in self
+            .pieces
+            .range(from..(access.space, end))
+            .filter(|((space, _), piece)| *space == access.space && piece.end > start)
+        {
+            let reads = if access.written { piece.reads.as_slice() } else { &[] };
+            let conflicts = piece.writes.iter().chain(reads).filter(|(_, other)| access.conflicts(other));
+            found.extend(conflicts.map(|(step, _)| *step));
+        }
+        found
+    }
+
+    fn add(&mut self, step: u32, access: &Access) {
+        let (space, start, end) = (access.space, access.start, access.end);
+        if start >= end {
+            return;
+        }
+        self.split(space, start);
+        self.split(space, end);
+        let mut at = start;
+        while at < end {
+            // A piece that starts here, or a gap up to the next one.
+            let next =
+                self.pieces.range((space, at)..(space, end)).next().map(|((_, start), piece)| (*start, piece.end));
+            let (first, last) = match next {
+                Some((first, last)) if first == at => (first, last),
+                Some((first, _)) => (at, first),
+                None => (at, end),
+            };
+            let piece = self.pieces.entry((space, first)).or_default();
+            piece.end = last;
+            if access.written && access.rows.is_none() {
+                piece.writes.retain(|(_, other)| !access.conflicts(other));
+                piece.reads.retain(|(_, other)| !access.conflicts(other));
+            }
+            if access.written {
+                piece.writes.push((step, *access));
+            } else {
+                piece.reads.push((step, *access));
+            }
+            at = last;
+        }
+    }
+
+    /// Makes a piece end at a byte, where one goes on past it.
+    fn split(&mut self, space: usize, at: u64) {
+        let Some(((_, start), piece)) = self.pieces.range_mut((space, 0)..(space, at)).next_back() else { return };
+        if piece.end > at && *start < at {
+            let rest = piece.clone();
+            piece.end = at;
+            self.pieces.insert((space, at), rest);
+        }
+    }
+}
+
+/// Steps in the order that is known so far.
+#[derive(Default)]
+struct Order {
+    /// For every step those that it waits for.
+    after: Vec<Vec<u32>>,
+    /// For every step a number of first steps that all come before it.
+    first: Vec<u32>,
+    /// The last step that looked at each one.
+    seen: Vec<u32>,
+}
+
+impl Order {
+    /// Steps to look at to find out whether one implies another.
+    const MOST_LOOKS: usize = 1 << 14;
+
+    /// Adds the next step, which waits for these (descending).
+    fn add(&mut self, earlier: impl Iterator<Item = u32>) {
+        let step = self.after.len() as u32;
+        let (mut own, mut first, mut looks) = (Vec::new(), 0, 0);
+        // Steps that come before this one, and have not been looked behind.
+        let mut open: BinaryHeap<u32> = BinaryHeap::new();
+        for other in earlier {
+            // Looks behind all later steps, so that `seen` tells of this one.
+            while let Some(&latest) = open.peek().filter(|&&latest| latest > other && looks < Self::MOST_LOOKS) {
+                open.pop();
+                looks += 1;
+                for &before in &self.after[latest as usize] {
+                    if before >= first && std::mem::replace(&mut self.seen[before as usize], step) != step {
+                        open.push(before);
+                    }
+                }
+            }
+            if other < first || self.seen[other as usize] == step {
+                continue;
+            }
+            self.seen[other as usize] = step;
+            open.push(other);
+            own.push(other);
+            first = first.max(self.first[other as usize]);
+        }
+        own.reverse();
+        while self.seen.get(first as usize) == Some(&step) {
+            first += 1;
+        }
+        self.after.push(own);
+        self.first.push(first);
+        self.seen.push(step);
+    }
 }
 
 #[cfg(test)]
@@ -154,6 +276,48 @@ mod tests {
         wide.rows = wide.rows.map(|rows| Rows { pitch: 2 * rows.pitch, ..rows });
         assert_eq!(order(channels(0, 16, true), wide), 1);
         assert_eq!(order(channels(0, 16, true), Access { rows: None, ..channels(16, 24, true) }), 1);
+    }
+
+    /// The definition: every pair of steps looked at, the transitive reduction by all ancestors.
+    fn reduction(accesses: &[Vec<Access>]) -> Vec<Vec<u32>> {
+        let mut ancestors: Vec<HashSet<u32>> = Vec::new();
+        let mut result = Vec::new();
+        for (step, own) in accesses.iter().enumerate() {
+            let (mut known, mut after) = (HashSet::new(), Vec::new());
+            for earlier in (0..step).rev() {
+                let conflict = own.iter().any(|a| accesses[earlier].iter().any(|b| a.conflicts(b)));
+                if conflict && !known.contains(&(earlier as u32)) {
+                    after.insert(0, earlier as u32);
+                    known.extend(&ancestors[earlier]);
+                    known.insert(earlier as u32);
+                }
+            }
+            ancestors.push(known);
+            result.push(after);
+        }
+        result
+    }
+
+    fn any_access() -> impl Strategy<Value = Access> {
+        let rows = prop::option::weighted(0.3, (0_u64..3, 1_u64..3));
+        (0_usize..2, 0_u64..24, 0_u64..12, prop::bool::ANY, rows).prop_map(|(space, start, bytes, written, rows)| {
+            Access {
+                space,
+                start,
+                end: start + bytes,
+                written,
+                rows: rows.map(|(start, bytes)| Rows { start, bytes, pitch: 5 }),
+            }
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn steps_wait_for_what_the_definition_says(steps in prop::collection::vec(prop::collection::vec(any_access(), 1..4), 0..40)) {
+            prop_assert_eq!(dependencies(&steps), reduction(&steps));
+        }
     }
 
     proptest! {

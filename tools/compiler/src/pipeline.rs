@@ -15,7 +15,10 @@ use crate::{
     preprocess::{Preprocess, PreprocessError},
     schedule::{self, GpuOptions, Schedule, ScheduleError, StepAction},
 };
-use floe_engine::plan::{Plan, PlanError, PlanWriter, format::ImageKind};
+use floe_engine::plan::{
+    Plan, PlanError, PlanWriter,
+    format::{ImageKind, MAX_BINDINGS, MAX_STEPS},
+};
 use floe_kernels::codegen::Target;
 use floe_models::{Graph, ImportError, ImportOptions, TensorId};
 use floe_timings::Timings;
@@ -47,6 +50,8 @@ pub struct CompileOptions {
     pub postprocess: Vec<Postprocess>,
     /// Arithmetic on GPUs.
     pub precision: Precision,
+    /// Stores values on the host in [`CompileOptions::precision`] as well, which shows what f16 rounds without a GPU.
+    pub half_on_host: bool,
     /// Forced algorithms: node and algorithm.
     pub algorithms: HashMap<String, String>,
     /// Measured times, which overrule the cost model where they are about the target.
@@ -62,6 +67,12 @@ pub struct CompileOptions {
     pub nvrtc: Option<PathBuf>,
     /// Store PTX, which the driver compiles when it loads the plan, in place of machine code.
     pub ptx: bool,
+    /// Compile every kernel, also those that the user's cache holds.
+    pub without_cache: bool,
+    /// The plan's version, which a device may ask to be no less than another.
+    pub version: u32,
+    /// Let PTX tell which lines of the CUDA sources it comes from.
+    pub lines: bool,
 }
 
 /// What the compiler tells while it works.
@@ -150,6 +161,22 @@ pub enum CompileError {
         /// What is wrong.
         reason: String,
     },
+    /// More inputs and outputs than a plan holds.
+    #[error(
+        "the network has {count} inputs and outputs; a plan holds {MAX_BINDINGS} at most. --constant and --state leave fewer"
+    )]
+    Bindings {
+        /// How many, states counted once.
+        count: usize,
+    },
+    /// A longer replay than a plan holds.
+    #[error("for target '{target}': a replay would have {count} steps; a plan holds {MAX_STEPS} at most")]
+    Steps {
+        /// The target.
+        target: String,
+        /// How many.
+        count: usize,
+    },
     /// Selection.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
@@ -162,6 +189,31 @@ pub enum CompileError {
     /// The engine's check refused the plan: a mistake of the compiler.
     #[error("the compiled plan does not pass the engine's check, which is a defect of the compiler: {0}")]
     Check(String),
+}
+
+impl CompileError {
+    /// Whether another option, or another file, would mend it.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Import(error) => matches!(
+                error,
+                ImportError::Read { .. }
+                    | ImportError::Input { .. }
+                    | ImportError::ShapeMissing { .. }
+                    | ImportError::ShapeMismatch { .. }
+                    | ImportError::UnknownInput { .. }
+            ),
+            Self::Preprocess(_) | Self::Postprocess(_) | Self::NoSuchNode(_) | Self::State { .. } => true,
+            Self::Pass(_)
+            | Self::Lower { .. }
+            | Self::Bindings { .. }
+            | Self::Steps { .. }
+            | Self::Schedule(_)
+            | Self::Nvrtc(_)
+            | Self::Emit(_)
+            | Self::Check(_) => false,
+        }
+    }
 }
 
 /// Name and version that plans carry.
@@ -177,7 +229,8 @@ pub fn import_and_fuse(
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<FusedGraph, CompileError> {
     progress(Progress::Phase("import"));
-    let mut graph = floe_models::import(model, &options.import, &HostEvaluator::default())?;
+    let evaluator = HostEvaluator::within(&options.import.limits);
+    let mut graph = floe_models::import(model, &options.import, &evaluator)?;
     let mut placements = Vec::new();
     for preprocess in &options.preprocess {
         placements.push((preprocess.input.clone(), preprocess.apply(&mut graph)?));
@@ -185,7 +238,7 @@ pub fn import_and_fuse(
     for postprocess in &options.postprocess {
         postprocess.apply(&mut graph, &placements)?;
     }
-    fuse(graph, progress)
+    fuse_with(graph, &evaluator, progress)
 }
 
 /// Runs every pass up to fusion.
@@ -193,8 +246,16 @@ pub fn import_and_fuse(
 /// # Errors
 /// Where a pass finds the graph illegal.
 pub fn fuse(graph: Graph, progress: &(dyn Fn(Progress<'_>) + Sync)) -> Result<FusedGraph, CompileError> {
+    fuse_with(graph, &HostEvaluator::default(), progress)
+}
+
+fn fuse_with(
+    graph: Graph,
+    evaluator: &HostEvaluator,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<FusedGraph, CompileError> {
     progress(Progress::Phase("simplify"));
-    let graph = passes::simplify(graph)?;
+    let graph = passes::simplify_with(graph, evaluator)?;
     progress(Progress::Phase("fuse"));
     Ok(passes::fuse(graph)?)
 }
@@ -226,6 +287,10 @@ pub fn compile_fused(
         return Err(CompileError::NoSuchNode(unknown.clone()));
     }
     check_states(fused, &options.states)?;
+    let count = fused.inputs.len() + fused.outputs.len() - options.states.len();
+    if count > MAX_BINDINGS {
+        return Err(CompileError::Bindings { count });
+    }
     let mut variants = Vec::new();
     let mut reports = Vec::new();
     for target in &options.targets {
@@ -234,8 +299,9 @@ pub fn compile_fused(
         reports.push(report);
     }
     progress(Progress::Phase("write"));
-    let mut writer = PlanWriter::new(&fused.name, COMPILER);
-    for variant in &variants {
+    let name = emit::printable(&fused.name);
+    let mut writer = PlanWriter::new(&name, COMPILER).version(options.version);
+    for variant in &mut variants {
         writer = writer.variant(variant.parts());
     }
     let bytes = writer.finish();
@@ -274,7 +340,7 @@ fn check_states(fused: &FusedGraph, states: &[(String, String)]) -> Result<(), C
 /// # Errors
 /// Where a node cannot run there.
 pub fn schedule(fused: &FusedGraph, target: &Target, options: &CompileOptions) -> Result<Schedule, CompileError> {
-    let half = options.precision == Precision::F16 && !target.is_host();
+    let half = options.precision == Precision::F16 && (options.half_on_host || !target.is_host());
     let lowering = LowerOptions { host: target.is_host(), half, keep_f32: &options.keep_f32, states: &options.states };
     let kernels =
         lower(fused, lowering).map_err(|source| CompileError::Lower { target: target.name.clone(), source })?;
@@ -289,19 +355,37 @@ pub fn schedule(fused: &FusedGraph, target: &Target, options: &CompileOptions) -
     })
 }
 
+/// Everything up to the compilation of kernels: the steps, those behind the network included, and where their buffers lie.
+///
+/// # Errors
+/// As [`schedule()`], and where a replay has more steps than a plan holds.
+pub fn scheduled_and_placed(
+    fused: &FusedGraph,
+    target: &Target,
+    options: &CompileOptions,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<(Schedule, Placement), CompileError> {
+    progress(Progress::Phase(&format!("{}: select", target.name)));
+    let mut schedule = schedule(fused, target, options)?;
+    if !target.is_host() {
+        completion::append(&mut schedule);
+    }
+    let count = schedule.steps.len();
+    if count > MAX_STEPS as usize {
+        return Err(CompileError::Steps { target: target.name.clone(), count });
+    }
+    progress(Progress::Phase(&format!("{}: place", target.name)));
+    let placement = place::place(&schedule);
+    Ok((schedule, placement))
+}
+
 fn variant(
     fused: &FusedGraph,
     target: &Target,
     options: &CompileOptions,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<(Variant, VariantReport), CompileError> {
-    progress(Progress::Phase(&format!("{}: select", target.name)));
-    let mut schedule = schedule(fused, target, options)?;
-    if !target.is_host() {
-        completion::append(&mut schedule);
-    }
-    progress(Progress::Phase(&format!("{}: place", target.name)));
-    let placement = place::place(&schedule);
+    let (mut schedule, placement) = scheduled_and_placed(fused, target, options, progress)?;
     let image_kind = if options.ptx { ImageKind::Ptx } else { ImageKind::Cubin };
     let mut candidates = CandidateParts::default();
     let (compiled, identity) = if target.is_host() {
@@ -316,8 +400,14 @@ fn variant(
         (Vec::new(), identity)
     } else {
         progress(Progress::Phase(&format!("{}: compile kernels", target.name)));
-        let compiler = Compiler::find(target, options.nvrtc.as_deref())?;
-        let requests = requests(&schedule, target, image_kind);
+        let mut compiler = Compiler::find(target, options.nvrtc.as_deref())?;
+        if options.without_cache {
+            compiler = compiler.with_cache(None);
+        }
+        let mut requests = requests(&schedule, target, image_kind);
+        if options.lines {
+            requests.iter_mut().for_each(|request| request.options.push("-lineinfo".to_owned()));
+        }
         let compiled = compiler.compile_all(&requests, &|done, total| progress(Progress::Kernels { done, total }))?;
         if options.candidates.is_some() {
             progress(Progress::Phase(&format!("{}: compile candidates", target.name)));
@@ -336,7 +426,7 @@ fn variant(
         };
         (compiled, identity)
     };
-    let mut variant = emit::emit(&schedule, &placement, &compiled, identity)?;
+    let mut variant = emit::emit(&mut schedule, &placement, &compiled, identity)?;
     variant.candidates = candidates;
     let mut report = report(&schedule, &placement, &compiled, &variant);
     if options.timings.is_some() && !target.is_host() {
@@ -376,5 +466,34 @@ fn report(schedule: &Schedule, placement: &Placement, compiled: &[Compiled], var
         measured: None,
         candidates: variant.candidates.count(),
         spills,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::targets;
+    use floe_models::{DType, Fact, Node, Op, op::Unary};
+
+    #[test]
+    fn more_inputs_than_a_plan_holds_are_an_error_of_the_model() {
+        let compiled = |inputs: usize| {
+            let mut graph = Graph { name: "wide".into(), ..Graph::default() };
+            for number in 0..inputs {
+                let input = graph.add_value(format!("x{number}"), Fact::new(DType::F32, &[1]));
+                graph.inputs.push(input);
+            }
+            let output = graph.add_value("y", Fact::new(DType::F32, &[1]));
+            let (name, inputs) = ("relu".to_owned(), vec![graph.inputs[0]]);
+            let op = Op::Unary(Unary::Relu);
+            graph.nodes.push(Node { name, op, inputs, outputs: vec![output], sources: Vec::new() });
+            graph.outputs.push(output);
+            let host = targets::find("host").unwrap().clone();
+            let options = CompileOptions { targets: vec![host], ..CompileOptions::default() };
+            compile_fused(&fuse(graph, &|_| ()).unwrap(), &options, &|_| ())
+        };
+        assert!(compiled(MAX_BINDINGS - 1).is_ok());
+        let error = compiled(300).unwrap_err().to_string();
+        assert!(error.starts_with("the network has 301 inputs and outputs; a plan holds 256 at most"), "{error}");
     }
 }

@@ -5,6 +5,10 @@
 //! (peak of live bytes) is reported beside it, and where it is not reached a bounded, seeded search improves the order.
 
 use crate::{kernel_graph::Storage, schedule::Schedule};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
 
 /// Alignment of every buffer in the arena.
 pub const ALIGNMENT: u64 = 256;
@@ -89,18 +93,24 @@ fn peak(blocks: &[Block], steps: usize) -> u64 {
     }) as u64
 }
 
+/// Most blocks that are placed each among all others.
+const MOST_COMPARED: usize = 1 << 13;
+
 fn best_assignment(blocks: &[Block], peak: u64) -> (Vec<u64>, u64) {
-    let sorted = |key: &dyn Fn(&Block) -> (std::cmp::Reverse<u64>, usize)| {
+    if blocks.len() > MOST_COMPARED {
+        return assign_in_time(blocks);
+    }
+    let sorted = |key: &dyn Fn(&Block) -> (Reverse<u64>, usize)| {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         order.sort_by_key(|&b| (key(&blocks[b]), b));
         order
     };
     let span = |block: &Block| (block.last - block.first + 1) as u64;
     let mut orders = vec![
-        sorted(&|block| (std::cmp::Reverse(block.bytes), block.first)),
-        sorted(&|block| (std::cmp::Reverse(block.bytes * span(block)), block.first)),
-        sorted(&|block| (std::cmp::Reverse(span(block)), block.first)),
-        sorted(&|block| (std::cmp::Reverse(0), block.first)),
+        sorted(&|block| (Reverse(block.bytes), block.first)),
+        sorted(&|block| (Reverse(block.bytes * span(block)), block.first)),
+        sorted(&|block| (Reverse(span(block)), block.first)),
+        sorted(&|block| (Reverse(0), block.first)),
     ];
     let mut best = (Vec::new(), u64::MAX);
     let mut best_order = Vec::new();
@@ -133,6 +143,42 @@ fn best_assignment(blocks: &[Block], peak: u64) -> (Vec<u64>, u64) {
         }
     }
     if best.1 == u64::MAX { (Vec::new(), 0) } else { best }
+}
+
+/// Gives each block, as it comes to life, the lowest gap between those that live then.
+fn assign_in_time(blocks: &[Block]) -> (Vec<u64>, u64) {
+    let mut order: Vec<usize> = (0..blocks.len()).collect();
+    order.sort_by_key(|&b| (blocks[b].first, Reverse(blocks[b].bytes), b));
+    let (mut offsets, mut top) = (vec![0; blocks.len()], 0);
+    // Gaps by offset, and living blocks by their last step.
+    let mut gaps: BTreeMap<u64, u64> = BTreeMap::from([(0, u64::MAX)]);
+    let mut living: BinaryHeap<Reverse<(usize, usize)>> = BinaryHeap::new();
+    for b in order {
+        while let Some(&Reverse((_, dead))) = living.peek().filter(|Reverse((last, _))| *last < blocks[b].first) {
+            living.pop();
+            let (mut start, mut bytes) = (offsets[dead], blocks[dead].bytes);
+            if let Some((&before, &length)) =
+                gaps.range(..start).next_back().filter(|(at, length)| **at + **length == start)
+            {
+                gaps.remove(&before);
+                (start, bytes) = (before, length + bytes);
+            }
+            if let Some(length) = gaps.remove(&(start + bytes)) {
+                bytes = bytes.saturating_add(length);
+            }
+            gaps.insert(start, bytes);
+        }
+        let bytes = blocks[b].bytes;
+        let (&offset, &length) = gaps.iter().find(|(_, length)| **length >= bytes).expect("the last gap has no end");
+        gaps.remove(&offset);
+        if length > bytes {
+            gaps.insert(offset + bytes, if length == u64::MAX { length } else { length - bytes });
+        }
+        offsets[b] = offset;
+        top = top.max(offset + bytes);
+        living.push(Reverse((blocks[b].last, b)));
+    }
+    (offsets, top)
 }
 
 /// Gives each block, in order, the lowest offset where it meets no placed block that lives at the same time.
@@ -182,13 +228,14 @@ mod tests {
             let blocks: Vec<_> = spans.iter().enumerate()
                 .map(|(i, &(size, first, length))| block(i, size * 256, first, first + length)).collect();
             let peak = peak(&blocks, 40);
-            let (offsets, bytes) = best_assignment(&blocks, peak);
-            prop_assert!(bytes >= peak);
-            for (i, a) in blocks.iter().enumerate() {
-                prop_assert!(offsets[i] + a.bytes <= bytes);
-                for (j, b) in blocks.iter().enumerate().skip(i + 1) {
-                    let apart = offsets[i] + a.bytes <= offsets[j] || offsets[j] + b.bytes <= offsets[i];
-                    prop_assert!(apart || !a.meets(b));
+            for (offsets, bytes) in [best_assignment(&blocks, peak), assign_in_time(&blocks)] {
+                prop_assert!(bytes >= peak);
+                for (i, a) in blocks.iter().enumerate() {
+                    prop_assert!(offsets[i] + a.bytes <= bytes);
+                    for (j, b) in blocks.iter().enumerate().skip(i + 1) {
+                        let apart = offsets[i] + a.bytes <= offsets[j] || offsets[j] + b.bytes <= offsets[i];
+                        prop_assert!(apart || !a.meets(b));
+                    }
                 }
             }
         }

@@ -6,18 +6,19 @@
 use crate::{
     candidates::{Problem, Problems},
     kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, Storage},
-    lower::repack,
+    lower::{aligned, repack},
     order::Rows,
     selection::{self, Choice, DeviceTimings},
 };
+use bytes::Bytes;
 use floe_engine::plan::format::{CandidateOperand, Role};
 use floe_kernels::{
-    DType, Kernel, KernelError, View,
-    codegen::{Argument, Candidate, Launch, Packing, Target},
+    DType, Family, Kernel, KernelError, View,
+    codegen::{Argument, Candidate, Launch, Packing, Rate, Target},
     copy::Copy,
 };
 use floe_timings::Timings;
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 /// What a step does.
 #[derive(Clone, Debug)]
@@ -133,9 +134,14 @@ pub enum ScheduleError {
     },
 }
 
-/// Whether a kernel reads f16, so that tensor cores may do its arithmetic.
-fn computes_in_half(node: &KernelNode) -> bool {
-    node.kernel.family().input(0).is_some_and(|view| view.dtype == DType::F16)
+/// The peak rate that bounds a kernel, by the element types of its first operands.
+fn rate(family: &dyn Family) -> Rate {
+    let dtype = |number| family.input(number).map(|view| view.dtype);
+    match (dtype(0), dtype(1)) {
+        (Some(DType::F16 | DType::Bf16), _) => Rate::F16,
+        (Some(DType::I8 | DType::U8), Some(DType::I8 | DType::U8)) => Rate::Int8,
+        _ => Rate::F32,
+    }
 }
 
 fn kernel_error(node: &KernelNode) -> impl Fn(KernelError) -> ScheduleError + '_ {
@@ -224,7 +230,8 @@ pub fn for_gpu(mut graph: KernelGraph, target: &Target, options: GpuOptions<'_>)
     for node in &nodes {
         scheduler.node(node)?;
     }
-    let Scheduler { steps, graph, problems, measured, .. } = scheduler;
+    let Scheduler { steps, mut graph, problems, measured, .. } = scheduler;
+    graph.drop_unread(steps.iter().flat_map(|step| &step.operands).map(|operand| operand.range.buffer));
     Ok(Schedule { steps, graph, problems: problems.unwrap_or_default(), measured })
 }
 
@@ -296,7 +303,7 @@ impl Scheduler<'_> {
             note.measured = measured;
             if number == last {
                 note.runner_up.clone_from(&runner_up);
-                note.floor = self.target.floor(note.flops, note.bytes, computes_in_half(node));
+                note.floor = self.target.floor(note.flops, note.bytes, rate(family));
             } else {
                 // Work and time of a candidate of several launches are told with the last one.
                 (note.bytes, note.flops, note.expected) = (0, 0, 0.0);
@@ -380,7 +387,7 @@ impl Scheduler<'_> {
         let elements = u32::try_from(range.bytes / dtype.size() as u64).unwrap_or(u32::MAX);
         let source = View::contiguous(dtype, &[1]).map_err(kernel_error(node))?;
         let destination = View::contiguous(dtype, &[elements]).map_err(kernel_error(node))?;
-        let zero = Arc::new(vec![0; dtype.size()]);
+        let zero = Bytes::from(vec![0; dtype.size()]);
         let bytes = zero.len() as u64;
         let buffer = self.graph.add_buffer("zero", bytes, Storage::Constant(zero));
         self.node(&KernelNode {
@@ -410,11 +417,11 @@ impl Scheduler<'_> {
             let packed = match packing {
                 Packing::Keep => return Ok(from_range),
                 Packing::View(to) => repack(source, &from, to),
-                Packing::Transform(transform) => transform.apply(source, &from),
+                Packing::Transform(transform) => transform.apply(&aligned(source), &from),
             };
             let packed = packed.map_err(&fail)?;
             let bytes = packed.len() as u64;
-            let buffer = self.graph.add_buffer(&name, bytes, Storage::Constant(Arc::new(packed)));
+            let buffer = self.graph.add_buffer(&name, bytes, Storage::Constant(packed.into()));
             BufferRange { buffer, offset: 0, bytes }
         } else {
             // Candidates with transformed operands are offered for constants only.
@@ -436,5 +443,29 @@ impl Scheduler<'_> {
         };
         self.packed.insert(key, range);
         Ok(range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floe_kernels::codegen::all_cases;
+
+    #[test]
+    fn products_are_held_to_the_rate_of_their_element_types() {
+        let mut seen = [0; 3];
+        for kernel in all_cases() {
+            let family = kernel.family();
+            let dtypes = [0, 1].map(|number| family.input(number).map(|view| view.dtype));
+            let expected = match (&kernel, dtypes) {
+                (Kernel::QuantizedConv(_), _) => Rate::Int8,
+                (Kernel::Conv(_), [Some(DType::F16 | DType::Bf16), _]) => Rate::F16,
+                (Kernel::Conv(_), [Some(DType::F32), _]) => Rate::F32,
+                _ => continue,
+            };
+            assert_eq!(rate(family), expected, "{kernel:?}");
+            seen[expected as usize] += 1;
+        }
+        assert!(seen.iter().all(|&count| count > 0), "{seen:?}");
     }
 }

@@ -1,8 +1,13 @@
 //! Runs ONNX test folders: `model.onnx` with `test_data_set_*/input_N.pb` and `output_N.pb`, as the ONNX backend suite
 //! keeps them.
 
-use crate::pipeline::{self, CompileError, CompileOptions, Precision};
+pub mod f16;
+
 use crate::targets;
+use crate::{
+    fused::FusedGraph,
+    pipeline::{self, CompileError, CompileOptions, Precision},
+};
 use floe_engine::{host, plan::Plan};
 use floe_kernels::codegen::Target;
 use floe_models::{
@@ -11,9 +16,18 @@ use floe_models::{
 };
 use prost::Message;
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
+
+/// Cases of the ONNX backend suite: onnx 1.22.0, folders `node`, `simple`, `pytorch-converted` and `pytorch-operator`.
+pub const CASES: usize = 1905;
+
+/// Names of the cases of the suite that the compiler refuses, for every target; every other case passes.
+pub fn refused() -> BTreeSet<&'static str> {
+    include_str!("suite/refused.txt").lines().filter(|line| !line.starts_with('#')).collect()
+}
 
 /// How far a value may be from its reference: `|a − b| ≤ absolute·scale + relative·|b|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,6 +60,73 @@ pub enum Outcome {
     Skipped(String),
 }
 
+/// How the inputs of a case reached its plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inputs {
+    /// Inputs of the plan.
+    pub live: Vec<String>,
+    /// Inputs of the model that had to become constants for the model to compile.
+    pub constant: Vec<String>,
+}
+
+/// How much of a case a plan computes when it is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Every input of the model is an input of the plan.
+    Live,
+    /// Some inputs became constants, others are inputs of the plan.
+    Baked,
+    /// The plan has no input: everything was computed by the compiler.
+    Folded,
+}
+
+impl Kind {
+    /// The kind's name in outputs and records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Baked => "baked",
+            Self::Folded => "folded",
+        }
+    }
+}
+
+impl Inputs {
+    /// The inputs of a case: an input that is a constant for one data set counts as one for all.
+    pub fn of(sets: &[Prepared]) -> Self {
+        let mut inputs = Self::default();
+        for name in sets.iter().flat_map(|set| &set.constants) {
+            if !inputs.constant.contains(name) {
+                inputs.constant.push(name.clone());
+            }
+        }
+        for (name, _) in sets.iter().flat_map(|set| &set.inputs) {
+            if !inputs.constant.contains(name) && !inputs.live.contains(name) {
+                inputs.live.push(name.clone());
+            }
+        }
+        inputs
+    }
+
+    /// Which kind of case these inputs make.
+    pub fn kind(&self) -> Kind {
+        match (self.live.is_empty(), self.constant.is_empty()) {
+            (true, _) => Kind::Folded,
+            (false, true) => Kind::Live,
+            (false, false) => Kind::Baked,
+        }
+    }
+}
+
+/// What became of a case, and of its inputs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// Inputs of the plan and constants in it; `None` where the case did not compile.
+    pub inputs: Option<Inputs>,
+}
+
 /// One set of inputs with the outputs that are expected.
 #[derive(Clone, Debug, Default)]
 pub struct DataSet {
@@ -71,7 +152,7 @@ fn tensors(folder: &Path, prefix: &str) -> Vec<Option<Tensor>> {
     files
         .map(|file| {
             let proto = TensorProto::decode(fs::read(file).ok()?.as_slice()).ok()?;
-            onnx::tensor::read(proto, None).ok()
+            onnx::tensor::read(&proto, None).ok()
         })
         .collect()
 }
@@ -212,20 +293,34 @@ pub type Named = Vec<(String, Tensor)>;
 pub struct Prepared {
     /// The plan.
     pub plan: Vec<u8>,
-    /// Inputs that are still to be given to it.
+    /// Inputs of the plan.
     pub inputs: Named,
+    /// Inputs of the model that are constants of the plan.
+    pub constants: Vec<String>,
     /// Outputs that are expected, in order.
     pub expected: Vec<Tensor>,
 }
 
 /// Compiles a case for a target, once for each data set, for the shapes of its inputs.
 ///
-/// Where the model needs a value at compile time (axes, shapes, pads that the suite passes as inputs), the given inputs
-/// become constants: first integers, then everything small.
+/// Where a model compiles only if values are known (axes, shapes and pads, which the suite passes as inputs), as few inputs
+/// as possible become constants.
 ///
 /// # Errors
-/// The outcome of a case that cannot be run.
-pub fn prepare(case: &Path, target: &Target) -> Result<Vec<Prepared>, Outcome> {
+/// Returns the outcome of a case that cannot be replayed.
+pub fn prepare(case: &Path, target: &Target, precision: Precision) -> Result<Vec<Prepared>, Outcome> {
+    prepare_as(case, target, precision, false)
+}
+
+/// As [`prepare`], with PTX in place of machine code.
+///
+/// # Errors
+/// As there.
+pub fn prepare_ptx(case: &Path, target: &Target, precision: Precision) -> Result<Vec<Prepared>, Outcome> {
+    prepare_as(case, target, precision, true)
+}
+
+fn prepare_as(case: &Path, target: &Target, precision: Precision, ptx: bool) -> Result<Vec<Prepared>, Outcome> {
     let model = case.join("model.onnx");
     let names = fs::read(&model)
         .map_err(|error| error.to_string())
@@ -244,83 +339,126 @@ pub fn prepare(case: &Path, target: &Target) -> Result<Vec<Prepared>, Outcome> {
         let dense = |what: &str| Outcome::Skipped(format!("an {what} is not a dense tensor of a supported type"));
         let inputs: Option<Vec<_>> = data.inputs.into_iter().collect();
         let inputs: Vec<_> = names.iter().cloned().zip(inputs.ok_or_else(|| dense("input"))?).collect();
-        let (plan, inputs) = compile_for(&model, &inputs, target).map_err(Outcome::Skipped)?;
+        let (plan, inputs, constants) = compile_for(&model, inputs, target, precision, ptx)?;
         let expected = data.outputs.into_iter().collect::<Option<Vec<_>>>().ok_or_else(|| dense("output"))?;
-        sets.push(Prepared { plan, inputs, expected });
+        sets.push(Prepared { plan, inputs, constants, expected });
     }
     Ok(sets)
 }
 
-/// Replays every data set and compares its outputs.
+/// Replays every data set of a prepared case and compares its outputs.
 pub fn judge(
-    sets: &[Prepared],
+    sets: Result<Vec<Prepared>, Outcome>,
     tolerance: Tolerance,
     mut replay: impl FnMut(&[u8], &Named) -> Result<Named, String>,
-) -> Outcome {
+) -> Report {
+    let sets = match sets {
+        Ok(sets) => sets,
+        Err(outcome) => return Report { outcome, inputs: None },
+    };
+    let inputs = Some(Inputs::of(&sets));
+    let worst = sets.iter().try_fold(0f64, |worst, set| {
+        let outputs = replay(&set.plan, &set.inputs)?;
+        Ok(worst.max(compare_outputs(&outputs, &set.expected, tolerance)?))
+    });
+    Report { outcome: worst.map_or_else(Outcome::Failed, |worst| Outcome::Passed { worst }), inputs }
+}
+
+/// The largest error of the outputs of a replay as a fraction of what is allowed.
+fn compare_outputs(outputs: &Named, expected: &[Tensor], tolerance: Tolerance) -> Result<f64, String> {
     let mut worst = 0f64;
-    for set in sets {
-        let outputs = match replay(&set.plan, &set.inputs) {
-            Ok(outputs) => outputs,
-            Err(reason) => return Outcome::Failed(reason),
+    for (number, expected) in expected.iter().enumerate() {
+        let (name, found) = outputs.get(number).ok_or_else(|| format!("output {number} is missing"))?;
+        let count = outputs.iter().find(|(other, _)| *other == format!("{name}.count"));
+        let compared = match count {
+            Some((_, count)) => counted(found, count, expected).and_then(|found| compare(&found, expected, tolerance)),
+            None => compare(found, expected, tolerance),
         };
-        for (number, expected) in set.expected.iter().enumerate() {
-            let Some((name, found)) = outputs.get(number) else {
-                return Outcome::Failed(format!("output {number} is missing"));
-            };
-            let count = outputs.iter().find(|(other, _)| *other == format!("{name}.count"));
-            let compared = match count {
-                Some((_, count)) => {
-                    counted(found, count, expected).and_then(|found| compare(&found, expected, tolerance))
-                }
-                None => compare(found, expected, tolerance),
-            };
-            match compared {
-                Ok(error) => worst = worst.max(error),
-                Err(reason) => return Outcome::Failed(format!("output '{name}' {reason}")),
+        worst = worst.max(compared.map_err(|reason| format!("output '{name}' {reason}"))?);
+    }
+    Ok(worst)
+}
+
+/// Runs a case on the host; in [`Precision::F16`] values between inputs and outputs are stored as on a GPU.
+pub fn report_on_host(case: &Path, tolerance: Tolerance, precision: Precision) -> Report {
+    match targets::find("host") {
+        Ok(host) => judge(prepare(case, host, precision), tolerance, |plan, inputs| replay_on_host(plan, inputs)),
+        Err(error) => Report { outcome: Outcome::Failed(error.to_string()), inputs: None },
+    }
+}
+
+/// The outcome of a case on the host.
+pub fn run_on_host(case: &Path, tolerance: Tolerance) -> Outcome {
+    report_on_host(case, tolerance, Precision::F32).outcome
+}
+
+/// Most elements of an input that may become a constant: axes, shapes, pads and scales have few, images and weights many.
+const MOST_CONSTANT: usize = 256;
+
+/// A plan for a model with these inputs, the inputs that are inputs of the plan, and the names of those that are constants.
+///
+/// All inputs are live where that compiles. Where it does not, all small ones become constants, and those that the model
+/// compiles without are made live again, one after the other: floats first, since what they hold is data more often. As
+/// another constant never keeps a model from compiling, no subset of those that are left would do.
+fn compile_for(
+    model: &Path,
+    inputs: Named,
+    target: &Target,
+    precision: Precision,
+    ptx: bool,
+) -> Result<(Vec<u8>, Named, Vec<String>), Outcome> {
+    let options = |constant: &[bool]| {
+        let (mut shapes, mut constants) = (Vec::new(), Vec::new());
+        for ((name, tensor), &constant) in inputs.iter().zip(constant) {
+            if constant {
+                constants.push((name.clone(), tensor.clone()));
+            } else {
+                shapes.push((name.clone(), tensor.shape.clone()));
             }
         }
-    }
-    Outcome::Passed { worst }
-}
-
-/// Runs a case on the host.
-pub fn run_on_host(case: &Path, tolerance: Tolerance) -> Outcome {
-    let host = match targets::find("host") {
-        Ok(host) => host,
-        Err(error) => return Outcome::Failed(error.to_string()),
-    };
-    match prepare(case, host) {
-        Ok(sets) => judge(&sets, tolerance, |plan, inputs| replay_on_host(plan, inputs)),
-        Err(outcome) => outcome,
-    }
-}
-
-/// A plan for a model with these inputs, and the inputs that are still to be given to it.
-fn compile_for(model: &Path, inputs: &[(String, Tensor)], target: &Target) -> Result<(Vec<u8>, Named), String> {
-    let small = |tensor: &Tensor| tensor.elements() <= 256;
-    let attempts: [&dyn Fn(&Tensor) -> bool; 3] =
-        [&|_| false, &|tensor| small(tensor) && !tensor.dtype.is_float(), &|tensor| small(tensor)];
-    let mut reason = String::new();
-    for constant in attempts {
-        let (constants, given): (Named, Named) = inputs.iter().cloned().partition(|(_, tensor)| constant(tensor));
-        let options = CompileOptions {
+        let import = ImportOptions { shapes, constants, ..ImportOptions::default() };
+        CompileOptions {
             targets: vec![target.clone()],
-            import: ImportOptions {
-                shapes: given.iter().map(|(name, tensor)| (name.clone(), tensor.shape.clone())).collect(),
-                constants,
-                ..ImportOptions::default()
-            },
-            precision: Precision::F32,
+            import,
+            precision,
+            half_on_host: true,
+            ptx,
             ..CompileOptions::default()
-        };
-        match pipeline::compile(model, &options, &|_| ()) {
-            Ok(compiled) => return Ok((compiled.bytes, given)),
-            Err(error @ CompileError::Check(_)) => return Err(error.to_string()),
-            // With more constants the reason is the better one.
-            Err(error) => reason = error.to_string(),
         }
+    };
+    let mut constant = vec![false; inputs.len()];
+    let mut compiled = pipeline::compile(model, &options(&constant), &|_| ());
+    if !matches!(compiled, Ok(_) | Err(CompileError::Check(_))) {
+        // Everything that may refuse a model, without compiling kernels.
+        let try_with = |constant: &[bool]| -> Result<FusedGraph, CompileError> {
+            let options = options(constant);
+            let graph = pipeline::import_and_fuse(model, &options, &|_| ())?;
+            pipeline::schedule(&graph, target, &options)?;
+            Ok(graph)
+        };
+        constant = inputs.iter().map(|(_, tensor)| tensor.elements() <= MOST_CONSTANT).collect();
+        // With more constants the reason is the better one.
+        let mut graph = try_with(&constant).map_err(|error| Outcome::Skipped(error.to_string()))?;
+        let mut numbers: Vec<usize> = (0..inputs.len()).filter(|&number| constant[number]).collect();
+        numbers.sort_by_key(|&number| !inputs[number].1.dtype.is_float());
+        for number in numbers {
+            constant[number] = false;
+            match try_with(&constant) {
+                Ok(with_less) => graph = with_less,
+                Err(_) => constant[number] = true,
+            }
+        }
+        compiled = pipeline::compile_fused(&graph, &options(&constant), &|_| ());
     }
-    Err(reason)
+    let compiled = compiled.map_err(|error| match error {
+        // A defect of the compiler, not something that it does not support.
+        CompileError::Check(_) => Outcome::Failed(error.to_string()),
+        error => Outcome::Skipped(error.to_string()),
+    })?;
+    let names = inputs.iter().zip(&constant).filter(|(_, constant)| **constant).map(|((name, _), _)| name.clone());
+    let names = names.collect();
+    let live = inputs.into_iter().zip(constant).filter(|(_, constant)| !constant).map(|(input, _)| input).collect();
+    Ok((compiled.bytes, live, names))
 }
 
 /// Cases below a folder: itself where it is one, else those in it.
@@ -374,6 +512,30 @@ mod tests {
         assert!(counted(&found, &count(1), &found).is_err());
         let nothing = Tensor::i64(&[2, 0], &[]);
         assert_eq!(counted(&found, &count(0), &nothing).unwrap().shape, [2, 0]);
+    }
+
+    #[test]
+    fn a_constant_of_one_data_set_is_one_of_the_case() {
+        let set = |live: &[&str], constants: &[&str]| Prepared {
+            plan: Vec::new(),
+            inputs: live.iter().map(|name| ((*name).to_owned(), Tensor::f32(&[], &[0.0]))).collect(),
+            constants: constants.iter().map(|name| (*name).to_owned()).collect(),
+            expected: Vec::new(),
+        };
+        let inputs = Inputs::of(&[set(&["x", "k"], &[]), set(&["x"], &["k"])]);
+        assert_eq!(inputs, Inputs { live: vec!["x".into()], constant: vec!["k".into()] });
+        assert_eq!(inputs.kind(), Kind::Baked);
+        assert_eq!(Inputs::of(&[set(&["x"], &[])]).kind(), Kind::Live);
+        assert_eq!(Inputs::of(&[set(&[], &["x"])]).kind(), Kind::Folded);
+        assert_eq!(Inputs::of(&[set(&[], &[])]).kind(), Kind::Folded);
+    }
+
+    #[test]
+    fn lists_name_no_case_twice() {
+        let list = include_str!("suite/refused.txt");
+        assert_eq!(refused().len(), list.lines().filter(|line| !line.starts_with('#')).count());
+        let beyond: Vec<_> = f16::CLASSES.iter().flat_map(|(_, cases)| *cases).collect();
+        assert_eq!(beyond.iter().collect::<BTreeSet<_>>().len(), beyond.len());
     }
 
     #[test]

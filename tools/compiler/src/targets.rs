@@ -71,8 +71,33 @@ mod tests {
             let lanes = if matches!(target.architecture, 72 | 80) { 64.0 } else { 128.0 };
             let peak = f64::from(target.multiprocessors) * lanes * 2.0 * target.clock * 1e-6;
             assert!((target.f32_tflops / peak - 1.0).abs() < 0.2, "{}: {peak}", target.name);
-            assert!(target.f16_tflops > target.f32_tflops && target.nvrtc.contains("=="), "{}", target.name);
+            assert!(target.f16_tflops > target.f32_tflops, "{}", target.name);
+            assert!((1.8..4.1).contains(&(target.int8_tops / target.f16_tflops)), "{}", target.name);
+            assert!(target.nvrtc.contains("=="), "{}", target.name);
             assert!(!target.gpu.is_empty(), "{}", target.name);
+        }
+    }
+
+    #[test]
+    fn every_number_has_a_source() {
+        const NUMBERS: [&str; 10] = [
+            "multiprocessors",
+            "shared_per_block",
+            "shared_per_multiprocessor",
+            "l2_bytes",
+            "bandwidth",
+            "clock",
+            "f16_tflops",
+            "int8_tops",
+            "f32_tflops",
+            "launch",
+        ];
+        for text in DESCRIPTIONS {
+            for number in NUMBERS {
+                let line = text.lines().find(|line| line.split(" = ").next() == Some(number)).unwrap();
+                let source = line.split_once("  # ").map_or("", |(_, source)| source);
+                assert!(!source.is_empty(), "'{line}' has no source; write where it comes from, or 'assumed'");
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Latency of a session.
 
-use crate::{inputs::Input, session::Session};
+use crate::{inputs::Input, session::Session, watch::Watch};
 use anyhow::Result;
 use floe_engine::plan::format::Direction;
 use serde::Serialize;
@@ -13,6 +13,8 @@ pub struct Times {
     pub min: f64,
     /// Half are not longer.
     pub median: f64,
+    /// 90 % are not longer.
+    pub p90: f64,
     /// 99 % are not longer.
     pub p99: f64,
     /// Longest.
@@ -27,7 +29,7 @@ impl Times {
             let rank = (part * times.len() as f64).ceil() as usize;
             times.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
         };
-        Self { min: rank(0.0), median: rank(0.5), p99: rank(0.99), max: rank(1.0) }
+        Self { min: rank(0.0), median: rank(0.5), p90: rank(0.9), p99: rank(0.99), max: rank(1.0) }
     }
 }
 
@@ -51,6 +53,7 @@ pub fn measure(
     inputs: &[Input],
     warm_up: usize,
     iterations: usize,
+    watch: &Watch,
     mut progress: impl FnMut(usize),
 ) -> Result<Latency> {
     let mut outputs = Vec::new();
@@ -59,6 +62,7 @@ pub fn measure(
     }
     let mut host = Vec::with_capacity(iterations);
     for iteration in 0..warm_up + iterations {
+        let working = watch.work("a replay");
         let start = Instant::now();
         for input in inputs {
             session.write(input.binding, &input.bytes)?;
@@ -70,10 +74,12 @@ pub fn measure(
         if iteration >= warm_up {
             host.push(start.elapsed().as_secs_f64() * 1e6);
         }
+        drop(working);
         progress(iteration);
     }
     let mut device = Vec::with_capacity(iterations);
     for _ in 0..iterations {
+        let _working = watch.work("a replay");
         match session.device_time()? {
             Some(time) => device.push(time),
             None => break,
@@ -90,9 +96,9 @@ mod tests {
     #[test]
     fn percentiles_are_by_nearest_rank() {
         let times = Times::of((1..=200).rev().map(f64::from).collect());
-        assert_eq!(times, Times { min: 1.0, median: 100.0, p99: 198.0, max: 200.0 });
+        assert_eq!(times, Times { min: 1.0, median: 100.0, p90: 180.0, p99: 198.0, max: 200.0 });
         let one = Times::of(vec![3.0]);
-        assert_eq!(one, Times { min: 3.0, median: 3.0, p99: 3.0, max: 3.0 });
+        assert_eq!(one, Times { min: 3.0, median: 3.0, p90: 3.0, p99: 3.0, max: 3.0 });
         assert!(Times::of(Vec::new()).median.is_nan());
     }
 }

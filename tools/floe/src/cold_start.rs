@@ -4,7 +4,7 @@ use floe_engine::cuda::Stage;
 use std::{
     cell::RefCell,
     fmt::Write,
-    fs,
+    fs, thread,
     time::{Duration, Instant},
 };
 
@@ -87,11 +87,18 @@ impl ColdStart {
 /// How long this thread has been running or ready to run, by the system's scheduler: in `main`, the time since the process
 /// was made. `None` where the system does not tell.
 pub fn time_since_process_start() -> Option<Duration> {
-    let text = fs::read_to_string("/proc/self/schedstat").ok()?;
-    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
-    let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-    // Some sandboxes count nothing.
-    (ran > 0).then(|| Duration::from_nanos(ran + waited))
+    let read = || {
+        let text = fs::read_to_string("/proc/self/schedstat").ok()?;
+        let mut numbers = text.split_whitespace().map(str::parse::<u64>);
+        let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        // Some sandboxes count nothing.
+        (ran > 0).then(|| Duration::from_nanos(ran + waited))
+    };
+    // The scheduler counts at its next turn: before the first, a process has not run at all.
+    read().or_else(|| {
+        thread::yield_now();
+        read()
+    })
 }
 
 #[cfg(test)]

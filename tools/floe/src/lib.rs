@@ -4,6 +4,8 @@
 
 pub mod bench;
 pub mod cold_start;
+#[cfg(feature = "emulator")]
+pub mod emulated;
 pub mod inputs;
 pub mod measure;
 pub mod npy;
@@ -14,3 +16,4 @@ pub mod random;
 pub mod session;
 pub mod tensor;
 pub mod turns;
+pub mod watch;

@@ -8,10 +8,11 @@ use floe::{
     cold_start::{self, ColdStart, mark},
     inputs::{self, Source},
     measure, outputs,
-    plan_file::{self, PlanFile},
+    plan_file::{self, PlanFile, Trust},
     profile,
     session::{DeviceKind, MemoryKind, Place, Request, Session, wait_name},
     turns,
+    watch::Watch,
 };
 use floe_engine::{
     cuda::{SetMemory, Stage, Wait},
@@ -22,6 +23,7 @@ use std::{
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 /// Runs and measures plans on the device.
@@ -38,7 +40,8 @@ enum Command {
     #[command(after_help = "Examples:
   floe run resnet50.floe --input image=cat.npy --output-dir out
   floe run resnet50.floe --random 7 --device host
-  floe run resnet50.floe --random 7 --public-key plans.key.pub")]
+  floe run resnet50.floe --random 7 --public-key plans.key.pub
+  floe run resnet50.floe --random 7 --public-key plans.key.pub --model-name resnet50 --least-version 3")]
     Run(Run),
     /// Measure latency: host round trip (write, replay, read) and device time.
     #[command(after_help = "Examples:
@@ -76,14 +79,28 @@ struct PlanArguments {
     /// write it.
     #[arg(long, value_name = "FILE")]
     public_key: Option<PathBuf>,
+    /// Refuse a plan whose version is below this one; `floec compile --plan-version` gives plans their versions.
+    #[arg(long, value_name = "N", requires = "public_key")]
+    least_version: Option<u32>,
+    /// Refuse a plan of another model than the one with this name: that of the model's file, without its ending.
+    #[arg(long, value_name = "NAME", requires = "public_key")]
+    model_name: Option<String>,
 }
 
 impl PlanArguments {
     fn open(&self) -> Result<PlanFile> {
-        match &self.public_key {
-            Some(key) => PlanFile::open_signed(&self.plan, plan_file::public_key(key)?),
-            None => PlanFile::open(&self.plan),
-        }
+        self.open_other(&self.plan)
+    }
+
+    /// Opens a plan of which the same is asked.
+    fn open_other(&self, plan: &Path) -> Result<PlanFile> {
+        let Some(key) = &self.public_key else { return PlanFile::open(plan) };
+        let trust = Trust {
+            key: plan_file::public_key(key)?,
+            model: self.model_name.clone(),
+            least_version: self.least_version.unwrap_or(0),
+        };
+        PlanFile::open_signed(plan, trust)
     }
 }
 
@@ -103,9 +120,13 @@ struct Common {
     /// Where inputs and outputs live on a GPU; by default in mapped host memory where the GPU shares the CPU's memory.
     #[arg(long, value_enum)]
     memory: Option<MemoryArgument>,
-    /// Watch float outputs and states for NaN and infinity, on a GPU.
+    /// Watch float outputs and states for NaN and infinity.
     #[arg(long)]
     guard: bool,
+    /// Give up, with exit code 1, where INIT, or a replay with its inputs and outputs, takes longer than this: for a GPU that
+    /// never finishes, or a plan that computes for hours.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    deadline: Option<u64>,
 }
 
 #[derive(Args)]
@@ -182,6 +203,9 @@ impl OnGpu {
 struct ProfileArguments {
     #[command(flatten)]
     common: OnGpu,
+    /// Where to run.
+    #[arg(long, value_enum)]
+    device: Option<ProfiledDevice>,
 }
 
 #[derive(Args)]
@@ -200,6 +224,18 @@ struct MeasureArguments {
 enum DeviceArgument {
     Host,
     Cuda,
+    /// A GPU in software, for plans with PTX: counts in place of times.
+    #[cfg(feature = "emulator")]
+    Emulated,
+}
+
+/// Devices that can be profiled.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ProfiledDevice {
+    Cuda,
+    /// A GPU in software, for plans with PTX: counts in place of times.
+    #[cfg(feature = "emulator")]
+    Emulated,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -230,11 +266,26 @@ impl WaitArgument {
 }
 
 impl Common {
+    /// What ends the process where something takes too long.
+    fn watch(&self) -> Result<Watch> {
+        match self.deadline {
+            None => Ok(Watch::default()),
+            Some(deadline) => Watch::deadline(Duration::from_millis(deadline), self.plan.plan.display().to_string()),
+        }
+    }
+
+    /// What the guard has seen, where it was asked for.
+    fn guarded<'p>(&self, session: &mut Session<'p, '_>) -> Result<Option<Vec<&'p str>>> {
+        if self.guard { session.guard() } else { Ok(None) }
+    }
+
     fn request(&self, multiprocessors: Option<u32>) -> Request {
         let device = match self.device {
             None => DeviceKind::Auto,
             Some(DeviceArgument::Host) => DeviceKind::Host,
             Some(DeviceArgument::Cuda) => DeviceKind::Cuda,
+            #[cfg(feature = "emulator")]
+            Some(DeviceArgument::Emulated) => DeviceKind::Emulated,
         };
         let memory = self.memory.map(|memory| match memory {
             MemoryArgument::Mapped => MemoryKind::Mapped,
@@ -251,8 +302,17 @@ fn main() -> ExitCode {
     let command = CommandLine::parse().command;
     let result = match &command {
         Command::Run(arguments) => run(arguments),
-        Command::Bench(arguments) if !arguments.more.is_empty() => bench_in_turn(arguments),
+        Command::Bench(arguments) if !arguments.more.is_empty() => {
+            if matches!(arguments.common.device, Some(DeviceArgument::Host)) {
+                let _ =
+                    writeln!(io::stderr(), "error: several plans take turns on a GPU; --device host takes one plan");
+                return ExitCode::from(2);
+            }
+            bench_in_turn(arguments)
+        }
         Command::Bench(arguments) => bench(arguments),
+        #[cfg(feature = "emulator")]
+        Command::Profile(ProfileArguments { common, device: Some(ProfiledDevice::Emulated) }) => count_steps(common),
         Command::Profile(arguments) => profile_steps(&arguments.common),
         Command::Measure(arguments) => measure_candidates(arguments),
     };
@@ -262,6 +322,10 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {error:#}");
+            #[cfg(feature = "emulator")]
+            if error.is::<floe::emulated::MachineCode>() {
+                return ExitCode::from(2);
+            }
             ExitCode::FAILURE
         }
     }
@@ -280,18 +344,25 @@ fn run(arguments: &Run) -> Result<()> {
         Place::choose(plan, &arguments.common.request(None))
     })?;
     let device = place.describe();
-    let mut session = place.session(variant)?;
+    let watch = arguments.common.watch()?;
+    let mut session = {
+        let _working = watch.work("INIT");
+        place.session(variant)?
+    };
     let inputs = inputs::gather(&session, &arguments.common.inputs, arguments.random)?;
     mark("first result");
+    let working = watch.work("the replay");
     for input in &inputs {
         session.write(input.binding, &input.bytes)?;
     }
     session.replay()?;
     let outputs = outputs::read(&mut session)?;
+    drop(working);
     let cold = ColdStart::until_now(before_main);
     let header = session.variant().header();
     let mut out = io::stdout().lock();
-    writeln!(out, "{} for {} ({}) on {device}", plan.model(), header.target, header.precision)?;
+    let signature = file.signature(&plan);
+    writeln!(out, "{} for {} ({}) on {device}; {signature}", plan.model(), header.target, header.precision)?;
     outputs::print(&outputs, &mut out)?;
     if let Some(folder) = &arguments.output_dir {
         for path in outputs::save(&outputs, folder)? {
@@ -312,7 +383,7 @@ fn run(arguments: &Run) -> Result<()> {
         });
         write_json(path, &record).with_context(|| path.display().to_string())?;
     }
-    match session.guard()? {
+    match arguments.common.guarded(&mut session)? {
         Some(hit) if !hit.is_empty() => bail!("NaN or infinity in {}", hit.join(", ")),
         Some(_) => writeln!(out, "guard: no NaN and no infinity")?,
         None => {}
@@ -324,6 +395,11 @@ fn bench(arguments: &Bench) -> Result<()> {
     let file = arguments.common.plan.open()?;
     let request = arguments.common.request(arguments.sms);
     let (plan, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
+    #[cfg(feature = "emulator")]
+    if let Place::Emulated(_) = place {
+        let counted = floe::emulated::count(&mut place, variant, &arguments.common.inputs)?;
+        return print_counts(&counted, false, arguments.json.as_deref());
+    }
     let device = place.describe();
     let default = if place.device().is_some() { 1000 } else { 50 };
     let info = place.device().map(|device| device.info().clone());
@@ -335,13 +411,16 @@ fn bench(arguments: &Bench) -> Result<()> {
     let ways = if memory.is_some() { arguments.wait.ways() } else { &[Wait::Driver] };
     let mut latencies = Vec::new();
     let mut guarded = None;
+    let watch = arguments.common.watch()?;
     for &wait in ways {
         place.set_wait(wait);
+        let working = watch.work("INIT");
         let mut session = place.session(variant.clone())?;
+        drop(working);
         let inputs = inputs::gather(&session, &arguments.common.inputs, Some(0))?;
-        let latency = bench::measure(&mut session, &inputs, warm_up, iterations, |done| progress.show(done))?;
+        let latency = bench::measure(&mut session, &inputs, warm_up, iterations, &watch, |done| progress.show(done))?;
         latencies.push((wait, latency));
-        guarded = session.guard()?;
+        guarded = arguments.common.guarded(&mut session)?;
     }
     progress.clear();
     let [(_, latency), ..] = latencies[..] else { bail!("no way to wait") };
@@ -350,7 +429,7 @@ fn bench(arguments: &Bench) -> Result<()> {
     writeln!(out, "{} for {} ({}) on {device}, {iterations} replays", plan.model(), header.target, header.precision)?;
     writeln!(out, "{:<12} {:>10} {:>10} {:>10} {:>10}", "us", "min", "median", "p99", "max")?;
     let mut line = |name: &str, times: Times| {
-        let Times { min, median, p99, max } = times;
+        let Times { min, median, p99, max, .. } = times;
         writeln!(out, "{name:<12} {min:>10.1} {median:>10.1} {p99:>10.1} {max:>10.1}")
     };
     match &latencies[..] {
@@ -397,11 +476,10 @@ fn bench(arguments: &Bench) -> Result<()> {
 fn bench_in_turn(arguments: &Bench) -> Result<()> {
     let mut files = vec![arguments.common.plan.open()?];
     for plan in &arguments.more {
-        files.push(PlanArguments { plan: plan.clone(), public_key: arguments.common.plan.public_key.clone() }.open()?);
+        files.push(arguments.common.plan.open_other(plan)?);
     }
     let plans: Vec<Plan<'_>> = files.iter().map(PlanFile::plan).collect::<Result<_>>()?;
-    let mut request = arguments.common.request(arguments.sms);
-    request.device = DeviceKind::Cuda;
+    let request = Request { device: DeviceKind::Cuda, ..arguments.common.request(arguments.sms) };
     let (place, first) = Place::choose(&plans[0], &request)?;
     let mut variants = vec![first];
     for (plan, file) in plans.iter().zip(&files).skip(1) {
@@ -411,7 +489,9 @@ fn bench_in_turn(arguments: &Bench) -> Result<()> {
     let iterations = arguments.iterations.map_or(1000, |iterations| iterations as usize);
     let warm_up = arguments.warmup.map_or(iterations.div_ceil(10), |warm_up| warm_up as usize);
     let progress = Progress::new(warm_up + iterations);
-    let (latencies, memory) = turns::measure(&place, &variants, warm_up, iterations, |done| progress.show(done))?;
+    let watch = arguments.common.watch()?;
+    let (latencies, memory) =
+        turns::measure(&place, &variants, warm_up, iterations, &watch, |done| progress.show(done))?;
     progress.clear();
 
     let kind = place.memory().map_or("", MemoryKind::name);
@@ -419,7 +499,7 @@ fn bench_in_turn(arguments: &Bench) -> Result<()> {
     writeln!(out, "{} plans in turn on {}, {iterations} replays each", plans.len(), place.describe())?;
     writeln!(out, "{:<24} {:>10} {:>10} {:>10} {:>10}", "round trip, us", "min", "median", "p99", "max")?;
     for (plan, latency) in plans.iter().zip(&latencies) {
-        let Times { min, median, p99, max } = latency.host;
+        let Times { min, median, p99, max, .. } = latency.host;
         writeln!(out, "{:<24} {min:>10.1} {median:>10.1} {p99:>10.1} {max:>10.1}", plan.model())?;
     }
     let SetMemory { weights, scratch, own, total, apart } = memory;
@@ -485,6 +565,24 @@ fn profile_steps(arguments: &OnGpu) -> Result<()> {
         write_json(path, &record).with_context(|| path.display().to_string())?;
     }
     Ok(())
+}
+
+#[cfg(feature = "emulator")]
+fn count_steps(arguments: &OnGpu) -> Result<()> {
+    let file = arguments.plan.open()?;
+    let request = Request { device: DeviceKind::Emulated, ..arguments.request() };
+    let (_, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
+    let counted = floe::emulated::count(&mut place, variant, &[])?;
+    print_counts(&counted, true, arguments.json.as_deref())
+}
+
+#[cfg(feature = "emulator")]
+fn print_counts(counted: &floe::emulated::Counted, steps: bool, json: Option<&Path>) -> Result<()> {
+    counted.print(steps, io::stdout().lock())?;
+    match json {
+        Some(path) => write_json(path, &counted.json()).with_context(|| path.display().to_string()),
+        None => Ok(()),
+    }
 }
 
 fn measure_candidates(arguments: &MeasureArguments) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use floe_engine::plan::format::{Binding, Direction};
-use floe_files::Beside;
+use floe_files::OutputFile;
 use std::{
     collections::HashSet,
     fs,
@@ -51,8 +51,8 @@ pub fn save(outputs: &[Output<'_>], folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for output in outputs {
         let path = folder.join(format!("{}.npy", file_name(output.binding.name, &mut taken)));
-        let write = || -> io::Result<Beside> {
-            let mut file = Beside::new(&path)?;
+        let write = || -> io::Result<OutputFile> {
+            let mut file = OutputFile::create(&path)?;
             let shape = output.binding.shape.iter().map(|&extent| u64::from(extent)).collect();
             Array { dtype: output.binding.dtype, shape, bytes: &output.bytes }
                 .write(io::BufWriter::new(file.as_file_mut()))?;
@@ -62,8 +62,8 @@ pub fn save(outputs: &[Output<'_>], folder: &Path) -> Result<Vec<PathBuf>> {
     }
     let mut paths = Vec::new();
     for file in files {
-        let path = file.place().to_owned();
-        file.rename().with_context(|| path.display().to_string())?;
+        let path = file.path().to_owned();
+        file.commit().with_context(|| path.display().to_string())?;
         paths.push(path);
     }
     Ok(paths)

@@ -7,7 +7,6 @@ use floe_engine::{
     host::Block,
     plan::{Plan, PublicKey},
 };
-use memmap2::Mmap;
 use std::{
     fs::{self, File},
     io::Read,
@@ -15,55 +14,77 @@ use std::{
     thread,
 };
 
-/// A plan's file: mapped, or read where its signature matters.
+/// A plan's file, read into memory: what runs is what was checked, whoever writes to the file meanwhile. (A mapped file that is
+/// overwritten in place changes under a running session, or ends it with SIGBUS where it became shorter.)
 #[derive(Debug)]
 pub struct PlanFile {
-    contents: Contents,
-    /// Who must have signed it.
-    key: Option<PublicKey>,
+    /// Aligned as sessions ask for.
+    blocks: Vec<Block>,
+    /// Bytes of the file.
+    length: usize,
+    /// Who must have signed it, and what it must be.
+    trust: Option<Trust>,
     name: String,
 }
 
-/// Either is aligned as sessions ask for.
-#[derive(Debug)]
-enum Contents {
-    /// The file itself, at pages.
-    Mapped(Mmap),
-    /// A copy that nobody else can change.
-    Read { blocks: Vec<Block>, length: usize },
+/// Which plans are trusted.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    /// Those that the holder of this key's private half signed,
+    pub key: PublicKey,
+    /// of this model, where one is named,
+    pub model: Option<String>,
+    /// and of this version or a later one.
+    pub least_version: u32,
+}
+
+impl From<PublicKey> for Trust {
+    fn from(key: PublicKey) -> Self {
+        Self { key, model: None, least_version: 0 }
+    }
+}
+
+impl Trust {
+    fn verify(&self, plan: &Plan<'_>) -> Result<()> {
+        plan.verify_signature(&self.key)?;
+        // Only now name and version are more than what a stranger may have written.
+        plan.verify_release(self.model.as_deref(), self.least_version)
+            .with_context(|| format!("of model '{}'", plan.model()))
+    }
 }
 
 impl PlanFile {
-    /// Maps a file.
+    /// Reads a file.
     ///
     /// # Errors
-    /// Those of the file system, naming the file.
+    /// Returns those of the file system, naming the file, and an error if memory for it is lacking.
     pub fn open(path: &Path) -> Result<Self> {
-        let name = path.display().to_string();
-        let file = file(path)?;
-        // SAFETY: the mapping is read-only. A plan must not be changed in place while it runs, as with any program's
-        // text; compilers replace it by renaming, which leaves this mapping alone.
-        let map = unsafe { Mmap::map(&file) }.with_context(|| name.clone())?;
-        Ok(Self { contents: Contents::Mapped(map), key: None, name })
+        Self::read(path, None)
     }
 
-    /// Reads a file that must be signed with the private key of `key`. It is read, not mapped, so that what runs is what
-    /// was verified, whoever may write to the file.
+    /// Reads a file whose plan must be one that `trust` names: a [`PublicKey`], or more.
     ///
     /// # Errors
-    /// Those of the file system, naming the file.
-    pub fn open_signed(path: &Path, key: PublicKey) -> Result<Self> {
+    /// As [`PlanFile::open`].
+    pub fn open_signed(path: &Path, trust: impl Into<Trust>) -> Result<Self> {
+        Self::read(path, Some(trust.into()))
+    }
+
+    fn read(path: &Path, trust: Option<Trust>) -> Result<Self> {
         let name = path.display().to_string();
-        let mut file = file(path)?;
-        let length = file.metadata().with_context(|| name.clone())?.len();
-        let length = usize::try_from(length).with_context(|| name.clone())?;
+        let mut file = File::open(path).with_context(|| name.clone())?;
+        let found = file.metadata().with_context(|| name.clone())?;
+        if found.is_dir() {
+            bail!("{name}: is a folder, not a plan");
+        }
+        let length = usize::try_from(found.len()).with_context(|| name.clone())?;
         let count = length.div_ceil(size_of::<Block>());
         let mut blocks = Vec::new();
         blocks.try_reserve_exact(count).map_err(|_| anyhow!("{name}: no memory for its {length} bytes"))?;
         blocks.resize(count, Block::ZERO);
         let bytes = &mut bytemuck::cast_slice_mut(&mut blocks)[..length];
         file.read_exact(bytes).with_context(|| name.clone())?;
-        Ok(Self { contents: Contents::Read { blocks, length }, key: Some(key), name })
+        Ok(Self { blocks, length, trust, name })
     }
 
     /// The checked plan.
@@ -80,15 +101,12 @@ impl PlanFile {
     /// # Errors
     /// What the engine's check says, naming the file; else the caller's error.
     pub fn plan_and<'a, T>(&'a self, meanwhile: impl FnOnce(&Plan<'a>) -> Result<T>) -> Result<(Plan<'a>, T)> {
-        let bytes = match &self.contents {
-            Contents::Mapped(map) => &map[..],
-            Contents::Read { blocks, length } => &bytemuck::cast_slice(blocks)[..*length],
-        };
+        let bytes = &bytemuck::cast_slice(&self.blocks)[..self.length];
         let plan = Plan::parse(bytes).with_context(|| self.name.clone())?;
         // The structure is checked by now; kernel images and weights must be what the compiler wrote, too.
-        let verify = || match &self.key {
-            None => plan.verify_blobs(),
-            Some(key) => plan.verify_signature(key),
+        let verify = || match &self.trust {
+            None => plan.verify_blobs().map_err(anyhow::Error::from),
+            Some(trust) => trust.verify(&plan),
         };
         thread::scope(|scope| {
             let verified = scope.spawn(verify);
@@ -100,19 +118,19 @@ impl PlanFile {
         })
     }
 
+    /// What is known of who made the plan, for messages.
+    pub fn signature(&self, plan: &Plan<'_>) -> &'static str {
+        match (&self.trust, plan.is_signed()) {
+            (Some(_), _) => "signature checked",
+            (None, true) => "signature not checked, which --public-key does",
+            (None, false) => "not signed",
+        }
+    }
+
     /// The path as given, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
-}
-
-fn file(path: &Path) -> Result<File> {
-    let name = || path.display().to_string();
-    let file = File::open(path).with_context(name)?;
-    if file.metadata().with_context(name)?.is_dir() {
-        bail!("{}: is a folder, not a plan", name());
-    }
-    Ok(file)
 }
 
 /// Reads an Ed25519 public key in PEM, as `floec keygen` and OpenSSL write it.

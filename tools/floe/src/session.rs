@@ -24,7 +24,8 @@ pub struct Request {
     pub memory: Option<MemoryKind>,
     /// How a session on a GPU waits.
     pub wait: Wait,
-    /// Whether float outputs are watched for NaN and infinity, on a GPU.
+    /// Whether float outputs are watched for NaN and infinity on a GPU, which needs steps of their own; the host can always
+    /// look.
     pub guard: bool,
     /// Is told where each stage of INIT begins on a GPU.
     pub observe: Option<fn(Stage)>,
@@ -69,6 +70,9 @@ pub enum DeviceKind {
     Host,
     /// The GPU.
     Cuda,
+    /// A GPU in software.
+    #[cfg(feature = "emulator")]
+    Emulated,
 }
 
 /// Where a session lives: the memory of a host session, or an opened GPU.
@@ -85,6 +89,9 @@ pub enum Place {
         /// How sessions are made.
         options: InitOptions,
     },
+    /// A GPU in software.
+    #[cfg(feature = "emulator")]
+    Emulated(Box<crate::emulated::Emulated>),
 }
 
 impl Place {
@@ -95,6 +102,11 @@ impl Place {
     pub fn choose<'p>(plan: &Plan<'p>, request: &Request) -> Result<(Self, Variant<'p>)> {
         let wanted =
             |variant: &Variant<'_>| request.variant.as_deref().is_none_or(|wanted| variant.header().target == wanted);
+        if let Some(name) = &request.variant
+            && !plan.variants().any(|variant| wanted(&variant))
+        {
+            bail!("the plan has no variant '{name}'; it holds {}", targets(plan));
+        }
         let host = plan.variants().find(|variant| variant.is_host() && wanted(variant));
         let cuda = || Self::choose_cuda(plan, request);
         let kind = match request.device {
@@ -102,8 +114,16 @@ impl Place {
             kind => kind,
         };
         match (kind, host) {
+            #[cfg(feature = "emulator")]
+            (DeviceKind::Emulated, _) => {
+                let (emulated, variant) = crate::emulated::Emulated::choose(plan, request)?;
+                Ok((Self::Emulated(Box::new(emulated)), variant))
+            }
             (DeviceKind::Cuda, _) => cuda(),
             (DeviceKind::Host, Some(host)) => Ok((Self::Host(Vec::new()), host)),
+            (DeviceKind::Host, None) if request.variant.is_some() => {
+                bail!("--device host: the variant that --variant names is for a GPU")
+            }
             (DeviceKind::Host, None) => {
                 bail!("the plan has no host variant; it holds {}. Recompile with --target host", targets(plan))
             }
@@ -177,6 +197,8 @@ impl Place {
                 let session = host::Session::init(variant, bytemuck::cast_slice_mut(memory))?;
                 Ok(Session::Host(Box::new(session)))
             }
+            #[cfg(feature = "emulator")]
+            Self::Emulated(emulated) => emulated.session(variant),
             Self::Cuda { device, api, options } => {
                 device.make_current()?;
                 // SAFETY: the table comes from the driver; the device, borrowed as long as the session, keeps the
@@ -204,6 +226,8 @@ impl Place {
     pub fn describe(&self) -> String {
         match self {
             Self::Host(_) => format!("host ({})", std::env::consts::ARCH),
+            #[cfg(feature = "emulator")]
+            Self::Emulated(_) => "an emulated GPU".to_owned(),
             Self::Cuda { device, .. } => {
                 let info = device.info();
                 format!("{} (sm_{}, {} SMs)", info.name, info.architecture, info.multiprocessors)
@@ -215,6 +239,10 @@ impl Place {
     pub fn memory(&self) -> Option<MemoryKind> {
         match self {
             Self::Host(_) => None,
+            #[cfg(feature = "emulator")]
+            Self::Emulated(emulated) if emulated.options.mapped => Some(MemoryKind::Mapped),
+            #[cfg(feature = "emulator")]
+            Self::Emulated(_) => Some(MemoryKind::Device),
             Self::Cuda { options, .. } if options.mapped => Some(MemoryKind::Mapped),
             Self::Cuda { .. } => Some(MemoryKind::Device),
         }
@@ -222,8 +250,11 @@ impl Place {
 
     /// Makes later sessions wait so.
     pub fn set_wait(&mut self, wait: Wait) {
-        if let Self::Cuda { options, .. } = self {
-            options.wait = wait;
+        match self {
+            Self::Host(_) => {}
+            #[cfg(feature = "emulator")]
+            Self::Emulated(emulated) => emulated.options.wait = wait,
+            Self::Cuda { options, .. } => options.wait = wait,
         }
     }
 
@@ -231,6 +262,8 @@ impl Place {
     pub fn device(&self) -> Option<&Device> {
         match self {
             Self::Host(_) => None,
+            #[cfg(feature = "emulator")]
+            Self::Emulated(_) => None,
             Self::Cuda { device, .. } => Some(device),
         }
     }
@@ -312,19 +345,21 @@ impl<'p> Session<'p, '_> {
         }
     }
 
-    /// Names of the float outputs and states that the last replay left with a NaN or an infinity; `None` without a guard,
-    /// and on the host.
+    /// Names of the float outputs and states that the last replay left with a NaN or an infinity; `None` on a GPU without a
+    /// guard.
     ///
     /// # Errors
     /// What the engine says.
     pub fn guard(&mut self) -> Result<Option<Vec<&'p str>>> {
-        let Self::Cuda(session) = self else { return Ok(None) };
-        let hit: Vec<usize> = match session.guard() {
-            Ok(numbers) => numbers.collect(),
-            Err(RunError::NotGuarded) => return Ok(None),
-            Err(error) => return Err(run_error(error)),
+        let hit: Vec<usize> = match self {
+            Self::Host(session) => session.guard().collect(),
+            Self::Cuda(session) => match session.guard() {
+                Ok(numbers) => numbers.collect(),
+                Err(RunError::NotGuarded) => return Ok(None),
+                Err(error) => return Err(run_error(error)),
+            },
         };
-        let bindings: Vec<_> = session.variant().bindings().collect();
+        let bindings: Vec<_> = self.variant().bindings().collect();
         Ok(Some(hit.into_iter().filter_map(|number| bindings.get(number).map(|binding| binding.name)).collect()))
     }
 

@@ -4,6 +4,7 @@ use crate::{
     bench::{Latency, Times},
     inputs,
     session::{Place, Session, init_error},
+    watch::Watch,
 };
 use anyhow::{Result, bail};
 use floe_engine::{
@@ -21,10 +22,12 @@ pub fn measure(
     variants: &[Variant<'_>],
     warm_up: usize,
     iterations: usize,
+    watch: &Watch,
     mut progress: impl FnMut(usize),
 ) -> Result<(Vec<Latency>, SetMemory)> {
     let Place::Cuda { device, api, options } = place else { bail!("plans take turns on a GPU only") };
     device.make_current()?;
+    let init = watch.work("INIT");
     let memory = SetMemory::of(variants.iter().cloned(), *options);
     // What follows is dropped in the opposite order: sessions, then what they borrow.
     let mut weights: Vec<Weights<'_>> = Vec::new();
@@ -52,8 +55,10 @@ pub fn measure(
         }
         sessions.push((session, inputs, outputs, Vec::with_capacity(iterations)));
     }
+    drop(init);
     for iteration in 0..warm_up + iterations {
         for (session, inputs, outputs, times) in &mut sessions {
+            let _working = watch.work("a replay");
             let start = Instant::now();
             for input in inputs.iter() {
                 session.write(input.binding, &input.bytes)?;

@@ -5,7 +5,7 @@ use ed25519_dalek::{
     Signer, SigningKey,
     pkcs8::{EncodePublicKey, spki::der::pem::LineEnding},
 };
-use floe::npy::Array;
+use floe::{npy::Array, plan_file::PlanFile};
 use floe_engine::plan::{
     Plan, PlanWriter, VariantParts,
     format::{
@@ -14,7 +14,11 @@ use floe_engine::plan::{
     },
     pack_images,
 };
-use floe_kernels::{DType, Dims, Kernel, View, copy::Copy};
+use floe_kernels::{
+    DType, Dims, Kernel, View,
+    copy::Copy,
+    reduce::{Reduce, ReduceKind},
+};
 use std::{
     fs,
     path::Path,
@@ -59,7 +63,7 @@ fn variant(target: &'static str, architecture: u32) -> VariantParts<'static> {
         },
         steps: vec![Step { action, operands, after: Default::default(), overlaps: false }],
         kernels: if gpu { vec![KernelEntry { image: 0, name: "transpose" }] } else { Vec::new() },
-        images: if gpu { vec![vec![0x7f; 64]] } else { Vec::new() },
+        images: if gpu { vec![cubin()] } else { Vec::new() },
         bindings: vec![binding("matrix", Direction::Input, [2, 3]), binding("turned/out", Direction::Output, [3, 2])],
         notes: Vec::new(),
         weights: Vec::new(),
@@ -68,9 +72,17 @@ fn variant(target: &'static str, architecture: u32) -> VariantParts<'static> {
     }
 }
 
+/// What the simulated driver is given for machine code: an ELF header without sections.
+fn cubin() -> Vec<u8> {
+    let mut image = vec![0; 64];
+    image[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    (image[18], image[52]) = (190, 64);
+    image
+}
+
 /// A plan of such variants.
 fn transpose(variants: &[(&'static str, u32)]) -> Vec<u8> {
-    let writer = PlanWriter::new("transpose", "test");
+    let writer = PlanWriter::new("transpose", "test").version(2);
     variants
         .iter()
         .fold(writer, |writer, &(target, architecture)| writer.variant(variant(target, architecture)))
@@ -139,14 +151,51 @@ fn run_writes_outputs_under_harmless_names() {
 #[test]
 fn a_signed_plan_runs_with_its_key_and_without_one() {
     let folder = folder();
-    let unsigned = floe(folder.path(), "run host.floe --random 1");
-    for arguments in ["run signed.floe --random 1", "run signed.floe --random 1 --public-key mine.pub"] {
+    let mut results = Vec::new();
+    for (arguments, signature) in [
+        ("run host.floe --random 1", "not signed"),
+        ("run signed.floe --random 1", "signature not checked, which --public-key does"),
+        ("run signed.floe --random 1 --public-key mine.pub", "signature checked"),
+    ] {
         let output = floe(folder.path(), arguments);
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()), "{arguments}");
-        assert_eq!(output.stdout, unsigned.stdout, "{arguments}");
+        let said = text(&output.stdout);
+        let (first, rest) = said.split_once('\n').unwrap();
+        assert_eq!(first.split_once("; ").unwrap().1, signature, "{arguments}");
+        results.push(rest.to_owned());
     }
+    assert!(results.iter().all(|result| *result == results[0]), "{results:?}");
     let output = floe(folder.path(), "bench signed.floe --iterations 5 --public-key mine.pub");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_device_takes_no_earlier_plan_and_none_of_another_model() {
+    let folder = folder();
+    let plans = ["run signed.floe --random 1", "bench signed.floe --iterations 5"];
+    for command in plans {
+        for asked in ["--least-version 0", "--least-version 2 --model-name transpose", "--model-name transpose"] {
+            let output = floe(folder.path(), &format!("{command} --public-key mine.pub {asked}"));
+            assert_eq!(output.status.code(), Some(0), "{asked}: {}", text(&output.stderr));
+        }
+    }
+    let outdated = "signed.floe: of model 'transpose': plan is outdated: it has version 2, and at least 3 is asked for";
+    let other = "signed.floe: of model 'transpose': plan is of another model";
+    for command in
+        [plans[0], plans[1], "profile signed.floe", "measure signed.floe -o x.timings", "bench signed.floe signed.floe"]
+    {
+        for (asked, said) in [("--least-version 3", outdated), ("--least-version 1 --model-name gate", other)] {
+            let output = floe(folder.path(), &format!("{command} --public-key mine.pub {asked}"));
+            assert_eq!(output.status.code(), Some(1), "{command} {asked}");
+            assert!(text(&output.stderr).contains(said), "{command} {asked}: {}", text(&output.stderr));
+        }
+        // Nothing that a stranger may have written is believed.
+        let output = floe(folder.path(), &format!("{command} --public-key other.pub --least-version 3"));
+        assert!(text(&output.stderr).contains("plan was not signed with this key"), "{}", text(&output.stderr));
+        let output = floe(folder.path(), &format!("{command} --least-version 1"));
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains("--public-key"));
+    }
 }
 
 #[test]
@@ -165,6 +214,16 @@ fn a_plan_for_a_gpu_and_the_host_falls_back_to_the_host() {
     assert!(text(&output.stderr).contains("running on the host: no CUDA driver"), "{}", text(&output.stderr));
     let output = floe(folder.path(), "run both.floe --input matrix=matrix.npy --device host");
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_plan_that_is_overwritten_while_it_runs_stays_what_it_was() {
+    let folder = folder();
+    let path = folder.path().join("host.floe");
+    let file = PlanFile::open(&path).unwrap();
+    // As `cp` does: the same file, shorter for a moment. A mapping of it would end this process with SIGBUS.
+    fs::write(&path, "").unwrap();
+    assert_eq!(file.plan().unwrap().variants().next().unwrap().header().target, "host");
 }
 
 #[test]
@@ -219,7 +278,15 @@ fn a_failed_run_is_one_precise_line_and_exit_code_one() {
         ),
         ("run host.floe --random 1 --output-dir file", "output folder file: "),
         ("run host.floe --random 1 --device cuda", "the plan has no GPU variant; it holds host"),
-        ("run host.floe --random 1 --variant h200", "the plan has no GPU variant; it holds host"),
+        ("run host.floe --random 1 --variant h200", "the plan has no variant 'h200'; it holds host"),
+        (
+            "run both.floe --random 1 --variant nope --device host",
+            "the plan has no variant 'nope'; it holds host, jetson",
+        ),
+        (
+            "run both.floe --random 1 --variant jetson-orin-nano --device host",
+            "--device host: the variant that --variant",
+        ),
         ("run gpu.floe --random 1", "no CUDA driver: libcuda.so.1 was not found. On a Jetson it comes with JetPack"),
         ("run gpu.floe --random 1 --device host", "the plan has no host variant; it holds jetson-orin-nano"),
         ("bench both.floe --sms 8", "no CUDA driver"),
@@ -263,7 +330,7 @@ fn a_closed_pipe_is_no_failure() {
 
 /// `gpu.floe`'s variant with two candidates: the second takes two launches, so twice as long on the simulated driver.
 fn candidates() -> Vec<u8> {
-    let (table, candidate_images) = pack_images(&[vec![0x7f; 64]], ImageKind::Cubin);
+    let (table, candidate_images) = pack_images(&[cubin()], ImageKind::Cubin);
     let operand = |role| CandidateOperand { role, dtype: DType::F32, bytes: 24 };
     let launch = CandidateLaunch {
         image: table[0],
@@ -447,6 +514,60 @@ fn the_gpu_is_checked_before_the_plan_runs_on_it() {
     let record: serde_json::Value =
         serde_json::from_slice(&fs::read(folder.path().join("times.json")).unwrap()).unwrap();
     assert_eq!((&record["device_time"]["median"], &record["driver"]), (&500.0.into(), &12060.into()));
+}
+
+#[test]
+fn what_takes_longer_than_its_deadline_is_given_up() {
+    let folder = folder();
+    let driver = simulated_driver(folder.path());
+    // A replay on the host that would take long: many sums of one element, repeated.
+    let mut input = View::contiguous(DType::F32, &[1, 1]).unwrap();
+    (input.shape, input.strides) = ([1 << 15, 1 << 15].into_iter().collect(), [0, 0].into_iter().collect());
+    let output = View::contiguous(DType::F32, &[1, 1]).unwrap();
+    let mut parts = variant("host", 0);
+    parts.steps[0].action = Action::Host(Kernel::Reduce(Reduce { kind: ReduceKind::Sum, input, output }));
+    parts.steps = vec![parts.steps[0].clone(); 1000];
+    fs::write(folder.path().join("hours.floe"), PlanWriter::new("hours", "test").variant(parts).finish()).unwrap();
+
+    // The first wait of a session on a GPU ends its first replay, in INIT.
+    for (arguments, hangs, what) in [
+        ("run hours.floe --random 1 --deadline 1000", "-1", "hours.floe: the replay"),
+        ("bench hours.floe --deadline 1000", "-1", "hours.floe: a replay"),
+        ("run gpu.floe --random 1 --deadline 1000", "1", "gpu.floe: INIT"),
+        ("run gpu.floe --random 1 --memory mapped --deadline 1000", "2", "gpu.floe: the replay"),
+        ("bench gpu.floe --deadline 1000", "5", "gpu.floe: a replay"),
+    ] {
+        let start = std::time::Instant::now();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_floe"));
+        command.current_dir(folder.path()).env("FLOE_LIBCUDA", &driver).env("SIMULATED_HANGS", hangs);
+        let output = command.args(arguments.split_whitespace()).output().unwrap();
+        let message = text(&output.stderr);
+        let expected = format!("error: {what} has not finished within 1000 ms (--deadline)\n");
+        assert_eq!((output.status.code(), &message[message.find("error").unwrap_or(0)..]), (Some(1), &expected[..]));
+        assert!(start.elapsed().as_secs() < 30);
+    }
+    let output = floe(folder.path(), "run host.floe --random 1 --deadline 60000");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(floe(folder.path(), "run host.floe --random 1 --deadline 0").status.code(), Some(2));
+}
+
+#[test]
+fn the_guard_watches_the_host_too() {
+    let folder = folder();
+    let array = |x: f32| {
+        let mut file = Vec::new();
+        let bytes: Vec<u8> = [1.0, x, 3.0, 4.0, 5.0, 6.0].into_iter().flat_map(f32::to_le_bytes).collect();
+        Array { dtype: DType::F32, shape: vec![2, 3], bytes: &bytes }.write(&mut file).unwrap();
+        fs::write(folder.path().join("guarded.npy"), file).unwrap();
+        floe(folder.path(), "run host.floe --input matrix=guarded.npy --guard --device host")
+    };
+    let fine = array(2.0);
+    assert!(text(&fine.stdout).contains("guard: no NaN and no infinity\n") && fine.status.success());
+    let hit = array(f32::INFINITY);
+    assert_eq!(hit.status.code(), Some(1));
+    assert_eq!(text(&hit.stderr), "error: NaN or infinity in turned/out\n");
+    assert!(text(&floe(folder.path(), "bench host.floe --iterations 2 --guard").stdout).contains("guard: no NaN"));
+    assert!(!text(&floe(folder.path(), "bench host.floe --iterations 2").stdout).contains("guard"));
 }
 
 #[test]

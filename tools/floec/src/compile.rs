@@ -1,7 +1,10 @@
 //! `floec compile` and `floec targets`.
 
-use crate::{keys, output};
-use anyhow::{Context, bail};
+use crate::{
+    keys,
+    output::{self, usage},
+};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use floe_compiler::{
     pipeline::{self, CompileOptions, Precision, Progress},
@@ -11,7 +14,7 @@ use floe_compiler::{
 };
 use floe_engine::plan::Plan;
 use floe_kernels::codegen::Target;
-use floe_models::ImportOptions;
+use floe_models::{ImportOptions, Limits};
 use floe_timings::Timings;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{collections::HashMap, path::PathBuf};
@@ -67,6 +70,11 @@ pub struct Arguments {
     /// decide how the network is built.
     #[arg(long = "constant", value_name = "INPUT=NUMBER")]
     constants: Vec<String>,
+    /// Changes what the import may take, for example `weight-bytes=17179869184`: value-bytes, weight-bytes, constant-bytes,
+    /// fold-bytes, fold-operations or nodes. Repeatable. The defaults are beyond what networks for devices need, and keep
+    /// small hostile files from exhausting memory or time.
+    #[arg(long = "limit", value_name = "NAME=NUMBER")]
+    limits: Vec<String>,
     /// Makes an input a u8 frame as it comes from a camera, for example `image=nv12:1920x1080,letterbox,pad=114`: crop,
     /// resize, colours and normalisation are the first step of the plan. Repeatable, one for each input.
     #[arg(long = "preprocess", value_name = "INPUT=FORMAT:WxH,…")]
@@ -92,10 +100,18 @@ pub struct Arguments {
     /// architectures too, starts slower.
     #[arg(long)]
     ptx: bool,
-    /// Sign the plan with this private key: PEM, as `floec keygen` and OpenSSL write it.
+    /// Give the plan a version, which its signature covers: a device may refuse versions below one that it names (`floe run
+    /// --least-version`), so that nobody takes it back to a plan with a known fault.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    plan_version: u32,
+    /// Sign the plan with this private key: PEM, as `floec keygen` and OpenSSL write it. Every kernel is compiled afresh, so
+    /// that nothing is signed that came from a file.
     #[arg(long, value_name = "KEY")]
     sign: Option<PathBuf>,
-    /// The plan to write.
+    /// With --sign: take kernels from the cache all the same. Whoever can write to the cache then decides what is signed.
+    #[arg(long, requires = "sign")]
+    trust_cache: bool,
+    /// The plan to write; `-` is standard output.
     #[arg(short, long, value_name = "PLAN.floe")]
     output: PathBuf,
     /// Print a report as JSON.
@@ -122,11 +138,14 @@ fn name_and_value<'a>(argument: &'a str, option: &str) -> anyhow::Result<(&'a st
     argument.rsplit_once('=').with_context(|| format!("{option} {argument}: write NAME=VALUE"))
 }
 
-fn shape(argument: &str) -> anyhow::Result<(String, Vec<usize>)> {
+pub fn shape(argument: &str) -> anyhow::Result<(String, Vec<usize>)> {
     let (name, value) = name_and_value(argument, "--shape")?;
     let extents = value.split('x').filter(|_| !value.is_empty());
     let extents: Result<Vec<usize>, _> = extents.map(str::parse).collect();
     let extents = extents.with_context(|| format!("--shape {argument}: write extents as 1x3x224x224"))?;
+    if extents.contains(&0) {
+        bail!("--shape {argument}: an extent of 0 leaves nothing to compute");
+    }
     Ok((name.to_owned(), extents))
 }
 
@@ -154,6 +173,12 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
         let number: f64 = value.parse().with_context(|| format!("--constant {text}: '{value}' is no number"))?;
         numbers.push((input.to_owned(), number));
     }
+    let mut limits = Limits::default();
+    for text in &arguments.limits {
+        let (name, value) = name_and_value(text, "--limit")?;
+        let value: u64 = value.parse().with_context(|| format!("--limit {text}: '{value}' is no whole number"))?;
+        limits.set(name, value).map_err(|reason| anyhow::anyhow!("--limit {text}: {reason}"))?;
+    }
     let preprocess = arguments.preprocess.iter().map(|text| Preprocess::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let postprocess =
         arguments.postprocess.iter().map(|text| Postprocess::parse(text)).collect::<Result<Vec<_>, _>>()?;
@@ -164,15 +189,21 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
             bail!("--algorithm names node '{node}' twice");
         }
     }
-    if !algorithms.is_empty() && found.iter().all(Target::is_host) {
-        bail!("--algorithm needs a GPU among the targets: the host has one twin of each kernel");
-    }
-    if arguments.candidates.is_some() && found.iter().all(Target::is_host) {
-        bail!("--candidates needs a GPU among the targets: the host has one twin of each kernel");
+    if found.iter().all(Target::is_host) {
+        const ONE_KERNEL: &str = "the host has one implementation of each kernel";
+        for (option, given, reason) in [
+            ("--algorithm", !algorithms.is_empty(), ONE_KERNEL),
+            ("--candidates", arguments.candidates.is_some(), ONE_KERNEL),
+            ("--keep-f32", !arguments.keep_f32.is_empty(), "the host computes in f32 throughout"),
+        ] {
+            if given {
+                bail!("{option} needs a GPU among the targets: {reason}");
+            }
+        }
     }
     Ok(CompileOptions {
         targets: found,
-        import: ImportOptions { shapes, numbers, ..ImportOptions::default() },
+        import: ImportOptions { shapes, numbers, limits, ..ImportOptions::default() },
         states,
         preprocess,
         postprocess,
@@ -186,6 +217,9 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
         keep_f32: arguments.keep_f32.clone(),
         nvrtc: arguments.nvrtc.clone(),
         ptx: arguments.ptx,
+        version: arguments.plan_version,
+        without_cache: arguments.sign.is_some() && !arguments.trust_cache,
+        ..CompileOptions::default()
     })
 }
 
@@ -203,29 +237,48 @@ fn timings(files: &[PathBuf]) -> anyhow::Result<Option<Timings>> {
 
 /// Runs `floec compile`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let options = options(arguments)?;
-    let key = arguments.sign.as_deref().map(keys::private).transpose()?;
+    let inputs = [&arguments.model].into_iter().chain(&arguments.timings).chain(&arguments.sign);
+    usage(output::keep_inputs(&arguments.output, inputs.map(PathBuf::as_path)))?;
+    let to_stdout = output::is_stdout(&arguments.output);
+    if to_stdout && arguments.json {
+        return usage(Err(anyhow!("-o - and --json both write to standard output")));
+    }
+    let options = usage(options(arguments))?;
+    let key = usage(arguments.sign.as_deref().map(keys::private).transpose())?;
     // indicatif draws on a terminal only.
     let bar = ProgressBar::new_spinner();
-    bar.set_style(ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len}").expect("a fixed template"));
+    let style = |template| ProgressStyle::with_template(template).expect("a fixed template");
+    let (phases, kernels) = (style("{spinner} {msg}"), style("{spinner} {msg} {wide_bar} {pos}/{len}"));
+    bar.set_style(phases.clone());
     bar.enable_steady_tick(std::time::Duration::from_millis(100));
     let progress = |progress: Progress<'_>| match progress {
         Progress::Phase(phase) => {
-            bar.set_length(0);
+            bar.set_style(phases.clone());
             bar.set_message(phase.to_owned());
         }
         Progress::Kernels { done, total } => {
+            bar.set_style(kernels.clone());
             bar.set_length(total as u64);
             bar.set_position(done as u64);
         }
     };
     let compiled = pipeline::compile(&arguments.model, &options, &progress);
     bar.finish_and_clear();
-    let mut compiled = compiled.with_context(|| format!("cannot compile '{}'", arguments.model.display()))?;
+    let mut compiled = match compiled {
+        Ok(compiled) => compiled,
+        Err(error) => {
+            let is_usage = error.is_usage();
+            let error = Err(error).with_context(|| format!("cannot compile '{}'", arguments.model.display()));
+            return if is_usage { usage(error) } else { error };
+        }
+    };
     if let Some(key) = &key {
         compiled.bytes = keys::sign(&Plan::parse(&compiled.bytes)?, key)?;
     }
     output::write_file(&arguments.output, &compiled.bytes)?;
+    if to_stdout {
+        return Ok(());
+    }
 
     if arguments.json {
         let variants: Vec<_> = compiled

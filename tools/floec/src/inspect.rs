@@ -1,6 +1,10 @@
 //! `floec inspect` and `floec check`.
 
-use crate::{keys, output, page, report};
+use crate::{
+    keys,
+    output::{self, usage},
+    page, report,
+};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use floe_engine::plan::Plan;
@@ -32,7 +36,8 @@ pub struct Arguments {
 #[derive(Args)]
 #[command(after_help = "Examples:
   floec check resnet50.floe && scp resnet50.floe jetson:
-  floec check resnet50.floe --public-key plans.key.pub")]
+  floec check resnet50.floe --public-key plans.key.pub
+  floec check resnet50.floe --public-key plans.key.pub --model-name resnet50 --least-version 3")]
 pub struct CheckArguments {
     /// The plan.
     plan: PathBuf,
@@ -40,6 +45,12 @@ pub struct CheckArguments {
     /// write it.
     #[arg(long, value_name = "FILE")]
     public_key: Option<PathBuf>,
+    /// Also check that the plan's version is not below this one.
+    #[arg(long, value_name = "N", requires = "public_key")]
+    least_version: Option<u32>,
+    /// Also check that the plan is of the model with this name: that of the model's file, without its ending.
+    #[arg(long, value_name = "NAME", requires = "public_key")]
+    model_name: Option<String>,
 }
 
 /// Maps a file into memory; empty files, which cannot be mapped, fail in the check like any other.
@@ -66,9 +77,11 @@ pub fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
         }
         None => {
             plan.verify_blobs().map_err(|error| anyhow!("'{name}' is damaged: {error}"))?;
-            "sound"
+            if plan.is_signed() { "sound, signed (--public-key checks by whom)" } else { "sound, not signed" }
         }
     };
+    plan.verify_release(arguments.model_name.as_deref(), arguments.least_version.unwrap_or(0))
+        .map_err(|error| anyhow!("'{name}', of model '{}': {error}", plan.model()))?;
     let targets: Vec<_> = plan.variants().map(|variant| variant.header().target.to_owned()).collect();
     output::print(&format!("{name}: {sound}, for {}\n", targets.join(", ")))
 }
@@ -79,7 +92,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let plan = parse(&bytes, &arguments.plan)?;
     let report = report::plan(&plan);
     if let Some(path) = &arguments.html {
+        usage(output::keep_inputs(path, [arguments.plan.as_path()]))?;
         output::write_file(path, page::render(&report).as_bytes())?;
+        if output::is_stdout(path) {
+            return Ok(());
+        }
         if !arguments.json {
             return output::print(&format!("{}: written\n", path.display()));
         }
@@ -104,8 +121,12 @@ fn string(value: &Value) -> &str {
 
 fn text(report: &Value) -> String {
     let mut text = format!(
-        "{} · {} · {} · sha256 {}{}\n",
+        "{}{} · {} · {} · sha256 {}{}\n",
         string(&report["model"]),
+        match number(&report["version"]) {
+            0 => String::new(),
+            version => format!(" version {version}"),
+        },
         output::bytes(number(&report["bytes"])),
         string(&report["compiler"]),
         string(&report["digest"]),

@@ -6,18 +6,32 @@ mod inspect;
 mod keys;
 mod output;
 mod page;
+mod prove;
 mod report;
 mod sign;
 mod suite;
+mod suite_emulated;
 mod support;
 mod zoo;
 
 use clap::{Parser, Subcommand};
+use output::Usage;
 use std::process::ExitCode;
 
 /// Compiles ONNX models into plans that `floe` replays.
 #[derive(Parser)]
-#[command(version, about, max_term_width = 110)]
+#[command(
+    version,
+    about,
+    max_term_width = 110,
+    after_help = "\
+Exit codes: 0 success; 1 a compilation, check or comparison that failed; 2 bad usage, or an option or file that you can mend.
+
+Environment:
+  FLOE_NVRTC      NVRTC library, or the folder that holds it, as --nvrtc of `floec compile`
+  FLOE_CACHE_DIR  folder of compiled kernels; by default $XDG_CACHE_HOME/floe/kernels or ~/.cache/floe/kernels
+  RUST_LOG        messages on standard error: error, warn (default), info, debug"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -31,6 +45,7 @@ enum Command {
     Keygen(keys::Arguments),
     Sign(sign::Arguments),
     Targets(compile::TargetArguments),
+    Prove(prove::Arguments),
     Suite(suite::Arguments),
     Zoo(zoo::Arguments),
 }
@@ -44,6 +59,7 @@ fn main() -> ExitCode {
         Command::Keygen(arguments) => keys::generate(&arguments),
         Command::Sign(arguments) => sign::run(&arguments),
         Command::Targets(arguments) => compile::targets(&arguments),
+        Command::Prove(arguments) => prove::run(&arguments),
         Command::Suite(arguments) => suite::run(&arguments),
         Command::Zoo(arguments) => zoo::run(&arguments),
     };
@@ -52,8 +68,10 @@ fn main() -> ExitCode {
         // A closed pipe (`floec inspect … | head`) is no failure.
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", message(&error));
-            ExitCode::from(1)
+            let (error, code) = error.downcast::<Usage>().map_or_else(|error| (error, 1), |usage| (usage.0, 2));
+            let code = if error.is::<floe::emulated::MachineCode>() { 2 } else { code };
+            eprintln!("error: {}", output::harmless(&message(&error)));
+            ExitCode::from(code)
         }
     }
 }

@@ -1,21 +1,65 @@
 //! Files and text that leave the program: whole or not at all.
 
-use anyhow::Context;
+use anyhow::bail;
 use std::{
     io::{self, Write},
     path::Path,
 };
 
-/// Writes a file, whole or not at all.
+/// Whether a path of the command line means standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Writes a file, whole or not at all; `-` is standard output.
 pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    floe_files::write(path, bytes)
-        .with_context(|| format!("cannot write '{}': is its folder there and writable?", path.display()))
+    if is_stdout(path) {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes)?;
+        return Ok(out.flush()?);
+    }
+    floe_files::write(path, bytes).map_err(|error| {
+        use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+        let place = matches!(error.kind(), NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem);
+        let hint = if place { ": is its folder there and writable?" } else { "" };
+        anyhow::Error::new(error).context(format!("cannot write '{}'{hint}", path.display()))
+    })
+}
+
+/// Returns an error if writing `output` would replace one of the files that are read.
+pub fn keep_inputs<'a>(output: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
+    match inputs.into_iter().find(|input| floe_files::is_same_file(output, input)) {
+        Some(input) => bail!("'{}' would be overwritten, which is read; write to another file", input.display()),
+        None => Ok(()),
+    }
+}
+
+/// An error that another command line, or another file on it, would not have: exit code 2.
+#[derive(Debug)]
+pub struct Usage(pub anyhow::Error);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Marks an error as one of [`Usage`].
+pub fn usage<T>(result: anyhow::Result<T>) -> anyhow::Result<T> {
+    result.map_err(|error| Usage(error).into())
+}
+
+/// Text without commands to a terminal: names in models may hold any character.
+pub fn harmless(text: &str) -> String {
+    text.split('\n').map(floe_compiler::emit::printable).collect::<Vec<_>>().join("\n")
 }
 
 /// Prints text to standard output, telling a closed pipe as an error instead of a panic.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(harmless(text).as_bytes())?;
     out.flush()?;
     Ok(())
 }

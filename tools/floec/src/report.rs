@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 pub fn plan(plan: &Plan<'_>) -> Value {
     json!({
         "model": plan.model(),
+        "version": plan.version(),
         "compiler": plan.compiler(),
         "bytes": plan.file_bytes(),
         "digest": plan.digest().iter().map(|byte| format!("{byte:02x}")).collect::<String>(),

@@ -1,6 +1,9 @@
 //! `floec sign`.
 
-use crate::{inspect, keys, output};
+use crate::{
+    inspect, keys,
+    output::{self, usage},
+};
 use anyhow::Context;
 use clap::Args;
 use std::path::PathBuf;
@@ -17,17 +20,21 @@ pub struct Arguments {
     /// Private key: PEM, as `floec keygen` and OpenSSL write it.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// The signed plan to write.
+    /// The signed plan to write; may be the plan itself. `-` is standard output.
     #[arg(short, long, value_name = "PLAN.floe")]
     output: PathBuf,
 }
 
 /// Runs `floec sign`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let key = keys::private(&arguments.key)?;
+    usage(output::keep_inputs(&arguments.output, [arguments.key.as_path()]))?;
+    let key = usage(keys::private(&arguments.key))?;
     let bytes = inspect::map(&arguments.plan)?;
     let plan = inspect::parse(&bytes, &arguments.plan)?;
     let signed = keys::sign(&plan, &key).with_context(|| format!("cannot sign '{}'", arguments.plan.display()))?;
     output::write_file(&arguments.output, &signed)?;
+    if output::is_stdout(&arguments.output) {
+        return Ok(());
+    }
     output::print(&format!("{}: signed\n", arguments.output.display()))
 }

@@ -1,10 +1,15 @@
 //! `floec suite`: runs ONNX test folders.
 
-use crate::{output, support};
+use crate::{output, suite_emulated, support};
 use anyhow::bail;
-use clap::Args;
-use floe_compiler::suite::{self, Outcome, Tolerance};
-use std::path::PathBuf;
+use clap::{Args, ValueEnum};
+use floe_compiler::{
+    pipeline,
+    suite::{self, Inputs, Kind, Outcome, Report, Tolerance},
+    targets,
+};
+use rayon::prelude::*;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// Run ONNX test folders (model.onnx with test_data_set_*/), a line a case.
 #[derive(Args)]
@@ -12,7 +17,10 @@ use std::path::PathBuf;
   floec suite onnx/backend/test/data/node --json results.json
 
 An output whose extent depends on data passes when its count (NAME.count of the plan) is the extent that is expected and
-the elements before the count are those that are expected.")]
+the elements before the count are those that are expected.
+
+A case is *live* where every input of its model is an input of the plan. Where a model compiles only if the values of some
+inputs are known, as few as possible become constants: it is *baked*, or *folded* where no input is left.")]
 pub struct Arguments {
     /// Cases, or folders of cases.
     #[arg(required = true)]
@@ -20,12 +28,18 @@ pub struct Arguments {
     /// Where to run; `floe-verify suite` runs the same folders on a GPU.
     #[arg(long, default_value = "host")]
     target: String,
-    /// Absolute tolerance, scaled by the largest reference value where that exceeds 1.
-    #[arg(long, default_value_t = Tolerance::default().absolute)]
-    atol: f64,
-    /// Relative tolerance.
-    #[arg(long, default_value_t = Tolerance::default().relative)]
-    rtol: f64,
+    /// With `emulated`, a GPU in software runs what is compiled for the target, with every access watched.
+    #[arg(long, value_enum, default_value_t = Device::Host)]
+    device: Device,
+    /// Storage of values between inputs and outputs: f16 rounds them as plans for a GPU do, with the kernels of the host.
+    #[arg(long, value_enum, default_value_t = Precision::F32)]
+    precision: Precision,
+    /// Absolute tolerance, scaled by the largest reference value where that exceeds 1 [default: 1e-4, for f16 5e-3].
+    #[arg(long)]
+    atol: Option<f64>,
+    /// Relative tolerance [default: 1e-3, for f16 5e-3].
+    #[arg(long)]
+    rtol: Option<f64>,
     /// Write the results as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -34,46 +48,93 @@ pub struct Arguments {
     support: Option<PathBuf>,
 }
 
+/// Storage of values between inputs and outputs.
+#[derive(Clone, Copy, ValueEnum)]
+enum Precision {
+    F32,
+    F16,
+}
+
+/// Devices of a desk.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Device {
+    Host,
+    Emulated,
+}
+
 /// Runs `floec suite`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    if arguments.target != "host" {
+    let target = targets::find(&arguments.target)?;
+    if arguments.device == Device::Emulated && target.is_host() {
+        bail!("--device emulated runs what is compiled for a GPU: name one with --target");
+    }
+    if arguments.device == Device::Host && !target.is_host() {
         bail!("--target {}: here test folders run on `host`; `floe-verify suite` runs them on a GPU", arguments.target);
     }
-    let tolerance = Tolerance { absolute: arguments.atol, relative: arguments.rtol, scaled: true };
+    let (precision, default) = match arguments.precision {
+        Precision::F32 => (pipeline::Precision::F32, Tolerance::default()),
+        Precision::F16 => (pipeline::Precision::F16, suite::f16::TOLERANCE),
+    };
+    let absolute = arguments.atol.unwrap_or(default.absolute);
+    let tolerance = Tolerance { absolute, relative: arguments.rtol.unwrap_or(default.relative), scaled: true };
     let mut all = Vec::new();
     for folder in &arguments.folders {
         all.extend(suite::cases(folder).map_err(anyhow::Error::msg)?);
     }
+    // Results are printed in order once all are there; cases run in parallel.
+    let report = |case: &PathBuf| match arguments.device {
+        Device::Host => suite::report_on_host(case, tolerance, precision),
+        Device::Emulated => suite_emulated::run(case, target, precision, tolerance),
+    };
+    let reports: Vec<Report> = match arguments.device {
+        Device::Host => all.par_iter().map(report).collect(),
+        // A GPU in software spreads its own blocks over the cores.
+        Device::Emulated => all.iter().map(report).collect(),
+    };
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let mut kinds: BTreeMap<Kind, usize> = BTreeMap::new();
     let mut results = Vec::new();
-    let mut outcomes = Vec::new();
-    for case in &all {
+    for (case, report) in all.iter().zip(&reports) {
         let name = case.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let outcome = suite::run_on_host(case, tolerance);
-        outcomes.push((case.clone(), outcome.clone()));
-        let (verdict, detail) = match outcome {
+        let (verdict, detail) = match &report.outcome {
             Outcome::Passed { worst } => {
                 passed += 1;
+                *kinds.entry(report.inputs.as_ref().map_or(Kind::Folded, Inputs::kind)).or_default() += 1;
                 ("passed", format!("{worst:.3}"))
             }
             Outcome::Failed(reason) => {
                 failed += 1;
-                ("failed", reason)
+                ("failed", reason.clone())
             }
             Outcome::Skipped(reason) => {
                 skipped += 1;
-                ("skipped", reason)
+                ("skipped", reason.clone())
             }
         };
-        output::print(&format!("{verdict:7} {name}: {detail}\n"))?;
-        results.push(serde_json::json!({"case": name, "outcome": verdict, "detail": detail}));
+        let mut line = format!("{verdict:7} {name}: {detail}");
+        let mut result = serde_json::json!({"case": name, "outcome": verdict, "detail": detail});
+        if let Some(inputs) = &report.inputs {
+            result["inputs"] = inputs.kind().name().into();
+            result["constant"] = inputs.constant.clone().into();
+            let kind = inputs.kind().name();
+            match inputs.constant.join(", ") {
+                _ if inputs.kind() == Kind::Live => (),
+                none if none.is_empty() => line += &format!(" ({kind})"),
+                names => line += &format!(" ({kind}: {names})"),
+            }
+        }
+        output::print(&format!("{line}\n"))?;
+        results.push(result);
     }
     if let Some(path) = &arguments.json {
         output::write_file(path, format!("{:#}\n", serde_json::Value::from(results)).as_bytes())?;
     }
     if let Some(path) = &arguments.support {
-        output::write_file(path, support::table(&outcomes).as_bytes())?;
+        output::write_file(path, support::table(&all, &reports).as_bytes())?;
     }
+    let [live, baked, folded] =
+        [Kind::Live, Kind::Baked, Kind::Folded].map(|kind| kinds.get(&kind).copied().unwrap_or_default());
+    output::print(&format!("of those that passed: {live} live, {baked} baked, {folded} folded\n"))?;
     output::print(&format!("{passed} passed, {failed} failed, {skipped} skipped\n"))?;
     if failed + skipped != 0 {
         bail!("{failed} failed and {skipped} skipped of {} cases", all.len());

@@ -1,7 +1,7 @@
 //! `floec zoo`: the trained models that Floe is tested with.
 
-use crate::output;
-use anyhow::bail;
+use crate::output::{self, usage};
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use floe_models::zoo;
 use std::path::PathBuf;
@@ -71,8 +71,8 @@ fn list(json: bool) -> anyhow::Result<()> {
 }
 
 fn fetch(names: &[String], folder: &std::path::Path) -> anyhow::Result<()> {
-    let models = zoo::select(names)?;
-    std::fs::create_dir_all(folder)?;
+    let models = usage(zoo::select(names).map_err(Into::into))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make folder '{}'", folder.display()))?;
     let mut failed = 0;
     zoo::fetch(&models, folder, |model, result| match result {
         Ok(path) => eprintln!("{}: {}", model.name, path.display()),

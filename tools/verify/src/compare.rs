@@ -107,40 +107,64 @@ fn worst(expected: &[f64], found: &[f64]) -> String {
 pub struct Agreement {
     /// Cosine of the angle between them.
     pub cosine: f64,
-    /// Largest `|a − b| / (1e-5·max(1, max|a|) + 1e-4·|a|)`.
-    pub error: f64,
     /// Relative L2 error.
     pub l2: f64,
+    /// Largest `|a − b| / max(|a|, rms)`, where `rms` is the root mean square of the reference's finite elements, after
+    /// leaving out the part of the elements that is spared.
+    pub element: f64,
     /// Largest `|a − b|`.
     pub absolute: f64,
+    /// Largest `|a − b| / (1e-5·max(1, max|a|) + 1e-4·|a|)`.
+    pub terms: f64,
     /// Whether the largest element is at the same place, or one that the reference holds within 1e-3 of its largest.
     pub same_top: bool,
 }
 
 impl Agreement {
-    /// Of a reference and a result.
-    pub fn of(reference: &[f64], result: &[f64]) -> Self {
+    /// Of a reference and a result. The part `spared` of the elements, those that are furthest off, does not count for
+    /// [`element`](Self::element).
+    pub fn of(reference: &[f64], result: &[f64], spared: f64) -> Self {
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let norms = dot(reference, reference).sqrt() * dot(result, result).sqrt();
         let cosine = if reference == result { 1.0 } else { dot(reference, result) / norms };
         let largest = reference.iter().fold(0.0, |largest: f64, x| largest.max(x.abs()));
-        let part = |(a, b): (&f64, &f64)| (a - b).abs() / (1e-5 * largest.max(1.0) + 1e-4 * a.abs());
+        // Infinities may agree.
+        let distances = || reference.iter().zip(result).map(|(&a, b)| (a, if a == *b { 0.0 } else { (a - b).abs() }));
         // `max` would drop a NaN.
         let larger = |worst: f64, part: f64| if part.is_nan() || worst.is_nan() { f64::NAN } else { worst.max(part) };
-        let error = reference.iter().zip(result).map(part).fold(0.0, larger);
-        let distances = || reference.iter().zip(result).map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() });
-        let absolute = distances().fold(0.0, larger);
-        let distance = distances().map(|distance| distance * distance).sum::<f64>().sqrt();
+        let part = |distance: f64, whole: f64| if distance == 0.0 { 0.0 } else { distance / whole };
+        let terms = distances().map(|(a, d)| part(d, 1e-5 * largest.max(1.0) + 1e-4 * a.abs())).fold(0.0, larger);
+        let absolute = distances().map(|(_, distance)| distance).fold(0.0, larger);
+        let distance = distances().map(|(_, distance)| distance * distance).sum::<f64>().sqrt();
         // A tensor of zeros has no relative error.
         let norm = dot(reference, reference).sqrt();
         let l2 = if norm == 0.0 { distance } else { distance / norm };
+        let finite = || reference.iter().filter(|a| a.is_finite());
+        let rms = (finite().map(|a| a * a).sum::<f64>() / finite().count().max(1) as f64).sqrt();
+        // The worst first, and NaN before all.
+        let mut parts: Vec<f64> = distances().map(|(a, d)| part(d, a.abs().max(rms)).abs()).collect();
+        parts.sort_unstable_by(|a, b| b.total_cmp(a));
+        let element = parts.get((spared * parts.len() as f64) as usize).copied().unwrap_or(0.0);
         let top = |numbers: &[f64]| floe::tensor::largest(numbers, 1).first().copied();
         let same_top = match (top(reference), top(result)) {
             (Some(a), Some(b)) => a == b || reference[a] - reference[b] <= 1e-3 * largest,
             (None, None) => true,
             _ => false,
         };
-        Self { cosine, error, l2, absolute, same_top }
+        Self { cosine, l2, element, absolute, terms, same_top }
+    }
+
+    /// The worst of both by each measure.
+    pub fn worst(self, other: Self) -> Self {
+        let larger = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
+        Self {
+            cosine: -larger(-self.cosine, -other.cosine),
+            l2: larger(self.l2, other.l2),
+            element: larger(self.element, other.element),
+            absolute: larger(self.absolute, other.absolute),
+            terms: larger(self.terms, other.terms),
+            same_top: self.same_top && other.same_top,
+        }
     }
 }
 
@@ -197,12 +221,29 @@ mod tests {
 
     #[test]
     fn agreement_sees_direction_size_and_top() {
-        let same = Agreement::of(&[1.0, 2.0], &[1.0, 2.0]);
-        assert_eq!(same, Agreement { cosine: 1.0, error: 0.0, l2: 0.0, absolute: 0.0, same_top: true });
-        let scaled = Agreement::of(&[1.0, 2.0], &[2.0, 4.0]);
-        assert!(scaled.cosine > 0.999_999 && scaled.error > 1.0 && scaled.same_top);
-        assert_eq!((scaled.l2, scaled.absolute), (1.0, 2.0));
-        assert!(!Agreement::of(&[1.0, 2.0], &[2.0, 1.0]).same_top);
-        assert!(Agreement::of(&[1.0], &[f64::NAN]).error.is_nan());
+        let of = |a: &[f64], b: &[f64]| Agreement::of(a, b, 0.0);
+        let same = of(&[1.0, 2.0], &[1.0, 2.0]);
+        let perfect = Agreement { cosine: 1.0, l2: 0.0, element: 0.0, absolute: 0.0, terms: 0.0, same_top: true };
+        assert_eq!(same, perfect);
+        let scaled = of(&[1.0, 2.0], &[2.0, 4.0]);
+        assert!(scaled.cosine > 0.999_999 && scaled.terms > 1.0 && scaled.same_top);
+        assert_eq!((scaled.l2, scaled.absolute, scaled.element), (1.0, 2.0, 1.0));
+        assert!(!of(&[1.0, 2.0], &[2.0, 1.0]).same_top);
+        let nan = of(&[1.0], &[f64::NAN]);
+        assert!(nan.terms.is_nan() && nan.element.is_nan());
+        assert_eq!((same.worst(scaled).l2, same.worst(nan).l2.is_nan()), (1.0, true));
+        // Equal infinities are no difference, others are.
+        assert_eq!(of(&[f64::INFINITY, 1.0], &[f64::INFINITY, 1.0]).element, 0.0);
+        assert!(of(&[f64::INFINITY, 1.0], &[0.0, 1.0]).absolute.is_infinite());
+    }
+
+    #[test]
+    fn an_element_is_held_to_its_own_size_or_that_of_the_tensor() {
+        let reference = [10.0, 1e-3, -0.1, 0.0];
+        let rms = (reference.iter().map(|x| x * x).sum::<f64>() / 4.0).sqrt();
+        let of = |result: &[f64], spared| Agreement::of(&reference, result, spared).element;
+        assert_eq!(of(&[11.0, 1e-3, -0.1, 0.0], 0.0), 0.1);
+        assert!((of(&[10.0, 1.0 + 1e-3, -0.1, 0.0], 0.0) - 1.0 / rms).abs() < 1e-12);
+        assert_eq!(of(&[11.0, 1.0 + 1e-3, -0.1, 0.0], 0.25), 0.1);
     }
 }

@@ -1,4 +1,4 @@
-//! One digest over the sources whose behaviour on a GPU the record vouches for.
+//! Digests over the sources that decide what a record says: those that decide a plan, run it, or measure it.
 
 use sha2::{Digest, Sha256};
 use std::{
@@ -6,39 +6,58 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Folders that count, from the repository's root.
-pub const FOLDERS: [&str; 2] = ["engine/src", "kernels/src"];
+/// Groups of files and folders, from the repository's root. What differs is named by its group.
+pub const GROUPS: [(&str, &[&str]); 7] = [
+    ("engine", &["engine/src"]),
+    ("kernels", &["kernels/src"]),
+    ("compiler", &["tools/compiler/src", "tools/floec/src", "tools/timings/src"]),
+    (
+        "models",
+        &[
+            "models/src",
+            "models/zoo.toml",
+            "models/references.py",
+            "models/zoo_inputs.py",
+            "models/audio.py",
+            "tools/benchmark/networks.py",
+        ],
+    ),
+    ("targets", &["targets/descriptions", "targets/cuda/src"]),
+    ("timings", &["targets/timings"]),
+    ("measurement", &["tools/floe/src", "tools/verify"]),
+];
 
-/// SHA-256 over path, length and contents of every file, in order of path; hexadecimal.
+/// For every group the SHA-256 over path, length and contents of each file in order of path: 16 hexadecimal digits.
 ///
 /// # Errors
-/// Those of the file system.
-pub fn of_sources(root: &Path) -> io::Result<String> {
-    let mut files = Vec::new();
-    for folder in FOLDERS {
-        collect(&root.join(folder), &mut files)?;
-    }
-    files.sort();
-    let mut hasher = Sha256::new();
-    for file in files {
-        let contents = fs::read(&file)?;
-        let name = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().replace('\\', "/");
-        hasher.update((name.len() as u64).to_le_bytes());
-        hasher.update(name);
-        hasher.update((contents.len() as u64).to_le_bytes());
-        hasher.update(contents);
-    }
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+/// Returns an error if a file of a group cannot be read; it names the file.
+pub fn of_sources(root: &Path) -> io::Result<Vec<(&'static str, String)>> {
+    let digest = |(group, paths): (&'static str, &[&str])| {
+        let mut files = Vec::new();
+        for path in paths {
+            let path = root.join(path);
+            collect(&path, &mut files).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
+        }
+        files.sort();
+        let mut hasher = Sha256::new();
+        for file in files {
+            let contents = fs::read(&file)?;
+            let name = file.strip_prefix(root).unwrap_or(&file).to_string_lossy().replace('\\', "/");
+            hasher.update((name.len() as u64).to_le_bytes());
+            hasher.update(name);
+            hasher.update((contents.len() as u64).to_le_bytes());
+            hasher.update(contents);
+        }
+        Ok((group, hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()))
+    };
+    GROUPS.into_iter().map(digest).collect()
 }
 
-/// All files below a folder.
-///
-/// # Errors
-/// Those of the file system.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() { collect(&path, files)? } else { files.push(path) }
+/// A file, or all files below a folder.
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    if !fs::metadata(path)?.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
     }
-    Ok(())
+    fs::read_dir(path)?.try_for_each(|entry| collect(&entry?.path(), files))
 }

@@ -5,7 +5,7 @@
 //! after the candidate that killed it.
 
 use crate::{
-    compare,
+    compare, emulated,
     launch::Gpu,
     operands::{Prepared, outputs},
 };
@@ -62,8 +62,13 @@ impl std::fmt::Display for Architecture {
 }
 
 impl Architecture {
+    /// How to compile a launch.
+    pub fn request(self, launch: &floe_kernels::codegen::Launch) -> Request {
+        Request::of(launch, self.number, self.image)
+    }
+
     /// The largest target of the architecture: it offers the most configurations.
-    fn target(self) -> Result<&'static Target> {
+    pub fn target(self) -> Result<&'static Target> {
         let all = targets::all().iter().filter(|target| target.architecture == self.number);
         all.max_by_key(|target| target.multiprocessors).context("checked when it was parsed")
     }
@@ -88,6 +93,15 @@ pub struct Arguments {
     /// Of each case only the candidate that the cost model chooses.
     #[arg(long, requires = "compile_only")]
     chosen: bool,
+    /// Print the cases that the architecture's kernels refuse, as unsupported.txt has them, and do nothing else.
+    #[arg(long)]
+    list_unsupported: bool,
+    /// On a GPU in software, with every access watched; needs PTX, and no GPU.
+    #[arg(long, conflicts_with_all = ["compile_only", "jobs"])]
+    emulated: bool,
+    /// Of each algorithm, for each combination of element types, only the case that takes least effort.
+    #[arg(long, requires = "emulated")]
+    smallest: bool,
     /// Also print every passed candidate with its time.
     #[arg(long)]
     verbose: bool,
@@ -103,6 +117,11 @@ impl Arguments {
     /// The architecture as it was given, which is its key in the record.
     pub fn architecture(&self) -> String {
         self.arch.to_string()
+    }
+
+    /// Whether only some families run: a record's section has all.
+    pub fn is_partial(&self) -> bool {
+        !self.families.is_empty()
     }
 }
 
@@ -126,51 +145,63 @@ enum Line {
 pub struct Tally {
     /// Candidates that agree with the twin.
     pub passed: usize,
-    /// Those that do not.
-    pub failed: usize,
-    /// Cases that the family refuses on this target.
-    pub unsupported: usize,
     /// Largest error of a passed candidate: relative L2 for half types, part of the bound for others.
     pub worst: f64,
+    /// Cases that the family refuses on this target.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub unsupported: Vec<String>,
+    /// Candidates that do not agree, and what else is wrong; empty when all is well.
+    pub failures: Vec<String>,
 }
 
 /// A case on a target: the kernel and its candidates.
-struct Case {
-    number: usize,
-    kernel: Kernel,
-    candidates: Result<Vec<Candidate>, String>,
+pub(crate) struct Case {
+    pub number: usize,
+    pub kernel: Kernel,
+    pub candidates: Result<Vec<Candidate>, String>,
 }
 
 impl Case {
-    fn what(&self) -> String {
+    /// Element types of its operands.
+    pub fn types(&self) -> String {
+        let family = self.kernel.family();
+        let views = (0..).map_while(|index| family.input(index)).chain(outputs(family));
+        views.map(|view| view.dtype.name()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The case for people.
+    pub fn what(&self) -> String {
+        format!("case {} {}", self.number, self.name())
+    }
+
+    /// Family and operands: what stays when cases are added.
+    fn name(&self) -> String {
         let family = self.kernel.family();
         let views: Vec<String> = (0..)
             .map_while(|index| family.input(index))
             .chain(outputs(family))
             .map(|view| format!("{}{:?}", view.dtype.name(), view.shape.as_slice()))
             .collect();
-        format!("case {} {} {}", self.number, family.name(), views.join(" "))
+        format!("{} {}", family.name(), views.join(" "))
+    }
+
+    /// The case in the words of unsupported.txt, where the family refuses it.
+    fn refusal(&self) -> Option<String> {
+        self.candidates.as_ref().err().map(|why| format!("{}: {why}", self.name()))
     }
 
     /// Every launch of every candidate, with the candidate's name.
     fn requests(&self, arch: Architecture) -> Vec<(String, Request)> {
-        let request = |launch: &floe_kernels::codegen::Launch| Request {
-            source: launch.source.clone(),
-            entry: launch.entry.clone(),
-            architecture: arch.number,
-            image: arch.image,
-            options: Vec::new(),
-        };
         let candidates = self.candidates.iter().flatten();
         let requests = candidates.flat_map(|candidate| {
             let name = format!("{} {}", candidate.algorithm, candidate.configuration);
-            candidate.launches.iter().map(move |launch| (name.clone(), request(launch)))
+            candidate.launches.iter().map(move |launch| (name.clone(), arch.request(launch)))
         });
         requests.collect()
     }
 }
 
-fn cases(arch: Architecture, families: &[String]) -> Result<Vec<Case>> {
+pub(crate) fn cases(arch: Architecture, families: &[String]) -> Result<Vec<Case>> {
     let target = arch.target()?;
     let cases: Vec<Case> = all_cases()
         .into_iter()
@@ -197,6 +228,21 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
         return Ok(BTreeMap::new());
     }
     let mut cases = cases(arguments.arch, &arguments.families)?;
+    if arguments.list_unsupported {
+        cases.iter().filter_map(Case::refusal).for_each(|case| say(&format!("{} {case}", arguments.arch.number)));
+        return Ok(BTreeMap::new());
+    }
+    if arguments.emulated {
+        if arguments.arch.image != ImageKind::Ptx {
+            bail!("--emulated runs PTX: --arch {}ptx", arguments.arch.number);
+        }
+        if arguments.smallest {
+            emulated::keep_smallest(&mut cases);
+        }
+        let requests = |case: &Case| case.requests(arguments.arch).into_iter().map(|(_, request)| request).collect();
+        return emulated::run(&cases, requests, arguments.arch.target()?, arguments.verbose);
+    }
+    let mut refused = refused(arguments.arch, &cases);
     if arguments.chosen {
         for candidates in cases.iter_mut().flat_map(|case| &mut case.candidates) {
             candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost));
@@ -205,7 +251,8 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
     }
     compile(arguments.arch, &cases)?;
     if arguments.compile_only {
-        return Ok(BTreeMap::new());
+        let wrong: Vec<String> = refused.into_values().flat_map(|tally| tally.failures).collect();
+        return if wrong.is_empty() { Ok(BTreeMap::new()) } else { bail!(wrong.join("\n")) };
     }
     // A missing GPU is one clear message, not one for each child.
     drop(Gpu::open()?);
@@ -225,7 +272,7 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
                     match supervise(arguments, family, &format!("{share}/{jobs}")) {
                         Ok(tally) => {
                             if let Ok(mut tallies) = tallies.lock() {
-                                tallies.entry(family.to_owned()).or_default().add(&tally);
+                                tallies.entry(family.to_owned()).or_default().add(tally);
                             }
                         }
                         Err(error) => {
@@ -241,15 +288,55 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
     if let Some(error) = failure.into_inner().ok().flatten() {
         return Err(error);
     }
-    tallies.into_inner().map_err(|_| anyhow::anyhow!("a thread of this program panicked"))
+    let mut tallies = tallies.into_inner().map_err(|_| anyhow::anyhow!("a thread of this program panicked"))?;
+    for (family, tally) in &mut tallies {
+        let refused = refused.remove(family).unwrap_or_default();
+        refused.failures.iter().for_each(|failure| say(&format!("FAIL  {failure}")));
+        tally.add(refused);
+        if tally.passed == 0 {
+            tally.fail(format!("{family}: nothing passed"));
+        }
+    }
+    Ok(tallies)
+}
+
+/// The cases that families refuse on an architecture, and where these are not those of unsupported.txt, failures.
+fn refused(arch: Architecture, cases: &[Case]) -> BTreeMap<String, Tally> {
+    let family = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+    let mut tallies: BTreeMap<String, Tally> =
+        cases.iter().map(|case| (case.kernel.family().name().to_owned(), Tally::default())).collect();
+    let listed = include_str!("../unsupported.txt").lines().filter_map(|line| line.split_once(' '));
+    let mut expected: Vec<&str> =
+        listed.filter(|(number, _)| *number == arch.number.to_string()).map(|(_, case)| case).collect();
+    for case in cases.iter().filter_map(Case::refusal) {
+        let tally = tallies.entry(family(&case)).or_default();
+        match expected.iter().position(|expected| *expected == case) {
+            Some(place) => drop(expected.swap_remove(place)),
+            None => tally.failures.push(format!("is not supported, which unsupported.txt does not list: {case}")),
+        }
+        tally.unsupported.push(case);
+    }
+    for case in expected {
+        // Families that were not asked for are not missed.
+        if let Some(tally) = tallies.get_mut(&family(case)) {
+            tally.failures.push(format!("is not refused, but unsupported.txt lists it: {case}"));
+        }
+    }
+    tallies
 }
 
 impl Tally {
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
-        self.failed += other.failed;
-        self.unsupported += other.unsupported;
         self.worst = self.worst.max(other.worst);
+        self.unsupported.extend(other.unsupported);
+        self.failures.extend(other.failures);
+    }
+
+    /// Puts a failure down, and says so while others still run.
+    pub(crate) fn fail(&mut self, failure: String) {
+        say(&format!("FAIL  {failure}"));
+        self.failures.push(failure);
     }
 }
 
@@ -320,11 +407,9 @@ fn supervise(arguments: &Arguments, family: &str, share: &str) -> Result<Tally> 
                         }
                     }
                     Ok(Line::Fail { what, why }) => {
-                        tally.failed += 1;
-                        say(&format!("FAIL  {what}: {why}"));
+                        tally.fail(format!("{what}: {why}"));
                     }
                     Ok(Line::Unsupported { what, why }) => {
-                        tally.unsupported += 1;
                         if arguments.verbose {
                             say(&format!("none  {what}: {why}"));
                         }
@@ -352,20 +437,18 @@ fn supervise(arguments: &Arguments, family: &str, share: &str) -> Result<Tally> 
         }
         // A child that could still report has counted its failure itself; one that could not has not.
         if reason == "it hung" || !matches!(process.wait()?.code(), Some(SPOILED)) {
-            tally.failed += 1;
-            say(&format!("FAIL  {what}: {reason}"));
+            tally.fail(format!("{what}: {reason}"));
         }
         after = Some(next);
     }
-    tally.failed += 1;
-    say(&format!("FAIL  {family}: given up after {DEATHS} candidates that spoiled their process"));
+    tally.fail(format!("{family}: given up after {DEATHS} candidates that spoiled their process"));
     Ok(tally)
 }
 
 /// Exit code of a child whose CUDA context is spoiled after it reported why.
 const SPOILED: i32 = 3;
 
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stdout().lock(), "{text}");
 }
 
@@ -431,7 +514,7 @@ fn child(arguments: &Arguments, share: &str) -> Result<()> {
 }
 
 /// Runs one candidate and compares its outputs.
-fn verify(
+pub(crate) fn verify(
     gpu: &Gpu,
     case: &Case,
     prepared: &Prepared,
@@ -496,5 +579,38 @@ mod tests {
         assert_eq!((cubin.to_string().as_str(), ptx.to_string().as_str()), ("90", "87ptx"));
         assert_eq!(ptx.target().unwrap().name, "jetson-agx-orin");
         assert!("12".parse::<Architecture>().is_err() && "h200".parse::<Architecture>().is_err());
+    }
+
+    /// On every architecture, the cases without candidates are those of unsupported.txt.
+    #[test]
+    fn unsupported_cases_are_listed() {
+        let mut numbers: Vec<u32> =
+            targets::all().iter().filter(|target| !target.is_host()).map(|target| target.architecture).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        for number in numbers {
+            let arch = Architecture { number, image: ImageKind::Cubin };
+            let tallies = refused(arch, &cases(arch, &[]).unwrap());
+            let wrong: Vec<String> = tallies.into_values().flat_map(|tally| tally.failures).collect();
+            assert!(
+                wrong.is_empty(),
+                "sm_{number}; `floe-verify kernels --list-unsupported` prints the list: {wrong:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_case_that_is_newly_refused_or_no_longer_is_a_failure() {
+        let arch: Architecture = "87".parse().unwrap();
+        let failures = |cases: &[Case]| refused(arch, cases)["matmul"].failures.clone();
+        let mut cases = cases(arch, &["matmul".to_owned()]).unwrap();
+        assert_eq!(failures(&cases), [""; 0]);
+        let supported = cases.iter().position(|case| case.candidates.is_ok()).unwrap();
+        cases[supported].candidates = Err("too large".to_owned());
+        assert!(matches!(failures(&cases).as_slice(), [why] if why.contains("does not list")));
+        cases[supported].candidates = Ok(Vec::new());
+        let refused = cases.iter().position(|case| case.candidates.is_err()).unwrap();
+        cases[refused].candidates = Ok(Vec::new());
+        assert!(matches!(failures(&cases).as_slice(), [why] if why.contains("is not refused")));
     }
 }

@@ -4,6 +4,7 @@ use crate::operands::{Buffer, POISON};
 use anyhow::{Result, bail};
 use floe_compiler::nvrtc::Compiled;
 use floe_cuda::Device;
+use floe_emulator::driver::{self, Emulator, Step};
 use floe_engine::cuda::{
     CU_EVENT_DEFAULT, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_STREAM_NON_BLOCKING, CUdeviceptr, CUevent,
     CUgraph, CUgraphExec, CUgraphNode, CUmodule, CUresult, CUstream, CudaKernelNodeParams, DriverApi,
@@ -22,9 +23,18 @@ const OTHER_POISON: u8 = 0x3c;
 
 /// A GPU with a stream.
 pub struct Gpu {
-    device: Device,
+    device: Machine,
     api: DriverApi,
     stream: CUstream,
+}
+
+/// What runs kernels.
+#[allow(clippy::large_enum_variant)] // There is one.
+enum Machine {
+    /// A GPU.
+    Real(Device),
+    /// One in software.
+    Emulated(Emulator),
 }
 
 /// What a candidate computed.
@@ -41,6 +51,8 @@ struct Layout {
     outputs: Vec<usize>,
     workspace: usize,
     counters: usize,
+    /// Bytes of inputs and outputs.
+    lengths: (Vec<u64>, Vec<u64>),
     /// The whole block on the host, as it is before the first run.
     image: Vec<u8>,
 }
@@ -59,6 +71,10 @@ impl Layout {
             outputs: outputs.iter().map(|&length| place(&vec![POISON; length])).collect(),
             workspace: place(&vec![POISON; candidate.workspace as usize]),
             counters: place(&vec![0; candidate.counters as usize]),
+            lengths: (
+                inputs.iter().map(|input| input.bytes().len() as u64).collect(),
+                outputs.iter().map(|&length| length as u64).collect(),
+            ),
             image,
         }
     }
@@ -118,11 +134,31 @@ impl Gpu {
         let mut stream = null_mut();
         // SAFETY: `stream` is valid for the write and a context is current.
         device.check("cuStreamCreate", unsafe { (api.stream_create)(&mut stream, CU_STREAM_NON_BLOCKING) })?;
-        Ok(Self { device, api, stream })
+        Ok(Self { device: Machine::Real(device), api, stream })
+    }
+
+    /// A GPU in software, on this thread: with every access watched.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn emulated() -> Result<Self> {
+        let (device, api) = (Machine::Emulated(Emulator::new(driver::Options::default())), driver::API);
+        let mut gpu = Self { device, api, stream: null_mut() };
+        // SAFETY: the place is valid for the write, and the emulator is this thread's.
+        let made = unsafe { (api.stream_create)(&mut gpu.stream, CU_STREAM_NON_BLOCKING) };
+        gpu.check("cuStreamCreate", made)?;
+        Ok(gpu)
     }
 
     fn check(&self, call: &'static str, result: CUresult) -> Result<()> {
-        Ok(self.device.check(call, result)?)
+        match &self.device {
+            Machine::Real(device) => Ok(device.check(call, result)?),
+            Machine::Emulated(_) if result == 0 => Ok(()),
+            Machine::Emulated(emulator) => match emulator.findings().first() {
+                Some(finding) => bail!("{finding}"),
+                None => bail!("{call}: {}", emulator.message()),
+            },
+        }
     }
 
     /// Runs a candidate twice on poisoned memory and compares everything that must agree.
@@ -189,6 +225,9 @@ impl Gpu {
         self.check("cuMemAlloc", unsafe { (api.mem_alloc)(&mut made.memory, layout.image.len()) })?;
         // SAFETY: as above.
         self.check("cuGraphCreate", unsafe { (api.graph_create)(&mut made.graph, 0) })?;
+        if let Machine::Emulated(emulator) = &self.device {
+            emulator.describe(described(layout, candidate));
+        }
         let mut previous: CUgraphNode = null_mut();
         for (launch, compiled) in candidate.launches.iter().zip(compiled) {
             let mut module = null_mut();
@@ -267,8 +306,14 @@ impl Gpu {
         self.check("cuStreamSynchronize", unsafe { (self.api.stream_synchronize)(self.stream) })
     }
 
-    /// Median of nine replays between events.
+    /// Median of nine replays between events; none on a GPU in software.
     fn time(&self, made: &Made<'_>) -> Result<f64> {
+        if let Machine::Emulated(emulator) = &self.device {
+            return match emulator.findings().first() {
+                Some(finding) => bail!("{finding}"),
+                None => Ok(0.0),
+            };
+        }
         let [start, end] = made.events;
         let mut times = Vec::new();
         for _ in 0..9 {
@@ -293,6 +338,28 @@ impl Drop for Gpu {
         // SAFETY: made in `open`, destroyed once, before the device that its context belongs to.
         unsafe { (self.api.stream_destroy)(self.stream) };
     }
+}
+
+/// What the arguments of a candidate's launches stand for.
+fn described(layout: &Layout, candidate: &Candidate) -> Vec<Step> {
+    let argument = |argument: &Argument| {
+        let (name, offset, end, written) = match *argument {
+            Argument::Input(index) => (format!("input {index}"), 0, layout.lengths.0[index], false),
+            Argument::Output(index) => (format!("output {index}"), 0, layout.lengths.1[index], true),
+            Argument::Workspace(offset) => ("workspace".to_owned(), offset, candidate.workspace, true),
+            Argument::Counters(offset) => ("counters".to_owned(), offset, candidate.counters, true),
+        };
+        let transient = matches!(argument, Argument::Output(_) | Argument::Workspace(_));
+        driver::Argument { name, offset, bytes: end.saturating_sub(offset), written, transient }
+    };
+    let step = |(launch, number): (&floe_kernels::codegen::Launch, u32)| Step {
+        number,
+        nodes: String::new(),
+        kernel: launch.entry.clone(),
+        arguments: launch.arguments.iter().map(argument).collect(),
+        optional: false,
+    };
+    candidate.launches.iter().zip(0..).map(step).collect()
 }
 
 /// First byte outside `except` (disjoint, ascending) in which two blocks differ.

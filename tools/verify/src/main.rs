@@ -5,18 +5,23 @@
 mod allocations;
 mod bounds;
 mod compare;
+mod controls;
 mod digest;
+mod emulated;
 mod guard;
+mod heap;
+mod instructions;
 mod kernels;
 mod launch;
 mod networks;
 mod operands;
 mod record;
+mod sections;
 mod soak;
 mod stream;
 mod suite;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use serde_json::json;
 use std::{
@@ -44,8 +49,16 @@ enum Command {
     /// Every candidate of every kernel case against its host twin.
     #[command(after_help = "Examples:
   floe-verify kernels --arch 90 --record targets/verified/h200.json
-  floe-verify kernels --arch 87ptx --family conv --verbose")]
+  floe-verify kernels --arch 87ptx --family conv --verbose
+  floe-verify kernels --arch 87ptx --emulated --smallest               without a GPU")]
     Kernels(kernels::Arguments),
+    /// Single instructions with edge values, against what the PTX ISA says, and the GPU against the emulator.
+    #[command(after_help = "Examples:
+  floe-verify instructions --record targets/verified/h200.json
+  floe-verify instructions --emulated                                  without a GPU")]
+    Instructions(instructions::Arguments),
+    /// Real kernels, each broken by one edit, on a GPU in software: every defect must be found. Needs no GPU.
+    Controls,
     /// Plans on the GPU against their host variants; replays, allocations, memory, driver calls.
     #[command(after_help = "Example:
   floe-verify networks plans/*.floe --record targets/verified/h200.json")]
@@ -62,22 +75,45 @@ enum Command {
     Stream(stream::Arguments),
     /// ONNX test folders on the GPU; counts, and what did not pass with the reasons.
     #[command(after_help = "Example:
-  floe-verify suite onnx/backend/test/data/node --target h200 --json results.json")]
+  floe-verify suite onnx/backend/test/data/{node,simple,pytorch-converted,pytorch-operator} --target h200 \\
+      --precision f16 --record targets/verified/h200.json")]
     Suite(suite::Arguments),
     /// NaN and infinity at many places of outputs of every float type: the guards see them, and nothing else.
     #[command(after_help = "Example:
   floe-verify guard --target h200 --record targets/verified/h200.json")]
     Guard(guard::Arguments),
-    /// Print the digest of the sources below a repository's root (of this program's own without one).
+    /// Very many replays in every memory and way of waiting: calls of malloc and its kin, the driver's too.
+    #[command(after_help = "Example:
+  floe-verify heap plans/silero-vad-v6-stream-f16.floe --record targets/verified/h200.json")]
+    Heap(heap::Arguments),
+    /// Print the digests of the sources below a repository's root (of this program's own without one), by group.
     Digest {
         /// The root.
         root: Option<PathBuf>,
     },
-    /// Say whether the records in a folder are of the sources below a repository's root.
+    /// Say whether the records of a repository are of its sources, complete and without failures. Fails where one is not.
     Check {
-        /// The root.
+        /// The root of the repository.
         #[arg(default_value = ".")]
         root: PathBuf,
+    },
+    /// Print the sections that a record in the making still lacks, as PART/KEY; all of them where another build made it.
+    Missing {
+        /// The record in the making.
+        scratch: PathBuf,
+        /// A part, or a section of it as PART/KEY, that is not missed; repeatable.
+        #[arg(long, value_name = "SECTION")]
+        skip: Vec<String>,
+    },
+    /// Move a record into place if every section is there. Fails where one is missing or holds a failure.
+    Finish {
+        /// The record in the making.
+        scratch: PathBuf,
+        /// Where it belongs, for example targets/verified/h200.json.
+        place: PathBuf,
+        /// A part, or a section of it as PART/KEY, that was left out. The record says so.
+        #[arg(long, value_name = "SECTION")]
+        skip: Vec<String>,
     },
 }
 
@@ -97,32 +133,48 @@ fn main() -> ExitCode {
 fn run(command_line: &CommandLine) -> Result<bool> {
     match &command_line.command {
         Command::Kernels(arguments) => {
+            if command_line.record.is_some() && arguments.is_partial() {
+                bail!("a record's section has every family; leave out --family or --record");
+            }
             let tallies = kernels::run(arguments)?;
             for (family, tally) in &tallies {
                 writeln!(
                     io::stdout(),
-                    "{family:<16} {:>5} passed, {} failed, {} unsupported cases, worst error {:.1e}",
+                    "{family:<16} {:>5} passed, {} failures, {} unsupported cases, worst error {:.1e}",
                     tally.passed,
-                    tally.failed,
-                    tally.unsupported,
+                    tally.failures.len(),
+                    tally.unsupported.len(),
                     tally.worst
                 )?;
             }
             if let (Some(path), false) = (&command_line.record, tallies.is_empty()) {
                 record::update(path, "kernels", &arguments.architecture(), json!(tallies))?;
             }
-            Ok(tallies.values().all(|tally| tally.failed == 0))
+            Ok(tallies.values().all(|tally| tally.failures.is_empty()))
         }
-        Command::Networks(arguments) => {
-            let reports = networks::run(arguments)?;
-            if let Some(path) = &command_line.record {
-                for report in &reports {
-                    let key = format!("{} {} {}", report.plan, report.target, report.precision);
-                    record::update(path, "networks", &key, json!(report))?;
-                }
+        Command::Networks(arguments) => networks::run(arguments, |report| {
+            let Some(path) = &command_line.record else { return Ok(()) };
+            let key = format!("{} {} {}", report.plan, report.target, report.precision);
+            record::update(path, "networks", &key, json!(report))
+        }),
+        Command::Instructions(arguments) => {
+            let report = instructions::run(arguments)?;
+            let verdict = if report.failures.is_empty() { "pass" } else { "FAIL" };
+            let (instructions, operands) = (report.instructions, report.operands);
+            writeln!(io::stdout(), "{verdict}  {instructions} instructions in {operands} threads")?;
+            for (text, error) in &report.bounds {
+                writeln!(io::stdout(), "      {:.0} % of the bound: {text}", 100.0 * error)?;
             }
-            Ok(reports.iter().all(|report| report.failures.is_empty()))
+            for (text, count) in &report.different {
+                writeln!(io::stdout(), "      {count} results have other bits in the emulator: {text}")?;
+            }
+            report.failures.iter().try_for_each(|failure| writeln!(io::stdout(), "      {failure}"))?;
+            if let Some(path) = &command_line.record {
+                record::update(path, "instructions", instructions::TARGET, json!(report))?;
+            }
+            Ok(report.failures.is_empty())
         }
+        Command::Controls => controls::run(),
         Command::Soak(arguments) => {
             let report = soak::run(arguments)?;
             if let Some(path) = &command_line.record {
@@ -157,7 +209,13 @@ fn run(command_line: &CommandLine) -> Result<bool> {
             }
             Ok(report.failures.is_empty())
         }
-        Command::Suite(arguments) => suite::run(arguments),
+        Command::Suite(arguments) => {
+            let Some(report) = suite::run(arguments, command_line.record.is_some())? else { return Ok(true) };
+            if let Some(path) = &command_line.record {
+                record::update(path, "suite", &format!("{} {}", report.target, report.precision), json!(report))?;
+            }
+            Ok(report.failures.is_empty())
+        }
         Command::Guard(arguments) => {
             let reports = guard::run(arguments)?;
             for report in &reports {
@@ -172,15 +230,43 @@ fn run(command_line: &CommandLine) -> Result<bool> {
             }
             Ok(reports.iter().all(|report| report.failures.is_empty()))
         }
+        Command::Heap(arguments) => {
+            let reports = heap::run(arguments)?;
+            for report in &reports {
+                let heap::Report { plan, target, precision, memory, wait, replays, heap, growth, failures, .. } =
+                    report;
+                let verdict = if failures.is_empty() { "pass" } else { "FAIL" };
+                let kinds = format!("{plan} {target} {precision} {memory} {wait}");
+                writeln!(io::stdout(), "{verdict}  {kinds}: {replays} replays, heap {heap:?}, growth {growth:?}")?;
+                failures.iter().try_for_each(|failure| writeln!(io::stdout(), "      {failure}"))?;
+                if let Some(path) = &command_line.record {
+                    record::update(path, "heap", &kinds, json!(report))?;
+                }
+            }
+            Ok(reports.iter().all(|report| report.failures.is_empty()))
+        }
         Command::Digest { root } => {
-            let digest = root.as_deref().map(digest::of_sources).transpose()?;
-            writeln!(io::stdout(), "{}", digest.as_deref().unwrap_or(record::DIGEST))?;
+            let digests = match root {
+                Some(root) => digest::of_sources(root)?,
+                None => record::digests().map(|(group, digest)| (group, digest.to_owned())).collect(),
+            };
+            digests.iter().try_for_each(|(group, digest)| writeln!(io::stdout(), "{group:<12} {digest}"))?;
             Ok(true)
         }
         Command::Check { root } => {
-            let (lines, current) = record::check(&root.join("targets/verified"), &digest::of_sources(root)?)?;
+            let (lines, sound) = record::check(&root.join("targets/verified"), &digest::of_sources(root)?)?;
             lines.iter().try_for_each(|line| writeln!(io::stdout(), "{line}"))?;
-            Ok(current)
+            Ok(sound)
+        }
+        Command::Missing { scratch, skip } => {
+            let missing = record::missing(scratch, skip)?;
+            missing.iter().try_for_each(|section| writeln!(io::stdout(), "{section}"))?;
+            Ok(true)
+        }
+        Command::Finish { scratch, place, skip } => {
+            let (lines, passed) = record::finish(scratch, place, skip)?;
+            lines.iter().try_for_each(|line| writeln!(io::stdout(), "{line}"))?;
+            Ok(passed)
         }
     }
 }

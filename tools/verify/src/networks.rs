@@ -2,10 +2,10 @@
 
 use crate::{
     allocations,
-    bounds::{self, Bound},
+    bounds::{Bound, Bounds, Held},
     compare::Agreement,
 };
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use floe::{
     bench::{self, Latency},
     inputs::{Input, Source, gather},
@@ -13,6 +13,7 @@ use floe::{
     plan_file::PlanFile,
     session::{DeviceKind, Place, Request, Session, wait_name},
     tensor::numbers,
+    watch::Watch,
 };
 use floe_engine::{
     cuda::{DriverApi, InitOptions, Phase, Wait, recording},
@@ -58,54 +59,102 @@ pub struct Report {
     pub target: String,
     /// Its precision.
     pub precision: String,
-    /// What its floating-point outputs are held to.
-    pub bound: Bound,
-    /// Why, where that is not what other models are held to.
-    pub reason: Option<&'static str>,
-    /// Each output against the host.
-    pub outputs: Vec<(String, Agreement)>,
+    /// Steps of the GPU variant.
+    pub steps: usize,
+    /// Of them, those whose kernel was chosen by a timing table; the cost model chose the others.
+    pub timed: usize,
+    /// Outputs and states that were compared.
+    pub outputs: usize,
+    /// The worst agreement of floating-point ones with the host's by each measure; absent where there is none.
+    pub worst: Option<Agreement>,
+    /// Why, where its outputs are not held to what other networks' are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The network that is held to a bound in its stead, where it is not comparable end to end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instead: Option<String>,
     /// Replays made.
     pub replays: usize,
     /// Rust allocations while they ran.
     pub allocations: u64,
-    /// Device memory that was free before and after them, in bytes.
-    pub free: (u64, u64),
-    /// Driver functions that they called.
-    pub calls: BTreeSet<&'static str>,
     /// Times in microseconds.
-    pub latency: Latency,
+    pub latency: Option<Latency>,
     /// What is wrong; empty when all is well.
     pub failures: Vec<String>,
 }
 
-/// Runs the subcommand.
+/// Runs the subcommand; each report is given to `done` as soon as there is one. Whether nothing is wrong.
 ///
 /// # Errors
-/// Where a plan cannot be run at all. Wrong results are in the reports.
-pub fn run(arguments: &Arguments) -> Result<Vec<Report>> {
-    let mut reports = Vec::new();
+/// Where a plan cannot be run at all, after its report, which says why: an error of the driver may leave this process
+/// without a GPU, so that the plans after it need another one. Wrong results are in the reports.
+pub fn run(arguments: &Arguments, mut done: impl FnMut(&Report) -> Result<()>) -> Result<bool> {
+    let bounds = Bounds::embedded()?;
+    let mut passed = true;
     for path in &arguments.plans {
         let file = PlanFile::open(path)?;
+        let plan = file.plan()?;
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let report = verify(&stem, &file.plan()?, arguments).with_context(|| file.name().to_owned())?;
-        let mut out = io::stdout().lock();
-        let device = report.latency.device.map_or(f64::NAN, |times| times.median);
-        let cosine = report.outputs.iter().map(|(_, agreement)| agreement.cosine).fold(f64::INFINITY, f64::min);
-        let verdict = if report.failures.is_empty() { "pass" } else { "FAIL" };
-        writeln!(
-            out,
-            "{verdict}  {} {} {}: cosine {cosine:.7}, {} replays, device {device:.1} us, round trip {:.1} us",
-            report.plan, report.target, report.precision, report.replays, report.latency.host.median
-        )?;
-        for failure in &report.failures {
-            writeln!(out, "      {failure}")?;
+        let (report, error) = match verify(&stem, &plan, &bounds, arguments) {
+            Ok(report) => (report, None),
+            Err(error) => (broken(&stem, &plan, &error), Some(error)),
+        };
+        print(&report)?;
+        done(&report)?;
+        passed &= report.failures.is_empty();
+        if let Some(error) = error {
+            return Err(error.context(file.name().to_owned()));
         }
-        reports.push(report);
     }
-    Ok(reports)
+    Ok(passed)
 }
 
-fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> {
+/// The report of a plan that cannot be run.
+fn broken(stem: &str, plan: &Plan<'_>, error: &anyhow::Error) -> Report {
+    let header = plan.variants().find(|variant| !variant.is_host()).map(|variant| variant.header().clone());
+    let text = |field: Option<&str>| field.unwrap_or_default().to_owned();
+    Report {
+        plan: stem.to_owned(),
+        target: text(header.as_ref().map(|header| header.target)),
+        precision: text(header.as_ref().map(|header| header.precision)),
+        steps: 0,
+        timed: 0,
+        outputs: 0,
+        worst: None,
+        reason: None,
+        instead: None,
+        replays: 0,
+        allocations: 0,
+        latency: None,
+        failures: vec![format!("cannot be run: {error:#}")],
+    }
+}
+
+fn print(report: &Report) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let verdict = match (&report.instead, report.failures.is_empty()) {
+        (_, false) => "FAIL",
+        (Some(_), true) => "held otherwise",
+        (None, true) => "pass",
+    };
+    let Report { plan, target, precision, .. } = report;
+    write!(out, "{verdict}  {plan} {target} {precision}")?;
+    if let Some(worst) = report.worst {
+        write!(out, ": cosine {:.7}, element {:.1e}", worst.cosine, worst.element)?;
+    }
+    if let Some(latency) = report.latency {
+        let device = latency.device.map_or(f64::NAN, |times| times.median);
+        write!(out, ", {} replays, device {device:.1} us, round trip {:.1} us", report.replays, latency.host.median)?;
+    }
+    writeln!(out)?;
+    if let Some(instead) = &report.instead {
+        writeln!(out, "      not comparable end to end; {instead} is held to the bound")?;
+    }
+    report.failures.iter().try_for_each(|failure| writeln!(out, "      {failure}"))?;
+    Ok(())
+}
+
+fn verify(stem: &str, plan: &Plan<'_>, bounds: &Bounds, arguments: &Arguments) -> Result<Report> {
     let request = |device, variant: Option<String>| Request { device, variant, ..Request::default() };
     let (mut host_place, host_variant) = Place::choose(plan, &request(DeviceKind::Host, None))?;
     let mut host = host_place.session(host_variant)?;
@@ -117,7 +166,7 @@ fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> 
     let header = variant.header().clone();
     // Times first, through the driver's own functions.
     let mut session = place.session(variant.clone())?;
-    let latency = bench::measure(&mut session, &inputs, 100, 1000, |_| {})?;
+    let latency = bench::measure(&mut session, &inputs, 100, 1000, &Watch::default(), |_| {})?;
     drop(session);
 
     let bindings = variant.bindings().count();
@@ -130,23 +179,8 @@ fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> 
     replay(&mut session, &inputs)?;
     let first = outputs::read(&mut session)?;
 
-    let (bound, reason) = bounds::of(model_of(stem), header.precision);
-    let mut failures = Vec::new();
-    let mut agreements = Vec::new();
-    for (expected, found) in expected.iter().zip(&first) {
-        let dtype = expected.binding.dtype;
-        let (expected_numbers, found_numbers) = (numbers(dtype, &expected.bytes), numbers(dtype, &found.bytes));
-        let agreement = Agreement::of(&expected_numbers, &found_numbers);
-        let shape = expected.binding.shape.as_slice();
-        let vector = shape.iter().copied().max().is_some_and(|longest| longest as usize == expected_numbers.len());
-        let name = expected.binding.name;
-        // Numbers that are no floats agree or do not.
-        let bound = if dtype.is_float() { bound } else { Bound::Absolute(0.0) };
-        if let Some(violation) = bound.violation(&agreement, vector) {
-            failures.push(format!("output {name}: {violation}"));
-        }
-        agreements.push((name.to_owned(), agreement));
-    }
+    let held = bounds.of(model_of(stem), header.precision);
+    let (worst, mut failures) = compare(&held, &expected, &first);
 
     // RUN: nothing below may allocate, neither here nor in the engine, until the numbers are taken.
     let mut found = first.clone();
@@ -196,16 +230,37 @@ fn verify(stem: &str, plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> 
         plan: stem.to_owned(),
         target: header.target.to_owned(),
         precision: header.precision.to_owned(),
-        bound,
-        reason,
-        outputs: agreements,
+        steps: header.steps as usize,
+        timed: again.notes().filter(|note| note.measured).count(),
+        outputs: expected.len(),
+        worst,
+        reason: held.reason,
+        instead: held.instead,
         replays: arguments.replays,
         allocations,
-        free,
-        calls: calls.iter().map(|call| call.name()).collect(),
-        latency,
+        latency: Some(latency),
         failures,
     })
+}
+
+/// Outputs against those of the host: the worst agreement of floats by each measure, and what is wrong.
+fn compare(held: &Held, expected: &[Output<'_>], found: &[Output<'_>]) -> (Option<Agreement>, Vec<String>) {
+    let mut failures = Vec::new();
+    let mut worst: Option<Agreement> = None;
+    for (expected, found) in expected.iter().zip(found) {
+        let Binding { name, dtype, ref shape, .. } = expected.binding;
+        let bound = if dtype.is_float() { held.bound } else { Bound::EXACT };
+        let (expected, found) = (numbers(dtype, &expected.bytes), numbers(dtype, &found.bytes));
+        let agreement = Agreement::of(&expected, &found, bound.spared.unwrap_or(0.0));
+        let vector = shape.iter().copied().max().is_some_and(|longest| longest as usize == expected.len());
+        // Where another network is held instead, not even integers are comparable.
+        let violation = bound.violation(&agreement, vector).filter(|_| held.instead.is_none());
+        failures.extend(violation.map(|violation| format!("output {name}: {violation}")));
+        if dtype.is_float() {
+            worst = Some(worst.map_or(agreement, |worst| worst.worst(agreement)));
+        }
+    }
+    (worst, failures)
 }
 
 /// What is wrong where bindings lie in mapped memory, guards watch, and the host waits in each of its ways: bits that differ
@@ -264,4 +319,31 @@ fn replay(session: &mut Session<'_, '_>, inputs: &[Input]) -> Result<()> {
         session.write(input.binding, &input.bytes)?;
     }
     session.replay()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floe_kernels::{DType, Dims};
+
+    fn output(numbers: &[f32]) -> Output<'static> {
+        let shape = Dims::from_slice(&[1, numbers.len() as u32]).unwrap();
+        let binding = Binding { name: "y", direction: Direction::Output, dtype: DType::F32, shape };
+        Output { binding, bytes: numbers.iter().flat_map(|x| x.to_le_bytes()).collect() }
+    }
+
+    #[test]
+    fn outputs_are_held_to_the_bounds_of_their_network() {
+        let bounds = Bounds::embedded().unwrap();
+        let (expected, found) = ([output(&[1.0, 2.0])], [output(&[1.0, 2.1])]);
+        for precision in ["f16", "f32"] {
+            let (worst, failures) = compare(&bounds.of("resnet18", precision), &expected, &found);
+            assert!(failures.len() == 1 && worst.unwrap().absolute > 0.09, "{failures:?}");
+            // Not comparable end to end, but recorded.
+            let (worst, failures) = compare(&bounds.of("smart-turn-v3.2-qdq", precision), &expected, &found);
+            assert!(failures.is_empty() && worst.unwrap().absolute > 0.09, "{failures:?}");
+            let (_, failures) = compare(&bounds.of("smart-turn-v3.2-qdq-steps", precision), &expected, &found);
+            assert_eq!(failures.len(), 1);
+        }
+    }
 }

@@ -10,7 +10,6 @@ use floe::{
 use floe_engine::{cuda::Wait, plan::format::Direction};
 use serde::Serialize;
 use std::{
-    collections::BTreeMap,
     fs, hint,
     io::{self, IsTerminal, Write},
     path::PathBuf,
@@ -76,8 +75,6 @@ pub struct Report {
     /// What this machine does to any program: 99.9 % of busy waits that should have taken `median` microseconds, and used
     /// no GPU, took no longer.
     pub busy_wait: f64,
-    /// Round trips by whole microseconds.
-    pub histogram: BTreeMap<u32, u32>,
     /// Device memory that was free before and after, in bytes.
     pub free: (u64, u64),
     /// Resident memory of the process before and after, in bytes.
@@ -147,10 +144,6 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
         let _ = write!(io::stderr(), "\r\x1b[K");
     }
 
-    let mut histogram = BTreeMap::new();
-    for &time in &nanoseconds {
-        *histogram.entry(time / 1000).or_insert(0) += 1;
-    }
     nanoseconds.sort_unstable();
     let [median, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(|part| percentile(&nanoseconds, part));
     let busy_wait = busy_wait(median);
@@ -183,7 +176,6 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
         p999,
         max,
         busy_wait,
-        histogram,
         free,
         resident,
         allocations,

@@ -10,7 +10,8 @@ use floe::{
     session::{DeviceKind, Place, Request, Session},
 };
 use floe_compiler::{
-    suite::{self, Named, Outcome, Prepared, Tolerance, model_dtype},
+    pipeline,
+    suite::{self, CASES, Inputs, Named, Outcome, Tolerance, f16, model_dtype},
     targets,
 };
 use floe_engine::plan::{Plan, format::Direction};
@@ -18,7 +19,6 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
-    fs,
     io::{self, BufRead, BufReader, Write},
     path::PathBuf,
     process::{Command, Stdio},
@@ -33,6 +33,9 @@ pub struct Arguments {
     /// What to compile for.
     #[arg(long, value_name = "TARGET", default_value = "h200")]
     target: String,
+    /// Arithmetic and storage of floats between inputs and outputs, whose types are the model's.
+    #[arg(long, value_enum, default_value_t = Precision::F32)]
+    precision: Precision,
     /// Write the results as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -44,6 +47,38 @@ pub struct Arguments {
     child: Option<usize>,
 }
 
+/// Precision of the plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Precision {
+    /// f32 throughout.
+    F32,
+    /// f16 storage, f32 accumulation.
+    F16,
+}
+
+impl Precision {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+        }
+    }
+
+    const fn of_plans(self) -> pipeline::Precision {
+        match self {
+            Self::F32 => pipeline::Precision::F32,
+            Self::F16 => pipeline::Precision::F16,
+        }
+    }
+
+    fn tolerance(self) -> Tolerance {
+        match self {
+            Self::F32 => Tolerance::default(),
+            Self::F16 => f16::TOLERANCE,
+        }
+    }
+}
+
 /// What became of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Line {
@@ -53,52 +88,132 @@ pub struct Line {
     outcome: String,
     /// The error as a fraction of what is allowed, or the reason.
     detail: String,
+    /// `live`, `baked` or `folded`, where the case compiled.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    inputs: Option<String>,
+    /// Inputs of the model that are constants of the plan.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    constant: Vec<String>,
 }
 
 impl Line {
-    fn new(case: &str, outcome: Outcome) -> Self {
+    fn new(case: &str, suite::Report { outcome, inputs }: suite::Report) -> Self {
         let (outcome, detail) = match outcome {
             Outcome::Passed { worst } => ("passed", format!("{worst:.3}")),
             Outcome::Failed(reason) => ("failed", reason),
             Outcome::Skipped(reason) => ("skipped", reason),
         };
-        Self { case: case.to_owned(), outcome: outcome.into(), detail }
+        let kind = inputs.as_ref().map(|inputs| inputs.kind().name().to_owned());
+        let constant = inputs.map(|inputs| inputs.constant).unwrap_or_default();
+        Self { case: case.to_owned(), outcome: outcome.into(), detail, inputs: kind, constant }
     }
 }
 
-/// Runs the subcommand; whether no case gave a wrong result.
+/// What became of all cases.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    /// Target of the plans.
+    pub target: String,
+    /// Their precision.
+    pub precision: &'static str,
+    /// All cases.
+    pub cases: usize,
+    /// Cases whose outputs are those that are expected.
+    pub passed: usize,
+    /// Of them: cases whose inputs are all inputs of the plan.
+    pub live: usize,
+    /// Of them: cases of which some inputs became constants.
+    pub baked: usize,
+    /// Of them: cases that the compiler computed whole.
+    pub folded: usize,
+    /// Cases that the compiler refuses.
+    pub refused: usize,
+    /// Cases with a wrong output or a failed replay.
+    pub wrong: usize,
+    /// Cases that f16 cannot represent, by reason; they are neither passed nor wrong.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub beyond_f16: BTreeMap<&'static str, Vec<String>>,
+    /// Wrong cases, cases that are refused and should not be, and missing cases; empty when all is well.
+    pub failures: Vec<String>,
+}
+
+impl Report {
+    fn of(arguments: &Arguments, lines: &[Line]) -> Self {
+        let Arguments { target, precision, .. } = arguments;
+        let mut report =
+            Self { target: target.clone(), precision: precision.name(), cases: lines.len(), ..Self::default() };
+        let may_be_refused = suite::refused();
+        for Line { case, outcome, detail, inputs, .. } in lines {
+            let beyond = f16::beyond(case).filter(|_| *precision == Precision::F16);
+            match (outcome.as_str(), beyond) {
+                ("passed", _) => {
+                    report.passed += 1;
+                    match inputs.as_deref() {
+                        Some("live") => report.live += 1,
+                        Some("baked") => report.baked += 1,
+                        _ => report.folded += 1,
+                    }
+                }
+                ("skipped", _) => {
+                    report.refused += 1;
+                    if !may_be_refused.contains(case.as_str()) {
+                        report.failures.push(format!("{case} is refused: {detail}"));
+                    }
+                }
+                (_, Some(reason)) => report.beyond_f16.entry(reason).or_default().push(case.clone()),
+                (_, None) => {
+                    report.wrong += 1;
+                    report.failures.push(format!("{case}: {detail}"));
+                }
+            }
+        }
+        report
+    }
+}
+
+/// Runs the subcommand; `None` in a child process. What is recorded must be the whole suite.
 ///
 /// # Errors
-/// Where nothing can be run at all.
-pub fn run(arguments: &Arguments) -> Result<bool> {
+/// Returns an error if nothing can be run at all.
+pub fn run(arguments: &Arguments, recorded: bool) -> Result<Option<Report>> {
+    if recorded && arguments.compile_only {
+        bail!("--compile-only replays nothing, so there is nothing to record; leave out --record");
+    }
     let mut cases = Vec::new();
     for folder in &arguments.folders {
         cases.extend(suite::cases(folder).map_err(anyhow::Error::msg)?);
     }
     if let Some(first) = arguments.child {
         run_cases(arguments, &cases, first)?;
-        return Ok(true);
+        return Ok(None);
     }
     let target = targets::find(&arguments.target)?;
-    let compiled: Vec<Result<Vec<Prepared>, Outcome>> =
-        cases.par_iter().map(|case| suite::prepare(case, target)).collect();
-    let mut lines: Vec<Line> = Vec::new();
-    if arguments.compile_only {
-        for (case, compiled) in cases.iter().zip(&compiled) {
-            let outcome = compiled.as_ref().map_or_else(Clone::clone, |_| Outcome::Passed { worst: 0.0 });
-            lines.push(Line::new(&name(case), outcome));
-        }
-    }
-    drop(compiled);
+    // All cases at once, which fills the kernel cache; a child finds every kernel there.
+    let compiled: Vec<Line> = cases
+        .par_iter()
+        .map(|case| {
+            let sets = suite::prepare(case, target, arguments.precision.of_plans());
+            let inputs = sets.as_ref().ok().map(|sets| Inputs::of(sets));
+            let outcome = sets.map_or_else(|outcome| outcome, |_| Outcome::Passed { worst: 0.0 });
+            Line::new(&name(case), suite::Report { outcome, inputs })
+        })
+        .collect();
+    let mut lines: Vec<Line> = if arguments.compile_only { compiled } else { Vec::new() };
     while lines.len() < cases.len() {
         let before = lines.len();
         collect(arguments, before, &mut lines)?;
         if lines.len() < cases.len() && lines.len() == before {
             // The child died before it could say anything about the case.
-            lines.push(Line::new(&name(&cases[before]), Outcome::Failed("the process that ran it died".into())));
+            let outcome = Outcome::Failed("the process that ran it died".into());
+            lines.push(Line::new(&name(&cases[before]), suite::Report { outcome, inputs: None }));
         }
     }
-    report(arguments, &lines)
+    let mut report = Report::of(arguments, &lines);
+    if recorded && report.cases != CASES {
+        report.failures.push(format!("{} cases were run, but the suite has {CASES}", report.cases));
+    }
+    print(arguments, &lines, &report)?;
+    Ok(Some(report))
 }
 
 fn name(case: &std::path::Path) -> String {
@@ -110,7 +225,8 @@ fn collect(arguments: &Arguments, first: usize, lines: &mut Vec<Line>) -> Result
     let mut child = Command::new(std::env::current_exe()?)
         .arg("suite")
         .args(&arguments.folders)
-        .args(["--target", &arguments.target, "--child", &first.to_string()])
+        .args(["--target", &arguments.target, "--precision", arguments.precision.name()])
+        .args(["--child", &first.to_string()])
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot start a child process")?;
@@ -126,20 +242,15 @@ fn collect(arguments: &Arguments, first: usize, lines: &mut Vec<Line>) -> Result
     Ok(())
 }
 
-/// Counts and, for whatever did not pass, the reasons.
-fn report(arguments: &Arguments, lines: &[Line]) -> Result<bool> {
+/// Prints the counts and, for whatever did not pass, the reasons.
+fn print(arguments: &Arguments, lines: &[Line], report: &Report) -> Result<()> {
     let mut out = io::stdout().lock();
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut reasons: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for line in lines {
-        *counts.entry(&line.outcome).or_default() += 1;
-        if line.outcome == "failed" {
-            writeln!(out, "failed  {}: {}", line.case, line.detail)?;
-        }
         if line.outcome == "skipped" {
             // Without the name of the node.
             let reason = line.detail.split_once("' (").map_or(line.detail.as_str(), |(_, reason)| reason);
-            reasons.entry(reason.to_owned()).or_default().push(&line.case);
+            reasons.entry(reason).or_default().push(&line.case);
         }
     }
     let mut reasons: Vec<_> = reasons.into_iter().collect();
@@ -147,13 +258,22 @@ fn report(arguments: &Arguments, lines: &[Line]) -> Result<bool> {
     for (reason, cases) in reasons {
         writeln!(out, "skipped {:>4}  {reason} ({})", cases.len(), cases[0])?;
     }
-    let count = |outcome: &str| counts.get(outcome).copied().unwrap_or(0);
-    writeln!(out, "{} passed, {} failed, {} skipped", count("passed"), count("failed"), count("skipped"))?;
+    for (reason, cases) in &report.beyond_f16 {
+        writeln!(out, "beyond f16 {:>4}  {reason}: {}", cases.len(), cases.join(", "))?;
+    }
+    report.failures.iter().try_for_each(|failure| writeln!(out, "failed  {failure}"))?;
+    let Report { passed, live, baked, folded, refused, wrong, .. } = report;
+    writeln!(out, "of those that passed: {live} live, {baked} baked, {folded} folded")?;
+    let beyond: usize = report.beyond_f16.values().map(Vec::len).sum();
+    if beyond != 0 {
+        writeln!(out, "{beyond} beyond f16")?;
+    }
+    writeln!(out, "{passed} passed, {wrong} failed, {refused} skipped")?;
     if let Some(path) = &arguments.json {
-        fs::write(path, format!("{:#}\n", serde_json::to_value(lines)?))
+        floe_files::write(path, format!("{:#}\n", serde_json::to_value(lines)?))
             .with_context(|| format!("cannot write '{}'", path.display()))?;
     }
-    Ok(count("failed") == 0)
+    Ok(())
 }
 
 /// The child: cases from `first` on, one after the other; ends after a case that met an error of the driver.
@@ -162,19 +282,17 @@ fn run_cases(arguments: &Arguments, cases: &[PathBuf], first: usize) -> Result<(
     let mut place: Option<Place> = None;
     for case in cases.iter().skip(first) {
         let mut spoiled = false;
-        let outcome = match suite::prepare(case, target) {
-            Ok(sets) => suite::judge(&sets, Tolerance::default(), |plan, inputs| {
-                replay(plan, inputs, &arguments.target, &mut place).map_err(|error| {
-                    spoiled = true;
-                    format!("{error:#}")
-                })
-            }),
-            Err(outcome) => outcome,
-        };
-        if let (true, None, Outcome::Failed(reason)) = (spoiled, &place, &outcome) {
+        let sets = suite::prepare(case, target, arguments.precision.of_plans());
+        let report = suite::judge(sets, arguments.precision.tolerance(), |plan, inputs| {
+            replay(plan, inputs, &arguments.target, &mut place).map_err(|error| {
+                spoiled = true;
+                format!("{error:#}")
+            })
+        });
+        if let (true, None, Outcome::Failed(reason)) = (spoiled, &place, &report.outcome) {
             bail!("{reason}");
         }
-        let line = serde_json::to_string(&Line::new(&name(case), outcome))?;
+        let line = serde_json::to_string(&Line::new(&name(case), report))?;
         let mut out = io::stdout().lock();
         writeln!(out, "{line}")?;
         out.flush()?;
@@ -212,4 +330,49 @@ fn replay(plan: &[u8], inputs: &Named, target: &str, place: &mut Option<Place>) 
         outputs.push((binding.name.to_owned(), floe_models::Tensor::new(model_dtype(binding.dtype), shape, bytes)));
     }
     Ok(outputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(clap::Parser)]
+    struct Program {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn report(precision: &str, lines: &[(&str, &str, Option<&str>)]) -> Report {
+        let Program { arguments } = Program::parse_from(["suite", "folder", "--precision", precision]);
+        let lines = lines.iter().map(|&(case, outcome, inputs)| Line {
+            case: case.into(),
+            outcome: outcome.into(),
+            detail: "because".into(),
+            inputs: inputs.map(str::to_owned),
+            constant: Vec::new(),
+        });
+        Report::of(&arguments, &lines.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_refused_case_is_on_the_list_or_a_failure() {
+        let listed = suite::refused().pop_first().unwrap();
+        let found = report("f32", &[(listed, "skipped", None), ("test_relu", "passed", Some("live"))]);
+        assert_eq!((found.refused, found.passed, found.live), (1, 1, 1));
+        assert!(found.failures.is_empty(), "{:?}", found.failures);
+        let found = report("f32", &[("test_relu", "skipped", None)]);
+        assert_eq!(found.failures, ["test_relu is refused: because"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_unless_f16_cannot_represent_it() {
+        let beyond = f16::CLASSES[0].1[0];
+        let lines = [(beyond, "failed", Some("live")), ("test_relu", "failed", Some("live"))];
+        let found = report("f16", &lines);
+        assert_eq!((found.wrong, found.beyond_f16.len()), (1, 1));
+        assert_eq!(found.failures, ["test_relu: because"]);
+        let found = report("f32", &lines);
+        assert_eq!((found.wrong, found.beyond_f16.len()), (2, 0));
+    }
 }

@@ -7,6 +7,7 @@
 #include "floe.h"
 #include "floe_cuda.h"
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +91,8 @@ static void refuse_plan(floe_plan *bad, floe_status wanted) {
     EACH(floe_plan_close(bad, &error));
     EACH(floe_plan_verify(bad, &error));
     EACH(floe_plan_verify_signature(bad, "key", 3, &error));
+    EACH(floe_plan_verify_release(bad, NULL, 0, &error));
+    EACH(floe_plan_version(bad, &number, &error));
     EACH(floe_plan_variant_count(bad, &number, &error));
     EACH(floe_plan_variant(bad, 0, &variant, &error));
     EACH(floe_plan_find_target(bad, "host", &number, &error));
@@ -124,6 +127,8 @@ static void refuse_session(floe_session *bad, floe_status wanted) {
     EACH(floe_session_synchronize(bad, &error));
     EACH(floe_session_reset(bad, &error));
     EACH(floe_session_guard(bad, &done, &error));
+    EACH(floe_session_replay_while(bad, NULL, NULL, &error));
+    EACH(floe_session_synchronize_while(bad, NULL, NULL, &error));
     EACH(floe_session_destroy(bad, &error));
     REQUIRE(done == 77 && milliseconds > 76 && lent == NULL && seen == NULL && length == 77);
 }
@@ -263,6 +268,21 @@ static void signature(void) {
     EXPECT(OK, floe_plan_open(memory, FLOE_PLAN_BYTES, other, file_bytes, &opened, &error));
     EXPECT(PLAN_DAMAGED, floe_plan_verify_signature(opened, key, sizeof key, &error));
     free(memory), free(other);
+}
+
+// A plan of another model or of an earlier version is refused; engine/c/check compiles the plan with version 3.
+static void release(void) {
+    uint32_t version = 0;
+    EXPECT(OK, floe_plan_version(plan, &version, &error));
+    REQUIRE(version == 3);
+    EXPECT(NULL_POINTER, floe_plan_version(plan, NULL, &error));
+    EXPECT(OK, floe_plan_verify_release(plan, NULL, 0, &error));
+    EXPECT(OK, floe_plan_verify_release(plan, "digits", 3, &error));
+    EXPECT(RELEASE, floe_plan_verify_release(plan, NULL, 4, &error));
+    EXPECT(RELEASE, floe_plan_verify_release(plan, "digits", UINT32_MAX, &error));
+    EXPECT(RELEASE, floe_plan_verify_release(plan, "digit", 0, &error));
+    EXPECT(RELEASE, floe_plan_verify_release(plan, "", 0, &error));
+    EXPECT(NOT_FOUND, floe_plan_verify_release(plan, "\xff", 0, &error));
 }
 
 // A flipped bit anywhere is found, at the latest by floe_plan_verify; truncation always when opening.
@@ -507,6 +527,120 @@ static void guard(const floe_session_options *good) {
     free(memory);
 }
 
+// Says yes as often as `*context` says.
+static uint32_t some_times(void *context, uint64_t operations) {
+    (void)operations;
+    return (*(uint32_t *)context)-- > 0;
+}
+
+// Uses a session that a call is using.
+static uint32_t use_again(void *context, uint64_t operations) {
+    floe_session *session = context;
+    (void)operations;
+    EXPECT(BUSY, floe_session_replay(session, &error));
+    EXPECT(BUSY, floe_session_guard(session, NULL, &error));
+    EXPECT(BUSY, floe_session_destroy(session, &error));
+    return 1;
+}
+
+// Waits and replays that their caller ends, on either device.
+static void limits(uint32_t variant, const floe_session_options *options) {
+    floe_requirements needed;
+    floe_session *session;
+    EXPECT(OK, floe_session_requirements(plan, variant, options, &needed, &error));
+    unsigned char *memory = allocate(needed.bytes);
+    EXPECT(OK, floe_session_init(memory, needed.bytes, plan, variant, options, &session, &error));
+    uint32_t none = 0, some = 3, many = 1000000;
+    EXPECT(NULL_POINTER, floe_session_replay_while(session, NULL, NULL, &error));
+    EXPECT(NULL_POINTER, floe_session_synchronize_while(session, NULL, NULL, &error));
+    if (variant == host) {
+        EXPECT(STOPPED, floe_session_replay_while(session, some_times, &none, &error));
+        EXPECT(OK, floe_session_reset(session, &error));
+        EXPECT(OK, floe_session_replay_while(session, use_again, session, &error));
+    }
+    EXPECT(OK, floe_session_replay_while(session, some_times, &many, &error));
+    EXPECT(OK, floe_session_synchronize_while(session, some_times, &many, &error));
+    if (variant == gpu && simulated) {
+        REQUIRE(setenv("SIMULATED_RUNNING", "1", 1) == 0);
+        EXPECT(OK, floe_session_replay(session, &error));
+        EXPECT(STILL_RUNNING, floe_session_synchronize_while(session, some_times, &some, &error));
+        REQUIRE(some == UINT32_MAX && unsetenv("SIMULATED_RUNNING") == 0);
+        some = 3;
+        EXPECT(OK, floe_session_synchronize_while(session, use_again, session, &error));
+        EXPECT(OK, floe_session_synchronize(session, &error));
+    }
+    EXPECT(OK, floe_session_destroy(session, &error));
+    free(memory);
+}
+
+// Places for results that lie in the session's memory.
+static void places(uint32_t variant, const floe_session_options *good) {
+    floe_session_options options = *good;
+    options.guard = 1;
+    floe_requirements needed;
+    floe_session *session;
+    EXPECT(OK, floe_session_requirements(plan, variant, &options, &needed, &error));
+    unsigned char *memory = allocate(needed.bytes), *kept = allocate(needed.bytes);
+    EXPECT(OVERLAP, floe_session_init(memory, needed.bytes, plan, variant, &options, (floe_session **)memory, &error));
+    REQUIRE(floe_session_init(memory, needed.bytes, plan, variant, &options, &session, (floe_error *)memory) ==
+            FLOE_STATUS_OVERLAP);
+    EXPECT(OK, floe_session_init(memory, needed.bytes, plan, variant, &options, &session, &error));
+    EXPECT(OK, floe_session_replay_timed(session, &error));
+    EXPECT(OK, floe_session_synchronize(session, &error));
+    const void *seen;
+    void *lent;
+    size_t bytes;
+    for (size_t at = 0; at < needed.bytes - sizeof(floe_error); at += needed.bytes / 8 / 64 * 64 + 64) {
+        void *inside = memory + at;
+        memcpy(kept, memory, needed.bytes);
+        EXPECT(OVERLAP, floe_session_input(session, input, inside, &bytes, &error));
+        EXPECT(OVERLAP, floe_session_input(session, input, &lent, inside, &error));
+        EXPECT(OVERLAP, floe_session_output(session, output, inside, &bytes, &error));
+        EXPECT(OVERLAP, floe_session_output(session, output, &seen, inside, &error));
+        EXPECT(OVERLAP, floe_session_is_done(session, inside, &error));
+        EXPECT(OVERLAP, floe_session_guard(session, inside, &error));
+        if (variant == gpu) EXPECT(OVERLAP, floe_session_device_time(session, inside, &error));
+        REQUIRE(floe_session_replay(session, inside) == FLOE_STATUS_OVERLAP);
+        REQUIRE(floe_session_synchronize(session, inside) == FLOE_STATUS_OVERLAP);
+        REQUIRE(memcmp(kept, memory, needed.bytes) == 0);
+    }
+    EXPECT(OK, floe_session_replay(session, &error));
+    EXPECT(OK, floe_session_guard(session, NULL, &error));
+    EXPECT(OK, floe_session_destroy(session, &error));
+    free(kept);
+    free(memory);
+}
+
+// Two threads on one session: each call is done, or told that it is not; never is half of one done.
+static void *replay_often(void *context) {
+    floe_session *session = ((void **)context)[0];
+    size_t *done = ((void **)context)[1];
+    for (int i = 0; i < 2000; i++) {
+        const floe_status status = floe_session_replay(session, NULL);
+        if (status != FLOE_STATUS_OK && status != FLOE_STATUS_BUSY) return "another status";
+        *done += status == FLOE_STATUS_OK;
+    }
+    return NULL;
+}
+
+static void threads(void) {
+    floe_requirements needed;
+    floe_session *session;
+    EXPECT(OK, floe_session_requirements(plan, host, NULL, &needed, &error));
+    unsigned char *memory = allocate(needed.bytes);
+    EXPECT(OK, floe_session_init(memory, needed.bytes, plan, host, NULL, &session, &error));
+    pthread_t other;
+    size_t mine = 0, others = 0;
+    void *here[2] = {session, &mine}, *there[2] = {session, &others}, *failed = NULL;
+    REQUIRE(pthread_create(&other, NULL, replay_often, there) == 0);
+    REQUIRE(replay_often(here) == NULL);
+    REQUIRE(pthread_join(other, &failed) == 0 && failed == NULL && mine + others > 0);
+    printf("two threads: %zu of 4000 replays done, the others told\n", mine + others);
+    EXPECT(OK, floe_session_replay(session, &error));
+    EXPECT(OK, floe_session_destroy(session, &error));
+    free(memory);
+}
+
 // What sessions share: made and destroyed wrongly, and in the wrong order.
 static void sharing(const floe_session_options *good) {
     const floe_set_member members[2] = {{.plan = plan, .variant = gpu}, {.plan = plan, .variant = gpu}};
@@ -704,6 +838,7 @@ int main(int count, char **arguments) {
     plan_handles();
     queries();
     signature();
+    release();
     damage();
     floe_session_options on_host = {.struct_bytes = sizeof on_host};
     floe_session_options on_gpu = {.struct_bytes = sizeof on_gpu,
@@ -718,6 +853,11 @@ int main(int count, char **arguments) {
     on_gpu.mapped = 1;
     bad_driver(&on_gpu);
     guard(&on_gpu);
+    limits(host, &on_host);
+    limits(gpu, &on_gpu);
+    places(host, &on_host);
+    places(gpu, &on_gpu);
+    threads();
     for (on_gpu.mapped = 0; on_gpu.mapped < 2; on_gpu.mapped++) sharing(&on_gpu);
     EXPECT(OK, floe_plan_close(plan, &error));
     floe_cuda_close(&cuda);

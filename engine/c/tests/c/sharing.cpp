@@ -36,6 +36,8 @@ void sign(const floe::Plan &plan, const floe::Buffer &key) {
     std::memcpy(other.data(), key.data(), key.size());
     other.back() ^= 1;
     REQUIRE(status_of([&] { plan.verify_signature(other); }) == FLOE_STATUS_SIGNATURE);
+    plan.verify_release("digits", plan.version());
+    REQUIRE(status_of([&] { plan.verify_release(nullptr, plan.version() + 1); }) == FLOE_STATUS_RELEASE);
 }
 
 // On the host: what is filled in place gives what a write gives.
@@ -95,7 +97,20 @@ void share(const floe::Plan &plan, floe_session_options options, const floe_cuda
     // The last that shares is replaced by one that does not.
     sessions.front() = floe::Session(plan, variant, &options);
     sessions.front().replay();
-    sessions.front().synchronize();
+    REQUIRE(sessions.front().synchronize_until(std::chrono::steady_clock::now() + std::chrono::minutes(1)));
+    if (std::getenv("FLOE_LIBCUDA")) {
+        // The simulated GPU does not finish, until it does.
+        setenv("SIMULATED_RUNNING", "1", 1);
+        sessions.front().replay();
+        REQUIRE(!sessions.front().synchronize_while([] { return false; }));
+        REQUIRE(!sessions.front().synchronize_until(std::chrono::steady_clock::now()));
+        unsetenv("SIMULATED_RUNNING");
+        REQUIRE(sessions.front().synchronize_while([] { return true; }));
+    }
+    floe::Session host(plan, plan.find_target("host"));
+    REQUIRE(status_of([&] { host.replay_while([](std::uint64_t) { return false; }); }) == FLOE_STATUS_STOPPED);
+    std::uint64_t most = 0;
+    host.replay_while([&](std::uint64_t operations) { return (most = std::max(most, operations)) > 0; });
 }
 
 void move(const floe::Buffer &file) {

@@ -1,7 +1,7 @@
 //! Convolutions of one to four channels, read as they lie: the first layer of a network on its input.
 
 use super::{Conv, packed};
-use crate::codegen::{Candidate, Packing, Target};
+use crate::codegen::{Candidate, Packing, Rate, Target};
 use crate::gemm::{Constants, Geometry, Problem, launch};
 use crate::{DType, View};
 
@@ -116,7 +116,7 @@ fn candidate(conv: &Conv, whole: &Problem, tile: [u32; 4], target: &Target) -> O
     };
     let launch = launch(whole, &b, constants, &geometry);
     // Loads of input and weights one after the other, products at half of the rate, the way out.
-    let rate = target.f16_tflops * 1e6 / 2.0 / f64::from(target.multiprocessors) / target.clock;
+    let rate = target.multiply_adds_per_cycle(Rate::F16);
     let resident = (65536 / (112 * threads)).min(target.shared_per_multiprocessor / (shared + 1024)).max(1);
     let of_one = f64::from(blocks.div_ceil(target.multiprocessors));
     let overlap = of_one.min(f64::from(resident));

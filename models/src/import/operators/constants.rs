@@ -31,7 +31,7 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
 fn constant(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
     if let Some(tensor) = node.tensor("value", builder.folder)? {
         // In a loop's body it comes again and again.
-        builder.reserve(&Fact::new(tensor.dtype, &tensor.shape))?;
+        builder.reserve_weights(&Fact::new(tensor.dtype, &tensor.shape))?;
         return Ok(tensor);
     }
     if let Some(value) = node.optional_float("value_float")? {

@@ -34,6 +34,60 @@ fn names_of_inputs_and_outputs() {
     assert!(relu(&long[1..], &long[1..].replace('n', "m")).try_import().is_ok());
 }
 
+/// Each value is made once; which of two was meant, nobody can say.
+#[test]
+fn two_nodes_do_not_write_one_name() {
+    let base =
+        || Model::new(13).input("x", &[2]).floats("w", &[2], &[1.0, 2.0]).node(node("Relu", "x", "y", &[])).output("y");
+    assert!(base().try_import().is_ok());
+    for taken in ["y", "x", "w"] {
+        let error = base().node(node("Abs", "x", taken, &[])).error();
+        let expected = format!(
+            "node 'Abs_1' (Abs): its output '{taken}' has the name of an input, an initializer or another output"
+        );
+        assert_eq!(error, expected);
+    }
+    assert!(base().node(node("Split", "x", "a a", &[])).error().contains("its output 'a'"));
+}
+
+/// A condition that is computed from an input keeps both branches, and one of them may make no sense for its shapes.
+#[test]
+fn branches_that_an_input_chooses() {
+    let name = |name: &str| ValueInfoProto { name: name.into(), r#type: None };
+    let branch = |operator: &str, output: &str| GraphProto {
+        node: vec![node(operator, "x", output, &[])],
+        output: vec![name(output)],
+        ..Default::default()
+    };
+    let model = |other: &str| {
+        Model::new(13)
+            .input("x", &[2, 3])
+            .typed_input("rate", 7, &[])
+            .integers("slow", &[], &[8000])
+            .node(node("Equal", "rate slow", "c", &[]))
+            .node(node(
+                "If",
+                "c",
+                "y",
+                &[graph("then_branch", branch("Relu", "a")), graph("else_branch", branch(other, "b"))],
+            ))
+            .output("y")
+    };
+    assert!(model("Abs").try_import().is_ok());
+    let hint = "this is a branch of node 'If_1' (If), whose condition depends on input 'rate': where that is always the \
+                same number, --constant rate=NUMBER keeps one branch only";
+    // Wrong in itself, and of another shape than the first.
+    for (other, reason) in
+        [("GlobalAveragePool", "(GlobalAveragePool)"), ("Transpose", "output 0 is F32 2x3 in one branch")]
+    {
+        let error = model(other).error();
+        assert!(error.contains(reason) && error.ends_with(hint), "{error}");
+    }
+    let mut constant = model("Transpose");
+    constant.options.numbers = vec![("rate".into(), 8000.0)];
+    assert!(constant.try_import().is_ok());
+}
+
 /// Found by fuzzing: the compiler relied on it.
 #[test]
 fn statistics_of_a_normalisation_are_floats() {

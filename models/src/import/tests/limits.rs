@@ -1,11 +1,17 @@
 //! Small files that ask for much: refused before anything is allocated, with the node and the bytes.
 
 use super::*;
-use crate::Limits;
+use crate::{Limits, onnx::proto::StringStringEntryProto};
 
 /// What a model is refused with, under limits that a test may reach.
 fn refused(mut model: Model) -> String {
-    model.options.limits = Limits { value_bytes: 1 << 20, constant_bytes: 1 << 16, nodes: 1000 };
+    model.options.limits = Limits {
+        value_bytes: 1 << 20,
+        weight_bytes: 1 << 16,
+        constant_bytes: 1 << 16,
+        nodes: 1000,
+        ..Limits::default()
+    };
     let error = model.error();
     assert!(error.contains("would take") || error.contains("more than 1000 nodes"), "{error}");
     error
@@ -20,12 +26,13 @@ fn defaults_refuse_what_no_machine_holds() {
     assert_eq!(
         model.error(),
         "node 'ConstantOfShape_0' (ConstantOfShape): the constants that nodes make, the last of them 1048576x1024x2 of \
-         F32, would take 8589934592 bytes; the limit is 4294967296"
+         F32, would take 8589934592 bytes; the limit is 1073741824, which --limit constant-bytes=BYTES changes"
     );
     let model = Model::new(13).input("x", &[1 << 17, 1 << 17]).node(node("Relu", "x", "y", &[])).output("y");
     assert_eq!(
         model.error(),
-        "input 'x': a value 131072x131072 of F32 would take 68719476736 bytes; the limit is 8589934592"
+        "input 'x': a value 131072x131072 of F32 would take 68719476736 bytes; the limit is 8589934592, \
+         which --limit value-bytes=BYTES changes"
     );
 }
 
@@ -175,4 +182,64 @@ fn mel_filters_far_away() {
     for rate in [1e-30, -1e-30, 0.0, f32::NAN, 1.0] {
         assert_eq!(output(&model(&[rate]).import()), [9, 4]);
     }
+}
+
+/// A small file may mention a large one again and again; what all of it takes is known before anything is read.
+#[test]
+fn weights_in_external_files() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::File::create(folder.path().join("sparse.bin")).unwrap().set_len(1 << 20).unwrap();
+    let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
+    let external = |number: usize| TensorProto {
+        name: format!("w{number}"),
+        data_type: 1,
+        dims: vec![1 << 18],
+        data_location: 1,
+        external_data: vec![entry("location", "sparse.bin")],
+        ..Default::default()
+    };
+    let mut model = Model::new(17).input("x", &[1 << 18]);
+    model.graph.initializer = (0..4).map(external).collect();
+    for number in 0..4 {
+        let (from, to) = (if number == 0 { "x".into() } else { format!("y{number}") }, format!("y{}", number + 1));
+        model = model.node(node("Add", &format!("{from} w{number}"), &to, &[]));
+    }
+    let mut model = model.output("y4");
+    let import = |model: &Model| from_bytes(&model.bytes(), Some(folder.path()), &model.options, &ShapeArithmetic);
+    // One range of a file is held once.
+    let graph = import(&model).unwrap();
+    let places: Vec<_> =
+        graph.values.iter().filter_map(|value| Some(value.constant.as_ref()?.bytes().as_ptr())).collect();
+    assert!(places.len() == 4 && places.iter().all(|place| *place == places[0]));
+    model.options.limits.weight_bytes = 3 << 20;
+    std::fs::remove_file(folder.path().join("sparse.bin")).unwrap();
+    assert_eq!(
+        import(&model).unwrap_err().to_string(),
+        "tensor 'w3': the model's weights up to this one, 262144 of F32, would take 4194304 bytes; the limit is 3145728, \
+         which --limit weight-bytes=BYTES changes"
+    );
+}
+
+#[test]
+fn limits_are_set_by_name() {
+    let mut limits = Limits::default();
+    for name in ["value-bytes", "weight-bytes", "constant-bytes", "fold-bytes", "fold-operations", "nodes"] {
+        limits.set(name, 7).unwrap();
+    }
+    let all =
+        Limits { value_bytes: 7, weight_bytes: 7, constant_bytes: 7, fold_bytes: 7, fold_operations: 7, nodes: 7 };
+    assert_eq!(limits, all);
+    assert!(limits.set("bytes", 7).unwrap_err().contains("weight-bytes"));
+}
+
+/// What the system does not give is an error before it is asked for in earnest.
+#[test]
+fn memory_that_is_not_there() {
+    let mut model = Model::new(13)
+        .integers("shape", &[3], &[1 << 20, 1 << 10, 1 << 10])
+        .node(node("ConstantOfShape", "shape", "y", &[]))
+        .output("y");
+    let limits = &mut model.options.limits;
+    (limits.value_bytes, limits.constant_bytes) = (u64::MAX, u64::MAX);
+    assert!(model.error().contains("there is no memory for the 4398046511104 bytes of a constant"));
 }

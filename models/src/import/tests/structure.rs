@@ -258,3 +258,15 @@ fn large_repetitions_are_not_folded() {
     assert_eq!(expanded(1 << 10).nodes.len(), 1);
     assert_eq!(expanded(1 << 20).nodes.len(), 2);
 }
+
+/// Exporters call every graph the same; people know the file.
+#[test]
+fn a_graph_is_called_after_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = Model::new(13).input("x", &[2]).node(node("Relu", "x", "y", &[])).output("y");
+    model.graph.name = "main_graph".into();
+    let path = folder.path().join("net.v2.onnx");
+    std::fs::write(&path, model.bytes()).unwrap();
+    assert_eq!(crate::import(&path, &model.options, &ShapeArithmetic).unwrap().name, "net.v2");
+    assert_eq!(model.import().name, "main_graph");
+}

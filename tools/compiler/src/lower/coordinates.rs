@@ -3,7 +3,7 @@
 use super::range::program;
 use crate::fused::{FusedGraph, FusedNode, FusedOp};
 use floe_kernels::pointwise::{Binary, Instruction, Unary};
-use floe_models::{Op, TensorId};
+use floe_models::{TensorId, op::Inputs};
 use std::collections::HashSet;
 
 /// Values that stay f32 in an f16 variant because boxes are selected by them: what arithmetic makes of the numbers of a
@@ -12,17 +12,17 @@ use std::collections::HashSet;
 pub(super) fn of_boxes(graph: &FusedGraph) -> HashSet<TensorId> {
     let computed: HashSet<TensorId> = graph.nodes.iter().flat_map(|node| node.outputs.iter().copied()).collect();
     // Values that boxes come from, back to the layers.
-    let mut tail = HashSet::new();
+    let mut tail: HashSet<TensorId> = HashSet::new();
     for node in graph.nodes.iter().rev() {
-        tail.extend(boxes(node).iter().copied());
+        tail.extend(boxes(node));
         if node.outputs.iter().any(|output| tail.contains(output)) {
-            tail.extend(passed(node).iter().filter(|input| computed.contains(input)));
+            tail.extend(passed(node).filter(|input| computed.contains(input)));
         }
     }
     let mut kept = HashSet::new();
     for node in &graph.nodes {
         let makes = computes(node) && node.outputs.iter().any(|output| tail.contains(output));
-        if makes || passed(node).iter().any(|input| kept.contains(input)) {
+        if makes || passed(node).any(|input| kept.contains(input)) {
             kept.extend(&node.outputs);
             if matches!(node.op, FusedOp::Pointwise(_)) {
                 kept.extend(node.inputs.iter().filter(|input| graph.values[input.0].constant.is_some()));
@@ -33,32 +33,18 @@ pub(super) fn of_boxes(graph: &FusedGraph) -> HashSet<TensorId> {
 }
 
 /// The inputs of a selection that are boxes.
-fn boxes(node: &FusedNode) -> &[TensorId] {
-    match &node.op {
-        FusedOp::Operator(Op::NonMaxSuppression { .. }) => &node.inputs[..1],
-        FusedOp::Operator(Op::Detect(detect)) => &node.inputs[..detect.boxes],
-        _ => &[],
-    }
+fn boxes(node: &FusedNode) -> impl Iterator<Item = &TensorId> {
+    node.properties().map_or(Inputs::NONE, |properties| properties.boxes).of(&node.inputs)
 }
 
 /// The inputs whose numbers are those of the outputs, moved or computed with one by one.
-fn passed(node: &FusedNode) -> &[TensorId] {
-    match &node.op {
-        FusedOp::Pointwise(_)
-        | FusedOp::Operator(
-            Op::Concat { .. }
-            | Op::Expand
-            | Op::Identity
-            | Op::Pad { .. }
-            | Op::Reshape
-            | Op::Slice { .. }
-            | Op::Split { .. }
-            | Op::Tile { .. }
-            | Op::Transpose { .. },
-        ) => &node.inputs,
-        FusedOp::Operator(Op::Gather { .. }) => &node.inputs[..1],
-        _ => &[],
-    }
+fn passed(node: &FusedNode) -> impl Iterator<Item = &TensorId> {
+    let inputs = match &node.op {
+        FusedOp::Pointwise(_) => Inputs::All,
+        FusedOp::Operator(op) if op.properties().moves() => op.properties().data,
+        FusedOp::Operator(_) | FusedOp::Anchored { .. } => Inputs::NONE,
+    };
+    inputs.of(&node.inputs)
 }
 
 /// Whether a program makes places of numbers: it adds, multiplies or takes exponentials.
@@ -77,7 +63,7 @@ fn computes(node: &FusedNode) -> bool {
 mod tests {
     use super::*;
     use crate::passes;
-    use floe_models::{DType, Fact, Graph, Node, Tensor, op};
+    use floe_models::{DType, Fact, Graph, Node, Op, Tensor, op};
 
     fn node(graph: &mut Graph, name: &str, op: Op, inputs: &[TensorId], outputs: &[(DType, &[usize])]) -> TensorId {
         let outputs: Vec<TensorId> =
@@ -129,5 +115,30 @@ mod tests {
         let mut names: Vec<&str> = kept.iter().map(|id| fused.values[id.0].name.as_str()).collect();
         names.sort_unstable();
         assert_eq!(names, ["boxes", "grid", "place", "size", "taken"]);
+    }
+
+    #[test]
+    fn boxes_are_kept_through_whatever_moves_them() {
+        let mut graph = Graph::default();
+        let f32 = DType::F32;
+        let x = graph.add_value("x", Fact::new(f32, &[1, 16, 1, 2]));
+        graph.inputs.push(x);
+        let grid: Vec<f32> = (0..32).map(|i| i as f32).collect();
+        let grid = graph.add_constant("grid", Tensor::f32(&[1, 16, 1, 2], &grid));
+        let place = node(&mut graph, "place", Op::Binary(op::Binary::Add), &[x, grid], &[(f32, &[1, 16, 1, 2])]);
+        let turned = Op::DepthToSpace { block: 2, column_row_depth: false };
+        let turned = node(&mut graph, "turned", turned, &[place], &[(f32, &[1, 4, 2, 4])]);
+        let boxes = node(&mut graph, "boxes", Op::Reshape, &[turned], &[(f32, &[1, 8, 4])]);
+        let scores = graph.add_value("scores", Fact::new(f32, &[1, 1, 8]));
+        graph.inputs.push(scores);
+        let thresholds = graph.add_constant("thresholds", Tensor::f32(&[1], &[0.5]));
+        let nms = Op::NonMaxSuppression { limit: 4, center: true };
+        let selected = [(DType::I64, [4, 3].as_slice()), (DType::I64, &[])];
+        let selected = node(&mut graph, "selected", nms, &[boxes, scores, thresholds], &selected);
+        graph.outputs = vec![selected];
+        let fused = passes::fuse::run(passes::normalise(graph)).unwrap();
+        let mut names: Vec<&str> = of_boxes(&fused).iter().map(|id| fused.values[id.0].name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["boxes", "grid", "place", "turned"]);
     }
 }

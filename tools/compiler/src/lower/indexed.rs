@@ -132,14 +132,3 @@ fn kernel(op: &Op, views: Vec<floe_kernels::View>) -> Result<Kernel, String> {
         ref other => return Err(format!("{} has no kernel", other.name())),
     })
 }
-
-/// Inputs of an operator that must not be rounded to f16: coordinates, and scores that decide.
-pub(super) fn exact_inputs(op: &Op) -> &'static [usize] {
-    match op {
-        Op::GridSample { .. } | Op::RoiAlign { .. } => &[1],
-        Op::NonMaxSuppression { .. } => &[0, 1, 2],
-        // What rounds to zero or to its neighbour is still not it.
-        Op::NonZero | Op::Unique { .. } => &[0],
-        _ => &[],
-    }
-}

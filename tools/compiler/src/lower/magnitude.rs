@@ -3,7 +3,10 @@
 use super::range;
 use crate::fused::{FusedGraph, FusedNode, FusedOp};
 use floe_kernels::pointwise::{Binary, Instruction, Program, Unary};
-use floe_models::{DType, Op, Tensor, TensorId, op::Reduction};
+use floe_models::{
+    DType, Op, Tensor, TensorId,
+    op::{Properties, Size},
+};
 use std::{collections::HashSet, ops::BitOr};
 
 /// Values that may hold finite numbers beyond f16's range because a constant does.
@@ -15,8 +18,9 @@ use std::{collections::HashSet, ops::BitOr};
 /// Overflow of what is computed from numbers that f16 holds is not considered: that is the network's own range.
 pub(super) fn large(graph: &FusedGraph) -> HashSet<TensorId> {
     let mut reaches: Vec<Reach> = graph.values.iter().map(|value| value.constant.as_ref().into()).collect();
+    let readers = graph.readers();
     for &input in &graph.inputs {
-        if is_mask(graph, input) {
+        if is_mask(graph, &readers, input) {
             reaches[input.0] = Reach { below: true, above: true };
         }
     }
@@ -31,15 +35,15 @@ pub(super) fn large(graph: &FusedGraph) -> HashSet<TensorId> {
                 let inputs: Vec<Reach> = [product].into_iter().chain(extras.iter().map(of)).collect();
                 program.as_ref().map_or(product, |program| program_reach(program, &inputs))
             }
-            FusedOp::Operator(op) => match op {
-                Op::Softmax { log: false, .. } => Reach::default(),
-                _ if normalizes(&node.op) => Reach::default(),
-                // A mean of the values.
-                Op::Attention { .. } => of(&node.inputs[2]),
-                Op::Reduce { kind: Reduction::Max | Reduction::Min, .. } => all(&node.inputs),
-                Op::Reduce { .. } => all(&node.inputs).either_sign(),
-                _ => all(&node.inputs),
-            },
+            FusedOp::Operator(op) => {
+                let Properties { size, data, number, .. } = op.properties();
+                let data = data.of(&node.inputs).map(of).fold(number.map_or(Reach::default(), Reach::of), Reach::bitor);
+                match size {
+                    Size::OfData => data,
+                    Size::Proportional | Size::Accumulated | Size::OfFunction | Size::Logarithm => data.either_sign(),
+                    Size::Normalised | Size::Own => Reach::default(),
+                }
+            }
         };
         for output in &node.outputs {
             reaches[output.0] = reach;
@@ -51,7 +55,7 @@ pub(super) fn large(graph: &FusedGraph) -> HashSet<TensorId> {
     let of_large: Vec<TensorId> = graph
         .nodes
         .iter()
-        .filter(|node| normalizes(&node.op) && found.contains(&node.inputs[0]))
+        .filter(|node| normalises(node) && found.contains(&node.inputs[0]))
         .flat_map(|node| node.outputs.iter().copied())
         .collect();
     found.extend(of_large);
@@ -59,41 +63,30 @@ pub(super) fn large(graph: &FusedGraph) -> HashSet<TensorId> {
 }
 
 /// Whether all that is made of a value by movement and arithmetic hides keys from softmaxes.
-fn is_mask(graph: &FusedGraph, input: TensorId) -> bool {
+fn is_mask(graph: &FusedGraph, readers: &[Vec<usize>], input: TensorId) -> bool {
     let (mut found, mut seen, mut open) = (false, HashSet::from([input]), vec![input]);
     while let Some(id) = open.pop() {
         if graph.values[id.0].fact.dtype != DType::F32 || graph.outputs.contains(&id) {
             return false;
         }
-        for node in graph.nodes.iter().filter(|node| node.inputs.contains(&id)) {
+        for node in readers[id.0].iter().map(|&reader| &graph.nodes[reader]) {
             let reads = |inputs: &[TensorId]| inputs.contains(&id);
             match &node.op {
                 FusedOp::Operator(Op::Softmax { .. }) => found = true,
                 FusedOp::Operator(Op::Attention { .. }) if !reads(&node.inputs[..3]) => found = true,
                 FusedOp::Anchored { operands, .. } if reads(&node.inputs[..*operands]) => return false,
-                FusedOp::Pointwise(_)
-                | FusedOp::Anchored { .. }
-                | FusedOp::Operator(
-                    Op::Reshape
-                    | Op::Transpose { .. }
-                    | Op::Slice { .. }
-                    | Op::Expand
-                    | Op::Identity
-                    | Op::Concat { .. },
-                ) => open.extend(node.outputs.iter().filter(|&&output| seen.insert(output))),
-                FusedOp::Operator(_) => return false,
+                FusedOp::Operator(op) if !op.properties().moves() => return false,
+                FusedOp::Pointwise(_) | FusedOp::Anchored { .. } | FusedOp::Operator(_) => {
+                    open.extend(node.outputs.iter().filter(|&&output| seen.insert(output)));
+                }
             }
         }
     }
     found
 }
 
-fn normalizes(op: &FusedOp) -> bool {
-    use Op::{GroupNormalization, InstanceNormalization, LayerNormalization};
-    matches!(
-        op,
-        FusedOp::Operator(LayerNormalization { .. } | InstanceNormalization { .. } | GroupNormalization { .. })
-    )
+fn normalises(node: &FusedNode) -> bool {
+    node.properties().is_some_and(|properties| properties.size == Size::Normalised)
 }
 
 /// Whether a product's factors may be f16 although its result is not: where only its epilogue makes large numbers.
@@ -197,7 +190,10 @@ mod tests {
         evaluate,
         passes::{self, tests::Network},
     };
-    use floe_models::{Fact, op};
+    use floe_models::{
+        Fact,
+        op::{self, Reduction},
+    };
 
     /// Queries of two heads; the last sees no key.
     const QUERIES: usize = 3;
@@ -356,5 +352,44 @@ mod tests {
         let fused = passes::fuse::run(passes::normalise(network.graph)).unwrap();
         let found = large(&fused);
         assert!(fused.nodes.iter().all(|node| !found.contains(&node.outputs[0])));
+    }
+
+    /// Scores of two heads that a mask of one is added to.
+    fn softmax_of(network: &mut Network, mask: TensorId) -> TensorId {
+        let scores = network.input(&SCORES);
+        let masked = network.binary(op::Binary::Add, scores, mask);
+        network.softmax(masked)
+    }
+
+    #[test]
+    fn inputs_that_are_masks_stay_exact_through_whatever_moves_them() {
+        check_with([f32::MIN, 0.0], |network, mask| {
+            let mask = network.node(Op::Tile { repeats: vec![1, 2, 1, 1] }, &[mask]);
+            softmax_of(network, mask)
+        });
+        check_with([f32::MIN, 0.0], |network, mask| {
+            let indices = network.graph.add_constant("indices", Tensor::i64(&[QUERIES], &[2, 1, 0]));
+            let mask = network.node(Op::Gather { axis: 2 }, &[mask, indices]);
+            softmax_of(network, mask)
+        });
+        check_with([f32::MIN, 0.0], |network, mask| {
+            let half =
+                [Fact::new(DType::F32, &[1, 1, QUERIES, KEYS / 2]), Fact::new(DType::F32, &[1, 1, QUERIES, KEYS / 2])];
+            let halves = network.node_as(Op::Split { axis: 3 }, &[mask], &half);
+            let mask = network.node(Op::Concat { axis: 3 }, &[halves[1], halves[0]]);
+            softmax_of(network, mask)
+        });
+    }
+
+    #[test]
+    fn a_number_that_pads_a_mask_stays_exact() {
+        check(|network, seen| {
+            let visible = Op::Slice { starts: vec![0; 4], steps: vec![1; 4] };
+            let visible = network.node_as(visible, &[seen], &[Fact::new(DType::F32, &[1, 1, QUERIES - 1, KEYS])])[0];
+            let after = vec![0, 0, 1, 0];
+            let pad = Op::Pad { before: vec![0; 4], after, mode: op::PadMode::Constant(f32::MIN.into()) };
+            let mask = network.node(pad, &[visible]);
+            softmax_of(network, mask)
+        });
     }
 }

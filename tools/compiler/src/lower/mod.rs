@@ -27,8 +27,8 @@ use floe_engine::plan::format::Direction;
 use floe_kernels::{DType, Dims, Family, Kernel, KernelError, View, copy::Copy};
 use floe_models::{Op, Tensor, TensorId};
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
-    sync::Arc,
 };
 
 /// What lowering needs to know of the target.
@@ -97,9 +97,14 @@ pub fn repack(source: &[u8], from: &View, to: &View) -> Result<Vec<u8>, KernelEr
     let mut result = vec![0; to.bytes()? as usize];
     let copy = Copy { source: from.clone(), destination: to.clone() };
     copy.check()?;
-    // The twin casts operands to their element type, so they must be aligned: Vec<u8> of this allocator is.
-    copy.run(&[source], &mut [&mut result], &mut [])?;
+    copy.run(&[&aligned(source)], &mut [&mut result], &mut [])?;
     Ok(result)
+}
+
+/// Bytes where a host twin may cast them to elements: a copy where they lie anywhere in a model's file. (What the allocator
+/// gives is aligned.)
+pub fn aligned(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if bytes.as_ptr().addr().is_multiple_of(16) { Cow::Borrowed(bytes) } else { Cow::Owned(bytes.to_vec()) }
 }
 
 /// Lowers a fused graph.
@@ -143,6 +148,8 @@ struct Lowering<'a> {
     /// Products among them that are made of f16 factors all the same.
     small_factors: HashSet<TensorId>,
     layouts: Vec<Layout>,
+    /// Numbers of the nodes that read each value.
+    readers: Vec<Vec<usize>>,
     destinations: HashMap<TensorId, Destination>,
     located: Vec<Option<Located>>,
     /// Forms that a value was copied into before.
@@ -158,15 +165,12 @@ impl<'a> Lowering<'a> {
         let named =
             |node: &&FusedNode| options.keep_f32.iter().any(|name| *name == node.name || node.sources.contains(name));
         let named = graph.nodes.iter().filter(named).flat_map(|node| &node.outputs).copied();
-        let exact = graph.nodes.iter().flat_map(|node| match &node.op {
-            FusedOp::Operator(op) => indexed::exact_inputs(op).iter().map(|&index| node.inputs[index]).collect(),
-            _ => Vec::new(),
-        });
+        let exact = graph.nodes.iter().filter_map(|node| Some(node.properties()?.exact.of(&node.inputs))).flatten();
         let results = graph.nodes.iter().filter(|node| is_result(node));
         let constant = |id: &TensorId| graph.values[id.0].constant.is_some();
         let results =
             results.flat_map(|node| node.outputs.iter().chain(node.inputs.iter().filter(move |id| constant(id))));
-        let mut kept = named.chain(exact).chain(results.copied()).collect::<HashSet<_>>();
+        let mut kept = named.chain(exact.copied()).chain(results.copied()).collect::<HashSet<_>>();
         kept.extend(range::beyond_half(graph));
         kept.extend(coordinates::of_boxes(graph));
         kept.extend(quantized::results(graph));
@@ -182,6 +186,7 @@ impl<'a> Lowering<'a> {
             kept,
             small_factors,
             layouts: layout::assign(graph, options.host, options.half),
+            readers: graph.readers(),
             destinations: HashMap::new(),
             located: vec![None; graph.values.len()],
             forms: HashMap::new(),
@@ -258,20 +263,9 @@ impl<'a> Lowering<'a> {
     fn plan_concatenations(&self) -> HashMap<TensorId, Destination> {
         let mut produced = vec![false; self.graph.values.len()];
         for node in &self.graph.nodes {
-            let moves = matches!(
-                &node.op,
-                FusedOp::Operator(
-                    Op::Reshape
-                        | Op::Transpose { .. }
-                        | Op::Slice { .. }
-                        | Op::Split { .. }
-                        | Op::Expand
-                        | Op::Identity
-                        | Op::BitCast
-                )
-            );
+            let view = node.properties().is_some_and(|properties| properties.is_view());
             for output in &node.outputs {
-                produced[output.0] = !moves;
+                produced[output.0] = !view;
             }
         }
         let mut destinations = HashMap::new();
@@ -342,10 +336,9 @@ impl<'a> Lowering<'a> {
 
     /// As [`Self::allocate`], but where a transposition is the only reader, in the order of dimensions that it makes.
     fn allocate_for_transposition(&mut self, id: TensorId) -> Located {
-        let mut readers = self.graph.nodes.iter().filter(|node| node.inputs.contains(&id));
-        let permutation = match (readers.next().map(|node| &node.op), readers.next()) {
-            (Some(FusedOp::Operator(Op::Transpose { permutation })), None) => permutation,
-            _ => return self.allocate(id),
+        let &[reader] = self.readers[id.0].as_slice() else { return self.allocate(id) };
+        let FusedOp::Operator(Op::Transpose { permutation }) = &self.graph.nodes[reader].op else {
+            return self.allocate(id);
         };
         if self.graph.outputs.contains(&id) || self.located[id.0].is_some() || self.destinations.contains_key(&id) {
             return self.allocate(id);
@@ -378,17 +371,14 @@ impl<'a> Lowering<'a> {
             _ => Located::plain(BufferId(0), dtype, &tensor.shape),
         };
         let bytes = if from == to {
-            tensor.bytes().to_vec()
+            tensor.shared()
         } else {
             let (_, from) = from.operand(1).map_err(|e| e.to_string())?;
             let (_, to) = to.operand(1).map_err(|e| e.to_string())?;
-            repack(tensor.bytes(), &from, &to).map_err(|e| e.to_string())?
+            repack(tensor.bytes(), &from, &to).map_err(|e| e.to_string())?.into()
         };
-        let buffer = self.result.add_buffer(
-            &self.graph.values[id.0].name,
-            bytes.len() as u64,
-            Storage::Constant(Arc::new(bytes)),
-        );
+        let buffer =
+            self.result.add_buffer(&self.graph.values[id.0].name, bytes.len() as u64, Storage::Constant(bytes));
         Ok(Located { buffer, ..to })
     }
 
@@ -524,12 +514,32 @@ fn keep_states(graph: &FusedGraph, states: &[(String, String)], kept: &mut HashS
     let is_state = |id: &&TensorId| states.iter().any(|(output, _)| *output == graph.values[id.0].name);
     kept.extend(graph.outputs.iter().filter(is_state));
     for node in graph.nodes.iter().rev() {
-        let moves = matches!(
-            &node.op,
-            FusedOp::Operator(Op::Concat { .. } | Op::Reshape | Op::Transpose { .. } | Op::Slice { .. } | Op::Identity)
-        );
-        if moves && node.outputs.iter().all(|output| kept.contains(output)) {
-            kept.extend(&node.inputs);
+        let Some(properties) = node.properties().filter(|properties| properties.moves()) else { continue };
+        if node.outputs.iter().all(|output| kept.contains(output)) {
+            kept.extend(properties.data.of(&node.inputs));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::{self, tests::Network};
+    use floe_models::op::Binary;
+
+    #[test]
+    fn states_stay_f32_through_whatever_moves_them() {
+        for op in [Op::Tile { repeats: vec![1, 2, 1, 1] }, Op::SpaceToDepth { block: 2 }] {
+            let mut network = Network::new();
+            let x = network.input(&[1, 2, 4, 4]);
+            let sum = network.binary(Binary::Add, x, x);
+            let next = network.node(op, &[sum]);
+            network.graph.values[next.0].name = "next".into();
+            network.graph.outputs.push(next);
+            let fused = passes::fuse::run(passes::normalise(network.graph)).unwrap();
+            let mut kept = HashSet::new();
+            keep_states(&fused, &[("next".into(), "state".into())], &mut kept);
+            assert!(kept.contains(&next) && kept.contains(&sum));
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use crate::fused::{FusedGraph, FusedNode, FusedOp};
 use floe_kernels::pointwise::{Instruction, Program, Unary};
-use floe_models::{Op, TensorId, op::Reduction};
+use floe_models::{
+    TensorId,
+    op::{Inputs, Properties, Size},
+};
 use std::collections::HashSet;
 
 /// Values that stay f32 in an f16 variant, for their range:
@@ -31,22 +34,22 @@ pub(super) fn beyond_half(graph: &FusedGraph) -> HashSet<TensorId> {
         if compares(node) {
             kept.extend(node.inputs.iter().filter(|input| constant(input)));
         }
-        let has_logarithm = has_logarithm(node);
-        if has_logarithm && matches!(node.op, FusedOp::Anchored { .. }) {
-            // The anchor's arithmetic is that of its output.
+        let mut seen = under_logarithm(node);
+        if seen != Inputs::NONE && !matches!(node.op, FusedOp::Pointwise(_)) {
+            // The arithmetic of an operator is that of its output.
             kept.extend(&node.outputs);
         }
-        if has_logarithm || node.outputs.iter().any(|output| logged.contains(output)) && keeps_range(node) {
-            logged.extend(node.inputs.iter().filter(|input| computed.contains(input) || constant(input)));
+        if seen == Inputs::NONE && node.outputs.iter().any(|output| logged.contains(output)) {
+            seen = in_proportion(node);
         }
+        logged.extend(seen.of(&node.inputs).filter(|input| computed.contains(input) || constant(input)));
     }
     kept.extend(logged);
     kept
 }
 
 fn adds_terms(node: &FusedNode) -> bool {
-    use Reduction::{L1, L2, Product, Sum, SumSquare};
-    matches!(&node.op, FusedOp::Operator(Op::Reduce { kind: Sum | SumSquare | Product | L1 | L2, .. }))
+    node.properties().is_some_and(|properties| properties.size == Size::Accumulated)
 }
 
 pub(super) fn program(node: &FusedNode) -> Option<&Program> {
@@ -65,39 +68,48 @@ fn compares(node: &FusedNode) -> bool {
     program(node).is_some_and(|program| program.instructions.iter().any(comparison))
 }
 
-fn has_logarithm(node: &FusedNode) -> bool {
+/// The inputs that a logarithm in the node sees.
+fn under_logarithm(node: &FusedNode) -> Inputs {
     let logarithm = |instruction: &Instruction| matches!(instruction, Instruction::Unary(Unary::Log, _));
-    program(node).is_some_and(|program| program.instructions.iter().any(logarithm))
+    match node.properties() {
+        Some(Properties { size: Size::Logarithm, data, .. }) => data,
+        _ if program(node).is_some_and(|program| program.instructions.iter().any(logarithm)) => Inputs::All,
+        _ => Inputs::NONE,
+    }
 }
 
-/// Whether small values of the inputs make small values of the outputs: no activation function is in between.
-fn keeps_range(node: &FusedNode) -> bool {
+/// The inputs whose small values make small values of the outputs: no activation function is in between.
+fn in_proportion(node: &FusedNode) -> Inputs {
     use Unary::{Erf, Exp, Relu, Sigmoid, Softplus, Tanh};
     let activation = |instruction: &Instruction| {
         matches!(instruction, Instruction::Unary(Erf | Exp | Relu | Sigmoid | Softplus | Tanh, _))
     };
     match &node.op {
-        FusedOp::Operator(op) => matches!(
-            op,
-            Op::Concat { .. }
-                | Op::Identity
-                | Op::Pad { .. }
-                | Op::Reduce { .. }
-                | Op::Reshape
-                | Op::Slice { .. }
-                | Op::Transpose { .. }
-        ),
-        _ => program(node).is_none_or(|program| !program.instructions.iter().any(activation)),
+        FusedOp::Operator(op) => match op.properties() {
+            Properties {
+                size: Size::OfData | Size::Proportional | Size::Accumulated | Size::OfFunction, data, ..
+            } => data,
+            Properties { size: Size::Normalised | Size::Logarithm | Size::Own, .. } => Inputs::NONE,
+        },
+        FusedOp::Pointwise(_) | FusedOp::Anchored { .. } => {
+            match program(node).is_some_and(|program| program.instructions.iter().any(activation)) {
+                true => Inputs::NONE,
+                false => Inputs::All,
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::passes;
+    use crate::{
+        evaluate,
+        passes::{self, tests::Network},
+    };
     use floe_models::{
-        DType, Fact, Graph, Node, Tensor,
-        op::{Binary, Unary},
+        DType, Fact, Graph, Node, Op, Tensor,
+        op::{Binary, Coordinates, Interpolation, Pooling, Reduction, Unary, Window},
     };
 
     fn node(graph: &mut Graph, name: &str, op: Op, inputs: &[TensorId], shape: &[usize]) -> TensorId {
@@ -143,5 +155,101 @@ mod tests {
             names,
             ["activated", "bounds", "largest", "product", "square", "sum", "turned", "window", "windowed"]
         );
+    }
+
+    /// What two networks compute that differ only in the type that values are stored in: f32, and f16 where that is allowed.
+    fn in_both_types(
+        build: impl FnOnce(&mut Network, TensorId) -> TensorId,
+        shape: &[usize],
+        factor: f32,
+    ) -> Vec<[f64; 2]> {
+        let mut network = Network::new();
+        let x = network.input(shape);
+        let output = build(&mut network, x);
+        network.graph.outputs.push(output);
+        let fused = passes::fuse::run(passes::normalise(network.graph)).unwrap();
+        let values: Vec<f32> =
+            (0..shape.iter().product()).map(|i: usize| factor * (1.0 + (i * 37 % 65) as f32 / 65.0)).collect();
+        let input = Tensor::f32(shape, &values);
+        let expected = evaluate::run_fused(&fused, &[&input]).expect("runs on the host")[0].to_f64();
+        let found = evaluate::run_fused_in_half(&fused, &[&input]).expect("runs on the host")[0].to_f64();
+        expected.into_iter().zip(found).map(|(expected, found)| [expected, found]).collect()
+    }
+
+    #[test]
+    fn a_logarithm_sees_every_digit_through_whatever_moves_its_operand() {
+        let pool = |kind| Op::Pool {
+            kind,
+            kernel: vec![2, 2],
+            window: Window { strides: vec![1; 2], dilations: vec![1; 2], pads_begin: vec![0; 2], pads_end: vec![0; 2] },
+        };
+        let shape = [1, 4, 6, 6];
+        let fact = |shape: &[usize]| Fact::new(DType::F32, shape);
+        let resize = |interpolation| Op::Resize {
+            scales: vec![1.0, 1.0, 2.0, 2.0],
+            interpolation,
+            coordinates: Coordinates::Asymmetric,
+        };
+        let enlarged = fact(&[1, 4, 12, 12]);
+        let cases = [
+            (Op::Split { axis: 1 }, vec![fact(&[1, 1, 6, 6]), fact(&[1, 3, 6, 6])]),
+            (Op::Expand, vec![fact(&[3, 4, 6, 6])]),
+            (Op::Tile { repeats: vec![1, 2, 1, 1] }, vec![]),
+            (Op::DepthToSpace { block: 2, column_row_depth: false }, vec![]),
+            (Op::SpaceToDepth { block: 2 }, vec![]),
+            (resize(Interpolation::NearestFloor), vec![enlarged.clone()]),
+            (resize(Interpolation::Linear), vec![enlarged]),
+            (pool(Pooling::Max), vec![fact(&[1, 4, 5, 5])]),
+            (pool(Pooling::Average { include_pads: false }), vec![fact(&[1, 4, 5, 5])]),
+        ];
+        for (op, facts) in cases {
+            let name = op.name();
+            let build = |network: &mut Network, x| {
+                let square = network.binary(Binary::Mul, x, x);
+                let moved = network.node_as(op, &[square], &facts)[0];
+                network.unary(Unary::Log, moved)
+            };
+            // Squares of 1e-7, of which f16 has one or two bits.
+            for [expected, found] in in_both_types(build, &shape, 3e-4) {
+                assert!((found - expected).abs() <= 1e-3 * expected.abs(), "{name}: {found} for {expected}");
+            }
+        }
+        let gathered = |network: &mut Network, x| {
+            let square = network.binary(Binary::Mul, x, x);
+            let indices = network.graph.add_constant("indices", Tensor::i64(&[2], &[3, 1]));
+            let taken = network.node(Op::Gather { axis: 1 }, &[square, indices]);
+            network.unary(Unary::Log, taken)
+        };
+        for [expected, found] in in_both_types(gathered, &shape, 3e-4) {
+            assert!((found - expected).abs() <= 1e-3 * expected.abs(), "Gather: {found} for {expected}");
+        }
+    }
+
+    #[test]
+    fn reductions_to_logarithms_see_every_digit() {
+        for kind in [Reduction::LogSum, Reduction::LogSumExp] {
+            let build = |network: &mut Network, x| {
+                let operand = network.binary(Binary::Mul, x, x);
+                network.node(Op::Reduce { kind, axes: vec![1], keep: true }, &[operand])
+            };
+            // LogSumExp of small numbers is the logarithm of their count; of large ones its digits are theirs.
+            let factor = if kind == Reduction::LogSum { 1e-3 } else { 30.0 };
+            for [expected, found] in in_both_types(build, &[3, 1], factor) {
+                assert!((found - expected).abs() <= 1e-5 * expected.abs(), "{kind:?}: {found} for {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn running_sums_stay_f32() {
+        let build = |network: &mut Network, x| {
+            let op = Op::Cumulative { axis: 1, product: false, exclusive: false, reverse: false };
+            let sums = network.node(op, &[x]);
+            let scale = network.scalar(1e-3);
+            network.binary(Binary::Mul, sums, scale)
+        };
+        for [expected, found] in in_both_types(build, &[1, 1024], 100.0) {
+            assert!((found - expected).abs() <= 1e-3 * expected.abs(), "{found} for {expected}");
+        }
     }
 }

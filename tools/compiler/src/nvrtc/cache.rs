@@ -1,17 +1,22 @@
 //! Compiled kernels on disk, addressed by a digest of everything that went into them.
 //!
-//! An entry is `magic · digest of the rest · rest`, the rest being postcard. Entries appear by rename, so readers never
-//! see half of one; whatever does not match its digest is compiled again and replaced.
+//! An entry is `magic · digest of key and rest · rest`, the rest being postcard. Entries appear by rename, so readers never
+//! see half of one; whatever does not match its digest is compiled again and replaced. A kernel is code that will run, so entries
+//! and the folder must belong to the user (or root), and nobody else may be able to write to them.
 
 use super::Compiled;
+use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use std::{
-    fs, io,
+    fs::{self, DirBuilder, Metadata, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
+use tempfile::NamedTempFile;
 
 /// First bytes of an entry; the digit is the version of its structure.
-const MAGIC: &[u8; 8] = b"FLOEKER1";
+const MAGIC: &[u8; 8] = b"FLOEKER2";
 /// Bytes of a SHA-256 digest.
 const DIGEST: usize = 32;
 
@@ -44,25 +49,53 @@ impl Cache {
         &self.folder
     }
 
-    /// The kernel of that key, where the cache has a sound entry.
+    /// The kernel of that key, if the cache has a sound entry that only this user can have written.
     pub fn load(&self, key: &Key) -> Option<Compiled> {
-        let bytes = fs::read(self.file(key)).ok()?;
-        let (digest, body) = bytes.strip_prefix(MAGIC)?.split_at_checked(DIGEST)?;
-        if Sha256::digest(body).as_slice() != digest {
+        let bytes = match self.read(key) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                log::warn!("{}: not used, compiling again: {error}", self.file(key).display());
+                return None;
+            }
+        };
+        let kernel = decode(&bytes, key);
+        if kernel.is_none() {
             log::warn!("{}: damaged, compiling again", self.file(key).display());
-            return None;
         }
-        postcard::from_bytes(body).ok()
+        kernel
     }
 
     /// Stores a kernel.
     ///
     /// # Errors
-    /// Where the folder cannot be made or written.
+    /// Returns an error if the folder cannot be made or written, or if others can write to it.
     pub fn store(&self, key: &Key, kernel: &Compiled) -> io::Result<()> {
         let body = postcard::to_stdvec(kernel).map_err(io::Error::other)?;
-        fs::create_dir_all(&self.folder)?;
-        floe_files::write(&self.file(key), [MAGIC.as_slice(), Sha256::digest(&body).as_slice(), &body].concat())
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(&self.folder)?;
+        only_ours(&fs::metadata(&self.folder)?)?;
+        // Readable and writable by the user alone. Not flushed: an entry that a power failure damages is compiled again.
+        let mut file = NamedTempFile::new_in(&self.folder)?;
+        file.write_all(&[MAGIC.as_slice(), digest(key, &body).as_slice(), &body].concat())?;
+        file.persist(self.file(key))?;
+        Ok(())
+    }
+
+    /// The bytes of an entry, once it is sure that nobody else could have written them.
+    fn read(&self, key: &Key) -> io::Result<Vec<u8>> {
+        only_ours(&fs::metadata(&self.folder)?)?;
+        // Neither follows a link nor waits for the writer of a FIFO.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(self.file(key))?;
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        only_ours(&found)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn file(&self, key: &Key) -> PathBuf {
@@ -71,9 +104,32 @@ impl Cache {
     }
 }
 
-/// Digest of a list of parts, each preceded by its length so that no two lists collide.
+/// The kernel in an entry, if it is whole and of that key.
+fn decode(bytes: &[u8], key: &Key) -> Option<Compiled> {
+    let (found, body) = bytes.strip_prefix(MAGIC)?.split_at_checked(DIGEST)?;
+    if digest(key, body) != found { None } else { postcard::from_bytes(body).ok() }
+}
+
+/// Digest of an entry. It covers the key, so that an entry under another one's name is found out.
+fn digest(key: &Key, body: &[u8]) -> Key {
+    Sha256::new().chain_update(key).chain_update(body).finalize().into()
+}
+
+/// Returns an error if a file or folder belongs to another user than this one and root, or if others may write to it.
+fn only_ours(found: &Metadata) -> io::Result<()> {
+    let (user, root) = (rustix::process::geteuid().as_raw(), 0);
+    if found.uid() != user && found.uid() != root {
+        return Err(io::Error::other(format!("it belongs to user {}, not to user {user}", found.uid())));
+    }
+    if found.mode() & 0o022 != 0 {
+        return Err(io::Error::other("others may write to it; `chmod go-w` makes it private"));
+    }
+    Ok(())
+}
+
+/// Digest of the entries' format and of a list of parts, each preceded by its length so that no two lists collide.
 pub fn key<'a>(parts: impl IntoIterator<Item = &'a str>) -> Key {
-    let mut hasher = Sha256::new();
+    let mut hasher = Sha256::new_with_prefix(MAGIC);
     for part in parts {
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
@@ -85,6 +141,7 @@ pub fn key<'a>(parts: impl IntoIterator<Item = &'a str>) -> Key {
 mod tests {
     use super::*;
     use crate::nvrtc::Resources;
+    use std::os::unix::fs::PermissionsExt;
 
     fn kernel() -> Compiled {
         let resources = Some(Resources { registers: 7, ..Resources::default() });
@@ -118,6 +175,56 @@ mod tests {
             fs::write(&file, &sound[..index]).unwrap();
             assert_eq!(cache.load(&key), None, "cut at {index}");
         }
+    }
+
+    #[test]
+    fn an_entry_under_another_name_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path());
+        let (mine, other) = (key(["mine"]), key(["other"]));
+        cache.store(&other, &kernel()).unwrap();
+        fs::rename(cache.file(&other), cache.file(&mine)).unwrap();
+        assert_eq!(cache.load(&mine), None);
+        assert_eq!(cache.load(&other), None);
+    }
+
+    #[test]
+    fn what_others_could_have_written_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().join("kernels"));
+        let key = key(["source"]);
+        cache.store(&key, &kernel()).unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        for (path, sound) in [(cache.file(&key), 0o600), (cache.folder.clone(), 0o700)] {
+            for mode in [0o020, 0o002] {
+                set(&path, sound | mode);
+                assert_eq!(cache.load(&key), None, "{}", path.display());
+            }
+            set(&path, sound);
+            assert_eq!(cache.load(&key), Some(kernel()));
+        }
+        set(&cache.folder, 0o777);
+        assert!(cache.store(&key, &kernel()).unwrap_err().to_string().contains("others may write"));
+        set(&cache.folder, 0o700);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(cache.file(&key), Some(12345), None).unwrap();
+            assert_eq!(cache.load(&key), None);
+        }
+    }
+
+    #[test]
+    fn links_and_fifos_are_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path());
+        let key = key(["source"]);
+        cache.store(&key, &kernel()).unwrap();
+        let (entry, aside) = (cache.file(&key), folder.path().join("aside"));
+        fs::rename(&entry, &aside).unwrap();
+        std::os::unix::fs::symlink(&aside, &entry).unwrap();
+        assert_eq!(cache.load(&key), None);
+        fs::remove_file(&entry).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg("-m600").arg(&entry).status().unwrap().success());
+        assert_eq!(cache.load(&key), None);
     }
 
     #[test]

@@ -269,7 +269,7 @@ fn load_best(target: &Target) -> Result<Library, Error> {
         let mut libraries = search.found;
         let preferred = preferred(target);
         libraries.sort_by_key(|found| distance(found, preferred)); // stable: the search order decides among equals
-        searched.extend(search.searched);
+        searched.extend(search.searched.into_iter().filter(|place| !searched.contains(place)).collect::<Vec<_>>());
         libraries.iter().find_map(|found| match load(found, target) {
             Ok(library) => Some(library),
             // A bare name that the system does not know is not worth a line: it is among the places searched.
@@ -293,6 +293,7 @@ fn load_best(target: &Target) -> Result<Library, Error> {
 mod tests {
     use super::*;
     use crate::targets;
+    use floe_engine::cuda::check_image;
 
     /// A kernel whose code depends on `factor`.
     fn scale(factor: u32, image: ImageKind, architecture: u32) -> Request {
@@ -330,12 +331,51 @@ mod tests {
         assert_eq!(compiler.compile(&request).unwrap(), kernel);
     }
 
+    /// Of every architecture that there is a description of and a library for.
+    #[test]
+    fn machine_code_passes_the_engine_s_check_and_nothing_altered_does() {
+        let long = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+        let half = |bytes: &[u8], at: usize| usize::from(u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap()));
+        if compiler().is_none() {
+            return;
+        }
+        let mut checked = 0;
+        for target in targets::all().iter().filter(|target| !target.is_host()) {
+            let Ok(compiler) = Compiler::find(target, None) else { continue };
+            let request = scale(3, ImageKind::Cubin, target.architecture);
+            let image = compiler.with_cache(None).compile(&request).unwrap().bytes;
+            let check = |image: &[u8]| check_image(ImageKind::Cubin, image);
+            assert_eq!(check(&image), Ok(()), "{}", target.name);
+            assert!(check_image(ImageKind::Ptx, &image).is_err());
+            // Tables may be followed by nothing but zeros, so it is not every byte that must be there.
+            for length in (0..image.len() - 64).step_by(7) {
+                assert!(check(&image[..length]).is_err(), "{} cut to {length} bytes", target.name);
+            }
+            let tables = [(40, 60, 64, 24), (32, 56, 56, 8)];
+            for (table, count, entry_bytes, offset) in tables {
+                for entry in (0..half(&image, count)).map(|number| long(&image, table) + number * entry_bytes) {
+                    let takes_none = table == 40 && image[entry + 4] == 8;
+                    for field in [entry + offset, entry + 32] {
+                        for wrong in [image.len() as u64 + 1, 1 << 63, u64::MAX] {
+                            let mut altered = image.clone();
+                            altered[field..field + 8].copy_from_slice(&wrong.to_le_bytes());
+                            assert_eq!(check(&altered).is_err(), !takes_none, "{} {field} {wrong}", target.name);
+                        }
+                    }
+                    checked += 1;
+                }
+            }
+        }
+        assert!(checked >= 10, "{checked} extents");
+    }
+
     #[test]
     fn ptx_ends_with_a_nul() {
         let Some(compiler) = compiler() else { return };
         let kernel = compiler.compile(&scale(3, ImageKind::Ptx, 87)).unwrap();
         let text = std::ffi::CStr::from_bytes_with_nul(&kernel.bytes).unwrap().to_str().unwrap();
         assert!(text.contains(".target sm_87") && text.contains(".entry scale"));
+        assert_eq!(check_image(ImageKind::Ptx, &kernel.bytes), Ok(()));
         assert_eq!(kernel.resources, None);
     }
 

@@ -113,7 +113,9 @@ pub fn search(environment: &Environment) -> Search {
 /// Folders of pip-installed packages that belong to the user's Pythons, likeliest first, found without running Python.
 fn site_packages(environment: &Environment) -> Vec<PathBuf> {
     let mut prefixes = environment.virtual_environments.clone();
-    for folder in environment.path.iter().filter(|folder| folder.join("python3").exists()) {
+    // A relative folder of PATH is below the current one, which may hold anything.
+    let folders = environment.path.iter().filter(|folder| folder.is_absolute());
+    for folder in folders.filter(|folder| folder.join("python3").exists()) {
         // A virtual environment's `python3` is a link to another Python: the folder that PATH names is what counts.
         prefixes.extend(folder.parent().map(Path::to_owned));
     }
@@ -159,12 +161,20 @@ pub fn ask_python() -> Search {
                   print(sysconfig.get_paths()['purelib'])\n\
                   print(site.getusersitepackages())";
     let mut result = Search::default();
-    let Ok(output) = Command::new("python3").args(["-c", script]).output() else { return result };
+    let Ok(output) = python(script).output() else { return result };
     for packages in String::from_utf8_lossy(&output.stdout).lines().map(Path::new) {
         result.searched.push(format!("{} (named by python3)", packages.display()));
         result.found.extend(pip_folders(packages).iter().flat_map(|folder| libraries(folder)));
     }
     result
+}
+
+/// Python on a script, isolated: neither the current folder nor the environment adds modules, so that a `sysconfig.py` beside a
+/// model does not run.
+fn python(script: &str) -> Command {
+    let mut python = Command::new("python3");
+    python.args(["-I", "-c", script]);
+    python
 }
 
 /// The NVRTC libraries in one folder.
@@ -268,6 +278,41 @@ mod tests {
         let found = named(root.path()).unwrap();
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].version, Some((12, 6)));
+    }
+
+    #[test]
+    fn modules_in_the_current_folder_do_not_run() {
+        let hostile = tempfile::tempdir().unwrap();
+        for module in ["site", "sysconfig"] {
+            fs::write(hostile.path().join(format!("{module}.py")), "open('ran', 'w')").unwrap();
+        }
+        let mut asked = python("import site, sysconfig");
+        match asked.current_dir(hostile.path()).env("PYTHONPATH", hostile.path()).status() {
+            Ok(status) => assert!(status.success()),
+            Err(error) if std::env::var_os("CI").is_none() => eprintln!("skipped, no python3: {error}"),
+            Err(error) => panic!("{error}"),
+        }
+        assert!(!hostile.path().join("ran").exists());
+    }
+
+    #[test]
+    fn libraries_below_the_current_folder_are_not_found_through_path() {
+        let here = std::env::current_dir().unwrap();
+        let root = tempfile::tempdir_in(&here).unwrap();
+        for folder in ["bin", "lib/python3.12/site-packages"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        fs::write(root.path().join("bin/python3"), "").unwrap();
+        let absolute = root.path().join("bin");
+        let relative = absolute.strip_prefix(&here).unwrap().to_owned();
+        assert!(relative.join("python3").exists());
+        for (folder, expected) in [(absolute, 1), (relative, 0)] {
+            let root = root.path().join("no system");
+            assert_eq!(
+                site_packages(&Environment { path: vec![folder], root, ..Environment::default() }).len(),
+                expected
+            );
+        }
     }
 
     #[test]

@@ -2,38 +2,31 @@
 //! them. The result differs from the unfolded one by f32 rounding only.
 
 use super::rewrite;
-use floe_models::{Graph, Node, NodeId, Op, Tensor, TensorId, op::Binary};
+use floe_models::{Graph, Node, Op, Tensor, TensorId, op::Binary};
 
 /// Folds until nothing more folds.
 pub fn run(mut graph: Graph) -> Graph {
-    while fold_one(&mut graph) {}
-    graph
-}
-
-fn fold_one(graph: &mut Graph) -> bool {
-    let consumers = graph.consumers();
-    let outputs = rewrite::output_flags(graph);
+    // A fold drops a reader and nothing else that these know.
+    let readers = rewrite::sole_readers(&graph);
+    let mut folded = vec![false; graph.nodes.len()];
     for anchor in 0..graph.nodes.len() {
-        let node = &graph.nodes[anchor];
-        if !super::fuse::is_anchor(&node.op) {
+        if !super::fuse::is_anchor(&graph.nodes[anchor].op) {
             continue;
         }
-        let made = node.outputs[0];
-        let &[NodeId(consumer)] = consumers[made.0].as_slice() else { continue };
-        if outputs[made.0] {
-            continue;
-        }
-        if let Some(step) = Step::of(graph, anchor, consumer)
-            && let Some(inputs) = step.folded(graph, anchor)
+        while let Some(consumer) = readers[graph.nodes[anchor].outputs[0].0]
+            && let Some(step) = Step::of(&graph, anchor, consumer)
+            && let Some(inputs) = step.folded(&mut graph, anchor)
         {
-            let Node { outputs, sources, .. } = graph.nodes.remove(consumer);
+            let Node { outputs, sources, .. } = graph.nodes[consumer].clone();
             let node = &mut graph.nodes[anchor];
             (node.inputs, node.outputs) = (inputs, outputs);
             rewrite::add_sources(&mut node.sources, &sources);
-            return true;
+            folded[consumer] = true;
         }
     }
-    false
+    let mut folded = folded.into_iter();
+    graph.nodes.retain(|_| !folded.next().unwrap_or(false));
+    graph
 }
 
 /// y·scale + shift for each channel; a vector of one value counts for all channels.

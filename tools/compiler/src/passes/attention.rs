@@ -15,12 +15,9 @@ const HIDING: f64 = -1e30;
 
 /// Puts `Attention` in place of its parts.
 pub fn run(mut graph: Graph) -> Graph {
-    let mut number = 0;
-    while number < graph.nodes.len() {
-        if let Some(found) = Match::at(&graph, number) {
-            number = found.apply(&mut graph, number);
-        }
-        number += 1;
+    let mut from = 0;
+    while let Some((number, found)) = Match::next(&graph, from) {
+        from = found.apply(&mut graph, number) + 1;
     }
     super::dead_code::run(graph)
 }
@@ -161,8 +158,15 @@ fn guard(graph: &mut Graph, mut number: usize) {
 }
 
 impl Match {
+    /// The first pattern whose second product is node `from` or one behind it, and that node.
+    fn next(graph: &Graph, from: usize) -> Option<(usize, Self)> {
+        let edges = Edges::of(graph);
+        (from..graph.nodes.len()).find_map(|number| Some((number, Self::at(&edges, number)?)))
+    }
+
     /// The pattern whose second product is node `number`.
-    fn at(graph: &Graph, number: usize) -> Option<Self> {
+    fn at(edges: &Edges<'_>, number: usize) -> Option<Self> {
+        let graph = edges.graph;
         let product = &graph.nodes[number];
         if product.op != Op::MatMul || product.inputs.len() != 2 {
             return None;
@@ -172,13 +176,12 @@ impl Match {
         if !(3..=4).contains(&rank) || !matches!(fact.dtype, DType::F32 | DType::F16 | DType::Bf16) {
             return None;
         }
-        let edges = Edges::of(graph);
         let &[weights, value] = product.inputs.as_slice() else { return None };
         let (softmax, guarded) = edges.softmax(weights)?;
         if softmax.op != (Op::Softmax { axis: rank - 1, log: false }) {
             return None;
         }
-        let found = Search { edges: &edges, masks: Vec::new(), sources: softmax.sources.clone() };
+        let found = Search { edges, masks: Vec::new(), sources: softmax.sources.clone() };
         let (mut found, first, softcap, scale) = found.scores(softmax.inputs[0])?;
         rewrite::add_sources(&mut found.sources, &first.sources);
         let (query, query_scale) = edges.operand(first.inputs[0]);

@@ -6,6 +6,7 @@
 //! keeps the graph acyclic and in order. The same holds with an *anchor* in the set, a convolution or matrix product
 //! that only members read: it moves down to the root's place, where all other inputs of the group exist.
 
+use super::rewrite;
 use crate::{
     fused::{FusedGraph, FusedNode, FusedOp},
     program::{self, Builder, Classes, ProgramError, class_of},
@@ -217,8 +218,24 @@ impl<'a> Fusion<'a> {
         };
         let fact = self.graph.fact(output);
         let same_extents = significant(&fact.shape) == significant(&self.graph.fact(self.output(root)).shape);
-        let exact = program::register_holds_result(&self.graph.nodes[node].op, fact.dtype);
+        let exact = program::register_holds_result(&self.graph.nodes[node].op, fact.dtype) && !self.rounds(node);
         (group.anchor.is_none() && same_extents && exact).then_some((root, classes))
+    }
+
+    /// Whether a node casts to a narrower float only for that to be cast back: the model wants the rounding, which no
+    /// register does.
+    fn rounds(&self, node: usize) -> bool {
+        let Node { op, inputs, outputs, .. } = &self.graph.nodes[node];
+        let dtype = |id: TensorId| self.graph.fact(id).dtype;
+        let wider = |id: TensorId| dtype(id).is_float() && dtype(id).size() > dtype(outputs[0]).size();
+        let back = |&NodeId(reader): &NodeId| {
+            let reader = &self.graph.nodes[reader];
+            reader.op == Op::Cast && wider(reader.outputs[0])
+        };
+        *op == Op::Cast
+            && dtype(outputs[0]).is_float()
+            && wider(inputs[0])
+            && self.consumers[outputs[0].0].iter().any(back)
     }
 
     /// The program of members in ascending order. With an anchor, its output is input 0.
@@ -393,10 +410,8 @@ impl<'a> Fusion<'a> {
             .map_err(|reason| self.program_error(root, reason))?;
         let parts = group.anchor.iter().chain(&group.members).map(|&member| &self.graph.nodes[member]);
         let mut sources = Vec::new();
-        for source in parts.flat_map(|node| &node.sources) {
-            if !sources.contains(source) {
-                sources.push(source.clone());
-            }
+        for part in parts {
+            rewrite::add_sources(&mut sources, &part.sources);
         }
         let outputs = vec![self.output(root)];
         let Some(anchor) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {

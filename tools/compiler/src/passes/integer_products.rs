@@ -150,11 +150,18 @@ impl Rewriting<'_> {
     }
 
     fn constant_weights(&self, id: TensorId, columns: bool) -> Option<Weights> {
-        let constant = self.graph.constant(id)?;
-        if columns && constant.shape.len() != 2 {
+        let shape = &self.graph.fact(id).shape;
+        if columns && shape.len() != 2 {
             return None;
         }
-        Weights::new(&constant.shape, constant.to_i64()?, columns)
+        if let Some(constant) = self.graph.constant(id) {
+            return Weights::new(shape, constant.to_i64()?, columns);
+        }
+        // Large ones are not folded: the bytes, less their zero point.
+        let Input { integers, zero: Zero::Constant(zero) } = self.centred(id)? else { return None };
+        let mut values = self.graph.constant(integers)?.to_i64()?;
+        values.iter_mut().for_each(|value| *value -= zero);
+        Weights::new(shape, values, columns)
     }
 
     fn value(&mut self, name: &str, fact: Fact) -> TensorId {

@@ -46,23 +46,6 @@ struct Branch {
     result: TensorId,
 }
 
-/// Whether an operator reads a slice of channels without a copy, and none of its kind becomes an epilogue.
-fn reads_slices(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Conv { .. }
-            | Op::ConvTranspose { .. }
-            | Op::Pool { .. }
-            | Op::GlobalPool { .. }
-            | Op::Resize { .. }
-            | Op::Reshape
-            | Op::Transpose { .. }
-            | Op::Slice { .. }
-            | Op::Split { .. }
-            | Op::Attention { .. }
-    )
-}
-
 /// The branch that starts at a node, if it is one that may merge.
 fn branch(graph: &Graph, consumers: &[Vec<NodeId>], outputs: &[bool], number: usize) -> Option<Branch> {
     let node = &graph.nodes[number];
@@ -96,7 +79,7 @@ fn branch(graph: &Graph, consumers: &[Vec<NodeId>], outputs: &[bool], number: us
     };
     let hidden = activation == Activation::None || !outputs[sum.0];
     let same_fact = graph.fact(result) == graph.fact(sum);
-    let read = consumers[result.0].iter().all(|&reader| reads_slices(op(reader)));
+    let read = consumers[result.0].iter().all(|&reader| op(reader).properties().reads_slices);
     (hidden && same_fact && read && !outputs[result.0]).then_some(Branch { activation, nodes, result })
 }
 

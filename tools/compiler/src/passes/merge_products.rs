@@ -27,17 +27,12 @@ fn siblings(graph: &Graph) -> Option<Vec<usize>> {
             _ => false,
         };
         let output = node.outputs[0];
-        let moved = |&NodeId(reader): &NodeId| {
-            matches!(
-                graph.nodes[reader].op,
-                Op::Reshape | Op::Transpose { .. } | Op::Slice { .. } | Op::Split { .. } | Op::Attention { .. }
-            )
-        };
+        let reads_slice = |&NodeId(reader): &NodeId| graph.nodes[reader].op.properties().reads_slices;
         plain
             && !outputs[output.0]
             && graph.constant(node.inputs[1]).is_some_and(|matrix| matrix.shape.len() == 2)
             && node.inputs.get(2).is_none_or(|&bias| graph.constant(bias).is_some_and(|bias| bias.shape.len() == 1))
-            && consumers[output.0].iter().all(moved)
+            && consumers[output.0].iter().all(reads_slice)
     };
     (0..graph.nodes.len()).filter(mergeable).find_map(|first| {
         let node = &graph.nodes[first];
@@ -89,8 +84,11 @@ fn merge(graph: &mut Graph, products: &[usize]) {
         outputs: pieces,
         sources,
     };
-    for &number in products.iter().skip(1).rev() {
-        graph.nodes.remove(number);
-    }
+    let mut number = 0;
+    let mut others = products[1..].iter().peekable();
+    graph.nodes.retain(|_| {
+        number += 1;
+        others.next_if(|other| **other + 1 == number).is_none()
+    });
     graph.nodes.splice(products[0]..=products[0], [product, split]);
 }

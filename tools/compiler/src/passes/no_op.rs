@@ -8,8 +8,9 @@ use floe_models::{
 
 /// Removes every node that does nothing.
 pub fn run(mut graph: Graph) -> Graph {
-    let mut number = 0;
-    while number < graph.nodes.len() {
+    let mut replacing = rewrite::Replacing::of(&graph);
+    let mut removed = vec![false; graph.nodes.len()];
+    for number in 0..graph.nodes.len() {
         let node = &graph.nodes[number];
         if only_reshapes(&graph, node) {
             graph.nodes[number].op = Op::Reshape;
@@ -17,13 +18,11 @@ pub fn run(mut graph: Graph) -> Graph {
         let node = &graph.nodes[number];
         if does_nothing(&graph, node) {
             let (output, input) = (node.outputs[0], node.inputs[0]);
-            if rewrite::replace(&mut graph, output, input) {
-                graph.nodes.remove(number);
-                continue;
-            }
+            removed[number] = replacing.replace(&mut graph, output, input);
         }
-        number += 1;
     }
+    let mut removed = removed.into_iter();
+    graph.nodes.retain(|_| !removed.next().unwrap_or(false));
     graph
 }
 

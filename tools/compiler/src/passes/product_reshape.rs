@@ -1,31 +1,49 @@
 //! A product of a tensor's rows with a constant matrix commutes with reshaping the rows. Reshapes move to the front of
 //! such products, so that what follows them, a residual sum say, becomes their epilogue.
 
-use floe_models::{Fact, Graph, Node, NodeId, Op, Tensor, TensorId};
+use super::edges::Edges;
+use floe_models::{Fact, Graph, Node, Op, Tensor, TensorId};
 
 /// Moves every reshape that follows such a product and keeps its columns.
 pub fn run(mut graph: Graph) -> Graph {
-    let mut number = 0;
-    while number < graph.nodes.len() {
-        if let Some(product) = product_before(&graph, number) {
-            exchange(&mut graph, product, number);
-        } else if let Some((product, chain)) = quantised_before(&graph, number) {
-            exchange_with_chain(&mut graph, product, &chain, number);
+    let mut from = 0;
+    while let Some((number, found)) = next(&graph, from) {
+        match found {
+            Found::Plain(product) => exchange(&mut graph, product, number),
+            Found::Quantised(product, chain) => exchange_with_chain(&mut graph, product, &chain, number),
         }
-        number += 1;
+        from = number + 1;
     }
     graph
 }
 
+/// The product before a reshape.
+enum Found {
+    Plain(usize),
+    /// And the nodes in between.
+    Quantised(usize, Vec<usize>),
+}
+
+/// The first reshape from node `from` on that moves.
+fn next(graph: &Graph, from: usize) -> Option<(usize, Found)> {
+    let edges = Edges::of(graph);
+    let found = |number: usize| {
+        let plain = product_before(&edges, number).map(Found::Plain);
+        plain.or_else(|| quantised_before(&edges, number).map(|(product, chain)| Found::Quantised(product, chain)))
+    };
+    (from..graph.nodes.len()).find_map(|number| Some((number, found(number)?)))
+}
+
 /// The product whose result only the reshape `number` reads.
-fn product_before(graph: &Graph, number: usize) -> Option<usize> {
+fn product_before(edges: &Edges<'_>, number: usize) -> Option<usize> {
+    let graph = edges.graph;
     let reshape = &graph.nodes[number];
     if reshape.op != Op::Reshape {
         return None;
     }
     let between = reshape.inputs[0];
-    let NodeId(product) = graph.producers()[between.0]?;
-    let private = graph.consumers()[between.0].len() == 1 && !graph.outputs.contains(&between);
+    let product = edges.producer(between)?;
+    let private = edges.consumers[between.0].len() == 1 && !edges.outputs[between.0];
     let node = &graph.nodes[product];
     let plain = match node.op {
         Op::MatMul => true,
@@ -46,12 +64,12 @@ fn product_before(graph: &Graph, number: usize) -> Option<usize> {
 
 /// The product of integers whose sums only a chain of element-wise nodes makes what the reshape `number` reads, and that
 /// chain, from the reshape on. Every operand of the chain but the first is a constant for all elements or for each column.
-fn quantised_before(graph: &Graph, number: usize) -> Option<(usize, Vec<usize>)> {
+fn quantised_before(edges: &Edges<'_>, number: usize) -> Option<(usize, Vec<usize>)> {
+    let graph = edges.graph;
     let reshape = &graph.nodes[number];
     if reshape.op != Op::Reshape {
         return None;
     }
-    let (producers, consumers) = (graph.producers(), graph.consumers());
     let (from, to) = (graph.fact(reshape.inputs[0]), graph.fact(reshape.outputs[0]));
     let columns = from.shape.last().filter(|_| to.shape.len() >= 2 && to.shape.last() == from.shape.last())?;
     let constant =
@@ -63,9 +81,9 @@ fn quantised_before(graph: &Graph, number: usize) -> Option<(usize, Vec<usize>)>
     };
     let (mut value, mut chain) = (reshape.inputs[0], Vec::new());
     loop {
-        let NodeId(maker) = producers[value.0]?;
+        let maker = edges.producer(value)?;
         let node = &graph.nodes[maker];
-        if consumers[value.0].len() != 1 || graph.outputs.contains(&value) || graph.fact(value).shape != from.shape {
+        if edges.consumers[value.0].len() != 1 || edges.outputs[value.0] || graph.fact(value).shape != from.shape {
             return None;
         }
         if node.op == Op::QuantizedMatMul {

@@ -11,6 +11,7 @@ use floe_models::{
 };
 use proptest::prelude::*;
 
+mod long;
 mod quantized;
 
 /// Builds graphs with deterministic pseudo-random constants.

@@ -163,7 +163,8 @@ impl Preprocess {
         let all = whole(self.height, self.width);
         let crop = self.crop.unwrap_or(all);
         if crop.top as usize + crop.height > self.height || crop.left as usize + crop.width > self.width {
-            return Err(format!("crop: {crop:?} leaves the frame of {}x{}", self.width, self.height));
+            let (Region { top, left, height, width }, frame) = (crop, format!("{}x{}", self.width, self.height));
+            return Err(format!("crop={width}x{height}+{left}+{top} leaves the frame of {frame}"));
         }
         Ok(())
     }

@@ -14,8 +14,8 @@ fn folder() -> Folder {
 fn unknown_and_repeated_targets() {
     let folder = folder();
     let words = ["unknown target 'jetson-nano'", "host", "jetson-orin-nano", "jetson-xavier", "rtx-4090", "h200"];
-    folder.refuses("compile conv.onnx --target jetson-nano -o plan.floe", &words);
-    folder.refuses("compile conv.onnx --target host --target host -o plan.floe", &["--target host", "twice"]);
+    folder.misused("compile conv.onnx --target jetson-nano -o plan.floe", &words);
+    folder.misused("compile conv.onnx --target host --target host -o plan.floe", &["--target host", "twice"]);
 }
 
 #[test]
@@ -55,12 +55,46 @@ fn algorithms_are_judged_before_nvrtc_is_needed() {
     folder.refuses(&format!("{compile} conv9=direct"), &["--algorithm names node 'conv9'", "floec inspect"]);
     let words = ["node 'edges' has no algorithm 'magic' on target 'a100'", "it has: ", "direct"];
     folder.refuses(&format!("{compile} edges=magic"), &words);
-    folder.refuses(&format!("{compile} edges"), &["--algorithm edges", "NAME=VALUE"]);
-    folder.refuses(&format!("{compile} edges=direct --algorithm edges=direct"), &["node 'edges' twice"]);
+    folder.misused(&format!("{compile} edges"), &["--algorithm edges", "NAME=VALUE"]);
+    folder.misused(&format!("{compile} edges=direct --algorithm edges=direct"), &["node 'edges' twice"]);
     // A good one passes selection.
     folder.refuses(&format!("{compile} edges=direct"), &["NVRTC at /nonexistent"]);
     let host = "compile conv.onnx --target host -o plan.floe --algorithm edges=direct";
-    folder.refuses(host, &["--algorithm", "GPU"]);
+    folder.misused(host, &["--algorithm", "GPU"]);
+    folder.misused("compile conv.onnx --target host -o plan.floe --keep-f32 edges", &["--keep-f32 needs a GPU", "f32"]);
+}
+
+#[test]
+fn inputs_are_never_overwritten() {
+    let folder = folder();
+    folder.misused("compile conv.onnx --target host -o conv.onnx", &["'conv.onnx' would be overwritten"]);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("conv.onnx", folder.path("link")).unwrap();
+        folder.misused("compile conv.onnx --target host -o link", &["'conv.onnx' would be overwritten"]);
+    }
+    folder.write("a.timings", "");
+    let compile = "compile conv.onnx --target a100 --timings a.timings -o a.timings";
+    folder.misused(compile, &["'a.timings' would be overwritten"]);
+    folder.run("compile conv.onnx --target host -o plan.floe").succeeded();
+    folder.misused("inspect plan.floe --html plan.floe", &["'plan.floe' would be overwritten"]);
+}
+
+#[test]
+fn a_hyphen_is_standard_output() {
+    let folder = folder();
+    folder.run("compile conv.onnx --target host -o plan.floe").succeeded();
+    let piped = folder.command("compile conv.onnx --target host -o -").output().unwrap();
+    assert!(piped.status.success() && piped.stderr.is_empty());
+    assert!(piped.stdout == folder.read("plan.floe"));
+    assert!(!folder.path("-").exists());
+    folder.misused("compile conv.onnx --target host --json -o -", &["standard output"]);
+}
+
+#[test]
+fn a_crop_outside_the_frame_is_said_as_it_is_written() {
+    let compile = "compile conv.onnx --target host -o plan.floe --preprocess x=rgb:64x64,crop=60x8+10+0";
+    folder().misused(compile, &["crop=60x8+10+0 leaves the frame of 64x64"]);
 }
 
 #[test]
@@ -69,7 +103,8 @@ fn an_output_that_cannot_be_written() {
     let compile = "compile conv.onnx --target host -o";
     folder.refuses(&format!("{compile} nowhere/plan.floe"), &["cannot write 'nowhere/plan.floe'", "folder"]);
     folder.refuses(&format!("{compile} conv.onnx/plan.floe"), &["cannot write 'conv.onnx/plan.floe'"]);
-    folder.refuses(&format!("{compile} tmp"), &["cannot write 'tmp'"]);
+    let no_file = run(&mut folder.command(&format!("{compile} tmp")));
+    assert!(no_file.code == Some(1) && !no_file.stderr.contains("writable"), "{}", no_file.stderr);
     #[cfg(target_os = "linux")] // Nobody makes files in /proc, not even root, whom permissions do not stop.
     folder.refuses(&format!("{compile} /proc/plan.floe"), &["cannot write '/proc/plan.floe'", "writable"]);
     #[cfg(unix)]
@@ -86,13 +121,26 @@ fn an_output_that_cannot_be_written() {
 }
 
 #[test]
+fn an_extent_of_zero_is_refused() {
+    let folder = folder();
+    for shape in ["x=0", "x=1x0", "x=0x3x8x8", "x=1x00x8x8"] {
+        let said = format!("--shape {shape}: an extent of 0 leaves nothing to compute");
+        folder.misused(&format!("compile conv.onnx --target host --shape {shape} -o plan.floe"), &[&said]);
+    }
+    for shape in ["x=-1", "x=1x", "x=x1", "x=1,0", "x=99999999999999999999"] {
+        let said = format!("--shape {shape}: write extents as 1x3x224x224");
+        folder.misused(&format!("compile conv.onnx --target host --shape {shape} -o plan.floe"), &[&said]);
+    }
+}
+
+#[test]
 fn a_failed_compilation_leaves_the_earlier_plan() {
     let folder = folder();
     folder.write("plan.floe", "an earlier plan");
-    folder.refuses("compile conv.onnx --target host --shape z=1 -o plan.floe", &["no input 'z'"]);
+    folder.misused("compile conv.onnx --target host --shape z=1 -o plan.floe", &["no input 'z'"]);
     assert_eq!(folder.read("plan.floe"), b"an earlier plan");
     folder.run("compile conv.onnx --target host -o plan.floe").succeeded();
-    assert!(folder.run("check plan.floe").succeeded().contains("sound, for host"));
+    assert!(folder.run("check plan.floe").succeeded().contains("sound, not signed, for host"));
 }
 
 #[test]
@@ -119,7 +167,7 @@ fn the_same_model_gives_the_same_bytes_on_a_gpu() {
     let cold = folder.read("cold.floe");
     assert!(cold == folder.read("warm.floe"), "kernels from the cache");
     assert!(cold == folder.read("other.floe"), "kernels compiled again, on one thread");
-    assert!(folder.run("check cold.floe").succeeded().contains("sound, for a100, host"));
+    assert!(folder.run("check cold.floe").succeeded().contains("sound, not signed, for a100, host"));
 }
 
 #[test]

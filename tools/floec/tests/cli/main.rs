@@ -90,6 +90,11 @@ impl Folder {
         self.refuses_with(1, &mut self.command(arguments), words);
     }
 
+    /// Runs what must be refused with exit code 2, as [`Folder::refuses`].
+    fn misused(&self, arguments: &str, words: &[&str]) {
+        self.refuses_with(2, &mut self.command(arguments), words);
+    }
+
     /// Runs what must be refused: the exit code, one error that holds all of `words`, no panic, nothing on standard
     /// output, and not one file made, changed or removed.
     fn refuses_with(&self, code: i32, command: &mut Command, words: &[&str]) {
@@ -183,6 +188,6 @@ fn zoo_is_listed_for_people_and_scripts() {
 fn an_unknown_zoo_model_is_refused_before_anything_is_fetched() {
     let folder = Folder::new();
     let words = ["the zoo has no model 'resnet9000'", "blazeface-front", "mlsd-tiny-512"];
-    folder.refuses("zoo fetch blazeface-front resnet9000 --output-dir zoo", &words);
+    folder.misused("zoo fetch blazeface-front resnet9000 --output-dir zoo", &words);
     assert!(!folder.path("zoo").exists());
 }

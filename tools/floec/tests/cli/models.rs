@@ -9,6 +9,8 @@ use prost::Message;
 
 /// `TensorProto.DataType.FLOAT`.
 const FLOAT: i32 = 1;
+/// `TensorProto.DataType.INT64`.
+const INT64: i32 = 7;
 /// `TensorProto.DataLocation.EXTERNAL`.
 const EXTERNAL: i32 = 1;
 
@@ -21,6 +23,12 @@ pub fn tensor(name: &str, shape: &[i64], values: &[f32]) -> TensorProto {
         name: name.into(),
         ..Default::default()
     }
+}
+
+/// An i64 tensor of one dimension.
+pub fn integers(name: &str, values: &[i64]) -> TensorProto {
+    let dims = vec![values.len() as i64];
+    TensorProto { dims, data_type: INT64, int64_data: values.to_vec(), name: name.into(), ..Default::default() }
 }
 
 /// A node with one output.
@@ -62,6 +70,21 @@ pub fn model(nodes: Vec<NodeProto>, initializer: Vec<TensorProto>, shape: &[&str
         output: vec![output],
         ..Default::default()
     };
+    let opset = OperatorSetIdProto { version: 17, ..Default::default() };
+    ModelProto { ir_version: 8, graph: Some(graph), opset_import: vec![opset], ..Default::default() }.encode_to_vec()
+}
+
+/// A model whose inputs have names, types and extents of these tensors; the output is `y`.
+pub fn with_inputs(nodes: Vec<NodeProto>, inputs: &[TensorProto]) -> Vec<u8> {
+    let dimension = |&extent: &i64| DimensionProto { value: Some(DimensionValue::Value(extent)) };
+    let value = |tensor: &TensorProto| {
+        let shape = TensorShapeProto { dim: tensor.dims.iter().map(dimension).collect() };
+        let tensor_type = TensorTypeProto { elem_type: tensor.data_type, shape: Some(shape) };
+        ValueInfoProto { name: tensor.name.clone(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+    };
+    let input = inputs.iter().map(value).collect();
+    let output = vec![ValueInfoProto { name: "y".into(), ..Default::default() }];
+    let graph = GraphProto { node: nodes, name: "small".into(), input, output, ..Default::default() };
     let opset = OperatorSetIdProto { version: 17, ..Default::default() };
     ModelProto { ir_version: 8, graph: Some(graph), opset_import: vec![opset], ..Default::default() }.encode_to_vec()
 }

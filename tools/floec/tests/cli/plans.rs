@@ -1,7 +1,7 @@
 //! `floec check` and `floec inspect` on damaged plans.
 
 use crate::{Folder, models, nvrtc_is_there};
-use floe_engine::plan::Plan;
+use floe_engine::plan::{Plan, PlanError, SectionProblem};
 use std::ops::Range;
 
 /// Bytes of the header and of an entry of the section table, by `engine/PLAN_FORMAT.md`.
@@ -49,6 +49,8 @@ fn every_flip_is_noticed(plan: &[u8]) {
             damaged[byte] ^= 1 << bit;
             let noticed = match Plan::parse(&damaged) {
                 Ok(parsed) => byte >= front(plan) && parsed.verify_blobs().is_err(),
+                // Padding between blobs is refused at once, too.
+                Err(PlanError::Section { problem: SectionProblem::Padding, .. }) => true,
                 Err(_) => byte < front(plan),
             };
             assert!(noticed, "bit {bit} of byte {byte} of {}, front {}", plan.len(), front(plan));
@@ -132,5 +134,19 @@ fn files_that_are_no_plans() {
         folder.refuses(&format!("{command} conv.onnx"), &["'conv.onnx' is not a sound plan", "FLOEPLAN"]);
         folder.refuses(&format!("{command} nowhere.floe"), &["cannot read 'nowhere.floe'", "No such file"]);
         folder.refuses(&format!("{command} tmp"), &["'tmp'"]);
+    }
+}
+
+/// What a stranger named must not command the terminal on which it is shown.
+#[test]
+#[cfg(unix)]
+fn control_characters_in_names_of_files_reach_no_terminal() {
+    let folder = Folder::new();
+    folder.write("conv.onnx", models::convolution());
+    let said = folder.run("compile conv.onnx --target host -o red\u{1b}[31m.floe").succeeded();
+    let checked = folder.run("check red\u{1b}[31m.floe").succeeded();
+    for text in [said, checked] {
+        assert!(text.starts_with("red") && text.contains("[31m.floe: "), "{text:?}");
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
     }
 }

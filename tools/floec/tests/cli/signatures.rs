@@ -21,7 +21,10 @@ fn what_is_signed_is_checked() {
     folder.run("sign plan.floe --key mine -o signed.floe").succeeded();
     let said = folder.run("check signed.floe --public-key mine.pub").succeeded();
     assert_eq!(said, "signed.floe: signed with this key and sound, for host\n");
-    assert_eq!(folder.run("check signed.floe").succeeded(), "signed.floe: sound, for host\n");
+    assert_eq!(
+        folder.run("check signed.floe").succeeded(),
+        "signed.floe: sound, signed (--public-key checks by whom), for host\n"
+    );
     assert!(folder.run("inspect signed.floe").succeeded().lines().next().unwrap().ends_with(" · signed"));
     let report: serde_json::Value = serde_json::from_str(&folder.run("inspect plan.floe --json").succeeded()).unwrap();
     assert_eq!(report["signed"], false);
@@ -45,6 +48,37 @@ fn what_is_signed_is_checked() {
 }
 
 #[test]
+fn version_and_name_are_part_of_what_is_signed() {
+    let folder = folder();
+    let compile = "compile conv.onnx --target host --sign mine";
+    folder.run(&format!("{compile} --plan-version 2 -o second.floe")).succeeded();
+    folder.run(&format!("{compile} -o without.floe")).succeeded();
+    let check = |plan: &str, asked: &str| format!("check {plan}.floe --public-key mine.pub {asked}");
+    folder.run(&check("second", "--least-version 2 --model-name conv")).succeeded();
+    folder.run(&check("without", "--least-version 0")).succeeded();
+    let outdated = ["'second.floe', of model 'conv': plan is outdated", "version 2", "at least 3"];
+    folder.refuses(&check("second", "--least-version 3"), &outdated);
+    folder.refuses(&check("without", "--least-version 1"), &["version 0", "at least 1", "--plan-version"]);
+    folder.refuses(&check("second", "--model-name gate"), &["of model 'conv': plan is of another model"]);
+    assert!(folder.run("inspect second.floe").succeeded().starts_with("conv version 2 · "));
+    assert!(folder.run("inspect without.floe").succeeded().starts_with("conv · "));
+    let report: serde_json::Value =
+        serde_json::from_str(&folder.run("inspect second.floe --json").succeeded()).unwrap();
+    assert_eq!(report["version"], 2);
+
+    // Without a key anybody may have written them.
+    folder.misused("check second.floe --least-version 2", &["--public-key"]);
+    folder.misused("check second.floe --model-name conv", &["--public-key"]);
+    folder.misused("compile conv.onnx --target host --plan-version -1 -o x.floe", &["-1"]);
+    folder.misused("compile conv.onnx --target host --plan-version 4294967296 -o x.floe", &["4294967296"]);
+    // A plan with another version in it is no longer what was signed.
+    let mut forged = folder.read("second.floe");
+    forged[100] = 9;
+    folder.write("forged.floe", &forged);
+    folder.refuses(&check("forged", "--least-version 2"), &["SHA-256"]);
+}
+
+#[test]
 fn keys_are_never_overwritten_and_only_the_owner_reads_the_private_one() {
     let folder = folder();
     folder.refuses("keygen mine", &["'mine.pub' exists"]);
@@ -63,13 +97,15 @@ fn keys_are_never_overwritten_and_only_the_owner_reads_the_private_one() {
 fn files_that_are_no_keys_and_plans_that_are_damaged() {
     let folder = folder();
     for (key, word) in [("mine.pub", "private key"), ("plan.floe", "cannot read"), ("nothing", "No such file")] {
-        folder.refuses(&format!("sign plan.floe --key {key} -o signed.floe"), &[&format!("'{key}'"), word]);
+        folder.misused(&format!("sign plan.floe --key {key} -o signed.floe"), &[&format!("'{key}'"), word]);
         let compile = format!("compile conv.onnx --target host --sign {key} -o signed.floe");
-        folder.refuses(&compile, &[&format!("'{key}'"), word]);
+        folder.misused(&compile, &[&format!("'{key}'"), word]);
     }
     folder.refuses("check plan.floe --public-key mine", &["'mine' is no Ed25519 public key"]);
     let mut damaged = folder.read("plan.floe");
-    *damaged.last_mut().unwrap() ^= 1;
+    // The first byte of the weights; the last one of the file is padding, which the check itself refuses.
+    let front = u64::from_le_bytes(damaged[24..32].try_into().unwrap()) as usize;
+    damaged[front] ^= 1;
     folder.write("damaged.floe", &damaged);
     folder.refuses("sign damaged.floe --key mine -o signed.floe", &["cannot sign 'damaged.floe'", "SHA-256"]);
     folder.refuses("sign conv.onnx --key mine -o signed.floe", &["'conv.onnx' is not a sound plan"]);

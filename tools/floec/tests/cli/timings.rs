@@ -38,7 +38,7 @@ fn a_candidates_plan_holds_competitors_beside_the_best_plan() {
     let mut again = folder.command("compile conv.onnx --target h200 --candidates=16 -o again.floe --json");
     let report: Value = serde_json::from_str(&run(again.env("RAYON_NUM_THREADS", "1")).succeeded()).unwrap();
     assert!(folder.read("candidates.floe") == folder.read("again.floe"), "the same bytes");
-    assert!(folder.run("check candidates.floe").succeeded().contains("sound, for h200"));
+    assert!(folder.run("check candidates.floe").succeeded().contains("sound, not signed, for h200"));
 
     let all = candidates(&folder, "candidates.floe");
     assert!(all.len() > 2, "{all:?}");
@@ -109,11 +109,11 @@ fn bad_tables_and_needless_candidates_are_refused() {
     let folder = folder();
     folder.write("bad.timings", "floe-timings 1\ngpu x\nmultiprocessors many\n");
     let compile = "compile conv.onnx --target host -o plan.floe";
-    folder.refuses(
+    folder.misused(
         &format!("{compile} --timings bad.timings"),
         &["'bad.timings' is not a timing table", "line 3", "many"],
     );
-    folder.refuses(&format!("{compile} --timings conv.onnx"), &["conv.onnx"]);
-    folder.refuses(&format!("{compile} --timings none"), &["cannot read 'none'"]);
-    folder.refuses(&format!("{compile} --candidates"), &["--candidates needs a GPU among the targets"]);
+    folder.misused(&format!("{compile} --timings conv.onnx"), &["conv.onnx"]);
+    folder.misused(&format!("{compile} --timings none"), &["cannot read 'none'"]);
+    folder.misused(&format!("{compile} --candidates"), &["--candidates needs a GPU among the targets"]);
 }

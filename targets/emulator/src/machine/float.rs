@@ -1,0 +1,427 @@
+//! Arithmetic in f32 and f64. `add`, `sub`, `mul`, `fma`, `div.rn`, `rcp.rn`, `sqrt.rn`, `min`, `max`, `abs` and `neg` are
+//! exact: the one result that the PTX ISA allows, with the NaN that GPUs make.
+//!
+//! The approximate functions are correctly rounded or nearly so (`libm`, below 1 ulp). What the PTX ISA grants the GPU,
+//! and with it the most that the two may be apart besides that:
+//!
+//! | function | bound of the ISA |
+//! |---|---|
+//! | `rcp.approx.f32` | 1 ulp |
+//! | `div.approx.f32`, `div.full.f32` | 2 ulp |
+//! | `sqrt.approx.f32` | 1 ulp (relative error 2^-23) |
+//! | `rsqrt.approx.f32` | relative error 2^-22.9 |
+//! | `ex2.approx.f32` | 2 ulp |
+//! | `lg2.approx.f32` | absolute error 2^-22 for 0.5 to 2, else relative error 2^-22 |
+//! | `sin.approx.f32`, `cos.approx.f32` | absolute error 2^-20.5 for -2π to 2π |
+//! | `tanh.approx.f32` | relative error 2^-11 |
+//! | `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64` | the upper 20 bits of the significand |
+
+use super::lanes::{Registers, Slots, vectorised};
+use super::reader::{Reader, Result};
+use super::rounding::{F32, NAN, Rounding, canonical, flush, narrow, saturate, sum_to_odd};
+use crate::ptx::Type;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Op {
+    kind: Kind,
+    double: bool,
+    rounding: Rounding,
+    flush: bool,
+    saturate: bool,
+    slots: Slots,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Add,
+    Sub,
+    Mul,
+    Fma,
+    Div,
+    Min,
+    Max,
+    MinNan,
+    MaxNan,
+    Abs,
+    Neg,
+    CopySign,
+    Reciprocal,
+    Root,
+    ReciprocalRoot,
+    Exp2,
+    Log2,
+    Sin,
+    Cos,
+    Tanh,
+}
+
+/// Takes a rounding of results (`.rn`) if there is one.
+pub(super) fn rounding(reader: &mut Reader<'_>) -> Option<Rounding> {
+    reader.choice(&[
+        ("rn", Rounding::Nearest),
+        ("rz", Rounding::Zero),
+        ("rm", Rounding::Down),
+        ("rp", Rounding::Up),
+        ("rna", Rounding::NearestAway),
+    ])
+}
+
+/// Decodes the instruction if it is one of f32 or f64.
+pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Option<Op>> {
+    use Kind::*;
+    let (kind, sources) = match reader.opcode {
+        "add" => (Add, 2),
+        "sub" => (Sub, 2),
+        "mul" => (Mul, 2),
+        "fma" | "mad" => (Fma, 3),
+        "div" => (Div, 2),
+        "min" => (Min, 2),
+        "max" => (Max, 2),
+        "abs" => (Abs, 1),
+        "neg" => (Neg, 1),
+        "copysign" => (CopySign, 2),
+        "rcp" => (Reciprocal, 1),
+        "sqrt" => (Root, 1),
+        "rsqrt" => (ReciprocalRoot, 1),
+        "ex2" => (Exp2, 1),
+        "lg2" => (Log2, 1),
+        "sin" => (Sin, 1),
+        "cos" => (Cos, 1),
+        "tanh" => (Tanh, 1),
+        _ => return Ok(None),
+    };
+    let last = reader.instruction.name.rsplit('.').next();
+    if !matches!(last, Some("f32" | "f64")) {
+        return Ok(None);
+    }
+    let approximate = reader.takes("approx") || reader.takes("full");
+    let rounding = rounding(reader).unwrap_or(Rounding::Nearest);
+    let (flush, saturate) = (reader.takes("ftz"), reader.takes("sat"));
+    let nan = reader.takes("NaN");
+    let r#type = reader.r#type()?;
+    let double = r#type == Type::F64;
+    let directed = rounding != Rounding::Nearest;
+    if directed && (double || approximate || !matches!(kind, Add | Sub | Mul | Fma)) {
+        return Err("this rounding here".to_owned());
+    }
+    if double && (saturate || matches!(kind, Exp2 | Log2 | Sin | Cos | Tanh)) {
+        return Err("f64 here".to_owned());
+    }
+    let kind = match kind {
+        Min if nan => MinNan,
+        Max if nan => MaxNan,
+        kind => kind,
+    };
+    let slots = reader.slots(r#type, r#type, sources)?;
+    Ok(Some(Op { kind, double, rounding, flush, saturate, slots }))
+}
+
+vectorised! {
+    pub(super) fn execute(op: &Op, r: &mut Registers<'_>, lanes: u32) {
+        if op.double {
+            double(op, r, lanes);
+        } else if op.rounding != Rounding::Nearest {
+            directed(op, r, lanes);
+        } else if op.flush {
+            single::<true>(op, r, lanes);
+        } else {
+            single::<false>(op, r, lanes);
+        }
+    }
+}
+
+#[inline(always)]
+fn before<const FLUSH: bool>(value: f32) -> f32 {
+    if FLUSH { flush(value) } else { value }
+}
+
+#[inline(always)]
+fn single<const FLUSH: bool>(op: &Op, r: &mut Registers<'_>, lanes: u32) {
+    if op.saturate {
+        finish::<FLUSH>(op, r, lanes, |value| saturate(before::<FLUSH>(value)));
+    } else {
+        finish::<FLUSH>(op, r, lanes, |value| canonical(before::<FLUSH>(value)));
+    }
+}
+
+#[inline(always)]
+fn finish<const FLUSH: bool>(op: &Op, r: &mut Registers<'_>, lanes: u32, after: impl Fn(f32) -> f32) {
+    let s = &op.slots;
+    let one = |f: fn(f32) -> f32| move |a: f32| f(before::<FLUSH>(a));
+    match op.kind {
+        Kind::Add => r.binary(s, lanes, |a: f32, b: f32| after(before::<FLUSH>(a) + before::<FLUSH>(b))),
+        Kind::Sub => r.binary(s, lanes, |a: f32, b: f32| after(before::<FLUSH>(a) - before::<FLUSH>(b))),
+        Kind::Mul => r.binary(s, lanes, |a: f32, b: f32| after(before::<FLUSH>(a) * before::<FLUSH>(b))),
+        Kind::Fma => r.ternary(s, lanes, |a: f32, b: f32, c: f32| {
+            after(before::<FLUSH>(a).mul_add(before::<FLUSH>(b), before::<FLUSH>(c)))
+        }),
+        Kind::Div => r.binary(s, lanes, |a: f32, b: f32| after(before::<FLUSH>(a) / before::<FLUSH>(b))),
+        Kind::Min => r.binary(s, lanes, |a: f32, b: f32| after(least(before::<FLUSH>(a), before::<FLUSH>(b)))),
+        Kind::Max => r.binary(s, lanes, |a: f32, b: f32| after(-least(-before::<FLUSH>(a), -before::<FLUSH>(b)))),
+        Kind::MinNan => r.binary(s, lanes, |a: f32, b: f32| {
+            after(if a.is_nan() || b.is_nan() { NAN } else { least(before::<FLUSH>(a), before::<FLUSH>(b)) })
+        }),
+        Kind::MaxNan => r.binary(s, lanes, |a: f32, b: f32| {
+            after(if a.is_nan() || b.is_nan() { NAN } else { -least(-before::<FLUSH>(a), -before::<FLUSH>(b)) })
+        }),
+        // The sign alone changes, that of NaN too.
+        Kind::Abs => r.unary(s, lanes, |a: f32| before::<FLUSH>(a).abs()),
+        Kind::Neg => r.unary(s, lanes, |a: f32| -before::<FLUSH>(a)),
+        // The sign of the first operand on the second.
+        Kind::CopySign => r.binary(s, lanes, |a: f32, b: f32| b.copysign(a)),
+        Kind::Reciprocal => r.unary(s, lanes, |a: f32| after(1.0 / before::<FLUSH>(a))),
+        Kind::Root => r.unary(s, lanes, |a: f32| after(before::<FLUSH>(a).sqrt())),
+        Kind::ReciprocalRoot => r.unary(s, lanes, |a: f32| after((1.0 / f64::from(before::<FLUSH>(a)).sqrt()) as f32)),
+        Kind::Exp2 => slow(r, s, lanes, &after, one(libm::exp2f)),
+        Kind::Log2 => slow(r, s, lanes, &after, one(libm::log2f)),
+        Kind::Sin => slow(r, s, lanes, &after, one(libm::sinf)),
+        Kind::Cos => slow(r, s, lanes, &after, one(libm::cosf)),
+        Kind::Tanh => slow(r, s, lanes, &after, one(libm::tanhf)),
+    }
+}
+
+/// A function that costs too much for lanes that are not active.
+#[inline(always)]
+fn slow(r: &mut Registers<'_>, s: &Slots, lanes: u32, after: &impl Fn(f32) -> f32, f: impl Fn(f32) -> f32) {
+    let a = r.get::<f32>(s.a);
+    let values = std::array::from_fn(|l| if lanes >> l & 1 == 1 { after(f(a[l])) } else { 0.0 });
+    r.set(s.d, &values, lanes);
+}
+
+/// The lesser; of a number and NaN, the number; of zeros, the negative one.
+#[inline(always)]
+fn least(a: f32, b: f32) -> f32 {
+    let or = f32::from_bits(a.to_bits() | b.to_bits());
+    if a.is_nan() {
+        b
+    } else if a < b {
+        a
+    } else if a == b {
+        // Equal numbers have equal bits, unless they are zeros.
+        or
+    } else if b.is_nan() {
+        a
+    } else {
+        b
+    }
+}
+
+fn directed(op: &Op, r: &mut Registers<'_>, lanes: u32) {
+    let before = |value: f32| f64::from(if op.flush { flush(value) } else { value });
+    let after = |exact: f64| {
+        let value = canonical(narrow(exact, F32, op.rounding) as f32);
+        let value = if op.flush { flush(value) } else { value };
+        if op.saturate { saturate(value) } else { value }
+    };
+    // A sum that is exactly zero of numbers that are not takes its sign from the rounding.
+    let sum = |a: f64, b: f64| {
+        let sum = sum_to_odd(a, b);
+        let negative = op.rounding == Rounding::Down && sum == 0.0 && a.is_sign_negative() != b.is_sign_negative();
+        if negative { -0.0 } else { sum }
+    };
+    let s = &op.slots;
+    match op.kind {
+        Kind::Add => r.binary(s, lanes, |a: f32, b: f32| after(sum(before(a), before(b)))),
+        Kind::Sub => r.binary(s, lanes, |a: f32, b: f32| after(sum(before(a), -before(b)))),
+        Kind::Mul => r.binary(s, lanes, |a: f32, b: f32| after(before(a) * before(b))),
+        _ => r.ternary(s, lanes, |a: f32, b: f32, c: f32| after(sum(before(a) * before(b), before(c)))),
+    }
+}
+
+#[inline(always)]
+fn double(op: &Op, r: &mut Registers<'_>, lanes: u32) {
+    let s = &op.slots;
+    match op.kind {
+        Kind::Add => r.binary(s, lanes, |a: f64, b: f64| a + b),
+        Kind::Sub => r.binary(s, lanes, |a: f64, b: f64| a - b),
+        Kind::Mul => r.binary(s, lanes, |a: f64, b: f64| a * b),
+        Kind::Fma => r.ternary(s, lanes, |a: f64, b: f64, c: f64| a.mul_add(b, c)),
+        Kind::Div => r.binary(s, lanes, |a: f64, b: f64| a / b),
+        Kind::Min => r.binary(s, lanes, f64::min),
+        Kind::Max => r.binary(s, lanes, f64::max),
+        Kind::MinNan => r.binary(s, lanes, |a: f64, b: f64| {
+            if a.is_nan() {
+                a
+            } else if b.is_nan() {
+                b
+            } else {
+                a.min(b)
+            }
+        }),
+        Kind::MaxNan => r.binary(s, lanes, |a: f64, b: f64| {
+            if a.is_nan() {
+                a
+            } else if b.is_nan() {
+                b
+            } else {
+                a.max(b)
+            }
+        }),
+        Kind::Abs => r.unary(s, lanes, f64::abs),
+        Kind::Neg => r.unary(s, lanes, |a: f64| -a),
+        Kind::CopySign => r.binary(s, lanes, |a: f64, b: f64| b.copysign(a)),
+        Kind::Reciprocal => r.unary(s, lanes, |a: f64| 1.0 / a),
+        Kind::Root => r.unary(s, lanes, f64::sqrt),
+        Kind::ReciprocalRoot => r.unary(s, lanes, |a: f64| 1.0 / a.sqrt()),
+        Kind::Exp2 | Kind::Log2 | Kind::Sin | Kind::Cos | Kind::Tanh => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{evaluate, float_edges, holds, triples};
+
+    fn one(bits: u64) -> f32 {
+        f32::from_bits(bits as u32)
+    }
+
+    fn bits(value: f32) -> u64 {
+        if value.is_nan() { 0x7fff_ffff } else { u64::from(value.to_bits()) }
+    }
+
+    const LOAD: &str = "mov.b32 %f4, %r4; mov.b32 %f5, %r5; mov.b32 %f6, %r6;";
+
+    fn exact(instruction: &str, definition: impl Fn(f32, f32, f32) -> f32) {
+        let body = format!(".reg .f32 %f<8>; {LOAD} {instruction} mov.b32 %r3, %f3;");
+        holds(&body, &float_edges(), |a, b, c| bits(definition(one(a), one(b), one(c))));
+    }
+
+    #[test]
+    fn arithmetic_is_rounded_once() {
+        exact("add.f32 %f3, %f4, %f5;", |a, b, _| a + b);
+        exact("sub.rn.f32 %f3, %f4, %f5;", |a, b, _| a - b);
+        exact("mul.f32 %f3, %f4, %f5;", |a, b, _| a * b);
+        exact("fma.rn.f32 %f3, %f4, %f5, %f6;", libm::fmaf);
+        exact("div.rn.f32 %f3, %f4, %f5;", |a, b, _| a / b);
+        exact("sqrt.rn.f32 %f3, %f4;", |a, _, _| a.sqrt());
+        exact("rcp.rn.f32 %f3, %f4;", |a, _, _| 1.0 / a);
+    }
+
+    #[test]
+    fn subnormal_numbers_are_flushed_where_asked() {
+        let flush = |x: f32| if x.is_subnormal() { 0.0_f32.copysign(x) } else { x };
+        exact("add.ftz.f32 %f3, %f4, %f5;", |a, b, _| flush(flush(a) + flush(b)));
+        exact("mul.ftz.f32 %f3, %f4, %f5;", |a, b, _| flush(flush(a) * flush(b)));
+        exact("fma.rn.ftz.f32 %f3, %f4, %f5, %f6;", |a, b, c| flush(libm::fmaf(flush(a), flush(b), flush(c))));
+    }
+
+    #[test]
+    fn saturation_limits_and_takes_nan_for_zero() {
+        let saturate = |x: f32| if x > 0.0 { x.min(1.0) } else { 0.0 };
+        exact("add.sat.f32 %f3, %f4, %f5;", |a, b, _| saturate(a + b));
+        exact("fma.rn.sat.f32 %f3, %f4, %f5, %f6;", |a, b, c| saturate(libm::fmaf(a, b, c)));
+    }
+
+    #[test]
+    fn extremes_prefer_numbers_and_order_zeros() {
+        exact("min.f32 %f3, %f4, %f5;", |a, b, _| match (a.is_nan(), b.is_nan()) {
+            (true, _) => b,
+            (_, true) => a,
+            _ if a == b => {
+                if a.is_sign_negative() {
+                    a
+                } else {
+                    b
+                }
+            }
+            _ => {
+                if a < b {
+                    a
+                } else {
+                    b
+                }
+            }
+        });
+        exact("max.f32 %f3, %f4, %f5;", |a, b, _| match (a.is_nan(), b.is_nan()) {
+            (true, _) => b,
+            (_, true) => a,
+            _ if a == b => {
+                if a.is_sign_positive() {
+                    a
+                } else {
+                    b
+                }
+            }
+            _ => {
+                if a > b {
+                    a
+                } else {
+                    b
+                }
+            }
+        });
+        exact("max.NaN.f32 %f3, %f4, %f5;", |a, b, _| {
+            if a.is_nan() || b.is_nan() {
+                f32::NAN
+            } else if a == b {
+                if a.is_sign_positive() { a } else { b }
+            } else {
+                a.max(b)
+            }
+        });
+    }
+
+    #[test]
+    fn directed_rounding_brackets_the_nearest() {
+        let run = |rounding: &str, instruction: &str| {
+            let body = format!(
+                ".reg .f32 %f<8>; {LOAD} {}.{rounding}.f32 {} mov.b32 %r3, %f3;",
+                instruction,
+                if instruction == "fma" { "%f3, %f4, %f5, %f6;" } else { "%f3, %f4, %f5;" }
+            );
+            evaluate(&body, &triples(&float_edges()))
+        };
+        for instruction in ["add", "mul", "fma"] {
+            let (down, up, zero, near) =
+                (run("rm", instruction), run("rp", instruction), run("rz", instruction), run("rn", instruction));
+            for i in 0..near.len() {
+                let [d, u, z, n] = [down[i], up[i], zero[i], near[i]].map(one);
+                if n.is_nan() {
+                    assert!(d.is_nan() && u.is_nan() && z.is_nan());
+                    continue;
+                }
+                assert!(d <= n && n <= u && (n == d || n == u), "{instruction} {i}: {d:e} {n:e} {u:e}");
+                assert!(z.abs() <= d.abs() && z.abs() <= u.abs() && (z == d || z == u));
+                // One step apart at most.
+                assert!(d == u || d.next_up() == u, "{instruction} {i}: {d:e} {u:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn approximations_keep_the_bounds_of_the_isa() {
+        let body = |instruction: &str| format!(".reg .f32 %f<8>; {LOAD} {instruction} mov.b32 %r3, %f3;");
+        let inputs: Vec<f32> = (0..2000).map(|i| (i as f32 - 1000.0) * 0.0317 + 0.001).collect();
+        let operands: Vec<[u64; 3]> = inputs.iter().map(|x| [u64::from(x.to_bits()), 0, 0]).collect();
+        let relative = |instruction: &str, bound: f64, exact: fn(f64) -> f64| {
+            for (x, result) in inputs.iter().zip(evaluate(&body(instruction), &operands)) {
+                let (result, exact) = (f64::from(one(result)), exact(f64::from(*x)));
+                assert!(
+                    exact.is_nan() && result.is_nan() || (result - exact).abs() <= bound * exact.abs(),
+                    "{instruction} of {x}"
+                );
+            }
+        };
+        relative("ex2.approx.ftz.f32 %f3, %f4;", 2.0_f64.powi(-22), f64::exp2);
+        relative("rcp.approx.ftz.f32 %f3, %f4;", 2.0_f64.powi(-23), |x| 1.0 / x);
+        relative("rsqrt.approx.f32 %f3, %f4;", 2.0_f64.powf(-22.9), |x| 1.0 / x.sqrt());
+        relative("sqrt.approx.f32 %f3, %f4;", 2.0_f64.powi(-23), f64::sqrt);
+        relative("tanh.approx.f32 %f3, %f4;", 2.0_f64.powi(-11), f64::tanh);
+    }
+
+    #[test]
+    fn special_values_of_approximations() {
+        let of = |instruction: &str, x: f32| {
+            let body = format!(".reg .f32 %f<8>; {LOAD} {instruction} mov.b32 %r3, %f3;");
+            one(evaluate(&body, &[[u64::from(x.to_bits()), 0, 0]])[0])
+        };
+        assert_eq!(of("ex2.approx.ftz.f32 %f3, %f4;", f32::NEG_INFINITY), 0.0);
+        assert_eq!(of("ex2.approx.ftz.f32 %f3, %f4;", 1e-40), 1.0);
+        assert_eq!(of("ex2.approx.f32 %f3, %f4;", -200.0), 0.0);
+        assert_eq!(of("ex2.approx.ftz.f32 %f3, %f4;", -127.5), 0.0);
+        assert_eq!(of("rcp.approx.ftz.f32 %f3, %f4;", -1e-40), f32::NEG_INFINITY);
+        assert_eq!(of("rcp.approx.ftz.f32 %f3, %f4;", f32::INFINITY), 0.0);
+        assert_eq!(of("lg2.approx.f32 %f3, %f4;", 0.0), f32::NEG_INFINITY);
+        assert!(of("sqrt.approx.f32 %f3, %f4;", -1.0).is_nan());
+    }
+}

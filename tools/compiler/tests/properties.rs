@@ -1,0 +1,121 @@
+//! What operators say of themselves, held to what their kernels compute.
+
+use floe_compiler::evaluate::HostEvaluator;
+use floe_models::{
+    DType, Evaluate, Fact, Op, Tensor, infer,
+    op::{
+        Coordinates, Elements, Interpolation, Outside, PadMode, Pooling, Properties, Reduction, RegionPooling,
+        SampleCoordinates, Sampling, ScatterReduction, Size, Window,
+    },
+};
+
+/// Different numbers on both sides of 0.
+fn numbers(shape: &[usize]) -> Tensor {
+    let count: usize = shape.iter().product();
+    let values: Vec<f32> = (0..count).map(|i| (i * 37 % 101) as f32 / 8.0 - 3.3 + i as f32 / 1024.0).collect();
+    Tensor::f32(shape, &values)
+}
+
+fn window() -> Window {
+    Window { strides: vec![2; 2], dilations: vec![1; 2], pads_begin: vec![1; 2], pads_end: vec![1; 2] }
+}
+
+/// An operator, inputs besides its data, and output facts that inference leaves open.
+fn cases() -> Vec<(Op, Vec<Tensor>, Vec<Vec<usize>>)> {
+    let kernel = || vec![3; 2];
+    let grid = || {
+        let places: Vec<f32> = (0..50).map(|i| (i * 29 % 51) as f32 / 20.0 - 1.2).collect();
+        Tensor::f32(&[1, 5, 5, 2], &places)
+    };
+    let sample = |sampling, outside| Op::GridSample { sampling, outside, coordinates: SampleCoordinates::HalfPixel };
+    let resize = |interpolation| Op::Resize {
+        scales: vec![1.0, 1.0, 1.5, 2.0],
+        interpolation,
+        coordinates: Coordinates::HalfPixel,
+    };
+    let larger = || vec![vec![1, 4, 9, 12]];
+    let reduce = |kind| Op::Reduce { kind, axes: vec![2], keep: true };
+    let roi = |kind| Op::RoiAlign { kind, extents: [2, 2], samples: 2, scale: 1.0, half_pixel: false };
+    let regions = || vec![Tensor::f32(&[1, 4], &[0.5, 1.0, 4.0, 4.5]), Tensor::i64(&[1], &[0])];
+    let pad = |mode| Op::Pad { before: vec![0, 1, 0, 1], after: vec![0, 0, 1, 2], mode };
+    vec![
+        (Op::Split { axis: 1 }, vec![], vec![vec![1, 1, 6, 6], vec![1, 3, 6, 6]]),
+        (Op::Slice { starts: vec![0, 1, 5, 0], steps: vec![1, 1, -2, 1] }, vec![], vec![vec![1, 2, 3, 6]]),
+        (Op::Identity, vec![], vec![]),
+        (Op::Reshape, vec![], vec![vec![4, 36]]),
+        (Op::Transpose { permutation: vec![0, 3, 1, 2] }, vec![], vec![]),
+        (Op::Expand, vec![], vec![vec![3, 4, 6, 6]]),
+        (Op::Concat { axis: 1 }, vec![numbers(&[1, 2, 6, 6])], vec![]),
+        (Op::Tile { repeats: vec![1, 2, 1, 3] }, vec![], vec![]),
+        (Op::Gather { axis: 1 }, vec![Tensor::i64(&[3], &[2, 0, 2])], vec![]),
+        (Op::DepthToSpace { block: 2, column_row_depth: true }, vec![], vec![]),
+        (Op::SpaceToDepth { block: 2 }, vec![], vec![]),
+        (pad(PadMode::Constant(99.5)), vec![], vec![]),
+        (pad(PadMode::Reflect), vec![], vec![]),
+        (pad(PadMode::Edge), vec![], vec![]),
+        (pad(PadMode::Wrap), vec![], vec![]),
+        (Op::Pool { kind: Pooling::Max, kernel: kernel(), window: window() }, vec![], vec![vec![1, 4, 3, 3]]),
+        (
+            Op::Pool { kind: Pooling::Average { include_pads: true }, kernel: kernel(), window: window() },
+            vec![],
+            vec![vec![1, 4, 3, 3]],
+        ),
+        (Op::GlobalPool { kind: Pooling::Max }, vec![], vec![]),
+        (reduce(Reduction::Max), vec![], vec![]),
+        (reduce(Reduction::Min), vec![], vec![]),
+        (reduce(Reduction::Mean), vec![], vec![]),
+        (resize(Interpolation::NearestFloor), vec![], larger()),
+        (resize(Interpolation::NearestHalfUp), vec![], larger()),
+        (resize(Interpolation::Linear), vec![], larger()),
+        (Op::TopK { axis: 3, k: 2, largest: false }, vec![], vec![]),
+        (sample(Sampling::Nearest, Outside::Border), vec![grid()], vec![]),
+        (sample(Sampling::Nearest, Outside::Zeros), vec![grid()], vec![]),
+        (sample(Sampling::Linear, Outside::Zeros), vec![grid()], vec![]),
+        (roi(RegionPooling::Cells), regions(), vec![]),
+        (roi(RegionPooling::Average), regions(), vec![]),
+        (Op::Cast, vec![], vec![vec![1, 4, 6, 6]]),
+    ]
+}
+
+/// Outputs that have the data's type.
+fn run(op: &Op, inputs: &[Tensor], open: &[Vec<usize>]) -> Vec<f64> {
+    let facts: Vec<Fact> = inputs.iter().map(|tensor| Fact::new(tensor.dtype, &tensor.shape)).collect();
+    let facts: Vec<&Fact> = facts.iter().collect();
+    let open: Vec<Fact> = open.iter().map(|shape| Fact::new(DType::F32, shape)).collect();
+    let outputs = infer(op, &facts, &open).unwrap_or_else(|error| panic!("{}: {error}", op.name()));
+    let tensors: Vec<&Tensor> = inputs.iter().collect();
+    let made = HostEvaluator::default().evaluate(op, &tensors, &outputs);
+    let made = made.unwrap_or_else(|| panic!("{} does not run", op.name()));
+    made.into_iter().filter(|tensor| tensor.dtype == DType::F32).flat_map(|tensor| tensor.to_f64()).collect()
+}
+
+#[test]
+fn operators_move_and_bound_data_as_they_say() {
+    for (op, others, open) in cases() {
+        let inputs: Vec<Tensor> = std::iter::once(numbers(&[1, 4, 6, 6])).chain(others).collect();
+        check(&op, &inputs, &open);
+    }
+    for reduction in [ScatterReduction::Replace, ScatterReduction::Max, ScatterReduction::Min] {
+        let inputs =
+            [numbers(&[5, 3]), Tensor::i64(&[2], &[4, 1]), Tensor::f32(&[2, 3], &[9.0, -9.0, 0.5, 1.5, 2.5, 3.5])];
+        check(&Op::Scatter { reduction }, &inputs, &[]);
+    }
+    let heads = || numbers(&[2, 4, 8]);
+    check(&Op::Attention { scale: 0.3, softcap: 0.0, causal: None }, &[heads(), heads(), heads()], &[]);
+}
+
+fn check(op: &Op, inputs: &[Tensor], open: &[Vec<usize>]) {
+    let Properties { elements, data, number, size, .. } = op.properties();
+    let data: Vec<f64> = data.of(inputs).flat_map(Tensor::to_f64).chain(number).collect();
+    let made = run(op, inputs, open);
+    assert!(!made.is_empty());
+    if matches!(elements, Elements::View | Elements::Moved | Elements::Chosen) {
+        let foreign = made.iter().find(|element| !data.contains(element));
+        assert_eq!(foreign, None, "{op:?} makes what is not in its data");
+    }
+    assert_eq!(size, Size::OfData, "{op:?}");
+    let (least, most) = data.iter().fold((0.0f64, 0.0f64), |(least, most), &value| (least.min(value), most.max(value)));
+    for element in made {
+        assert!((least - 1e-4..=most + 1e-4).contains(&element), "{op:?}: {element} is not in {least} … {most}");
+    }
+}

@@ -1,0 +1,204 @@
+"""Tables of what tools/benchmark/run measured."""
+
+import statistics
+import sys
+import tomllib
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmark"))
+from measurements import COMPILED, COST_MODEL, FLOE, PYTORCH, TIMING_TABLE, Results
+
+# A Jetson that so many multiprocessors of another GPU stand for.
+STANDS_FOR = {16: "jetson-agx-orin", 8: "jetson-orin-nano"}
+PEERS = {PYTORCH: "PyTorch + cuDNN", COMPILED: "torch.compile"}
+NAMES = {"jetson-agx-orin": "AGX Orin", "jetson-orin-nano": "Orin Nano"}
+
+
+def table(heads, rows):
+    """Markdown, without the columns that are empty throughout."""
+    kept = [column for column in range(len(heads)) if any(row[column] for row in rows)]
+    lines = [[heads[column] for column in kept], ["---"] * len(kept), *([row[column] for column in kept] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def listed(words):
+    words = list(words)
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+class Benchmarks:
+    """The results in one file, and the descriptions of targets."""
+
+    def __init__(self, file, descriptions):
+        self.results = Results(file)
+        if not self.results.lines:
+            raise LookupError(f"{file} holds no results")
+        self.descriptions = {path.stem: tomllib.loads(path.read_text()) for path in descriptions.glob("*.toml")}
+        self.cases = list(dict.fromkeys((line["network"], line["batch"]) for line in self.results.lines))
+
+    # What there is of a network.
+
+    def line(self, case, sms, program, **wanted):
+        found = self.results.find(network=case[0], batch=case[1], sms=sms, program=program, **wanted)
+        # Where no step has a measured time, the cost model chose.
+        return None if found and found.get("plan") == TIMING_TABLE and found.get("measured") == 0 else found
+
+    def time(self, case, sms, program, column="device", **wanted):
+        """Median in microseconds, or None."""
+        line = self.line(case, sms, program, **wanted)
+        return line[column]["median"] if line else None
+
+    def fact(self, case, name, **wanted):
+        """What was counted of a plan of Floe, or None."""
+        line = self.results.find(network=case[0], batch=case[1], program=FLOE, **wanted)
+        return line.get(name) if line else None
+
+    # What a device takes at least.
+
+    def floor(self, case, target):
+        """Microseconds: operations at the peak rate, or the model from memory as far as it exceeds the cache."""
+        flops, elements = (self.fact(case, name, target=target) for name in ("flops", "elements"))
+        if flops is None or elements is None:
+            return None
+        device = self.descriptions[target]
+        beyond_cache = max(2 * elements - device["l2_bytes"], 0)
+        return max(flops / (device["f16_tflops"] * 1e6), beyond_cache / (device["bandwidth"] * 1e3))
+
+    def traffic(self, case, target):
+        """Microseconds that memory takes if all operands of all steps come from there and go there."""
+        count = self.fact(case, "bytes", target=target)
+        return count and count / (self.descriptions[target]["bandwidth"] * 1e3)
+
+    # Text.
+
+    def caption(self, sms, peer):
+        """Machine, commit and date of a table of Floe and a peer."""
+        run = self.results.run
+        numbers = sorted(
+            {line["machine"] for line in self.results.lines if line["sms"] == sms and line["program"] in (FLOE, peer)}
+        )
+        machines = [run["machines"][number] for number in numbers]
+        gpus = [f"{machine['gpu']}, driver {machine['driver']}" for machine in machines]
+        peers = [
+            f"PyTorch {machine['torch']}, cuDNN {version(machine['cudnn'])}" for machine in machines if "torch" in machine
+        ]
+        where = f"{sms} multiprocessors of an " if sms else ""
+        made = "; ".join(dict.fromkeys([*gpus, *peers]))
+        return f"*Microseconds, medians. {where}{made}; commit {run['commit'][:7]}{'' if run['commit'].isalnum() else ' with changes'}, {run['date']}.*"
+
+    def ratios(self, sms, peer, cases=None, **wanted):
+        """The peer's time over Floe's, by case."""
+        pairs = {case: (self.time(case, sms, peer), self.time(case, sms, FLOE, **wanted)) for case in cases or self.cases}
+        return {case: peer / own for case, (peer, own) in pairs.items() if peer and own}
+
+    def mean(self, ratios, peer, what):
+        """A sentence: the mean with and without recurrent layers, and where Floe is slower."""
+        plain = {case: ratio for case, ratio in ratios.items() if not self.fact(case, "recurrent")}
+        text = f"{what}: {PEERS[peer]} takes **{statistics.geometric_mean(ratios.values()):.2f}** times as long as Floe "
+        text += f"(geometric mean of {len(ratios)} rows"
+        if plain and len(plain) < len(ratios):
+            left = len(ratios) - len(plain)
+            text += f"; {statistics.geometric_mean(plain.values()):.2f} without the {left} with recurrent layers"
+        losses = [f"{label(case)} ({ratio:.2f})" for case, ratio in ratios.items() if ratio < 1]
+        return f"{text}). Floe is slower on {listed(losses) or 'none of them'}."
+
+    def comparison(self, sms, plans, peer=PYTORCH, more=()):
+        """Rows of networks: times of Floe by each plan (a name, target and kind), of a peer, ratios, and further columns."""
+        plans = {name: {"target": target, "plan": plan} for name, target, plan in plans}
+        ratios = {name: self.ratios(sms, peer, **wanted) for name, wanted in plans.items()}
+        heads = ["network", "batch", "steps", "measured", *(f"Floe, {name}" for name in plans), "round trip", PEERS[peer]]
+        heads += [*(f"ratio, {name}" for name in plans), *(name for name, _ in more)]
+        rows = []
+        for case in self.cases:
+            times = [self.time(case, sms, FLOE, **wanted) for wanted in plans.values()]
+            if not any(times) or (peer != PYTORCH and not self.time(case, sms, peer)):
+                continue
+            first = next(wanted for wanted, time in zip(plans.values(), times) if time)
+            steps, trip = self.fact(case, "steps", sms=sms, **first), self.time(case, sms, FLOE, "round_trip", **first)
+            counts = [
+                self.fact(case, "measured", sms=sms, **wanted) for wanted in plans.values() if wanted["plan"] == TIMING_TABLE
+            ]
+            row = [
+                case[0],
+                str(case[1]),
+                str(steps),
+                "".join(str(count) for count in counts if count),
+                *map(whole, times),
+                whole(trip),
+                whole(self.time(case, sms, peer)),
+            ]
+            row += [ratio(found.get(case)) for found in ratios.values()]
+            rows.append([*row, *(at_least(column(case)) for _, column in more)])
+        if not rows:
+            return NONE
+        means = [f"- {self.mean(found, peer, f'Plans by the {name}')}" for name, found in ratios.items() if found]
+        return "\n\n".join([self.caption(sms, peer), table(heads, rows), "\n".join(means)]).rstrip()
+
+    # The figures.
+
+    def whole(self):
+        """The whole GPU."""
+        plans = [(kind, "h200", kind) for kind in (COST_MODEL, TIMING_TABLE)]
+        return self.comparison(0, plans, more=[("floor", lambda case: self.floor(case, "h200"))])
+
+    def compiled(self):
+        """The whole GPU, against torch.compile."""
+        return self.comparison(0, [(COST_MODEL, "h200", COST_MODEL)], COMPILED)
+
+    def slice(self, sms):
+        """Orin's code on a slice, with what the Jetson would take at least."""
+        target = STANDS_FOR[int(sms)]
+        columns = [("floor", self.floor), ("traffic", self.traffic)]
+        more = [(f"{NAMES[target]}: {name}", lambda case, column=column: column(case, target)) for name, column in columns]
+        return self.comparison(int(sms), [(COST_MODEL, target, COST_MODEL)], more=more)
+
+    def hopper_slice(self):
+        """Hopper's code on the slice."""
+        return self.comparison(16, [(kind, "h200-16", kind) for kind in (COST_MODEL, TIMING_TABLE)])
+
+    def short(self):
+        """README's table: batch 1, plans by the cost model where there are any."""
+        orin, cases = STANDS_FOR[16], [case for case in self.cases if case[1] == 1]
+        plan = COST_MODEL if self.results.find(program=FLOE, sms=0, plan=COST_MODEL) else TIMING_TABLE
+        all_of_it, part = {"target": "h200", "plan": plan}, {"target": orin, "plan": COST_MODEL}
+        heads = ["network", "Floe", "PyTorch + cuDNN", "Orin's code, 16 SMs", "PyTorch + cuDNN, 16 SMs"]
+        heads += [f"{NAMES[orin]}: floor", f"{NAMES[orin]}: traffic"]
+        rows = []
+        for case in cases:
+            times = [self.time(case, 0, FLOE, **all_of_it), self.time(case, 0, PYTORCH), self.time(case, 16, FLOE, **part)]
+            least = []
+            if times[2]:
+                times.append(self.time(case, 16, PYTORCH))
+                least = [self.floor(case, orin), self.traffic(case, orin)]
+            row = [case[0], *map(whole, times), *map(at_least, least)]
+            rows.append(row + [""] * (len(heads) - len(row)))
+        means = []
+        for what, sms, wanted in [("On the whole GPU", 0, all_of_it), ("On 16 multiprocessors, with Orin's code", 16, part)]:
+            ratios = self.ratios(sms, PYTORCH, cases, **wanted)
+            means += [f"- {self.mean(ratios, PYTORCH, what)}"] if ratios else []
+        caption = self.caption(0, PYTORCH).removesuffix("*") + f" Batch 1, plans by the {plan}.*"
+        return "\n\n".join([caption, table(heads, rows), "\n".join(means)])
+
+
+NONE = "*Not measured yet.*"
+
+
+def version(cudnn):
+    """9.19.0 of 91900."""
+    return f"{cudnn // 10000}.{cudnn // 100 % 100}.{cudnn % 100}"
+
+
+def label(case):
+    return case[0] if case[1] == 1 else f"{case[0]} at batch {case[1]}"
+
+
+def whole(time):
+    return "" if time is None else f"{time:.0f}"
+
+
+def ratio(value):
+    return "" if value is None else f"{value:.2f}"
+
+
+def at_least(time):
+    return "" if time is None else f"{time:.0f}" if time >= 9.95 else f"{time:.1f}"

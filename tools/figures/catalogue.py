@@ -1,0 +1,226 @@
+"""The figures that documents name, and where each comes from."""
+
+import importlib.util
+import json
+import re
+import tomllib
+from functools import cached_property
+
+from benchmarks import Benchmarks, listed, table
+
+KIB = 1024
+
+
+def module(path):
+    """A Python file, loaded under a name of its own."""
+    spec = importlib.util.spec_from_file_location(f"figures_{path.stem}", path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+class Catalogue:
+    """Figures of one state of the repository. Methods without a leading underscore are names of figures; what follows a name in a
+    mark are its arguments. A lack raises LookupError."""
+
+    def __init__(self, root):
+        self._root = root
+
+    def figure(self, name, *arguments):
+        method = None if name.startswith("_") or name == "figure" else getattr(type(self), name, None)
+        if not callable(method):
+            raise LookupError("there is no such figure")
+        return method(self, *arguments)
+
+    # Benchmarks.
+
+    @cached_property
+    def _benchmarks(self):
+        return Benchmarks(self._root / "targets/benchmarks/h200.json", self._root / "targets/descriptions")
+
+    def benchmark(self, name, *arguments):
+        """A table of benchmarks.py."""
+        tables = {"whole", "compiled", "slice", "hopper_slice", "short"}
+        if name not in tables:
+            raise LookupError(f"'{name}' is not one of {', '.join(sorted(tables))}")
+        return getattr(self._benchmarks, name)(*arguments)
+
+    def target(self, name, field):
+        """A number of a target's description, with its unit."""
+        value = self._benchmarks.descriptions[name][field]
+        units = {
+            "bandwidth": "GB/s",
+            "f16_tflops": "TFLOP/s",
+            "f32_tflops": "TFLOP/s",
+            "int8_tops": "TOP/s",
+            "clock": "MHz",
+            "multiprocessors": "",
+        }
+        return f"{value / KIB**2:g} MiB" if field == "l2_bytes" else f"{value:,g} {units[field]}".rstrip()
+
+    # The record of a GPU.
+
+    @cached_property
+    def _record(self):
+        return json.loads((self._root / "targets/verified/h200.json").read_text())
+
+    def record(self, name, *arguments):
+        """Something that the record of an H200 holds."""
+        return getattr(self, f"_record_{name}")(*arguments)
+
+    def _record_machine(self):
+        run = self._record["run"]
+        driver = re.search(r"\d+\.\d+\.\d+", run["module"])
+        commit, *changes = run["commit"].split(" ", 1) if "commit" in run else [""]
+        of = " ".join([f"commit {commit[:7]}", *changes]) if commit else f"sources {run['sources'][:8]}"
+        made = [
+            run["gpu"],
+            f"driver {driver.group() if driver else run['driver']}",
+            of,
+            *([run["date"]] if "date" in run else []),
+        ]
+        return ", ".join(made)
+
+    def _record_kernels(self, architecture):
+        """Candidates that agreed with their host twins, and those that did not."""
+        tallies = self._record["kernels"][architecture]
+        failed = {
+            family: len(tally["failures"]) if "failures" in tally else tally["failed"] for family, tally in tallies.items()
+        }
+        passed = sum(tally["passed"] for tally in tallies.values())
+        names = listed(f"{count} of `{family}`" for family, count in failed.items() if count)
+        return f"{passed:,} of {passed + sum(failed.values()):,}" + (f" (all but {names})" if names else "")
+
+    def _networks(self):
+        """Plan's name, target and what the record holds of it."""
+        for key, section in self._record["networks"].items():
+            plan, target, _ = key.split()
+            yield plan, target, section
+
+    def _record_networks(self, target):
+        """Plans whose results kept within their bounds."""
+        failures = [section["failures"] for _, of, section in self._networks() if of == target]
+        return f"{failures.count([])} of {len(failures)}"
+
+    def _record_exceptions(self):
+        """Networks that are held to bounds of their own."""
+        bounds = self._root / "tools/verify/bounds.toml"
+        if bounds.exists():
+            names = [network["name"] for network in tomllib.loads(bounds.read_text())["network"]]
+        else:
+            names = [
+                plan.rsplit("-", 1)[0].removesuffix("-second")
+                for plan, _, section in self._networks()
+                if section.get("reason")
+            ]
+        return listed(dict.fromkeys(names)) or "none"
+
+    def _record_suite(self):
+        """A sentence on the ONNX backend tests on this GPU, where the record has them."""
+        suites = {key.split()[1]: section for key, section in self._record.get("suite", {}).items()}
+        counts = [f"{section['passed']:,} of {section['cases']:,} in {precision}" for precision, section in suites.items()]
+        return f"On an H200, {listed(counts)} pass." if counts else ""
+
+    def _record_heap(self):
+        """A sentence on what RUN does to the heap of the process, the driver's calls among them, where the record has it."""
+        sections = list(self._record.get("heap", {}).values())
+        if not sections:
+            return ""
+        calls, replays = {}, min(section["replays"] for section in sections)
+        for functions in (functions for section in sections for functions in section["heap"].values()):
+            for function, count in functions.items():
+                calls[function] = calls.get(function, 0) + count
+        blocks, mappings = (sum(section["growth"][what] for section in sections) for what in (0, 1))
+        made = listed(f"{count:,} of `{function}`" for function, count in calls.items())
+        left = (
+            f"calls: {made}; {blocks:,} blocks and {mappings:,} mappings were left"
+            if made
+            else "no call of an allocating function"
+        )
+        text = f"*Measured* of the whole process with its driver ({self._record_machine()}), {replays:,} replays in each of"
+        return f"{text} {len(sections)} modes: {left}."
+
+    def _record_trained(self):
+        """Median times of the models of the zoo on the device, in microseconds."""
+        zoo = [model["name"] for model in tomllib.loads((self._root / "models/zoo.toml").read_text())["model"]]
+        found = {
+            plan: section["latency"]["device"]["median"] for plan, _, section in self._networks() if section.get("latency")
+        }
+        kinds = ["f16", "f32", "orin"]
+        rows = [
+            [name, *(f"{found[plan]:.0f}" if (plan := f"{name}-{kind}") in found else "" for kind in kinds)] for name in zoo
+        ]
+        heads = ["model", "f16", "f32", "f16 as compute_87"]
+        by_table = any(section.get("timed") for _, _, section in self._networks())
+        kind = "plans by a timing table" if by_table else "plans by the cost model"
+        caption = f"*Microseconds, medians. {self._record_machine()}; {kind}.*"
+        return "\n\n".join([caption, table(heads, [row for row in rows if any(row[1:])])])
+
+    # What runs.
+
+    def suite(self, name):
+        """Counts at the head of SUPPORT.md, which `floec suite` writes."""
+        text = (self._root / "SUPPORT.md").read_text()
+        if name == "inputs":
+            found = re.search(
+                r"input of the plan \((\d+) cases\).*?\*baked\* \((\d+)\).*?computed everything \((\d+)\)", text, re.DOTALL
+            )
+            said = "Of the cases that pass, {} take every input at run time, {} have some inputs as constants, and {} are computed when compiling."
+            return said.format(*(f"{int(count):,}" for count in found.groups())) if found else ""
+        patterns = {
+            "cases": r"of (?P<of>\d+) cases (?P<passed>\d+) pass",
+            "core": r"Of the (?P<of>\d+) core cases (?P<passed>\d+) pass",
+        }
+        found = re.search(patterns[name], text)
+        if not found:
+            raise LookupError("SUPPORT.md does not say it")
+        return f"{int(found['passed']):,} of {int(found['of']):,}"
+
+    def architectures(self, *sources):
+        """How many networks of these sources pass, where there is a file of results."""
+        folder = self._root / "models/architectures"
+        if not (folder / "results.tsv").exists():
+            return "networks"
+        results, seen = module(folder / "results.py"), {}
+        for line in results.Results(folder / "results.tsv").lines:
+            if line["source"] in sources:
+                seen.setdefault((line["source"], line["network"]), set()).add(line["status"])
+        run = [statuses - set(results.FOREIGN) for statuses in seen.values() if statuses - set(results.FOREIGN)]
+        return f"{run.count({results.PASSED}):,} of {len(run):,} networks"
+
+    # Bounds that tests hold the code to.
+
+    def _constant(self, path, pattern):
+        found = re.search(pattern, (self._root / path).read_text())
+        if not found:
+            raise LookupError(f"{path} has no {pattern}")
+        return found
+
+    def stack(self, what, machine):
+        """Bound of engine/tests/stack.rs in KiB: of the release profile."""
+        found = self._constant(
+            "engine/tests/stack.rs", rf"const {what}: usize = if AARCH64 {{ (\d+) }} else {{ (\d+) }} \* KIB;"
+        )
+        return f"{found[['aarch64', 'x86-64'].index(machine) + 1]} KiB"
+
+    def size(self, what):
+        """Bound of targets/cross/check on code for aarch64."""
+        bounds = {
+            "engine": (r'"\$code" -le \$\(\((\d+) \* 1024\)\)', "KiB"),
+            "floe": (r'stat -c %s \$binary\)" -le \$\(\((\d+) \* 1024 \* 1024\)\)', "MiB"),
+        }
+        pattern, unit = bounds[what]
+        return f"{self._constant('targets/cross/check', pattern)[1]} {unit}"
+
+    def calls(self):
+        """Driver functions of RUN, in all modes that engine/tests/calls.rs records."""
+        called = set()
+        for line in (self._root / "engine/tests/calls.txt").read_text().splitlines():
+            what, separator, names = line.partition(": ")
+            if line.startswith(" ") and separator and what.strip() not in ("INIT", "drop"):
+                called |= {name.removesuffix("_v2") for name in names.split() if name != "-"}
+        return listed(f"`{name}`" for name in sorted(called))
+
+    def rust(self):
+        """The oldest Rust that builds."""
+        return tomllib.loads((self._root / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]

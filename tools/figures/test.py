@@ -1,0 +1,259 @@
+"""Tests of the figures in documents: `python3 tools/figures/test.py`."""
+
+import json
+import re
+import shutil
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from benchmarks import Benchmarks
+from documents import process
+from marks import Broken, differences, replaced, uncovered
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def times(median):
+    return {"min": median - 1, "median": median, "p90": median + 1, "max": median + 9}
+
+
+def measured(slow="vgg16"):
+    """Results of a whole run as tools/benchmark/run writes them; Floe is slower on one network."""
+    plans = [(0, "h200", "cost model"), (0, "h200", "timing table"), (16, "jetson-agx-orin", "cost model")]
+    plans += [(16, "h200-16", "cost model"), (16, "h200-16", "timing table"), (8, "jetson-orin-nano", "cost model")]
+    lines = []
+    networks = [
+        ("resnet50", 1, 100.0, 25.6e6, 0),
+        ("resnet50", 8, 300.0, 26.8e6, 0),
+        ("vgg16", 1, 200.0, 138.5e6, 0),
+        ("lstm", 1, 50.0, 1e6, 2),
+    ]
+    for network, batch, own, elements, recurrent in networks:
+        base = {"network": network, "batch": batch, "machine": 0}
+        for number, (sms, target, plan) in enumerate(plans):
+            facts = {"steps": 57, "measured": 0 if plan == "cost model" or recurrent else 9, "recurrent": recurrent}
+            facts |= {"flops": 8_200_000_000 * batch, "bytes": int(3 * elements), "elements": int(elements)}
+            latency = {"iterations": 500, "device": times(own + number), "round_trip": times(own + 50)}
+            lines.append(base | {"sms": sms, "program": "floe", "target": target, "plan": plan} | latency | facts)
+        for sms in (0, 16, 8):
+            peer = own / 2 if network == slow else 4 * own
+            lines.append(base | {"sms": sms, "program": "pytorch", "iterations": 200, "device": times(peer)})
+        if not recurrent:
+            lines.append(base | {"sms": 0, "program": "torch.compile", "iterations": 200, "device": times(2 * own)})
+    machine = {"gpu": "NVIDIA H200", "driver": "580.159.04", "id": "0123abcd", "torch": "2.11.0+cu130", "cudnn": 91900}
+    return {"run": {"commit": "abc1234", "date": "2026-11-22", "machines": [machine]}, "results": lines}
+
+
+class Marks(unittest.TestCase):
+    text = "It takes <!-- figure time -->73 µs<!-- end -->.\n\n<!-- figure table -->\n| a |\n| 1 |\n<!-- end -->\n"
+    figures = {"time": "73 µs", "table": "| a |\n| 1 |"}
+
+    def test_a_planted_wrong_number_is_found(self):
+        self.assertEqual(differences(self.text, self.figures.get), [])
+        wrong = differences(self.text.replace("73", "72"), self.figures.get)
+        self.assertEqual(wrong, ["1: figure time: expected '73 µs', found '72 µs'"])
+        wrong = differences(self.text.replace("| 1 |", "| 2 |"), self.figures.get)
+        self.assertEqual(wrong, ["5: figure table: expected '| 1 |', found '| 2 |'"])
+        self.assertEqual(replaced(self.text.replace("73", "72"), self.figures.get), self.text)
+
+    def test_a_missing_row_is_found(self):
+        wrong = differences(self.text.replace("| 1 |\n", ""), self.figures.get)
+        self.assertEqual(wrong, ["5: figure table: expected '| 1 |', found ''"])
+
+    def test_marks_are_pairs_of_known_figures(self):
+        def unknown(name):
+            raise LookupError("there is no such figure")
+
+        for text in ["a <!-- figure time -->73", "a <!-- end -->", "<!-- figure a -->1 <!-- figure b -->2<!-- end -->"]:
+            with self.assertRaises(Broken, msg=text):
+                replaced("\n" + text, self.figures.get)
+        with self.assertRaisesRegex(Broken, "^2: figure nothing: there is no such figure"):
+            replaced("\na <!-- figure nothing -->1<!-- end -->", unknown)
+        with self.assertRaisesRegex(Broken, "^2: figure time: a figure within a line must not begin it"):
+            replaced("It takes\n  <!-- figure time -->73 µs<!-- end --> on `this`.", self.figures.get)
+
+    def test_an_unmarked_number_is_found(self):
+        for text in ["73 µs", "1.4ms", "82 KiB of code", "3.2 times as fast", "62 % of it", "1,609 of the 1,905 cases", "33 of 34", "4.8 TB/s",
+                     "989 TFLOP/s", "82\nKiB", "110 ms in f32", "2× as long", "takes\n a <!-- figure time -->73 µs<!-- end --> and 5 s"]:  # fmt: skip
+            found = uncovered(f"First line.\n\nIt is {text}.\n")
+            self.assertEqual(len(found), 1, (text, found))
+            self.assertTrue(found[0].startswith("4" if "takes" in text else "3"), found)
+        self.assertEqual(len(uncovered("| resnet18 | 73 | **3.55** |")), 2)
+
+    def test_what_is_no_claim_is_left_alone(self):
+        for text in ["16 multiprocessors", "JetPack 6 and 2048 inputs", "`--minutes 9 s`", "so:\n```\nsleep 5 s\n```\n", "[page](a/5 ms.md)", "f16 and compute_87",
+                     "<!-- figure time -->73<!-- end --> µs", "glibc 2.31 on `x`", "Section 20. So it is"]:  # fmt: skip
+            self.assertEqual(uncovered(f"It is {text}, as said.\n"), [], text)
+        self.assertEqual(uncovered("| CUDA | 11.4 |", ["| CUDA | 11.4 |"]), [])
+
+
+class Tables(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.file = Path(self.folder.name) / "results.json"
+        self.addCleanup(self.folder.cleanup)
+
+    def tables(self, results):
+        self.file.write_text(json.dumps(results))
+        return Benchmarks(self.file, ROOT / "targets/descriptions")
+
+    def test_means_are_with_and_without_recurrent_layers_and_name_the_losses(self):
+        text = self.tables(measured()).whole()
+        # 4, 4, 0.5 and 4; without the last, whose plan by the timing table has no measured step, also by that table.
+        self.assertIn("Plans by the cost model: PyTorch + cuDNN takes **2.38** times", text)
+        self.assertIn(
+            "(geometric mean of 4 rows; 2.00 without the 1 with recurrent layers). Floe is slower on vgg16 (0.50).", text
+        )
+        self.assertIn("(geometric mean of 3 rows). Floe is slower on vgg16 (0.50).", text)
+        self.assertIn("commit abc1234, 2026-11-22", text)
+        self.assertIn("Floe is slower on none of them", self.tables(measured(slow=None)).whole())
+
+    def test_a_network_without_measured_kernels_has_no_time_by_the_table(self):
+        [row] = [line for line in self.tables(measured()).whole().splitlines() if line.startswith("| lstm")]
+        self.assertEqual(row, "| lstm | 1 | 57 |  | 50 |  | 100 | 200 | 4.00 |  | 13 |")
+
+    def test_floors_are_of_the_device_and_leave_out_what_its_cache_holds(self):
+        tables = self.tables(measured())
+        orin = tables.descriptions["jetson-agx-orin"]
+        arithmetic = 8.2e9 / (orin["f16_tflops"] * 1e6)
+        memory = (2 * 138.5e6 - orin["l2_bytes"]) / (orin["bandwidth"] * 1e3)
+        self.assertAlmostEqual(
+            tables.floor(("resnet50", 1), "jetson-agx-orin"),
+            max(arithmetic, (2 * 25.6e6 - orin["l2_bytes"]) / (orin["bandwidth"] * 1e3)),
+        )
+        self.assertAlmostEqual(tables.floor(("vgg16", 1), "jetson-agx-orin"), memory)
+        self.assertAlmostEqual(tables.traffic(("vgg16", 1), "jetson-agx-orin"), 3 * 138.5e6 / (orin["bandwidth"] * 1e3))
+        # Half of the bandwidth, and a smaller cache.
+        self.assertGreater(tables.floor(("vgg16", 1), "jetson-orin-nano"), 2 * memory)
+        # 51 MB fit into the cache of an H200: what is left is arithmetic.
+        h200 = tables.descriptions["h200"]
+        self.assertAlmostEqual(tables.floor(("resnet50", 1), "h200"), 8.2e9 / (h200["f16_tflops"] * 1e6))
+
+    def test_an_error_is_no_time(self):
+        results = measured()
+        for line in results["results"]:
+            if line["network"] == "vgg16" and line["program"] == "pytorch":
+                del line["device"]
+                line["error"] = "out of memory"
+        text = self.tables(results).whole()
+        self.assertIn("geometric mean of 3 rows", text)
+        self.assertRegex(text, r"\| vgg16 \| 1 \| 57 \| 9 \| 200 \| 201 \| 250 \|  \|  \|  \|")
+
+
+# What models/architectures/results.py offers, in short.
+RESULTS = """
+FOREIGN, PASSED = {"export": "", "unrun": ""}, "ok"
+class Results:
+    def __init__(self, path):
+        self.lines = [dict(zip(("source", "network", "status"), line.split())) for line in path.read_text().splitlines()]
+"""
+
+
+class Documents(unittest.TestCase):
+    """The documents of this repository with other results."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        for path in ["README.md", "BENCHMARKS.md", "SUPPORT.md", "Cargo.toml", "engine/tests", "models/zoo.toml", "targets"]:
+            copy = shutil.copytree if (ROOT / path).is_dir() else shutil.copy
+            (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+            copy(ROOT / path, self.root / path)
+        shutil.copytree(ROOT / "models/architectures", self.root / "models/architectures")
+        self.assertEqual(process(self.root, True), [])
+
+    def test_a_new_run_needs_no_edits_by_hand(self):
+        (self.root / "targets/benchmarks/h200.json").write_text(json.dumps(measured()))
+        self.assertNotEqual(process(self.root, False), [])
+        self.assertEqual(process(self.root, True), [])
+        self.assertEqual(process(self.root, False), [])
+        readme, benchmarks = ((self.root / name).read_text() for name in ("README.md", "BENCHMARKS.md"))
+        for text in (readme, benchmarks):
+            self.assertIn("abc1234", text)
+            self.assertNotIn("01b67c1", text)
+            self.assertNotIn("Not measured yet", text)
+        self.assertIn("plans by the cost model", readme)
+        self.assertNotIn("timing table", readme.split("## How fast")[1].split("## From Rust")[0])
+        self.assertRegex(readme, r"\| network \| Floe \| PyTorch \+ cuDNN \| Orin's code, 16 SMs \|.* AGX Orin: floor \|")
+        self.assertEqual(len(re.findall(r"^\| resnet50 \| 8 \|", benchmarks, re.MULTILINE)), 5)
+
+    def test_a_new_record_needs_no_edits_by_hand(self):
+        def change(change):
+            path = self.root / "targets/verified/h200.json"
+            record = json.loads(path.read_text())
+            change(record)
+            path.write_text(json.dumps(record))
+            self.assertEqual(process(self.root, True), [])
+            return (self.root / "README.md").read_text()
+
+        def new(record):
+            record["run"] |= {"commit": "0123456789abcdef with changes", "date": "2026-11-22", "sources": {"engine": "aaa"}}
+            passed, failed = {"passed": 1500, "failures": []}, {"passed": 10, "unsupported": ["a"], "failures": ["wrong"]}
+            record["kernels"] = {"87ptx": {"conv": passed, "top_k": failed}, "90": {"conv": passed}}
+            latency = {"device": {"median": 71.2}}
+            record["networks"] = {
+                f"blazeface-front-{kind}": {"failures": [], "timed": 0, "latency": latency}
+                for kind in ("f16 h200 f16", "orin jetson-orin-nano f16")
+            } | {
+                "smart-turn-v3.2-qdq-orin jetson-orin-nano f16": {
+                    "failures": ["far off"],
+                    "latency": None,
+                    "instead": "smart-turn-v3.2-qdq-steps",
+                }
+            }
+            record["suite"] = {"h200 f32": {"passed": 1609, "cases": 1905}, "h200 f16": {"passed": 1500, "cases": 1905}}
+            record["heap"] = {
+                mode: {"replays": 100_000, "heap": {}, "growth": [0, 0]} for mode in ("device poll", "device block")
+            }
+
+        readme = change(new)
+        for text in ["commit 0123456 with changes, 2026-11-22<", "1,510 of 1,511 (all but 1 of `top_k`)", "figure record networks jetson-orin-nano -->1 of 2<",
+                     "On an H200, 1,609 of 1,905 in f32 and 1,500 of 1,905 in f16 pass.",
+                     "100,000 replays in each of 2 modes: no call of an allocating function."]:  # fmt: skip
+            self.assertIn(text, readme)
+        self.assertIn("| blazeface-front | 71 | 71 |", (self.root / "BENCHMARKS.md").read_text())
+        readme = change(
+            lambda record: record["heap"]["device poll"].update(heap={"replay": {"malloc": 3, "free": 2}}, growth=[1, 0])
+        )
+        self.assertIn("2 modes: calls: 3 of `malloc` and 2 of `free`; 1 blocks and 0 mappings were left.", readme)
+
+    def test_a_new_suite_and_new_architectures_need_no_edits_by_hand(self):
+        support = self.root / "SUPPORT.md"
+        counts = "input of the plan (1290 cases). Where the model\ncompiles: the case is *baked* (251), or *folded* where the compiler computed everything (68)."
+        support.write_text(f"of 1905 cases 1609 pass. Every {counts}\nOf the 929 core cases 927 pass;")
+        folder = self.root / "models/architectures"
+        (folder / "results.py").write_text(RESULTS)
+        lines = [
+            "timm\ta\tok",
+            "timm\ta\texport",
+            "timm\tb\trefused",
+            "papers\tc\tok",
+            "timm\td\tunrun",
+            "transformers\te\tok",
+        ]
+        (folder / "results.tsv").write_text("\n".join(lines))
+        self.assertEqual(process(self.root, True), [])
+        readme = (self.root / "README.md").read_text()
+        for text in ["1,290 take every input at run time, 251 have some", ">2 of 3 networks<", ">1 of 1 networks<"]:
+            self.assertIn(text, readme)
+
+    def test_a_wrong_figure_in_a_sentence_is_found(self):
+        path = self.root / "README.md"
+        path.write_text(re.sub(r"(<!-- figure suite core -->)[\d,]+", r"\g<1>928", path.read_text()))
+        [found] = process(self.root, False)
+        self.assertRegex(found, r"^README.md:\d+: figure suite core: expected '.* of .*', found '928 of")
+
+    def test_a_typed_figure_is_found(self):
+        path = self.root / "BENCHMARKS.md"
+        path.write_text(path.read_text() + "\nAll in all 3.2 times as fast.\n")
+        [found] = process(self.root, False)
+        self.assertRegex(found, r"^BENCHMARKS.md:\d+: '3.2 times' comes from no results file")
+        self.assertNotEqual(process(self.root, True), [], "nor does writing hide it")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,302 @@
+//! `floec prove`: runs a plan on a GPU in software, with every access watched.
+
+use crate::output;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use floe::{
+    emulated::Emulated,
+    inputs::{self, Source},
+    outputs::{self, Output},
+    session::{DeviceKind, Place, Request, Session},
+    tensor::numbers,
+};
+use floe_compiler::{
+    pipeline::{self, CompileOptions},
+    targets,
+};
+use floe_emulator::{
+    driver::{KernelCoverage, Mode},
+    watch::{counts::Tally, findings::Finding},
+};
+use floe_engine::{
+    host::Block,
+    plan::{Plan, Variant},
+};
+use floe_models::ImportOptions;
+use serde_json::{Value, json};
+use std::{fmt::Write, path::PathBuf, time::Instant};
+
+/// Run a plan on a GPU in software with every access watched: no GPU is needed.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  floec prove resnet50.onnx --target jetson-orin-nano --shape image=1x3x224x224
+  floec prove detector.floe --target jetson-orin-nano --inputs images=frame.npy --json
+
+Every load and store is held to the operand that its pointer belongs to. Findings are: accesses outside it, stores into what
+a step only reads, misaligned accesses, reads of bytes that nobody wrote, races between threads, blocks and steps, copies
+that nobody waited for, barriers that not all threads reach. A plan must hold PTX (--ptx); a model is compiled so.
+
+Exit code: 0 where nothing was found, 1 where something was, 2 where the plan holds machine code.")]
+pub struct Arguments {
+    /// An ONNX model, or a plan with PTX.
+    file: PathBuf,
+    /// Target to compile for, or the plan's variant to run.
+    #[arg(long, value_name = "NAME", required = true)]
+    target: String,
+    /// Shape of an input that the model leaves open.
+    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
+    shapes: Vec<String>,
+    /// Makes an input a constant, for example `sr=16000`: one number for all its elements. Repeatable.
+    #[arg(long = "constant", value_name = "INPUT=NUMBER")]
+    constants: Vec<String>,
+    /// Contents of an input; repeatable. Others are random.
+    #[arg(long = "inputs", visible_alias = "input", value_name = "NAME=FILE.npy")]
+    inputs: Vec<Source>,
+    /// Seed of random inputs: floats in [-1, 1), integers 0 or 1.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Run without watches: outputs, times and coverage only.
+    #[arg(long)]
+    unwatched: bool,
+    /// Name every instruction that was never executed.
+    #[arg(long)]
+    coverage: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How far an output is from the host's.
+struct Error {
+    name: String,
+    /// Largest absolute difference, and the Euclidean norm of all differences over that of the reference; `None` where one
+    /// of the two is not finite and the other differs.
+    measured: Option<(f64, f64)>,
+}
+
+/// What came of a plan.
+struct Report {
+    model: String,
+    target: String,
+    precision: String,
+    steps: usize,
+    seconds: f64,
+    tally: Tally,
+    findings: Vec<Finding>,
+    coverage: Vec<KernelCoverage>,
+    /// `None` without a host variant.
+    errors: Option<Vec<Error>>,
+}
+
+/// Runs `floec prove`; whether nothing was found.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let bytes = plan_bytes(arguments)?;
+    let mut file = vec![Block::ZERO; bytes.len().div_ceil(size_of::<Block>())];
+    let aligned: &mut [u8] = bytemuck::cast_slice_mut(&mut file);
+    aligned[..bytes.len()].copy_from_slice(&bytes);
+    let plan = Plan::parse(&aligned[..bytes.len()])
+        .map_err(|error| anyhow!("'{}' is not a sound plan: {error}", arguments.file.display()))?;
+    plan.verify_blobs().map_err(|error| anyhow!("'{}' is damaged: {error}", arguments.file.display()))?;
+    let report = prove(&plan, arguments)?;
+    let text = if arguments.json { format!("{:#}\n", report.json()) } else { report.text(arguments.coverage) };
+    output::print(&text)?;
+    match report.findings.len() {
+        0 => Ok(()),
+        count => bail!("{count} findings"),
+    }
+}
+
+/// The plan's file, or what the model compiles to: for the target with PTX and line numbers, and for the host.
+fn plan_bytes(arguments: &Arguments) -> Result<Vec<u8>> {
+    let name = arguments.file.display();
+    let bytes = std::fs::read(&arguments.file).with_context(|| format!("cannot read '{name}'"))?;
+    if bytes.starts_with(&floe_engine::plan::format::MAGIC) {
+        return Ok(bytes);
+    }
+    drop(bytes);
+    let mut numbers = Vec::new();
+    for text in &arguments.constants {
+        let (input, value) = text.rsplit_once('=').with_context(|| format!("--constant {text}: write NAME=VALUE"))?;
+        numbers.push((input.to_owned(), value.parse().with_context(|| format!("--constant {text}"))?));
+    }
+    let shapes = arguments.shapes.iter().map(|text| crate::compile::shape(text)).collect::<Result<Vec<_>>>()?;
+    let options = CompileOptions {
+        targets: vec![targets::find(&arguments.target)?.clone(), targets::find("host")?.clone()],
+        import: ImportOptions { shapes, numbers, ..ImportOptions::default() },
+        ptx: true,
+        lines: true,
+        ..CompileOptions::default()
+    };
+    let compiled = pipeline::compile(&arguments.file, &options, &|_| ());
+    Ok(compiled.with_context(|| format!("cannot compile '{name}'"))?.bytes)
+}
+
+fn prove(plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> {
+    let request = |device| Request { device, variant: Some(arguments.target.clone()), ..Request::default() };
+    let (mut emulated, variant) = Emulated::choose(plan, &request(DeviceKind::Emulated))?;
+    emulated.set_mode(if arguments.unwatched { Mode::Count } else { Mode::Watch });
+    let header = variant.header().clone();
+    let mut session = emulated.session(variant)?;
+    let given = inputs::gather(&session, &arguments.inputs, Some(arguments.seed))?;
+    let start = Instant::now();
+    let replayed = given
+        .iter()
+        .try_for_each(|input| session.write(input.binding, &input.bytes))
+        .and_then(|()| session.replay())
+        .and_then(|()| outputs::read(&mut session));
+    let seconds = start.elapsed().as_secs_f64();
+    drop(session);
+    let findings = emulated.emulator().findings();
+    let found = match replayed {
+        Ok(found) => Some(found),
+        // A launch that could not go on is among the findings.
+        Err(error) if findings.is_empty() => return Err(error.context(emulated.emulator().message())),
+        Err(_) => None,
+    };
+    let errors = match (found, host(plan, arguments)?) {
+        (Some(found), Some(expected)) => {
+            Some(expected.iter().zip(&found).map(|(expected, found)| error(expected, found)).collect())
+        }
+        _ => None,
+    };
+    let mut tally = Tally::default();
+    emulated.emulator().counts().iter().for_each(|step| tally.add(&step.tally));
+    Ok(Report {
+        model: plan.model().to_owned(),
+        target: header.target.to_owned(),
+        precision: header.precision.to_owned(),
+        steps: header.steps as usize,
+        seconds,
+        tally,
+        findings,
+        coverage: emulated.emulator().coverage(),
+        errors,
+    })
+}
+
+/// What the plan's host variant makes of the same inputs; `None` where it has none.
+fn host<'p>(plan: &Plan<'p>, arguments: &Arguments) -> Result<Option<Vec<Output<'p>>>> {
+    if !plan.variants().any(|variant: Variant<'_>| variant.is_host()) {
+        return Ok(None);
+    }
+    let (mut place, variant) = Place::choose(plan, &Request { device: DeviceKind::Host, ..Request::default() })?;
+    let mut session: Session<'_, '_> = place.session(variant)?;
+    for input in inputs::gather(&session, &arguments.inputs, Some(arguments.seed))? {
+        session.write(input.binding, &input.bytes)?;
+    }
+    session.replay()?;
+    Ok(Some(outputs::read(&mut session)?))
+}
+
+fn error(expected: &Output<'_>, found: &Output<'_>) -> Error {
+    let [expected_numbers, found_numbers] =
+        [expected, found].map(|output| numbers(output.binding.dtype, &output.bytes));
+    let (mut largest, mut difference, mut norm) = (0f64, 0f64, 0f64);
+    for (a, b) in expected_numbers.iter().zip(&found_numbers).filter(|(a, b)| a != b && !(a.is_nan() && b.is_nan())) {
+        largest = if (a - b).is_finite() { largest.max((a - b).abs()) } else { f64::INFINITY };
+        difference += (a - b) * (a - b);
+    }
+    for a in expected_numbers.iter().filter(|a| a.is_finite()) {
+        norm += a * a;
+    }
+    let relative = if difference == 0.0 { 0.0 } else { (difference / norm).sqrt() };
+    let measured = (largest.is_finite() && relative.is_finite()).then_some((largest, relative));
+    Error { name: expected.binding.name.to_owned(), measured }
+}
+
+impl Report {
+    fn text(&self, all: bool) -> String {
+        let Self { model, target, precision, steps, seconds, tally, .. } = self;
+        let mut text = format!(
+            "{model} for {target} ({precision}): {steps} steps, {} launches, {} instructions in {seconds:.1} s\n",
+            tally.launches, tally.instructions
+        );
+        // Writing into a string cannot fail.
+        for finding in &self.findings {
+            let _ = writeln!(text, "FINDING  {finding}");
+        }
+        let _ = writeln!(text, "findings: {}", self.findings.len());
+        let (mut instructions, mut executed, mut branches, mut both) = (0, 0, 0, 0);
+        for KernelCoverage { uncovered, .. } in &self.coverage {
+            instructions += uncovered.instructions;
+            executed += uncovered.instructions - uncovered.never.len();
+            branches += uncovered.branches;
+            both += uncovered.both;
+        }
+        let kernels = self.coverage.len();
+        let _ = writeln!(
+            text,
+            "coverage: {executed} of {instructions} instructions and {both} of {branches} branches (both ways), \
+             {kernels} kernels"
+        );
+        for KernelCoverage { kernel, uncovered } in self.coverage.iter().filter(|_| all) {
+            for place in &uncovered.never {
+                let _ = writeln!(text, "  {kernel}: never executed {place}");
+            }
+            for (place, what) in &uncovered.one_way {
+                let _ = writeln!(text, "  {kernel}: {what} {place}");
+            }
+        }
+        match &self.errors {
+            None => {
+                text +=
+                    "error against the host's f32: not measured, since the plan has no host variant to compare with\n"
+            }
+            Some(errors) => {
+                for Error { name, measured } in errors {
+                    let _ = match measured {
+                        Some((largest, relative)) => {
+                            writeln!(text, "error of {name}: largest {largest:.3e}, relative L2 {relative:.3e}")
+                        }
+                        None => writeln!(text, "error of {name}: not finite"),
+                    };
+                }
+            }
+        }
+        text
+    }
+
+    fn json(&self) -> Value {
+        let findings = self.findings.iter().map(|finding| {
+            let place = finding.place.as_ref().map(|place| {
+                json!({
+                    "instruction": place.instruction, "ptx_line": place.ptx_line,
+                    "cuda_file": place.cuda_line.as_ref().map(|(file, _)| file),
+                    "cuda_line": place.cuda_line.as_ref().map(|(_, line)| line),
+                })
+            });
+            json!({
+                "defect": finding.defect.name(), "kernel": finding.kernel, "step": finding.step, "nodes": finding.nodes,
+                "place": place, "block": finding.block, "thread": finding.thread, "operand": finding.operand,
+                "detail": finding.detail, "count": finding.count,
+            })
+        });
+        let coverage = self.coverage.iter().map(|KernelCoverage { kernel, uncovered }| {
+            let place = |place: &floe_emulator::watch::findings::Place| place.to_string();
+            json!({
+                "kernel": kernel, "instructions": uncovered.instructions, "branches": uncovered.branches,
+                "branches_both_ways": uncovered.both,
+                "never_executed": uncovered.never.iter().map(place).collect::<Vec<_>>(),
+                "one_way": uncovered.one_way.iter().map(|(at, what)| json!([place(at), what])).collect::<Vec<_>>(),
+            })
+        });
+        let error = |error: &Error| {
+            json!({
+                "output": error.name, "largest": error.measured.map(|(largest, _)| largest),
+                "relative_l2": error.measured.map(|(_, relative)| relative),
+            })
+        };
+        json!({
+            "model": self.model, "target": self.target, "precision": self.precision, "steps": self.steps,
+            "seconds": self.seconds,
+            "counts": {
+                "launches": self.tally.launches, "instructions": self.tally.instructions,
+                "loaded_bytes": self.tally.loaded, "stored_bytes": self.tally.stored,
+                "shared_bytes": self.tally.shared, "bank_conflicts": self.tally.bank_conflicts,
+            },
+            "findings": findings.collect::<Vec<_>>(),
+            "coverage": coverage.collect::<Vec<_>>(),
+            "errors": self.errors.as_ref().map(|errors| errors.iter().map(error).collect::<Vec<_>>()),
+        })
+    }
+}
