@@ -68,13 +68,13 @@ impl Program {
         })
     }
 
-    /// Where data comes from or goes to, and as how much.
-    pub fn data(&mut self, input: &mut Unstructured<'_>) -> Result<(*mut c_void, usize)> {
+    /// Where data comes from or goes to, and as how much. `of` is the session that is read or written: that data overlaps
+    /// its memory is for the library to find, but of the memory of another one it cannot know.
+    pub fn data(&mut self, input: &mut Unstructured<'_>, of: Option<usize>) -> Result<(*mut c_void, usize)> {
         let bytes = length(input, 16)?;
-        let slot = input.int_in_range(0..=1)?;
-        let pointer = match input.int_in_range(0..=15)? {
-            0 => null_mut(),
-            1 => self.place::<c_void>(Kind::Session, slot).wrapping_byte_add(64),
+        let pointer = match (input.int_in_range(0..=15)?, of) {
+            (0, _) => null_mut(),
+            (1, Some(slot)) => self.place::<c_void>(Kind::Session, slot).wrapping_byte_add(64),
             // The very end of what is there: a byte more would be noticed.
             _ => self.data.as_mut_ptr_range().end.wrapping_byte_sub(bytes.min(DATA_BYTES)).cast(),
         };

@@ -194,11 +194,11 @@ impl Program {
         Ok(unsafe {
             match operation {
                 14 => {
-                    let (data, bytes) = self.data(input)?;
+                    let (data, bytes) = self.data(input, slot)?;
                     floe_session_write(session, number, data, bytes, errors)
                 }
                 15 => {
-                    let (data, bytes) = self.data(input)?;
+                    let (data, bytes) = self.data(input, slot)?;
                     floe_session_read(session, number, data, bytes, errors)
                 }
                 16 if input.ratio(1, 4)? => floe_session_replay_timed(session, errors),
