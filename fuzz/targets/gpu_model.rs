@@ -45,6 +45,7 @@ fuzz_target!(|bytes: &[u8]| {
     let identity = VariantIdentity {
         target: target.name.clone(),
         architecture: target.architecture,
+        tuned_for: target.multiprocessors,
         image_kind: ImageKind::Cubin,
         driver: 0,
         nvrtc: String::new(),

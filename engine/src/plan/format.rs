@@ -10,7 +10,7 @@ pub const MAGIC: [u8; 8] = *b"FLOEPLAN";
 /// First bytes of a signature behind the plan, and of the message that it signs.
 pub const SIGNATURE_MAGIC: [u8; 8] = *b"FLOESIGN";
 /// Version of the format. Any change of a structure below, or of [`Kernel`], raises it.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// First architecture with programmatic dependent launch.
 pub const DEPENDENT_LAUNCH: u32 = 90;
 /// Alignment of blobs in the file and of the arena's base: 256 bytes.
@@ -232,6 +232,8 @@ pub struct VariantHeader<'a> {
     pub target: &'a str,
     /// Compute capability times ten; 0 for the host.
     pub architecture: u32,
+    /// Multiprocessors of the GPU that its algorithms were chosen for; 0 for the host.
+    pub tuned_for: u32,
     /// How its images are stored.
     pub image_kind: ImageKind,
     /// Oldest CUDA driver interface that loads the images, as `cuDriverGetVersion` counts; 0 for the host.

@@ -24,6 +24,6 @@ pub use file::SectionKind;
 pub use reader::{Memory, Plan, Records, Variant};
 #[cfg(feature = "signature")]
 pub use signature::{InvalidKey, PublicKey};
-pub use suitability::{Suitability, TARGETS};
+pub use suitability::Suitability;
 #[cfg(feature = "writer")]
 pub use writer::{PlanWriter, VariantParts, pack_images};

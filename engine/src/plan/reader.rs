@@ -159,6 +159,7 @@ impl<'a> Variant<'a> {
         let header = VariantHeader {
             target: "",
             architecture: 0,
+            tuned_for: 0,
             image_kind: super::format::ImageKind::Cubin,
             driver: 0,
             nvrtc: "",

@@ -5,19 +5,6 @@ use super::format::{ImageKind, VariantHeader};
 /// Architectures of systems on a chip, whose machine code is not exchangeable with that of desktop GPUs.
 const TEGRA: [u32; 6] = [53, 62, 72, 87, 101, 110];
 
-/// The GPUs that Floe has descriptions of (`targets/descriptions`): architecture, multiprocessors, name of the target.
-pub const TARGETS: [(u32, u32, &str); 9] = [
-    (72, 8, "jetson-xavier"),
-    (80, 108, "a100"),
-    (87, 8, "jetson-orin-nano"),
-    (87, 8, "jetson-orin-nx"),
-    (87, 16, "jetson-agx-orin"),
-    (89, 128, "rtx-4090"),
-    (90, 16, "h200-16"),
-    (90, 132, "h200"),
-    (110, 20, "jetson-thor"),
-];
-
 /// How well a variant suits a GPU: the greatest is best.
 ///
 /// Machine code for exactly the GPU's architecture comes before machine code for an older one of the same generation
@@ -45,7 +32,6 @@ impl VariantHeader<'_> {
             ImageKind::Cubin => return None,
             ImageKind::Ptx => 0,
         };
-        let tuned = TARGETS.iter().any(|&(_, count, name)| name == self.target && count == multiprocessors);
-        Some(Suitability { kind, architecture: of, tuned })
+        Some(Suitability { kind, architecture: of, tuned: self.tuned_for == multiprocessors })
     }
 }

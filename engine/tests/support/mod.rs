@@ -46,6 +46,7 @@ fn header(target: &str, architecture: u32, arena_bytes: u64) -> VariantHeader<'_
     VariantHeader {
         target,
         architecture,
+        tuned_for: 0,
         image_kind: ImageKind::Cubin,
         driver: 0,
         nvrtc: "",

@@ -1,10 +1,7 @@
 //! Checks before anything is sent to the GPU: which variant of a plan it can run, and whether it has what that needs.
 
 use crate::Error;
-use floe_engine::plan::{
-    TARGETS,
-    format::{ImageKind, VariantHeader},
-};
+use floe_engine::plan::format::{ImageKind, VariantHeader};
 
 /// What a GPU is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,14 +112,10 @@ fn held(variants: &[&VariantHeader<'_>]) -> String {
 
 /// The target to recompile for: the one of the same architecture whose number of multiprocessors is nearest.
 fn suggestion(device: &DeviceInfo) -> String {
-    TARGETS
-        .iter()
-        .filter(|(architecture, ..)| *architecture == device.architecture)
-        .min_by_key(|(_, count, _)| count.abs_diff(device.multiprocessors))
-        .map_or_else(
-            || format!("NAME of an sm_{} description (see `floec targets`)", device.architecture),
-            |(.., name)| (*name).to_owned(),
-        )
+    floe_targets::nearest(device.architecture, device.multiprocessors).map_or_else(
+        || format!("NAME of an sm_{} description (see `floec targets`)", device.architecture),
+        |target| target.name.to_owned(),
+    )
 }
 
 #[cfg(test)]
@@ -134,6 +127,10 @@ mod tests {
             target,
             architecture,
             image_kind,
+            tuned_for: floe_targets::DESCRIPTIONS
+                .iter()
+                .find(|known| known.name == target)
+                .map_or(0, |known| known.multiprocessors),
             driver: 12020,
             nvrtc: "12.6",
             precision: "f16",
@@ -222,19 +219,5 @@ mod tests {
         assert!(matches!(check(&newer, &device(90, 16), 0, 10), Err(Error::TooFewMultiprocessors { needed: 24, .. })));
         newer.driver = 13000;
         assert!(matches!(check(&newer, &device(90, 132), 0, 10), Err(Error::DriverTooOld { .. })));
-    }
-
-    #[test]
-    fn the_table_agrees_with_the_descriptions() {
-        let folder = format!("{}/../descriptions", env!("CARGO_MANIFEST_DIR"));
-        // All of them but `host`.
-        assert_eq!(std::fs::read_dir(folder).unwrap().count(), TARGETS.len() + 1);
-        for (architecture, count, name) in TARGETS {
-            let path = format!("{}/../descriptions/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-            let text = std::fs::read_to_string(path).unwrap();
-            assert!(text.contains(&format!("architecture = {architecture}\n")), "{name}");
-            // Behind the number stands its source.
-            assert!(text.contains(&format!("multiprocessors = {count}  #")), "{name}");
-        }
     }
 }

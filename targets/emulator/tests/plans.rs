@@ -104,6 +104,7 @@ fn plan(steps: Vec<Step>, image_kind: ImageKind) -> Vec<Block> {
     let header = VariantHeader {
         target: "gpu",
         architecture: 87,
+        tuned_for: 0,
         image_kind,
         driver: 0,
         nvrtc: "",

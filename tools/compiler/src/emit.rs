@@ -29,6 +29,8 @@ pub struct VariantIdentity {
     pub target: String,
     /// Compute capability times ten, 0 for the host.
     pub architecture: u32,
+    /// Multiprocessors of the GPU that algorithms were chosen for, 0 for the host.
+    pub tuned_for: u32,
     /// Machine code or PTX.
     pub image_kind: ImageKind,
     /// Oldest driver interface.
@@ -212,6 +214,7 @@ impl Variant {
             header: VariantHeader {
                 target: &self.identity.target,
                 architecture: self.identity.architecture,
+                tuned_for: self.identity.tuned_for,
                 image_kind: self.identity.image_kind,
                 driver: self.identity.driver,
                 nvrtc: &self.identity.nvrtc,

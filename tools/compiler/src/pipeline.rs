@@ -392,6 +392,7 @@ fn variant(
         let identity = VariantIdentity {
             target: target.name.clone(),
             architecture: 0,
+            tuned_for: 0,
             image_kind: ImageKind::Cubin,
             driver: 0,
             nvrtc: String::new(),
@@ -419,6 +420,7 @@ fn variant(
         let identity = VariantIdentity {
             target: target.name.clone(),
             architecture: target.architecture,
+            tuned_for: target.multiprocessors,
             image_kind,
             driver: compiler.driver(target, image_kind),
             nvrtc: compiler.version(),

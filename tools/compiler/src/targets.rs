@@ -1,21 +1,8 @@
-//! The machines that plans are compiled for: `targets/descriptions/*.toml`, embedded in the program.
+//! The machines that plans are compiled for, as the compiler reads their descriptions.
 
 use floe_kernels::codegen::Target;
+use floe_targets::DESCRIPTIONS;
 use std::sync::OnceLock;
-
-/// Every description, in the order in which they are listed.
-const DESCRIPTIONS: [&str; 10] = [
-    include_str!("../../../targets/descriptions/host.toml"),
-    include_str!("../../../targets/descriptions/jetson-orin-nano.toml"),
-    include_str!("../../../targets/descriptions/jetson-orin-nx.toml"),
-    include_str!("../../../targets/descriptions/jetson-agx-orin.toml"),
-    include_str!("../../../targets/descriptions/jetson-xavier.toml"),
-    include_str!("../../../targets/descriptions/jetson-thor.toml"),
-    include_str!("../../../targets/descriptions/rtx-4090.toml"),
-    include_str!("../../../targets/descriptions/a100.toml"),
-    include_str!("../../../targets/descriptions/h200.toml"),
-    include_str!("../../../targets/descriptions/h200-16.toml"),
-];
 
 /// There is no target of that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +17,7 @@ pub fn all() -> &'static [Target] {
     static TARGETS: OnceLock<Vec<Target>> = OnceLock::new();
     TARGETS.get_or_init(|| {
         // The texts are compiled in and a test parses them, so a failure here is a broken build.
-        DESCRIPTIONS.iter().map(|text| toml::from_str(text).expect("embedded target description")).collect()
+        DESCRIPTIONS.iter().map(|target| toml::from_str(target.text).expect("embedded target description")).collect()
     })
 }
 
@@ -51,16 +38,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptions_are_complete_and_named_as_their_files() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../targets/descriptions");
-        let mut files: Vec<String> = std::fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
-            .collect();
-        files.sort();
-        let mut names: Vec<String> = all().iter().map(|target| target.name.clone()).collect();
-        names.sort();
-        assert_eq!(names, files);
+    fn descriptions_say_what_devices_read_of_them() {
+        for (target, description) in all().iter().zip(DESCRIPTIONS) {
+            let read = (description.name, description.architecture, description.multiprocessors);
+            assert_eq!((target.name.as_str(), target.architecture, target.multiprocessors), read);
+        }
     }
 
     #[test]
@@ -92,7 +74,7 @@ mod tests {
             "f32_tflops",
             "launch",
         ];
-        for text in DESCRIPTIONS {
+        for text in DESCRIPTIONS.iter().map(|target| target.text) {
             for number in NUMBERS {
                 let line = text.lines().find(|line| line.split(" = ").next() == Some(number)).unwrap();
                 let source = line.split_once("  # ").map_or("", |(_, source)| source);

@@ -47,6 +47,7 @@ fn variant(target: &'static str, architecture: u32) -> VariantParts<'static> {
         header: VariantHeader {
             target,
             architecture,
+            tuned_for: 0,
             image_kind: ImageKind::Cubin,
             driver: if gpu { 12020 } else { 0 },
             nvrtc: if gpu { "12.6" } else { "" },

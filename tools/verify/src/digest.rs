@@ -22,7 +22,7 @@ pub const GROUPS: [(&str, &[&str]); 7] = [
             "tools/benchmark/networks.py",
         ],
     ),
-    ("targets", &["targets/descriptions", "targets/cuda/src"]),
+    ("targets", &["targets/build.rs", "targets/descriptions", "targets/src", "targets/cuda/src"]),
     ("timings", &["targets/timings"]),
     ("measurement", &["tools/floe/src", "tools/verify"]),
 ];

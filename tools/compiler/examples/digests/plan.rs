@@ -100,6 +100,7 @@ pub fn of_variant(fused: &FusedGraph, target: &Target) -> Result<Parts, String> 
     let identity = VariantIdentity {
         target: target.name.clone(),
         architecture: target.architecture,
+        tuned_for: target.multiprocessors,
         image_kind: ImageKind::Cubin,
         driver: 0,
         nvrtc: String::new(),
