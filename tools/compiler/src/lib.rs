@@ -24,6 +24,7 @@ pub mod fuse_kernels;
 pub mod fused;
 pub mod kernel_graph;
 pub mod layout;
+pub mod legality;
 pub mod lower;
 pub mod nvrtc;
 pub mod order;

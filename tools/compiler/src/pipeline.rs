@@ -7,6 +7,7 @@ use crate::{
     evaluate::HostEvaluator,
     fuse_kernels,
     fused::FusedGraph,
+    legality::{self, Illegal},
     lower::{LowerError, LowerOptions, lower},
     nvrtc::{self, Compiled, Compiler, Request},
     passes::{self, PassError},
@@ -140,6 +141,9 @@ pub enum CompileError {
     /// A pass.
     #[error(transparent)]
     Pass(#[from] PassError),
+    /// A form behind the passes breaks a rule: a defect of the compiler.
+    #[error(transparent)]
+    Illegal(#[from] Illegal),
     /// Lowering.
     #[error("for target '{target}': {source}")]
     Lower {
@@ -205,6 +209,7 @@ impl CompileError {
             ),
             Self::Preprocess(_) | Self::Postprocess(_) | Self::NoSuchNode(_) | Self::State { .. } => true,
             Self::Pass(_)
+            | Self::Illegal(_)
             | Self::Lower { .. }
             | Self::Bindings { .. }
             | Self::Steps { .. }
@@ -344,15 +349,19 @@ pub fn schedule(fused: &FusedGraph, target: &Target, options: &CompileOptions) -
     let lowering = LowerOptions { host: target.is_host(), half, keep_f32: &options.keep_f32, states: &options.states };
     let kernels =
         lower(fused, lowering).map_err(|source| CompileError::Lower { target: target.name.clone(), source })?;
-    Ok(match target.is_host() {
+    legality::debug(|| legality::kernels::check(&kernels, "lower"))?;
+    let schedule = match target.is_host() {
         true => schedule::for_host(kernels)?,
         false => {
             let kernels = fuse_kernels::run(kernels, target, &options.algorithms);
+            legality::debug(|| legality::kernels::check(&kernels, "fuse_kernels"))?;
             let timings = options.timings.as_ref();
             let options = GpuOptions { forced: &options.algorithms, timings, collect: options.candidates };
             schedule::for_gpu(kernels, target, options)?
         }
-    })
+    };
+    legality::debug(|| legality::schedule::check(&schedule, target, "select"))?;
+    Ok(schedule)
 }
 
 /// Everything up to the compilation of kernels: the steps, those behind the network included, and where their buffers lie.
@@ -369,6 +378,7 @@ pub fn scheduled_and_placed(
     let mut schedule = schedule(fused, target, options)?;
     if !target.is_host() {
         completion::append(&mut schedule);
+        legality::debug(|| legality::schedule::check(&schedule, target, "completion"))?;
     }
     let count = schedule.steps.len();
     if count > MAX_STEPS as usize {

@@ -16,7 +16,6 @@ mod heads;
 pub mod integer_products;
 pub mod late_transposes;
 pub mod layer_norm;
-pub mod legality;
 pub mod merge;
 pub mod merge_convolutions;
 pub mod merge_products;
@@ -35,10 +34,13 @@ pub mod vectors;
 pub(crate) mod tests;
 
 pub use fuse::FuseError;
-pub use legality::Illegal;
 
-use crate::{evaluate::HostEvaluator, fused::FusedGraph};
-use floe_models::Graph;
+use crate::{
+    evaluate::HostEvaluator,
+    fused::FusedGraph,
+    legality::{self, Illegal},
+};
+use floe_models::{Graph, Node, Op};
 
 /// Why a graph cannot be simplified or fused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +48,9 @@ pub enum PassError {
     /// A pass, or the import before the first, left a graph that breaks a rule.
     #[error(transparent)]
     Illegal(#[from] Illegal),
+    /// Passes undo each other: a defect of the compiler.
+    #[error("passes still change the graph after {MOST_ROUNDS} rounds, which is a defect of the compiler")]
+    Unsettled,
     /// Fusion met a node that it cannot express.
     #[error(transparent)]
     Fuse(#[from] FuseError),
@@ -108,30 +113,40 @@ pub fn simplify(graph: Graph) -> Result<Graph, PassError> {
 /// # Errors
 /// As there.
 pub fn simplify_with(graph: Graph, evaluator: &HostEvaluator) -> Result<Graph, PassError> {
-    legality::check(&graph, "import")?;
-    let mut graph = checked(graph, &NORMALISATION)?;
+    legality::graph::check(&graph, "import")?;
+    let graph = checked(graph, &NORMALISATION)?;
     let fold = |graph| fold::run(graph, evaluator);
+    settle(graph, &simplification(&fold))
+}
+
+/// Runs passes in rounds until one changes no node.
+fn settle(mut graph: Graph, passes: &[Pass<'_>]) -> Result<Graph, PassError> {
     for _ in 0..MOST_ROUNDS {
-        let before = signature(&graph);
-        graph = checked(graph, &simplification(&fold))?;
-        if signature(&graph) == before {
-            break;
+        let before = graph.nodes.clone();
+        graph = checked(graph, passes)?;
+        if same(&graph.nodes, &before) {
+            return Ok(graph);
         }
     }
-    Ok(graph)
+    Err(PassError::Unsettled)
 }
 
 fn checked(mut graph: Graph, passes: &[Pass<'_>]) -> Result<Graph, PassError> {
     for (name, pass) in passes {
         graph = pass(graph);
-        legality::check(&graph, name)?;
+        legality::graph::check(&graph, name)?;
     }
     Ok(graph)
 }
 
-/// The graph's structure in one string: equal before and after a round that changed nothing.
-fn signature(graph: &Graph) -> String {
-    graph.nodes.iter().map(|node| format!("{:?} {:?} {:?}\n", node.op, node.inputs, node.outputs)).collect()
+/// Whether these are the same operators over the same values, whatever they are called.
+fn same(nodes: &[Node], others: &[Node]) -> bool {
+    // An attribute that is not a number equals nothing, but is printed the same.
+    let same_op = |op: &Op, other: &Op| op == other || format!("{op:?}") == format!("{other:?}");
+    let same = |(node, other): (&Node, &Node)| {
+        node.inputs == other.inputs && node.outputs == other.outputs && same_op(&node.op, &other.op)
+    };
+    nodes.len() == others.len() && nodes.iter().zip(others).all(same)
 }
 
 /// Fuses a simplified graph; see [`fuse::run`].
@@ -139,5 +154,7 @@ fn signature(graph: &Graph) -> String {
 /// # Errors
 /// As there.
 pub fn fuse(graph: Graph) -> Result<FusedGraph, PassError> {
-    Ok(fuse::run(graph)?)
+    let fused = fuse::run(graph)?;
+    legality::debug(|| legality::fused::check(&fused, "fuse"))?;
+    Ok(fused)
 }

@@ -94,7 +94,7 @@ fn products(graph: &Graph) -> Vec<(Op, Vec<Tensor>)> {
 /// The only product, after the passes that make it.
 fn product(net: &Network) -> (Op, Vec<Tensor>) {
     let graph = requantization::run(integer_products::run(quantized_moves::run(net.graph.clone())));
-    legality::check(&graph, "quantised").expect("legal");
+    legality::graph::check(&graph, "quantised").expect("legal");
     let [product] = &products(&graph)[..] else { panic!("{:?}", names(&graph)) };
     product.clone()
 }
@@ -291,7 +291,7 @@ fn movement_between_like_scales_is_that_of_integers() {
     let y = net.quantise(turned, 1.0 / 64.0, 70, DType::U8);
     net.output(y);
     let graph = quantized_moves::run(net.graph.clone());
-    legality::check(&graph, "quantized_moves").expect("legal");
+    legality::graph::check(&graph, "quantized_moves").expect("legal");
     let on_integers = |node: &&Node| graph.fact(node.outputs[0]).dtype == DType::U8 && node.op != Op::Cast;
     let moved: Vec<&str> = graph.nodes.iter().filter(on_integers).map(|node| node.op.name()).collect();
     assert_eq!(moved, ["Concat", "Pool", "Transpose"]);

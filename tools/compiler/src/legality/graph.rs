@@ -1,26 +1,15 @@
-//! The check between passes: a graph keeps its promises, or an error names the broken rule, the node and the pass.
+//! Rules of the graph, which hold between passes.
 
+use super::Illegal;
 use floe_models::{Fact, Graph, infer};
-
-/// A broken rule.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("after pass {pass}: {place}: {rule}")]
-pub struct Illegal {
-    /// The pass that left the graph so.
-    pub pass: &'static str,
-    /// The node or value.
-    pub place: String,
-    /// What is broken.
-    pub rule: String,
-}
 
 /// Checks that nodes are in topological order, every value is made once, facts are what shape inference says, constants
 /// are as large as their facts, and outputs are made.
 ///
 /// # Errors
-/// The first broken rule.
+/// Returns the first broken rule.
 pub fn check(graph: &Graph, pass: &'static str) -> Result<(), Illegal> {
-    let illegal = |place: String, rule: String| Err(Illegal { pass, place, rule });
+    let illegal = |place: String, rule: String| Err(Illegal::new(pass, place, rule));
     let mut made = vec![false; graph.values.len()];
     for (number, value) in graph.values.iter().enumerate() {
         let Some(constant) = &value.constant else { continue };

@@ -1,0 +1,51 @@
+//! Rules of the schedule.
+
+use super::{Illegal, memory::Memory};
+use crate::schedule::{Schedule, StepAction};
+use floe_kernels::codegen::Target;
+
+/// CUDA's limits for a grid along each dimension, and for the threads of a block.
+const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
+const MAX_THREADS: u64 = 1024;
+
+/// Checks that steps are of the target's kind; that a launch has as many operands as arguments, an entry, and a grid, a block
+/// and shared memory that the target can launch; that operands lie inside their buffers, nothing is read before it is
+/// written, and inputs and constants are never written; and that every output is written.
+///
+/// # Errors
+/// Returns the first broken rule.
+pub fn check(schedule: &Schedule, target: &Target, pass: &'static str) -> Result<(), Illegal> {
+    let mut memory = Memory::new(&schedule.graph);
+    for (number, step) in schedule.steps.iter().enumerate() {
+        let illegal = |rule: String| Illegal::new(pass, format!("step {number} ({})", step.note.node), rule);
+        match &step.action {
+            StepAction::Host(kernel) if target.is_host() => {
+                kernel.family().check().map_err(|error| illegal(error.to_string()))?;
+            }
+            StepAction::Launch(launch) if !target.is_host() => {
+                let threads: u64 = launch.block.iter().map(|&extent| u64::from(extent)).product();
+                let grid_fits = launch.grid.iter().zip(MAX_GRID).all(|(&extent, most)| (1..=most).contains(&extent));
+                if launch.arguments.len() != step.operands.len() {
+                    let (arguments, operands) = (launch.arguments.len(), step.operands.len());
+                    return Err(illegal(format!("{operands} operands for {arguments} arguments")));
+                }
+                if !launch.source.contains(&launch.entry) || launch.entry.is_empty() {
+                    return Err(illegal(format!("its source has no entry '{}'", launch.entry)));
+                }
+                if !grid_fits || !(1..=MAX_THREADS).contains(&threads) || launch.shared > target.shared_per_block {
+                    let (grid, block, shared) = (launch.grid, launch.block, launch.shared);
+                    return Err(illegal(format!("grid {grid:?}, block {block:?}, {shared} bytes of shared memory")));
+                }
+            }
+            StepAction::Host(_) => return Err(illegal("a host step on a GPU".into())),
+            StepAction::Launch(_) => return Err(illegal("a launch on the host".into())),
+        }
+        for operand in step.operands.iter().filter(|operand| !operand.written) {
+            memory.read(operand.range).map_err(illegal)?;
+        }
+        for operand in step.operands.iter().filter(|operand| operand.written) {
+            memory.write(operand.range).map_err(illegal)?;
+        }
+    }
+    memory.outputs().map_err(|rule| Illegal::new(pass, "bindings", rule))
+}
