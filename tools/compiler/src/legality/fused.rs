@@ -55,7 +55,10 @@ fn computes(graph: &FusedGraph, node: &FusedNode) -> Result<(), String> {
     match &node.op {
         FusedOp::Operator(op) => {
             let is_fused = is_anchor(op)
-                || matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Identity | Op::BatchNormalization { .. });
+                || matches!(
+                    op,
+                    Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Identity | Op::BatchNormalization { .. }
+                );
             if is_fused {
                 return Err(format!("a {} stands alone", op.name()));
             }

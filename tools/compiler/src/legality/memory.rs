@@ -6,6 +6,8 @@ use floe_engine::plan::format::Direction;
 /// Which bytes hold something, as far as kernels are followed in order.
 pub struct Memory<'a> {
     graph: &'a KernelGraph,
+    /// For every buffer the first one that is the same memory: several may be one binding.
+    first: Vec<usize>,
     /// Of every buffer the first and last byte that was written, or all of it where it holds something from the start.
     written: Vec<Option<(u64, u64)>>,
 }
@@ -13,6 +15,12 @@ pub struct Memory<'a> {
 impl<'a> Memory<'a> {
     /// What holds something before the first kernel: constants, counters, and all bindings but outputs.
     pub fn new(graph: &'a KernelGraph) -> Self {
+        let same = |storage: &Storage| match storage {
+            Storage::Binding(_) => graph.buffers.iter().position(|other| other.storage == *storage),
+            _ => None,
+        };
+        let buffers = graph.buffers.iter().enumerate();
+        let first = buffers.map(|(number, buffer)| same(&buffer.storage).unwrap_or(number)).collect();
         let whole = |bytes| Some((0, bytes));
         let written = graph.buffers.iter().map(|buffer| match buffer.storage {
             Storage::Arena | Storage::Report => None,
@@ -22,7 +30,7 @@ impl<'a> Memory<'a> {
                 Some(_) => whole(buffer.bytes),
             },
         });
-        Self { graph, written: written.collect() }
+        Self { graph, first, written: written.collect() }
     }
 
     /// Notes that a range is read.
@@ -31,7 +39,7 @@ impl<'a> Memory<'a> {
     /// Returns what is wrong: it is no range of a buffer, or nothing was ever written to any of it.
     pub fn read(&self, range: BufferRange) -> Result<(), String> {
         let name = self.inside(range)?;
-        match self.written[range.buffer.0] {
+        match self.written[self.first[range.buffer.0]] {
             Some((from, to)) if from < range.offset + range.bytes.max(1) && range.offset < to => Ok(()),
             _ => Err(format!("reads '{name}' from {}, which nothing has written", range.offset)),
         }
@@ -53,7 +61,7 @@ impl<'a> Memory<'a> {
             return Err(format!("writes '{name}', which is an input or a constant"));
         }
         let end = range.offset + range.bytes;
-        let written = &mut self.written[range.buffer.0];
+        let written = &mut self.written[self.first[range.buffer.0]];
         *written = Some(written.map_or((range.offset, end), |(from, to)| (from.min(range.offset), to.max(end))));
         Ok(())
     }
@@ -63,8 +71,8 @@ impl<'a> Memory<'a> {
     /// # Errors
     /// Returns the name of one that was not.
     pub fn outputs(&self) -> Result<(), String> {
-        for (buffer, written) in self.graph.buffers.iter().zip(&self.written) {
-            if matches!(buffer.storage, Storage::Binding(_)) && written.is_none() {
+        for (buffer, &first) in self.graph.buffers.iter().zip(&self.first) {
+            if matches!(buffer.storage, Storage::Binding(_)) && self.written[first].is_none() {
                 return Err(format!("output '{}' is never written", buffer.name));
             }
         }

@@ -14,6 +14,8 @@ pub mod graph;
 pub mod kernels;
 mod memory;
 pub mod schedule;
+#[cfg(test)]
+mod tests;
 
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -86,7 +86,7 @@ impl Network {
         self.node(Op::Binary(op), &[a, b])
     }
 
-    fn conv(&mut self, x: TensorId, outputs: usize, kernel: usize, groups: usize) -> TensorId {
+    pub(crate) fn conv(&mut self, x: TensorId, outputs: usize, kernel: usize, groups: usize) -> TensorId {
         let channels = self.graph.fact(x).shape[1];
         let weights = self.constant(&[outputs, channels / groups, kernel, kernel]);
         let bias = self.constant(&[outputs]);
@@ -100,7 +100,7 @@ impl Network {
         self.node(Op::BatchNormalization { epsilon: 1e-5 }, &[x, scale, bias, mean, variance])
     }
 
-    fn output(&mut self, id: TensorId) {
+    pub(crate) fn output(&mut self, id: TensorId) {
         self.graph.outputs.push(id);
     }
 
@@ -511,6 +511,30 @@ fn an_illegal_graph_is_named() {
     net.graph.values[y.0].fact.shape = vec![3, 2];
     let error = simplify(net.graph).expect_err("the fact is wrong");
     assert!(error.to_string().starts_with("after pass import: node Unary_0 (Unary): makes"), "{error}");
+}
+
+#[test]
+fn passes_that_undo_each_other_are_an_error() {
+    let mut net = Network::new();
+    let x = net.input(&[2]);
+    let y = net.unary(Unary::Exp, x);
+    net.output(y);
+    let turn = |mut graph: Graph| {
+        let node = &mut graph.nodes[0];
+        node.op = Op::Unary(if node.op == Op::Unary(Unary::Exp) { Unary::Neg } else { Unary::Exp });
+        graph
+    };
+    assert_eq!(settle(net.graph.clone(), &[("there", &turn)]).err(), Some(PassError::Unsettled));
+    assert!(settle(net.graph, &[("there", &turn), ("back", &turn)]).is_ok());
+}
+
+#[test]
+fn an_attribute_that_is_not_a_number_changes_nothing() {
+    let mut net = Network::new();
+    let x = net.input(&[2]);
+    let y = net.node(Op::Pad { before: vec![1], after: vec![0], mode: PadMode::Constant(f64::NAN) }, &[x]);
+    net.output(y);
+    assert!(simplify(net.graph).is_ok());
 }
 
 type Formula = Box<dyn Fn(f64) -> f64>;
