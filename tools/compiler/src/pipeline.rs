@@ -219,6 +219,12 @@ impl CompileError {
             | Self::Check(_) => false,
         }
     }
+
+    /// Whether the compiler is wrong, and not the model or an option: a form between the stages breaks a rule, passes undo
+    /// each other, or the engine refuses the plan.
+    pub fn is_defect(&self) -> bool {
+        matches!(self, Self::Pass(PassError::Illegal(_) | PassError::Unsettled) | Self::Illegal(_) | Self::Check(_))
+    }
 }
 
 /// Name and version that plans carry.

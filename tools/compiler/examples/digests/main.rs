@@ -1,5 +1,6 @@
 //! Digests of all that the compiler decides, to see whether a change of the compiler changed a plan: steps, offsets, weights and
 //! CUDA sources of every model below some folders, for every target in its default precision. Nothing is compiled for a GPU.
+//! A debug build also checks every form between the stages; it fails where one breaks a rule.
 //!
 //! ```text
 //! cargo run --release -p floe-compiler --example digests -- .cache/references --write before.tsv
@@ -22,7 +23,7 @@ use floe_compiler::{
 use models::Model;
 use plan::Digest;
 use rayon::prelude::*;
-use std::{cmp::Reverse, fs, path::PathBuf, process::ExitCode, time::Instant};
+use std::{cmp::Reverse, fs, path::PathBuf, process::ExitCode, rc::Rc, time::Instant};
 use table::{REFUSED, Table};
 
 #[derive(Default)]
@@ -80,8 +81,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
         models.extend(models::below(folder)?);
     }
     models.retain(|model| arguments.wants(&model.name));
-    let table = digests(models)?;
+    let (table, defects) = digests(models)?;
     eprintln!("{} plans in {:.0} s", table.len(), start.elapsed().as_secs_f64());
+    if defects > 0 {
+        return Err(format!("{defects} of them show a defect of the compiler"));
+    }
     let mut code = ExitCode::SUCCESS;
     if let Some(before) = before {
         let compared = table.compare(&before);
@@ -104,41 +108,46 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     Ok(code)
 }
 
-/// The digests of models for every target. The largest models come first, so that none is left alone at the end.
-fn digests(mut models: Vec<Model>) -> Result<Table, String> {
+/// The digests of models for every target, and how often the compiler was wrong. The largest models come first, so that none is
+/// left alone at the end.
+fn digests(mut models: Vec<Model>) -> Result<(Table, usize), String> {
     models.sort_by_key(|model| Reverse(model.bytes));
     let digested: Vec<_> = models.par_iter().with_max_len(1).map(of_model).collect::<Result<_, _>>()?;
-    let mut table = Table::default();
-    for (model, (file, plans)) in models.iter().zip(digested) {
+    let (mut table, mut defects) = (Table::default(), 0);
+    for (model, (file, plans, wrong)) in models.iter().zip(digested) {
+        defects += wrong;
         for (target, parts) in plans {
             table.insert(&model.name, &file, target, parts);
         }
     }
-    Ok(table)
+    Ok((table, defects))
 }
 
 type Plans = Vec<(&'static str, Vec<String>)>;
 
-/// The digest of a model's file, and those of its plan for each target.
-fn of_model(model: &Model) -> Result<(String, Plans), String> {
+/// The digest of a model's file, those of its plan for each target, and how often the compiler was wrong.
+fn of_model(model: &Model) -> Result<(String, Plans, usize), String> {
     let bytes = fs::read(&model.path).map_err(|error| format!("cannot read '{}': {error}", model.path.display()))?;
     let file = Digest::of(&bytes).to_string();
     drop(bytes);
     let options = CompileOptions { import: model.import.clone(), ..CompileOptions::default() };
-    let fused = import_and_fuse(&model.path, &options, &|_| ()).map_err(|error| error.to_string());
+    let fused = import_and_fuse(&model.path, &options, &|_| ()).map_err(Rc::new);
+    let mut defects = 0;
     let plans = targets::all().iter().map(|target| {
-        let plan = fused.as_ref().map_err(String::clone);
-        let plan = plan.and_then(|fused| plan::of_variant(fused, target));
+        let plan = fused.as_ref().map_err(Rc::clone);
+        let plan = plan.and_then(|fused| plan::of_variant(fused, target).map_err(Rc::new));
         let parts = match plan {
             Ok(parts) => parts.all().iter().map(Digest::to_string).collect(),
             Err(reason) => {
                 eprintln!("refused: {} for {}: {reason}", model.name, target.name);
+                defects += usize::from(reason.is_defect());
                 vec![REFUSED.to_owned()]
             }
         };
         (target.name.as_str(), parts)
     });
-    Ok((file, plans.collect()))
+    let plans = plans.collect();
+    Ok((file, plans, defects))
 }
 
 #[cfg(test)]

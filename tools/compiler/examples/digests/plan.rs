@@ -5,7 +5,7 @@ use floe_compiler::{
     emit::{self, VariantIdentity},
     fused::FusedGraph,
     nvrtc::Compiled,
-    pipeline::{self, CompileOptions},
+    pipeline::{self, CompileError, CompileOptions},
     schedule::StepAction,
 };
 use floe_engine::plan::format::{ImageKind, Step};
@@ -86,9 +86,8 @@ impl Parts {
 ///
 /// # Errors
 /// Returns an error if the graph cannot run on the target.
-pub fn of_variant(fused: &FusedGraph, target: &Target) -> Result<Parts, String> {
-    let (mut schedule, placement) = pipeline::scheduled_and_placed(fused, target, &CompileOptions::default(), &|_| ())
-        .map_err(|error| error.to_string())?;
+pub fn of_variant(fused: &FusedGraph, target: &Target) -> Result<Parts, CompileError> {
+    let (mut schedule, placement) = pipeline::scheduled_and_placed(fused, target, &CompileOptions::default(), &|_| ())?;
     let mut sources = Vec::new();
     for step in &mut schedule.steps {
         if let StepAction::Launch(launch) = &mut step.action {
@@ -106,7 +105,7 @@ pub fn of_variant(fused: &FusedGraph, target: &Target) -> Result<Parts, String> 
         nvrtc: String::new(),
         precision: "",
     };
-    let variant = emit::emit(&mut schedule, &placement, &sources, identity).map_err(|error| error.to_string())?;
+    let variant = emit::emit(&mut schedule, &placement, &sources, identity)?;
     let mut steps = Hasher::new().add_value(&variant.multiprocessors);
     for binding in &variant.bindings {
         steps = steps.add_value(&binding.borrowed());
