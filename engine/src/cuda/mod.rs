@@ -58,6 +58,7 @@ mod completion;
 mod error;
 mod image;
 mod init;
+#[cfg(feature = "measure")]
 mod measure;
 #[cfg(feature = "recording")]
 pub mod recording;
@@ -70,6 +71,7 @@ pub use completion::Wait;
 pub use error::{CallError, InitError, RunError, Subject};
 pub use image::{ImageProblem, Part, check_image};
 pub use init::{InitOptions, Stage};
+#[cfg(feature = "measure")]
 pub use measure::{Pool, Prefix, Trial};
 pub use session::{Session, SizedSession};
 pub use shared::{Scratch, SetMemory, Shared, Weights};

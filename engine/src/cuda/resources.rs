@@ -142,6 +142,7 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
     }
 
     /// The driver's functions.
+    #[cfg(feature = "measure")]
     pub fn api(&self) -> &'d DriverApi {
         self.api
     }

@@ -73,14 +73,17 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         if self.busy { self.wait() } else { Ok(()) }
     }
 
+    #[cfg(feature = "measure")]
     pub(super) fn resources(&self) -> &Resources<'d, IMAGES> {
         &self.resources
     }
 
+    #[cfg(feature = "measure")]
     pub(super) fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 
+    #[cfg(feature = "measure")]
     pub(super) fn slots(&self) -> &Slots {
         &self.slots
     }

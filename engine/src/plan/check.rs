@@ -2,16 +2,15 @@
 
 use super::{
     PlanError, RecordProblem, SectionKind, SectionProblem, StepProblem,
-    check_candidate::check_candidate,
     check_step::{BindingSize, Regions, check_step},
     file::{
         ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, META, VARIANT_SECTIONS, blob_start, entry_index,
         front_digest, signature,
     },
     format::{
-        BLOB_ALIGNMENT, Binding, Candidate, Direction, Image, ImageKind, KernelEntry, MAGIC, MAX_BINDINGS,
-        MAX_CANDIDATES, MAX_KERNELS, MAX_NAME, MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Purpose, Step,
-        StepNote, VERSION, VariantHeader,
+        BLOB_ALIGNMENT, Binding, Direction, Image, ImageKind, KernelEntry, MAGIC, MAX_BINDINGS, MAX_CANDIDATES,
+        MAX_KERNELS, MAX_NAME, MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Purpose, Step, StepNote, VERSION,
+        VariantHeader,
     },
     reader::{Plan, Records},
 };
@@ -155,7 +154,7 @@ fn shares_earlier(bytes: &[u8], index: usize, entry: &Entry) -> bool {
 }
 
 /// A section's bytes, with what its errors say.
-struct Section<'a> {
+pub(super) struct Section<'a> {
     kind: SectionKind,
     variant: u32,
     bytes: &'a [u8],
@@ -173,7 +172,7 @@ impl<'a> Section<'a> {
     }
 
     /// Decodes `expected` records that fill the section, and judges each.
-    fn records<T: Deserialize<'a> + Serialize>(
+    pub(super) fn records<T: Deserialize<'a> + Serialize>(
         &self,
         expected: u32,
         mut judge: impl FnMut(u32, T) -> Result<(), RecordProblem>,
@@ -226,17 +225,8 @@ fn check_variant(bytes: &[u8], variant: u32) -> Result<(), PlanError> {
     if !notes.bytes.is_empty() {
         notes.records(header.steps, |_, note: StepNote<'_>| check_note(&note))?;
     }
-    let (candidates, images) = (section(8)?, section(9)?.bytes);
-    let mut problem = None;
-    candidates.records(header.candidates, |_, candidate: Candidate<'_>| {
-        // Problems are numbered from 0 without gaps, and the candidates of one stand behind each other.
-        let next = problem.map_or(0, |problem| problem + 1);
-        if candidate.problem != next && Some(candidate.problem) != problem {
-            return Err(RecordProblem::Field("problem"));
-        }
-        problem = Some(candidate.problem);
-        check_candidate(&candidate, &header, images)
-    })?;
+    #[cfg(feature = "measure")]
+    super::check_candidate::check_candidates(&section(8)?, &header, section(9)?.bytes)?;
     Ok(())
 }
 

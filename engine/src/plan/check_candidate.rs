@@ -1,19 +1,32 @@
-//! The check of one candidate: after it, its launches are such as CUDA accepts, their images exist, and their arguments
-//! point into its operands.
+//! The check of candidates: after it, their launches are such as CUDA accepts, their images exist, and their arguments
+//! point into their operands.
 
 use super::{
-    RecordProblem, StepProblem,
-    check::{add, check_name, check_text},
+    PlanError, RecordProblem, StepProblem,
+    check::{Section, add, check_name, check_text},
     check_step::check_launch,
     format::{Candidate, CandidateArgument, DEPENDENT_LAUNCH, Image, ImageKind, OPERAND_ALIGNMENT, VariantHeader},
 };
 
-/// Checks a candidate of a variant; its images lie in `images`.
-pub(super) fn check_candidate(
-    candidate: &Candidate<'_>,
+/// Checks the candidates of a variant; their images lie in `images`.
+pub(super) fn check_candidates(
+    candidates: &Section<'_>,
     header: &VariantHeader<'_>,
     images: &[u8],
-) -> Result<(), RecordProblem> {
+) -> Result<(), PlanError> {
+    let mut problem = None;
+    candidates.records(header.candidates, |_, candidate: Candidate<'_>| {
+        // Problems are numbered from 0 without gaps, and the candidates of one stand behind each other.
+        let next = problem.map_or(0, |problem| problem + 1);
+        if candidate.problem != next && Some(candidate.problem) != problem {
+            return Err(RecordProblem::Field("problem"));
+        }
+        problem = Some(candidate.problem);
+        check_candidate(&candidate, header, images)
+    })
+}
+
+fn check_candidate(candidate: &Candidate<'_>, header: &VariantHeader<'_>, images: &[u8]) -> Result<(), RecordProblem> {
     check_name(candidate.key)?;
     [candidate.description, candidate.algorithm, candidate.configuration].into_iter().try_for_each(check_text)?;
     candidate.operands.iter().try_fold(0, |total, operand| add(total, operand.bytes))?;

@@ -5,6 +5,7 @@
 //! run at the same time touch the same bytes: that is the compiler's promise.
 
 mod check;
+#[cfg(feature = "measure")]
 mod check_candidate;
 #[cfg(feature = "host")]
 mod check_host_step;

@@ -4,9 +4,7 @@ use super::{
     PlanError, check,
     error::Malformed,
     file::{Entry, Header, META, SIGNATURE_BYTES, blobs_digest, entry_index},
-    format::{
-        BLOB_ALIGNMENT, Binding, Candidate, Image, KernelEntry, Meta, SIGNATURE_MAGIC, Step, StepNote, VariantHeader,
-    },
+    format::{BLOB_ALIGNMENT, Binding, Image, KernelEntry, Meta, SIGNATURE_MAGIC, Step, StepNote, VariantHeader},
 };
 use core::marker::PhantomData;
 use postcard::ser_flavors::Size;
@@ -132,7 +130,9 @@ pub struct Variant<'a> {
     notes: &'a [u8],
     weights: &'a [u8],
     images: &'a [u8],
+    #[cfg(feature = "measure")]
     candidates: &'a [u8],
+    #[cfg(feature = "measure")]
     candidate_images: &'a [u8],
 }
 
@@ -149,7 +149,9 @@ impl<'a> Variant<'a> {
             notes: section(5)?,
             weights: section(6)?,
             images: section(7)?,
+            #[cfg(feature = "measure")]
             candidates: section(8)?,
+            #[cfg(feature = "measure")]
             candidate_images: section(9)?,
         })
     }
@@ -184,7 +186,9 @@ impl<'a> Variant<'a> {
             notes: none,
             weights: none,
             images: none,
+            #[cfg(feature = "measure")]
             candidates: none,
+            #[cfg(feature = "measure")]
             candidate_images: none,
         }
     }
@@ -244,11 +248,13 @@ impl<'a> Variant<'a> {
     }
 
     /// The candidates to time, those of a problem behind each other; none unless it is a candidates plan.
-    pub fn candidates(&self) -> Records<'a, Candidate<'a>> {
+    #[cfg(feature = "measure")]
+    pub fn candidates(&self) -> Records<'a, super::format::Candidate<'a>> {
         Records::new(self.candidates)
     }
 
     /// The kernel image of a candidate's launch; empty where the range is not in this variant.
+    #[cfg(feature = "measure")]
     pub fn candidate_image(&self, image: Image) -> &'a [u8] {
         let range = image.offset.checked_add(image.bytes).map(|end| image.offset as usize..end as usize);
         range.and_then(|range| self.candidate_images.get(range)).unwrap_or(&[])
