@@ -68,8 +68,8 @@ pub fn table(cases: &[PathBuf], reports: &[Report]) -> String {
          goes element by element, and is refused where it would need to know the extent when compiling.\n\n\
          The table lists the operators that are imported, with the versions of the operator set that changed them and whose \
          meaning is known, and those of the suite that are not: they have no versions. A model names all that it has of \
-         what is refused in one error. What every operator refuses is not repeated: strings, sparse tensors, floats of 8 bits \
-         or fewer, integers of 4 bits or fewer.\n\n\
+         what is refused in one error. Every operator refuses strings, sparse tensors, floats of 8 bits or fewer, integers \
+         of 4 bits or fewer.\n\n\
          | operator | versions | pass | live | baked | folded | refused | constant inputs | of it is refused | why cases are refused |\n\
          |---|---|---:|---:|---:|---:|---:|---|---|---|\n",
         cases.len(),

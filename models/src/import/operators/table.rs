@@ -126,18 +126,15 @@ static OPERATORS: [Operator; 225] = [
     one(ONNX, "AveragePool", &[1, 7, 10, 11, 19, 22], windows::average_pool),
     several(ONNX, "BatchNormalization", &[1, 6, 7, 9, 14, 15], normalization::batch)
         .refusing("`spatial` = 0, training before opset 7"),
-    one(ONNX, "BitCast", &[26], pointwise::bit_cast)
-        .refusing("strings, floats of 8 bits or fewer, integers of 4 bits or fewer"),
+    one(ONNX, "BitCast", &[26], pointwise::bit_cast),
     one(ONNX, "BitShift", &[11], pointwise::shift),
     one(ONNX, "BitwiseAnd", &[18], |b, n| binary(b, n, Binary::BitAnd)),
     one(ONNX, "BitwiseNot", &[18], |b, n| unary(b, n, Unary::BitNot)),
     one(ONNX, "BitwiseOr", &[18], |b, n| binary(b, n, Binary::BitOr)),
     one(ONNX, "BitwiseXor", &[18], |b, n| binary(b, n, Binary::BitXor)),
     one(ONNX, "BlackmanWindow", &[17], |b, n| signal::window(b, n, [0.42, 0.5, 0.08])),
-    one(ONNX, "Cast", &[6, 9, 13, 19, 21, 23, 24, 25], pointwise::cast)
-        .refusing("strings, floats of 8 bits or fewer, integers of 4 bits or fewer"),
-    one(ONNX, "CastLike", &[15, 19, 21, 23, 24, 25], pointwise::cast_like)
-        .refusing("strings, floats of 8 bits or fewer, integers of 4 bits or fewer"),
+    one(ONNX, "Cast", &[6, 9, 13, 19, 21, 23, 24, 25], pointwise::cast),
+    one(ONNX, "CastLike", &[15, 19, 21, 23, 24, 25], pointwise::cast_like),
     several(ONNX, "CausalConvWithState", &[27], windows::causal),
     one(ONNX, "Ceil", &[1, 6, 13], |b, n| unary(b, n, Unary::Ceil)),
     one(ONNX, "Celu", &[12], pointwise::celu),
@@ -149,8 +146,7 @@ static OPERATORS: [Operator; 225] = [
     one(ONNX, "ConcatFromSequence", &[11], sequences::join)
         .of_sequences()
         .refusing("sequences that are inputs or outputs of the model"),
-    one(ONNX, "Constant", &[1, 9, 11, 12, 13, 19, 21, 23, 24, 25], constants::constant)
-        .refusing("strings, sparse tensors"),
+    one(ONNX, "Constant", &[1, 9, 11, 12, 13, 19, 21, 23, 24, 25], constants::constant),
     one(ONNX, "ConstantOfShape", &[9, 20, 21, 23, 24, 25], constants::constant_of_shape),
     one(ONNX, "Conv", &[1, 11, 22], windows::convolution),
     one(ONNX, "ConvInteger", &[10], quantization::convolution_integer),
@@ -162,8 +158,7 @@ static OPERATORS: [Operator; 225] = [
     one(ONNX, "DFT", &[17, 20], signal::transform),
     one(ONNX, "DeformConv", &[19, 22], sampling::deformable_convolution),
     one(ONNX, "DepthToSpace", &[1, 11, 13], shapes::depth_to_space),
-    one(ONNX, "DequantizeLinear", &[10, 13, 19, 21, 23, 24, 25], quantization::dequantize_linear)
-        .refusing("floats of 8 bits or fewer, integers of 4 bits or fewer"),
+    one(ONNX, "DequantizeLinear", &[10, 13, 19, 21, 23, 24, 25], quantization::dequantize_linear),
     one(ONNX, "Det", &[11, 22], |b, n| products::determinant(b, n.input(0)?)),
     one(ONNX, "Div", &[1, 6, 7, 13, 14], |b, n| binary(b, n, Binary::Div)),
     several(ONNX, "Dropout", &[1, 6, 7, 10, 12, 13, 22], shapes::dropout).refusing("training"),
@@ -236,9 +231,8 @@ static OPERATORS: [Operator; 225] = [
     one(ONNX, "Pad", &[2, 11, 13, 18, 19, 21, 23, 24, 25], movement::pad),
     one(ONNX, "Pow", &[1, 7, 12, 13, 15], |b, n| pointwise::power(b, n)),
     one(ONNX, "QLinearConv", &[10], quantization::linear_convolution),
-    one(ONNX, "QLinearMatMul", &[10, 21], |b, n| quantization::linear_product(b, n)).refusing("floats of 8 bits"),
-    one(ONNX, "QuantizeLinear", &[10, 13, 19, 21, 23, 24, 25], quantization::quantize_linear)
-        .refusing("floats of 8 bits or fewer, integers of 4 bits or fewer"),
+    one(ONNX, "QLinearMatMul", &[10, 21], |b, n| quantization::linear_product(b, n)),
+    one(ONNX, "QuantizeLinear", &[10, 13, 19, 21, 23, 24, 25], quantization::quantize_linear),
     one(ONNX, "RMSNormalization", &[23], |b, n| normalization::layer(b, n, false).map(|(y, ..)| y)),
     several(ONNX, "RNN", &[1, 7, 14, 22], |b, n| recurrent::layer(b, n, Cell::Rnn)),
     one(ONNX, "Range", &[11, 27], |b, n| constants::range(b, n))
@@ -324,8 +318,7 @@ static OPERATORS: [Operator; 225] = [
     several(MICROSOFT, "Attention", &[1], microsoft::attention::projecting)
         .refusing("`do_rotary`, a shared buffer of past and present"),
     one(MICROSOFT, "BiasGelu", &[1], |b, n| microsoft::bias_gelu(b, n)),
-    one(MICROSOFT, "DequantizeLinear", &[1], quantization::dequantize_linear)
-        .refusing("floats of 8 bits, integers of 4 bits"),
+    one(MICROSOFT, "DequantizeLinear", &[1], quantization::dequantize_linear),
     several(MICROSOFT, "DynamicQuantizeLSTM", &[1], microsoft::quantized::lstm),
     one(MICROSOFT, "DynamicQuantizeMatMul", &[1], |b, n| microsoft::quantized::dynamic_product(b, n)),
     several(MICROSOFT, "EmbedLayerNormalization", &[1], microsoft::normalization::embedding),
@@ -357,8 +350,7 @@ static OPERATORS: [Operator; 225] = [
     one(MICROSOFT, "QLinearSigmoid", &[1], microsoft::quantized::sigmoid),
     one(MICROSOFT, "QLinearSoftmax", &[1], microsoft::quantized::softmax),
     one(MICROSOFT, "QLinearWhere", &[1], |b, n| microsoft::quantized::selection(b, n)),
-    one(MICROSOFT, "QuantizeLinear", &[1], quantization::quantize_linear)
-        .refusing("floats of 8 bits, integers of 4 bits"),
+    one(MICROSOFT, "QuantizeLinear", &[1], quantization::quantize_linear),
     one(MICROSOFT, "QuickGelu", &[1], microsoft::quick_gelu),
     one(MICROSOFT, "Range", &[1], |b, n| constants::range(b, n))
         .refusing("integers of 8 bits, integers without a sign"),
