@@ -1,6 +1,6 @@
 //! What can be wrong with a model.
 
-use crate::infer::ShapeError;
+use crate::{infer::ShapeError, refusal::Refusals};
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -111,11 +111,11 @@ pub enum ImportError {
         #[source]
         problem: Problem,
     },
+    /// Several nodes are not supported.
+    #[error("{0}")]
+    Unsupported(Refusals),
     /// Both branches of an `If` had to be imported, and one of them cannot be.
-    #[error(
-        "{source}; this is a branch of node '{node}' (If), whose condition depends on {}: where that is always the same \
-         number, --constant {}=NUMBER keeps one branch only", list(inputs), inputs.first().map_or("INPUT", String::as_str)
-    )]
+    #[error("{source}; {}", in_branch(node, inputs))]
     Branch {
         /// Name of the `If`.
         node: String,
@@ -147,12 +147,23 @@ impl ImportError {
             Self::OperatorSet { .. }
             | Self::Input { .. }
             | Self::OutputUnsupported { .. }
-            | Self::UnsupportedTensor { .. } => true,
+            | Self::UnsupportedTensor { .. }
+            | Self::Unsupported(_) => true,
             Self::Node { problem, .. } => !matches!(problem, Problem::Shape(_) | Problem::Invalid(_)),
             Self::Branch { source, .. } => source.is_unsupported(),
             _ => false,
         }
     }
+}
+
+/// What would keep the branch of an `If` out.
+pub(crate) fn in_branch(node: &str, inputs: &[String]) -> String {
+    let first = inputs.first().map_or("INPUT", String::as_str);
+    format!(
+        "this is a branch of node '{node}' (If), whose condition depends on {}: where that is always the same number, \
+         --constant {first}=NUMBER keeps one branch only",
+        list(inputs)
+    )
 }
 
 /// Names of inputs in a sentence.

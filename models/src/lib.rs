@@ -10,12 +10,14 @@ mod import;
 pub mod infer;
 pub mod onnx;
 pub mod op;
+mod refusal;
 pub mod tensor;
 pub mod zoo;
 
 pub use error::{ImportError, Problem};
 pub use graph::{Fact, Graph, Node, NodeId, Quantized, TensorId, Value};
-pub use import::{ImportOptions, Limits, from_bytes, import};
+pub use import::{ImportOptions, Limits, Operator, from_bytes, import, operators};
 pub use infer::{ShapeError, infer};
 pub use op::{Evaluate, Op};
+pub use refusal::{Refusal, Refusals};
 pub use tensor::{DType, Tensor};

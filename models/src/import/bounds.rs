@@ -275,6 +275,12 @@ fn neutral(kind: Reduction, dtype: DType) -> Option<f64> {
         Reduction::Product => Some(1.0),
         Reduction::Max if dtype.is_float() => Some(f64::NEG_INFINITY),
         Reduction::Min if dtype.is_float() => Some(f64::INFINITY),
-        _ => None,
+        Reduction::Max | Reduction::Min => None,
+        // The mean of fewer, the place among others, the logarithm of nothing.
+        Reduction::Mean
+        | Reduction::LogSum
+        | Reduction::LogSumExp
+        | Reduction::ArgMax { .. }
+        | Reduction::ArgMin { .. } => None,
     }
 }

@@ -1,12 +1,21 @@
 //! The graph under construction: scopes of names, emission of nodes with inferred shapes, constant folding.
 
-use super::{bounds::Bound, extents::Extent, function::Functions, limits::Limits, node::NodeView};
+use super::{
+    bounds::Bound,
+    control_flow::Place,
+    extents::Extent,
+    function::Functions,
+    limits::Limits,
+    node::NodeView,
+    operators::{Importer, Operator},
+    refusals::Refused,
+};
 use crate::{
     DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Quantized, Tensor, TensorId,
     infer::infer,
     onnx::{
         Folder,
-        proto::{NodeProto, TensorProto},
+        proto::{FunctionProto, NodeProto, TensorProto},
     },
     op::{Binary, Unary},
 };
@@ -16,6 +25,12 @@ use std::{collections::HashMap, rc::Rc};
 const MOST_FOLDED: usize = 1 << 24;
 /// Operators that only repeat floating-point elements are folded up to this many: beyond it they would swell the plan.
 const MOST_REPEATED: usize = 1 << 16;
+
+/// What a node names.
+enum Called<'f> {
+    Function(&'f FunctionProto),
+    Operator(&'static Operator),
+}
 
 /// A graph under construction.
 pub(super) struct Builder<'a> {
@@ -27,6 +42,10 @@ pub(super) struct Builder<'a> {
     pub folder: Option<&'a Folder>,
     /// Operators that the model defines.
     pub functions: Rc<Functions>,
+    /// Versions of the other operator sets, by domain.
+    pub other_sets: Rc<HashMap<String, i64>>,
+    /// What is not supported.
+    pub refused: Refused,
     /// How many functions are being imported inside each other.
     pub calls: usize,
     pub(super) limits: Limits,
@@ -68,6 +87,8 @@ impl<'a> Builder<'a> {
             opset,
             folder,
             functions: Rc::default(),
+            other_sets: Rc::default(),
+            refused: Refused::default(),
             calls: 0,
             limits,
             constant_bytes: 0,
@@ -97,11 +118,6 @@ impl<'a> Builder<'a> {
         if value.name.is_empty() {
             value.name = short(name).to_string();
         }
-    }
-
-    /// Name of the model's node that is being imported.
-    pub fn current(&self) -> &str {
-        &self.current
     }
 
     /// Names of the model's inputs that a value is computed from: those of one element, or all where there is none.
@@ -169,8 +185,12 @@ impl<'a> Builder<'a> {
         result
     }
 
-    /// Imports a node, the model's or a body's `number`th.
+    /// Imports a node, the model's or a body's `number`th. What is not supported is remembered.
     pub fn node(&mut self, proto: &NodeProto, number: usize) -> Result<(), ImportError> {
+        self.import_node(proto, number).or_else(|error| self.go_on_behind(proto, number, error))
+    }
+
+    fn import_node(&mut self, proto: &NodeProto, number: usize) -> Result<(), ImportError> {
         let operator = match proto.domain.as_str() {
             "" | "ai.onnx" => proto.op_type.clone(),
             domain => format!("{domain}.{}", proto.op_type),
@@ -182,33 +202,27 @@ impl<'a> Builder<'a> {
         let error = |problem: Problem| ImportError::Node { node: current.clone(), operator: operator.clone(), problem };
         self.count_node().map_err(error)?;
 
+        let functions = Rc::clone(&self.functions);
+        let called = match functions.called_by(proto) {
+            Some(function) => Called::Function(function),
+            None => Called::Operator(super::operators::of(proto, self.opset).map_err(error)?),
+        };
         let mut inputs = Vec::with_capacity(proto.input.len());
         for (index, name) in proto.input.iter().enumerate() {
             let id = (!name.is_empty()).then(|| self.resolve(index, name)).transpose().map_err(error)?;
             inputs.push(id);
         }
-        let functions = Rc::clone(&self.functions);
-        let made = if let Some(function) = functions.called_by(proto) {
-            self.call(function, &proto.attribute, &inputs, error)?
-        } else if let Some(made) = super::control_flow::import(self, proto, &inputs, &error)? {
-            made
-        } else {
-            let takes_sequences =
-                matches!(operator.as_str(), "Identity" | "ConcatFromSequence") || operator.starts_with("Sequence");
-            if !takes_sequences && inputs.iter().flatten().any(|id| self.sequences.contains_key(id)) {
-                return Err(error(Problem::Invalid("an input is a sequence instead of a tensor".into())));
+        let made = match called {
+            Called::Function(function) => self.call(function, &proto.attribute, &inputs, error)?,
+            Called::Operator(_) if self.any_unknown(inputs.iter().flatten()) => {
+                self.subgraphs(proto)?;
+                self.outputs_unknown(proto);
+                return Ok(());
             }
-            let bounded = inputs.iter().flatten().any(|&id| self.bound(id).is_some());
-            let mut view = NodeView::new(&current, proto, inputs, self.opset);
-            let made = super::operators::import(self, &mut view).map_err(error)?;
-            view.finish().map_err(error)?;
-            if bounded {
-                self.check_bounds(&view.op_type, &made).map_err(error)?;
-            }
-            made
+            Called::Operator(operator) => self.apply(operator, proto, inputs, &error)?,
         };
         for (index, name) in proto.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-            if self.scopes.last().is_some_and(|scope| scope.contains_key(name)) {
+            if self.bound_here(name) {
                 let problem = format!("its output '{name}' has the name of an input, an initializer or another output");
                 return Err(error(Problem::Invalid(problem)));
             }
@@ -226,6 +240,41 @@ impl<'a> Builder<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Imports a node of an operator; gives its outputs.
+    fn apply(
+        &mut self,
+        operator: &Operator,
+        proto: &NodeProto,
+        inputs: Vec<Option<TensorId>>,
+        place: Place,
+    ) -> Result<Vec<TensorId>, ImportError> {
+        if !operator.takes_sequences && inputs.iter().flatten().any(|id| self.sequences.contains_key(id)) {
+            return Err(place(Problem::Invalid("an input is a sequence instead of a tensor".into())));
+        }
+        let bounded = inputs.iter().flatten().any(|&id| self.bound(id).is_some());
+        let mut view = NodeView::new(&self.current, proto, inputs, self.opset);
+        let made = match operator.importer {
+            Importer::Nested(import) => import(view, self, place)?,
+            Importer::One(import) => {
+                let made = import(self, &mut view).and_then(|made| view.finish().map(|()| made));
+                vec![made.map_err(place)?]
+            }
+            Importer::Several(import) => {
+                let made = import(self, &mut view).and_then(|made| view.finish().map(|()| made));
+                made.map_err(place)?
+            }
+        };
+        if bounded && !matches!(operator.importer, Importer::Nested(_)) {
+            self.check_bounds(operator.name, &made).map_err(place)?;
+        }
+        Ok(made)
+    }
+
+    /// Whether the innermost scope has the name.
+    pub(super) fn bound_here(&self, name: &str) -> bool {
+        self.scopes.last().is_some_and(|scope| scope.contains_key(name))
     }
 
     fn resolve(&self, index: usize, name: &str) -> Result<TensorId, Problem> {

@@ -6,42 +6,18 @@ use super::{
     node::{NodeView, axis, unsupported},
 };
 use crate::{
-    DType, Fact, ImportError, Op, Problem, Tensor, TensorId,
-    infer::show,
-    onnx::proto::{GraphProto, NodeProto},
-    op::PadMode,
+    DType, Fact, ImportError, Op, Problem, Tensor, TensorId, infer::show, onnx::proto::GraphProto, op::PadMode,
 };
 use std::collections::HashMap;
 
 /// Most nodes that the repetitions of one body may have together.
 const MOST_NODES: usize = 4096;
 
-/// Imports the node where it is one of these operators. `error` places a problem at the node; what is wrong inside a
-/// subgraph names the inner node.
-pub(super) fn import(
-    builder: &mut Builder,
-    proto: &NodeProto,
-    inputs: &[Option<TensorId>],
-    error: &dyn Fn(Problem) -> ImportError,
-) -> Result<Option<Vec<TensorId>>, ImportError> {
-    if !matches!(proto.domain.as_str(), "" | "ai.onnx") {
-        return Ok(None);
-    }
-    let view = || NodeView::new(builder.current(), proto, inputs.to_vec(), builder.opset);
-    match proto.op_type.as_str() {
-        "If" => select(view(), builder, error).map(Some),
-        "Loop" => repeat(view(), builder, error).map(Some),
-        "Scan" => scan(view(), builder, error).map(Some),
-        _ => Ok(None),
-    }
-}
+/// Places a problem at the node; what is wrong inside a subgraph names the inner node.
+pub(super) type Place<'e> = &'e dyn Fn(Problem) -> ImportError;
 
 /// The chosen branch; where the condition is data, both branches and a selection of every output.
-fn select(
-    mut node: NodeView,
-    builder: &mut Builder,
-    error: &dyn Fn(Problem) -> ImportError,
-) -> Result<Vec<TensorId>, ImportError> {
+pub(super) fn select(mut node: NodeView, builder: &mut Builder, error: Place) -> Result<Vec<TensorId>, ImportError> {
     let condition = node.input(0).map_err(error)?;
     if builder.fact(condition).elements() != 1 {
         let problem = format!("the condition has {} elements", builder.fact(condition).elements());
@@ -52,18 +28,24 @@ fn select(
         let branch = node.graph(name).map_err(error)?;
         return builder.scoped(HashMap::new(), |builder| body(builder, branch));
     }
+    let unknowns = builder.unknowns();
     let inputs = builder.inputs_behind(condition);
     let condition = builder.reshape(condition, &[]).map_err(error)?;
     let mut branch = |name: &str| {
         let branch = node.graph(name).map_err(error)?;
+        builder.refused.branches.push((node.name.clone(), inputs.clone()));
         let made = builder.scoped(HashMap::new(), |builder| body(builder, branch));
+        builder.refused.branches.pop();
         made.map_err(|source| match source {
             // Of branches inside each other, the innermost tells.
             ImportError::Branch { .. } => source,
             _ => ImportError::Branch { node: node.name.clone(), inputs: inputs.clone(), source: Box::new(source) },
         })
     };
-    let (then, otherwise) = (branch("then_branch")?, branch("else_branch")?);
+    let made = [branch("then_branch"), branch("else_branch")];
+    known(builder, unknowns, made.iter().flatten().flatten()).map_err(error)?;
+    let [then, otherwise] = made;
+    let (then, otherwise) = (then?, otherwise?);
     let mut outputs = Vec::with_capacity(then.len());
     for (number, (then, otherwise)) in then.into_iter().zip(otherwise).enumerate() {
         if then == otherwise {
@@ -83,6 +65,18 @@ fn select(
         outputs.push(selected);
     }
     Ok(outputs)
+}
+
+/// Whether a body is known: nothing in it was refused, nor is computed from what was.
+fn known<'i>(
+    builder: &Builder,
+    unknowns: usize,
+    outputs: impl IntoIterator<Item = &'i TensorId>,
+) -> Result<(), Problem> {
+    match builder.unknowns() > unknowns || builder.any_unknown(outputs) {
+        true => Err(Problem::Invalid("its body is not supported".into())),
+        false => Ok(()),
+    }
 }
 
 /// The output of one branch or the other. Where they have different numbers of elements along a dimension, the result has
@@ -157,7 +151,7 @@ impl<'p> Body<'p> {
         &mut self,
         builder: &mut Builder,
         arguments: Vec<TensorId>,
-        error: &dyn Fn(Problem) -> ImportError,
+        error: Place,
     ) -> Result<Vec<TensorId>, ImportError> {
         let GraphProto { node: nodes, input: inputs, output: outputs, .. } = self.graph;
         if arguments.len() != inputs.len() {
@@ -171,20 +165,20 @@ impl<'p> Body<'p> {
             ))));
         }
         let names = inputs.iter().map(|input| input.name.clone()).zip(arguments).collect();
+        let unknowns = builder.unknowns();
         builder.scoped(names, |builder| {
             builder.nodes(nodes)?;
-            outputs.iter().map(|output| builder.output(&output.name)).collect()
+            let outputs: Vec<_> =
+                outputs.iter().map(|output| builder.output(&output.name)).collect::<Result<_, _>>()?;
+            known(builder, unknowns, &outputs).map_err(error)?;
+            Ok(outputs)
         })
     }
 }
 
 /// `Loop`: inputs trip count, condition, carried values; the body's are iteration, condition, carried values, its
 /// outputs condition, carried values, values to be stacked.
-fn repeat(
-    mut node: NodeView,
-    builder: &mut Builder,
-    error: &dyn Fn(Problem) -> ImportError,
-) -> Result<Vec<TensorId>, ImportError> {
+pub(super) fn repeat(mut node: NodeView, builder: &mut Builder, error: Place) -> Result<Vec<TensorId>, ImportError> {
     let scalar = |values: Vec<i64>| values.first().copied().unwrap_or(0);
     let trips = node.integers(builder, 0, "M").map_err(error)?.map_or(i64::MAX, scalar);
     let mut going = node.integers(builder, 1, "cond").map_err(error)?.is_none_or(|values| scalar(values) != 0);
@@ -229,11 +223,7 @@ fn repeat(
 
 /// `Scan`: inputs states, then sequences; the body's are states and elements, its outputs states and elements of the
 /// outputs. Before opset 9 everything has a batch dimension in front, and a first input that gives lengths.
-fn scan(
-    mut node: NodeView,
-    builder: &mut Builder,
-    error: &dyn Fn(Problem) -> ImportError,
-) -> Result<Vec<TensorId>, ImportError> {
+pub(super) fn scan(mut node: NodeView, builder: &mut Builder, error: Place) -> Result<Vec<TensorId>, ImportError> {
     let batched = node.opset < 9;
     if batched && node.optional(0).is_some() {
         return Err(error(Problem::Invalid("input 0 (sequence_lens) is not supported".into())));
@@ -297,7 +287,7 @@ impl ScanSettings {
         builder: &mut Builder,
         body: &mut Body,
         given: &[TensorId],
-        error: &dyn Fn(Problem) -> ImportError,
+        error: Place,
     ) -> Result<Vec<TensorId>, ImportError> {
         let (states, sequences) = given.split_at(self.states);
         let mut axes = Vec::new();

@@ -254,7 +254,7 @@ fn made(op: &Op, inputs: &[Vec<Extent>], facts: &[&Fact], output: &Fact) -> Opti
                 Op::Binary(op) => {
                     let one = |i| match binary(*op, each(0, i)?, each(1, i)?)? {
                         Made::Ready(extents) => extents.first().copied(),
-                        _ => None,
+                        Made::Scaled { .. } | Made::ScaledRest { .. } | Made::Smaller { .. } => None,
                     };
                     ready((0..elements).map(one).collect::<Option<_>>()?)
                 }
@@ -282,7 +282,46 @@ fn made(op: &Op, inputs: &[Vec<Extent>], facts: &[&Fact], output: &Fact) -> Opti
             (Reduction::Min, &[a, b]) => binary(Binary::Min, a, b),
             _ => None,
         },
-        _ => None,
+        // Matrices, and more than one result.
+        Op::Identity | Op::Reshape | Op::Cast | Op::Concat { .. } | Op::Gather { .. } | Op::Reduce { .. } => None,
+        // Nothing that models compute extents with.
+        Op::Unary(_)
+        | Op::BitCast
+        | Op::Pad { .. }
+        | Op::Tile { .. }
+        | Op::SpaceToDepth { .. }
+        | Op::DepthToSpace { .. }
+        | Op::Scatter { .. }
+        | Op::TopK { .. }
+        | Op::Cumulative { .. }
+        | Op::NonZero
+        | Op::Unique { .. }
+        | Op::NonMaxSuppression { .. }
+        | Op::Resize { .. }
+        | Op::GridSample { .. }
+        | Op::RoiAlign { .. }
+        | Op::Pool { .. }
+        | Op::PoolIndices { .. }
+        | Op::GlobalPool { .. }
+        | Op::MatMul
+        | Op::Gemm { .. }
+        | Op::QuantizedMatMul
+        | Op::PackedMatMul { .. }
+        | Op::Conv { .. }
+        | Op::ConvTranspose { .. }
+        | Op::ConvInteger { .. }
+        | Op::QuantizedConv { .. }
+        | Op::BatchNormalization { .. }
+        | Op::InstanceNormalization { .. }
+        | Op::GroupNormalization { .. }
+        | Op::LayerNormalization { .. }
+        | Op::Lrn { .. }
+        | Op::Softmax { .. }
+        | Op::Attention { .. }
+        | Op::Recurrent(_)
+        | Op::Determinant
+        | Op::Detect(_)
+        | Op::Frame(_) => None,
     }
 }
 

@@ -1,11 +1,11 @@
 //! Functions: operators that the model defines itself, inlined where they are called.
 
-use super::builder::Builder;
+use super::{builder::Builder, other_sets};
 use crate::{
     ImportError, Problem, TensorId,
     onnx::proto::{AttributeProto, FunctionProto, NodeProto},
 };
-use std::{borrow::Cow, collections::HashMap};
+use std::{borrow::Cow, collections::HashMap, rc::Rc};
 
 /// Functions may call functions, but not themselves.
 const MOST_NESTED: usize = 32;
@@ -53,6 +53,9 @@ impl Builder<'_> {
         let opset = function.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx"));
         let opset = opset.map_or(self.opset, |set| set.version);
         let opset = std::mem::replace(&mut self.opset, opset);
+        let sets = Rc::new(other_sets(&function.opset_import));
+        let sets = std::mem::replace(&mut self.other_sets, sets);
+        self.refused.functions.push(function.name.clone());
         self.calls += 1;
         let given = |index: usize| inputs.get(index).copied().flatten();
         let names = || function.input.iter().enumerate();
@@ -67,7 +70,8 @@ impl Builder<'_> {
             function.output.iter().map(|name| builder.output(name)).collect()
         });
         self.calls -= 1;
-        self.opset = opset;
+        self.refused.functions.pop();
+        (self.opset, self.other_sets) = (opset, sets);
         result
     }
 }

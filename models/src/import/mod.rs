@@ -10,17 +10,22 @@ mod inputs;
 mod limits;
 mod node;
 mod operators;
+mod refusals;
 #[cfg(test)]
 mod tests;
 
 use crate::{
     Evaluate, Graph, ImportError, Tensor,
-    onnx::{self, Folder, proto::ModelProto},
+    onnx::{
+        self, Folder,
+        proto::{ModelProto, OperatorSetIdProto},
+    },
 };
 use builder::Builder;
 use function::Functions;
 pub use limits::Limits;
-use std::{path::Path, rc::Rc};
+pub use operators::{Operator, operators};
+use std::{collections::HashMap, path::Path, rc::Rc};
 
 /// Versions of the default operator set that are accepted. What Floe promises is 9 to 22; older and newer models import
 /// as far as their operators have kept their meaning, and unknown attributes are refused.
@@ -45,7 +50,8 @@ pub struct ImportOptions {
 /// arithmetic are refused, because those shapes stay unknown.
 ///
 /// # Errors
-/// An [`ImportError`] that names what is wrong: the file, the input, or the node with its operator and attribute.
+/// An [`ImportError`] that names what is wrong: the file, the input, or the node with its operator and attribute. Of what is not
+/// supported it names all.
 pub fn import(path: &Path, options: &ImportOptions, evaluate: &dyn Evaluate) -> Result<Graph, ImportError> {
     let bytes = std::fs::read(path).map_err(|source| ImportError::Read { path: path.to_path_buf(), source })?;
     let model = onnx::decode_shared(bytes.into())?;
@@ -86,9 +92,15 @@ fn build(
     let mut builder = Builder::new(opset, folder.as_ref(), evaluate, options.limits);
     builder.graph.name = graph.name;
     builder.functions = Rc::new(Functions::new(model.functions));
+    builder.other_sets = Rc::new(other_sets(&model.opset_import));
     inputs::add(&mut builder, &graph.input, &graph.initializer, options)?;
     builder.initializers(&graph.initializer)?;
-    builder.nodes(&graph.node)?;
+    let imported = builder.nodes(&graph.node);
+    // Where the import ended for another reason behind what is not supported, that still came first.
+    if let Some(refusals) = builder.refusals() {
+        return Err(refusals);
+    }
+    imported?;
     finish::finish(builder, &graph.output)
 }
 
@@ -104,6 +116,11 @@ fn name_problem(name: &str) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Versions of the operator sets beside the default one, by domain.
+fn other_sets(sets: &[OperatorSetIdProto]) -> HashMap<String, i64> {
+    sets.iter().map(|set| (set.domain.clone(), set.version)).collect()
 }
 
 /// Version of the default operator set.

@@ -16,8 +16,6 @@ pub(super) struct NodeView<'p> {
     pub name: String,
     /// Operator type.
     pub op_type: String,
-    /// Domain, empty for the default one.
-    pub domain: String,
     /// Inputs by position; `None` where an optional one is absent.
     pub inputs: Vec<Option<TensorId>>,
     /// Number of outputs that the node lists.
@@ -29,17 +27,8 @@ pub(super) struct NodeView<'p> {
 
 impl<'p> NodeView<'p> {
     pub fn new(name: &str, proto: &'p NodeProto, inputs: Vec<Option<TensorId>>, opset: i64) -> Self {
-        let domain = if proto.domain == "ai.onnx" { String::new() } else { proto.domain.clone() };
         let (op_type, outputs) = (proto.op_type.clone(), proto.output.len());
-        Self {
-            name: name.to_owned(),
-            op_type,
-            domain,
-            inputs,
-            outputs,
-            opset,
-            attributes: proto.attribute.iter().collect(),
-        }
+        Self { name: name.to_owned(), op_type, inputs, outputs, opset, attributes: proto.attribute.iter().collect() }
     }
 
     /// A required input.

@@ -25,7 +25,32 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
             (parts.saturating_add(1), parts.saturating_add(1))
         }
         Op::Recurrent(_) => (3, 9),
-        _ => (1, 1),
+        Op::Unary(_)
+        | Op::Cast
+        | Op::BitCast
+        | Op::Identity
+        | Op::Pool { .. }
+        | Op::PoolIndices { .. }
+        | Op::GlobalPool { .. }
+        | Op::Lrn { .. }
+        | Op::Split { .. }
+        | Op::Slice { .. }
+        | Op::Reshape
+        | Op::Transpose { .. }
+        | Op::Expand
+        | Op::Pad { .. }
+        | Op::Tile { .. }
+        | Op::SpaceToDepth { .. }
+        | Op::DepthToSpace { .. }
+        | Op::Softmax { .. }
+        | Op::Reduce { .. }
+        | Op::Cumulative { .. }
+        | Op::Resize { .. }
+        | Op::TopK { .. }
+        | Op::NonZero
+        | Op::Unique { .. }
+        | Op::Determinant
+        | Op::Frame(_) => (1, 1),
     };
     ensure!(
         (least..=most).contains(&inputs.len()),

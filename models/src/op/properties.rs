@@ -23,6 +23,10 @@ pub struct Properties {
     pub reads_slices: bool,
     /// The memory layout in which images are read and written.
     pub layout: ImageLayout,
+    /// Whether it does the same to quantised integers as to the numbers that they stand for, and has a kernel for both.
+    pub moves_quantised: bool,
+    /// Whether images of 8-bit integers go through it channels last, as they leave quantised convolutions.
+    pub integer_images: bool,
 }
 
 /// Where the elements of an operator's outputs come from.
@@ -134,6 +138,8 @@ const VIEW: Properties = Properties {
     boxes: Inputs::NONE,
     reads_slices: true,
     layout: ImageLayout::RowMajor,
+    moves_quantised: false,
+    integer_images: false,
 };
 const MOVED: Properties = Properties { elements: Elements::Moved, reads_slices: false, ..VIEW };
 const EACH: Properties =
@@ -163,7 +169,8 @@ impl Op {
         use ImageLayout::{ChannelsLast, OfInputs, OfReaders, RowMajor, Window};
         match self {
             Self::Conv { .. } | Self::ConvTranspose { .. } => Properties { reads_slices: true, ..images(PROPORTIONAL) },
-            Self::QuantizedConv { .. } | Self::Lrn { .. } => images(PROPORTIONAL),
+            Self::QuantizedConv { .. } => Properties { integer_images: true, ..images(PROPORTIONAL) },
+            Self::Lrn { .. } => images(PROPORTIONAL),
             Self::ConvInteger { .. }
             | Self::MatMul
             | Self::Gemm { .. }
@@ -176,13 +183,24 @@ impl Op {
             Self::InstanceNormalization { .. } | Self::GroupNormalization { .. } => images(NORMALISED),
             Self::Unary(_) | Self::Binary(_) => EACH,
             Self::Where => Properties { data: Inputs::At(&[1, 2]), size: Size::OfData, ..EACH },
-            Self::Cast => Properties { size: Size::OfData, layout: OfInputs, ..EACH },
-            Self::Pool { kind, .. } | Self::GlobalPool { kind } => {
+            Self::Cast => Properties { size: Size::OfData, layout: OfInputs, integer_images: true, ..EACH },
+            Self::Pool { kind, .. } => {
+                let moves_quantised = *kind == Pooling::Max;
+                let pooled = pooled(*kind == Pooling::Max, ChannelsLast);
+                Properties { reads_slices: true, moves_quantised, integer_images: true, ..pooled }
+            }
+            Self::GlobalPool { kind } => {
                 Properties { reads_slices: true, ..pooled(*kind == Pooling::Max, ChannelsLast) }
             }
-            Self::Concat { .. } => Properties { data: Inputs::All, layout: OfInputs, ..MOVED },
-            Self::Split { .. } | Self::Slice { .. } | Self::Identity => Properties { layout: Window, ..VIEW },
-            Self::Reshape | Self::Transpose { .. } | Self::Expand => VIEW,
+            Self::Concat { .. } => {
+                Properties { data: Inputs::All, layout: OfInputs, moves_quantised: true, integer_images: true, ..MOVED }
+            }
+            Self::Split { .. } | Self::Slice { .. } => {
+                Properties { layout: Window, moves_quantised: true, integer_images: true, ..VIEW }
+            }
+            Self::Identity => Properties { layout: Window, ..VIEW },
+            Self::Reshape | Self::Transpose { .. } => Properties { moves_quantised: true, ..VIEW },
+            Self::Expand => VIEW,
             Self::BitCast => Properties { elements: Elements::Bits, size: Size::Own, reads_slices: false, ..VIEW },
             Self::Pad { mode, .. } => {
                 let number = match mode {

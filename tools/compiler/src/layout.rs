@@ -80,19 +80,12 @@ pub fn assign(graph: &FusedGraph, host: bool, half: bool) -> Vec<Layout> {
     };
     // Images of integers between quantised convolutions and what is fused around them.
     let integers = |node: &FusedNode, id: TensorId| {
-        let moves = matches!(
-            node.op,
-            FusedOp::Pointwise(_)
-                | FusedOp::Anchored { op: Op::QuantizedConv { .. }, .. }
-                | FusedOp::Operator(
-                    Op::Cast | Op::Concat { .. } | Op::Pool { .. } | Op::Slice { .. } | Op::Split { .. }
-                )
-        );
+        let moves = node.properties().is_none_or(|properties| properties.integer_images);
         let fact = &graph.values[id.0].fact;
         let kind = match node.op {
             // What another convolution's epilogue adds.
             FusedOp::Anchored { .. } => matches!(fact.dtype, DType::I8 | DType::U8 | DType::I32),
-            _ => matches!(fact.dtype, DType::I8 | DType::U8),
+            FusedOp::Operator(_) | FusedOp::Pointwise(_) => matches!(fact.dtype, DType::I8 | DType::U8),
         };
         moves && (3..=5).contains(&fact.shape.len()) && kind
     };

@@ -13,15 +13,6 @@ use crate::{
 /// Heads of more elements are computed by products and a softmax.
 const LARGEST_FUSED_HEAD: usize = 256;
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    match node.op_type.as_str() {
-        "Attention" => attention(builder, node).map(Some),
-        "RotaryEmbedding" => rotary_embedding(builder, node).map(|output| Some(vec![output])),
-        _ => Ok(None),
-    }
-}
-
 /// What every attention operator comes down to.
 pub(super) struct Attention {
     /// `[n, heads, queries, size]`.
@@ -212,7 +203,7 @@ pub(super) fn default_scale(size: usize) -> f32 {
 }
 
 /// Outputs Y, present key, present value, and a stage of the scores.
-fn attention(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(super) fn attention(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let (mut query, mut key, mut value) = (node.input(0)?, node.input(1)?, node.input(2)?);
     let (heads, shared) = (node.int("q_num_heads")?, node.int("kv_num_heads")?);
     let rows = builder.shape(query).len() == 3;
@@ -286,7 +277,7 @@ pub(super) fn padded_mask(
 }
 
 /// Inputs x, cosines, sines, `[positions]`; x is `[n, heads, rows, size]` or `[n, rows, heads·size]`.
-fn rotary_embedding(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn rotary_embedding(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let heads = super::super::node::extent("num_heads", node.int("num_heads")?.unwrap_or(0))?;
     let rotated = super::super::node::extent("rotary_embedding_dim", node.int("rotary_embedding_dim")?.unwrap_or(0))?;

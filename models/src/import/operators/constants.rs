@@ -8,27 +8,26 @@ use crate::{
     onnx::tensor::{data_type, data_type_name},
 };
 
-/// Imports the node where it is such an operator.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let tensor = match node.op_type.as_str() {
-        "Constant" => constant(builder, node)?,
-        "ConstantOfShape" => return constant_of_shape(builder, node).map(|value| Some(vec![value])),
-        "Shape" => return shape(builder, node).map(|shape| Some(vec![shape])),
-        "Size" => return size(builder, node).map(|size| Some(vec![size])),
-        "Range" => {
-            if let Some(counted) = counted_range(builder, node)? {
-                return Ok(Some(vec![counted]));
-            }
-            range(builder, node)?
-        }
-        "EyeLike" => identity_like(builder, node)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![builder.constant(tensor)]))
+pub(super) fn constant(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let value = value(builder, node)?;
+    Ok(builder.constant(value))
+}
+
+pub(super) fn identity_like(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let identity = identity(builder, node)?;
+    Ok(builder.constant(identity))
+}
+
+pub(super) fn range(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    if let Some(counted) = counted_range(builder, node)? {
+        return Ok(counted);
+    }
+    let range = known_range(builder, node)?;
+    Ok(builder.constant(range))
 }
 
 /// One of many attributes holds the value; which are known by the opset makes no difference.
-fn constant(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
+fn value(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
     if let Some(tensor) = node.tensor("value", builder.folder)? {
         // In a loop's body it comes again and again.
         builder.reserve_weights(&Fact::new(tensor.dtype, &tensor.shape))?;
@@ -50,7 +49,7 @@ fn constant(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor, Proble
     Err(Problem::Invalid("attribute 'value' is missing".into()))
 }
 
-fn constant_of_shape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn constant_of_shape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let value = node.tensor("value", builder.folder)?.unwrap_or_else(|| Tensor::f32(&[1], &[0.0]));
     if value.elements() != 1 {
         return Err(Problem::Invalid(format!("attribute 'value' has {} elements instead of one", value.elements())));
@@ -74,7 +73,7 @@ fn constant_of_shape(builder: &mut Builder, node: &mut NodeView) -> Result<Tenso
 
 /// Extents `start..end`, clamped, negative ones counted from the end (opset 15).
 /// A constant, but for an extent that depends on data.
-fn shape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn shape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let shape = builder.shape(x).to_vec();
     let rank = shape.len() as i64;
@@ -95,7 +94,7 @@ fn shape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem
     }
 }
 
-fn size(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+pub(super) fn size(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let Some(bound) = builder.bound(x) else {
         let elements = builder.fact(x).elements() as i64;
@@ -109,7 +108,7 @@ fn size(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
 }
 
 /// Ones on diagonal k of a matrix of the input's extents.
-fn identity_like(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
+fn identity(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
     let Fact { dtype, shape } = builder.fact(node.input(0)?).clone();
     let dtype = match node.int("dtype")? {
         Some(given) => i32::try_from(given).ok().and_then(data_type).ok_or_else(|| Problem::ElementType {
@@ -154,7 +153,7 @@ fn counted_range(builder: &mut Builder, node: &NodeView) -> Result<Option<Tensor
 }
 
 /// start, start + delta, … below limit: max(⌈(limit − start) / delta⌉, 0) elements.
-fn range(builder: &mut Builder, node: &NodeView) -> Result<Tensor, Problem> {
+fn known_range(builder: &mut Builder, node: &NodeView) -> Result<Tensor, Problem> {
     let operand = |builder: &Builder, index: usize, name: &'static str| -> Result<Tensor, Problem> {
         let tensor = node.constant(builder, index, name)?.filter(|tensor| tensor.elements() == 1).cloned();
         tensor.ok_or_else(|| Problem::Invalid(format!("input {index} ({name}) is no scalar")))

@@ -7,17 +7,7 @@ use super::super::{
 };
 use crate::{Op, Problem, Tensor, TensorId, op::Binary};
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    Ok(Some(match node.op_type.as_str() {
-        "CumSum" => vec![cumulative(builder, node, false)?],
-        "CumProd" => vec![cumulative(builder, node, true)?],
-        "TopK" => top_k(builder, node)?,
-        _ => return Ok(None),
-    }))
-}
-
-fn cumulative(builder: &mut Builder, node: &mut NodeView, product: bool) -> Result<TensorId, Problem> {
+pub(super) fn cumulative(builder: &mut Builder, node: &mut NodeView, product: bool) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let given = node.integers(builder, 1, "axis")?.and_then(|axis| axis.first().copied());
     let given = given.ok_or_else(|| Problem::Invalid("input 1 (axis) is missing".into()))?;
@@ -27,7 +17,7 @@ fn cumulative(builder: &mut Builder, node: &mut NodeView, product: bool) -> Resu
 }
 
 /// The count is an attribute before opset 10, an input after.
-fn top_k(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(super) fn top_k(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     // Sorted in any case.
     node.ignore(&["sorted"]);
     let x = node.input(0)?;

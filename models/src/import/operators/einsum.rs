@@ -27,11 +27,7 @@ impl Term {
     }
 }
 
-/// Imports the node where it is an Einsum.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    if node.op_type != "Einsum" {
-        return Ok(None);
-    }
+pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let equation: String = node.string("equation", "")?.chars().filter(|c| !c.is_whitespace()).collect();
     let (left, right) = match equation.split_once("->") {
         Some((left, right)) => (left, Some(right)),
@@ -74,7 +70,7 @@ pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Optio
         result = contract(builder, &result, &next, &later)?;
     }
     let result = summed(builder, &result, &output)?;
-    arranged(builder, &result, &output).map(|value| Some(vec![value]))
+    arranged(builder, &result, &output)
 }
 
 /// The labels of an operand of known rank.

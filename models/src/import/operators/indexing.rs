@@ -10,22 +10,10 @@ use crate::{
     op::{Binary, Reduction},
 };
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        "GatherElements" => {
-            let (data, indices) = (node.input(0)?, node.input(1)?);
-            let axis = axis(node.int("axis")?.unwrap_or(0), builder.shape(data).len())?;
-            gather_elements(builder, data, indices, axis)?
-        }
-        "GatherND" => gather_nd(builder, node)?,
-        "ReverseSequence" => reverse_sequence(builder, node)?,
-        "OneHot" => one_hot(builder, node)?,
-        "Hardmax" => hardmax(builder, node)?,
-        "Trilu" => triangle(builder, node)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![output]))
+pub(super) fn gather_elements_of(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (data, indices) = (node.input(0)?, node.input(1)?);
+    let axis = axis(node.int("axis")?.unwrap_or(0), builder.shape(data).len())?;
+    gather_elements(builder, data, indices, axis)
 }
 
 /// 0, 1, … along dimension `axis` of rank `rank`; all other extents are 1.
@@ -156,7 +144,7 @@ pub(super) fn flat_tuples(
 }
 
 /// `output[b…, i…, rest…] = data[b…, indices[b…, i…], rest…]`.
-fn gather_nd(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn gather_nd(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (data, indices) = (node.input(0)?, node.input(1)?);
     let batch = node.int("batch_dims")?.map_or(Ok(0), |value| extent("batch_dims", value))?;
     let shape = builder.shape(data).to_vec();
@@ -167,7 +155,7 @@ fn gather_nd(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Pro
 }
 
 /// The first `sequence_lens[b]` elements along time in reverse, the rest as they are.
-fn reverse_sequence(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn reverse_sequence(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (x, lengths) = (node.input(0)?, node.input(1)?);
     let shape = builder.shape(x).to_vec();
     let (time, batch) = (node.int("time_axis")?.unwrap_or(0), node.int("batch_axis")?.unwrap_or(1));
@@ -197,7 +185,7 @@ fn reverse_sequence(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor
 }
 
 /// `on` where the position along a new axis equals the index, else `off`; also where the index is out of range.
-fn one_hot(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn one_hot(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (indices, values) = (node.input(0)?, node.input(2)?);
     let depth = node.constant(builder, 1, "depth")?.and_then(|depth| depth.to_f64().first().copied());
     let depth = depth.ok_or_else(|| Problem::Invalid("input 1 (depth) is missing or empty".into()))?;
@@ -229,7 +217,7 @@ fn one_hot(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Probl
 }
 
 /// 1 at the first maximum along an axis, 0 elsewhere. Before opset 13 the dimensions from `axis` on are one.
-fn hardmax(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn hardmax(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let shape = builder.shape(x).to_vec();
     let default = if node.opset < 13 { 1 } else { -1 };
@@ -249,7 +237,7 @@ fn hardmax(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Probl
 }
 
 /// The upper or lower triangle of matrices: zero where column − row is below (above) k.
-fn triangle(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn triangle(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let upper = node.flag("upper", true)?;
     let Fact { dtype, shape } = builder.fact(x).clone();

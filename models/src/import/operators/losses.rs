@@ -10,20 +10,15 @@ use crate::{
     op::{Binary, Reduction, Unary},
 };
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    Ok(Some(match node.op_type.as_str() {
-        "NegativeLogLikelihoodLoss" => {
-            let probabilities = node.input(0)?;
-            vec![negative_log_likelihood(builder, node, probabilities)?]
-        }
-        "SoftmaxCrossEntropyLoss" => {
-            let scores = node.input(0)?;
-            let probabilities = builder.emit(Op::Softmax { axis: 1, log: true }, &[scores])?;
-            vec![negative_log_likelihood(builder, node, probabilities)?, probabilities]
-        }
-        _ => return Ok(None),
-    }))
+pub(super) fn log_likelihood(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let probabilities = node.input(0)?;
+    negative_log_likelihood(builder, node, probabilities)
+}
+
+pub(super) fn cross_entropy(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+    let scores = node.input(0)?;
+    let probabilities = builder.emit(Op::Softmax { axis: 1, log: true }, &[scores])?;
+    Ok(vec![negative_log_likelihood(builder, node, probabilities)?, probabilities])
 }
 
 /// −weight[target]·input[n, target, …], 0 where the target is to be ignored. Input `[n, c, …]`, target `[n, …]`.

@@ -22,60 +22,35 @@ mod selection;
 mod sequences;
 mod shapes;
 mod signal;
+mod table;
 mod windows;
 
 use super::{
     builder::Builder,
     node::{NodeView, extent},
 };
-use crate::{Op, Problem, Tensor, TensorId, op::Binary};
+use crate::{Op, Problem, Tensor, TensorId, onnx::proto::NodeProto, op::Binary};
+pub(super) use table::{Importer, ONNX};
+pub use table::{Operator, operators};
 
-/// A family of operators: imports the node where it is one of them. The outputs are in the node's order; trailing ones
-/// that are not supported are left out.
-type Family = fn(&mut Builder, &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem>;
-
-const FAMILIES: [Family; 21] = [
-    pointwise::import,
-    windows::import,
-    shapes::import,
-    movement::import,
-    products::import,
-    normalization::import,
-    reduction::import,
-    recurrent::import,
-    resize::import,
-    constants::import,
-    indexing::import,
-    scatter::import,
-    quantization::import,
-    sampling::import,
-    cumulative::import,
-    selection::import,
-    sequences::import,
-    signal::import,
-    losses::import,
-    einsum::import,
-    attention::import,
-];
-
-/// Imports one node.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
-    if node.domain == microsoft::DOMAIN
-        && let Some(outputs) = microsoft::import(builder, node)?
-    {
-        return Ok(outputs);
-    }
-    if !node.domain.is_empty() {
-        let hint =
-            format!(", nor is any other of domain '{}'; export the model with operators of ai.onnx", node.domain);
+/// The operator that a node names, in a version that the table has.
+pub(super) fn of(node: &NodeProto, opset: i64) -> Result<&'static Operator, Problem> {
+    let default = matches!(node.domain.as_str(), "" | ONNX);
+    let Some(operator) = Operator::find(&node.domain, &node.op_type) else {
+        let hint = match default || operators().iter().any(|operator| operator.domain == node.domain) {
+            true => String::new(),
+            false => {
+                format!(", nor is any other of domain '{}'; export the model with operators of ai.onnx", node.domain)
+            }
+        };
+        return Err(Problem::Operator { hint });
+    };
+    if default && operator.version(opset).is_none() {
+        let first = operator.since.first().copied().unwrap_or(opset);
+        let hint = format!(" in version {opset} of the operator set, but from version {first} on");
         return Err(Problem::Operator { hint });
     }
-    for family in FAMILIES {
-        if let Some(outputs) = family(builder, node)? {
-            return Ok(outputs);
-        }
-    }
-    Err(Problem::Operator { hint: String::new() })
+    Ok(operator)
 }
 
 /// Tensors joined along an axis. Where some have a number of elements along it that depends on data, what is there moves

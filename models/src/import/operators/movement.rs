@@ -12,22 +12,7 @@ use crate::{
     op::{Binary, PadMode},
 };
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        "Concat" => concat(builder, node)?,
-        "Split" => return split(builder, node).map(Some),
-        "Slice" => slice(builder, node)?,
-        "Pad" => pad(builder, node)?,
-        "Tile" => tile(builder, node)?,
-        "Gather" => gather(builder, node)?,
-        "CenterCropPad" => center_crop_pad(builder, node)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![output]))
-}
-
-fn concat(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn concat(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let inputs = node.all_inputs()?;
     let given = node.int("axis")?.ok_or_else(|| Problem::Invalid("attribute 'axis' is missing".into()))?;
     let axis = axis(given, builder.shape(inputs[0]).len())?;
@@ -36,7 +21,7 @@ fn concat(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Proble
 
 /// Extents of the pieces are an attribute before opset 13, an input after; without them the pieces are equal, and
 /// since opset 18 the last one may be smaller.
-fn split(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(super) fn split(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let x = node.input(0)?;
     let fact = builder.fact(x).clone();
     let axis = axis(node.int("axis")?.unwrap_or(0), fact.shape.len())?;
@@ -77,7 +62,7 @@ fn split(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Pr
 }
 
 /// Bounds are attributes before opset 10, inputs after. They are clamped to the extent, as NumPy does.
-fn slice(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn slice(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let mut x = node.input(0)?;
     let known = |integers: Vec<i64>| integers.into_iter().map(Extent::Known).collect::<Vec<_>>();
     let (starts, ends, given, steps) = if node.opset < 10 {
@@ -166,7 +151,7 @@ fn slice_bounds(start: i64, end: i64, step: i64, extent: usize) -> Result<(usize
 }
 
 /// Pads and value are attributes before opset 11, inputs after; opset 18 adds axes.
-fn pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let rank = builder.shape(x).len();
     let known = |pads: Vec<i64>| pads.into_iter().map(Extent::Known).collect::<Vec<_>>();
@@ -259,7 +244,7 @@ fn pad_to(builder: &mut Builder, x: TensorId, axis: usize, wanted: usize, value:
     builder.emit(Op::Pad { before: vec![0; rank], after, mode: PadMode::Constant(value) }, &[filled])
 }
 
-fn tile(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+pub(super) fn tile(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let repeats = node.integers(builder, 1, "repeats")?.unwrap_or_default();
     let repeats = repeats.iter().map(|&repeat| extent("repeats", repeat)).collect::<Result<Vec<_>, _>>()?;
@@ -269,7 +254,7 @@ fn tile(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     builder.emit(Op::Tile { repeats }, &[x])
 }
 
-fn gather(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn gather(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (data, indices) = (node.input(0)?, node.input(1)?);
     let shape = builder.shape(data);
     let axis = axis(node.int("axis")?.unwrap_or(0), shape.len())?;
@@ -289,7 +274,7 @@ fn gather(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Proble
 }
 
 /// Crops or pads with zeros to wanted extents, the middle in the middle; an odd element goes to the end.
-fn center_crop_pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn center_crop_pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let Fact { dtype, shape } = builder.fact(x).clone();
     let rank = shape.len();

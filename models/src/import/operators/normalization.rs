@@ -10,35 +10,19 @@ use crate::{
     op::{Binary, Reduction, Unary},
 };
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        "LayerNormalization" => return layer_with_statistics(builder, node).map(Some),
-        // ONNX Runtime keeps this one in the default domain.
-        "SimplifiedLayerNormalization" => return super::microsoft::simplified(builder, node).map(Some),
-        "BatchNormalization" => return batch(builder, node).map(Some),
-        "InstanceNormalization" => {
-            let epsilon = node.float("epsilon", 1e-5)?;
-            builder.emit(Op::InstanceNormalization { epsilon }, &node.all_inputs()?)?
-        }
-        "RMSNormalization" => layer(builder, node, false)?.0,
-        "GroupNormalization" => group(builder, node)?,
-        "LRN" => {
-            let size = super::count(node, "size", 0)?;
-            let (alpha, beta) = (node.float("alpha", 1e-4)?, node.float("beta", 0.75)?);
-            let bias = node.float("bias", 1.0)?;
-            builder.emit(Op::Lrn { size, alpha, beta, bias }, &[node.input(0)?])?
-        }
-        "LpNormalization" => lp(builder, node)?,
-        "MeanVarianceNormalization" => mean_variance(builder, node)?,
-        "Softmax" => softmax(builder, node, false)?,
-        "LogSoftmax" => softmax(builder, node, true)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![output]))
+pub(super) fn instance(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let epsilon = node.float("epsilon", 1e-5)?;
+    builder.emit(Op::InstanceNormalization { epsilon }, &node.all_inputs()?)
 }
 
-fn batch(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(super) fn local_response(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let size = super::count(node, "size", 0)?;
+    let (alpha, beta) = (node.float("alpha", 1e-4)?, node.float("beta", 0.75)?);
+    let bias = node.float("bias", 1.0)?;
+    builder.emit(Op::Lrn { size, alpha, beta, bias }, &[node.input(0)?])
+}
+
+pub(super) fn batch(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let momentum = node.float("momentum", 0.9)?;
     node.ignore(&["consumed_inputs"]);
     if node.flag("training_mode", false)? {
@@ -79,7 +63,11 @@ fn batch_of_its_own(builder: &mut Builder, node: &mut NodeView, momentum: f32) -
 /// Layer and RMS normalisation. Scale and bias are brought to the normalised shape.
 ///
 /// Gives the first normalised dimension and epsilon too.
-fn layer(builder: &mut Builder, node: &mut NodeView, center: bool) -> Result<(TensorId, usize, f32), Problem> {
+pub(super) fn layer(
+    builder: &mut Builder,
+    node: &mut NodeView,
+    center: bool,
+) -> Result<(TensorId, usize, f32), Problem> {
     // The type that statistics are computed in: f32 at least, always.
     node.ignore(&["stash_type"]);
     let x = node.input(0)?;
@@ -102,7 +90,7 @@ fn layer(builder: &mut Builder, node: &mut NodeView, center: bool) -> Result<(Te
 }
 
 /// Layer normalisation with its further outputs, mean and 1 / standard deviation, where the node lists them.
-fn layer_with_statistics(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(super) fn layer_with_statistics(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let (output, axis, epsilon) = layer(builder, node, true)?;
     if node.outputs == 1 {
         return Ok(vec![output]);
@@ -125,7 +113,7 @@ fn moments(builder: &mut Builder, x: TensorId, axes: Vec<usize>) -> Result<(Tens
 }
 
 /// Scale and bias hold one value a group before opset 21, one a channel after.
-fn group(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn group(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     node.ignore(&["stash_type"]);
     let groups = super::count(node, "num_groups", 0)?;
     let epsilon = node.float("epsilon", 1e-5)?;
@@ -142,7 +130,7 @@ fn group(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem
 }
 
 /// x / ‖x‖ along an axis.
-fn lp(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn lp(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let axis = axis(node.int("axis")?.unwrap_or(-1), builder.shape(x).len())?;
     let kind = match node.int("p")?.unwrap_or(2) {
@@ -160,7 +148,7 @@ fn lp(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
 }
 
 /// (x − mean) / (standard deviation + 1e-9), as the operator's function body has it.
-fn mean_variance(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn mean_variance(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let mut axes = axes(&node.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]), builder.shape(x).len())?;
     axes.sort_unstable();
@@ -173,7 +161,7 @@ fn mean_variance(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId,
 }
 
 /// Before opset 13 the dimensions from `axis` on are one.
-fn softmax(builder: &mut Builder, node: &mut NodeView, log: bool) -> Result<TensorId, Problem> {
+pub(super) fn softmax(builder: &mut Builder, node: &mut NodeView, log: bool) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let shape = builder.shape(x).to_vec();
     let default = if node.opset < 13 { 1 } else { -1 };

@@ -10,128 +10,102 @@ use crate::{
     op::{Binary, Unary},
 };
 
-/// Imports the node where it is an element-wise operator.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = if let Some(op) = unary(node)? {
-        builder.unary(op, node.input(0)?)?
-    } else if let Some(op) = binary(node)? {
-        let (a, b) = (node.input(0)?, node.input(1)?);
-        let b = legacy_broadcast(builder, node, a, b)?;
-        builder.binary(op, a, b)?
-    } else {
-        match node.op_type.as_str() {
-            "Sum" => chain(builder, node, Binary::Add)?,
-            "Min" => chain(builder, node, Binary::Min)?,
-            "Max" => chain(builder, node, Binary::Max)?,
-            "Mean" => mean(builder, node)?,
-            "Pow" => power(builder, node)?,
-            "Clip" => clip(builder, node)?,
-            "Where" => builder.emit(Op::Where, &node.all_inputs()?)?,
-            "Cast" => cast(builder, node)?,
-            "CastLike" => cast_like(builder, node)?,
-            "BitCast" => bit_cast(builder, node)?,
-            _ => return Ok(None),
-        }
+/// A function of one input.
+pub(super) fn unary(builder: &mut Builder, node: &mut NodeView, op: Unary) -> Result<TensorId, Problem> {
+    builder.unary(op, node.input(0)?)
+}
+
+/// A function of two inputs.
+pub(super) fn binary(builder: &mut Builder, node: &mut NodeView, op: Binary) -> Result<TensorId, Problem> {
+    let (a, b) = (node.input(0)?, node.input(1)?);
+    let b = legacy_broadcast(builder, node, a, b)?;
+    builder.binary(op, a, b)
+}
+
+pub(super) fn is_infinite(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (positive, negative) = (node.flag("detect_positive", true)?, node.flag("detect_negative", true)?);
+    unary(builder, node, Unary::IsInf { positive, negative })
+}
+
+pub(super) fn leaky_relu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let alpha = node.float("alpha", 0.01)?;
+    unary(builder, node, Unary::LeakyRelu { alpha })
+}
+
+pub(super) fn elu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let alpha = node.float("alpha", 1.0)?;
+    unary(builder, node, Unary::Elu { alpha })
+}
+
+pub(super) fn selu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (alpha, gamma) = (node.float("alpha", 1.673_263_2)?, node.float("gamma", 1.050_701)?);
+    unary(builder, node, Unary::Selu { alpha, gamma })
+}
+
+pub(super) fn celu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let alpha = node.float("alpha", 1.0)?;
+    unary(builder, node, Unary::Celu { alpha })
+}
+
+pub(super) fn thresholded_relu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let alpha = node.float("alpha", 1.0)?;
+    unary(builder, node, Unary::ThresholdedRelu { alpha })
+}
+
+pub(super) fn hard_sigmoid(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (alpha, beta) = (node.float("alpha", 0.2)?, node.float("beta", 0.5)?);
+    unary(builder, node, Unary::HardSigmoid { alpha, beta })
+}
+
+pub(super) fn swish(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let alpha = node.float("alpha", 1.0)?;
+    unary(builder, node, Unary::Swish { alpha })
+}
+
+pub(super) fn shrink(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (bias, lambda) = (node.float("bias", 0.0)?, node.float("lambd", 0.5)?);
+    unary(builder, node, Unary::Shrink { bias, lambda })
+}
+
+pub(super) fn gelu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let tanh = match node.string("approximate", "none")?.as_str() {
+        "none" => false,
+        "tanh" => true,
+        other => return Err(unsupported("approximate", other, "none, tanh")),
     };
-    Ok(Some(vec![output]))
+    unary(builder, node, Unary::Gelu { tanh })
 }
 
-fn unary(node: &mut NodeView) -> Result<Option<Unary>, Problem> {
-    Ok(Some(match node.op_type.as_str() {
-        "Abs" => Unary::Abs,
-        "Neg" => Unary::Neg,
-        "Sign" => Unary::Sign,
-        "Floor" => Unary::Floor,
-        "Ceil" => Unary::Ceil,
-        "Round" => Unary::Round,
-        "Sqrt" => Unary::Sqrt,
-        "Reciprocal" => Unary::Reciprocal,
-        "Exp" => Unary::Exp,
-        "Log" => Unary::Log,
-        "Erf" => Unary::Erf,
-        "Sigmoid" => Unary::Sigmoid,
-        "Tanh" => Unary::Tanh,
-        "Relu" => Unary::Relu,
-        "Softplus" => Unary::Softplus,
-        "Softsign" => Unary::Softsign,
-        "Sin" => Unary::Sin,
-        "Cos" => Unary::Cos,
-        "Tan" => Unary::Tan,
-        "Asin" => Unary::Asin,
-        "Acos" => Unary::Acos,
-        "Atan" => Unary::Atan,
-        "Sinh" => Unary::Sinh,
-        "Cosh" => Unary::Cosh,
-        "Asinh" => Unary::Asinh,
-        "Acosh" => Unary::Acosh,
-        "Atanh" => Unary::Atanh,
-        "Not" => Unary::Not,
-        "BitwiseNot" => Unary::BitNot,
-        "IsNaN" => Unary::IsNan,
-        "IsInf" => Unary::IsInf {
-            positive: node.flag("detect_positive", true)?,
-            negative: node.flag("detect_negative", true)?,
-        },
-        "LeakyRelu" => Unary::LeakyRelu { alpha: node.float("alpha", 0.01)? },
-        "Elu" => Unary::Elu { alpha: node.float("alpha", 1.0)? },
-        "Selu" => Unary::Selu { alpha: node.float("alpha", 1.673_263_2)?, gamma: node.float("gamma", 1.050_701)? },
-        "Celu" => Unary::Celu { alpha: node.float("alpha", 1.0)? },
-        "ThresholdedRelu" => Unary::ThresholdedRelu { alpha: node.float("alpha", 1.0)? },
-        "HardSigmoid" => Unary::HardSigmoid { alpha: node.float("alpha", 0.2)?, beta: node.float("beta", 0.5)? },
-        "HardSwish" => Unary::HardSwish,
-        "Mish" => Unary::Mish,
-        "Swish" => Unary::Swish { alpha: node.float("alpha", 1.0)? },
-        "Shrink" => Unary::Shrink { bias: node.float("bias", 0.0)?, lambda: node.float("lambd", 0.5)? },
-        "Gelu" => match node.string("approximate", "none")?.as_str() {
-            "none" => Unary::Gelu { tanh: false },
-            "tanh" => Unary::Gelu { tanh: true },
-            other => return Err(unsupported("approximate", other, "none, tanh")),
-        },
-        _ => return Ok(None),
-    }))
+pub(super) fn modulo(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let op = if node.flag("fmod", false)? { Binary::Fmod } else { Binary::Mod };
+    binary(builder, node, op)
 }
 
-fn binary(node: &mut NodeView) -> Result<Option<Binary>, Problem> {
-    Ok(Some(match node.op_type.as_str() {
-        "Add" => Binary::Add,
-        "Sub" => Binary::Sub,
-        "Mul" => Binary::Mul,
-        "Div" => Binary::Div,
-        "Mod" => match node.flag("fmod", false)? {
-            true => Binary::Fmod,
-            false => Binary::Mod,
-        },
-        "Equal" => Binary::Equal,
-        "Less" => Binary::Less,
-        "LessOrEqual" => Binary::LessOrEqual,
-        "Greater" => Binary::Greater,
-        "GreaterOrEqual" => Binary::GreaterOrEqual,
-        "And" => Binary::And,
-        "Or" => Binary::Or,
-        "Xor" => Binary::Xor,
-        "BitwiseAnd" => Binary::BitAnd,
-        "BitwiseOr" => Binary::BitOr,
-        "BitwiseXor" => Binary::BitXor,
-        "BitShift" => match node.string("direction", "")?.as_str() {
-            "LEFT" => Binary::ShiftLeft,
-            "RIGHT" => Binary::ShiftRight,
-            other => return Err(unsupported("direction", format!("'{other}'"), "LEFT, RIGHT")),
-        },
-        "PRelu" => Binary::PRelu,
-        _ => return Ok(None),
-    }))
+pub(super) fn shift(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let op = match node.string("direction", "")?.as_str() {
+        "LEFT" => Binary::ShiftLeft,
+        "RIGHT" => Binary::ShiftRight,
+        other => return Err(unsupported("direction", format!("'{other}'"), "LEFT, RIGHT")),
+    };
+    binary(builder, node, op)
+}
+
+/// Before opset 7 a vector of slopes holds one a channel.
+pub(super) fn parametric_relu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let (a, b) = (node.input(0)?, node.input(1)?);
+    if node.opset < 7 && builder.shape(b).len() == 1 && builder.shape(a).len() > 1 {
+        let mut shape = vec![1; builder.shape(a).len() - 1];
+        shape[0] = builder.shape(b)[0];
+        let b = builder.reshape(b, &shape)?;
+        return builder.binary(Binary::PRelu, a, b);
+    }
+    binary(builder, node, Binary::PRelu)
 }
 
 /// Before opset 7 the second operand was broadcast only on request, with its first dimension put at `axis`.
 fn legacy_broadcast(builder: &mut Builder, node: &mut NodeView, a: TensorId, b: TensorId) -> Result<TensorId, Problem> {
     if node.opset >= 7 {
         return Ok(b);
-    }
-    if node.op_type == "PRelu" && builder.shape(b).len() == 1 && builder.shape(a).len() > 1 {
-        // One slope a channel.
-        let mut shape = vec![1; builder.shape(a).len() - 1];
-        shape[0] = builder.shape(b)[0];
-        return builder.reshape(b, &shape);
     }
     let (broadcast, first) = (node.flag("broadcast", false)?, node.int("axis")?);
     let (rank, mut shape) = (builder.shape(a).len(), builder.shape(b).to_vec());
@@ -141,19 +115,19 @@ fn legacy_broadcast(builder: &mut Builder, node: &mut NodeView, a: TensorId, b: 
     builder.reshape(b, &shape)
 }
 
-fn chain(builder: &mut Builder, node: &NodeView, op: Binary) -> Result<TensorId, Problem> {
+pub(super) fn chain(builder: &mut Builder, node: &NodeView, op: Binary) -> Result<TensorId, Problem> {
     let inputs = node.all_inputs()?;
     inputs[1..].iter().try_fold(inputs[0], |sum, &input| builder.binary(op, sum, input))
 }
 
-fn mean(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+pub(super) fn mean(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let sum = chain(builder, node, Binary::Add)?;
     let count = builder.scalar(builder.fact(sum).dtype, node.inputs.len() as f64)?;
     builder.binary(Binary::Div, sum, count)
 }
 
 /// The exponent may be of another type; the result has the base's.
-fn power(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+pub(super) fn power(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let (base, exponent) = (node.input(0)?, node.input(1)?);
     let (dtype, other) = (builder.fact(base).dtype, builder.fact(exponent).dtype);
     if !dtype.is_float() && other.is_float() {
@@ -166,7 +140,7 @@ fn power(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
 }
 
 /// Bounds are attributes before opset 11, inputs after; inputs that are not constant become Max and Min.
-fn clip(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn clip(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let (min, max) = (node.optional_float("min")?.map(f64::from), node.optional_float("max")?.map(f64::from));
     if node.opset < 11 {
@@ -192,7 +166,7 @@ fn clip(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem>
     Ok(value)
 }
 
-fn cast(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn cast(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     // Both attributes matter to 8-bit floats only.
     node.ignore(&["saturate", "round_mode"]);
     let to = node.int("to")?.ok_or_else(|| Problem::Invalid("attribute 'to' is missing".into()))?;
@@ -203,14 +177,14 @@ fn cast(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem>
     builder.cast(node.input(0)?, dtype)
 }
 
-fn cast_like(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn cast_like(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     node.ignore(&["saturate", "round_mode"]);
     let dtype: DType = builder.fact(node.input(1)?).dtype;
     builder.cast(node.input(0)?, dtype)
 }
 
 /// The same bits as another type of the same size.
-fn bit_cast(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn bit_cast(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let to = node.int("to")?.ok_or_else(|| Problem::Invalid("attribute 'to' is missing".into()))?;
     let dtype = i32::try_from(to).ok().and_then(data_type);

@@ -3,19 +3,8 @@
 use super::super::{builder::Builder, node::NodeView};
 use crate::{Op, Problem, TensorId};
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        "MatMul" => builder.emit(Op::MatMul, &[node.input(0)?, node.input(1)?])?,
-        "Gemm" => gemm(builder, node)?,
-        "Det" => determinant(builder, node.input(0)?)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![output]))
-}
-
 /// Of matrices `[…, n, n]`.
-fn determinant(builder: &mut Builder, x: TensorId) -> Result<TensorId, Problem> {
+pub(super) fn determinant(builder: &mut Builder, x: TensorId) -> Result<TensorId, Problem> {
     let shape = builder.shape(x).to_vec();
     let Some((batch, matrix)) = shape.split_last_chunk::<2>() else {
         return Err(Problem::Invalid("the input is no matrix".into()));
@@ -25,7 +14,7 @@ fn determinant(builder: &mut Builder, x: TensorId) -> Result<TensorId, Problem> 
     builder.reshape(determinants, batch)
 }
 
-fn gemm(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn gemm(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     if node.opset < 7 {
         // C is broadcast by NumPy's rules anyway.
         node.ignore(&["broadcast"]);

@@ -13,29 +13,6 @@ use crate::{
     op::{Binary, Reduction, Unary},
 };
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        "QuantizeLinear" => quantize_linear(builder, node)?,
-        "DequantizeLinear" => dequantize_linear(builder, node)?,
-        "DynamicQuantizeLinear" => return Ok(Some(dynamic_quantize(builder, node.input(0)?)?.to_vec())),
-        "MatMulInteger" => {
-            let (a, b) = (node.input(0)?, node.input(1)?);
-            integer_product(builder, [a, b], [node.optional(2), node.optional(3)])?
-        }
-        "QLinearMatMul" => linear_product(builder, node)?,
-        "ConvInteger" => {
-            let x = Quantized { tensor: node.input(0)?, zero: node.optional(2), rank: 0 };
-            let weights = node.input(1)?;
-            let weights = Quantized { tensor: weights, zero: node.optional(3), rank: builder.shape(weights).len() };
-            integer_convolution(builder, node, &x, &weights)?
-        }
-        "QLinearConv" => linear_convolution(builder, node)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![output]))
-}
-
 /// An integer type that a float is quantised to.
 pub(super) fn check_quantised(dtype: DType) -> Result<DType, Problem> {
     match dtype {
@@ -127,7 +104,7 @@ pub(super) fn quantized(
     builder.cast(rounded, dtype)
 }
 
-fn quantize_linear(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn quantize_linear(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     // Saturation matters to 8-bit floats only; f32 is precise enough for every type.
     node.ignore(&["saturate", "precision"]);
     let x = node.input(0)?;
@@ -140,7 +117,7 @@ fn quantize_linear(builder: &mut Builder, node: &mut NodeView) -> Result<TensorI
     quantized(builder, x, scale, zero, check_quantised(dtype)?)
 }
 
-fn dequantize_linear(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn dequantize_linear(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let shape = builder.shape(x).to_vec();
     let granularity = Granularity::of(node)?;
@@ -292,12 +269,24 @@ pub(super) fn requantized(
     builder.cast(shifted, check_quantised(dtype)?)
 }
 
-fn linear_product(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+pub(super) fn linear_product(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let (a, b) = (node.input(0)?, node.input(3)?);
     let sums = integer_product(builder, [a, b], [Some(node.input(2)?), Some(node.input(5)?)])?;
     let scale = row_parameter(builder, node.input(1)?, a)?;
     let (y_scale, y_zero) = (row_parameter(builder, node.input(6)?, a)?, row_parameter(builder, node.input(7)?, a)?);
     requantized(builder, sums, [scale, node.input(4)?, y_scale], y_zero)
+}
+
+pub(super) fn matmul_integer(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let (a, b) = (node.input(0)?, node.input(1)?);
+    integer_product(builder, [a, b], [node.optional(2), node.optional(3)])
+}
+
+pub(super) fn convolution_integer(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let x = Quantized { tensor: node.input(0)?, zero: node.optional(2), rank: 0 };
+    let weights = node.input(1)?;
+    let weights = Quantized { tensor: weights, zero: node.optional(3), rank: builder.shape(weights).len() };
+    integer_convolution(builder, node, &x, &weights)
 }
 
 fn integer_convolution(
@@ -313,7 +302,7 @@ fn integer_convolution(
     builder.emit(Op::ConvInteger { window, groups }, &[x, weights])
 }
 
-fn linear_convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn linear_convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = Quantized { tensor: node.input(0)?, zero: Some(node.input(2)?), rank: 0 };
     let weights = node.input(3)?;
     let rank = builder.shape(weights).len();

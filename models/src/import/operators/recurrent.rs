@@ -9,15 +9,14 @@ use crate::{
     op::{Activation, ActivationKind, Binary, Cell, Recurrence},
 };
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let cell = match node.op_type.as_str() {
-        "RNN" => Cell::Rnn,
-        "LSTM" => Cell::Lstm { input_forget: node.flag("input_forget", false)? },
-        "GRU" => Cell::Gru { linear_before_reset: node.flag("linear_before_reset", false)? },
-        _ => return Ok(None),
-    };
-    layer(builder, node, cell).map(Some)
+pub(super) fn lstm(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+    let input_forget = node.flag("input_forget", false)?;
+    layer(builder, node, Cell::Lstm { input_forget })
+}
+
+pub(super) fn gru(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+    let linear_before_reset = node.flag("linear_before_reset", false)?;
+    layer(builder, node, Cell::Gru { linear_before_reset })
 }
 
 /// Imports a layer of these cells.

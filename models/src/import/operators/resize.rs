@@ -12,20 +12,14 @@ use crate::{
     op::{Coordinates, Interpolation},
 };
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        "Upsample" => upsample(builder, node)?,
-        "Resize" if node.opset < 11 => upsample(builder, node)?,
-        "Resize" => resize(builder, node)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![output]))
+/// `Resize` of opset 10 is still `Upsample`.
+pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    if node.opset < 11 { upsample(builder, node) } else { resize(builder, node) }
 }
 
 /// Upsample, and Resize of opset 10: coordinates are divided by the scale, nearest rounds down. Scales are an attribute
 /// before opset 9.
-fn upsample(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn upsample(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let scales = match node.floats("scales")? {
         Some(scales) => scales,
         None => given_scales(builder, node, 1)?.ok_or_else(|| Problem::Invalid("the scales are missing".into()))?,

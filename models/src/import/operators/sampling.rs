@@ -11,20 +11,7 @@ use crate::{
     op::{Binary, Outside, RegionPooling, SampleCoordinates, Sampling},
 };
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        "GridSample" => grid_sample(builder, node)?,
-        "AffineGrid" => affine_grid(builder, node)?,
-        "RoiAlign" => region_align(builder, node)?,
-        "MaxRoiPool" => region_max(builder, node)?,
-        "DeformConv" => deformable_convolution(builder, node)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![output]))
-}
-
-fn grid_sample(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn grid_sample(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let sampling = match node.string("mode", "linear")?.as_str() {
         "nearest" => Sampling::Nearest,
         "linear" | "bilinear" => Sampling::Linear,
@@ -45,7 +32,7 @@ fn grid_sample(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, P
 }
 
 /// Places of an image's pixels between −1 and 1, under affine maps: theta `[n, d, d + 1]`, output `[n, …, d]`.
-fn affine_grid(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn affine_grid(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let theta = node.input(0)?;
     let Fact { dtype, shape } = builder.fact(theta).clone();
     let align = node.flag("align_corners", false)?;
@@ -84,7 +71,7 @@ fn affine_grid(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, P
 }
 
 /// Regions `[r, 5]` begin with the number of their image. Their corners are rounded to pixels.
-fn region_max(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn region_max(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (x, regions) = (node.input(0)?, node.input(1)?);
     let Fact { dtype, shape } = builder.fact(regions).clone();
     let &[count, 5] = shape.as_slice() else {
@@ -105,7 +92,7 @@ fn region_max(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Pr
     builder.emit(op, &[x, corners, images])
 }
 
-fn region_align(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn region_align(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let inputs = [node.input(0)?, node.input(1)?, node.input(2)?];
     let kind = match node.string("mode", "avg")?.as_str() {
         "avg" => RegionPooling::Average,
@@ -131,7 +118,7 @@ fn region_align(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, 
 ///
 /// Inputs x `[n, c, h, w]`, weights `[m, c / groups, kh, kw]`, offset `[n, sets·kh·kw·2, oh, ow]` (vertical, then
 /// horizontal), `[bias]` `[m]`, `[mask]` `[n, sets·kh·kw, oh, ow]`.
-fn deformable_convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn deformable_convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (x, weights, offset) = (node.input(0)?, node.input(1)?, node.input(2)?);
     let Fact { dtype, shape } = builder.fact(x).clone();
     let (kernel, places) = (builder.shape(weights).to_vec(), builder.shape(offset).to_vec());

@@ -11,18 +11,6 @@ use crate::{
     op::{Binary, ScatterReduction},
 };
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        "ScatterElements" | "Scatter" => scatter_elements(builder, node)?,
-        "ScatterND" => scatter_nd(builder, node)?,
-        "TensorScatter" => tensor_scatter(builder, node)?,
-        "MaxUnpool" => max_unpool(builder, node)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![output]))
-}
-
 fn reduction(node: &mut NodeView) -> Result<ScatterReduction, Problem> {
     Ok(match node.string("reduction", "none")?.as_str() {
         "none" => ScatterReduction::Replace,
@@ -95,7 +83,7 @@ fn scatter_all(
 }
 
 /// `output[i, indices[i, j], …] = updates[i, j, …]` with the index at `axis`.
-fn scatter_elements(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn scatter_elements(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (data, indices, updates) = (node.input(0)?, node.input(1)?, node.input(2)?);
     let shape = builder.shape(data).to_vec();
     let axis = axis(node.int("axis")?.unwrap_or(0), shape.len())?;
@@ -136,7 +124,7 @@ pub(super) fn counted_from_end(
 }
 
 /// `output[indices[i…], rest…] = updates[i…, rest…]`.
-fn scatter_nd(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn scatter_nd(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (data, indices, updates) = (node.input(0)?, node.input(1)?, node.input(2)?);
     let reduction = reduction(node)?;
     let shape = builder.shape(data).to_vec();
@@ -150,7 +138,7 @@ fn scatter_nd(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Pr
 
 /// Writes a piece of a sequence into a cache: at `write_indices[batch]` along the axis, wrapping where the cache is
 /// circular.
-fn tensor_scatter(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn tensor_scatter(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (cache, update) = (node.input(0)?, node.input(1)?);
     let (shape, piece) = (builder.shape(cache).to_vec(), builder.shape(update).to_vec());
     let axis = axis(node.int("axis")?.unwrap_or(-2), shape.len())?;
@@ -185,7 +173,7 @@ fn tensor_scatter(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId
 }
 
 /// Puts the elements back where a pooling with indices took them from, zeros elsewhere.
-fn max_unpool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn max_unpool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (x, indices) = (node.input(0)?, node.input(1)?);
     let Fact { dtype, shape } = builder.fact(x).clone();
     let kernel = node.extents("kernel_shape")?.ok_or_else(|| Problem::Invalid("kernel_shape is missing".into()))?;

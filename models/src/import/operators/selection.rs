@@ -7,19 +7,8 @@ use super::super::{
 };
 use crate::{Fact, Op, Problem, Tensor, TensorId, infer::show};
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    Ok(Some(match node.op_type.as_str() {
-        "NonZero" => vec![non_zero(builder, node)?],
-        "Compress" => vec![compress(builder, node)?],
-        "Unique" => unique(builder, node)?,
-        "NonMaxSuppression" => vec![non_max_suppression(builder, node)?],
-        _ => return Ok(None),
-    }))
-}
-
 /// Indices of the elements that are not zero, one row a dimension, in row-major order.
-fn non_zero(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+pub(super) fn non_zero(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     if !builder.shape(x).is_empty() {
         return indices(builder, x);
@@ -45,7 +34,7 @@ fn indices(builder: &mut Builder, x: TensorId) -> Result<TensorId, Problem> {
 }
 
 /// The slices along an axis (without one, the elements) whose condition is true.
-fn compress(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn compress(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (input, condition) = (node.input(0)?, node.input(1)?);
     let shape = builder.shape(input).to_vec();
     let (x, dim) = match node.int("axis")? {
@@ -66,7 +55,7 @@ fn compress(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Prob
 
 /// Different slices along an axis (without one, elements), with the first place and the number of each and which of
 /// them every slice is.
-fn unique(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(super) fn unique(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let input = node.input(0)?;
     let sorted = node.flag("sorted", true)?;
     let shape = builder.shape(input).to_vec();
@@ -90,7 +79,7 @@ fn unique(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, P
 /// Triples (batch, class, box) of the boxes that no better box of their class overlaps too much. Boxes `[n, b, 4]`,
 /// scores `[n, classes, b]`. There are n·classes·limit of them at most, where the limit has to be a constant or a number of
 /// elements.
-fn non_max_suppression(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn non_max_suppression(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (boxes, scores) = (node.input(0)?, node.input(1)?);
     // As many as there are is no limit.
     let limit = node.extents_of(builder, 2, "max_output_boxes_per_class")?;

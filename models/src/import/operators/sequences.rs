@@ -6,49 +6,46 @@ use super::super::{
 };
 use crate::{Fact, Op, Problem, Tensor, TensorId, infer::show};
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        "SequenceEmpty" => {
-            node.ignore(&["dtype"]);
-            builder.sequence(Vec::new())
-        }
-        "SequenceConstruct" => {
-            let tensors = node.all_inputs()?;
-            builder.sequence(tensors)
-        }
-        "SequenceLength" => {
-            let count = members(builder, node)?.len() as i64;
-            builder.constant(Tensor::i64(&[], &[count]))
-        }
-        "SequenceAt" => {
-            let tensors = members(builder, node)?;
-            tensors[position(builder, node, 1, tensors.len())?.unwrap_or(0)]
-        }
-        "SequenceInsert" => {
-            let mut tensors = members(builder, node)?;
-            // One past the last is a place for a new tensor, but −1 is before the last.
-            let at = match node.integers(builder, 2, "position")?.and_then(|at| at.first().copied()) {
-                Some(at) if at == tensors.len() as i64 => tensors.len(),
-                Some(at) => axis(at, tensors.len())?,
-                None => tensors.len(),
-            };
-            tensors.insert(at, node.input(1)?);
-            builder.sequence(tensors)
-        }
-        "SequenceErase" => {
-            let mut tensors = members(builder, node)?;
-            let at = position(builder, node, 1, tensors.len())?.unwrap_or(tensors.len().saturating_sub(1));
-            if at < tensors.len() {
-                tensors.remove(at);
-            }
-            builder.sequence(tensors)
-        }
-        "SplitToSequence" => split(builder, node)?,
-        "ConcatFromSequence" => join(builder, node)?,
-        _ => return Ok(None),
+pub(super) fn empty(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    node.ignore(&["dtype"]);
+    Ok(builder.sequence(Vec::new()))
+}
+
+pub(super) fn construct(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let tensors = node.all_inputs()?;
+    Ok(builder.sequence(tensors))
+}
+
+pub(super) fn length(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let count = members(builder, node)?.len() as i64;
+    Ok(builder.constant(Tensor::i64(&[], &[count])))
+}
+
+pub(super) fn at(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let tensors = members(builder, node)?;
+    let at = position(builder, node, 1, tensors.len())?.unwrap_or(0);
+    tensors.get(at).copied().ok_or_else(|| Problem::Invalid("the sequence is empty".into()))
+}
+
+pub(super) fn insert(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let mut tensors = members(builder, node)?;
+    // One past the last is a place for a new tensor, but −1 is before the last.
+    let at = match node.integers(builder, 2, "position")?.and_then(|at| at.first().copied()) {
+        Some(at) if at == tensors.len() as i64 => tensors.len(),
+        Some(at) => axis(at, tensors.len())?,
+        None => tensors.len(),
     };
-    Ok(Some(vec![output]))
+    tensors.insert(at, node.input(1)?);
+    Ok(builder.sequence(tensors))
+}
+
+pub(super) fn erase(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let mut tensors = members(builder, node)?;
+    let at = position(builder, node, 1, tensors.len())?.unwrap_or(tensors.len().saturating_sub(1));
+    if at < tensors.len() {
+        tensors.remove(at);
+    }
+    Ok(builder.sequence(tensors))
 }
 
 /// The tensors of the first input.
@@ -69,7 +66,7 @@ fn position(builder: &Builder, node: &NodeView, index: usize, count: usize) -> R
 const MOST_PIECES: usize = 1 << 16;
 
 /// Pieces along an axis: of given extents, of one extent, or single slices, which may lose the axis.
-fn split(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn split(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let Fact { dtype, shape } = builder.fact(x).clone();
     let axis = axis(node.int("axis")?.unwrap_or(0), shape.len())?;
@@ -115,7 +112,7 @@ fn split(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem
 }
 
 /// All tensors joined along an axis, which may be a new one.
-fn join(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn join(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let mut tensors = members(builder, node)?;
     let given = node.int("axis")?.ok_or_else(|| Problem::Invalid("attribute 'axis' is missing".into()))?;
     let new = node.flag("new_axis", false)?;

@@ -11,37 +11,23 @@ use crate::{
     infer::{broadcast, show},
 };
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        "Identity" => node.input(0)?,
-        "Dropout" => return dropout(builder, node).map(Some),
-        "Reshape" => reshape(builder, node)?,
-        "Flatten" => flatten(builder, node)?,
-        "Squeeze" => squeeze(builder, node)?,
-        "Unsqueeze" => unsqueeze(builder, node)?,
-        "Transpose" => transpose(builder, node)?,
-        "Expand" => expand(builder, node)?,
-        "DepthToSpace" => {
-            let column_row_depth = match node.string("mode", "DCR")?.as_str() {
-                "DCR" => false,
-                "CRD" => true,
-                other => return Err(unsupported("mode", other, "DCR, CRD")),
-            };
-            let block = super::count(node, "blocksize", 0)?;
-            builder.emit(Op::DepthToSpace { block, column_row_depth }, &[node.input(0)?])?
-        }
-        "SpaceToDepth" => {
-            let block = super::count(node, "blocksize", 0)?;
-            builder.emit(Op::SpaceToDepth { block }, &[node.input(0)?])?
-        }
-        _ => return Ok(None),
+pub(super) fn depth_to_space(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let column_row_depth = match node.string("mode", "DCR")?.as_str() {
+        "DCR" => false,
+        "CRD" => true,
+        other => return Err(unsupported("mode", other, "DCR, CRD")),
     };
-    Ok(Some(vec![output]))
+    let block = super::count(node, "blocksize", 0)?;
+    builder.emit(Op::DepthToSpace { block, column_row_depth }, &[node.input(0)?])
+}
+
+pub(super) fn space_to_depth(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let block = super::count(node, "blocksize", 0)?;
+    builder.emit(Op::SpaceToDepth { block }, &[node.input(0)?])
 }
 
 /// The identity in inference; the mask is all true.
-fn dropout(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(super) fn dropout(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     node.ignore(&["ratio", "seed", "is_test"]);
     let training = node.integers(builder, 2, "training_mode")?;
     if training.is_some_and(|training| training.iter().any(|&value| value != 0)) {
@@ -58,7 +44,7 @@ fn dropout(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, 
 }
 
 /// 0 copies the input's extent unless `allowzero`; one −1 takes what is left.
-fn reshape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn reshape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let wanted = node.extents_of(builder, 1, "shape")?;
     let wanted = wanted.ok_or_else(|| Problem::Invalid("input 1 (shape) is missing".into()))?;
@@ -97,7 +83,7 @@ fn reshape(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Probl
     Ok(reshaped)
 }
 
-fn flatten(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn flatten(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let shape = builder.shape(x).to_vec();
     let at = match node.int("axis")?.unwrap_or(1) {
@@ -114,7 +100,7 @@ fn given_axes(builder: &Builder, node: &mut NodeView) -> Result<Option<Vec<i64>>
     if node.opset < 13 { node.ints("axes") } else { node.integers(builder, 1, "axes") }
 }
 
-fn squeeze(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn squeeze(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let given = given_axes(builder, node)?;
     let shape = builder.shape(x).to_vec();
@@ -129,7 +115,7 @@ fn squeeze(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Probl
     builder.reshape(x, &kept)
 }
 
-fn unsqueeze(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn unsqueeze(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let given = given_axes(builder, node)?.ok_or_else(|| Problem::Invalid("the axes are missing".into()))?;
     let mut rest = builder.shape(x).iter();
@@ -140,7 +126,7 @@ fn unsqueeze(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Pro
     builder.reshape(x, &shape)
 }
 
-fn transpose(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn transpose(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let rank = builder.shape(x).len();
     let permutation = node.extents("perm")?.unwrap_or_else(|| (0..rank).rev().collect());
@@ -151,7 +137,7 @@ fn transpose(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Pro
 }
 
 /// The shape is broadcast with the input's, so an extent of 1 keeps the input's.
-fn expand(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+pub(super) fn expand(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let given = node.extents_of(builder, 1, "shape")?.unwrap_or_default();
     let wanted: Vec<_> =

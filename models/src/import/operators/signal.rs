@@ -14,21 +14,6 @@ use crate::{
 };
 use std::f64::consts::PI;
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        // Coefficients of the cosines of 0, 1 and 2 turns.
-        "HannWindow" => window(builder, node, [0.5, 0.5, 0.0])?,
-        "HammingWindow" => window(builder, node, [25.0 / 46.0, 21.0 / 46.0, 0.0])?,
-        "BlackmanWindow" => window(builder, node, [0.42, 0.5, 0.08])?,
-        "MelWeightMatrix" => mel_weights(builder, node)?,
-        "DFT" => transform(builder, node)?,
-        "STFT" => short_time_transform(builder, node)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![output]))
-}
-
 /// The type that attribute `output_datatype` names.
 fn output_type(node: &mut NodeView) -> Result<DType, Problem> {
     let given = node.int("output_datatype")?.unwrap_or(1);
@@ -59,7 +44,7 @@ fn scalar(builder: &Builder, node: &NodeView, index: usize, name: &'static str) 
 }
 
 /// a₀ − a₁·cos(2πi/n) + a₂·cos(4πi/n), with n the size, or the size − 1 where the window is symmetric.
-fn window(builder: &mut Builder, node: &mut NodeView, [a, b, c]: [f64; 3]) -> Result<TensorId, Problem> {
+pub(super) fn window(builder: &mut Builder, node: &mut NodeView, [a, b, c]: [f64; 3]) -> Result<TensorId, Problem> {
     let size = extent("size", scalar(builder, node, 0, "size")? as i64)?;
     let period = if node.flag("periodic", true)? { size } else { size.saturating_sub(1) };
     let dtype = output_type(node)?;
@@ -70,7 +55,7 @@ fn window(builder: &mut Builder, node: &mut NodeView, [a, b, c]: [f64; 3]) -> Re
 }
 
 /// Triangular filters, equally wide on the mel scale 2595·log₁₀(1 + f/700), as the operator's reference has them.
-fn mel_weights(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn mel_weights(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let count = |index, name| scalar(builder, node, index, name).and_then(|value| extent(name, value as i64));
     let (bands, length) = (count(0, "num_mel_bins")?, count(1, "dft_length")?);
     let rate = scalar(builder, node, 2, "sample_rate")?;
@@ -135,7 +120,7 @@ impl Transform {
 }
 
 /// Input `[…, n, …, 1 or 2]`: a real or complex signal; output `[…, bins, …, 2]` (or 1 for a real inverse).
-fn transform(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn transform(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let Fact { dtype, shape } = builder.fact(x).clone();
     let (inverse, one_sided) = (node.flag("inverse", false)?, node.flag("onesided", false)?);
@@ -199,7 +184,7 @@ fn transform(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Pro
 
 /// Signal `[batch, n, 1]`, output `[batch, frames, bins, 2]`: one convolution whose weights are windowed sines and
 /// cosines.
-fn short_time_transform(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn short_time_transform(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let Fact { dtype, shape } = builder.fact(x).clone();
     let step = node.integers(builder, 1, "frame_step")?.and_then(|step| step.first().copied());

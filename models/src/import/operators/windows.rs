@@ -10,28 +10,6 @@ use crate::{
     op::{Binary, Pooling, Unary, Window},
 };
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        "Conv" => convolution(builder, node)?,
-        "ConvTranspose" => transposed(builder, node)?,
-        "CausalConvWithState" => return causal(builder, node).map(Some),
-        "MaxPool" => return max_pool(builder, node).map(Some),
-        "LpPool" => lp_pool(builder, node)?,
-        "Col2Im" => columns_to_image(builder, node)?,
-        "AveragePool" => {
-            let include_pads = node.flag("count_include_pad", false)?;
-            pool(builder, node, Pooling::Average { include_pads })?
-        }
-        "GlobalMaxPool" => builder.emit(Op::GlobalPool { kind: Pooling::Max }, &[node.input(0)?])?,
-        "GlobalAveragePool" => {
-            builder.emit(Op::GlobalPool { kind: Pooling::Average { include_pads: false } }, &[node.input(0)?])?
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![output]))
-}
-
 /// How `auto_pad` wants the padding found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AutoPad {
@@ -116,7 +94,7 @@ pub(super) fn convolution_window(
     Ok((window, groups))
 }
 
-fn convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let inputs = operands(node)?;
     let (x, weights) = (builder.shape(inputs[0]).to_vec(), builder.shape(inputs[1]).to_vec());
     let (window, groups) = convolution_window(node, &x, &weights)?;
@@ -125,7 +103,7 @@ fn convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, P
 
 /// A convolution of each channel that sees the past only: what came before is the state, whose last places are the next
 /// state.
-fn causal(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(super) fn causal(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let (input, weights) = (node.input(0)?, node.input(1)?);
     let Fact { dtype, shape } = builder.fact(input).clone();
     let activation = match node.string("activation", "none")?.as_str() {
@@ -159,7 +137,7 @@ fn causal(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, P
     Ok(vec![output, state])
 }
 
-fn transposed(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn transposed(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let inputs = operands(node)?;
     let (x, weights) = (builder.shape(inputs[0]).to_vec(), builder.shape(inputs[1]).to_vec());
     let groups = super::count(node, "group", 1)?;
@@ -212,6 +190,15 @@ fn pooling(node: &mut NodeView, x: &[usize]) -> Result<(Window, Vec<usize>, Vec<
     Ok((window, kernel, shape))
 }
 
+pub(super) fn average_pool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let include_pads = node.flag("count_include_pad", false)?;
+    pool(builder, node, Pooling::Average { include_pads })
+}
+
+pub(super) fn global_average_pool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    builder.emit(Op::GlobalPool { kind: Pooling::Average { include_pads: false } }, &[node.input(0)?])
+}
+
 fn pool(builder: &mut Builder, node: &mut NodeView, kind: Pooling) -> Result<TensorId, Problem> {
     let input = node.input(0)?;
     let x = builder.fact(input).clone();
@@ -220,7 +207,7 @@ fn pool(builder: &mut Builder, node: &mut NodeView, kind: Pooling) -> Result<Ten
 }
 
 /// Maxima, and where they lie if the node lists that output.
-fn max_pool(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(super) fn max_pool(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let input = node.input(0)?;
     let x = builder.fact(input).clone();
     let column_major = node.flag("storage_order", false)?;
@@ -236,7 +223,7 @@ fn max_pool(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>,
 }
 
 /// (Σ |x|ᵖ)^(1/p) over windows: a convolution of each channel with ones.
-fn lp_pool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn lp_pool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let input = node.input(0)?;
     let Fact { dtype, shape: x } = builder.fact(input).clone();
     let p = node.int("p")?.unwrap_or(2);
@@ -261,7 +248,7 @@ fn lp_pool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Probl
 
 /// Adds columns `[n, c · taps, windows]` up to the image `[n, c, …]` that they were taken from: a transposed
 /// convolution that puts each tap in its place.
-fn columns_to_image(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn columns_to_image(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let input = node.input(0)?;
     let Fact { dtype, shape } = builder.fact(input).clone();
     let given = |index, name| -> Result<Vec<usize>, Problem> {

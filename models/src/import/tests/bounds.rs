@@ -4,7 +4,7 @@ use super::*;
 
 /// A model whose `n` `[1, 8]` are the indices of what is not zero in x `[8]`; y is made by the nodes.
 fn counted(nodes: &[NodeProto]) -> Model {
-    let model = Model::new(17).input("x", &[8]).input("m", &[8, 3]).integers("zero", &[1], &[0]);
+    let model = Model::new(18).input("x", &[8]).input("m", &[8, 3]).integers("zero", &[1], &[0]);
     let model = model.integers("four", &[1], &[4]).integers("flat", &[1], &[-1]).integers("two", &[], &[2]);
     let model = model.integers("eight", &[2], &[8, 3]).integers("six", &[2], &[4, 6]);
     let model = model.integers("before", &[4], &[1, 0, 0, 0]).integers("column", &[2], &[-1, 1]);

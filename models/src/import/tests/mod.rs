@@ -5,6 +5,7 @@ mod errors;
 mod evaluator;
 mod limits;
 mod operators;
+mod refusals;
 mod structure;
 
 use crate::{

@@ -159,14 +159,25 @@ fn program_reach(program: &Program, inputs: &[Reach]) -> Reach {
 }
 
 fn unary_reach(op: Unary, x: Reach) -> Reach {
-    use Unary::{Abs, Ceil, Floor, Neg, Relu, Round, Softplus, Sqrt};
+    use Unary::{
+        Abs, Acos, Acosh, Asin, Asinh, Atan, Atanh, BitNot, Ceil, Cos, Cosh, Erf, Exp, Floor, IsInf, IsNan, Log, Neg,
+        Not, Reciprocal, Relu, Round, Rsqrt, Sigmoid, Sign, Sin, Sinh, Softplus, Sqrt, Tan, Tanh, ToF16,
+    };
     match op {
         Floor | Ceil | Round => x,
         Neg => x.mirrored(),
         Abs => Reach { below: false, above: x.below || x.above },
         Relu | Softplus | Sqrt => Reach { below: false, above: x.above },
-        // Bounded, or large only where its argument is small, or infinite in f32, too.
-        _ => Reach::default(),
+        // Bounded, or far smaller than its argument.
+        Sign | Erf | Sigmoid | Tanh | Sin | Cos | Asin | Acos | Atan | Log | Asinh | Acosh => Reach::default(),
+        // Large only where its argument is small.
+        Rsqrt | Reciprocal | Tan | Atanh => Reach::default(),
+        // Of a large argument it is infinite in f32, too, or 0.
+        Exp | Sinh | Cosh => Reach::default(),
+        // Bits, and yes or no.
+        Not | IsNan | IsInf | BitNot => Reach::default(),
+        // Infinite beyond f16's range.
+        ToF16 => Reach::default(),
     }
 }
 
@@ -178,8 +189,15 @@ fn binary_reach(op: Binary, a: Reach, b: Reach) -> Reach {
         Binary::Div | Binary::Mod | Binary::Fmod => a.either_sign(),
         Binary::Max => Reach { below: a.below && b.below, above: a.above || b.above },
         Binary::Min => Reach { below: a.below || b.below, above: a.above && b.above },
-        // Comparisons, and what works on bits.
-        _ => Reach::default(),
+        Binary::Equal
+        | Binary::Less
+        | Binary::LessOrEqual
+        | Binary::Greater
+        | Binary::GreaterOrEqual
+        | Binary::And
+        | Binary::Or
+        | Binary::Xor => Reach::default(),
+        Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::ShiftLeft | Binary::ShiftRight => Reach::default(),
     }
 }
 

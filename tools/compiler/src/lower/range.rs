@@ -61,28 +61,35 @@ pub(super) fn program(node: &FusedNode) -> Option<&Program> {
 }
 
 fn compares(node: &FusedNode) -> bool {
-    use floe_kernels::pointwise::Binary::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual};
-    let comparison = |instruction: &Instruction| {
-        matches!(instruction, Instruction::Binary(Equal | Greater | GreaterOrEqual | Less | LessOrEqual, ..))
-    };
-    program(node).is_some_and(|program| program.instructions.iter().any(comparison))
+    instructions(node).iter().any(compares_operands)
 }
 
 /// The inputs that a logarithm in the node sees.
 fn under_logarithm(node: &FusedNode) -> Inputs {
-    let logarithm = |instruction: &Instruction| matches!(instruction, Instruction::Unary(Unary::Log, _));
+    let logarithm = |instruction: &Instruction| match instruction {
+        Instruction::Unary(op, _) => passes(*op) == Passes::Logarithm,
+        Instruction::Binary(..)
+        | Instruction::Select(..)
+        | Instruction::Input(_)
+        | Instruction::Float(_)
+        | Instruction::Integer(_) => false,
+    };
     match node.properties() {
         Some(Properties { size: Size::Logarithm, data, .. }) => data,
-        _ if program(node).is_some_and(|program| program.instructions.iter().any(logarithm)) => Inputs::All,
-        _ => Inputs::NONE,
+        Some(_) | None if instructions(node).iter().any(logarithm) => Inputs::All,
+        Some(_) | None => Inputs::NONE,
     }
 }
 
 /// The inputs whose small values make small values of the outputs: no activation function is in between.
 fn in_proportion(node: &FusedNode) -> Inputs {
-    use Unary::{Erf, Exp, Relu, Sigmoid, Softplus, Tanh};
-    let activation = |instruction: &Instruction| {
-        matches!(instruction, Instruction::Unary(Erf | Exp | Relu | Sigmoid | Softplus | Tanh, _))
+    let activation = |instruction: &Instruction| match instruction {
+        Instruction::Unary(op, _) => passes(*op) == Passes::Bounded,
+        Instruction::Binary(..)
+        | Instruction::Select(..)
+        | Instruction::Input(_)
+        | Instruction::Float(_)
+        | Instruction::Integer(_) => false,
     };
     match &node.op {
         FusedOp::Operator(op) => match op.properties() {
@@ -91,11 +98,59 @@ fn in_proportion(node: &FusedNode) -> Inputs {
             } => data,
             Properties { size: Size::Normalised | Size::Logarithm | Size::Own, .. } => Inputs::NONE,
         },
-        FusedOp::Pointwise(_) | FusedOp::Anchored { .. } => {
-            match program(node).is_some_and(|program| program.instructions.iter().any(activation)) {
-                true => Inputs::NONE,
-                false => Inputs::All,
-            }
+        FusedOp::Pointwise(_) | FusedOp::Anchored { .. } => match instructions(node).iter().any(activation) {
+            true => Inputs::NONE,
+            false => Inputs::All,
+        },
+    }
+}
+
+fn instructions(node: &FusedNode) -> &[Instruction] {
+    program(node).map_or(&[], |program| &program.instructions)
+}
+
+fn compares_operands(instruction: &Instruction) -> bool {
+    use floe_kernels::pointwise::Binary::{
+        Add, And, BitAnd, BitOr, BitXor, Div, Equal, Fmod, Greater, GreaterOrEqual, Less, LessOrEqual, Max, Min, Mod,
+        Mul, Or, Pow, ShiftLeft, ShiftRight, Sub, Xor,
+    };
+    match instruction {
+        Instruction::Binary(op, ..) => match op {
+            Equal | Greater | GreaterOrEqual | Less | LessOrEqual => true,
+            Add | Sub | Mul | Div | Pow | Min | Max | Mod | Fmod => false,
+            And | Or | Xor | BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight => false,
+        },
+        Instruction::Unary(..)
+        | Instruction::Select(..)
+        | Instruction::Input(_)
+        | Instruction::Float(_)
+        | Instruction::Integer(_) => false,
+    }
+}
+
+/// What of a small argument's exponent a function passes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passes {
+    /// What it makes of small arguments differs as they do, or may: nothing is lost by taking this for granted.
+    Exponent,
+    /// All arguments of the size of activations give numbers of one size.
+    Bounded,
+    /// Its digits come from the exponent.
+    Logarithm,
+}
+
+fn passes(op: Unary) -> Passes {
+    use Unary::{
+        Abs, Acos, Acosh, Asin, Asinh, Atan, Atanh, BitNot, Ceil, Cos, Cosh, Erf, Exp, Floor, IsInf, IsNan, Log, Neg,
+        Not, Reciprocal, Relu, Round, Rsqrt, Sigmoid, Sign, Sin, Sinh, Softplus, Sqrt, Tan, Tanh, ToF16,
+    };
+    match op {
+        Log => Passes::Logarithm,
+        Erf | Exp | Relu | Sigmoid | Softplus | Tanh => Passes::Bounded,
+        Abs | Neg | Sqrt | Rsqrt | Reciprocal | Sin | Tan | Asin | Atan | Sinh | Asinh | Atanh => Passes::Exponent,
+        // No small results, but rarely in front of a logarithm.
+        Sign | Floor | Ceil | Round | Cos | Cosh | Acos | Acosh | Not | IsNan | IsInf | BitNot | ToF16 => {
+            Passes::Exponent
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use floe_models::{
     DType, Fact, Graph, Node, Op, Tensor, TensorId,
-    op::{Binary, Pooling, Unary},
+    op::{Binary, Unary},
 };
 
 /// Replaces every such round trip.
@@ -69,14 +69,13 @@ fn collect(chains: Chains<'_>, value: TensorId, to: &Dequantized, moves: &mut Ve
             true
         };
     }
-    let chooses = matches!(
-        &node.op,
-        Op::Reshape | Op::Transpose { .. } | Op::Concat { .. } | Op::Slice { .. } | Op::Pool { kind: Pooling::Max, .. }
-    );
-    chooses && node.outputs.len() == 1 && node.inputs.iter().all(|&input| collect(chains, input, to, moves)) && {
-        moves.push(Move::Node(Box::new(node.clone())));
-        true
-    }
+    node.op.properties().moves_quantised
+        && node.outputs.len() == 1
+        && node.inputs.iter().all(|&input| collect(chains, input, to, moves))
+        && {
+            moves.push(Move::Node(Box::new(node.clone())));
+            true
+        }
 }
 
 /// The steps that join parts as integers where a concatenation makes a value, some of which are quantised first.

@@ -84,3 +84,25 @@ fn unsupported_operators_and_attributes() {
     refuses_model(models::single(space), &["node 'shuffle'", "DepthToSpace", "mode"]);
     refuses_model(models::single(models::node("lost", "Relu", &["nowhere"], "y")), &["lost", "nowhere"]);
 }
+
+/// Three operators in different places, one error.
+#[test]
+fn all_unsupported_operators_are_named_at_once() {
+    let mut custom = models::node("fancy", "Swirl", &["h"], "i");
+    custom.domain = "com.example".into();
+    let nodes = vec![
+        models::node("odd", "Multinomial", &["x"], "h"),
+        custom,
+        models::node("fine", "Relu", &["i"], "j"),
+        models::node("", "TfIdfVectorizer", &["j"], "k"),
+        models::node("odd again", "Multinomial", &["k"], "y"),
+    ];
+    let lines = [
+        "cannot compile 'model.onnx'",
+        "4 nodes of the model are not supported:\n",
+        "\n  Multinomial (ai.onnx, operator set 17): the operator is not supported: 2 nodes 'odd', 'odd again'\n",
+        "\n  Swirl (com.example): the operator is not supported, nor is any other of domain 'com.example'",
+        "\n  TfIdfVectorizer (ai.onnx, operator set 17): the operator is not supported: node 'TfIdfVectorizer_3'",
+    ];
+    refuses_model(models::model(nodes, Vec::new(), &["2"]), &lines);
+}

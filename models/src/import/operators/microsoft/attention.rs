@@ -12,16 +12,6 @@ use super::super::{
 };
 use crate::{DType, Fact, Op, Problem, TensorId, infer::show, op::Binary};
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    match node.op_type.as_str() {
-        "Attention" => projecting(builder, node).map(Some),
-        "MultiHeadAttention" => multi_head(builder, node).map(Some),
-        "RotaryEmbedding" => rotary_embedding(builder, node).map(|output| Some(vec![output])),
-        _ => Ok(None),
-    }
-}
-
 /// What both operators have in common.
 struct Common {
     heads: usize,
@@ -106,7 +96,7 @@ fn picked(builder: &mut Builder, x: TensorId, axis: usize, number: usize) -> Res
 }
 
 /// Projects rows `[n, rows, width]` to queries, keys and values and attends. Outputs the result and the state.
-fn projecting(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(in super::super) fn projecting(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let common = Common::read(node)?;
     for name in ["do_rotary", "past_present_share_buffer"] {
         if node.flag(name, false)? {
@@ -165,7 +155,7 @@ fn projecting(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId
 }
 
 /// Attends on projected rows, packed or not. Outputs the result, present keys and values, and the scaled products.
-fn multi_head(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(in super::super) fn multi_head(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let common = Common::read(node)?;
     let heads_of = |builder: &mut Builder, node: &NodeView| -> Result<[TensorId; 3], Problem> {
         let query = node.input(0)?;
@@ -236,7 +226,7 @@ fn multi_head(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId
 }
 
 /// Inputs x, positions, cosines and sines. A single position is that of the first row.
-fn rotary_embedding(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(in super::super) fn rotary_embedding(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     if node.flag("is_packed_batching", false)? {
         return Err(unsupported("is_packed_batching", 1, "0"));
     }

@@ -36,7 +36,7 @@ enum Filled {
 /// Outputs the result `[n, rows, heads·size]` and the present buffers `[n, shared heads, rows of the buffer, size]`.
 /// Inputs query, `[key, value]` (or all in the query), `[past key, past value]`, the last key's number of each sequence,
 /// the largest number of keys, `[cosines, sines]`, `[positions]`, `[bias]`, `[sinks]`.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(in super::super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let (heads, shared) = (count(node, "num_heads", 0)?, count(node, "kv_num_heads", 0)?);
     for name in ["k_quant_type", "v_quant_type"] {
         let kind = node.string(name, "NONE")?;

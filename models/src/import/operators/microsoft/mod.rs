@@ -1,88 +1,55 @@
 //! Operators of ONNX Runtime's domain `com.microsoft` that its optimiser and exporters leave in models. Their
 //! definitions: ONNX Runtime, `docs/ContribOperators.md`.
 
-mod attention;
-mod grouped;
-mod normalization;
-mod quantized;
+pub(super) mod attention;
+pub(super) mod grouped;
+pub(super) mod normalization;
+pub(super) mod quantized;
 
 pub(super) use normalization::simplified;
 
-use super::super::{
-    builder::Builder,
-    node::{NodeView, unsupported},
+use super::{
+    super::{
+        builder::Builder,
+        node::{NodeView, unsupported},
+    },
+    products, windows,
 };
 use crate::{
     Op, Problem, TensorId,
     op::{Binary, Unary},
 };
 
-/// The domain.
-pub(super) const DOMAIN: &str = "com.microsoft";
-
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    if let Some(outputs) = attention::import(builder, node)? {
-        return Ok(Some(outputs));
-    }
-    if node.op_type == "GroupQueryAttention" {
-        return grouped::import(builder, node).map(Some);
-    }
-    if let Some(outputs) = normalization::import(builder, node)? {
-        return Ok(Some(outputs));
-    }
-    if let Some(outputs) = quantized::import(builder, node)? {
-        return Ok(Some(outputs));
-    }
-    let output = match node.op_type.as_str() {
-        "Gelu" => builder.unary(Unary::Gelu { tanh: false }, node.input(0)?)?,
-        "BiasGelu" => {
-            let sum = builder.binary(Binary::Add, node.input(0)?, node.input(1)?)?;
-            builder.unary(Unary::Gelu { tanh: false }, sum)?
-        }
-        "FastGelu" => {
-            let mut x = node.input(0)?;
-            if let Some(bias) = node.optional(1) {
-                x = builder.binary(Binary::Add, x, bias)?;
-            }
-            builder.unary(Unary::Gelu { tanh: true }, x)?
-        }
-        "QuickGelu" => {
-            let alpha = node.float("alpha", 1.702)?;
-            builder.unary(Unary::Swish { alpha }, node.input(0)?)?
-        }
-        "FusedMatMul" | "TransposeMatMul" => fused_product(builder, node)?,
-        "FusedGemm" => {
-            let parameters = ["activation_alpha", "activation_beta"].map(|name| node.optional_float(name));
-            let [alpha, beta] = parameters;
-            let parameters = [alpha?, beta?];
-            node.ignore(&["activation_gamma"]);
-            let activation = node.string("activation", "")?;
-            let product = delegated(builder, node, "Gemm")?;
-            activated(builder, product, &activation, &parameters)?
-        }
-        "FusedConv" => fused_convolution(builder, node)?,
-        // As in ai.onnx.
-        "GatherND" | "GridSample" | "Pad" | "Range" | "Trilu" => {
-            let operator = node.op_type.clone();
-            delegated(builder, node, &operator)?
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![output]))
+pub(super) fn bias_gelu(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let sum = builder.binary(Binary::Add, node.input(0)?, node.input(1)?)?;
+    builder.unary(Unary::Gelu { tanh: false }, sum)
 }
 
-/// Imports the node as an operator of the default domain; gives its first output.
-fn delegated(builder: &mut Builder, node: &mut NodeView, op_type: &str) -> Result<TensorId, Problem> {
-    let domain = std::mem::take(&mut node.domain);
-    let own = std::mem::replace(&mut node.op_type, op_type.into());
-    let result = super::import(builder, node);
-    (node.domain, node.op_type) = (domain, own);
-    result.map(|outputs| outputs[0])
+pub(super) fn fast_gelu(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let mut x = node.input(0)?;
+    if let Some(bias) = node.optional(1) {
+        x = builder.binary(Binary::Add, x, bias)?;
+    }
+    builder.unary(Unary::Gelu { tanh: true }, x)
+}
+
+pub(super) fn quick_gelu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let alpha = node.float("alpha", 1.702)?;
+    builder.unary(Unary::Swish { alpha }, node.input(0)?)
+}
+
+pub(super) fn fused_gemm(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let parameters = ["activation_alpha", "activation_beta"].map(|name| node.optional_float(name));
+    let [alpha, beta] = parameters;
+    let parameters = [alpha?, beta?];
+    node.ignore(&["activation_gamma"]);
+    let activation = node.string("activation", "")?;
+    let product = products::gemm(builder, node)?;
+    activated(builder, product, &activation, &parameters)
 }
 
 /// alpha·op(a)·op(b). `transBatch…` moves the first dimension before the last: `[m, batch…, k]` is read as `[batch…, m, k]`.
-fn fused_product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn fused_product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let alpha = node.float("alpha", 1.0)?;
     let mut operands = Vec::new();
     for (index, transpose, batch) in [(0, "transA", "transBatchA"), (1, "transB", "transBatchB")] {
@@ -110,12 +77,12 @@ fn fused_product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId,
 }
 
 /// activation(conv(x, w) + bias + z).
-fn fused_convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(super) fn fused_convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let activation = node.string("activation", "")?;
     let parameters: Vec<_> = node.floats("activation_params")?.unwrap_or_default().into_iter().map(Some).collect();
     let residual = node.optional(3);
     node.inputs.truncate(3);
-    let mut y = delegated(builder, node, "Conv")?;
+    let mut y = windows::convolution(builder, node)?;
     if let Some(residual) = residual {
         y = builder.binary(Binary::Add, y, residual)?;
     }

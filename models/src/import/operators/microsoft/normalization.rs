@@ -9,19 +9,12 @@ use crate::{
     op::{Binary, Reduction, Unary},
 };
 
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    match node.op_type.as_str() {
-        "SkipLayerNormalization" => skip(builder, node, true).map(Some),
-        "SkipSimplifiedLayerNormalization" => skip(builder, node, false).map(Some),
-        "SimplifiedLayerNormalization" => simplified(builder, node).map(Some),
-        "EmbedLayerNormalization" => embedding(builder, node).map(Some),
-        _ => Ok(None),
-    }
-}
-
 /// Outputs the normalised sum of x, skip and bias, two statistics, and the sum.
-fn skip(builder: &mut Builder, node: &mut NodeView, center: bool) -> Result<Vec<TensorId>, Problem> {
+pub(in super::super) fn skip(
+    builder: &mut Builder,
+    node: &mut NodeView,
+    center: bool,
+) -> Result<Vec<TensorId>, Problem> {
     let epsilon = node.float("epsilon", 1e-12)?;
     let mut sum = builder.binary(Binary::Add, node.input(0)?, node.input(1)?)?;
     let (shift, bias) = if center { (node.optional(3), node.optional(4)) } else { (None, node.optional(3)) };
@@ -74,7 +67,7 @@ pub(in super::super) fn simplified(builder: &mut Builder, node: &mut NodeView) -
 
 /// Sums word, position and segment embeddings and normalises them. Outputs the result, the number of tokens that the
 /// mask keeps in each sequence, and the sum.
-fn embedding(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(in super::super) fn embedding(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     // The number of tokens is the only kind of mask index that the operator defines.
     node.ignore(&["mask_index_type"]);
     let epsilon = node.float("epsilon", 1e-12)?;

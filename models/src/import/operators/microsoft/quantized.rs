@@ -5,57 +5,17 @@
 
 use super::super::{
     super::{builder::Builder, node::NodeView},
+    normalization,
     quantization::{
         check_quantised, dequantized, dynamic_quantize, integer_product, quantized, requantized, row_parameter,
     },
+    reduction, windows,
 };
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
     infer::show,
     op::{Binary, Cell, Reduction, Unary},
 };
-
-/// Imports the node where it is one of these operators.
-pub(super) fn import(builder: &mut Builder, node: &mut NodeView) -> Result<Option<Vec<TensorId>>, Problem> {
-    let output = match node.op_type.as_str() {
-        "QuantizeLinear" => super::delegated(builder, node, "QuantizeLinear")?,
-        "DequantizeLinear" => super::delegated(builder, node, "DequantizeLinear")?,
-        "QLinearAdd" => binary(builder, node, Binary::Add)?,
-        "QLinearMul" => binary(builder, node, Binary::Mul)?,
-        "QLinearSigmoid" => unary(builder, node, |builder, _, x| builder.unary(Unary::Sigmoid, x))?,
-        "QLinearLeakyRelu" => unary(builder, node, |builder, node, x| {
-            let alpha = node.float("alpha", 0.01)?;
-            builder.unary(Unary::LeakyRelu { alpha }, x)
-        })?,
-        "QLinearSoftmax" => unary(builder, node, |builder, node, x| {
-            // Before opset 13 the dimensions from the axis on are one.
-            node.opset = node.int("opset")?.unwrap_or(node.opset);
-            on(builder, node, "Softmax", x)
-        })?,
-        "QLinearReduceMean" => unary(builder, node, |builder, node, x| on(builder, node, "ReduceMean", x))?,
-        "QLinearGlobalAveragePool" => global_average(builder, node)?,
-        "QLinearAveragePool" => unary(builder, node, |builder, node, x| pooled(builder, node, "AveragePool", x))?,
-        "QLinearConcat" => concatenation(builder, node)?,
-        "QLinearWhere" => selection(builder, node)?,
-        "QGemm" => product(builder, node)?,
-        "MatMulIntegerToFloat" => {
-            let (a, b) = (node.input(0)?, node.input(1)?);
-            let (scales, zeros) = ([node.input(2)?, node.input(3)?], [node.optional(4), node.optional(5)]);
-            float_product(builder, [a, b], scales, zeros, node.optional(6))?
-        }
-        "DynamicQuantizeMatMul" => {
-            let [a, scale, zero] = dynamic_quantize(builder, node.input(0)?)?;
-            let (b, b_scale, b_zero) = (node.input(1)?, node.input(2)?, node.optional(3));
-            float_product(builder, [a, b], [scale, b_scale], [Some(zero), b_zero], node.optional(4))?
-        }
-        "MatMulNBits" => packed_product(builder, node)?,
-        "DynamicQuantizeLSTM" => return lstm(builder, node).map(Some),
-        "QAttention" => return attention(builder, node).map(Some),
-        "QEmbedLayerNormalization" => return embedding(builder, node).map(Some),
-        _ => return Ok(None),
-    };
-    Ok(Some(vec![output]))
-}
 
 /// The values of the quantised input at a position, which its scale and zero point follow.
 fn values(builder: &mut Builder, node: &NodeView, index: usize) -> Result<TensorId, Problem> {
@@ -82,15 +42,58 @@ fn unary(
     integers(builder, node, result, 3)
 }
 
+/// The importer of an operator of ai.onnx.
+type Import = fn(&mut Builder, &mut NodeView) -> Result<TensorId, Problem>;
+
 /// An operator of ai.onnx, with the node's attributes, on one input.
-fn on(builder: &mut Builder, node: &mut NodeView, operator: &str, x: TensorId) -> Result<TensorId, Problem> {
+fn on(builder: &mut Builder, node: &mut NodeView, operator: Import, x: TensorId) -> Result<TensorId, Problem> {
     node.inputs = vec![Some(x)];
-    super::delegated(builder, node, operator)
+    operator(builder, node)
+}
+
+pub(in super::super) fn sigmoid(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    unary(builder, node, |builder, _, x| builder.unary(Unary::Sigmoid, x))
+}
+
+pub(in super::super) fn leaky_relu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    unary(builder, node, |builder, node, x| {
+        let alpha = node.float("alpha", 0.01)?;
+        builder.unary(Unary::LeakyRelu { alpha }, x)
+    })
+}
+
+pub(in super::super) fn softmax(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    unary(builder, node, |builder, node, x| {
+        // Before opset 13 the dimensions from the axis on are one.
+        node.opset = node.int("opset")?.unwrap_or(node.opset);
+        on(builder, node, |builder, node| normalization::softmax(builder, node, false), x)
+    })
+}
+
+pub(in super::super) fn mean(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    let mean: Import = |builder, node| reduction::reduce(builder, node, Reduction::Mean, 18);
+    unary(builder, node, |builder, node, x| on(builder, node, mean, x))
+}
+
+pub(in super::super) fn average_pool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+    unary(builder, node, |builder, node, x| pooled(builder, node, windows::average_pool, x))
+}
+
+pub(in super::super) fn integer_to_float(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let (a, b) = (node.input(0)?, node.input(1)?);
+    let (scales, zeros) = ([node.input(2)?, node.input(3)?], [node.optional(4), node.optional(5)]);
+    float_product(builder, [a, b], scales, zeros, node.optional(6))
+}
+
+pub(in super::super) fn dynamic_product(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+    let [a, scale, zero] = dynamic_quantize(builder, node.input(0)?)?;
+    let (b, b_scale, b_zero) = (node.input(1)?, node.input(2)?, node.optional(3));
+    float_product(builder, [a, b], [scale, b_scale], [Some(zero), b_zero], node.optional(4))
 }
 
 /// Means of whole planes, rounded once as ONNX Runtime does: the sum of integers is exact in f32 up to 65,793 of them, and one
 /// factor makes it an integer of the output. Many means lie halfway between two.
-fn global_average(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(in super::super) fn global_average(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (x, zero) = (node.input(0)?, node.optional(4));
     let shape = builder.shape(x).to_vec();
     let dtype = builder.fact(zero.unwrap_or(x)).dtype;
@@ -117,7 +120,7 @@ fn global_average(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId
 }
 
 /// A pooling whose channels may come last.
-fn pooled(builder: &mut Builder, node: &mut NodeView, operator: &str, x: TensorId) -> Result<TensorId, Problem> {
+fn pooled(builder: &mut Builder, node: &mut NodeView, operator: Import, x: TensorId) -> Result<TensorId, Problem> {
     if !node.flag("channels_last", false)? {
         return on(builder, node, operator, x);
     }
@@ -131,14 +134,14 @@ fn pooled(builder: &mut Builder, node: &mut NodeView, operator: &str, x: TensorI
 }
 
 /// Inputs a, b, each with scale and zero point, and what belongs to the output.
-fn binary(builder: &mut Builder, node: &NodeView, op: Binary) -> Result<TensorId, Problem> {
+pub(in super::super) fn binary(builder: &mut Builder, node: &NodeView, op: Binary) -> Result<TensorId, Problem> {
     let (a, b) = (values(builder, node, 0)?, values(builder, node, 3)?);
     let result = builder.binary(op, a, b)?;
     integers(builder, node, result, 6)
 }
 
 /// Inputs scale and zero point of the output, then the parts, each with scale and zero point.
-fn concatenation(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(in super::super) fn concatenation(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let parts = (2..node.inputs.len()).step_by(3).map(|index| values(builder, node, index));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
     let first = *parts.first().ok_or_else(|| Problem::Invalid("there is nothing to join".into()))?;
@@ -151,7 +154,7 @@ fn concatenation(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId,
 }
 
 /// Inputs condition, a, b, the latter with scale and zero point, and what belongs to the output.
-fn selection(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
+pub(in super::super) fn selection(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let (a, b) = (values(builder, node, 1)?, values(builder, node, 4)?);
     let chosen = builder.emit(Op::Where, &[node.input(0)?, a, b])?;
     let zero = node.input(8)?;
@@ -189,7 +192,7 @@ fn float_product(
 
 /// alpha · (op(a) · op(b) + c) with the scales of a and b; inputs a, b, each with scale and zero point, `[c]` (I32), and
 /// what belongs to the output, which is f32 without.
-fn product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(in super::super) fn product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let alpha = node.float("alpha", 1.0)?;
     let mut factors = [node.input(0)?, node.input(3)?];
     for (factor, name) in factors.iter_mut().zip(["transA", "transB"]) {
@@ -223,7 +226,7 @@ const RUN: usize = 16;
 /// a · bᵀ with constant weights `[n, blocks, bytes of a block]` of 4 or 8 bits, the first in the lowest bits, and a scale
 /// and perhaps a zero point for each block along k. For more than a few rows they are unpacked here: the plan holds them as
 /// floats then.
-fn packed_product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
+pub(in super::super) fn packed_product(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     node.ignore(&["accuracy_level", "weight_prepacked"]);
     let a = node.input(0)?;
     let (k, n) = (super::super::count(node, "K", 0)?, super::super::count(node, "N", 0)?);
@@ -322,7 +325,7 @@ fn biased(builder: &mut Builder, node: &NodeView, product: TensorId) -> Result<T
 ///
 /// The input is rounded to 256 steps as ONNX Runtime does. Hidden states stay f32 from step to step, where ONNX Runtime
 /// rounds them to 256 steps too: results are closer to those of the network that was quantised.
-fn lstm(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(in super::super) fn lstm(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let [x, scale, zero] = dynamic_quantize(builder, node.input(0)?)?;
     node.inputs[0] = Some(dequantized(builder, x, scale, Some(zero), DType::F32)?);
     for (index, parameters) in [(1, 8), (2, 10)] {
@@ -347,18 +350,17 @@ fn lstm(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Pro
 
 /// `Attention` on quantised rows and weights. Inputs rows, weights, bias, scales of the first two, mask, their zero
 /// points, past.
-fn attention(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(in super::super) fn attention(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let dtype = builder.fact(node.input(3)?).dtype;
     let rows = dequantized(builder, node.input(0)?, node.input(3)?, node.optional(6), dtype)?;
     let weights = dequantized(builder, node.input(1)?, node.input(4)?, node.optional(7), dtype)?;
     node.inputs = vec![Some(rows), Some(weights), node.optional(2), node.optional(5), node.optional(8)];
-    node.op_type = "Attention".into();
-    super::attention::import(builder, node)?.ok_or_else(|| Problem::Operator { hint: String::new() })
+    super::attention::projecting(builder, node)
 }
 
 /// `EmbedLayerNormalization` on quantised tables and parameters: inputs 2 to 6, whose scales are inputs 8 to 12 and whose
 /// zero points are inputs 13 to 17.
-fn embedding(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
+pub(in super::super) fn embedding(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let mut inputs: Vec<_> = (0..8).map(|index| node.optional(index)).collect();
     for (number, input) in inputs[2..7].iter_mut().enumerate() {
         if let Some(table) = *input {
@@ -368,6 +370,5 @@ fn embedding(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>
         }
     }
     node.inputs = inputs;
-    node.op_type = "EmbedLayerNormalization".into();
-    super::normalization::import(builder, node)?.ok_or_else(|| Problem::Operator { hint: String::new() })
+    super::normalization::embedding(builder, node)
 }
