@@ -16,6 +16,8 @@ pub use source::{
 };
 pub use target::{Rate, Target};
 
+pub use crate::kernel::all_cases;
+
 use crate::Kernel;
 use crate::conv::winograd;
 
@@ -121,83 +123,6 @@ impl Kernel {
     /// # Errors
     /// As there.
     pub fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        match self {
-            Self::Conv(k) => k.candidates(target),
-            Self::ConvTranspose(k) => k.candidates(target),
-            Self::MatMul(k) => k.candidates(target),
-            Self::Pointwise(k) => k.candidates(target),
-            Self::Pool(k) => k.candidates(target),
-            Self::Copy(k) => k.candidates(target),
-            Self::Gather(k) => k.candidates(target),
-            Self::Pad(k) => k.candidates(target),
-            Self::Reduce(k) => k.candidates(target),
-            Self::Softmax(k) => k.candidates(target),
-            Self::Normalize(k) => k.candidates(target),
-            Self::Lrn(k) => k.candidates(target),
-            Self::Resize(k) => k.candidates(target),
-            Self::Recurrent(k) => k.candidates(target),
-            Self::Attention(k) => k.candidates(target),
-            Self::SqueezeExcite(k) => k.candidates(target),
-            Self::MbConv(k) => k.candidates(target),
-            Self::Scatter(k) => k.candidates(target),
-            Self::Cumulative(k) => k.candidates(target),
-            Self::TopK(k) => k.candidates(target),
-            Self::GridSample(k) => k.candidates(target),
-            Self::RoiAlign(k) => k.candidates(target),
-            Self::IntegerConv(k) => k.candidates(target),
-            Self::PoolIndices(k) => k.candidates(target),
-            Self::ScaledConv(k) => k.candidates(target),
-            Self::NormalizedMatMul(k) => k.candidates(target),
-            Self::NonMaxSuppression(k) => k.candidates(target),
-            Self::Frame(k) => k.candidates(target),
-            Self::NonZero(k) => k.candidates(target),
-            Self::Unique(k) => k.candidates(target),
-            Self::Determinant(k) => k.candidates(target),
-            Self::QuantizedConv(k) => k.candidates(target),
-            Self::Detect(k) => k.candidates(target),
-            Self::PackedMatMul(k) => k.candidates(target),
-        }
+        self.generator().candidates(target)
     }
-}
-
-/// Kernels of every family with odd sizes, types, layouts and parameters: what the host twins and every GPU are
-/// verified on.
-pub fn all_cases() -> Vec<Kernel> {
-    [
-        crate::pointwise::cases(),
-        crate::copy::cases(),
-        crate::gather::cases(),
-        crate::pad::cases(),
-        crate::reduce::cases(),
-        crate::softmax::cases(),
-        crate::normalize::cases(),
-        crate::lrn::cases(),
-        crate::resize::cases(),
-        crate::pool::cases::cases(),
-        crate::conv::cases::cases(),
-        crate::conv_transpose::cases::cases(),
-        crate::matmul::cases::cases(),
-        crate::recurrent::cases(),
-        crate::attention::cases(),
-        crate::normalized_matmul::cases(),
-        crate::squeeze_excite::cases::cases(),
-        crate::mbconv::cases::cases(),
-        crate::scatter::cases(),
-        crate::cumulative::cases(),
-        crate::top_k::cases(),
-        crate::grid_sample::cases(),
-        crate::roi_align::cases(),
-        crate::integer_conv::cases(),
-        crate::pool_indices::cases(),
-        crate::scaled_conv::cases::cases(),
-        crate::non_max_suppression::cases(),
-        crate::frame::cases(),
-        crate::non_zero::cases(),
-        crate::unique::cases(),
-        crate::determinant::cases(),
-        crate::quantized_conv::cases::cases(),
-        crate::detect::cases(),
-        crate::packed_matmul::cases(),
-    ]
-    .concat()
 }

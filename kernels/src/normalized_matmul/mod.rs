@@ -1,15 +1,12 @@
 //! Layer or RMS normalisation of the rows that a matrix product reads.
 
 #[cfg(any(test, feature = "codegen"))]
-mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
 #[cfg(test)]
 mod tests;
-
-#[cfg(feature = "codegen")]
-pub use cases::cases;
 
 use crate::{matmul::MatMul, normalize::Normalize};
 use serde::{Deserialize, Serialize};
