@@ -433,8 +433,10 @@ pub(crate) struct Geometry<'a> {
     pub threads: u32,
     /// Dynamic shared memory in bytes.
     pub shared: u32,
-    /// Blocks of a cluster; 1 for none.
+    /// See [`Launch::cluster`].
     pub cluster: u32,
+    /// See [`Launch::architecture_specific`].
+    pub architecture_specific: bool,
     /// Whether partial sums go through workspace and counters.
     pub scratch: bool,
     /// Whether positions along the innermost dimension are checked even where no output needs it.
@@ -456,7 +458,8 @@ pub(crate) fn launch_with(
     further: usize,
     more: &[(&str, &str, Option<Argument>)],
 ) -> Launch {
-    let Geometry { entry, tile, parts, blocks, threads, shared, cluster, scratch, check_w } = *geometry;
+    let Geometry { entry, tile, parts, blocks, threads, shared, cluster, architecture_specific, scratch, check_w } =
+        *geometry;
     let constants = constants
         .int("M", problem.m())
         .int("N", problem.columns)
@@ -494,12 +497,12 @@ pub(crate) fn launch_with(
             arguments.push(argument);
         }
     }
-    let cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
+    let of_cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
     // A tile function that reads constants first waits by itself.
     let waits = parts.iter().any(|part| part.contains("wait_for_inputs();"));
     let wait = if waits { "" } else { "wait_for_inputs();\n    " };
     let source = format!(
-        "{PRELUDE}{}{}{}{}\nextern \"C\" __global__ void {cluster}__launch_bounds__({threads}, 1) {entry}({}) {{\n    \
+        "{PRELUDE}{}{}{}{}\nextern \"C\" __global__ void {of_cluster}__launch_bounds__({threads}, 1) {entry}({}) {{\n    \
          {wait}{tile}(Operands{{{}}}{tail});\n}}\n",
         constants.0,
         index_functions(problem, b, check_w),
@@ -508,5 +511,5 @@ pub(crate) fn launch_with(
         parameters.join(", "),
         fields.join(", ")
     );
-    Launch { source, entry: entry.into(), grid: [blocks, 1, 1], block: [threads, 1, 1], shared, arguments }
+    Launch { shared, cluster, architecture_specific, ..Launch::new(source, entry, blocks, threads, arguments) }
 }

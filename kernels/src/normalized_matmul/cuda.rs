@@ -89,6 +89,7 @@ impl NormalizedMatMul {
                     counters: product.counters,
                     packing: if product.packing.is_empty() { Vec::new() } else { packing },
                     cost: normalize.cost + product.cost,
+                    relaxed_tolerance: None,
                 }
             })
             .collect())
@@ -154,6 +155,7 @@ impl NormalizedMatMul {
             threads,
             shared,
             cluster: 1,
+            architecture_specific: false,
             scratch: false,
             check_w: false,
         };
@@ -177,6 +179,7 @@ impl NormalizedMatMul {
             counters: 0,
             packing,
             cost: cost(problem, tile, shared, target),
+            relaxed_tolerance: None,
         })
     }
 }
