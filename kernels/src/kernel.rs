@@ -73,7 +73,7 @@ families! {
     IntegerConv in integer_conv,
     PoolIndices in pool_indices,
     ScaledConv in scaled_conv,
-    NormalizedMatMul in normalized_matmul,
+    NormalizedMatMul in removed,
     NonMaxSuppression in non_max_suppression,
     Frame in frame,
     NonZero in non_zero,

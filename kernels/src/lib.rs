@@ -14,6 +14,7 @@ mod gemm;
 pub(crate) mod host;
 mod kernel;
 mod loop_nest;
+pub mod removed;
 mod strided;
 mod view;
 
@@ -36,7 +37,6 @@ pub mod mbconv;
 pub mod non_max_suppression;
 pub mod non_zero;
 pub mod normalize;
-pub mod normalized_matmul;
 pub mod packed_matmul;
 pub mod pad;
 pub mod pool;

@@ -8,9 +8,6 @@ mod host;
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "codegen")]
-pub(crate) use cuda::problem;
-
 use crate::{View, pointwise::Epilogue};
 use serde::{Deserialize, Serialize};
 
