@@ -1,14 +1,6 @@
 //! The one enum over all families: what a step of a host plan carries, and what the compiler selects for.
 
-use crate::{
-    KernelError, attention::Attention, conv::Conv, conv_transpose::ConvTranspose, copy::Copy, cumulative::Cumulative,
-    detect::Detect, determinant::Determinant, frame::Frame, gather::Gather, grid_sample::GridSample,
-    integer_conv::IntegerConv, lrn::Lrn, matmul::MatMul, mbconv::MbConv, non_max_suppression::NonMaxSuppression,
-    non_zero::NonZero, normalize::Normalize, normalized_matmul::NormalizedMatMul, packed_matmul::PackedMatMul,
-    pad::Pad, pointwise::Pointwise, pool::Pool, pool_indices::PoolIndices, quantized_conv::QuantizedConv,
-    recurrent::Recurrent, reduce::Reduce, resize::Resize, roi_align::RoiAlign, scaled_conv::ScaledConv,
-    scatter::Scatter, softmax::Softmax, squeeze_excite::SqueezeExcite, top_k::TopK, unique::Unique,
-};
+use crate::KernelError;
 use serde::{Deserialize, Serialize};
 
 /// Most inputs of any kernel.
@@ -16,88 +8,79 @@ pub const MAX_INPUTS: usize = 10;
 /// Most outputs of any kernel.
 pub const MAX_OUTPUTS: usize = 4;
 
-/// A kernel with all its parameters.
-///
-/// Variants are appended, never reordered: their numbers are part of the plan format.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, clippy::large_enum_variant)]
-pub enum Kernel {
-    Conv(Conv),
-    ConvTranspose(ConvTranspose),
-    MatMul(MatMul),
-    Pointwise(Pointwise),
-    Pool(Pool),
-    Copy(Copy),
-    Gather(Gather),
-    Pad(Pad),
-    Reduce(Reduce),
-    Softmax(Softmax),
-    Normalize(Normalize),
-    Lrn(Lrn),
-    Resize(Resize),
-    Recurrent(Recurrent),
-    Attention(Attention),
-    SqueezeExcite(SqueezeExcite),
-    MbConv(MbConv),
-    Scatter(Scatter),
-    Cumulative(Cumulative),
-    TopK(TopK),
-    GridSample(GridSample),
-    RoiAlign(RoiAlign),
-    IntegerConv(IntegerConv),
-    PoolIndices(PoolIndices),
-    ScaledConv(ScaledConv),
-    NormalizedMatMul(NormalizedMatMul),
-    NonMaxSuppression(NonMaxSuppression),
-    Frame(Frame),
-    NonZero(NonZero),
-    Unique(Unique),
-    Determinant(Determinant),
-    QuantizedConv(QuantizedConv),
-    Detect(Detect),
-    PackedMatMul(PackedMatMul),
-}
+/// All that has a line for each family, from one list: the type of a family's parameters and its module.
+macro_rules! families {
+    ($($family:ident in $module:ident,)*) => {
+        /// A kernel with all its parameters.
+        ///
+        /// Variants are appended, never reordered: their numbers are part of the plan format.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[allow(missing_docs, clippy::large_enum_variant)]
+        pub enum Kernel {
+            $($family(crate::$module::$family),)*
+        }
 
-/// Applies a method to whichever family the kernel belongs to.
-macro_rules! each {
-    ($kernel:expr, $k:ident => $body:expr) => {
-        match $kernel {
-            Kernel::Conv($k) => $body,
-            Kernel::ConvTranspose($k) => $body,
-            Kernel::MatMul($k) => $body,
-            Kernel::Pointwise($k) => $body,
-            Kernel::Pool($k) => $body,
-            Kernel::Copy($k) => $body,
-            Kernel::Gather($k) => $body,
-            Kernel::Pad($k) => $body,
-            Kernel::Reduce($k) => $body,
-            Kernel::Softmax($k) => $body,
-            Kernel::Normalize($k) => $body,
-            Kernel::Lrn($k) => $body,
-            Kernel::Resize($k) => $body,
-            Kernel::Recurrent($k) => $body,
-            Kernel::Attention($k) => $body,
-            Kernel::SqueezeExcite($k) => $body,
-            Kernel::MbConv($k) => $body,
-            Kernel::Scatter($k) => $body,
-            Kernel::Cumulative($k) => $body,
-            Kernel::TopK($k) => $body,
-            Kernel::GridSample($k) => $body,
-            Kernel::RoiAlign($k) => $body,
-            Kernel::IntegerConv($k) => $body,
-            Kernel::PoolIndices($k) => $body,
-            Kernel::ScaledConv($k) => $body,
-            Kernel::NormalizedMatMul($k) => $body,
-            Kernel::NonMaxSuppression($k) => $body,
-            Kernel::Frame($k) => $body,
-            Kernel::NonZero($k) => $body,
-            Kernel::Unique($k) => $body,
-            Kernel::Determinant($k) => $body,
-            Kernel::QuantizedConv($k) => $body,
-            Kernel::Detect($k) => $body,
-            Kernel::PackedMatMul($k) => $body,
+        impl Kernel {
+            /// The family that the kernel belongs to.
+            pub fn family(&self) -> &dyn Family {
+                match self {
+                    $(Self::$family(kernel) => kernel,)*
+                }
+            }
+
+            /// What generates the kernel's candidates.
+            #[cfg(feature = "codegen")]
+            pub(crate) fn generator(&self) -> &dyn crate::codegen::Generate {
+                match self {
+                    $(Self::$family(kernel) => kernel,)*
+                }
+            }
+        }
+
+        /// Kernels of every family with odd sizes, types, layouts and parameters: what the host twins and every GPU are
+        /// verified on.
+        #[cfg(feature = "codegen")]
+        pub fn all_cases() -> Vec<Kernel> {
+            [$(crate::$module::cases::cases()),*].concat()
         }
     };
+}
+
+// A family's place is its number in the plan format.
+families! {
+    Conv in conv,
+    ConvTranspose in conv_transpose,
+    MatMul in matmul,
+    Pointwise in pointwise,
+    Pool in pool,
+    Copy in copy,
+    Gather in gather,
+    Pad in pad,
+    Reduce in reduce,
+    Softmax in softmax,
+    Normalize in normalize,
+    Lrn in lrn,
+    Resize in resize,
+    Recurrent in recurrent,
+    Attention in attention,
+    SqueezeExcite in squeeze_excite,
+    MbConv in mbconv,
+    Scatter in scatter,
+    Cumulative in cumulative,
+    TopK in top_k,
+    GridSample in grid_sample,
+    RoiAlign in roi_align,
+    IntegerConv in integer_conv,
+    PoolIndices in pool_indices,
+    ScaledConv in scaled_conv,
+    NonMaxSuppression in non_max_suppression,
+    Frame in frame,
+    NonZero in non_zero,
+    Unique in unique,
+    Determinant in determinant,
+    QuantizedConv in quantized_conv,
+    Detect in detect,
+    PackedMatMul in packed_matmul,
 }
 
 /// What every family offers. Implemented beside each family's parameters.
@@ -159,11 +142,6 @@ pub trait Family {
 }
 
 impl Kernel {
-    /// The family that the kernel belongs to.
-    pub fn family(&self) -> &dyn Family {
-        each!(self, k => k)
-    }
-
     /// Number of input operands.
     pub fn inputs(&self) -> usize {
         let family = self.family();

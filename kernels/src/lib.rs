@@ -36,7 +36,6 @@ pub mod mbconv;
 pub mod non_max_suppression;
 pub mod non_zero;
 pub mod normalize;
-pub mod normalized_matmul;
 pub mod packed_matmul;
 pub mod pad;
 pub mod pool;

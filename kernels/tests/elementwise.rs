@@ -2,16 +2,24 @@
 //! the families on poisoned outputs, and random parameters that must never panic.
 #![cfg(feature = "codegen")]
 
-use floe_kernels::copy::{self, Copy};
-use floe_kernels::gather::{self, Gather};
-use floe_kernels::pad::{self, Pad, PadMode};
-use floe_kernels::pointwise::{self, Binary, Class, Instruction, Pointwise, Program, Unary};
+use floe_kernels::codegen::all_cases;
+use floe_kernels::copy::Copy;
+use floe_kernels::gather::Gather;
+use floe_kernels::pad::{Pad, PadMode};
+use floe_kernels::pointwise::{Binary, Class, Instruction, Pointwise, Program, Unary};
 use floe_kernels::{DType, Kernel, View};
 use half::{bf16, f16};
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const POISON: u8 = 0xa5;
+
+/// The cases of a family.
+fn cases(family: &str) -> Vec<Kernel> {
+    let cases: Vec<Kernel> = all_cases().into_iter().filter(|kernel| kernel.family().name() == family).collect();
+    assert!(!cases.is_empty(), "{family}");
+    cases
+}
 
 /// An operand aligned to 8 bytes.
 struct Buffer {
@@ -263,7 +271,7 @@ fn same(dtype: DType) -> impl Fn(&[u8], &[u8]) -> bool {
 
 #[test]
 fn copies_move_and_convert_every_element() {
-    for (number, kernel) in copy::cases().iter().enumerate() {
+    for (number, kernel) in cases("copy").iter().enumerate() {
         let Kernel::Copy(Copy { source, destination }) = kernel else { unreachable!() };
         let reference = |inputs: &[Buffer], index: &[u32]| {
             if index.iter().zip(&source.shape).any(|(i, extent)| i >= extent) {
@@ -324,7 +332,7 @@ fn conversions_follow_the_rules_at_the_edges() {
 
 #[test]
 fn gathers_take_the_named_slices() {
-    for (number, kernel) in gather::cases().iter().enumerate() {
+    for (number, kernel) in cases("gather").iter().enumerate() {
         let Kernel::Gather(Gather { data, indices, output: _, axis }) = kernel else { unreachable!() };
         let (axis, rank) = (usize::from(*axis), indices.rank());
         let reference = |inputs: &[Buffer], index: &[u32]| {
@@ -341,7 +349,7 @@ fn gathers_take_the_named_slices() {
 
 #[test]
 fn pads_extend_by_every_mode() {
-    for (number, kernel) in pad::cases().iter().enumerate() {
+    for (number, kernel) in cases("pad").iter().enumerate() {
         let Kernel::Pad(Pad { input, output, before, mode }) = kernel else { unreachable!() };
         let reference = |inputs: &[Buffer], index: &[u32]| {
             let mut from = Vec::new();
@@ -576,7 +584,7 @@ fn interpret(program: &Program, inputs: &[Number]) -> Number {
 
 #[test]
 fn programs_compute_what_their_instructions_say() {
-    for (number, kernel) in pointwise::cases().iter().enumerate() {
+    for (number, kernel) in cases("pointwise").iter().enumerate() {
         let Kernel::Pointwise(Pointwise { output, inputs: views, program }) = kernel else { unreachable!() };
         let reference = |inputs: &[Buffer], index: &[u32]| {
             let elements = views.iter().zip(inputs);

@@ -3,7 +3,7 @@
 use super::host::Extents;
 use super::{Attention, MAX_HEAD_SIZE};
 use crate::codegen::{Argument, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, element_type, f32_literal};
-use crate::strided::source::{candidate, lowest, vector_width};
+use crate::strided::source::{lowest, vector_width};
 use crate::{DType, Family, View};
 use std::fmt::Write;
 
@@ -45,7 +45,7 @@ impl Generate for Attention {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let extents = self.extents().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let largest = extents.size.max(extents.value_size);
         if largest > MAX_HEAD_SIZE {
@@ -114,7 +114,7 @@ impl Attention {
         let join = f64::from(wk * rows * value_size * 4) * resident / 128.0;
         let cycles = (of_one / resident).ceil() * (FILL_AND_DRAIN + rounds * turn + join);
         let configuration = format!("{rows} queries, {wk}x{keys} keys, {stages} stages");
-        Some(candidate("tensor_core", configuration, vec![launch], KERNEL + cycles / target.clock))
+        Some(Candidate::new("tensor_core", configuration, vec![launch], KERNEL + cycles / target.clock))
     }
 
     fn cuda_core(&self, extents: &Extents, target: &Target) -> Candidate {
@@ -133,13 +133,18 @@ impl Attention {
         let of_one = (f64::from(blocks) / f64::from(target.multiprocessors)).ceil();
         let per_key = f64::from(extents.size + extents.value_size) * 2.0 + 60.0;
         let cycles = FILL_AND_DRAIN + of_one * f64::from(extents.keys) * per_key / 2.0;
-        candidate("cuda_core", format!("{rows} queries, {keys} keys"), vec![launch], KERNEL + cycles / target.clock)
+        Candidate::new(
+            "cuda_core",
+            format!("{rows} queries, {keys} keys"),
+            vec![launch],
+            KERNEL + cycles / target.clock,
+        )
     }
 
     fn launch(&self, source: String, entry: &str, [blocks, threads, shared]: [u32; 3]) -> Launch {
         let mut arguments: Vec<Argument> = (0..3 + usize::from(self.mask.is_some())).map(Argument::Input).collect();
         arguments.push(Argument::Output(0));
-        Launch { source, entry: entry.into(), grid: [blocks, 1, 1], block: [threads, 1, 1], shared, arguments }
+        Launch { shared, ..Launch::new(source, entry, blocks, threads, arguments) }
     }
 
     /// Prelude, extents, strides and the form of the scores.

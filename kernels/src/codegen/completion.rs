@@ -23,14 +23,7 @@ pub struct Watched {
 /// The signal. Pointers: the counter (`u32`, device memory), the report (host memory). Adds 1 to the counter, leaving out 0,
 /// and stores the sum at the start of the report, with release semantics for the whole system.
 pub fn signal() -> Launch {
-    Launch {
-        source: format!("{PRELUDE}\n{}", include_str!("signal.cu")),
-        entry: "signal".to_owned(),
-        grid: [1; 3],
-        block: [1; 3],
-        shared: 0,
-        arguments: Vec::new(),
-    }
+    Launch::new(format!("{PRELUDE}\n{}", include_str!("signal.cu")), "signal", 1, 1, Vec::new())
 }
 
 /// A guard. Pointers: the counter, the report, the tensors in order. Where one holds a NaN or an infinity, it writes the
@@ -54,13 +47,8 @@ pub fn guard(watched: &[Watched], first_word: u64) -> Launch {
         "#define THREADS {THREADS}u\n#define VECTORS {VECTORS}u\n#define REPORT_GUARD {first_word}u\n#define PARAMETERS \
          {parameters}\n#define WATCH {watch}\n"
     );
-    Launch {
-        source: format!("{PRELUDE}\n{defines}{}", include_str!("guard.cu")),
-        entry: "guard".to_owned(),
-        // A binding has fewer than 2^45 bytes, so its blocks fit; the plan's check refuses more than 2^31.
-        grid: [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1],
-        block: [THREADS as u32, 1, 1],
-        shared: 0,
-        arguments: Vec::new(),
-    }
+    // A binding has fewer than 2^45 bytes, so its blocks fit; the plan's check refuses more than 2^31.
+    let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+    let source = format!("{PRELUDE}\n{defines}{}", include_str!("guard.cu"));
+    Launch::new(source, "guard", blocks, THREADS as u32, Vec::new())
 }

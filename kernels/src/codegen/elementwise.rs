@@ -203,14 +203,13 @@ impl Loops {
     /// The launch of a kernel: enough threads for all vectors, in blocks that occupy every multiprocessor.
     pub fn launch(&self, target: &Target, entry: &str, source: String) -> Launch {
         let block = self.block(target);
-        Launch {
+        Launch::new(
             source,
-            entry: entry.into(),
-            grid: [self.threads().div_ceil(block).max(1), 1, 1],
-            block: [block, 1, 1],
-            shared: 0,
-            arguments: (0..self.operands.len() - 1).map(Argument::Input).chain([Argument::Output(0)]).collect(),
-        }
+            entry,
+            self.threads().div_ceil(block).max(1),
+            block,
+            (0..self.operands.len() - 1).map(Argument::Input).chain([Argument::Output(0)]).collect(),
+        )
     }
 
     /// Threads of a block.

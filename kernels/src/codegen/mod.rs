@@ -16,8 +16,9 @@ pub use source::{
 };
 pub use target::{Rate, Target};
 
+pub use crate::kernel::all_cases;
+
 use crate::Kernel;
-use crate::conv::winograd;
 
 /// A pointer argument of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,18 +48,32 @@ pub struct Launch {
     pub shared: u32,
     /// Pointers, in order.
     pub arguments: Vec<Argument>,
+    /// Blocks of a cluster; 1 for none.
+    pub cluster: u32,
+    /// Whether the kernel waits by itself for those that it depends on, so that it may start while they still run.
+    pub waits_for_inputs: bool,
+    /// Whether its blocks wait for each other, so that all of them must be resident at once: the session needs as many
+    /// multiprocessors as the grid has blocks, and no other such launch may run at the same time.
+    pub needs_all_blocks: bool,
+    /// Whether it has instructions that its architecture has and later ones do not (`sm_90a`).
+    pub architecture_specific: bool,
 }
 
 impl Launch {
-    /// Whether the kernel waits by itself for those that it depends on, so that it may start while they still run.
-    pub fn waits_for_inputs(&self) -> bool {
-        self.source.contains("wait_for_inputs();")
-    }
-
-    /// Whether its blocks wait for each other, so that all of them must be resident at once: the session needs as many
-    /// multiprocessors as the grid has blocks, and no other such launch may run at the same time.
-    pub fn needs_all_blocks(&self) -> bool {
-        self.source.contains("#define ALL_BLOCKS_RESIDENT")
+    /// A launch of a kernel that waits for its inputs, as all kernels of this crate do, and needs nothing further.
+    pub fn new(source: String, entry: &str, blocks: u32, threads: u32, arguments: Vec<Argument>) -> Self {
+        Self {
+            source,
+            entry: entry.to_owned(),
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            shared: 0,
+            arguments,
+            cluster: 1,
+            waits_for_inputs: true,
+            needs_all_blocks: false,
+            architecture_specific: false,
+        }
     }
 
     /// Tells the kernel which inputs no step writes, a bit each: it may read them before it waits for the others.
@@ -82,7 +97,7 @@ pub struct Candidate {
     pub algorithm: &'static str,
     /// The configuration within the algorithm, for example `64x64x32 stages 3 split 4`.
     pub configuration: String,
-    /// The launches, in order.
+    /// The launches, in order; none where there is nothing to compute.
     pub launches: Vec<Launch>,
     /// Bytes of workspace.
     pub workspace: u64,
@@ -92,13 +107,24 @@ pub struct Candidate {
     pub packing: Vec<Packing>,
     /// Expected device time in microseconds by the cost model.
     pub cost: f64,
+    /// The relative L2 error that the candidate promises where that is more than what every kernel of its output's type
+    /// keeps. Such a candidate is only chosen when its algorithm is forced.
+    pub relaxed_tolerance: Option<f64>,
 }
 
 impl Candidate {
-    /// The relative L2 error that the candidate promises where that is more than what every kernel of its output's type
-    /// keeps. Such a candidate is only chosen when its algorithm is forced.
-    pub fn relaxed_tolerance(&self) -> Option<f64> {
-        (self.algorithm == winograd::RELAXED).then_some(winograd::RELAXED_TOLERANCE)
+    /// A candidate that takes its operands as they are and needs no scratch.
+    pub fn new(algorithm: &'static str, configuration: String, launches: Vec<Launch>, cost: f64) -> Self {
+        Self {
+            algorithm,
+            configuration,
+            launches,
+            workspace: 0,
+            counters: 0,
+            packing: Vec::new(),
+            cost,
+            relaxed_tolerance: None,
+        }
     }
 }
 
@@ -121,83 +147,47 @@ impl Kernel {
     /// # Errors
     /// As there.
     pub fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        match self {
-            Self::Conv(k) => k.candidates(target),
-            Self::ConvTranspose(k) => k.candidates(target),
-            Self::MatMul(k) => k.candidates(target),
-            Self::Pointwise(k) => k.candidates(target),
-            Self::Pool(k) => k.candidates(target),
-            Self::Copy(k) => k.candidates(target),
-            Self::Gather(k) => k.candidates(target),
-            Self::Pad(k) => k.candidates(target),
-            Self::Reduce(k) => k.candidates(target),
-            Self::Softmax(k) => k.candidates(target),
-            Self::Normalize(k) => k.candidates(target),
-            Self::Lrn(k) => k.candidates(target),
-            Self::Resize(k) => k.candidates(target),
-            Self::Recurrent(k) => k.candidates(target),
-            Self::Attention(k) => k.candidates(target),
-            Self::SqueezeExcite(k) => k.candidates(target),
-            Self::MbConv(k) => k.candidates(target),
-            Self::Scatter(k) => k.candidates(target),
-            Self::Cumulative(k) => k.candidates(target),
-            Self::TopK(k) => k.candidates(target),
-            Self::GridSample(k) => k.candidates(target),
-            Self::RoiAlign(k) => k.candidates(target),
-            Self::IntegerConv(k) => k.candidates(target),
-            Self::PoolIndices(k) => k.candidates(target),
-            Self::ScaledConv(k) => k.candidates(target),
-            Self::NormalizedMatMul(k) => k.candidates(target),
-            Self::NonMaxSuppression(k) => k.candidates(target),
-            Self::Frame(k) => k.candidates(target),
-            Self::NonZero(k) => k.candidates(target),
-            Self::Unique(k) => k.candidates(target),
-            Self::Determinant(k) => k.candidates(target),
-            Self::QuantizedConv(k) => k.candidates(target),
-            Self::Detect(k) => k.candidates(target),
-            Self::PackedMatMul(k) => k.candidates(target),
-        }
+        self.generator().candidates(target)
     }
 }
 
-/// Kernels of every family with odd sizes, types, layouts and parameters: what the host twins and every GPU are
-/// verified on.
-pub fn all_cases() -> Vec<Kernel> {
-    [
-        crate::pointwise::cases(),
-        crate::copy::cases(),
-        crate::gather::cases(),
-        crate::pad::cases(),
-        crate::reduce::cases(),
-        crate::softmax::cases(),
-        crate::normalize::cases(),
-        crate::lrn::cases(),
-        crate::resize::cases(),
-        crate::pool::cases::cases(),
-        crate::conv::cases::cases(),
-        crate::conv_transpose::cases::cases(),
-        crate::matmul::cases::cases(),
-        crate::recurrent::cases(),
-        crate::attention::cases(),
-        crate::normalized_matmul::cases(),
-        crate::squeeze_excite::cases::cases(),
-        crate::mbconv::cases::cases(),
-        crate::scatter::cases(),
-        crate::cumulative::cases(),
-        crate::top_k::cases(),
-        crate::grid_sample::cases(),
-        crate::roi_align::cases(),
-        crate::integer_conv::cases(),
-        crate::pool_indices::cases(),
-        crate::scaled_conv::cases::cases(),
-        crate::non_max_suppression::cases(),
-        crate::frame::cases(),
-        crate::non_zero::cases(),
-        crate::unique::cases(),
-        crate::determinant::cases(),
-        crate::quantized_conv::cases::cases(),
-        crate::detect::cases(),
-        crate::packed_matmul::cases(),
-    ]
-    .concat()
+#[cfg(test)]
+mod tests {
+    use super::{Launch, all_cases, completion};
+    use crate::DType;
+
+    /// What the source says of a launch.
+    fn check(launch: &Launch, name: &str) {
+        let source = &launch.source;
+        let waits = source.contains("wait_for_inputs();");
+        assert_eq!(launch.waits_for_inputs, waits, "{name}: wait for inputs");
+        let cluster = source.split("__cluster_dims__(").nth(1).and_then(|rest| rest.split(',').next());
+        assert_eq!(launch.cluster.to_string(), cluster.unwrap_or("1"), "{name}: blocks of a cluster");
+        assert!(launch.grid[0].is_multiple_of(launch.cluster), "{name}: whole clusters");
+        let all_blocks = source.contains("#define ALL_BLOCKS_RESIDENT");
+        assert_eq!(launch.needs_all_blocks, all_blocks, "{name}: resident blocks");
+        let specific = source.contains("wgmma.");
+        assert_eq!(launch.architecture_specific, specific, "{name}: instructions of one architecture");
+    }
+
+    #[test]
+    fn the_fields_of_a_launch_agree_with_its_source() {
+        let mut seen = [0; 3];
+        for target in crate::gemm::tests::targets() {
+            for kernel in all_cases() {
+                for candidate in kernel.candidates(&target).into_iter().flatten() {
+                    for launch in &candidate.launches {
+                        let name = format!("{} {}", candidate.algorithm, candidate.configuration);
+                        check(launch, &format!("{} {name} on {}", kernel.family().name(), target.name));
+                        let fields = [launch.cluster > 1, launch.needs_all_blocks, launch.architecture_specific];
+                        seen.iter_mut().zip(fields).for_each(|(count, field)| *count += u32::from(field));
+                    }
+                }
+            }
+        }
+        assert!(seen.iter().all(|&count| count > 0), "{seen:?}");
+        check(&completion::signal(), "signal");
+        let watched = completion::Watched { binding: 0, dtype: DType::F16, elements: 100 };
+        check(&completion::guard(&[watched], 4), "guard");
+    }
 }

@@ -1,7 +1,7 @@
 //! Convolution in one, two or three spatial dimensions, with groups (depthwise included) and a fused epilogue.
 
 #[cfg(any(test, feature = "codegen"))]
-pub mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod depthwise;

@@ -1,7 +1,7 @@
 //! Transposed convolution (ONNX `ConvTranspose`) with a fused epilogue.
 
 #[cfg(any(test, feature = "codegen"))]
-pub mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;

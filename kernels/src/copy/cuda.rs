@@ -3,7 +3,7 @@
 use super::Copy;
 use super::transpose::Tiles;
 use crate::codegen::elementwise::{Access, Loops, Operand, distinct_bytes, stored_extents};
-use crate::codegen::{Candidate, Generate, Launch, Target, Unsupported, element_type, load_function, memory_cost};
+use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type, load_function, memory_cost};
 use crate::pointwise::Class;
 use crate::{Dims, Family};
 
@@ -21,35 +21,14 @@ impl Generate for Copy {
             && direct.inner().strides[1] != 1
             && direct.inner().extent / direct.width > 4;
         let bits = self.source.dtype == self.destination.dtype;
-        let mut candidates = vec![Candidate {
-            algorithm: "direct",
-            configuration: direct.configuration(target),
-            launches: vec![direct.kernel(target, "copy", &functions, &valid, bits)],
-            ..candidate(cost * if scattered { 2.5 } else { 1.0 })
-        }];
+        let launch = direct.kernel(target, "copy", &functions, &valid, bits);
+        let of_direct = cost * if scattered { 2.5 } else { 1.0 };
+        let mut candidates = vec![Candidate::new("direct", direct.configuration(target), vec![launch], of_direct)];
         if let Some(tiles) = Tiles::new(self.loops(&extents), &valid, target) {
-            let launch: Launch = tiles.kernel("transpose", &functions, bits);
-            candidates.push(Candidate {
-                algorithm: "transpose",
-                configuration: tiles.configuration(),
-                launches: vec![launch],
-                ..candidate(cost * 1.15)
-            });
+            let launch = tiles.kernel("transpose", &functions, bits);
+            candidates.push(Candidate::new("transpose", tiles.configuration(), vec![launch], cost * 1.15));
         }
         Ok(candidates)
-    }
-}
-
-/// A candidate without launches yet.
-fn candidate(cost: f64) -> Candidate {
-    Candidate {
-        algorithm: "",
-        configuration: String::new(),
-        launches: Vec::new(),
-        workspace: 0,
-        counters: 0,
-        packing: Vec::new(),
-        cost,
     }
 }
 

@@ -1,14 +1,12 @@
 //! Strided copy with conversion: transpose, slice, concat, expand, layout change, constant pad, cast.
 
 #[cfg(feature = "codegen")]
-mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
 #[cfg(feature = "codegen")]
 mod transpose;
-#[cfg(feature = "codegen")]
-pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

@@ -130,13 +130,6 @@ impl Tiles {
         let source = format!(
             "{PRELUDE}\n{functions}\nextern \"C\" __global__ void __launch_bounds__({THREADS}) {entry}({parameters}) {{\n    wait_for_inputs();\n{body}}}\n"
         );
-        Launch {
-            source,
-            entry: entry.into(),
-            grid: [blocks as u32, 1, 1],
-            block: [THREADS, 1, 1],
-            shared: 0,
-            arguments: vec![Argument::Input(0), Argument::Output(0)],
-        }
+        Launch::new(source, entry, blocks as u32, THREADS, vec![Argument::Input(0), Argument::Output(0)])
     }
 }

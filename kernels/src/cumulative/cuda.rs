@@ -3,7 +3,7 @@
 use super::Cumulative;
 use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
-use crate::strided::source::{Source, candidate, cost, traffic, wide_type};
+use crate::strided::source::{Source, cost, traffic, wide_type};
 
 /// Threads of a block.
 const BLOCK: u32 = 128;
@@ -12,7 +12,7 @@ impl Generate for Cumulative {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let axis = usize::from(self.axis);
         let count = self.input.shape[axis];
@@ -24,14 +24,14 @@ impl Generate for Cumulative {
         let serial = f64::from(count) * 0.02;
         let waste = if self.rows().axes.last().is_some_and(|axis| axis.strides[0] == 1) { 1.0 } else { 4.0 };
         let mut candidates =
-            vec![candidate("thread", "1 thread a row".into(), vec![thread], cost(target, bytes, waste) + serial)];
+            vec![Candidate::new("thread", "1 thread a row".into(), vec![thread], cost(target, bytes, waste) + serial)];
         if count > 32 {
             let block = self.source().launch(include_str!("block.cu"), "cumulative_block", rows, BLOCK, 1);
             let waves = rows.div_ceil(u64::from(target.multiprocessors) * 8) as f64;
             let serial = f64::from(count.div_ceil(BLOCK)) * waves * 0.3;
             let waste = if self.input.strides[axis] == 1 { 1.0 } else { 4.0 };
             let cost = cost(target, bytes, waste) + serial;
-            candidates.push(candidate("block", format!("{BLOCK} threads a row"), vec![block], cost));
+            candidates.push(Candidate::new("block", format!("{BLOCK} threads a row"), vec![block], cost));
         }
         Ok(candidates)
     }

@@ -4,7 +4,7 @@ use super::{Activation, BOX, Detect};
 use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Launch, Target, Unsupported, element_type, f32_literal};
 use crate::non_max_suppression::OVERLAP;
-use crate::strided::source::{Source, candidate, cost, traffic};
+use crate::strided::source::{Source, cost, traffic};
 
 /// Threads of the block that selects.
 const SELECT: u32 = 512;
@@ -57,7 +57,7 @@ impl Generate for Detect {
             ),
         ];
         let candidates = kinds.into_iter().map(|(algorithm, launches, cost)| {
-            let mut candidate = candidate(algorithm, format!("{SELECT} threads"), launches, cost);
+            let mut candidate = Candidate::new(algorithm, format!("{SELECT} threads"), launches, cost);
             candidate.workspace = bytes;
             candidate
         });

@@ -3,7 +3,7 @@
 use super::Determinant;
 use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Target, Unsupported};
-use crate::strided::source::{Source, candidate, cost, traffic};
+use crate::strided::source::{Source, cost, traffic};
 
 /// Threads of a block.
 const BLOCK: u32 = 128;
@@ -13,7 +13,7 @@ impl Generate for Determinant {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let (matrices, n) = (u64::from(self.output.shape[0]), u64::from(self.input.shape[1]));
         if matrices == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let mut source = Source::spanning(self.input.dtype, &[&self.input, &self.output]);
         source.define("BLOCK", format!("{BLOCK}u"));
@@ -26,7 +26,7 @@ impl Generate for Determinant {
         // The search for a pivot is one thread's.
         let serial = (n * n) as f64 * 0.02;
         let cost = cost(target, traffic(&[&self.input]), 4.0) + serial;
-        let mut candidate = candidate("elimination", format!("{BLOCK} threads"), vec![launch], cost);
+        let mut candidate = Candidate::new("elimination", format!("{BLOCK} threads"), vec![launch], cost);
         candidate.workspace = (matrices * n * n * 8).next_multiple_of(256);
         Ok(vec![candidate])
     }

@@ -4,7 +4,7 @@ use super::pixels::Conversion;
 use super::taps::Axis;
 use super::{Channels, Format, Frame};
 use crate::codegen::{Candidate, Generate, Target, Unsupported, f32_literal};
-use crate::strided::source::{Source, candidate, cost, traffic, vector_width};
+use crate::strided::source::{Source, cost, traffic, vector_width};
 use crate::{DType, Family};
 
 /// Threads of a block.
@@ -31,7 +31,7 @@ impl Generate for Frame {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let tiles = TILES.iter().map(|&(height, width)| self.tile(height, width));
         let tiles: Vec<Tile> = tiles.filter(|tile| tile.shared <= MOST_SHARED).collect();
@@ -171,7 +171,7 @@ impl Frame {
         let resident = (target.shared_per_multiprocessor / (tile.shared + 1024)).clamp(1, 8);
         let waves = (blocks as f64 / f64::from(target.multiprocessors * resident)).ceil();
         let cost = cost(target, tile.read + traffic(&[output]), 1.5) + waves * 1.0;
-        candidate("tiled", format!("{}x{}", tile.height, tile.width), vec![launch], cost)
+        Candidate::new("tiled", format!("{}x{}", tile.height, tile.width), vec![launch], cost)
     }
 
     /// What a pixel is made of, and `FINISH` and `PADDING`, which put a pixel into `result`.

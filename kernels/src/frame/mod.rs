@@ -1,7 +1,7 @@
 //! A camera's frame as the input of a network: crop, resampling, colours, normalisation and layout in one step.
 
 #[cfg(any(test, feature = "codegen"))]
-mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
@@ -9,9 +9,6 @@ mod pixels;
 mod taps;
 #[cfg(test)]
 mod tests;
-
-#[cfg(feature = "codegen")]
-pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

@@ -27,15 +27,7 @@ impl Generate for Gather {
         }
         let moved = 2 * distinct_bytes(&self.output) + distinct_bytes(&self.indices);
         let launch = loops.launch(target, "gather", self.source(&loops, target));
-        Ok(vec![Candidate {
-            algorithm: "generated",
-            configuration: loops.configuration(target),
-            launches: vec![launch],
-            workspace: 0,
-            counters: 0,
-            packing: Vec::new(),
-            cost: memory_cost(target, moved),
-        }])
+        Ok(vec![Candidate::new("generated", loops.configuration(target), vec![launch], memory_cost(target, moved))])
     }
 }
 

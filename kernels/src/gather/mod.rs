@@ -1,12 +1,10 @@
 //! Gather along one axis by an index tensor.
 
 #[cfg(feature = "codegen")]
-mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
-#[cfg(feature = "codegen")]
-pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

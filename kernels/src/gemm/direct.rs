@@ -33,6 +33,7 @@ pub(super) fn candidate(problem: &Problem, target: &Target) -> Candidate {
             threads: THREADS,
             shared: 0,
             cluster: 1,
+            architecture_specific: false,
             scratch: false,
             check_w: false,
         },
@@ -45,12 +46,12 @@ pub(super) fn candidate(problem: &Problem, target: &Target) -> Candidate {
     // Scattered reads use about half of the bandwidth that a streaming kernel gets.
     let weights = f64::from(problem.columns_of_group) * f64::from(problem.k()) * b.dtype.size() as f64;
     Candidate {
-        algorithm: "direct",
-        configuration: format!("{THREADS} threads"),
-        launches: vec![launch],
-        workspace: 0,
-        counters: 0,
         packing: packing(problem, b),
-        cost: 1.3 + (cycles / target.clock).max(weights / (target.bandwidth * 400.0)),
+        ..Candidate::new(
+            "direct",
+            format!("{THREADS} threads"),
+            vec![launch],
+            1.3 + (cycles / target.clock).max(weights / (target.bandwidth * 400.0)),
+        )
     }
 }

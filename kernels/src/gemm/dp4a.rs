@@ -79,6 +79,7 @@ fn candidate(
             threads,
             shared,
             cluster: 1,
+            architecture_specific: false,
             scratch: split > 1,
             check_w: false,
         },
@@ -109,12 +110,14 @@ fn candidate(
     }
     .time(target);
     Candidate {
-        algorithm: "dp4a_gemm",
-        configuration: format!("{rows}x{columns}x{depth} thread {of_thread}x{of_thread_columns} split {split}"),
-        launches: vec![launch],
         workspace: if split > 1 { u64::from(tiles * split) * u64::from(rows * columns) * 4 } else { 0 },
         counters: if split > 1 { u64::from(tiles) * 4 } else { 0 },
         packing: packing(problem, b),
-        cost,
+        ..Candidate::new(
+            "dp4a_gemm",
+            format!("{rows}x{columns}x{depth} thread {of_thread}x{of_thread_columns} split {split}"),
+            vec![launch],
+            cost,
+        )
     }
 }

@@ -62,6 +62,7 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
             threads: 32 * WARPS,
             shared: 0,
             cluster: 1,
+            architecture_specific: false,
             scratch: false,
             check_w: false,
         },
@@ -74,12 +75,12 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
     let latency = f64::from(turns.div_ceil(unroll)) * 800.0 + f64::from(columns_of_warp * m) * 40.0 + 600.0;
     let cycles = (of_one * work).max(latency * (of_one / 6.0).ceil()) + if warps_of_column > 1 { 60.0 } else { 0.0 };
     Candidate {
-        algorithm: "gemv",
-        configuration: format!("columns {columns_of_warp} warps {warps_of_column}"),
-        launches: vec![launch],
-        workspace: 0,
-        counters: 0,
         packing: packing(problem, b),
-        cost: 1.3 + (cycles / target.clock).max(bytes / (target.bandwidth * 800.0)),
+        ..Candidate::new(
+            "gemv",
+            format!("columns {columns_of_warp} warps {warps_of_column}"),
+            vec![launch],
+            1.3 + (cycles / target.clock).max(bytes / (target.bandwidth * 800.0)),
+        )
     }
 }

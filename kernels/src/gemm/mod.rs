@@ -17,7 +17,7 @@ pub(crate) mod tests;
 
 pub(crate) use cost::{by_cost, streaming};
 pub(crate) use problem::{Crop, Depth, Integers, Map, Operand, Problem, Scale, Window, map_of_view, spatial};
-pub(crate) use source::{Constants, Geometry, launch, launch_with};
+pub(crate) use source::{Constants, Geometry, launch};
 
 use crate::codegen::{Candidate, Target, Unsupported};
 

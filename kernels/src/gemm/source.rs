@@ -433,8 +433,10 @@ pub(crate) struct Geometry<'a> {
     pub threads: u32,
     /// Dynamic shared memory in bytes.
     pub shared: u32,
-    /// Blocks of a cluster; 1 for none.
+    /// See [`Launch::cluster`].
     pub cluster: u32,
+    /// See [`Launch::architecture_specific`].
+    pub architecture_specific: bool,
     /// Whether partial sums go through workspace and counters.
     pub scratch: bool,
     /// Whether positions along the innermost dimension are checked even where no output needs it.
@@ -443,20 +445,8 @@ pub(crate) struct Geometry<'a> {
 
 /// The whole source of a kernel and its launch.
 pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geometry<'_>) -> Launch {
-    launch_with(problem, b, constants, geometry, 0, &[])
-}
-
-/// The same where the tile function takes further operands after `Operands`: type, name and argument of each, null where
-/// there is none. They come before B, which with all that follows it moves up by `further` places.
-pub(crate) fn launch_with(
-    problem: &Problem,
-    b: &Operand,
-    constants: Constants,
-    geometry: &Geometry<'_>,
-    further: usize,
-    more: &[(&str, &str, Option<Argument>)],
-) -> Launch {
-    let Geometry { entry, tile, parts, blocks, threads, shared, cluster, scratch, check_w } = *geometry;
+    let Geometry { entry, tile, parts, blocks, threads, shared, cluster, architecture_specific, scratch, check_w } =
+        *geometry;
     let constants = constants
         .int("M", problem.m())
         .int("N", problem.columns)
@@ -476,31 +466,23 @@ pub(crate) fn launch_with(
         }
     };
     operand("const AElement*", "a", Some(Argument::Input(0)));
-    operand("const BElement*", "b", Some(Argument::Input(1 + further)));
-    operand("const Bias*", "bias", problem.bias.then_some(Argument::Input(2 + further)));
+    operand("const BElement*", "b", Some(Argument::Input(1)));
+    operand("const Bias*", "bias", problem.bias.then_some(Argument::Input(2)));
     for (i, extra) in problem.extras.iter().enumerate() {
-        let argument = Argument::Input(2 + further + usize::from(problem.bias) + i);
+        let argument = Argument::Input(2 + usize::from(problem.bias) + i);
         operand(&format!("const {}*", element_type(extra.dtype)), &format!("extra_{i}"), Some(argument));
     }
     operand("Output*", "output", Some(Argument::Output(0)));
     operand("Sum*", "partials", scratch.then_some(Argument::Workspace(0)));
     operand("u32*", "counters", scratch.then_some(Argument::Counters(0)));
     operand("const AElement*", "scale", problem.scale.map(|scale| Argument::Input(scale.input)));
-    let mut tail = String::new();
-    for &(kind, name, argument) in more {
-        write!(tail, ", {}", if argument.is_some() { name } else { "nullptr" }).expect("writing to a string");
-        if let Some(argument) = argument {
-            parameters.push(format!("{kind} {name}"));
-            arguments.push(argument);
-        }
-    }
-    let cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
+    let of_cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
     // A tile function that reads constants first waits by itself.
     let waits = parts.iter().any(|part| part.contains("wait_for_inputs();"));
     let wait = if waits { "" } else { "wait_for_inputs();\n    " };
     let source = format!(
-        "{PRELUDE}{}{}{}{}\nextern \"C\" __global__ void {cluster}__launch_bounds__({threads}, 1) {entry}({}) {{\n    \
-         {wait}{tile}(Operands{{{}}}{tail});\n}}\n",
+        "{PRELUDE}{}{}{}{}\nextern \"C\" __global__ void {of_cluster}__launch_bounds__({threads}, 1) {entry}({}) {{\n    \
+         {wait}{tile}(Operands{{{}}});\n}}\n",
         constants.0,
         index_functions(problem, b, check_w),
         epilogue(problem, b),
@@ -508,5 +490,5 @@ pub(crate) fn launch_with(
         parameters.join(", "),
         fields.join(", ")
     );
-    Launch { source, entry: entry.into(), grid: [blocks, 1, 1], block: [threads, 1, 1], shared, arguments }
+    Launch { shared, cluster, architecture_specific, ..Launch::new(source, entry, blocks, threads, arguments) }
 }

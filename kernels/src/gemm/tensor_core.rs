@@ -323,6 +323,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
             threads: tile.threads(),
             shared: layout.bytes,
             cluster: if cluster { split } else { 1 },
+            architecture_specific: tile.unit == Unit::Warpgroup,
             scratch,
             check_w: false,
         },
@@ -330,13 +331,15 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     let units = if tile.unit == Unit::Warp { "warps" } else { "warpgroups" };
     let split_name = if cluster { "cluster" } else { "split" };
     Candidate {
-        algorithm,
-        configuration: format!("{rows}x{columns}x{depth} {units} {wm}x{wn}x{wk} stages {stages} {split_name} {split}"),
-        launches: vec![launch],
         workspace: if scratch { u64::from(tiles * split) * u64::from(rows * columns) * 4 } else { 0 },
         counters: if scratch { u64::from(tiles) * 4 } else { 0 },
         packing: packing(problem, b),
-        cost,
+        ..Candidate::new(
+            algorithm,
+            format!("{rows}x{columns}x{depth} {units} {wm}x{wn}x{wk} stages {stages} {split_name} {split}"),
+            vec![launch],
+            cost,
+        )
     }
 }
 

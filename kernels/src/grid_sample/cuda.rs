@@ -2,7 +2,7 @@
 
 use super::{GridSample, Outside, SampleCoordinates};
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
-use crate::strided::source::{Source, candidate, cost, memory_order, traffic};
+use crate::strided::source::{Source, cost, memory_order, traffic};
 use crate::strided::{Axis, Nest};
 use crate::{DType, Family};
 
@@ -13,7 +13,7 @@ impl Generate for GridSample {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let rank = self.input.rank();
         let mut source = Source::spanning(self.input.dtype, &[&self.input, &self.grid, &self.output]);
@@ -62,7 +62,7 @@ impl Generate for GridSample {
         let launch = source.launch(include_str!("grid_sample.cu"), "grid_sample", blocks, BLOCK, 2);
         let waste = 1.0 + self.sampling.taps() as f64;
         let cost = cost(target, traffic(&[&self.input, &self.output]), waste);
-        Ok(vec![candidate("direct", format!("{BLOCK} threads"), vec![launch], cost)])
+        Ok(vec![Candidate::new("direct", format!("{BLOCK} threads"), vec![launch], cost)])
     }
 }
 

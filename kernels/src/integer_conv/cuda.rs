@@ -3,7 +3,7 @@
 use super::IntegerConv;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
 use crate::host::window::{spatial, spatial_strides};
-use crate::strided::source::{Source, candidate, memory_order};
+use crate::strided::source::{Source, memory_order};
 use crate::strided::{Axis, Nest};
 use crate::{Family, KernelError};
 
@@ -15,7 +15,7 @@ impl Generate for IntegerConv {
         let refuse = |reason: KernelError| Unsupported(reason.to_string());
         self.check().map_err(refuse)?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         if self.output.elements() >= 1 << 31 {
             return Err(Unsupported("2^31 outputs or more".into()));
@@ -58,7 +58,7 @@ impl Generate for IntegerConv {
         // A multiply-add takes some six instructions of one of 128 lanes at about 1 GHz.
         let rate = f64::from(target.multiprocessors) * 128.0 * 1e3;
         let cost = target.launch + 2.0 + self.flops() as f64 * 3.0 / rate;
-        Ok(vec![candidate("direct", format!("{BLOCK} threads"), vec![launch], cost)])
+        Ok(vec![Candidate::new("direct", format!("{BLOCK} threads"), vec![launch], cost)])
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Lrn;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, f32_literal, f64_literal};
-use crate::strided::source::{Source, candidate, cost, memory_order, traffic};
+use crate::strided::source::{Source, cost, memory_order, traffic};
 use crate::strided::{Axis, Nest};
 use crate::{DType, Family};
 
@@ -13,7 +13,7 @@ impl Generate for Lrn {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let (before, after) = self.reach();
         let channels = self.input.shape[1];
@@ -33,7 +33,7 @@ impl Generate for Lrn {
         let launch = source.launch(include_str!("lrn.cu"), "lrn", blocks, BLOCK, 1);
         let window = f64::from(self.size.min(channels));
         let cost = cost(target, traffic(&[&self.input, &self.output]), 1.0 + window / 8.0);
-        Ok(vec![candidate("direct", format!("{BLOCK} threads"), vec![launch], cost)])
+        Ok(vec![Candidate::new("direct", format!("{BLOCK} threads"), vec![launch], cost)])
     }
 }
 

@@ -24,7 +24,7 @@ fn broadcast(view: &View, output: &View) -> View {
 }
 
 /// The product as the algorithms see it.
-pub(crate) fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
+fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
     let output = &product.output;
     let rank = output.rank();
     if rank < 2 || product.a.rank() != rank || product.b.rank() != rank {

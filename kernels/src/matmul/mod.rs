@@ -1,15 +1,12 @@
 //! Batched matrix product with a fused epilogue.
 
 #[cfg(any(test, feature = "codegen"))]
-pub mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
 #[cfg(test)]
 mod tests;
-
-#[cfg(feature = "codegen")]
-pub(crate) use cuda::problem;
 
 use crate::{View, pointwise::Epilogue};
 use serde::{Deserialize, Serialize};

@@ -248,22 +248,20 @@ impl MbConv {
             operands.parameters.join(", ")
         );
         let launch = Launch {
-            source,
-            entry: "mbconv_band".into(),
-            grid: [blocks * shape.images, 1, 1],
-            block: [tile.threads, 1, 1],
             shared: shape.shared(tile) as u32,
-            arguments: operands.arguments,
+            ..Launch::new(source, "mbconv_band", blocks * shape.images, tile.threads, operands.arguments)
         };
         let Tile { chunk, rows, run, threads } = tile;
         Candidate {
-            algorithm: "fused",
-            configuration: format!("{} channels, {rows} rows, run {run}, {threads} threads", 8 * chunk),
-            launches: vec![launch],
             workspace: self.gate.as_ref().map_or(0, |gate| gate.gate_workspace(blocks)),
             counters: self.gate.as_ref().map_or(0, |gate| gate.gate_counters()),
             packing: self.packing(shape),
-            cost,
+            ..Candidate::new(
+                "fused",
+                format!("{} channels, {rows} rows, run {run}, {threads} threads", 8 * chunk),
+                vec![launch],
+                cost,
+            )
         }
     }
 

@@ -2,7 +2,7 @@
 //! squeeze-and-excitation in one kernel, so that the wide image in the middle never leaves the chip.
 
 #[cfg(any(test, feature = "codegen"))]
-pub mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 pub(crate) mod cuda;
 mod host;

@@ -3,7 +3,7 @@
 use super::{NonMaxSuppression, UNUSED};
 use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Launch, Target, Unsupported, element_type};
-use crate::strided::source::{Source, candidate, cost, traffic};
+use crate::strided::source::{Source, cost, traffic};
 
 /// CUDA of [`super::overlap`].
 pub(crate) const OVERLAP: &str = include_str!("overlap.cu");
@@ -58,7 +58,7 @@ impl Generate for NonMaxSuppression {
         let waves = rows.div_ceil(target.multiprocessors.into()) as f64;
         let work = waves * (5.0 * tiles as f64 + limit.min(300) as f64 * 0.05);
         let cost = cost(target, traffic(&[&self.boxes, &self.scores, &self.indices]), 2.0) + work;
-        let mut candidate = candidate("tiles", format!("{TILE} boxes a tile"), launches, cost);
+        let mut candidate = Candidate::new("tiles", format!("{TILE} boxes a tile"), launches, cost);
         candidate.workspace = parts.iter().sum();
         Ok(vec![candidate])
     }

@@ -1,7 +1,7 @@
 //! Selection of boxes that no better box overlaps too much.
 
 #[cfg(any(test, feature = "codegen"))]
-mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
@@ -9,8 +9,6 @@ pub(crate) mod overlap;
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "codegen")]
-pub use cases::cases;
 #[cfg(feature = "codegen")]
 pub(crate) use cuda::OVERLAP;
 

@@ -3,7 +3,7 @@
 use super::{NonZero, UNUSED};
 use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Launch, Target, Unsupported};
-use crate::strided::source::{Source, candidate, cost, traffic};
+use crate::strided::source::{Source, cost, traffic};
 
 /// Threads of a block.
 const THREADS: u32 = 256;
@@ -26,7 +26,7 @@ impl Generate for NonZero {
         };
         let bytes = 2 * traffic(&[&self.input]) + traffic(&[&self.indices]);
         let cost = cost(target, bytes, 1.0) + target.launch;
-        let mut candidate = candidate("tiles", format!("{TILE} elements a tile"), launches, cost);
+        let mut candidate = Candidate::new("tiles", format!("{TILE} elements a tile"), launches, cost);
         candidate.workspace = (tiles * 4).next_multiple_of(256);
         Ok(vec![candidate])
     }

@@ -3,7 +3,7 @@
 
 use super::Normalize;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, f32_literal};
-use crate::strided::source::{GROUP, Source, candidate, cost, traffic, vector_width};
+use crate::strided::source::{GROUP, Source, cost, traffic, vector_width};
 use crate::strided::{Axis, Nest};
 use crate::{DType, Family};
 
@@ -16,7 +16,7 @@ impl Generate for Normalize {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let mut candidates = Vec::new();
         candidates.extend(self.rows(target));
@@ -124,7 +124,7 @@ impl Normalize {
         let launch = source.launch(include_str!("rows.cu"), "normalize_rows", blocks, block, self.operands());
         // No barrier and no address to compute for each element: below the other candidates where it exists.
         let cost = cost(target, traffic(&[&self.input, &self.output]), 1.0);
-        Some(candidate("rows", format!("{width} elements a load, {block} threads"), vec![launch], cost))
+        Some(Candidate::new("rows", format!("{width} elements a load, {block} threads"), vec![launch], cost))
     }
 
     fn group(&self, target: &Target, group: u32) -> Candidate {
@@ -174,7 +174,7 @@ impl Normalize {
         let waste = if along.is_none_or(|stride| stride == 1) { 1.0 } else { 4.0 };
         let serial = count.div_ceil(group.into()) as f64 * 0.02;
         let cost = cost(target, traffic(&[&self.input, &self.output]), waste) + serial;
-        candidate("group", format!("{group} threads a set"), vec![launch], cost)
+        Candidate::new("group", format!("{group} threads a set"), vec![launch], cost)
     }
 
     fn columns(&self, target: &Target, row_threads: u32) -> Candidate {
@@ -203,7 +203,12 @@ impl Normalize {
         let launch = source.launch(include_str!("columns.cu"), "normalize_columns", blocks, BLOCK, self.operands());
         let serial = self.set_elements().div_ceil(row_threads.into()) as f64 * 0.03;
         let cost = cost(target, traffic(&[input, output]), 1.5) + serial;
-        candidate("columns", format!("{row_threads} threads a channel, {width} channels a thread"), vec![launch], cost)
+        Candidate::new(
+            "columns",
+            format!("{row_threads} threads a channel, {width} channels a thread"),
+            vec![launch],
+            cost,
+        )
     }
 
     /// Number of input operands.

@@ -1,15 +1,12 @@
 //! Normalisation by statistics of the data: layer, instance and group normalisation, and RMS.
 
 #[cfg(any(test, feature = "codegen"))]
-mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
 #[cfg(test)]
 mod tests;
-
-#[cfg(feature = "codegen")]
-pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use super::{PackedMatMul, RUN};
 use crate::codegen::{Argument, Candidate, Generate, Target, Unsupported, element_type};
-use crate::strided::source::{Source, candidate, traffic, vector_width};
+use crate::strided::source::{Source, traffic, vector_width};
 use crate::{DType, Family};
 
 /// Warps of a block.
@@ -13,7 +13,7 @@ impl Generate for PackedMatMul {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let [m, n, k] = self.extents();
         if m == 0 || n == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         if self.input.strides[1] != 1 {
             return Err(Unsupported("rows whose elements do not lie side by side".into()));
@@ -91,6 +91,6 @@ impl PackedMatMul {
             (of_one * work).max(latency * (of_one / 6.0).ceil()) + if warps_of_column > 1 { 60.0 } else { 0.0 };
         let cost = 1.3 + (cycles / target.clock).max(traffic(&views) as f64 / (target.bandwidth * 800.0));
         let configuration = format!("columns {columns_of_warp} warps {warps_of_column}");
-        candidate("gemv", configuration, vec![launch], cost)
+        Candidate::new("gemv", configuration, vec![launch], cost)
     }
 }

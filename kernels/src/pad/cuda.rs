@@ -19,15 +19,12 @@ impl Generate for Pad {
             loops.vectorise(target, false);
         }
         let launch = loops.launch(target, "pad", self.source(&loops, target));
-        Ok(vec![Candidate {
-            algorithm: "generated",
-            configuration: loops.configuration(target),
-            launches: vec![launch],
-            workspace: 0,
-            counters: 0,
-            packing: Vec::new(),
-            cost: memory_cost(target, distinct_bytes(&self.input) + distinct_bytes(&self.output)),
-        }])
+        Ok(vec![Candidate::new(
+            "generated",
+            loops.configuration(target),
+            vec![launch],
+            memory_cost(target, distinct_bytes(&self.input) + distinct_bytes(&self.output)),
+        )])
     }
 }
 

@@ -1,12 +1,10 @@
 //! Padding by reflection, by the edge, by wrapping or by a constant; negative pads crop.
 
 #[cfg(feature = "codegen")]
-mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
-#[cfg(feature = "codegen")]
-pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

@@ -24,15 +24,12 @@ impl Generate for Pointwise {
             }
             let penalty = if width == loops.width { 1.0 } else { 1.02 };
             loops.width = width;
-            candidates.push(Candidate {
-                algorithm: "generated",
-                configuration: loops.configuration(target),
-                launches: vec![loops.kernel(target, "pointwise", &self.functions(), &self.output.shape, false)],
-                workspace: 0,
-                counters: 0,
-                packing: Vec::new(),
-                cost: memory_cost(target, bytes) * penalty,
-            });
+            candidates.push(Candidate::new(
+                "generated",
+                loops.configuration(target),
+                vec![loops.kernel(target, "pointwise", &self.functions(), &self.output.shape, false)],
+                memory_cost(target, bytes) * penalty,
+            ));
         }
         Ok(candidates)
     }

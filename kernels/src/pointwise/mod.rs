@@ -1,7 +1,7 @@
 //! Fused pointwise chains: one pass over memory for any number of element-wise operators with broadcasting.
 
 #[cfg(feature = "codegen")]
-mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
@@ -9,8 +9,6 @@ mod interpret;
 pub(crate) mod math;
 mod program;
 
-#[cfg(feature = "codegen")]
-pub use cases::cases;
 pub use interpret::BLOCK;
 pub(crate) use interpret::Register;
 pub use program::{Binary, Class, Instruction, MAX_INSTRUCTIONS, Program, Unary};

@@ -2,7 +2,7 @@
 
 use super::{Pool, PoolKind};
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
-use crate::strided::source::{Source, candidate, cost, lowest, memory_order, traffic, vector_width, wide_type};
+use crate::strided::source::{Source, cost, lowest, memory_order, traffic, vector_width, wide_type};
 use crate::{DType, Family, View};
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ impl Generate for Pool {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         self.check_coordinates()?;
         let mut candidates = vec![self.direct(target, false)];
@@ -99,7 +99,7 @@ impl Pool {
         let launch = source.launch(include_str!("pool.cu"), "pool", vectors.div_ceil(BLOCK.into()), BLOCK, 1);
         let waste = if width > 1 { 1.0 } else { 1.5 };
         let cost = cost(target, traffic(&[&self.input, &self.output]), waste) + taps as f64 * 0.01;
-        candidate("direct", format!("{width} channels a thread"), vec![launch], cost)
+        Candidate::new("direct", format!("{width} channels a thread"), vec![launch], cost)
     }
 
     /// `DECODE`: the thread's channel and spatial indices, and the offsets of its batch and channel in the operands.

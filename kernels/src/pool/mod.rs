@@ -1,7 +1,7 @@
 //! Windowed pooling.
 
 #[cfg(any(test, feature = "codegen"))]
-pub mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;

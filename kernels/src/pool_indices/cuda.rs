@@ -4,7 +4,7 @@ use super::PoolIndices;
 use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
 use crate::host::window::{spatial, spatial_strides};
-use crate::strided::source::{Source, candidate, cost, memory_order, traffic};
+use crate::strided::source::{Source, cost, memory_order, traffic};
 use crate::strided::{Axis, Nest};
 
 /// Threads of a block.
@@ -14,7 +14,7 @@ impl Generate for PoolIndices {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let extents = spatial(&self.input).map_err(|reason| Unsupported(reason.to_string()))?;
         let places = spatial(&self.output).map_err(|reason| Unsupported(reason.to_string()))?;
@@ -42,7 +42,7 @@ impl Generate for PoolIndices {
         let blocks = self.output.elements().div_ceil(BLOCK.into());
         let launch = source.launch(include_str!("pool_indices.cu"), "pool_indices", blocks, BLOCK, 1);
         let cost = cost(target, traffic(&[&self.input, &self.output]), 1.5);
-        Ok(vec![candidate("direct", format!("{BLOCK} threads"), vec![launch], cost)])
+        Ok(vec![Candidate::new("direct", format!("{BLOCK} threads"), vec![launch], cost)])
     }
 }
 

@@ -1,7 +1,7 @@
 //! Convolution of 8-bit integers with exact sums and a fused epilogue: quantised networks.
 
 #[cfg(any(test, feature = "codegen"))]
-pub mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;

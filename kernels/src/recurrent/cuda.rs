@@ -55,22 +55,14 @@ impl Recurrent {
         source.push_str(include_str!("streamed.cu"));
         let blocks = directions * batch;
         let mut launch =
-            self.launch(source, "recurrent_streamed", "streamed", blocks, STREAMED_THREADS, None, Exchange::None);
+            self.launch(source, "recurrent_streamed", "streamed", blocks, STREAMED_THREADS, 1, Exchange::None);
         launch.shared = shared;
         let bytes = f64::from(gates) * f64::from(units).powi(2) * self.weights.dtype.size() as f64;
         let cycles =
             (bytes / LEVEL_2_BYTES).max(f64::from(gates * units) * f64::from(units.div_ceil(width)) / 128.0) + 2500.0;
         let waves = f64::from(blocks.div_ceil(target.multiprocessors));
         let cost = target.launch + 1.5 + waves * f64::from(steps) * cycles / target.clock;
-        Some(Candidate {
-            algorithm: "streamed",
-            configuration: format!("{width} elements a lane"),
-            launches: vec![launch],
-            workspace: 0,
-            counters: 0,
-            packing: Vec::new(),
-            cost,
-        })
+        Some(Candidate::new("streamed", format!("{width} elements a lane"), vec![launch], cost))
     }
 
     /// Whether `width` neighbouring weights of a row can be loaded as one.
@@ -172,7 +164,7 @@ impl Recurrent {
         function: &str,
         blocks: u32,
         threads: u32,
-        cluster: Option<u32>,
+        cluster: u32,
         exchange: Exchange,
     ) -> Launch {
         let words = exchange == Exchange::Grid;
@@ -192,16 +184,16 @@ impl Recurrent {
             names.push("words");
             arguments.push(Argument::Counters(0));
         }
-        let cluster = cluster.map_or(String::new(), |blocks| format!("__cluster_dims__({blocks}, 1, 1) "));
+        let of_cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
         let (parameters, names) = (parameters.join(", "), names.join(", "));
         line(
             &mut source,
             &format!(
-                "extern \"C\" __global__ void {cluster}__launch_bounds__({threads}, 1) {entry}({parameters}) {{\n    \
+                "extern \"C\" __global__ void {of_cluster}__launch_bounds__({threads}, 1) {entry}({parameters}) {{\n    \
                  {function}(Operands{{{names}}});\n}}"
             ),
         );
-        Launch { source, entry: entry.into(), grid: [blocks, 1, 1], block: [threads, 1, 1], shared: 0, arguments }
+        Launch { cluster, needs_all_blocks: words, ..Launch::new(source, entry, blocks, threads, arguments) }
     }
 }
 

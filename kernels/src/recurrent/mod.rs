@@ -2,7 +2,7 @@
 
 mod activation;
 #[cfg(any(test, feature = "codegen"))]
-mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
@@ -12,8 +12,6 @@ mod resident;
 mod tests;
 
 pub use activation::{Activation, ActivationKind};
-#[cfg(feature = "codegen")]
-pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

@@ -171,13 +171,13 @@ impl Recurrent {
             define(&mut source, name, value);
         }
         if exchange == Exchange::Grid {
-            // See `Launch::needs_all_blocks`.
+            // Says so to readers and tests; timing tables know the kernel by its text.
             define(&mut source, "ALL_BLOCKS_RESIDENT", 1);
         }
         source.push_str(include_str!("cell.cu"));
         source.push_str(include_str!("weights.cu"));
         source.push_str(include_str!("resident.cu"));
-        let cluster = matches!(exchange, Exchange::Cluster | Exchange::Messages).then_some(blocks);
+        let cluster = if matches!(exchange, Exchange::Cluster | Exchange::Messages) { blocks } else { 1 };
         let algorithm = match storage {
             Storage::Memory => "spread",
             Storage::Registers | Storage::Packed => exchange.algorithm(),
@@ -191,13 +191,13 @@ impl Recurrent {
             Storage::Memory => format!(" {}", exchange.algorithm()),
         };
         Candidate {
-            algorithm,
-            configuration: format!("blocks {blocks} lanes {lanes} sequences {sequences}{how}"),
-            launches: vec![launch],
-            workspace: 0,
             counters: if exchange == Exchange::Grid { words * 8 + u64::from(groups) * 4 } else { 0 },
-            packing: Vec::new(),
-            cost: self.resident_cost(shape, target),
+            ..Candidate::new(
+                algorithm,
+                format!("blocks {blocks} lanes {lanes} sequences {sequences}{how}"),
+                vec![launch],
+                self.resident_cost(shape, target),
+            )
         }
     }
 

@@ -4,7 +4,7 @@
 use super::{Reduce, ReduceKind};
 use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
-use crate::strided::source::{GROUP, Source, candidate, cost, highest, lowest, traffic, vector_width, wide_type};
+use crate::strided::source::{GROUP, Source, cost, highest, lowest, traffic, vector_width, wide_type};
 use crate::strided::{Axis, Nest};
 
 /// Threads of a block.
@@ -14,7 +14,7 @@ impl Generate for Reduce {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let mut candidates = vec![];
         let count = self.count();
@@ -82,7 +82,7 @@ impl Reduce {
         let waste = if neighbours.is_none_or(|stride| stride == 1) { 1.0 } else { 4.0 };
         let serial = self.count().div_ceil((group * width).into()) as f64 * 0.02;
         let cost = cost(target, traffic(&[&self.input, &self.output]), waste) + serial;
-        candidate("rows", format!("{group} threads an output"), vec![launch], cost)
+        Candidate::new("rows", format!("{group} threads an output"), vec![launch], cost)
     }
 
     fn by_columns(&self, target: &Target, columns: &Columns, row_threads: u32) -> Candidate {
@@ -115,7 +115,12 @@ impl Reduce {
         let launch = source.launch(include_str!("columns.cu"), "reduce_columns", outputs * column_blocks, BLOCK, 1);
         let serial = self.count().div_ceil(row_threads.into()) as f64 * 0.02;
         let cost = cost(target, traffic(&[&self.input, &self.output]), 1.0) + serial;
-        candidate("columns", format!("{row_threads} threads a column, {width} columns a thread"), vec![launch], cost)
+        Candidate::new(
+            "columns",
+            format!("{row_threads} threads a column, {width} columns a thread"),
+            vec![launch],
+            cost,
+        )
     }
 
     /// Prelude, types, and the state that elements are joined into.

@@ -3,7 +3,7 @@
 use super::{Interpolation, Resize};
 use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
-use crate::strided::source::{Source, candidate, cost, memory_order, traffic, vector_width, wide_type};
+use crate::strided::source::{Source, cost, memory_order, traffic, vector_width, wide_type};
 use std::fmt::Write;
 
 /// Threads of a block.
@@ -13,7 +13,7 @@ impl Generate for Resize {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let mut source = Source::new(&self.input, &self.output);
         let resized: Vec<usize> = (0..self.input.rank()).filter(|&d| self.resizes(d)).collect();
@@ -56,7 +56,7 @@ impl Generate for Resize {
         let launch = source.launch("", "resize", vectors.div_ceil(BLOCK.into()), BLOCK, 1);
         let waste = if width > 1 { 1.0 } else { 1.5 };
         let cost = cost(target, traffic(&[&self.input, &self.output]), waste);
-        Ok(vec![candidate("direct", format!("{width} elements a thread"), vec![launch], cost)])
+        Ok(vec![Candidate::new("direct", format!("{width} elements a thread"), vec![launch], cost)])
     }
 }
 

@@ -1,16 +1,13 @@
 //! Resampling (ONNX `Resize`).
 
 #[cfg(any(test, feature = "codegen"))]
-mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
 mod taps;
 #[cfg(test)]
 mod tests;
-
-#[cfg(feature = "codegen")]
-pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use super::{MOST_SAMPLES, RegionPooling, RoiAlign};
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type, f32_literal};
-use crate::strided::source::{Source, candidate, cost, traffic};
+use crate::strided::source::{Source, cost, traffic};
 use crate::{DType, Family};
 
 /// Threads of a block.
@@ -12,7 +12,7 @@ impl Generate for RoiAlign {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let views = [&self.input, &self.regions, &self.batch, &self.output];
         let mut source = Source::spanning(self.input.dtype, &views);
@@ -47,6 +47,6 @@ impl Generate for RoiAlign {
         let launch = source.launch(template, entry, blocks, BLOCK, 3);
         let samples = f64::from(self.samples.max(2));
         let cost = cost(target, traffic(&[&self.output]), 4.0 * samples * samples);
-        Ok(vec![candidate("direct", format!("{BLOCK} threads"), vec![launch], cost)])
+        Ok(vec![Candidate::new("direct", format!("{BLOCK} threads"), vec![launch], cost)])
     }
 }

@@ -2,7 +2,7 @@
 //! multiplies while it reads.
 
 #[cfg(any(test, feature = "codegen"))]
-pub mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;

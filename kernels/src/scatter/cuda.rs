@@ -2,7 +2,7 @@
 
 use super::{Scatter, ScatterReduction};
 use crate::codegen::{Argument, Candidate, Generate, Target, Unsupported};
-use crate::strided::source::{Source, candidate, cost, traffic};
+use crate::strided::source::{Source, cost, traffic};
 use crate::{DType, Family};
 
 /// Threads of a block, and indices that it looks at together.
@@ -12,7 +12,7 @@ impl Generate for Scatter {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let mut source = Source::spanning(self.data.dtype, &[&self.data, &self.indices, &self.updates, &self.output]);
         source.define("BLOCK", format!("{BLOCK}u"));
@@ -51,6 +51,6 @@ impl Generate for Scatter {
         let waves = blocks as f64 / f64::from(4 * target.multiprocessors);
         let cost =
             cost(target, traffic(&[&self.data, &self.updates, &self.output]), 1.0) + rounds * waves.max(1.0) * 0.02;
-        Ok(vec![candidate("direct", format!("{BLOCK} threads"), vec![launch], cost)])
+        Ok(vec![Candidate::new("direct", format!("{BLOCK} threads"), vec![launch], cost)])
     }
 }

@@ -1,15 +1,12 @@
 //! Writing slices into a copy of a matrix at rows that an index vector names.
 
 #[cfg(any(test, feature = "codegen"))]
-mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
 #[cfg(test)]
 mod tests;
-
-#[cfg(feature = "codegen")]
-pub use cases::cases;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use super::Softmax;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
-use crate::strided::source::{GROUP, Source, candidate, cost, lowest, traffic, vector_width, wide_type};
+use crate::strided::source::{GROUP, Source, cost, lowest, traffic, vector_width, wide_type};
 use crate::{DType, Family};
 
 /// Threads of a block.
@@ -14,7 +14,7 @@ impl Generate for Softmax {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.output.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let mut candidates = Vec::new();
         if self.count() <= 32 * REGISTERS {
@@ -66,7 +66,7 @@ impl Softmax {
         let waste = if read == 1 { 1.0 } else { 4.0 };
         let serial = f64::from(self.count().div_ceil(group)) * 0.01;
         let cost = cost(target, traffic(&[&self.input, &self.output]), waste) + serial;
-        candidate("group", format!("{group} threads a row"), vec![launch], cost)
+        Candidate::new("group", format!("{group} threads a row"), vec![launch], cost)
     }
 
     fn thread(&self, target: &Target) -> Candidate {
@@ -81,7 +81,7 @@ impl Softmax {
         let waste = if neighbours == 1 { 1.0 } else { 4.0 };
         let serial = f64::from(self.count()) * 0.05;
         let cost = cost(target, traffic(&[&self.input, &self.output]), waste) + serial;
-        candidate("thread", "1 thread a row".into(), vec![launch], cost)
+        Candidate::new("thread", "1 thread a row".into(), vec![launch], cost)
     }
 
     fn source(&self) -> Source {

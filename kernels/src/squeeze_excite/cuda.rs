@@ -213,26 +213,27 @@ impl SqueezeExcite {
             operands.fields.join(", "),
         )
         .expect("writing to a string");
-        let launch = Launch {
+        let launch = Launch::new(
             source,
-            entry: "squeeze_excite_image".into(),
-            grid: [blocks * input.shape[0], 1, 1],
-            block: [THREADS, 1, 1],
-            shared: 0,
-            arguments: [vec![Argument::Input(0)], operands.arguments].concat(),
-        };
+            "squeeze_excite_image",
+            blocks * input.shape[0],
+            THREADS,
+            [vec![Argument::Input(0)], operands.arguments].concat(),
+        );
         let of_one = f64::from((blocks * input.shape[0]).div_ceil(target.multiprocessors));
         let cycles = of_one * (900.0 + 60.0 * f64::from(loads)) + 350.0 + self.gate_cycles(blocks, chunk, THREADS);
         let bytes = input.bytes().unwrap_or(0) as f64;
         let memory = bytes / (target.bandwidth * if bytes > target.l2_bytes as f64 { 1e3 } else { 3e3 });
         Candidate {
-            algorithm: "fused",
-            configuration: format!("{} channels and {loads} pixels a thread, {blocks} blocks", 8 * chunk),
-            launches: vec![launch],
             workspace: self.gate_workspace(blocks),
             counters: self.gate_counters(),
             packing: [vec![Packing::Keep], self.gate_packing()].concat(),
-            cost: 1.3 + cycles / target.clock + memory,
+            ..Candidate::new(
+                "fused",
+                format!("{} channels and {loads} pixels a thread, {blocks} blocks", 8 * chunk),
+                vec![launch],
+                1.3 + cycles / target.clock + memory,
+            )
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Squeeze-and-excitation: the gate of every channel, from the global average through two fully connected layers.
 
 #[cfg(any(test, feature = "codegen"))]
-pub mod cases;
+pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 pub(crate) mod cuda;
 mod host;

@@ -1,7 +1,7 @@
 //! Loop nests as CUDA, and what the strided families' candidates have in common.
 
 use super::Nest;
-use crate::codegen::{Argument, Candidate, Launch, PRELUDE, Target, element_type};
+use crate::codegen::{Argument, Launch, PRELUDE, Target, element_type};
 use crate::{DType, View};
 use std::fmt::Write;
 
@@ -104,20 +104,8 @@ impl Source {
         self.text.push_str(template);
         let mut arguments: Vec<Argument> = (0..inputs).map(Argument::Input).collect();
         arguments.push(Argument::Output(0));
-        Launch {
-            source: self.text,
-            entry: entry.into(),
-            grid: [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1],
-            block: [threads, 1, 1],
-            shared: 0,
-            arguments,
-        }
+        Launch::new(self.text, entry, u32::try_from(blocks).unwrap_or(u32::MAX), threads, arguments)
     }
-}
-
-/// A candidate of one launch, or of none where there is nothing to compute.
-pub(crate) fn candidate(algorithm: &'static str, configuration: String, launches: Vec<Launch>, cost: f64) -> Candidate {
-    Candidate { algorithm, configuration, launches, workspace: 0, counters: 0, packing: Vec::new(), cost }
 }
 
 /// Expected microseconds of a kernel that reads and writes `bytes`, `waste` of whose bandwidth is lost.

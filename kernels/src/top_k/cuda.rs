@@ -3,7 +3,7 @@
 use super::TopK;
 use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Target, Unsupported};
-use crate::strided::source::{Source, candidate, cost, traffic};
+use crate::strided::source::{Source, cost, traffic};
 
 /// Threads of a block.
 const BLOCK: u32 = 128;
@@ -12,7 +12,7 @@ impl Generate for TopK {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         if self.values.elements() == 0 {
-            return Ok(vec![candidate("empty", String::new(), Vec::new(), 0.0)]);
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
         }
         let axis = usize::from(self.axis);
         let count = self.input.shape[axis];
@@ -39,6 +39,6 @@ impl Generate for TopK {
         let comparisons = self.input.elements() as f64 * f64::from(count);
         let rate = f64::from(target.multiprocessors) * 128.0 * 1e3;
         let cost = cost(target, traffic(&[&self.input, &self.values]), 1.0) + comparisons * 3.0 / rate;
-        Ok(vec![candidate("rank", format!("{BLOCK} threads"), vec![launch], cost)])
+        Ok(vec![Candidate::new("rank", format!("{BLOCK} threads"), vec![launch], cost)])
     }
 }

@@ -3,7 +3,7 @@
 use super::{UNUSED, Unique};
 use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Launch, Target, Unsupported};
-use crate::strided::source::{Source, candidate, cost, traffic};
+use crate::strided::source::{Source, cost, traffic};
 
 /// Threads of a block.
 const BLOCK: u32 = 128;
@@ -29,7 +29,7 @@ impl Generate for Unique {
         let comparisons = (n as f64).powi(2) * 16.0;
         let rate = f64::from(target.multiprocessors) * 128.0 * 1e3;
         let cost = cost(target, traffic(&[&self.input]), 1.0) + comparisons / rate + 2.0 * target.launch;
-        let mut candidate = candidate("pairs", format!("{BLOCK} threads"), launches, cost);
+        let mut candidate = Candidate::new("pairs", format!("{BLOCK} threads"), launches, cost);
         candidate.workspace = 2 * part;
         Ok(vec![candidate])
     }

@@ -75,11 +75,6 @@ impl Device {
         &self.info
     }
 
-    /// The driver's library file.
-    pub fn library_file(&self) -> String {
-        self.library.file()
-    }
-
     pub(crate) fn library(&self) -> &Library {
         &self.library
     }

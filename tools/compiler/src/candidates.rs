@@ -223,7 +223,7 @@ impl OwnedCandidate {
                     grid: launch.grid,
                     block: launch.block,
                     shared: launch.shared,
-                    overlaps: overlaps && launch.waits_for_inputs(),
+                    overlaps: overlaps && launch.waits_for_inputs,
                     arguments,
                 })
             })
@@ -279,20 +279,16 @@ mod tests {
     use floe_kernels::{View, codegen::Launch, copy::Copy};
 
     fn launch(source: &str, arguments: Vec<Argument>) -> Launch {
-        let source = format!("{source} wait_for_inputs();");
-        Launch { source, entry: "k".into(), grid: [2, 1, 1], block: [64, 1, 1], shared: 0, arguments }
+        Launch::new(source.into(), "k", 2, 64, arguments)
     }
 
     fn candidate(algorithm: &'static str, source: &str, cost: f64) -> Candidate {
-        Candidate {
+        Candidate::new(
             algorithm,
-            configuration: source.into(),
-            launches: vec![launch(source, vec![Argument::Input(0), Argument::Output(0)])],
-            workspace: 0,
-            counters: 0,
-            packing: Vec::new(),
+            source.into(),
+            vec![launch(source, vec![Argument::Input(0), Argument::Output(0)])],
             cost,
-        }
+        )
     }
 
     fn problem(candidates: Vec<Candidate>) -> Problem {

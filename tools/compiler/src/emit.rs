@@ -160,13 +160,13 @@ pub fn emit(
             let operand = Operand { region, offset, bytes: operand.range.bytes, written: operand.written };
             operands.push(operand).map_err(|_| EmitError::Operands(step.note.node.clone()))?;
         }
-        let waits = matches!(&step.action, StepAction::Launch(launch) if launch.waits_for_inputs());
+        let waits = matches!(&step.action, StepAction::Launch(launch) if launch.waits_for_inputs);
         let follows = !after.is_empty() || names_no_steps(step) && !steps.is_empty();
         let overlaps = waits && follows && identity.architecture >= DEPENDENT_LAUNCH;
         steps.push(Step { action, operands, after, overlaps });
     }
     let blocks = schedule.steps.iter().filter_map(|step| match &step.action {
-        StepAction::Launch(launch) if launch.needs_all_blocks() => Some(launch.grid.iter().product()),
+        StepAction::Launch(launch) if launch.needs_all_blocks => Some(launch.grid.iter().product()),
         _ => None,
     });
     let multiprocessors = blocks.max().unwrap_or(0);

@@ -90,11 +90,6 @@ impl Evaluate for HostEvaluator {
     }
 }
 
-/// Runs a whole graph on the host; `None` where a pass, lowering or a kernel refuses it.
-pub fn run_graph(graph: Graph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> {
-    run_fused(&passes::fuse(passes::normalise(graph)).ok()?, inputs)
-}
-
 /// Runs a fused graph on the host; `None` where lowering or a kernel refuses it.
 pub fn run_fused(graph: &FusedGraph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> {
     run(graph, &lower_for_host(graph)?, inputs)

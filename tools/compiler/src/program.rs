@@ -357,26 +357,6 @@ impl Builder {
     }
 }
 
-/// The program of one element-wise operator; its inputs are the operator's, none taken as a constant.
-///
-/// # Errors
-/// Where the operator is not element-wise, mixes classes or is not defined on its element types.
-pub fn of_operator(op: &Op, inputs: &[Fact], output: &Fact) -> Result<Program, ProgramError> {
-    // The type of a comparison's output says nothing about its arithmetic, but bool fits every class.
-    let class = match class(op, inputs.iter().chain([output])) {
-        Some(Classes::One(class)) => class,
-        Some(Classes::Any) => Class::F32,
-        None => return Err(ProgramError::Type { operator: op.name().into(), dtype: output.dtype }),
-    };
-    let mut builder = Builder::new(class);
-    let mut registers = Vec::with_capacity(inputs.len());
-    for index in 0..inputs.len() {
-        registers.push(builder.input(u8::try_from(index).map_err(|_| ProgramError::TooLong)?)?);
-    }
-    let result = builder.apply(op, &registers, output.dtype)?;
-    builder.finish(result)
-}
-
 /// The instruction that an operator is, where it is a single one.
 fn unary_instruction(op: Unary) -> Option<pointwise::Unary> {
     use pointwise::Unary as U;

@@ -264,7 +264,7 @@ impl Scheduler<'_> {
             (bytes != 0).then(|| self.graph.add_buffer(&format!("{} {what}", node.name), bytes, storage))
         };
         let workspace = buffer("workspace", best.workspace, Storage::Arena);
-        let meets = best.launches.iter().any(Launch::needs_all_blocks);
+        let meets = best.launches.iter().any(|launch| launch.needs_all_blocks);
         let counters = match self.meeting.filter(|_| meets) {
             None => buffer("counters", best.counters, Storage::Counters),
             shared => shared,
@@ -348,7 +348,7 @@ impl Scheduler<'_> {
                 });
             }
         } else {
-            candidates.retain(|candidate| candidate.relaxed_tolerance().is_none());
+            candidates.retain(|candidate| candidate.relaxed_tolerance.is_none());
         }
         self.collect(node, &candidates);
         selection::choose(candidates, self.timings.as_ref()).ok_or_else(|| ScheduleError::Unsupported {

@@ -113,23 +113,9 @@ mod tests {
     use floe_kernels::codegen::{Argument, Launch};
 
     fn candidate(configuration: &str, cost: f64) -> Candidate {
-        let launch = Launch {
-            source: format!("kernel {configuration}"),
-            entry: "k".into(),
-            grid: [1; 3],
-            block: [32, 1, 1],
-            shared: 0,
-            arguments: vec![Argument::Input(0), Argument::Output(0)],
-        };
-        Candidate {
-            algorithm: "direct",
-            configuration: configuration.into(),
-            launches: vec![launch],
-            workspace: 0,
-            counters: 0,
-            packing: Vec::new(),
-            cost,
-        }
+        let launch =
+            Launch::new(format!("kernel {configuration}"), "k", 1, 32, vec![Argument::Input(0), Argument::Output(0)]);
+        Candidate::new("direct", configuration.into(), vec![launch], cost)
     }
 
     fn chosen(times: &[(&str, f64, f64)]) -> Choice {

@@ -30,7 +30,7 @@ pub fn keep_smallest(cases: &mut Vec<Case>) {
     for (place, case) in cases.iter().enumerate() {
         for (number, candidate) in case.candidates.iter().flatten().enumerate() {
             let entries: Vec<&str> = candidate.launches.iter().map(|launch| launch.entry.as_str()).collect();
-            let clusters = candidate.launches.iter().any(|launch| launch.source.contains("__cluster_dims__"));
+            let clusters = candidate.launches.iter().any(|launch| launch.cluster > 1);
             let (family, algorithm) = (case.kernel.family().name(), candidate.algorithm);
             let key = format!("{family} {algorithm} {} {entries:?} {clusters}", case.types());
             let found = (effort(case, candidate), place, number);

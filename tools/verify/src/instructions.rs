@@ -376,23 +376,14 @@ fn text(instruction: &str) -> String {
 
 /// Results of an instruction in as many threads as there are operands.
 fn results(gpu: &Gpu, instruction: &str, operands: &[[u64; 3]]) -> Result<Vec<u64>> {
-    let launch = Launch {
-        source: String::new(),
-        entry: "instruction".to_owned(),
-        grid: [operands.len() as u32 / 32, 1, 1],
-        block: [32, 1, 1],
-        shared: 0,
-        arguments: vec![Argument::Input(0), Argument::Output(0)],
-    };
-    let candidate = Candidate {
-        algorithm: "instruction",
-        configuration: String::new(),
-        launches: vec![launch],
-        workspace: 0,
-        counters: 0,
-        packing: Vec::new(),
-        cost: 0.0,
-    };
+    let launch = Launch::new(
+        String::new(),
+        "instruction",
+        operands.len() as u32 / 32,
+        32,
+        vec![Argument::Input(0), Argument::Output(0)],
+    );
+    let candidate = Candidate::new("instruction", String::new(), vec![launch], 0.0);
     let compiled = Compiled { bytes: text(instruction).into_bytes(), resources: None, log: String::new() };
     let mut input = Buffer::filled(24 * operands.len(), 0);
     input.bytes_mut().copy_from_slice(bytemuck::cast_slice(operands));

@@ -527,7 +527,7 @@ pub(crate) fn verify(
     let lengths: Vec<usize> = prepared.outputs.iter().map(|output| output.bytes().len()).collect();
     let run = gpu.run(candidate, images, &inputs, &lengths)?;
     let mut worst = 0.0f64;
-    let relaxed = candidate.relaxed_tolerance().or_else(|| rounded_twin(&case.kernel));
+    let relaxed = candidate.relaxed_tolerance.or_else(|| rounded_twin(&case.kernel));
     let allowance = compare::Allowance { sums: sums(&case.kernel), relaxed };
     let views = outputs(case.kernel.family());
     for (index, (view, (expected, found))) in

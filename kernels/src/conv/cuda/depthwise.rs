@@ -122,6 +122,7 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
             threads,
             shared: 0,
             cluster: 1,
+            architecture_specific: false,
             scratch: false,
             // The last run of a row may reach past it.
             check_w: true,
@@ -139,12 +140,12 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
     let mut packing = vec![Packing::Keep; 2 + usize::from(problem.bias) + problem.extras.len()];
     packing[1] = weights.clone();
     Candidate {
-        algorithm: "depthwise",
-        configuration: format!("run {run} threads {threads}"),
-        launches: vec![launch],
-        workspace: 0,
-        counters: 0,
         packing,
-        cost: streaming(target, f64::from(total), operations / 2.0, bytes) + spread + waits,
+        ..Candidate::new(
+            "depthwise",
+            format!("run {run} threads {threads}"),
+            vec![launch],
+            streaming(target, f64::from(total), operations / 2.0, bytes) + spread + waits,
+        )
     }
 }

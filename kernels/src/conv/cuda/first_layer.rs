@@ -111,6 +111,7 @@ fn candidate(conv: &Conv, whole: &Problem, tile: [u32; 4], target: &Target) -> O
         threads,
         shared,
         cluster: 1,
+        architecture_specific: false,
         scratch: false,
         check_w: false,
     };
@@ -125,12 +126,12 @@ fn candidate(conv: &Conv, whole: &Problem, tile: [u32; 4], target: &Target) -> O
     let mut packing = vec![Packing::Keep; 2 + usize::from(whole.bias) + whole.extras.len()];
     packing[1] = b.packing;
     Some(Candidate {
-        algorithm: "first_layer",
-        configuration: format!("{rows}x{TILE_WIDTH}x{columns} warps {wm}x{wn}"),
-        launches: vec![launch],
-        workspace: 0,
-        counters: 0,
         packing,
-        cost: 1.15 + cycles / target.clock,
+        ..Candidate::new(
+            "first_layer",
+            format!("{rows}x{TILE_WIDTH}x{columns} warps {wm}x{wn}"),
+            vec![launch],
+            1.15 + cycles / target.clock,
+        )
     })
 }

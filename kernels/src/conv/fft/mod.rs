@@ -198,6 +198,7 @@ impl<'a> Blocks<'a> {
                 threads: THREADS,
                 shared: self.shared(sequences),
                 cluster: 1,
+                architecture_specific: false,
                 scratch: false,
                 check_w: false,
             },
@@ -225,18 +226,20 @@ impl<'a> Blocks<'a> {
         let of_forward = wanted.unwrap_or(1);
         let forward_blocks = self.pairs() * self.channels().div_ceil(of_forward);
         let forward = Launch {
-            source: format!(
-                "{PRELUDE}typedef {} Element;\n{}{}{}",
-                element_type(self.conv.input.dtype),
-                self.constants(of_forward).int("THREADS", THREADS).source(),
-                include_str!("fft.cu"),
-                include_str!("forward.cu")
-            ),
-            entry: "fft_forward".into(),
-            grid: [forward_blocks, 1, 1],
-            block: [THREADS, 1, 1],
             shared: self.shared(of_forward),
-            arguments: vec![Argument::Input(0), Argument::Input(1), Argument::Workspace(0)],
+            ..Launch::new(
+                format!(
+                    "{PRELUDE}typedef {} Element;\n{}{}{}",
+                    element_type(self.conv.input.dtype),
+                    self.constants(of_forward).int("THREADS", THREADS).source(),
+                    include_str!("fft.cu"),
+                    include_str!("forward.cu")
+                ),
+                "fft_forward",
+                forward_blocks,
+                THREADS,
+                vec![Argument::Input(0), Argument::Input(1), Argument::Workspace(0)],
+            )
         };
         let sequences = columns * pairs;
         let constants = self
@@ -287,13 +290,9 @@ impl<'a> Blocks<'a> {
         packing[1] = Packing::Transform(Transform::Spectrum(self.spectrum));
         let [height, width] = self.spectrum.lengths;
         Candidate {
-            algorithm: ALGORITHM,
-            configuration: format!("{height}x{width} points, {what}"),
-            launches,
             workspace,
-            counters: 0,
             packing,
-            cost,
+            ..Candidate::new(ALGORITHM, format!("{height}x{width} points, {what}"), launches, cost)
         }
     }
 }

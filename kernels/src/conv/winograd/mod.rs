@@ -204,13 +204,16 @@ impl<'a> Tiling<'a> {
         }));
         let relaxed = self.tile() == 4 && size == 2;
         Candidate {
-            algorithm: if relaxed { RELAXED } else { ALGORITHM },
-            configuration: format!("F({0}x{0}) {1} {2}", self.tile(), product.algorithm, product.configuration),
-            launches,
             workspace: at_partials + product.workspace,
             counters: product.counters,
             packing,
-            cost,
+            relaxed_tolerance: relaxed.then_some(RELAXED_TOLERANCE),
+            ..Candidate::new(
+                if relaxed { RELAXED } else { ALGORITHM },
+                format!("F({0}x{0}) {1} {2}", self.tile(), product.algorithm, product.configuration),
+                launches,
+                cost,
+            )
         }
     }
 
@@ -256,14 +259,13 @@ impl<'a> Tiling<'a> {
             transform::product_function("transform_input", &self.transforms.input),
             include_str!("input.cu")
         );
-        Launch {
+        Launch::new(
             source,
-            entry: "winograd_input".into(),
-            grid: [blocks(self.count() * u64::from(self.channels / width)), 1, 1],
-            block: [THREADS, 1, 1],
-            shared: 0,
-            arguments: vec![Argument::Input(0), Argument::Workspace(0)],
-        }
+            "winograd_input",
+            blocks(self.count() * u64::from(self.channels / width)),
+            THREADS,
+            vec![Argument::Input(0), Argument::Workspace(0)],
+        )
     }
 
     fn output_transform(&self, whole: &Problem, at_products: u64) -> Launch {
@@ -290,6 +292,7 @@ impl<'a> Tiling<'a> {
                 threads: THREADS,
                 shared: 0,
                 cluster: 1,
+                architecture_specific: false,
                 scratch: false,
                 check_w: false,
             },

@@ -6,7 +6,6 @@
 
 mod edges;
 mod mbconv;
-mod normalized_matmul;
 mod scaled_conv;
 mod squeeze_excite;
 
@@ -31,7 +30,7 @@ struct Offer {
 type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
 
 /// In this order: later ones build on what earlier ones made.
-const PASSES: [Pass; 4] = [squeeze_excite::offers, mbconv::offers, scaled_conv::offers, normalized_matmul::offers];
+const PASSES: [Pass; 3] = [squeeze_excite::offers, mbconv::offers, scaled_conv::offers];
 
 /// Replaces chains of kernels by fused ones. `forced` maps node names to algorithms.
 pub fn run(mut graph: KernelGraph, target: &Target, forced: &HashMap<String, String>) -> KernelGraph {

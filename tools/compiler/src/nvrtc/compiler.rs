@@ -27,6 +27,8 @@ pub struct Request {
     pub architecture: u32,
     /// Machine code or PTX.
     pub image: ImageKind,
+    /// Whether it has instructions that only this one architecture has.
+    pub architecture_specific: bool,
     /// Further NVRTC options, after the standard ones.
     pub options: Vec<String>,
 }
@@ -34,7 +36,14 @@ pub struct Request {
 impl Request {
     /// The kernel of a launch.
     pub fn of(launch: &Launch, architecture: u32, image: ImageKind) -> Self {
-        Self { source: launch.source.clone(), entry: launch.entry.clone(), architecture, image, options: Vec::new() }
+        Self {
+            source: launch.source.clone(),
+            entry: launch.entry.clone(),
+            architecture,
+            image,
+            architecture_specific: launch.architecture_specific,
+            options: Vec::new(),
+        }
     }
 }
 
@@ -58,9 +67,9 @@ pub struct Compiler {
 }
 
 impl Request {
-    /// `sm_87` or `compute_87`; `sm_90a` for a kernel with instructions that only this one architecture has.
+    /// `sm_87` or `compute_87`; `sm_90a` for an architecture-specific kernel.
     fn architecture_name(&self) -> String {
-        let specific = if self.source.contains("wgmma.") { "a" } else { "" };
+        let specific = if self.architecture_specific { "a" } else { "" };
         match self.image {
             ImageKind::Cubin => format!("sm_{}{specific}", self.architecture),
             ImageKind::Ptx => format!("compute_{}{specific}", self.architecture),
@@ -304,7 +313,14 @@ mod tests {
              __syncthreads();\n\
              x[threadIdx.x] = tile[63 - threadIdx.x] * {factor}.0f;\n}}\n"
         );
-        Request { source, entry: "scale".to_owned(), architecture, image, options: Vec::new() }
+        Request {
+            source,
+            entry: "scale".to_owned(),
+            architecture,
+            image,
+            architecture_specific: false,
+            options: Vec::new(),
+        }
     }
 
     /// An NVRTC without a cache. CI installs one; elsewhere these tests say that they did nothing.
