@@ -45,7 +45,8 @@ fn cases() -> Vec<(Op, Vec<Tensor>, Vec<Vec<usize>>)> {
         (Op::Reshape, vec![], vec![vec![4, 36]]),
         (Op::Transpose { permutation: vec![0, 3, 1, 2] }, vec![], vec![]),
         (Op::Expand, vec![], vec![vec![3, 4, 6, 6]]),
-        (Op::Concat { axis: 1 }, vec![numbers(&[1, 2, 6, 6])], vec![]),
+        // Its own numbers, so that they are seen to be among the data.
+        (Op::Concat { axis: 1 }, vec![Tensor::f32(&[1, 2, 6, 6], &[50.25; 72])], vec![]),
         (Op::Tile { repeats: vec![1, 2, 1, 3] }, vec![], vec![]),
         (Op::Gather { axis: 1 }, vec![Tensor::i64(&[3], &[2, 0, 2])], vec![]),
         (Op::DepthToSpace { block: 2, column_row_depth: true }, vec![], vec![]),
