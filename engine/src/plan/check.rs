@@ -363,6 +363,8 @@ mod tests {
     use super::*;
     use std::string::String;
 
+    type Change = fn(&mut VariantHeader<'_>);
+
     #[test]
     fn limits_are_inclusive() {
         let header = VariantHeader {
@@ -383,7 +385,7 @@ mod tests {
             candidates: MAX_CANDIDATES,
         };
         assert_eq!(check_description(&header, 0), Ok(()));
-        let wrong: [(&str, fn(&mut VariantHeader<'_>)); 6] = [
+        let wrong: [(&str, Change); 6] = [
             ("steps", |header| header.steps += 1),
             ("kernels", |header| header.kernels += 1),
             ("images", |header| header.images += 1),
