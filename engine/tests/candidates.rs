@@ -74,6 +74,21 @@ fn candidates_that_cannot_be_launched_are_refused() {
     assert_eq!(refusal(|candidate| candidate.launches[0].arguments[2].operand = 5), field("arguments"));
     assert_eq!(refusal(|candidate| candidate.launches[0].arguments[2].offset = 48), field("arguments"));
     assert_eq!(refusal(|candidate| candidate.launches[0].arguments[2].offset = 8), field("arguments"));
+    let accepted = |change: fn(&mut VariantParts<'static>)| {
+        let mut parts = candidates_parts();
+        change(&mut parts);
+        Plan::parse(&write([parts])).unwrap();
+    };
+    // An argument behind the last byte, where the operand has an alignment of bytes.
+    accepted(|parts| {
+        let [candidate, argument] = [&mut parts.candidates[1], &mut candidates_parts().candidates[1]];
+        let operand = argument.launches[0].arguments[2].operand;
+        candidate.launches[0].arguments[2].offset = argument.operands[usize::from(operand)].bytes;
+    });
+    accepted(|parts| {
+        parts.header.architecture = 90;
+        parts.candidates[1].launches[1].overlaps = true;
+    });
     assert_eq!(
         refusal(|candidate| candidate.operands.iter_mut().for_each(|o| o.bytes = 1 << 62)),
         RecordProblem::TooLarge

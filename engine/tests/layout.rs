@@ -230,3 +230,73 @@ fn operations_of_the_host_count_padding_lanes() {
     assert_eq!(variant.host_operations(), step.host_operations());
     assert!(matches!(step.action, Action::Host(_)) && step.operands[0].region == Region::Arena);
 }
+
+#[test]
+fn records_are_as_many_as_the_header_says() {
+    // Number of the section, what it holds in excess, and in want of one.
+    let parts = host_parts();
+    let steps: Vec<Vec<u8>> = parts.steps.iter().map(|step| postcard::to_stdvec(step).unwrap()).collect();
+    let notes: Vec<Vec<u8>> = parts.notes.iter().map(|note| postcard::to_stdvec(note).unwrap()).collect();
+    for (index, section, records) in [(2, SectionKind::Steps, steps), (6, SectionKind::Notes, notes)] {
+        let mut pieces = Pieces::of(&write([host_parts()]));
+        assert_eq!(pieces.sections[index].2, records.concat());
+        let refused = |pieces: &Pieces, record, found| {
+            let problem = RecordProblem::Count { found, expected: 3 };
+            assert_eq!(refusal(pieces), PlanError::Record { section, variant: 0, record, problem });
+        };
+        // The first in excess is the last that is read.
+        pieces.sections[index].2 = [&records[..], &records[..]].concat().concat();
+        refused(&pieces, 3, 4);
+        pieces.sections[index].2 = records[..2].concat();
+        refused(&pieces, 2, 2);
+    }
+}
+
+#[test]
+fn nothing_reaches_or_lies_outside_the_file() {
+    let good = write([host_parts()]);
+    let (length, front) = (number::<8>(&good, 16), number::<8>(&good, 24));
+    let put = |file: &mut [u8], at: usize, value: u64| file[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    let refused = |mut file: Vec<u8>| {
+        seal(&mut file);
+        Plan::parse(&Aligned::new(&file)).unwrap_err()
+    };
+    let outside = |section| PlanError::Section { section, variant: 0, problem: SectionProblem::OutOfFile };
+    // A byte more than there is: in the front, whose last section has none in this plan, and behind it.
+    for (index, section, limit) in [
+        (0, SectionKind::Meta, front),
+        (2, SectionKind::Steps, front),
+        (9, SectionKind::Candidates, front),
+        (7, SectionKind::Weights, length),
+        (10, SectionKind::CandidateImages, length),
+    ] {
+        let at = HEADER + ENTRY * index;
+        for excess in [1, 1 << 62] {
+            let mut file = good.to_vec();
+            put(&mut file, at + 16, limit - number::<8>(&good, at + 8) + excess);
+            assert_eq!(refused(file), outside(section), "{excess}");
+        }
+    }
+    // Without the padding between two blobs, of which the second has no bytes.
+    let mut file = good.to_vec();
+    let weights = number::<8>(&good, HEADER + ENTRY * 7 + 16);
+    put(&mut file, 16, front + weights);
+    file.truncate((front + weights) as usize);
+    assert_eq!(refused(file), outside(SectionKind::Images));
+    // More front than sections take.
+    let mut file = good.to_vec();
+    file.splice(front as usize..front as usize, [0; 256]);
+    for at in [16, 24] {
+        put(&mut file, at, number::<8>(&good, at) + 256);
+    }
+    for index in [7, 8, 10] {
+        let at = HEADER + ENTRY * index + 8;
+        put(&mut file, at, number::<8>(&good, at) + 256);
+    }
+    assert_eq!(refused(file), PlanError::Header("length of the front"));
+    // More bytes than blobs take.
+    let mut file = good.to_vec();
+    file.push(0);
+    put(&mut file, 16, length + 1);
+    assert_eq!(refused(file), PlanError::Header("file length"));
+}

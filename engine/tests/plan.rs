@@ -15,6 +15,14 @@ fn refused(mut parts: VariantParts<'static>, change: impl FnOnce(&mut VariantPar
     Plan::parse(&write([parts])).expect_err("the change should be refused")
 }
 
+/// A plan whose only variant was changed is still one.
+fn accepted(mut parts: VariantParts<'static>, change: impl FnOnce(&mut VariantParts<'static>)) {
+    change(&mut parts);
+    if let Err(error) = Plan::parse(&write([parts])) {
+        panic!("refused: {error}");
+    }
+}
+
 fn step_problem(parts: VariantParts<'static>, change: impl FnOnce(&mut VariantParts<'static>)) -> (u32, StepProblem) {
     match refused(parts, change) {
         PlanError::Step { variant: 0, step, problem } => (step, problem),
@@ -232,6 +240,12 @@ fn bindings_are_checked() {
     assert_eq!(problem(huge), at(0, RecordProblem::TooLarge));
     let many = |p: &mut VariantParts<'static>| p.bindings = vec![binding("x", Direction::Input); 257];
     assert_eq!(problem(many), (SectionKind::Variant, 0, RecordProblem::Field("bindings")));
+    accepted(host_parts(), |p| {
+        let more = (p.bindings.len()..256).map(|number| binding(number.to_string().leak(), Direction::Input));
+        p.bindings.extend(more.collect::<Vec<_>>());
+    });
+    accepted(host_parts(), |p| p.bindings[1].name = "x".repeat(255).leak());
+    assert_eq!(problem(|p| p.bindings[1].name = "x".repeat(256).leak()), at(1, RecordProblem::Name));
     // An input that is also an output keeps its name in both.
     let mut parts = host_parts();
     parts.bindings[2].name = "x";
@@ -282,6 +296,27 @@ fn operands_stay_inside_their_regions() {
 }
 
 #[test]
+fn no_operand_lies_across_the_end_of_the_counters() {
+    let change = |zeroed: u64, offset: u64, bytes: u64| {
+        move |p: &mut VariantParts<'static>| {
+            p.header.zeroed_bytes = zeroed;
+            let operands = p.steps.iter_mut().flat_map(|step| &mut step.operands);
+            for operand in operands.filter(|operand| operand.region == Region::Arena) {
+                (operand.offset, operand.bytes) = (offset, bytes);
+            }
+        }
+    };
+    for (zeroed, offset, bytes) in [(16, 0, 32), (8, 0, 16), (31, 16, 16)] {
+        let (_, problem) = step_problem(cuda_parts(), change(zeroed, offset, bytes));
+        assert!(matches!(problem, StepProblem::Operand { problem: OperandProblem::AcrossCounters, .. }), "{problem:?}");
+    }
+    // Before it, behind it, or in another region: bindings and weights have 16 bytes.
+    for (zeroed, offset, bytes) in [(16, 0, 16), (16, 16, 16), (8, 16, 16), (0, 0, 32), (32, 0, 32)] {
+        accepted(cuda_parts(), change(zeroed, offset, bytes));
+    }
+}
+
+#[test]
 fn steps_are_checked() {
     let after = |list: &'static [u32]| {
         step_problem(cuda_parts(), |p| p.steps[2].after = heapless::Vec::from_slice(list).unwrap())
@@ -291,6 +326,7 @@ fn steps_are_checked() {
     assert_eq!(after(&[1, 1]), (2, StepProblem::After(1)));
 
     assert_eq!(step_problem(cuda_parts(), |p| p.steps[2].overlaps = true), (2, StepProblem::Overlaps));
+    accepted(cuda_parts(), |p| (p.header.architecture, p.steps[2].overlaps) = (90, true));
 
     let launch = |kernel, grid, block, shared| {
         step_problem(cuda_parts(), |p| p.steps[1].action = Action::Launch { kernel, grid, block, shared }).1
@@ -304,6 +340,12 @@ fn steps_are_checked() {
     assert_eq!(launch(0, [1; 3], [1, 1, 65], 0), StepProblem::Block);
     assert_eq!(launch(0, [1; 3], [32, 0, 1], 0), StepProblem::Block);
     assert_eq!(launch(0, [1; 3], [1; 3], 227 * 1024 + 1), StepProblem::Shared(227 * 1024 + 1));
+    // The limits themselves.
+    let largest = [i32::MAX as u32, 65_535, 65_535];
+    for (grid, block) in [(largest, [1; 3]), ([1; 3], [1024, 1, 1]), ([1; 3], [1, 1024, 1]), ([1; 3], [16, 1, 64])] {
+        let action = Action::Launch { kernel: 1, grid, block, shared: 227 * 1024 };
+        accepted(cuda_parts(), |p| p.steps[1].action = action);
+    }
 
     let host_step = host_parts().steps[1].clone();
     assert_eq!(step_problem(cuda_parts(), |p| p.steps[1] = host_step).1, StepProblem::OtherDevice);

@@ -23,7 +23,7 @@ use floe_c::{
 use floe_engine::{
     cuda::{CUDA_SUCCESS, CUdeviceptr, CUresult, Call, DriverApi},
     host::Block,
-    plan::Plan,
+    plan::{Plan, PlanWriter},
 };
 use libfuzzer_sys::fuzz_target;
 use std::{
@@ -31,7 +31,7 @@ use std::{
     ptr::null_mut,
     sync::LazyLock,
 };
-use support::{Aligned, cuda_parts, driver, host_parts, signalling_parts, write};
+use support::{Aligned, cuda_parts, driver, host_parts, signalling_parts};
 
 /// Whether the simulated driver forgets to free memory, which the fuzzer must find: `fuzz/run control`.
 static FORGETS: LazyLock<bool> = LazyLock::new(|| std::env::var_os("FLOE_FUZZ_FORGETS").is_some());
@@ -63,10 +63,16 @@ const DATA_BYTES: usize = 64;
 /// What precedes an Ed25519 key in DER.
 const KEY_PREFIX: [u8; 12] = *b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00";
 
+/// The model of that plan and its version.
+const MODEL: &str = "tiny";
+const RELEASE: u32 = 7;
+
 /// A plan with variants for the host, for a GPU, and for one with a guard and a signal; signed. And the public key.
 static SIGNED: LazyLock<(Aligned, [u8; 44])> = LazyLock::new(|| {
     let secret = SigningKey::from_bytes(&[7; 32]);
-    let file = write([host_parts(), cuda_parts(), signalling_parts()]);
+    let writer = PlanWriter::new(MODEL, "tests 1.0").version(RELEASE);
+    let file = [host_parts(), cuda_parts(), signalling_parts()].into_iter().fold(writer, PlanWriter::variant).finish();
+    let file = Aligned::new(&file);
     let plan = Plan::parse(&file).expect("a plan");
     let signed = plan.with_signature(&secret.sign(&plan.signed_message()).to_bytes());
     let mut key = [0; 44];

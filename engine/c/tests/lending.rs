@@ -1,5 +1,5 @@
-//! What a session lends stays usable while it lends something else: `cargo +nightly miri test -p floe-c --test lending`
-//! judges it by Rust's rules for references, which no sanitizer knows.
+//! What a session lends stays usable while it lends something else: under Miri (`engine/proof/miri`) judged by Rust's rules for
+//! references, which no sanitizer knows.
 
 #[path = "../../tests/support/mod.rs"]
 mod support;

@@ -196,6 +196,26 @@ mod tests {
     }
 
     #[test]
+    fn a_header_alone_may_have_no_tables() {
+        let mut image = cubin();
+        image.truncate(64);
+        image[32..48].fill(0);
+        image[54..64].fill(0);
+        assert_eq!(check_image(ImageKind::Cubin, &image), Ok(()));
+        assert_eq!(check_image(ImageKind::Cubin, &image[..63]), Err(ImageProblem::Header("the length")));
+    }
+
+    #[test]
+    fn problems_name_the_part() {
+        let text = std::string::ToString::to_string;
+        assert_eq!(text(&ImageProblem::Table(Part::Section)), "its table of sections reaches outside it");
+        assert_eq!(text(&ImageProblem::Table(Part::Segment)), "its table of segments reaches outside it");
+        let outside = |part| text(&ImageProblem::Outside { part, number: 3 });
+        assert_eq!(outside(Part::Section), "its section 3 reaches outside it");
+        assert_eq!(outside(Part::Segment), "its segment 3 reaches outside it");
+    }
+
+    #[test]
     fn each_field_of_the_header_counts() {
         let of = |field| Err(ImageProblem::Header(field));
         assert_eq!(changed(0, b"\x7eELF"), of("the magic number"));

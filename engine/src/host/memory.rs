@@ -78,4 +78,29 @@ mod tests {
         assert_eq!(unsafe { last.read() }, 2);
         assert_eq!(bytes, [1, 0, 2, 2]);
     }
+
+    /// Not for other runs: what it does is what nothing may do.
+    #[cfg(miri)]
+    #[test]
+    #[ignore = "a negative control: Miri must find that a part is used after all of the memory was referred to"]
+    fn control_a_lent_part_under_a_reference_to_all() {
+        let mut bytes = [0; 4];
+        let mut memory = Memory::new(&mut bytes);
+        let first = memory.get_mut(0, 2).unwrap().as_mut_ptr();
+        memory.all().fill(2);
+        // SAFETY: none.
+        unsafe { first.write(1) };
+    }
+
+    /// As above.
+    #[cfg(miri)]
+    #[test]
+    #[ignore = "a negative control: Miri must find that a byte behind the memory is read"]
+    fn control_a_byte_behind_the_memory() {
+        let mut bytes = std::boxed::Box::new([0; 4]);
+        let mut memory = Memory::new(&mut *bytes);
+        memory.bytes += 1;
+        let last = memory.get(0, 5).map(|bytes| bytes[4]);
+        assert_eq!(last, Some(0));
+    }
 }

@@ -347,3 +347,75 @@ pub(super) fn check_text(text: &str) -> Result<(), RecordProblem> {
 fn check_note(note: &StepNote<'_>) -> Result<(), RecordProblem> {
     [note.sources, note.family, note.algorithm, note.configuration, note.runner_up].into_iter().try_for_each(check_text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::String;
+
+    type Change = fn(&mut VariantHeader<'_>);
+
+    #[test]
+    fn limits_are_inclusive() {
+        let header = VariantHeader {
+            target: "gpu",
+            architecture: 87,
+            image_kind: ImageKind::Cubin,
+            driver: 0,
+            nvrtc: "",
+            precision: "f32",
+            arena_bytes: 512,
+            arena_lower_bound: 512,
+            multiprocessors: 0,
+            zeroed_bytes: 512,
+            steps: MAX_STEPS,
+            kernels: MAX_KERNELS,
+            images: MAX_KERNELS,
+            bindings: MAX_BINDINGS as u32,
+            candidates: MAX_CANDIDATES,
+        };
+        assert_eq!(check_description(&header, 0), Ok(()));
+        let wrong: [(&str, Change); 6] = [
+            ("steps", |header| header.steps += 1),
+            ("kernels", |header| header.kernels += 1),
+            ("images", |header| header.images += 1),
+            ("bindings", |header| header.bindings += 1),
+            ("candidates", |header| header.candidates += 1),
+            ("zeroed_bytes", |header| header.zeroed_bytes += 1),
+        ];
+        for (field, change) in wrong {
+            let mut header = header.clone();
+            change(&mut header);
+            assert_eq!(check_description(&header, 0), Err(RecordProblem::Field(field)));
+        }
+        // Nothing of a GPU's stands in a variant for the host.
+        let host = VariantHeader { architecture: 0, kernels: 0, images: 0, candidates: 0, ..header.clone() };
+        assert_eq!(check_description(&host, 0), Ok(()));
+        for (field, change) in [wrong[1], wrong[2], wrong[4]] {
+            let mut host = host.clone();
+            change(&mut host);
+            assert_eq!(check_description(&host, 0), Err(RecordProblem::Field(field)));
+        }
+    }
+
+    #[test]
+    fn sizes_add_up_to_the_largest_and_no_further() {
+        assert_eq!(add(0, 1), Ok(256));
+        assert_eq!(add(MAX_BYTES - 256, 256), Ok(MAX_BYTES));
+        assert_eq!(add(MAX_BYTES - 256, 257), Err(RecordProblem::TooLarge));
+        assert_eq!(add(MAX_BYTES, 0), Ok(MAX_BYTES));
+        for (total, bytes) in [(MAX_BYTES, 1), (u64::MAX, 256), (0, u64::MAX), (1 << 63, 1 << 63)] {
+            assert_eq!(add(total, bytes), Err(RecordProblem::TooLarge), "{total} + {bytes}");
+        }
+    }
+
+    #[test]
+    fn names_have_a_length_and_no_control_characters() {
+        let of = |length| String::from_iter(core::iter::repeat_n('x', length));
+        assert_eq!(check_name(&of(1)), Ok(()));
+        assert_eq!(check_name(&of(MAX_NAME)), Ok(()));
+        assert_eq!(check_name(&of(MAX_NAME + 1)), Err(RecordProblem::Name));
+        assert_eq!(check_name(""), Err(RecordProblem::Name));
+        assert_eq!(check_name("a\n"), Err(RecordProblem::Name));
+    }
+}

@@ -98,3 +98,43 @@ fn check_overlaps(operands: &[Operand]) -> Result<(), StepProblem> {
 }
 
 const _: () = assert!(floe_kernels::MAX_INPUTS + floe_kernels::MAX_OUTPUTS < MAX_OPERANDS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::format::Region;
+    use floe_kernels::DType;
+
+    #[test]
+    fn a_view_has_no_more_elements_than_the_most() {
+        let of = |shape: &[u32]| {
+            let mut view = View::contiguous(DType::F32, &[1, 1]).unwrap();
+            view.shape = shape.iter().copied().collect();
+            elements(&view)
+        };
+        assert_eq!(of(&[1 << 20, 1 << 20]), Some(MAX_ELEMENTS));
+        assert_eq!(of(&[1 << 20, 0, 1 << 20]), Some(MAX_ELEMENTS));
+        assert_eq!(of(&[(1 << 20) + 1, 1 << 20]), None);
+        assert_eq!(of(&[u32::MAX, u32::MAX, u32::MAX]), None);
+    }
+
+    #[test]
+    fn operands_without_bytes_overlap_nothing() {
+        let operand = |offset, bytes, written| Operand { region: Region::Arena, offset, bytes, written };
+        let refused = Err(StepProblem::Overlap { written: 0, other: 1 });
+        for (other, expected) in [
+            (operand(8, 0, false), Ok(())),
+            (operand(8, 1, false), refused),
+            (operand(15, 16, false), refused),
+            (operand(16, 16, false), Ok(())),
+        ] {
+            assert_eq!(check_overlaps(&[operand(0, 16, true), other]), expected, "{other:?}");
+        }
+        assert_eq!(check_overlaps(&[operand(8, 0, true), operand(0, 16, false)]), Ok(()));
+        assert_eq!(check_overlaps(&[operand(16, 16, true), operand(0, 16, false)]), Ok(()));
+        assert_eq!(check_overlaps(&[operand(16, 16, true), operand(0, 17, false)]), refused);
+        let elsewhere = Operand { region: Region::Binding(0), ..operand(0, 16, false) };
+        assert_eq!(check_overlaps(&[operand(0, 16, true), elsewhere]), Ok(()));
+        assert_eq!(check_overlaps(&[operand(0, 16, false), operand(0, 16, false)]), Ok(()), "both are only read");
+    }
+}

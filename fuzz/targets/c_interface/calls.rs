@@ -1,7 +1,7 @@
 //! One call after another.
 
 use crate::{
-    Lent, Program, SESSION_BYTES, SIGNED,
+    Lent, MODEL, Program, RELEASE, SESSION_BYTES, SIGNED,
     arguments::{Kind, length, spoil},
     driver,
 };
@@ -20,6 +20,9 @@ use std::{
     mem::MaybeUninit,
     ptr::{null, null_mut},
 };
+
+/// Where the plan's version lies in its file: in the first entry of the section table, that of META.
+const VERSION: std::ops::Range<usize> = 96 + 4..96 + 8;
 
 /// Arguments that every call has, or that many have.
 struct Common {
@@ -101,7 +104,11 @@ impl Program {
                     }
                     status
                 }
-                5 => floe_plan_variant_count(self.handle(input, Kind::Plan)?, spoil(input, word)?, errors),
+                5 => {
+                    let plan = self.handle(input, Kind::Plan)?;
+                    self.check_releases(plan);
+                    floe_plan_variant_count(plan, spoil(input, word)?, errors)
+                }
                 6 => {
                     let mut info = MaybeUninit::<VariantInfo>::uninit();
                     floe_plan_variant(self.handle(input, Kind::Plan)?, number, spoil(input, info.as_mut_ptr())?, errors)
@@ -131,6 +138,55 @@ impl Program {
                 }
             }
         })
+    }
+
+    /// Asks a plan, or what is taken for one, for its version, and then whether it is this or that release of a model: a model's
+    /// name and no less than some version. Takes nothing from the input, of which inputs of old so mean what they did.
+    fn check_releases(&mut self, plan: *mut Plan) {
+        let (mut version, mut error) = (0, Error { text: [0x55; FLOE_ERROR_BYTES] });
+        let errors = &raw mut error;
+        // SAFETY: as in `on_plan`, here and below.
+        let lives = unsafe { floe_plan_version(plan, &raw mut version, errors) };
+        for place in [null_mut(), (&raw mut version).wrapping_byte_add(1)] {
+            // SAFETY: as above.
+            let status = unsafe { floe_plan_version(plan, place, errors) };
+            let wrong = if place.is_null() { Status::NullPointer } else { Status::Misaligned };
+            assert_eq!(status, if lives == Status::Ok { wrong } else { lives });
+        }
+        let file = (0..2).find(|&slot| self.place(Kind::Plan, slot) == plan).map(|slot| &self.files[self.opened[slot]]);
+        let whole = file.is_some_and(|file| **file == *SIGNED.0);
+        if lives == Status::Ok {
+            let file = file.expect("a plan");
+            assert_eq!(file[VERSION], version.to_le_bytes(), "another version than the file's");
+            assert!(!whole || version == RELEASE);
+        }
+        for least in [0, version.saturating_sub(1), version, version.saturating_add(1), u32::MAX] {
+            for name in [c"tiny".as_ptr(), c"tin".as_ptr(), c"".as_ptr(), c"\xff".as_ptr(), null()] {
+                // SAFETY: as above.
+                let status = unsafe { floe_plan_verify_release(plan, name, least, errors) };
+                // SAFETY: a text that ends, as `step` sees of all texts.
+                let says = unsafe { CStr::from_ptr(error.text.as_ptr()) };
+                assert_eq!(says.is_empty(), status == Status::Ok);
+                if lives != Status::Ok {
+                    assert_eq!(status, lives);
+                    continue;
+                }
+                // SAFETY: one of those above.
+                let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_str());
+                let new_enough = version >= least;
+                let expected = match name {
+                    Some(Err(_)) => Status::NotFound,
+                    _ if !new_enough => Status::Release,
+                    None => Status::Ok,
+                    Some(Ok(name)) if whole && name != MODEL => Status::Release,
+                    Some(Ok(_)) if whole => Status::Ok,
+                    // The name in the damaged file may be any.
+                    Some(Ok(_)) if status == Status::Ok => Status::Ok,
+                    Some(Ok(_)) => Status::Release,
+                };
+                assert_eq!(status, expected, "version {version}, at least {least}, model {name:?}");
+            }
+        }
     }
 
     /// Makes a session, for which the driver must be asked for exactly what was known before.

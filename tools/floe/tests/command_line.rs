@@ -22,7 +22,7 @@ use floe_kernels::{
 use std::{
     fs,
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 /// A variant that transposes `matrix [2, 3]` into `turned/out [3, 2]`.
@@ -320,8 +320,8 @@ fn a_closed_pipe_is_no_failure() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_floe"))
         .current_dir(folder.path())
         .args(["run", "host.floe", "--random", "1"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     drop(child.stdout.take());
@@ -536,16 +536,31 @@ fn what_takes_longer_than_its_deadline_is_given_up() {
         ("bench hours.floe --deadline 1000", "-1", "hours.floe: a replay"),
         ("run gpu.floe --random 1 --deadline 1000", "1", "gpu.floe: INIT"),
         ("run gpu.floe --random 1 --memory mapped --deadline 1000", "2", "gpu.floe: the replay"),
+        ("bench gpu.floe --deadline 1000", "1", "gpu.floe: INIT"),
         ("bench gpu.floe --deadline 1000", "5", "gpu.floe: a replay"),
+        // Behind INIT and a replay: the first that the device times itself.
+        ("bench gpu.floe --iterations 1 --warmup 0 --deadline 1000", "3", "gpu.floe: a replay"),
+        ("bench gpu.floe both.floe --deadline 1000", "1", "gpu.floe: INIT"),
+        ("bench gpu.floe both.floe --deadline 1000", "50", "gpu.floe: a replay"),
     ] {
         let start = std::time::Instant::now();
         let mut command = Command::new(env!("CARGO_BIN_EXE_floe"));
         command.current_dir(folder.path()).env("FLOE_LIBCUDA", &driver).env("SIMULATED_HANGS", hangs);
-        let output = command.args(arguments.split_whitespace()).output().unwrap();
+        command.args(arguments.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut running = command.spawn().unwrap();
+        while running.try_wait().unwrap().is_none() && start.elapsed().as_secs() < 30 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let ended = running.try_wait().unwrap().is_some();
+        if !ended {
+            running.kill().unwrap();
+        }
+        let output = running.wait_with_output().unwrap();
+        assert!(ended, "{arguments}: not given up");
         let message = text(&output.stderr);
         let expected = format!("error: {what} has not finished within 1000 ms (--deadline)\n");
         assert_eq!((output.status.code(), &message[message.find("error").unwrap_or(0)..]), (Some(1), &expected[..]));
-        assert!(start.elapsed().as_secs() < 30);
+        assert!(start.elapsed().as_millis() >= 1000, "{arguments}: given up before its time");
     }
     let output = floe(folder.path(), "run host.floe --random 1 --deadline 60000");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

@@ -138,15 +138,21 @@ Result cuMemsetD8Async(Address to, unsigned char value, size_t bytes, Handle str
 Result cuEventRecord(Handle event, Handle stream) { return 0; }
 // The GPU does not finish as long as SIMULATED_RUNNING is 1: waiting for it takes for ever.
 Result cuEventQuery(Handle event) { return setting("SIMULATED_RUNNING", 0) ? 600 : 0; } // CUDA_ERROR_NOT_READY
-Result cuStreamSynchronize(Handle stream) {
+static void finish(void) {
     // From the SIMULATED_HANGS-th wait on.
     static int waits;
     if (setting("SIMULATED_RUNNING", 0) || ++waits == setting("SIMULATED_HANGS", -1)) {
         for (;;) pause();
     }
+}
+Result cuStreamSynchronize(Handle stream) {
+    finish();
     return setting("SIMULATED_SYNCHRONIZE", 0);
 }
-Result cuEventSynchronize(Handle event) { return 0; }
+Result cuEventSynchronize(Handle event) {
+    finish();
+    return 0;
+}
 Result cuEventElapsedTime(float *milliseconds, Handle start, Handle end) {
     *milliseconds = 0.5f * launched;
     return 0;

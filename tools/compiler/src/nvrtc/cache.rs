@@ -117,12 +117,17 @@ fn digest(key: &Key, body: &[u8]) -> Key {
 
 /// Returns an error if a file or folder belongs to another user than this one and root, or if others may write to it.
 fn only_ours(found: &Metadata) -> io::Result<()> {
-    let (user, root) = (rustix::process::geteuid().as_raw(), 0);
-    if found.uid() != user && found.uid() != root {
-        return Err(io::Error::other(format!("it belongs to user {}, not to user {user}", found.uid())));
+    only_of(rustix::process::geteuid().as_raw(), found.uid(), found.mode()).map_err(io::Error::other)
+}
+
+/// As [`only_ours`], for a user and what belongs to `owner` and has this mode.
+fn only_of(user: u32, owner: u32, mode: u32) -> Result<(), String> {
+    const ROOT: u32 = 0;
+    if owner != user && owner != ROOT {
+        return Err(format!("it belongs to user {owner}, not to user {user}"));
     }
-    if found.mode() & 0o022 != 0 {
-        return Err(io::Error::other("others may write to it; `chmod go-w` makes it private"));
+    if mode & 0o022 != 0 {
+        return Err("others may write to it; `chmod go-w` makes it private".to_owned());
     }
     Ok(())
 }
@@ -157,6 +162,8 @@ mod tests {
         cache.store(&key, &kernel()).unwrap();
         assert_eq!(cache.load(&key), Some(kernel()));
         assert_eq!(fs::read_dir(cache.folder()).unwrap().count(), 1, "no temporary file stays behind");
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(&cache.folder), mode(&cache.file(&key))), (0o700, 0o600), "nobody else's to read");
     }
 
     #[test]
@@ -213,6 +220,15 @@ mod tests {
     }
 
     #[test]
+    fn what_belongs_to_the_user_or_to_root_is_taken() {
+        for (owner, taken) in [(1000, true), (0, true), (1001, false)] {
+            assert_eq!(only_of(1000, owner, 0o100_644).is_ok(), taken, "owner {owner}");
+            assert!(only_of(1000, owner, 0o100_664).is_err() && only_of(1000, owner, 0o100_646).is_err());
+        }
+        assert!(only_of(0, 1000, 0o100_600).is_err(), "root takes nobody else's");
+    }
+
+    #[test]
     fn links_and_fifos_are_refused_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path());
@@ -225,6 +241,7 @@ mod tests {
         fs::remove_file(&entry).unwrap();
         assert!(std::process::Command::new("mkfifo").arg("-m600").arg(&entry).status().unwrap().success());
         assert_eq!(cache.load(&key), None);
+        assert_eq!(cache.read(&key).unwrap_err().to_string(), "not a regular file");
     }
 
     #[test]
