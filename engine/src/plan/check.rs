@@ -360,6 +360,7 @@ mod tests {
         let header = VariantHeader {
             target: "gpu",
             architecture: 87,
+            tuned_for: 0,
             image_kind: ImageKind::Cubin,
             driver: 0,
             nvrtc: "",

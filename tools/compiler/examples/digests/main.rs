@@ -135,7 +135,7 @@ fn of_model(model: &Model) -> Result<(String, Plans, usize), String> {
     let mut defects = 0;
     let plans = targets::all().iter().map(|target| {
         let plan = fused.as_ref().map_err(Rc::clone);
-        let plan = plan.and_then(|fused| plan::of_variant(fused, target).map_err(Rc::new));
+        let plan = plan.and_then(|fused| plan::of_variant(fused, target));
         let parts = match plan {
             Ok(parts) => parts.all().iter().map(Digest::to_string).collect(),
             Err(reason) => {

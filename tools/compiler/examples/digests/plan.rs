@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use std::{
     collections::HashMap,
     fmt,
+    rc::Rc,
     sync::{LazyLock, Mutex},
 };
 
@@ -86,8 +87,9 @@ impl Parts {
 ///
 /// # Errors
 /// Returns an error if the graph cannot run on the target.
-pub fn of_variant(fused: &FusedGraph, target: &Target) -> Result<Parts, CompileError> {
-    let (mut schedule, placement) = pipeline::scheduled_and_placed(fused, target, &CompileOptions::default(), &|_| ())?;
+pub fn of_variant(fused: &FusedGraph, target: &Target) -> Result<Parts, Rc<CompileError>> {
+    let (mut schedule, placement) =
+        pipeline::scheduled_and_placed(fused, target, &CompileOptions::default(), &|_| ()).map_err(Rc::new)?;
     let mut sources = Vec::new();
     for step in &mut schedule.steps {
         if let StepAction::Launch(launch) = &mut step.action {
@@ -105,7 +107,7 @@ pub fn of_variant(fused: &FusedGraph, target: &Target) -> Result<Parts, CompileE
         nvrtc: String::new(),
         precision: "",
     };
-    let variant = emit::emit(&mut schedule, &placement, &sources, identity)?;
+    let variant = emit::emit(&mut schedule, &placement, &sources, identity).map_err(|error| Rc::new(error.into()))?;
     let mut steps = Hasher::new().add_value(&variant.multiprocessors);
     for binding in &variant.bindings {
         steps = steps.add_value(&binding.borrowed());

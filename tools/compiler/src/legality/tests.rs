@@ -42,8 +42,11 @@ fn a_schedule() -> Schedule {
     pipeline::scheduled_and_placed(&network(), target(), &CompileOptions::default(), &|_| ()).expect("scheduled").0
 }
 
+/// What breaks a form.
+type Change<'a, T> = &'a dyn Fn(&mut T);
+
 /// Breaks a legal form in each of these ways; the check must say so.
-fn each<T>(legal: impl Fn() -> T, check: impl Fn(&T) -> Result<(), Illegal>, broken: &[(&str, &dyn Fn(&mut T))]) {
+fn each<T>(legal: impl Fn() -> T, check: impl Fn(&T) -> Result<(), Illegal>, broken: &[(&str, Change<'_, T>)]) {
     check(&legal()).expect("legal before it is broken");
     for (words, change) in broken {
         let mut form = legal();
