@@ -40,7 +40,8 @@ impl<'a> Memory<'a> {
     pub fn read(&self, range: BufferRange) -> Result<(), String> {
         let name = self.inside(range)?;
         match self.written[self.first[range.buffer.0]] {
-            Some((from, to)) if from < range.offset + range.bytes.max(1) && range.offset < to => Ok(()),
+            _ if range.bytes == 0 => Ok(()),
+            Some((from, to)) if from < range.offset + range.bytes && range.offset < to => Ok(()),
             _ => Err(format!("reads '{name}' from {}, which nothing has written", range.offset)),
         }
     }
@@ -66,13 +67,15 @@ impl<'a> Memory<'a> {
         Ok(())
     }
 
-    /// Checks that every output was written.
+    /// Checks that every output that has elements was written.
     ///
     /// # Errors
     /// Returns the name of one that was not.
     pub fn outputs(&self) -> Result<(), String> {
         for (buffer, &first) in self.graph.buffers.iter().zip(&self.first) {
-            if matches!(buffer.storage, Storage::Binding(_)) && self.written[first].is_none() {
+            let Storage::Binding(number) = buffer.storage else { continue };
+            let has_elements = self.graph.bindings.get(number).is_some_and(|binding| binding.bytes() > 0);
+            if has_elements && self.written[first].is_none() {
                 return Err(format!("output '{}' is never written", buffer.name));
             }
         }
