@@ -156,6 +156,7 @@ mod tests {
     use floe_compiler::pipeline::fuse;
     use floe_models::{DType, Fact, Graph, Node, Op, Tensor, TensorId, op::Unary};
     use plan::Parts;
+    use std::path::Path;
 
     /// A product with weights and an activation; then another product.
     fn network(weight: f32, activation: Unary, width: usize) -> Graph {
@@ -215,5 +216,16 @@ mod tests {
         for target in ["host", "h200"] {
             assert_eq!(parts(renamed.clone(), target), parts(network(1.0, Unary::Relu, 32), target));
         }
+    }
+
+    /// A debug build checks every form, so that making the digests is the test.
+    #[test]
+    #[ignore = "needs the models that tools/test prepares"]
+    fn every_form_of_every_model_is_legal() {
+        let folder = std::env::var_os("FLOE_REFERENCES").expect("FLOE_REFERENCES names the folder of the models");
+        let models = models::below(Path::new(&folder)).unwrap();
+        assert!(models.len() > 100, "{} models are too few", models.len());
+        let (_, defects) = digests(models).unwrap();
+        assert_eq!(defects, 0, "defects of the compiler, see above");
     }
 }
