@@ -42,16 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
             Compiled { bytes: cubin(launch.entry.as_bytes()), resources: None, log: String::new() }
         })
         .collect();
-    let identity = VariantIdentity {
-        target: target.name.clone(),
-        architecture: target.architecture,
-        tuned_for: target.multiprocessors,
-        image_kind: ImageKind::Cubin,
-        driver: 0,
-        nvrtc: String::new(),
-        precision: "f16",
-    };
-    let Ok(mut variant) = emit::emit(&mut schedule, &placement, &compiled, identity) else { return };
+    let Ok(mut variant) = emit::emit(&mut schedule, &placement, &compiled, VariantIdentity::of(target)) else { return };
     let plan = File::new(&PlanWriter::new("fuzzed", "fuzzed").variant(variant.parts()).finish());
     if let Err(error) = Plan::parse(plan.bytes()) {
         panic!("the engine refuses a compiled plan: {error}");

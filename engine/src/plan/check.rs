@@ -360,20 +360,16 @@ mod tests {
         let header = VariantHeader {
             target: "gpu",
             architecture: 87,
-            tuned_for: 0,
-            image_kind: ImageKind::Cubin,
-            driver: 0,
-            nvrtc: "",
             precision: "f32",
             arena_bytes: 512,
             arena_lower_bound: 512,
-            multiprocessors: 0,
             zeroed_bytes: 512,
             steps: MAX_STEPS,
             kernels: MAX_KERNELS,
             images: MAX_KERNELS,
             bindings: MAX_BINDINGS as u32,
             candidates: MAX_CANDIDATES,
+            ..VariantHeader::default()
         };
         assert_eq!(check_description(&header, 0), Ok(()));
         let wrong: [(&str, Change); 6] = [

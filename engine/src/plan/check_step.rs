@@ -100,7 +100,10 @@ fn check_alignment<'a>(operands: impl Iterator<Item = (&'a Operand, u64)>) -> Re
 
 /// The launch limits that hold on every architecture since 3.0 (CUDA programming guide, table of technical
 /// specifications); shared memory by the largest, 9.0.
-pub(super) fn check_launch(grid: [u32; 3], block: [u32; 3], shared: u32) -> Result<(), StepProblem> {
+///
+/// # Errors
+/// Returns an error if the grid, the block or the shared memory is beyond them.
+pub fn check_launch(grid: [u32; 3], block: [u32; 3], shared: u32) -> Result<(), StepProblem> {
     let within = |extents: [u32; 3], limits: [u32; 3]| {
         extents.iter().zip(limits).all(|(&extent, limit)| (1..=limit).contains(&extent))
     };

@@ -208,9 +208,10 @@ pub struct KernelEntry<'a> {
 }
 
 /// How a kernel image is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ImageKind {
     /// Machine code for exactly the variant's architecture.
+    #[default]
     Cubin,
     /// PTX, compiled by the driver when loaded; NUL-terminated (the writer appends the NUL where it is missing). Runs on the variant's architecture and later ones.
     Ptx,
@@ -226,7 +227,7 @@ pub struct Image {
 }
 
 /// What a variant needs; the fixed part of its description. The writer fills in the counts at its end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariantHeader<'a> {
     /// Name of the target it was compiled for.
     pub target: &'a str,

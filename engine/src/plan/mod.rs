@@ -20,6 +20,7 @@ mod suitability;
 #[cfg(feature = "writer")]
 mod writer;
 
+pub use check_step::check_launch;
 pub use error::{OperandProblem, PlanError, RecordProblem, SectionProblem, StepProblem};
 pub use file::SectionKind;
 pub use reader::{Memory, Plan, Records, Variant};

@@ -158,27 +158,9 @@ impl<'a> Variant<'a> {
 
     /// A variant without anything: stands where the check has proven that nothing can stand.
     fn empty() -> Self {
-        let header = VariantHeader {
-            target: "",
-            architecture: 0,
-            tuned_for: 0,
-            image_kind: super::format::ImageKind::Cubin,
-            driver: 0,
-            nvrtc: "",
-            precision: "",
-            arena_bytes: 0,
-            arena_lower_bound: 0,
-            multiprocessors: 0,
-            zeroed_bytes: 0,
-            steps: 0,
-            kernels: 0,
-            images: 0,
-            bindings: 0,
-            candidates: 0,
-        };
         let none: &[u8] = &[];
         Self {
-            header,
+            header: VariantHeader::default(),
             steps: none,
             kernels: none,
             image_table: none,

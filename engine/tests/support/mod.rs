@@ -46,20 +46,10 @@ fn header(target: &str, architecture: u32, arena_bytes: u64) -> VariantHeader<'_
     VariantHeader {
         target,
         architecture,
-        tuned_for: 0,
-        image_kind: ImageKind::Cubin,
-        driver: 0,
-        nvrtc: "",
         precision: "f32",
         arena_bytes,
         arena_lower_bound: arena_bytes,
-        multiprocessors: 0,
-        zeroed_bytes: 0,
-        steps: 0,
-        kernels: 0,
-        images: 0,
-        bindings: 0,
-        candidates: 0,
+        ..VariantHeader::default()
     }
 }
 

@@ -134,15 +134,7 @@ mod tests {
             driver: 12020,
             nvrtc: "12.6",
             precision: "f16",
-            arena_bytes: 0,
-            arena_lower_bound: 0,
-            multiprocessors: 0,
-            zeroed_bytes: 0,
-            steps: 0,
-            kernels: 0,
-            images: 0,
-            bindings: 0,
-            candidates: 0,
+            ..VariantHeader::default()
         }
     }
 

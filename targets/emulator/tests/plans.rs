@@ -104,20 +104,11 @@ fn plan(steps: Vec<Step>, image_kind: ImageKind) -> Vec<Block> {
     let header = VariantHeader {
         target: "gpu",
         architecture: 87,
-        tuned_for: 0,
         image_kind,
-        driver: 0,
-        nvrtc: "",
         precision: "f32",
         arena_bytes: 2 * BYTES,
         arena_lower_bound: 2 * BYTES,
-        multiprocessors: 0,
-        zeroed_bytes: 0,
-        steps: 0,
-        kernels: 0,
-        images: 0,
-        bindings: 0,
-        candidates: 0,
+        ..VariantHeader::default()
     };
     let mut cubin = [0; 64];
     cubin[..6].copy_from_slice(b"\x7fELF\x02\x01");

@@ -15,6 +15,7 @@ use floe_engine::plan::{
         VariantHeader,
     },
 };
+use floe_kernels::codegen::Target;
 use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
@@ -204,6 +205,21 @@ fn printable_binding(binding: &OwnedBinding) -> OwnedBinding {
     OwnedBinding { name: printable(&binding.name), ..binding.clone() }
 }
 
+impl VariantIdentity {
+    /// That of a target before anything is compiled: in f32, without images.
+    pub fn of(target: &Target) -> Self {
+        Self {
+            target: target.name.clone(),
+            architecture: target.architecture,
+            tuned_for: if target.is_host() { 0 } else { target.multiprocessors },
+            image_kind: ImageKind::Cubin,
+            driver: 0,
+            nvrtc: String::new(),
+            precision: "f32",
+        }
+    }
+}
+
 impl Variant {
     /// The form that the plan writer takes. Weights and images move into it.
     pub fn parts(&mut self) -> VariantParts<'_> {
@@ -223,11 +239,8 @@ impl Variant {
                 arena_lower_bound,
                 multiprocessors: self.multiprocessors,
                 zeroed_bytes,
-                steps: 0,
-                kernels: 0,
-                images: 0,
-                bindings: 0,
-                candidates: 0,
+                // The writer counts.
+                ..VariantHeader::default()
             },
             steps: self.steps.clone(),
             kernels: self.kernels.iter().map(|(image, name)| KernelEntry { image: *image, name }).collect(),

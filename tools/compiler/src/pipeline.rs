@@ -405,16 +405,7 @@ fn variant(
     let image_kind = if options.ptx { ImageKind::Ptx } else { ImageKind::Cubin };
     let mut candidates = CandidateParts::default();
     let (compiled, identity) = if target.is_host() {
-        let identity = VariantIdentity {
-            target: target.name.clone(),
-            architecture: 0,
-            tuned_for: 0,
-            image_kind: ImageKind::Cubin,
-            driver: 0,
-            nvrtc: String::new(),
-            precision: "f32",
-        };
-        (Vec::new(), identity)
+        (Vec::new(), VariantIdentity::of(target))
     } else {
         progress(Progress::Phase(&format!("{}: compile kernels", target.name)));
         let mut compiler = Compiler::find(target, options.nvrtc.as_deref())?;
@@ -434,13 +425,11 @@ fn variant(
             candidates = CandidateParts::new(&schedule.problems, &compiled, target.architecture, image_kind);
         }
         let identity = VariantIdentity {
-            target: target.name.clone(),
-            architecture: target.architecture,
-            tuned_for: target.multiprocessors,
             image_kind,
             driver: compiler.driver(target, image_kind),
             nvrtc: compiler.version(),
             precision: if options.precision == Precision::F16 { "f16" } else { "f32" },
+            ..VariantIdentity::of(target)
         };
         (compiled, identity)
     };

@@ -8,7 +8,7 @@ use floe_compiler::{
     pipeline::{self, CompileError, CompileOptions},
     schedule::StepAction,
 };
-use floe_engine::plan::format::{ImageKind, Step};
+use floe_engine::plan::format::Step;
 use floe_kernels::codegen::Target;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -98,16 +98,8 @@ pub fn of_variant(fused: &FusedGraph, target: &Target) -> Result<Parts, Rc<Compi
             launch.entry.clear();
         }
     }
-    let identity = VariantIdentity {
-        target: target.name.clone(),
-        architecture: target.architecture,
-        tuned_for: target.multiprocessors,
-        image_kind: ImageKind::Cubin,
-        driver: 0,
-        nvrtc: String::new(),
-        precision: "",
-    };
-    let variant = emit::emit(&mut schedule, &placement, &sources, identity).map_err(|error| Rc::new(error.into()))?;
+    let variant = emit::emit(&mut schedule, &placement, &sources, VariantIdentity::of(target))
+        .map_err(|error| Rc::new(error.into()))?;
     let mut steps = Hasher::new().add_value(&variant.multiprocessors);
     for binding in &variant.bindings {
         steps = steps.add_value(&binding.borrowed());
