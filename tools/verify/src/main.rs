@@ -129,6 +129,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints what a check found: whether it passed, a line about it, and its failures.
+fn tell(text: &str, failures: &[String]) -> io::Result<()> {
+    let verdict = if failures.is_empty() { "pass" } else { "FAIL" };
+    writeln!(io::stdout(), "{verdict}  {text}")?;
+    failures.iter().try_for_each(|failure| writeln!(io::stdout(), "      {failure}"))
+}
+
 /// Whether everything passed.
 fn run(command_line: &CommandLine) -> Result<bool> {
     match &command_line.command {
@@ -186,11 +193,9 @@ fn run(command_line: &CommandLine) -> Result<bool> {
         }
         Command::Stream(arguments) => {
             let report = stream::run(arguments)?;
-            let verdict = if report.failures.is_empty() { "pass" } else { "FAIL" };
             let times = report.round_trip;
-            writeln!(
-                io::stdout(),
-                "{verdict}  {} {} {}: {} frames, {} decided differently, largest difference {:.1e}, round trip min {:.1} \
+            let text = format!(
+                "{} {} {}: {} frames, {} decided differently, largest difference {:.1e}, round trip min {:.1} \
                  median {:.1} p99 {:.1} us",
                 report.plan,
                 report.target,
@@ -201,8 +206,8 @@ fn run(command_line: &CommandLine) -> Result<bool> {
                 times.min,
                 times.median,
                 times.p99
-            )?;
-            report.failures.iter().try_for_each(|failure| writeln!(io::stdout(), "      {failure}"))?;
+            );
+            tell(&text, &report.failures)?;
             if let Some(path) = &command_line.record {
                 let key = format!("{} {} {}", report.plan, report.target, report.precision);
                 record::update(path, "streams", &key, json!(report))?;
@@ -220,10 +225,8 @@ fn run(command_line: &CommandLine) -> Result<bool> {
             let reports = guard::run(arguments)?;
             for report in &reports {
                 let guard::Report { target, precision, memory, wait, planted, failures } = report;
-                let verdict = if failures.is_empty() { "pass" } else { "FAIL" };
                 let kinds = format!("{target} {precision} {memory} {wait}");
-                writeln!(io::stdout(), "{verdict}  {kinds}: {planted} replays with NaN or infinity, and without")?;
-                failures.iter().try_for_each(|failure| writeln!(io::stdout(), "      {failure}"))?;
+                tell(&format!("{kinds}: {planted} replays with NaN or infinity, and without"), failures)?;
                 if let Some(path) = &command_line.record {
                     record::update(path, "guards", &kinds, json!(report))?;
                 }
@@ -235,10 +238,8 @@ fn run(command_line: &CommandLine) -> Result<bool> {
             for report in &reports {
                 let heap::Report { plan, target, precision, memory, wait, replays, heap, growth, failures, .. } =
                     report;
-                let verdict = if failures.is_empty() { "pass" } else { "FAIL" };
                 let kinds = format!("{plan} {target} {precision} {memory} {wait}");
-                writeln!(io::stdout(), "{verdict}  {kinds}: {replays} replays, heap {heap:?}, growth {growth:?}")?;
-                failures.iter().try_for_each(|failure| writeln!(io::stdout(), "      {failure}"))?;
+                tell(&format!("{kinds}: {replays} replays, heap {heap:?}, growth {growth:?}"), failures)?;
                 if let Some(path) = &command_line.record {
                     record::update(path, "heap", &kinds, json!(report))?;
                 }

@@ -1,17 +1,15 @@
 //! Rules of the fused graph.
 
-use super::Illegal;
+use super::{
+    Illegal,
+    values::{Made, inferred},
+};
 use crate::{
     fused::{FusedGraph, FusedNode, FusedOp},
-    passes::fuse::is_anchor,
+    passes::fuse::{MAX_EXTRAS, is_anchor, significant},
 };
-use floe_kernels::pointwise::{Class, Program};
-use floe_models::{Fact, Op, TensorId, infer};
-
-/// Most inputs of a program that stands alone.
-const MAX_POINTWISE_INPUTS: usize = 7;
-/// Most inputs of an epilogue beside the accumulator.
-const MAX_EPILOGUE_INPUTS: usize = 3;
+use floe_kernels::pointwise::{Class, MAX_POINTWISE_INPUTS, Program};
+use floe_models::{Fact, Op, TensorId, infer::broadcast};
 
 /// Checks that nodes are in topological order and every value is made once; that an unfused operator is none that fusion
 /// takes, and its facts are what shape inference says; that programs are well-formed and have as many inputs as their nodes
@@ -20,30 +18,13 @@ const MAX_EPILOGUE_INPUTS: usize = 3;
 /// # Errors
 /// Returns the first broken rule.
 pub fn check(graph: &FusedGraph, pass: &'static str) -> Result<(), Illegal> {
-    let mut made: Vec<bool> = graph.values.iter().map(|value| value.constant.is_some()).collect();
-    for input in &graph.inputs {
-        match made.get_mut(input.0) {
-            Some(made) if !*made => *made = true,
-            _ => return Err(Illegal::new(pass, "inputs", format!("value {} is given twice or unknown", input.0))),
-        }
-    }
+    let mut made = Made::before(&graph.values, &graph.inputs, pass)?;
     for node in &graph.nodes {
-        let illegal = |rule: String| Illegal::new(pass, format!("node {}", node.name), rule);
-        if let Some(input) = node.inputs.iter().find(|input| made.get(input.0) != Some(&true)) {
-            return Err(illegal(format!("value {} is read before it is made", input.0)));
-        }
-        for output in &node.outputs {
-            match made.get_mut(output.0) {
-                Some(made) if !*made => *made = true,
-                _ => return Err(illegal(format!("value {} is made twice or unknown", output.0))),
-            }
-        }
-        computes(graph, node).map_err(illegal)?;
+        let place = || format!("node {}", node.name);
+        made.node(&node.inputs, &node.outputs, place)?;
+        computes(graph, node).map_err(|rule| Illegal::new(pass, place(), rule))?;
     }
-    match graph.outputs.iter().find(|output| made.get(output.0) != Some(&true)) {
-        Some(output) => Err(Illegal::new(pass, "outputs", format!("value {} is never made", output.0))),
-        None => Ok(()),
-    }
+    made.outputs(&graph.outputs)
 }
 
 /// Whether a node can compute its outputs from its inputs.
@@ -62,11 +43,7 @@ fn computes(graph: &FusedGraph, node: &FusedNode) -> Result<(), String> {
             if is_fused {
                 return Err(format!("a {} stands alone", op.name()));
             }
-            match infer(op, &inputs, &outputs) {
-                Ok(facts) if facts == outputs => Ok(()),
-                Ok(facts) => Err(format!("makes {facts:?}, recorded as {outputs:?}")),
-                Err(reason) => Err(reason.to_string()),
-            }
+            inferred(op, &inputs, &outputs)
         }
         FusedOp::Pointwise(program) => {
             if inputs.len() > MAX_POINTWISE_INPUTS {
@@ -79,7 +56,7 @@ fn computes(graph: &FusedGraph, node: &FusedNode) -> Result<(), String> {
             if !is_anchor(op) {
                 return Err(format!("a {} with an epilogue", op.name()));
             }
-            if epilogue.len() > MAX_EPILOGUE_INPUTS {
+            if epilogue.len() > MAX_EXTRAS {
                 return Err(format!("an epilogue of {} inputs", epilogue.len()));
             }
             match program {
@@ -98,13 +75,8 @@ fn fits(program: &Program, before: usize, inputs: &[&Fact], output: &Fact) -> Re
     if usize::from(program.inputs) != before + inputs.len() {
         return Err(format!("a program of {} inputs over {}", program.inputs, before + inputs.len()));
     }
-    let broadcasts = |shape: &[usize]| {
-        let behind = output.shape.len().checked_sub(shape.len()).map(|skipped| &output.shape[skipped..]);
-        // Leading ones may be more than the output has.
-        let shape = &shape[shape.len().saturating_sub(output.shape.len())..];
-        let behind = behind.unwrap_or(&output.shape);
-        shape.iter().zip(behind).all(|(from, to)| from == to || *from == 1)
-    };
+    let broadcasts =
+        |shape: &[usize]| broadcast(significant(shape), &output.shape).is_ok_and(|shape| shape == output.shape);
     match inputs.iter().find(|input| !broadcasts(&input.shape)) {
         Some(input) => Err(format!("{:?} does not broadcast to {:?}", input.shape, output.shape)),
         None => Ok(()),

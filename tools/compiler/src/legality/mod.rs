@@ -16,6 +16,7 @@ mod memory;
 pub mod schedule;
 #[cfg(test)]
 mod tests;
+mod values;
 
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

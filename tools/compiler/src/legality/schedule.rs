@@ -5,11 +5,8 @@ use crate::{
     kernel_graph::Storage,
     schedule::{Schedule, ScheduledStep, StepAction, StepOperand},
 };
+use floe_engine::plan::check_launch;
 use floe_kernels::codegen::Target;
-
-/// CUDA's limits for a grid along each dimension, and for the threads of a block.
-const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
-const MAX_THREADS: u64 = 1024;
 
 /// Checks that steps are of the target's kind; that a launch has as many operands as arguments, an entry, and a grid, a block
 /// and shared memory that the target can launch; that operands lie inside their buffers, nothing is read before it is
@@ -26,8 +23,6 @@ pub fn check(schedule: &Schedule, target: &Target, pass: &'static str) -> Result
                 kernel.family().check().map_err(|error| illegal(error.to_string()))?;
             }
             StepAction::Launch(launch) if !target.is_host() => {
-                let threads: u64 = launch.block.iter().map(|&extent| u64::from(extent)).product();
-                let grid_fits = launch.grid.iter().zip(MAX_GRID).all(|(&extent, most)| (1..=most).contains(&extent));
                 if launch.arguments.len() != step.operands.len() && !is_behind_the_network(schedule, step) {
                     let (arguments, operands) = (launch.arguments.len(), step.operands.len());
                     return Err(illegal(format!("{operands} operands for {arguments} arguments")));
@@ -35,8 +30,8 @@ pub fn check(schedule: &Schedule, target: &Target, pass: &'static str) -> Result
                 if !launch.source.contains(&launch.entry) || launch.entry.is_empty() {
                     return Err(illegal(format!("its source has no entry '{}'", launch.entry)));
                 }
-                if !grid_fits || !(1..=MAX_THREADS).contains(&threads) || launch.shared > target.shared_per_block {
-                    let (grid, block, shared) = (launch.grid, launch.block, launch.shared);
+                let (grid, block, shared) = (launch.grid, launch.block, launch.shared);
+                if check_launch(grid, block, shared).is_err() || shared > target.shared_per_block {
                     return Err(illegal(format!("grid {grid:?}, block {block:?}, {shared} bytes of shared memory")));
                 }
             }

@@ -89,7 +89,7 @@ fn check_normalised(graph: &Graph, node: &Node) -> Result<(), FuseError> {
 }
 
 /// Extents without leading ones: what decides how a value broadcasts.
-fn significant(shape: &[usize]) -> &[usize] {
+pub fn significant(shape: &[usize]) -> &[usize] {
     let ones = shape.iter().take_while(|&&extent| extent == 1).count();
     &shape[ones..]
 }

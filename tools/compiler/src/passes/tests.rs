@@ -104,7 +104,7 @@ impl Network {
         self.graph.outputs.push(id);
     }
 
-    /// Simplifies and fuses, checks the result's order and that it computes what the unfused nodes do.
+    /// Simplifies and fuses, checks that the result is legal and that it computes what the unfused nodes do.
     fn finish(mut self) -> FusedGraph {
         let shapes: Vec<Vec<usize>> =
             self.graph.inputs.iter().map(|&input| self.graph.fact(input).shape.clone()).collect();
@@ -114,7 +114,7 @@ impl Network {
         let expected = node_by_node(&self.graph, &inputs);
         let simplified = simplify(self.graph).expect("legal at every step");
         let fused = fuse(simplified).expect("fusible");
-        check_order(&fused);
+        legality::fused::check(&fused, "fuse").expect("legal");
         let found = run_fused(&fused, &inputs).expect("runs on the host");
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!((found.dtype, &found.shape), (expected.dtype, &expected.shape));
@@ -146,26 +146,6 @@ fn node_by_node(graph: &Graph, inputs: &[&Tensor]) -> Vec<Tensor> {
         }
     }
     graph.outputs.iter().map(|id| values[id.0].clone().expect("outputs are made")).collect()
-}
-
-/// Every value that is read or an output is made exactly once, before it is read.
-fn check_order(graph: &FusedGraph) {
-    let mut made: Vec<bool> = graph.values.iter().map(|value| value.constant.is_some()).collect();
-    for input in &graph.inputs {
-        made[input.0] = true;
-    }
-    for node in &graph.nodes {
-        for input in &node.inputs {
-            assert!(made[input.0], "{} reads value {} before it is made", node.name, input.0);
-        }
-        for output in &node.outputs {
-            assert!(!std::mem::replace(&mut made[output.0], true), "{} makes value {} again", node.name, output.0);
-        }
-        if let FusedOp::Pointwise(program) | FusedOp::Anchored { program: Some(program), .. } = &node.op {
-            program.check().expect("legal program");
-        }
-    }
-    assert!(graph.outputs.iter().all(|output| made[output.0]), "an output is never made");
 }
 
 /// Kinds of nodes in order, with the number of inputs beside the operator's own.
