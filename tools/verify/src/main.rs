@@ -8,6 +8,7 @@ mod compare;
 mod controls;
 mod digest;
 mod emulated;
+mod expected;
 mod guard;
 mod heap;
 mod instructions;

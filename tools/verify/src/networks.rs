@@ -4,6 +4,7 @@ use crate::{
     allocations,
     bounds::{Bound, Bounds, Held},
     compare::Agreement,
+    expected::{Emulation, Expected, in_parallel},
 };
 use anyhow::{Result, bail};
 use floe::{
@@ -67,6 +68,9 @@ pub struct Report {
     pub outputs: usize,
     /// The worst agreement of floating-point ones with the host's by each measure; absent where there is none.
     pub worst: Option<Agreement>,
+    /// How near a GPU in software comes; absent where the plan holds machine code, which only a GPU runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<Emulation>,
     /// Why, where its outputs are not held to what other networks' are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -90,14 +94,20 @@ pub struct Report {
 /// without a GPU, so that the plans after it need another one. Wrong results are in the reports.
 pub fn run(arguments: &Arguments, mut done: impl FnMut(&Report) -> Result<()>) -> Result<bool> {
     let bounds = Bounds::embedded()?;
+    let files = arguments.plans.iter().map(|path| PlanFile::open(path)).collect::<Result<Vec<_>>>()?;
+    let plans = files.iter().map(|file| file.plan()).collect::<Result<Vec<_>, _>>()?;
+    let named: Vec<_> =
+        arguments.plans.iter().map(|path| path.file_stem().unwrap_or_default().to_string_lossy()).zip(&plans).collect();
+    // Before anything runs on the GPU, so that times are undisturbed and allocations are those of RUN.
+    let expected = in_parallel(&named, |(stem, plan)| {
+        Expected::of(plan, arguments.variant.as_deref(), |session| contents(session, stem, arguments))
+    });
     let mut passed = true;
-    for path in &arguments.plans {
-        let file = PlanFile::open(path)?;
-        let plan = file.plan()?;
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let (report, error) = match verify(&stem, &plan, &bounds, arguments) {
+    for ((file, (stem, plan)), expected) in files.iter().zip(&named).zip(expected) {
+        let verified = expected.and_then(|expected| verify(stem, plan, &expected, &bounds, arguments));
+        let (report, error) = match verified {
             Ok(report) => (report, None),
-            Err(error) => (broken(&stem, &plan, &error), Some(error)),
+            Err(error) => (broken(stem, plan, &error), Some(error)),
         };
         print(&report)?;
         done(&report)?;
@@ -121,6 +131,7 @@ fn broken(stem: &str, plan: &Plan<'_>, error: &anyhow::Error) -> Report {
         timed: 0,
         outputs: 0,
         worst: None,
+        emulated: None,
         reason: None,
         instead: None,
         replays: 0,
@@ -147,6 +158,12 @@ fn print(report: &Report) -> Result<()> {
         write!(out, ", {} replays, device {device:.1} us, round trip {:.1} us", report.replays, latency.host.median)?;
     }
     writeln!(out)?;
+    if let Some(Emulation { same, elements, l2, part }) = report.emulated {
+        writeln!(
+            out,
+            "      emulated: {same} of {elements} elements have the same bits; l2 {l2:.1e}, {part:.3} of f16's"
+        )?;
+    }
     if let Some(instead) = &report.instead {
         writeln!(out, "      not comparable end to end; {instead} is held to the bound")?;
     }
@@ -154,19 +171,20 @@ fn print(report: &Report) -> Result<()> {
     Ok(())
 }
 
-fn verify(stem: &str, plan: &Plan<'_>, bounds: &Bounds, arguments: &Arguments) -> Result<Report> {
-    let request = |device, variant: Option<String>| Request { device, variant, ..Request::default() };
-    let (mut host_place, host_variant) = Place::choose(plan, &request(DeviceKind::Host, None))?;
-    let mut host = host_place.session(host_variant)?;
-    let inputs = contents(&host, stem, arguments)?;
-    replay(&mut host, &inputs)?;
-    let expected = outputs::read(&mut host)?;
-
-    let (mut place, variant) = Place::choose(plan, &request(DeviceKind::Cuda, arguments.variant.clone()))?;
+fn verify(
+    stem: &str,
+    plan: &Plan<'_>,
+    expected: &Expected<'_>,
+    bounds: &Bounds,
+    arguments: &Arguments,
+) -> Result<Report> {
+    let Expected { inputs, host, emulated } = expected;
+    let request = Request { device: DeviceKind::Cuda, variant: arguments.variant.clone(), ..Request::default() };
+    let (mut place, variant) = Place::choose(plan, &request)?;
     let header = variant.header().clone();
     // Times first, through the driver's own functions.
     let mut session = place.session(variant.clone())?;
-    let latency = bench::measure(&mut session, &inputs, 100, 1000, &Watch::default(), |_| {})?;
+    let latency = bench::measure(&mut session, inputs, 100, 1000, &Watch::default(), |_| {})?;
     drop(session);
 
     let bindings = variant.bindings().count();
@@ -176,11 +194,22 @@ fn verify(stem: &str, plan: &Plan<'_>, bounds: &Bounds, arguments: &Arguments) -
     *api = recording::wrap(driver, calls_of_init + (arguments.replays + 1) * (2 * bindings + 8));
     let again = variant.clone();
     let mut session = place.session(variant)?;
-    replay(&mut session, &inputs)?;
+    replay(&mut session, inputs)?;
     let first = outputs::read(&mut session)?;
 
     let held = bounds.of(model_of(stem), header.precision);
-    let (worst, mut failures) = compare(&held, &expected, &first);
+    let (worst, mut failures) = compare(&held, host, &first);
+    let emulated = match emulated {
+        Some(Ok(emulated)) => Some(Emulation::of(host, &first, emulated)),
+        Some(Err(error)) => {
+            failures.push(format!("emulated: {error:#}"));
+            None
+        }
+        None => None,
+    };
+    // Where the network is not comparable with the host, neither is the emulator by what it costs.
+    let comparable = emulated.filter(|_| held.instead.is_none());
+    failures.extend(comparable.and_then(|emulation| emulation.violation()));
 
     // RUN: nothing below may allocate, neither here nor in the engine, until the numbers are taken.
     let mut found = first.clone();
@@ -197,7 +226,7 @@ fn verify(stem: &str, plan: &Plan<'_>, bounds: &Bounds, arguments: &Arguments) -
     let mut different = 0usize;
     for _ in 0..arguments.replays {
         session.reset()?;
-        for input in &inputs {
+        for input in inputs {
             session.write(input.binding, &input.bytes)?;
         }
         session.replay()?;
@@ -210,7 +239,7 @@ fn verify(stem: &str, plan: &Plan<'_>, bounds: &Bounds, arguments: &Arguments) -
     let calls = recording::take();
     let free = (free_before, memory()?);
     drop(session);
-    failures.extend(other_ways(&mut place, driver, &again, &inputs, &first)?);
+    failures.extend(other_ways(&mut place, driver, &again, inputs, &first)?);
 
     if different > 0 {
         failures.push(format!("{different} of {} replays differ", arguments.replays));
@@ -232,8 +261,9 @@ fn verify(stem: &str, plan: &Plan<'_>, bounds: &Bounds, arguments: &Arguments) -
         precision: header.precision.to_owned(),
         steps: header.steps as usize,
         timed: again.notes().filter(|note| note.measured).count(),
-        outputs: expected.len(),
+        outputs: host.len(),
         worst,
+        emulated,
         reason: held.reason,
         instead: held.instead,
         replays: arguments.replays,
