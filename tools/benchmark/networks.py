@@ -4,10 +4,14 @@ behave like trained ones. `models/sensitivity.py` tests that all of them matter 
 import sys
 from pathlib import Path
 
+import numpy as np
 import timm
 import torch
 import torchvision
 from torch import nn
+
+from detector import Detector
+from measurements import QUANTISED
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "models" / "architectures"))
 from settle import settle  # noqa: E402
@@ -50,6 +54,7 @@ NETWORKS = {
     "convnext_tiny": (torchvision.models.convnext_tiny, IMAGE),
     "vgg16": (torchvision.models.vgg16, IMAGE),
     "deeplabv3_mobilenet_512": (deeplab, (3, 512, 512)),
+    "detector_640": (lambda: Detector(640), (3, 640, 640)),
     "vit_tiny": (lambda: timm.create_model("vit_tiny_patch16_224"), IMAGE),
     "vit_b_16": (torchvision.models.vit_b_16, IMAGE),
     "encoder_6x384_128": (encoder, (128, 384)),
@@ -57,11 +62,14 @@ NETWORKS = {
     "gru_2x256_100": (lambda: Recurrent(nn.GRU), (100, 80)),
 }
 BATCHES = {"resnet50": (1, 8), "mobilenet_v2": (1, 8)}
+# Those that are measured in 8 bits as well: products, depthwise layers, squeeze-and-excitation, large weights.
+IN_8_BITS = ["resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0", "vgg16", "detector_640"]
 
 
 def cases():
     """Pairs of network and batch."""
-    return [(name, batch) for name in NETWORKS for batch in BATCHES.get(name, (1,))]
+    floats = [(name, batch) for name in NETWORKS for batch in BATCHES.get(name, (1,))]
+    return floats + [(name + QUANTISED, 1) for name in IN_8_BITS]
 
 
 def make(name, batch, device):
@@ -74,8 +82,49 @@ def make(name, batch, device):
     return network.to(device), x.to(device)
 
 
+class Noise:
+    """A few random images of a model's input, for calibration."""
+
+    def __init__(self, model):
+        given = model.graph.input[0]
+        shape = [axis.dim_value for axis in given.type.tensor_type.shape.dim]
+        random = np.random.default_rng(7)
+        self.images = iter([{given.name: random.standard_normal(shape, dtype=np.float32)} for _ in range(2)])
+
+    def get_next(self):
+        return next(self.images, None)
+
+
+def quantise(plain, path):
+    """Writes the quantised form of a model as ONNX Runtime's static quantiser makes it: QDQ, signed, a scale for each channel."""
+    import onnx
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    folded = f"{path}.folded"
+    quant_pre_process(plain, folded, skip_symbolic_shape=True)
+    types = {"activation_type": QuantType.QInt8, "weight_type": QuantType.QInt8}
+    symmetric = {"ActivationSymmetric": True, "WeightSymmetric": True}
+    quantize_static(
+        folded,
+        path,
+        Noise(onnx.load(folded)),
+        quant_format=QuantFormat.QDQ,
+        per_channel=True,
+        extra_options=symmetric,
+        **types,
+    )
+    Path(folded).unlink()
+
+
 def export(name, batch, path):
-    """Writes the network as ONNX, in f32."""
+    """Writes the network as ONNX: in f32, or quantised where its name says so."""
+    if name.endswith(QUANTISED):
+        plain = f"{path}.plain"
+        export(name.removesuffix(QUANTISED), batch, plain)
+        quantise(plain, path)
+        Path(plain).unlink()
+        return
     network, x = make(name, batch, "cpu")
     # The fused path of attention has no ONNX form.
     torch.backends.mha.set_fastpath_enabled(False)

@@ -165,6 +165,13 @@ class Run(unittest.TestCase):
         self.assertIn("no such operator", said)
         self.assertIn("6 of 37 measurements are missing", said)
 
+    def test_quantised_networks_are_timed_without_peers(self):
+        self.cases = [*self.cases, ("b_int8", 1)]
+        self.assertEqual(self.call()[0], 0)
+        lines = Results(self.out).lines
+        self.assertEqual(len(lines), 28 + 6)
+        self.assertEqual({line["program"] for line in lines if line["network"] == "b_int8"}, {"floe"})
+
     def test_percentiles_are_by_nearest_rank(self):
         self.assertEqual(spread(range(200, 0, -1)), {"min": 1, "median": 100, "p90": 180, "max": 200})
         self.assertEqual(spread([3.0]), {"min": 3.0, "median": 3.0, "p90": 3.0, "max": 3.0})

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmark"))
-from measurements import COMPILED, COST_MODEL, FLOE, PYTORCH, TIMING_TABLE, Results
+from measurements import COMPILED, COST_MODEL, FLOE, PYTORCH, QUANTISED, TIMING_TABLE, Results
 
 # A Jetson that so many multiprocessors of another GPU stand for.
 STANDS_FOR = {16: "jetson-agx-orin", 8: "jetson-orin-nano"}
@@ -34,7 +34,9 @@ class Benchmarks:
         if not self.results.lines:
             raise LookupError(f"{file} holds no results")
         self.descriptions = {path.stem: tomllib.loads(path.read_text()) for path in descriptions.glob("*.toml")}
-        self.cases = list(dict.fromkeys((line["network"], line["batch"]) for line in self.results.lines))
+        cases = dict.fromkeys((line["network"], line["batch"]) for line in self.results.lines)
+        self.cases = [case for case in cases if not case[0].endswith(QUANTISED)]
+        self.quantised_cases = [case for case in cases if case[0].endswith(QUANTISED)]
 
     # What there is of a network.
 
@@ -61,8 +63,9 @@ class Benchmarks:
         if flops is None or elements is None:
             return None
         device = self.descriptions[target]
-        beyond_cache = max(2 * elements - device["l2_bytes"], 0)
-        return max(flops / (device["f16_tflops"] * 1e6), beyond_cache / (device["bandwidth"] * 1e3))
+        rate, size = ("int8_tops", 1) if case[0].endswith(QUANTISED) else ("f16_tflops", 2)
+        beyond_cache = max(size * elements - device["l2_bytes"], 0)
+        return max(flops / (device[rate] * 1e6), beyond_cache / (device["bandwidth"] * 1e3))
 
     def traffic(self, case, target):
         """Microseconds that memory takes if all operands of all steps come from there and go there."""
@@ -155,6 +158,41 @@ class Benchmarks:
     def hopper_slice(self):
         """Hopper's code on the slice."""
         return self.comparison(16, [(kind, "h200-16", kind) for kind in (COST_MODEL, TIMING_TABLE)])
+
+    def quantised(self):
+        """8 bits against f16: the whole GPU, and Orin's code on slices."""
+        places = [(0, "h200"), *STANDS_FOR.items()]
+        heads = ["network", "steps: f16", "8 bits"]
+        for sms, target in places:
+            where = f"{sms} SMs" if sms else "whole GPU"
+            heads += [f"{where}: f16", "8 bits", "ratio"]
+        rows, ratios = [], {sms: {} for sms, _ in places}
+        for case in self.quantised_cases:
+            plain = (case[0].removesuffix(QUANTISED), case[1])
+            steps = [self.fact(which, "steps", sms=16, plan=COST_MODEL) for which in (plain, case)]
+            row = [plain[0], *(str(count or "") for count in steps)]
+            for sms, target in places:
+                f16, int8 = (self.time(which, sms, FLOE, target=target, plan=COST_MODEL) for which in (plain, case))
+                if f16 and int8:
+                    ratios[sms][plain] = f16 / int8
+                row += [whole(f16), whole(int8), ratio(ratios[sms].get(plain))]
+            rows.append(row)
+        if not rows:
+            return NONE
+        means = []
+        for sms, target in places:
+            found = ratios[sms]
+            if not found:
+                continue
+            losses = [f"{label(case)} ({value:.2f})" for case, value in found.items() if value < 1]
+            what = f"On {sms} multiprocessors, with {NAMES[target]}'s code" if sms else "On the whole GPU"
+            mean = statistics.geometric_mean(found.values())
+            means.append(
+                f"- {what}: f16 takes **{mean:.2f}** times as long as 8 bits (geometric mean of {len(found)} rows). "
+                f"8 bits are slower on {listed(losses) or 'none of them'}."
+            )
+        caption = self.caption(0, FLOE).removesuffix("*") + " Batch 1, plans by the cost model.*"
+        return "\n\n".join([caption, table(heads, rows), "\n".join(means)])
 
     def short(self):
         """README's table: batch 1, plans by the cost model where there are any."""

@@ -40,7 +40,7 @@ class Catalogue:
 
     def benchmark(self, name, *arguments):
         """A table of benchmarks.py."""
-        tables = {"whole", "compiled", "slice", "hopper_slice", "short"}
+        tables = {"whole", "compiled", "slice", "hopper_slice", "quantised", "short"}
         if name not in tables:
             raise LookupError(f"'{name}' is not one of {', '.join(sorted(tables))}")
         return getattr(self._benchmarks, name)(*arguments)

@@ -43,6 +43,10 @@ def measured(slow="vgg16"):
             lines.append(base | {"sms": sms, "program": "pytorch", "iterations": 200, "device": times(peer)})
         if not recurrent:
             lines.append(base | {"sms": 0, "program": "torch.compile", "iterations": 200, "device": times(2 * own)})
+    for line in [line for line in lines if line["program"] == "floe" and line["network"] in ("resnet50", "vgg16") and line["batch"] == 1]:
+        # Faster in 8 bits, except on eight multiprocessors where the network is slow.
+        own = line["device"]["median"] * (2 if line["sms"] == 8 and line["network"] == slow else 0.5)
+        lines.append(line | {"network": line["network"] + "_int8", "steps": 60, "device": times(own)})
     machine = {"gpu": "NVIDIA H200", "driver": "580.159.04", "id": "0123abcd", "torch": "2.11.0+cu130", "cudnn": 91900}
     return {"run": {"commit": "abc1234", "date": "2026-11-22", "machines": [machine]}, "results": lines}
 
@@ -131,6 +135,20 @@ class Tables(unittest.TestCase):
         # 51 MB fit into the cache of an H200: what is left is arithmetic.
         h200 = tables.descriptions["h200"]
         self.assertAlmostEqual(tables.floor(("resnet50", 1), "h200"), 8.2e9 / (h200["f16_tflops"] * 1e6))
+
+    def test_8_bits_are_compared_with_f16_and_stand_in_no_other_table(self):
+        tables = self.tables(measured())
+        text = tables.quantised()
+        self.assertRegex(text, r"\| resnet50 \| 57 \| 60 \| 100 \| 50 \| 2.00 \|")
+        self.assertIn("On the whole GPU: f16 takes **2.00** times as long as 8 bits (geometric mean of 2 rows)", text)
+        self.assertIn("Orin Nano's code: f16 takes **1.00** times as long", text)
+        self.assertIn("8 bits are slower on vgg16 (0.50).", text)
+        self.assertNotIn("_int8", tables.whole() + tables.short() + tables.slice(16))
+        # Half of the bytes, and another rate.
+        orin = tables.descriptions["jetson-agx-orin"]
+        self.assertAlmostEqual(
+            tables.floor(("vgg16_int8", 1), "jetson-agx-orin"), (138.5e6 - orin["l2_bytes"]) / (orin["bandwidth"] * 1e3)
+        )
 
     def test_an_error_is_no_time(self):
         results = measured()
