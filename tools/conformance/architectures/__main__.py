@@ -1,10 +1,10 @@
 """Tries networks of public libraries: exports each to ONNX, compiles it with Floe, and compares with ONNX Runtime.
 
-    pip install -r models/requirements.txt -r models/requirements-networks.txt
+    pip install -r tools/conformance/requirements.txt -r tools/conformance/requirements-networks.txt
     cargo build --release -p floec -p floe
-    python models/architectures             # tries all that results.tsv does not have yet, hours
-    python models/architectures --write     # puts its tables into ARCHITECTURES.md and TRANSFORMERS.md
-    python models/architectures --check     # fails if they are not there
+    python tools/conformance/architectures             # tries all that results.tsv does not have yet, hours
+    python tools/conformance/architectures --write     # puts its tables into ARCHITECTURES.md and TRANSFORMERS.md
+    python tools/conformance/architectures --check     # fails if they are not there
 
 Weights are random but behave like trained ones (settle.py), inputs are small and not those of the export. Each source
 is a module from_SOURCE.py whose NETWORKS maps a name to a function that gives the network and its example inputs.

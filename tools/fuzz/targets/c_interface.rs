@@ -4,7 +4,7 @@
 //! what was known before, and in the end nothing may be left there.
 #![no_main]
 
-#[path = "../../engine/tests/support/mod.rs"]
+#[path = "../../../engine/tests/support/mod.rs"]
 mod support;
 
 #[path = "c_interface/arguments.rs"]
@@ -33,7 +33,7 @@ use std::{
 };
 use support::{Aligned, cuda_parts, driver, host_parts, signalling_parts};
 
-/// Whether the simulated driver forgets to free memory, which the fuzzer must find: `fuzz/run control`.
+/// Whether the simulated driver forgets to free memory, which the fuzzer must find: `tools/fuzz/run control`.
 static FORGETS: LazyLock<bool> = LazyLock::new(|| std::env::var_os("FLOE_FUZZ_FORGETS").is_some());
 
 /// Number of functions of the driver.

@@ -1,7 +1,7 @@
 """Makes a test case for each operator of com.microsoft that Floe imports, with what ONNX Runtime computes on the CPU.
 
-    pip install -r models/requirements.txt
-    python models/microsoft_operators.py OUT
+    pip install -r tools/conformance/requirements.txt
+    python tools/conformance/microsoft_operators.py OUT
 
 Every case is a folder in the form of the ONNX backend suite: model.onnx, test_data_set_0/input_N.pb and output_N.pb.
 Packed queries, keys and values of MultiHeadAttention are left out, because ONNX Runtime's CPU kernel has no such form.

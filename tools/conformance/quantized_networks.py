@@ -1,7 +1,7 @@
 """Makes quantised networks in the form that ONNX Runtime's static quantiser gives them, as reference cases.
 
-    pip install -r models/requirements.txt torch torchvision onnxscript
-    python models/quantized_networks.py OUT [--size PIXELS] [--only NAME ...]
+    pip install -r tools/conformance/requirements.txt torch torchvision onnxscript
+    python tools/conformance/quantized_networks.py OUT [--size PIXELS] [--only NAME ...]
 
 Small networks of torchvision with weights that behave like trained ones (architectures/settle.py), calibrated on noise:
 NAME-u8 has unsigned activations with zero points and signed weights with a scale for each channel, NAME-i8 signed

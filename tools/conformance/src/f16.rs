@@ -4,7 +4,7 @@
 //! sums are f32, and algorithms that promise no more than 5e-3 may be chosen. What would lose its range or its order is kept
 //! in f32 (`lower/range.rs`, `lower/magnitude.rs` and their neighbours in the compiler).
 
-use super::Tolerance;
+use crate::suite::Tolerance;
 
 /// Ten roundings of the largest element, as many as the longest function bodies make in a row, and ten of the element.
 pub const TOLERANCE: Tolerance = Tolerance { absolute: 5e-3, relative: 5e-3, scaled: true };

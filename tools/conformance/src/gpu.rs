@@ -4,19 +4,17 @@
 //! spoils a process' CUDA context for good, so a child that meets an error of the driver, or dies, is followed by one
 //! that goes on after that case.
 
+use crate::{
+    f16,
+    line::Line,
+    replay::replay,
+    suite::{self, CASES, Inputs, Kind, Outcome, Tolerance},
+};
 use anyhow::{Context, Result, bail};
-use floe::{
-    inputs::length,
-    session::{DeviceKind, Place, Request, Session},
-};
-use floe_compiler::{
-    pipeline,
-    suite::{self, CASES, Inputs, Named, Outcome, Tolerance, f16, model_dtype},
-    targets,
-};
-use floe_engine::plan::{Plan, format::Direction};
+use floe::session::{DeviceKind, Place, Request};
+use floe_compiler::{pipeline, targets};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::{
     collections::BTreeMap,
     io::{self, BufRead, BufReader, Write},
@@ -79,36 +77,6 @@ impl Precision {
     }
 }
 
-/// What became of a case.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Line {
-    /// Name of its folder.
-    case: String,
-    /// `passed`, `failed` or `skipped`.
-    outcome: String,
-    /// The error as a fraction of what is allowed, or the reason.
-    detail: String,
-    /// `live`, `baked` or `folded`, where the case compiled.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    inputs: Option<String>,
-    /// Inputs of the model that are constants of the plan.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    constant: Vec<String>,
-}
-
-impl Line {
-    fn new(case: &str, suite::Report { outcome, inputs }: suite::Report) -> Self {
-        let (outcome, detail) = match outcome {
-            Outcome::Passed { worst } => ("passed", format!("{worst:.3}")),
-            Outcome::Failed(reason) => ("failed", reason),
-            Outcome::Skipped(reason) => ("skipped", reason),
-        };
-        let kind = inputs.as_ref().map(|inputs| inputs.kind().name().to_owned());
-        let constant = inputs.map(|inputs| inputs.constant).unwrap_or_default();
-        Self { case: case.to_owned(), outcome: outcome.into(), detail, inputs: kind, constant }
-    }
-}
-
 /// What became of all cases.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
@@ -143,16 +111,15 @@ impl Report {
         let mut report =
             Self { target: target.clone(), precision: precision.name(), cases: lines.len(), ..Self::default() };
         let may_be_refused = suite::refused();
-        for Line { case, outcome, detail, inputs, .. } in lines {
+        for line in lines {
+            let Line { case, outcome, detail, .. } = line;
             let beyond = f16::beyond(case).filter(|_| *precision == Precision::F16);
             match (outcome.as_str(), beyond) {
                 ("passed", _) => {
                     report.passed += 1;
-                    match inputs.as_deref() {
-                        Some("live") => report.live += 1,
-                        Some("baked") => report.baked += 1,
-                        _ => report.folded += 1,
-                    }
+                    report.live += usize::from(line.passed_as(Kind::Live));
+                    report.baked += usize::from(line.passed_as(Kind::Baked));
+                    report.folded += usize::from(line.passed_as(Kind::Folded));
                 }
                 ("skipped", _) => {
                     report.refused += 1;
@@ -192,10 +159,10 @@ pub fn run(arguments: &Arguments, recorded: bool) -> Result<Option<Report>> {
     let compiled: Vec<Line> = cases
         .par_iter()
         .map(|case| {
-            let sets = suite::prepare(case, target, arguments.precision.of_plans());
+            let sets = suite::prepare(case, target, arguments.precision.of_plans(), false);
             let inputs = sets.as_ref().ok().map(|sets| Inputs::of(sets));
             let outcome = sets.map_or_else(|outcome| outcome, |_| Outcome::Passed { worst: 0.0 });
-            Line::new(&name(case), suite::Report { outcome, inputs })
+            Line::new(case, &suite::Report { outcome, inputs })
         })
         .collect();
     let mut lines: Vec<Line> = if arguments.compile_only { compiled } else { Vec::new() };
@@ -205,7 +172,7 @@ pub fn run(arguments: &Arguments, recorded: bool) -> Result<Option<Report>> {
         if lines.len() < cases.len() && lines.len() == before {
             // The child died before it could say anything about the case.
             let outcome = Outcome::Failed("the process that ran it died".into());
-            lines.push(Line::new(&name(&cases[before]), suite::Report { outcome, inputs: None }));
+            lines.push(Line::new(&cases[before], &suite::Report { outcome, inputs: None }));
         }
     }
     let mut report = Report::of(arguments, &lines);
@@ -214,10 +181,6 @@ pub fn run(arguments: &Arguments, recorded: bool) -> Result<Option<Report>> {
     }
     print(arguments, &lines, &report)?;
     Ok(Some(report))
-}
-
-fn name(case: &std::path::Path) -> String {
-    case.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Starts a child at case `first` and takes its lines.
@@ -279,12 +242,13 @@ fn print(arguments: &Arguments, lines: &[Line], report: &Report) -> Result<()> {
 /// The child: cases from `first` on, one after the other; ends after a case that met an error of the driver.
 fn run_cases(arguments: &Arguments, cases: &[PathBuf], first: usize) -> Result<()> {
     let target = targets::find(&arguments.target)?;
+    let request = Request { device: DeviceKind::Cuda, variant: Some(arguments.target.clone()), ..Request::default() };
     let mut place: Option<Place> = None;
     for case in cases.iter().skip(first) {
         let mut spoiled = false;
-        let sets = suite::prepare(case, target, arguments.precision.of_plans());
+        let sets = suite::prepare(case, target, arguments.precision.of_plans(), false);
         let report = suite::judge(sets, arguments.precision.tolerance(), |plan, inputs| {
-            replay(plan, inputs, &arguments.target, &mut place).map_err(|error| {
+            replay(plan, inputs, &request, &mut place).map_err(|error| {
                 spoiled = true;
                 format!("{error:#}")
             })
@@ -292,7 +256,7 @@ fn run_cases(arguments: &Arguments, cases: &[PathBuf], first: usize) -> Result<(
         if let (true, None, Outcome::Failed(reason)) = (spoiled, &place, &report.outcome) {
             bail!("{reason}");
         }
-        let line = serde_json::to_string(&Line::new(&name(case), report))?;
+        let line = serde_json::to_string(&Line::new(case, &report))?;
         let mut out = io::stdout().lock();
         writeln!(out, "{line}")?;
         out.flush()?;
@@ -301,35 +265,6 @@ fn run_cases(arguments: &Arguments, cases: &[PathBuf], first: usize) -> Result<(
         }
     }
     Ok(())
-}
-
-/// Replays a plan once on the GPU, which is opened for the first plan.
-fn replay(plan: &[u8], inputs: &Named, target: &str, place: &mut Option<Place>) -> Result<Named> {
-    let mut aligned = crate::operands::Buffer::filled(plan.len(), 0);
-    aligned.bytes_mut().copy_from_slice(plan);
-    let plan = Plan::parse(aligned.bytes()).map_err(|error| anyhow::anyhow!("{error}"))?;
-    let variant = plan.variants().find(|variant| variant.header().target == target).context("the plan's variant")?;
-    let place = match place {
-        Some(place) => place,
-        None => {
-            let request = Request { device: DeviceKind::Cuda, variant: Some(target.to_owned()), ..Request::default() };
-            place.insert(Place::choose(&plan, &request)?.0)
-        }
-    };
-    let mut session: Session<'_, '_> = place.session(variant)?;
-    for (number, binding) in session.bindings(Direction::Input) {
-        let (_, tensor) = inputs.iter().find(|(name, _)| name == binding.name).context("an input of the plan")?;
-        session.write(number, tensor.bytes())?;
-    }
-    session.replay()?;
-    let mut outputs = Vec::new();
-    for (number, binding) in session.bindings(Direction::Output) {
-        let mut bytes = vec![0; length(&binding)?];
-        session.read(number, &mut bytes)?;
-        let shape = binding.shape.iter().map(|&extent| extent as usize).collect();
-        outputs.push((binding.name.to_owned(), floe_models::Tensor::new(model_dtype(binding.dtype), shape, bytes)));
-    }
-    Ok(outputs)
 }
 
 #[cfg(test)]
@@ -350,7 +285,7 @@ mod tests {
             outcome: outcome.into(),
             detail: "because".into(),
             inputs: inputs.map(str::to_owned),
-            constant: Vec::new(),
+            constant: None,
         });
         Report::of(&arguments, &lines.collect::<Vec<_>>())
     }

@@ -1,8 +1,8 @@
 """Makes reference cases for `floec compile --preprocess`: frames of random bytes, and the tensors that Pillow and NumPy
 make of them.
 
-    pip install -r models/requirements.txt
-    python models/frames.py OUT
+    pip install -r tools/conformance/requirements.txt
+    python tools/conformance/frames.py OUT
 
 A case is a folder: `option` (the text of --preprocess), `shape` of the network's input, `frame.bin` (u8), `tensor.bin`
 (f32) and `tolerance`. What Pillow filters is filtered in mode F, so in floats, without its rounding between the passes;

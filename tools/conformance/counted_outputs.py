@@ -1,7 +1,7 @@
 """Makes test cases whose outputs' extents depend on data, with what ONNX Runtime computes on the CPU.
 
-    pip install -r models/requirements.txt
-    python models/counted_outputs.py OUT
+    pip install -r tools/conformance/requirements.txt
+    python tools/conformance/counted_outputs.py OUT
 
 Every case is a folder in the form of the ONNX backend suite: model.onnx, test_data_set_0/input_N.pb and output_N.pb.
 """

@@ -1,7 +1,7 @@
 """Makes reference cases: networks with inputs and the outputs that ONNX Runtime computes for them on the CPU.
 
-    pip install -r models/requirements.txt
-    python models/references.py OUT [--zoo FOLDER] [--only NAME ...]
+    pip install -r tools/conformance/requirements.txt
+    python tools/conformance/references.py OUT [--zoo FOLDER] [--only NAME ...]
 
 Every case is a folder in the form of the ONNX backend suite: model.onnx, test_data_set_0/input_N.pb and output_N.pb.
 Besides, for scripts: the inputs as inputs/NAME.npy, and `options`, those of `floec compile` for these shapes.

@@ -1,4 +1,4 @@
-"""Tests of results.py and table.py: python -m unittest discover -s models/architectures"""
+"""Tests of results.py and table.py: python -m unittest discover -s tools/conformance/architectures"""
 
 import tempfile
 import unittest

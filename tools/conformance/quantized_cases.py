@@ -1,7 +1,7 @@
 """Makes small quantised networks in the forms that quantisers give them, as reference cases.
 
-    pip install -r models/requirements.txt
-    python models/quantized_cases.py OUT
+    pip install -r tools/conformance/requirements.txt
+    python tools/conformance/quantized_cases.py OUT
 
 Every case is a folder in the form of references.py. Two networks have what stands between products of quantised networks:
 residual sums, concatenation, pooling, resizing, normalisation, softmax. Weights are random with a seed, calibrated on noise.

@@ -2,7 +2,7 @@
 //! folders show of them and of others.
 
 use crate::core_cases;
-use floe_compiler::suite::{Inputs, Kind, Outcome, Report, operator_of};
+use crate::suite::{Inputs, Kind, Outcome, Report, operator_of};
 use floe_models::Operator;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -109,7 +109,7 @@ fn core(cases: &[PathBuf], reports: &[Report]) -> String {
     format!(
         "Of the {} core cases {passed} pass; the bar is {}. They are the single-operator cases (no function bodies) of the \
          operators that belong in an inference engine, without those that take or give strings or floats and integers of \
-         8 bits or fewer beyond plain bytes; the rule is in `tools/floec/src/core_cases.rs`.\n\n",
+         8 bits or fewer beyond plain bytes; the rule is in `tools/conformance/src/core_cases.rs`.\n\n",
         core_cases::CASES,
         core_cases::BAR
     )

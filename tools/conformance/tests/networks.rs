@@ -1,6 +1,6 @@
 //! Whole networks on the host against ONNX Runtime. `tools/test` makes the references and runs these tests.
 
-use floe_compiler::suite::{self, Outcome, Tolerance};
+use floe_conformance::suite::{self, Outcome, Tolerance};
 use std::path::PathBuf;
 
 /// The bound of the design: 1e-5 + 1e-4·|ref|.

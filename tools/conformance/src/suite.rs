@@ -1,14 +1,13 @@
 //! Runs ONNX test folders: `model.onnx` with `test_data_set_*/input_N.pb` and `output_N.pb`, as the ONNX backend suite
 //! keeps them.
 
-pub mod f16;
-
-use crate::targets;
-use crate::{
+use crate::replay::replay;
+use floe::session::{DeviceKind, Request};
+use floe_compiler::{
     fused::FusedGraph,
     pipeline::{self, CompileError, CompileOptions, Precision},
+    targets,
 };
-use floe_engine::{host, plan::Plan};
 use floe_kernels::codegen::Target;
 use floe_models::{
     ImportOptions, Tensor,
@@ -26,7 +25,7 @@ pub const CASES: usize = 1905;
 
 /// Names of the cases of the suite that the compiler refuses, for every target; every other case passes.
 pub fn refused() -> BTreeSet<&'static str> {
-    include_str!("suite/refused.txt").lines().filter(|line| !line.starts_with('#')).collect()
+    include_str!("refused.txt").lines().filter(|line| !line.starts_with('#')).collect()
 }
 
 /// How far a value may be from its reference: `|a − b| ≤ absolute·scale + relative·|b|`.
@@ -169,36 +168,6 @@ fn input_names(model: &[u8]) -> Result<Vec<String>, floe_models::ImportError> {
     Ok(graph.input.iter().map(|input| input.name.clone()).filter(|name| !initial(name)).collect())
 }
 
-/// Replays the host variant of a plan once; outputs in the plan's order.
-///
-/// # Errors
-/// What the engine says.
-pub fn replay_on_host(plan: &[u8], inputs: &[(String, Tensor)]) -> Result<Named, String> {
-    let mut file = vec![host::Block::ZERO; plan.len().div_ceil(host::ALIGNMENT)];
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut file);
-    bytes[..plan.len()].copy_from_slice(plan);
-    let plan = Plan::parse(&bytes[..plan.len()]).map_err(|error| error.to_string())?;
-    let variant = plan.variants().find(|variant| variant.is_host()).ok_or("the plan has no host variant")?;
-    let mut memory = vec![host::Block::ZERO; host::blocks(&variant)];
-    let mut session =
-        host::Session::init(variant, bytemuck::cast_slice_mut(&mut memory)).map_err(|error| error.to_string())?;
-    for (name, tensor) in inputs {
-        session.write(name.as_str(), tensor.bytes()).map_err(|error| format!("input '{name}': {error}"))?;
-    }
-    session.replay().map_err(|error| error.to_string())?;
-    let mut outputs = Vec::new();
-    let bindings: Vec<_> = session.variant().bindings().collect();
-    for binding in bindings {
-        if binding.direction == floe_engine::plan::format::Direction::Output {
-            let mut bytes = vec![0; binding.bytes().unwrap_or_default() as usize];
-            session.read(binding.name, &mut bytes).map_err(|error| error.to_string())?;
-            let shape = binding.shape.iter().map(|&extent| extent as usize).collect();
-            outputs.push((binding.name.to_owned(), Tensor::new(model_dtype(binding.dtype), shape, bytes)));
-        }
-    }
-    Ok(outputs)
-}
-
 /// The graph's name of a kernel element type.
 pub fn model_dtype(dtype: floe_kernels::DType) -> floe_models::DType {
     use floe_kernels::DType as K;
@@ -304,23 +273,11 @@ pub struct Prepared {
 /// Compiles a case for a target, once for each data set, for the shapes of its inputs.
 ///
 /// Where a model compiles only if values are known (axes, shapes and pads, which the suite passes as inputs), as few inputs
-/// as possible become constants.
+/// as possible become constants. With `ptx`, kernels are PTX in place of machine code.
 ///
 /// # Errors
 /// Returns the outcome of a case that cannot be replayed.
-pub fn prepare(case: &Path, target: &Target, precision: Precision) -> Result<Vec<Prepared>, Outcome> {
-    prepare_as(case, target, precision, false)
-}
-
-/// As [`prepare`], with PTX in place of machine code.
-///
-/// # Errors
-/// As there.
-pub fn prepare_ptx(case: &Path, target: &Target, precision: Precision) -> Result<Vec<Prepared>, Outcome> {
-    prepare_as(case, target, precision, true)
-}
-
-fn prepare_as(case: &Path, target: &Target, precision: Precision, ptx: bool) -> Result<Vec<Prepared>, Outcome> {
+pub fn prepare(case: &Path, target: &Target, precision: Precision, ptx: bool) -> Result<Vec<Prepared>, Outcome> {
     let model = case.join("model.onnx");
     let names = fs::read(&model)
         .map_err(|error| error.to_string())
@@ -379,17 +336,22 @@ fn compare_outputs(outputs: &Named, expected: &[Tensor], tolerance: Tolerance) -
     Ok(worst)
 }
 
-/// Runs a case on the host; in [`Precision::F16`] values between inputs and outputs are stored as on a GPU.
-pub fn report_on_host(case: &Path, tolerance: Tolerance, precision: Precision) -> Report {
-    match targets::find("host") {
-        Ok(host) => judge(prepare(case, host, precision), tolerance, |plan, inputs| replay_on_host(plan, inputs)),
-        Err(error) => Report { outcome: Outcome::Failed(error.to_string()), inputs: None },
-    }
+/// Runs a case on the host or on a GPU in software, which takes PTX. In [`Precision::F16`] the host stores values between inputs
+/// and outputs as a GPU does.
+pub fn run_on(device: DeviceKind, case: &Path, target: &Target, precision: Precision, tolerance: Tolerance) -> Report {
+    let request = Request { device, variant: Some(target.name.clone()), ..Request::default() };
+    let sets = prepare(case, target, precision, device == DeviceKind::Emulated);
+    judge(sets, tolerance, |plan, inputs| {
+        replay(plan, inputs, &request, &mut None).map_err(|error| format!("{error:#}"))
+    })
 }
 
 /// The outcome of a case on the host.
 pub fn run_on_host(case: &Path, tolerance: Tolerance) -> Outcome {
-    report_on_host(case, tolerance, Precision::F32).outcome
+    match targets::find("host") {
+        Ok(host) => run_on(DeviceKind::Host, case, host, Precision::F32, tolerance).outcome,
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
 }
 
 /// Most elements of an input that may become a constant: axes, shapes, pads and scales have few, images and weights many.
@@ -532,9 +494,9 @@ mod tests {
 
     #[test]
     fn lists_name_no_case_twice() {
-        let list = include_str!("suite/refused.txt");
+        let list = include_str!("refused.txt");
         assert_eq!(refused().len(), list.lines().filter(|line| !line.starts_with('#')).count());
-        let beyond: Vec<_> = f16::CLASSES.iter().flat_map(|(_, cases)| *cases).collect();
+        let beyond: Vec<_> = crate::f16::CLASSES.iter().flat_map(|(_, cases)| *cases).collect();
         assert_eq!(beyond.iter().collect::<BTreeSet<_>>().len(), beyond.len());
     }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from results import FAILED, FOREIGN, PASSED
 
-MODELS = Path(__file__).parent.parent
+MODELS = Path(__file__).resolve().parents[3] / "models"
 DOCUMENTS = {
     "ARCHITECTURES.md": ["timm", "torchvision", "ultralytics", "papers"],
     "TRANSFORMERS.md": ["transformers", "transformers_more"],
@@ -107,7 +107,7 @@ def documents(results, check):
         _, after = rest.split(END)
         made = before + BEGIN + table(results, sources) + "\n" + END + after
         if check and made != text:
-            print(f"{path} differs from {results.path}: python models/architectures --write", file=sys.stderr)
+            print(f"{path} differs from {results.path}: python tools/conformance/architectures --write", file=sys.stderr)
             status = 1
         elif not check and made != text:
             path.write_text(made)

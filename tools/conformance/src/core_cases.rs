@@ -8,7 +8,7 @@
 //!
 //! In onnx 1.22.0 these are 929: 1047 by the first two rules, 118 of which the third leaves out.
 
-use floe_compiler::suite::operator_of;
+use crate::suite::operator_of;
 use floe_models::onnx;
 use std::{fs, path::Path};
 

@@ -2,7 +2,7 @@
 //! networks of quantised ones.
 //! `tools/test` makes the cases and runs these tests.
 
-use floe_compiler::suite::{self, Outcome, Tolerance};
+use floe_conformance::suite::{self, Outcome, Tolerance};
 use std::path::PathBuf;
 
 /// Runs the cases of a folder; fewer than `least` are not what the script writes. The absolute bound of a case is 1e-5, or what

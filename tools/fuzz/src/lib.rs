@@ -1,6 +1,6 @@
 //! What the targets share.
 
-#[path = "../../engine/tests/support/mod.rs"]
+#[path = "../../../engine/tests/support/mod.rs"]
 pub mod support;
 
 pub mod gpu;

@@ -6,7 +6,7 @@ import unittest
 
 import onnx.defs
 
-SUPPORT = pathlib.Path(__file__).parent.parent / "SUPPORT.md"
+SUPPORT = pathlib.Path(__file__).parents[2] / "SUPPORT.md"
 
 # ONNX Runtime's own: its optimiser leaves them in the default domain.
 OF_ONNX_RUNTIME = {"LayerNormalization": {1}, "SimplifiedLayerNormalization": {1}}

@@ -1,8 +1,8 @@
 """Tests the networks that verify Floe: their outputs must depend on all of their weights.
 
-    python models/sensitivity.py zoo REFERENCES [--sample N]     # the zoo, on what references.py made
-    python models/sensitivity.py exported FOLDER                 # tools/benchmark/networks.py, exported into FOLDER; needs torch
-    python models/sensitivity.py check                           # the committed results have what records count
+    python tools/conformance/sensitivity.py zoo REFERENCES [--sample N]     # the zoo, on what references.py made
+    python tools/conformance/sensitivity.py exported FOLDER                 # tools/benchmark/networks.py, exported into FOLDER; needs torch
+    python tools/conformance/sensitivity.py check                           # the committed results have what records count
 
 A comparison of outputs says nothing of weights that the outputs hardly depend on. So every weight of a group is changed
 by 10 % of itself, up or down at random and independently, and ONNX Runtime computes the network with both. The change of
@@ -27,11 +27,12 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 RECORDS = ROOT / "targets" / "verified"
 BOUNDS = ROOT / "tools" / "verify" / "bounds.toml"
-RESULTS = ROOT / "models" / "sensitivity.json"
-REASONS = ROOT / "models" / "sensitivity.toml"
+RESULTS = HERE / "sensitivity.json"
+REASONS = HERE / "sensitivity.toml"
 PRECISIONS = ("f32", "f16")
 # Operators that multiply by weights and add up; `Gather` is a table of embeddings.
 LINEAR = {
