@@ -20,6 +20,9 @@ macro_rules! families {
             $($family(crate::$module::$family),)*
         }
 
+        /// Names of all families, as [`Family::name`] gives them.
+        pub const FAMILIES: &[&str] = &[$(stringify!($module)),*];
+
         impl Kernel {
             /// The family that the kernel belongs to.
             pub fn family(&self) -> &dyn Family {
@@ -152,5 +155,17 @@ impl Kernel {
     pub fn outputs(&self) -> usize {
         let family = self.family();
         (0..MAX_OUTPUTS).take_while(|&i| family.output(i).is_some()).count()
+    }
+}
+
+#[cfg(all(test, feature = "codegen"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_are_listed_by_their_names() {
+        let mut names: Vec<&str> = all_cases().iter().map(|kernel| kernel.family().name()).collect();
+        names.dedup();
+        assert_eq!(names, FAMILIES);
     }
 }

@@ -1,5 +1,5 @@
 """The networks that are benchmarked and verified on a GPU: architectures of torchvision and timm, whose random weights
-behave like trained ones. `models/sensitivity.py` tests that all of them matter to the output."""
+behave like trained ones. `tools/conformance/sensitivity.py` tests that all of them matter to the output."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from torch import nn
 from detector import Detector
 from measurements import QUANTISED
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "models" / "architectures"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance" / "architectures"))
 from settle import settle  # noqa: E402
 
 

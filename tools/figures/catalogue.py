@@ -178,7 +178,7 @@ class Catalogue:
 
     def architectures(self, *sources):
         """How many networks of these sources pass, where there is a file of results."""
-        folder = self._root / "models/architectures"
+        folder = self._root / "tools/conformance/architectures"
         if not (folder / "results.tsv").exists():
             return "networks"
         results, seen = module(folder / "results.py"), {}

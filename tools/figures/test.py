@@ -161,7 +161,7 @@ class Tables(unittest.TestCase):
         self.assertRegex(text, r"\| vgg16 \| 1 \| 57 \| 9 \| 200 \| 201 \| 250 \|  \|  \|  \|")
 
 
-# What models/architectures/results.py offers, in short.
+# What tools/conformance/architectures/results.py offers, in short.
 RESULTS = """
 FOREIGN, PASSED = {"export": "", "unrun": ""}, "ok"
 class Results:
@@ -181,7 +181,7 @@ class Documents(unittest.TestCase):
             copy = shutil.copytree if (ROOT / path).is_dir() else shutil.copy
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             copy(ROOT / path, self.root / path)
-        shutil.copytree(ROOT / "models/architectures", self.root / "models/architectures")
+        shutil.copytree(ROOT / "tools/conformance/architectures", self.root / "tools/conformance/architectures")
         self.assertEqual(process(self.root, True), [])
 
     def test_a_new_run_needs_no_edits_by_hand(self):
@@ -243,7 +243,7 @@ class Documents(unittest.TestCase):
         support = self.root / "SUPPORT.md"
         counts = "input of the plan (1290 cases). Where the model\ncompiles: the case is *baked* (251), or *folded* where the compiler computed everything (68)."
         support.write_text(f"of 1905 cases 1609 pass. Every {counts}\nOf the 929 core cases 927 pass;")
-        folder = self.root / "models/architectures"
+        folder = self.root / "tools/conformance/architectures"
         (folder / "results.py").write_text(RESULTS)
         lines = [
             "timm\ta\tok",

@@ -1,9 +1,9 @@
 """What rounding does to networks, in ONNX Runtime: the evidence for the bounds of f16 and for what is not comparable.
 
-    pip install -r models/requirements.txt
+    pip install -r tools/conformance/requirements.txt
     python tools/verify/rounding.py REFERENCES > tools/verify/rounding.txt
 
-REFERENCES is what models/references.py made. Part one rounds every weight and every activation of the float networks to f16,
+REFERENCES is what tools/conformance/references.py made. Part one rounds every weight and every activation of the float networks to f16,
 except what Floe keeps in f32 too: what a logarithm sees, sums over a dimension, states, constants of comparisons, and the
 layers that tools/verify/gpu keeps. Part two runs quantised networks with and without ONNX Runtime's optimisations and counts
 the 8-bit values that round differently, then changes the inputs by 1e-6 of themselves.

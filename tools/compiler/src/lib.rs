@@ -36,5 +36,4 @@ pub mod preprocess;
 pub mod program;
 pub mod schedule;
 pub mod selection;
-pub mod suite;
 pub mod targets;

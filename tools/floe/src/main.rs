@@ -612,13 +612,16 @@ fn measure_candidates(arguments: &MeasureArguments) -> Result<()> {
 
     let device = floe_timings::Device { gpu: info.name.clone(), multiprocessors: info.multiprocessors };
     timings.merge(measure::table(&measured, &device, info.clock));
+    // A family that is no more has nothing to choose.
+    let dropped = timings.retain_families(|family| floe_kernels::FAMILIES.contains(&family));
     floe_files::write(output, timings.to_string()).with_context(|| output.display().to_string())?;
     let mut out = io::stdout().lock();
     let times = measured.iter().filter(|candidate| candidate.time.is_some()).count();
     let seconds = start.elapsed().as_secs_f64();
     writeln!(out, "{} on {}: {times} candidates timed in {seconds:.1} s", plan.model(), place.describe())?;
     write!(out, "{}", measure::report::text(&measured))?;
-    writeln!(out, "wrote {}: {} entries", output.display(), timings.len())?;
+    let note = if dropped == 0 { String::new() } else { format!(", without {dropped} of families that are no more") };
+    writeln!(out, "wrote {}: {} entries{note}", output.display(), timings.len())?;
     if let Some(path) = &arguments.common.json {
         let record = serde_json::json!({
             "plan": file.name(),

@@ -383,17 +383,20 @@ fn measure_writes_a_table_and_adds_to_it() {
         "{said}"
     );
     let entries = "gpu Simulated GPU\nmultiprocessors 8\nclock 1300\nproblem copy 2x3:f32 -> 3x2:f32\n\
-                   fast 500.000 0.000 transpose\nslow 1000.000 0.000 transpose twice\n";
+                   times fast 500.000 0.000 0, slow 1000.000 0.000 1\n";
+    let header = "floe-timings 2\nway 0 transpose\nway 1 transpose twice\n";
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    assert_eq!(read("times"), format!("floe-timings 1\n{entries}"));
+    assert_eq!(read("times"), format!("{header}{entries}"));
     let report: serde_json::Value = serde_json::from_str(&read("report.json")).unwrap();
     assert_eq!(report["problems"][0]["candidates"][1]["time"], 500.0);
     assert_eq!((&report["multiprocessors"], &report["clock"]), (&8.into(), &1300.into()));
 
-    let other = "gpu Other GPU\nmultiprocessors 4\nclock 1000\nproblem p\nfast 1.000 0.000 transpose\n";
-    fs::write(folder.path().join("times"), format!("floe-timings 1\n{other}")).unwrap();
-    run("measure candidates.floe -o times");
-    assert_eq!(read("times"), format!("floe-timings 1\n{other}{entries}"));
+    let other = "gpu Other GPU\nmultiprocessors 4\nclock 1000\nproblem copy 4\ntimes fast 1.000 0.000 0\n";
+    let removed = "problem a_family_that_was_removed 2x3\ntimes gone 1.000 0.000 2\n";
+    fs::write(folder.path().join("times"), format!("{header}way 2 old\n{other}{removed}")).unwrap();
+    let said = run("measure candidates.floe -o times");
+    assert!(said.contains("3 entries, without 1 of families that are no more"), "{said}");
+    assert_eq!(read("times"), format!("{header}{other}{entries}"));
 
     // A graph of twenty copies of the two launches of 'slow' is refused.
     let mut command = Command::new(env!("CARGO_BIN_EXE_floe"));

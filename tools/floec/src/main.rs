@@ -1,7 +1,6 @@
 //! `floec`, Floe's desk command line: compiles ONNX models into plans and shows what is inside them.
 
 mod compile;
-mod core_cases;
 mod inspect;
 mod keys;
 mod output;
@@ -10,8 +9,6 @@ mod prove;
 mod report;
 mod sign;
 mod suite;
-mod suite_emulated;
-mod support;
 mod zoo;
 
 use clap::{Parser, Subcommand};

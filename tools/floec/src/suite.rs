@@ -1,15 +1,18 @@
 //! `floec suite`: runs ONNX test folders.
 
-use crate::{output, suite_emulated, support};
+use crate::output;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use floe_compiler::{
-    pipeline,
-    suite::{self, Inputs, Kind, Outcome, Report, Tolerance},
-    targets,
+use floe::session::DeviceKind;
+use floe_compiler::{pipeline, targets};
+use floe_conformance::{
+    f16,
+    line::Line,
+    suite::{self, Kind, Report, Tolerance},
+    support,
 };
 use rayon::prelude::*;
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 
 /// Run ONNX test folders (model.onnx with test_data_set_*/), a line a case.
 #[derive(Args)]
@@ -73,7 +76,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let (precision, default) = match arguments.precision {
         Precision::F32 => (pipeline::Precision::F32, Tolerance::default()),
-        Precision::F16 => (pipeline::Precision::F16, suite::f16::TOLERANCE),
+        Precision::F16 => (pipeline::Precision::F16, f16::TOLERANCE),
     };
     let absolute = arguments.atol.unwrap_or(default.absolute);
     let tolerance = Tolerance { absolute, relative: arguments.rtol.unwrap_or(default.relative), scaled: true };
@@ -82,58 +85,27 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         all.extend(suite::cases(folder).map_err(anyhow::Error::msg)?);
     }
     // Results are printed in order once all are there; cases run in parallel.
-    let report = |case: &PathBuf| match arguments.device {
-        Device::Host => suite::report_on_host(case, tolerance, precision),
-        Device::Emulated => suite_emulated::run(case, target, precision, tolerance),
-    };
     let reports: Vec<Report> = match arguments.device {
-        Device::Host => all.par_iter().map(report).collect(),
-        // A GPU in software spreads its own blocks over the cores.
-        Device::Emulated => all.iter().map(report).collect(),
-    };
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    let mut kinds: BTreeMap<Kind, usize> = BTreeMap::new();
-    let mut results = Vec::new();
-    for (case, report) in all.iter().zip(&reports) {
-        let name = case.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (verdict, detail) = match &report.outcome {
-            Outcome::Passed { worst } => {
-                passed += 1;
-                *kinds.entry(report.inputs.as_ref().map_or(Kind::Folded, Inputs::kind)).or_default() += 1;
-                ("passed", format!("{worst:.3}"))
-            }
-            Outcome::Failed(reason) => {
-                failed += 1;
-                ("failed", reason.clone())
-            }
-            Outcome::Skipped(reason) => {
-                skipped += 1;
-                ("skipped", reason.clone())
-            }
-        };
-        let mut line = format!("{verdict:7} {name}: {detail}");
-        let mut result = serde_json::json!({"case": name, "outcome": verdict, "detail": detail});
-        if let Some(inputs) = &report.inputs {
-            result["inputs"] = inputs.kind().name().into();
-            result["constant"] = inputs.constant.clone().into();
-            let kind = inputs.kind().name();
-            match inputs.constant.join(", ") {
-                _ if inputs.kind() == Kind::Live => (),
-                none if none.is_empty() => line += &format!(" ({kind})"),
-                names => line += &format!(" ({kind}: {names})"),
-            }
+        Device::Host => {
+            all.par_iter().map(|case| suite::run_on(DeviceKind::Host, case, target, precision, tolerance)).collect()
         }
-        output::print(&format!("{line}\n"))?;
-        results.push(result);
-    }
+        // A GPU in software spreads its own blocks over the cores.
+        Device::Emulated => {
+            all.iter().map(|case| suite::run_on(DeviceKind::Emulated, case, target, precision, tolerance)).collect()
+        }
+    };
+    let results: Vec<Line> = all.iter().zip(&reports).map(|(case, report)| Line::new(case, report)).collect();
+    results.iter().try_for_each(|line| output::print(&format!("{line}\n")))?;
     if let Some(path) = &arguments.json {
-        output::write_file(path, format!("{:#}\n", serde_json::Value::from(results)).as_bytes())?;
+        output::write_file(path, format!("{:#}\n", serde_json::to_value(&results)?).as_bytes())?;
     }
     if let Some(path) = &arguments.support {
         output::write_file(path, support::table(&all, &reports).as_bytes())?;
     }
     let [live, baked, folded] =
-        [Kind::Live, Kind::Baked, Kind::Folded].map(|kind| kinds.get(&kind).copied().unwrap_or_default());
+        [Kind::Live, Kind::Baked, Kind::Folded].map(|kind| results.iter().filter(|line| line.passed_as(kind)).count());
+    let [passed, failed, skipped] =
+        ["passed", "failed", "skipped"].map(|outcome| results.iter().filter(|line| line.outcome == outcome).count());
     output::print(&format!("of those that passed: {live} live, {baked} baked, {folded} folded\n"))?;
     output::print(&format!("{passed} passed, {failed} failed, {skipped} skipped\n"))?;
     if failed + skipped != 0 {

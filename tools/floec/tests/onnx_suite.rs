@@ -1,6 +1,6 @@
 //! The ONNX backend suite on the host, and `SUPPORT.md`, which is made of it. `tools/test` says where the suite is.
 
-use floe_compiler::suite::{self, f16};
+use floe_conformance::{f16, suite};
 use serde_json::Value;
 use std::{
     collections::BTreeSet,
@@ -33,7 +33,7 @@ fn assert_outcomes(results: &[Value], may_fail: impl Fn(&str) -> bool) {
         let [case, outcome, detail] = ["case", "outcome", "detail"].map(|key| result[key].as_str().unwrap());
         match (outcome, refused.contains(case)) {
             ("passed", false) | ("skipped", true) => (),
-            ("passed", true) => wrong.push(format!("{case} passes: take it off tools/compiler/src/suite/refused.txt")),
+            ("passed", true) => wrong.push(format!("{case} passes: take it off tools/conformance/src/refused.txt")),
             ("skipped", false) => wrong.push(format!("{case} is refused: {detail}")),
             _ if may_fail(case) => (),
             _ => wrong.push(format!("{case} is wrong: {detail}")),

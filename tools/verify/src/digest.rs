@@ -10,15 +10,15 @@ use std::{
 pub const GROUPS: [(&str, &[&str]); 7] = [
     ("engine", &["engine/src"]),
     ("kernels", &["kernels/src"]),
-    ("compiler", &["tools/compiler/src", "tools/floec/src", "tools/timings/src"]),
+    ("compiler", &["tools/compiler/src", "tools/conformance/src", "tools/floec/src", "tools/timings/src"]),
     (
         "models",
         &[
             "models/src",
             "models/zoo.toml",
-            "models/references.py",
-            "models/zoo_inputs.py",
-            "models/audio.py",
+            "tools/conformance/references.py",
+            "tools/conformance/zoo_inputs.py",
+            "tools/conformance/audio.py",
             "tools/benchmark/networks.py",
         ],
     ),

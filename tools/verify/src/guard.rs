@@ -11,9 +11,9 @@ use floe::{
 };
 use floe_compiler::{
     pipeline::{self, CompileOptions, Precision},
-    suite::model_dtype,
     targets,
 };
+use floe_conformance::suite::model_dtype;
 use floe_engine::{
     cuda::Wait,
     plan::{

@@ -20,10 +20,10 @@ mod record;
 mod sections;
 mod soak;
 mod stream;
-mod suite;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
+use floe_conformance::gpu as suite;
 use serde_json::json;
 use std::{
     io::{self, Write},

@@ -422,7 +422,7 @@ mod tests {
                 if path.ends_with("new.rs") { fs::remove_file(&path) } else { fs::write(&path, "") }.unwrap();
             }
         }
-        fs::remove_file(file("models/audio.py")).unwrap();
+        fs::remove_file(file("tools/conformance/audio.py")).unwrap();
         assert!(digest::of_sources(folder.path()).unwrap_err().to_string().contains("audio.py"));
     }
 }

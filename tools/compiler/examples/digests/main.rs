@@ -9,7 +9,7 @@
 //!
 //! `--check` prints what differs, and which models it could not compare, and exits with 1 where something differs. `--only TEXT`
 //! takes the models whose names contain the text. Models that are not there are no difference: the folder of references has what
-//! `models/references.py` and `models/quantized_cases.py` make, and exports of `tools/benchmark/networks.py` need PyTorch.
+//! `tools/conformance/references.py` and `tools/conformance/quantized_cases.py` make, and exports of `tools/benchmark/networks.py` need PyTorch.
 
 mod models;
 mod plan;

@@ -19,7 +19,7 @@ pub struct Model {
     pub bytes: u64,
 }
 
-/// All models below a folder, in order of their names. A folder with `model.onnx` is a case as `models/references.py` makes it,
+/// All models below a folder, in order of their names. A folder with `model.onnx` is a case as `tools/conformance/references.py` makes it,
 /// with the words of `floec compile` in the file `options`; any other `.onnx` file has the shapes that the zoo names for it, or
 /// else those that it holds itself.
 ///
