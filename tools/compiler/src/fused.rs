@@ -4,7 +4,7 @@
 //! product with a program applied to its accumulator.
 
 use floe_kernels::{DType, pointwise::Program};
-use floe_models::{Op, TensorId, Value, op::Properties};
+use floe_models::{Op, Source, TensorId, Value, op::Properties};
 
 /// What a fused node computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,11 +41,16 @@ pub struct FusedNode {
     pub inputs: Vec<TensorId>,
     /// Outputs.
     pub outputs: Vec<TensorId>,
-    /// Names of all model nodes that went into it.
-    pub sources: Vec<String>,
+    /// All that went into it.
+    pub sources: Vec<Source>,
 }
 
 impl FusedNode {
+    /// Whether a name on the command line means this node: its own name or that of a model node that went into it.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.sources.iter().any(|source| source.name == name)
+    }
+
     /// What the node's operator is; `None` where it is a program alone.
     pub fn properties(&self) -> Option<Properties> {
         match &self.op {

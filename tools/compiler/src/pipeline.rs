@@ -294,7 +294,7 @@ pub fn compile_fused(
     options: &CompileOptions,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<CompiledPlan, CompileError> {
-    let known = |name: &&String| fused.nodes.iter().any(|node| node.name == **name || node.sources.contains(name));
+    let known = |name: &&String| fused.nodes.iter().any(|node| node.is_named(name));
     if let Some(unknown) = options.keep_f32.iter().find(|name| !known(name)) {
         return Err(CompileError::NoSuchNode(unknown.clone()));
     }

@@ -380,7 +380,7 @@ impl<'a> Lowering<'a> {
             return;
         }
         let (name, sources) = match self.graph.nodes.get(self.current) {
-            Some(node) => (node.name.clone(), node.sources.clone()),
+            Some(node) => (node.name.clone(), node.sources.iter().map(|source| source.name.clone()).collect()),
             None => ("outputs".to_owned(), Vec::new()),
         };
         self.result.nodes.push(KernelNode { name, sources, kernel, inputs, outputs });

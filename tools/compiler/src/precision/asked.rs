@@ -6,7 +6,7 @@ use crate::{fused::FusedGraph, stored::StoreOptions};
 /// Keeps what nodes make that `--keep-f32` names, or into which a node that it names went.
 pub(super) fn keep(graph: &FusedGraph, options: StoreOptions<'_>, kept: &mut Kept) {
     for node in &graph.nodes {
-        if options.keep_f32.iter().any(|name| *name == node.name || node.sources.contains(name)) {
+        if options.keep_f32.iter().any(|name| node.is_named(name)) {
             kept.keep_all(&node.outputs, Reason::Asked);
         }
     }
