@@ -74,8 +74,35 @@ pub struct Node {
     pub inputs: Vec<TensorId>,
     /// Outputs.
     pub outputs: Vec<TensorId>,
-    /// Names of the model's nodes that this one stands for.
-    pub sources: Vec<String>,
+    /// What this node stands for.
+    pub sources: Vec<Source>,
+}
+
+/// What a node comes from: a node of the model, or what was added to the model.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// Its name, for users.
+    pub name: String,
+    /// Who made it.
+    pub origin: Origin,
+}
+
+/// Who made a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// The model has it.
+    Model,
+    /// It makes a tensor of a camera's frame, in front of the model.
+    Preprocess,
+    /// It makes a result of the model's outputs.
+    Postprocess,
+}
+
+impl<N: Into<String>> From<N> for Source {
+    /// A node of the model.
+    fn from(name: N) -> Self {
+        Self { name: name.into(), origin: Origin::Model }
+    }
 }
 
 /// A network with static shapes. Nodes are in topological order; every value has a fact.

@@ -390,10 +390,12 @@ impl<'a> Builder<'a> {
     /// Adds a node.
     pub fn push(&mut self, op: Op, inputs: Vec<TensorId>, outputs: Vec<TensorId>) {
         let name = match self.graph.nodes.last() {
-            Some(last) if last.sources.last() == Some(&self.current) => self.unique(&self.current.clone()),
+            Some(last) if last.sources.last().is_some_and(|source| source.name == self.current) => {
+                self.unique(&self.current.clone())
+            }
             _ => self.current.clone(),
         };
-        let sources = vec![self.current.clone()];
+        let sources = vec![self.current.as_str().into()];
         self.graph.nodes.push(Node { name, op, inputs, outputs, sources });
     }
 

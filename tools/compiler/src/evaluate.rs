@@ -6,8 +6,9 @@
 use crate::{
     fused::FusedGraph,
     kernel_graph::{BufferRange, KernelGraph, Storage},
-    lower::{LowerOptions, lower},
+    lower::lower,
     passes,
+    stored::{StoreOptions, StoredGraph},
 };
 use floe_models::{Evaluate, Fact, Graph, Limits, Node, Op, Tensor, TensorId};
 use std::cell::Cell;
@@ -98,12 +99,12 @@ pub fn run_fused(graph: &FusedGraph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> 
 /// As [`run_fused`], with f32 values stored as f16 as on a GPU.
 #[cfg(test)]
 pub(crate) fn run_fused_in_half(graph: &FusedGraph, inputs: &[&Tensor]) -> Option<Vec<Tensor>> {
-    let options = LowerOptions { host: true, half: true, ..LowerOptions::default() };
-    run(graph, &lower(graph, options).ok()?, inputs)
+    let options = StoreOptions { host: true, half: true, ..StoreOptions::default() };
+    run(graph, &lower(&StoredGraph::of(graph, options)).ok()?, inputs)
 }
 
 fn lower_for_host(graph: &FusedGraph) -> Option<KernelGraph> {
-    lower(graph, LowerOptions { host: true, ..LowerOptions::default() }).ok()
+    lower(&StoredGraph::of(graph, StoreOptions { host: true, ..StoreOptions::default() })).ok()
 }
 
 /// What running kernels takes: the bytes of all buffers and workspaces, and the operations. `None` where a kernel is not

@@ -3,8 +3,8 @@
 //! A node is either one operator of the graph, a pointwise program over broadcast inputs, or a convolution or matrix
 //! product with a program applied to its accumulator.
 
-use floe_kernels::pointwise::Program;
-use floe_models::{Op, TensorId, Value, op::Properties};
+use floe_kernels::{DType, pointwise::Program};
+use floe_models::{Op, Source, TensorId, Value, op::Properties};
 
 /// What a fused node computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,16 +41,30 @@ pub struct FusedNode {
     pub inputs: Vec<TensorId>,
     /// Outputs.
     pub outputs: Vec<TensorId>,
-    /// Names of all model nodes that went into it.
-    pub sources: Vec<String>,
+    /// All that went into it.
+    pub sources: Vec<Source>,
 }
 
 impl FusedNode {
+    /// Whether a name on the command line means this node: its own name or that of a model node that went into it.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.sources.iter().any(|source| source.name == name)
+    }
+
     /// What the node's operator is; `None` where it is a program alone.
     pub fn properties(&self) -> Option<Properties> {
         match &self.op {
             FusedOp::Operator(op) | FusedOp::Anchored { op, .. } => Some(op.properties()),
             FusedOp::Pointwise(_) => None,
+        }
+    }
+
+    /// The program that it is, or that is its epilogue.
+    pub fn program(&self) -> Option<&Program> {
+        match &self.op {
+            FusedOp::Pointwise(program) => Some(program),
+            FusedOp::Anchored { program, .. } => program.as_ref(),
+            FusedOp::Operator(_) => None,
         }
     }
 }
@@ -68,6 +82,26 @@ pub struct FusedGraph {
     pub inputs: Vec<TensorId>,
     /// As in the graph.
     pub outputs: Vec<TensorId>,
+}
+
+/// The kernel crate's name of an element type.
+pub fn kernel_dtype(dtype: floe_models::DType) -> DType {
+    use floe_models::DType as M;
+    match dtype {
+        M::F32 => DType::F32,
+        M::F16 => DType::F16,
+        M::Bf16 => DType::Bf16,
+        M::F64 => DType::F64,
+        M::I8 => DType::I8,
+        M::I16 => DType::I16,
+        M::I32 => DType::I32,
+        M::I64 => DType::I64,
+        M::U8 => DType::U8,
+        M::U16 => DType::U16,
+        M::U32 => DType::U32,
+        M::U64 => DType::U64,
+        M::Bool => DType::Bool,
+    }
 }
 
 impl FusedGraph {

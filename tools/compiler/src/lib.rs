@@ -11,7 +11,7 @@
 //! ```
 //!
 //! In the order in which a model meets them: [`preprocess`] and [`postprocess`] add operators to its graph, [`passes`] rewrite
-//! and fuse it, [`layout`] and [`lower`] make kernels of it, [`fuse_kernels`] and [`schedule`] find what could compute them on
+//! and fuse it, [`precision`] and [`layout`] decide how values are [`stored`], [`lower`] makes kernels of them, [`fuse_kernels`] and [`schedule`] find what could compute them on
 //! the target, [`selection`] chooses, [`completion`] adds the last steps, [`place`] and [`order`] give them memory and
 //! dependencies, [`nvrtc`] compiles their sources, and [`emit`] writes the plan.
 #![warn(missing_docs)]
@@ -32,8 +32,10 @@ pub mod passes;
 pub mod pipeline;
 pub mod place;
 pub mod postprocess;
+pub mod precision;
 pub mod preprocess;
 pub mod program;
 pub mod schedule;
 pub mod selection;
+pub mod stored;
 pub mod targets;

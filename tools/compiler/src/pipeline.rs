@@ -8,13 +8,14 @@ use crate::{
     fuse_kernels,
     fused::FusedGraph,
     legality::{self, Illegal},
-    lower::{LowerError, LowerOptions, lower},
+    lower::{LowerError, lower},
     nvrtc::{self, Compiled, Compiler, Request},
     passes::{self, PassError},
     place::{self, Placement},
     postprocess::{Postprocess, PostprocessError},
     preprocess::{Preprocess, PreprocessError},
     schedule::{self, GpuOptions, Schedule, ScheduleError, StepAction},
+    stored::{StoreOptions, StoredGraph},
 };
 use floe_engine::plan::{
     Plan, PlanError, PlanWriter,
@@ -293,7 +294,7 @@ pub fn compile_fused(
     options: &CompileOptions,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<CompiledPlan, CompileError> {
-    let known = |name: &&String| fused.nodes.iter().any(|node| node.name == **name || node.sources.contains(name));
+    let known = |name: &&String| fused.nodes.iter().any(|node| node.is_named(name));
     if let Some(unknown) = options.keep_f32.iter().find(|name| !known(name)) {
         return Err(CompileError::NoSuchNode(unknown.clone()));
     }
@@ -352,9 +353,10 @@ fn check_states(fused: &FusedGraph, states: &[(String, String)]) -> Result<(), C
 /// Where a node cannot run there.
 pub fn schedule(fused: &FusedGraph, target: &Target, options: &CompileOptions) -> Result<Schedule, CompileError> {
     let half = options.precision == Precision::F16 && (options.half_on_host || !target.is_host());
-    let lowering = LowerOptions { host: target.is_host(), half, keep_f32: &options.keep_f32, states: &options.states };
-    let kernels =
-        lower(fused, lowering).map_err(|source| CompileError::Lower { target: target.name.clone(), source })?;
+    let (keep_f32, states) = (options.keep_f32.as_slice(), options.states.as_slice());
+    let stored = StoredGraph::of(fused, StoreOptions { host: target.is_host(), half, keep_f32, states });
+    legality::debug(|| legality::stored::check(&stored, "store"))?;
+    let kernels = lower(&stored).map_err(|source| CompileError::Lower { target: target.name.clone(), source })?;
     legality::debug(|| legality::kernels::check(&kernels, "lower"))?;
     let schedule = match target.is_host() {
         true => schedule::for_host(kernels)?,

@@ -66,7 +66,7 @@ fn network() -> Graph {
         let input = graph.add_value(dtype.name(), fact.clone());
         let name = format!("{} squared", dtype.name());
         let output = graph.add_value(name.clone(), fact);
-        let (op, sources) = (Op::Binary(Binary::Mul), vec![name.clone()]);
+        let (op, sources) = (Op::Binary(Binary::Mul), vec![name.as_str().into()]);
         graph.nodes.push(Node { name, op, inputs: vec![input; 2], outputs: vec![output], sources });
         graph.inputs.push(input);
         graph.outputs.push(output);

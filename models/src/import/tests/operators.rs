@@ -253,7 +253,7 @@ fn variadic_operators_are_chains() {
     let operators: Vec<_> = graph.nodes.iter().map(|node| node.op.clone()).collect();
     assert_eq!(operators, [Op::Binary(Binary::Add), Op::Binary(Binary::Add), Op::Binary(Binary::Div)]);
     assert_eq!(output(&graph), [2, 3]);
-    assert!(graph.nodes.iter().all(|node| node.sources == ["Mean_0"]));
+    assert!(graph.nodes.iter().all(|node| node.sources == ["Mean_0".into()]));
 }
 
 #[test]

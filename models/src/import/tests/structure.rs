@@ -21,7 +21,7 @@ fn shape_chains_fold() {
     assert_eq!(only(&graph), &Op::Reshape);
     assert_eq!(output(&graph), [2, 12]);
     assert_eq!(graph.value(graph.outputs[0]).name, "y");
-    assert_eq!(graph.nodes[0].sources, ["Reshape_4"]);
+    assert_eq!(graph.nodes[0].sources, ["Reshape_4".into()]);
     assert_eq!(graph.values.len(), 2, "constants that nothing reads are dropped");
 }
 

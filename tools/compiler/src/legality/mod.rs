@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`Graph`](floe_models::Graph) | [`graph::check`] | after the import and after every pass |
 //! | [`FusedGraph`](crate::fused::FusedGraph) | [`fused::check`] | after fusion, in tests and debug builds |
+//! | [`StoredGraph`](crate::stored::StoredGraph) | [`stored::check`] | before lowering, in tests and debug builds |
 //! | [`KernelGraph`](crate::kernel_graph::KernelGraph) | [`kernels::check`] | after lowering and after kernels are fused, in tests and debug builds |
 //! | [`Schedule`](crate::schedule::Schedule) | [`schedule::check`] | after selection and after the steps behind the network, in tests and debug builds |
 //!
@@ -14,6 +15,7 @@ pub mod graph;
 pub mod kernels;
 mod memory;
 pub mod schedule;
+pub mod stored;
 #[cfg(test)]
 mod tests;
 mod values;

@@ -4,14 +4,16 @@ use super::*;
 use crate::{
     fused::{FusedGraph, FusedOp},
     kernel_graph::{KernelGraph, Storage},
-    lower::{LowerOptions, lower},
+    lower::lower,
     passes::{self, tests::Network},
     pipeline::{self, CompileOptions},
+    precision::Reason,
     schedule::{Schedule, StepAction},
+    stored::{StoreOptions, StoredGraph},
     targets,
 };
 use floe_engine::plan::format::Direction;
-use floe_kernels::{Kernel, codegen::Target};
+use floe_kernels::{DType, Kernel, codegen::Target};
 use floe_models::{
     Op, TensorId,
     op::{Binary, Unary},
@@ -35,11 +37,15 @@ fn target() -> &'static Target {
 }
 
 fn kernel_graph() -> KernelGraph {
-    lower(&network(), LowerOptions { host: true, half: false, keep_f32: &[], states: &[] }).expect("lowered")
+    lower(&StoredGraph::of(&network(), StoreOptions { host: true, ..StoreOptions::default() })).expect("lowered")
 }
 
 fn a_schedule() -> Schedule {
     pipeline::scheduled_and_placed(&network(), target(), &CompileOptions::default(), &|_| ()).expect("scheduled").0
+}
+
+fn half(graph: &FusedGraph) -> StoredGraph<'_> {
+    StoredGraph::of(graph, StoreOptions { half: true, ..StoreOptions::default() })
 }
 
 /// What breaks a form.
@@ -113,6 +119,32 @@ fn broken_fused_graphs_are_named() {
                 let number = pointwise(graph);
                 let input = graph.nodes[number].inputs[0];
                 graph.nodes[number].inputs.resize(8, input);
+            }),
+        ],
+    );
+}
+
+#[test]
+fn broken_stored_graphs_are_named() {
+    let graph = network();
+    let output = graph.outputs[0].0;
+    let states = [(graph.values[output].name.clone(), "input_0".to_owned())];
+    each::<StoredGraph<'_>>(
+        || half(&graph),
+        |stored| stored::check(stored, "test"),
+        &[
+            ("decisions about", &|stored| stored.storage.truncate(1)),
+            ("decisions about", &|stored| stored.factors.truncate(1)),
+            ("decisions about", &|stored| stored.layouts.truncate(1)),
+            ("stays f32 without a reason", &|stored| stored.storage[output].dtype = DType::F32),
+            ("F32 is stored as F16: [State]", &|stored| stored.storage[output].reasons.push(Reason::State)),
+            ("F32 is stored as I8", &|stored| stored.storage[output].dtype = DType::I8),
+            ("F32 is stored as F16", &|stored| stored.options.half = false),
+            ("lies channels last", &|stored| stored.options.host = true),
+            ("a state is rounded", &|stored| stored.options.states = &states),
+            ("factors of what is no product", &|stored| {
+                let factors = stored.factors.iter().flatten().next().copied();
+                stored.factors.fill(factors);
             }),
         ],
     );

@@ -1,7 +1,7 @@
 //! Lowering of operators with several operands of different kinds: data and indices, images and places.
 
-use super::{Form, Lowering, kernel_dtype, operators::three};
-use crate::fused::FusedNode;
+use super::{Form, Lowering, operators::three};
+use crate::fused::{FusedNode, kernel_dtype};
 use floe_kernels::{
     Kernel,
     grid_sample::{GridSample, Outside, SampleCoordinates, Sampling},

@@ -4,45 +4,27 @@
 //! become other views of the same buffer, and the inputs of a concatenation are written straight into their slice of
 //! its output. A copy appears only where a kernel needs another form than the one a value has.
 
-mod coordinates;
 mod detect;
 mod frame;
 mod indexed;
 mod located;
-mod magnitude;
 mod movement;
 mod operators;
 mod quantized;
-mod range;
 mod recurrent;
 
 pub use located::Located;
 
 use crate::{
-    fused::{FusedGraph, FusedNode, FusedOp},
+    fused::{FusedGraph, FusedNode, FusedOp, kernel_dtype},
     kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, OwnedBinding, Storage},
     layout::{self, Layout},
+    stored::StoredGraph,
 };
 use floe_engine::plan::format::Direction;
 use floe_kernels::{DType, Dims, Family, Kernel, KernelError, View, copy::Copy};
 use floe_models::{Op, Tensor, TensorId};
-use std::{
-    borrow::Cow,
-    collections::{HashMap, HashSet},
-};
-
-/// What lowering needs to know of the target.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LowerOptions<'a> {
-    /// Whether host twins will run the kernels (row-major layouts, disjoint operands).
-    pub host: bool,
-    /// Whether f32 values are computed and stored as f16.
-    pub half: bool,
-    /// Model nodes whose results stay f32 all the same.
-    pub keep_f32: &'a [String],
-    /// Outputs that are inputs of the next replay: output and input by name, of one type and shape.
-    pub states: &'a [(String, String)],
-}
+use std::{borrow::Cow, collections::HashMap};
 
 /// Why a fused node could not be lowered.
 #[derive(Debug, thiserror::Error)]
@@ -69,26 +51,6 @@ enum Form {
     ChannelsLast,
 }
 
-/// The kernel crate's name of an element type.
-pub fn kernel_dtype(dtype: floe_models::DType) -> DType {
-    use floe_models::DType as M;
-    match dtype {
-        M::F32 => DType::F32,
-        M::F16 => DType::F16,
-        M::Bf16 => DType::Bf16,
-        M::F64 => DType::F64,
-        M::I8 => DType::I8,
-        M::I16 => DType::I16,
-        M::I32 => DType::I32,
-        M::I64 => DType::I64,
-        M::U8 => DType::U8,
-        M::U16 => DType::U16,
-        M::U32 => DType::U32,
-        M::U64 => DType::U64,
-        M::Bool => DType::Bool,
-    }
-}
-
 /// Copies (and converts) constant bytes into another form with the host twin.
 ///
 /// # Errors
@@ -107,13 +69,13 @@ pub fn aligned(bytes: &[u8]) -> Cow<'_, [u8]> {
     if bytes.as_ptr().addr().is_multiple_of(16) { Cow::Borrowed(bytes) } else { Cow::Owned(bytes.to_vec()) }
 }
 
-/// Lowers a fused graph.
+/// Lowers a stored graph.
 ///
 /// # Errors
 /// Where a node needs something that no kernel family can express, with node, operator and reason.
-pub fn lower(graph: &FusedGraph, options: LowerOptions<'_>) -> Result<KernelGraph, LowerError> {
-    let mut lowering = Lowering::new(graph, options)?;
-    for (number, node) in graph.nodes.iter().enumerate() {
+pub fn lower(stored: &StoredGraph<'_>) -> Result<KernelGraph, LowerError> {
+    let mut lowering = Lowering::new(stored)?;
+    for (number, node) in stored.graph.nodes.iter().enumerate() {
         lowering.current = number;
         lowering.node(node).map_err(|reason| LowerError {
             node: node.name.clone(),
@@ -142,12 +104,7 @@ struct Destination {
 
 struct Lowering<'a> {
     graph: &'a FusedGraph,
-    options: LowerOptions<'a>,
-    /// Values that stay f32 in an f16 variant.
-    kept: HashSet<TensorId>,
-    /// Products among them that are made of f16 factors all the same.
-    small_factors: HashSet<TensorId>,
-    layouts: Vec<Layout>,
+    stored: &'a StoredGraph<'a>,
     /// Numbers of the nodes that read each value.
     readers: Vec<Vec<usize>>,
     destinations: HashMap<TensorId, Destination>,
@@ -161,31 +118,11 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(graph: &'a FusedGraph, options: LowerOptions<'a>) -> Result<Self, LowerError> {
-        let named =
-            |node: &&FusedNode| options.keep_f32.iter().any(|name| *name == node.name || node.sources.contains(name));
-        let named = graph.nodes.iter().filter(named).flat_map(|node| &node.outputs).copied();
-        let exact = graph.nodes.iter().filter_map(|node| Some(node.properties()?.exact.of(&node.inputs))).flatten();
-        let results = graph.nodes.iter().filter(|node| is_result(node));
-        let constant = |id: &TensorId| graph.values[id.0].constant.is_some();
-        let results =
-            results.flat_map(|node| node.outputs.iter().chain(node.inputs.iter().filter(move |id| constant(id))));
-        let mut kept = named.chain(exact.copied()).chain(results.copied()).collect::<HashSet<_>>();
-        kept.extend(range::beyond_half(graph));
-        kept.extend(coordinates::of_boxes(graph));
-        kept.extend(quantized::results(graph));
-        keep_states(graph, options.states, &mut kept);
-        let large = magnitude::large(graph);
-        let products = graph.nodes.iter().filter(|node| magnitude::has_small_factors(node, &large));
-        let small_factors =
-            products.flat_map(|node| node.outputs.iter().copied()).filter(|output| !kept.contains(output)).collect();
-        kept.extend(large);
+    fn new(stored: &'a StoredGraph<'a>) -> Result<Self, LowerError> {
+        let graph = stored.graph;
         let mut lowering = Self {
             graph,
-            options,
-            kept,
-            small_factors,
-            layouts: layout::assign(graph, options.host, options.half),
+            stored,
             readers: graph.readers(),
             destinations: HashMap::new(),
             located: vec![None; graph.values.len()],
@@ -196,7 +133,7 @@ impl<'a> Lowering<'a> {
         };
         for &input in &graph.inputs {
             let name = &graph.values[input.0].name;
-            let state = options.states.iter().any(|(_, state)| state == name);
+            let state = stored.options.states.iter().any(|(_, state)| state == name);
             let buffer = lowering.bind(input, if state { Direction::State } else { Direction::Input })?;
             let fact = &graph.values[input.0].fact;
             lowering.located[input.0] = Some(Located::plain(buffer, kernel_dtype(fact.dtype), &fact.shape));
@@ -234,17 +171,14 @@ impl<'a> Lowering<'a> {
     /// Where the state lies whose next value is this output.
     fn state(&self, output: TensorId) -> Option<Located> {
         let name = &self.graph.values[output.0].name;
-        let (_, state) = self.options.states.iter().find(|(output, _)| output == name)?;
+        let (_, state) = self.stored.options.states.iter().find(|(output, _)| output == name)?;
         let input = self.graph.inputs.iter().find(|input| self.graph.values[input.0].name == *state)?;
         self.located[input.0].clone()
     }
 
     /// Element type of a computed value in memory.
     fn dtype(&self, id: TensorId) -> DType {
-        match kernel_dtype(self.graph.values[id.0].fact.dtype) {
-            DType::F32 if self.options.half && !self.kept.contains(&id) => DType::F16,
-            other => other,
-        }
+        self.stored.storage[id.0].dtype
     }
 
     /// Element type that a kernel with one tensor input and one output works in: the output's, unless the two have
@@ -278,7 +212,7 @@ impl<'a> Lowering<'a> {
                 let free = produced[part.0]
                     && !self.graph.outputs.contains(&part)
                     && !destinations.contains_key(&part)
-                    && self.layouts[part.0] == self.layouts[whole.0]
+                    && self.stored.layouts[part.0] == self.stored.layouts[whole.0]
                     && self.dtype(part) == self.dtype(whole)
                     && self.slice_is_writable(whole, axis, start, extent, position + 1 == node.inputs.len());
                 if free {
@@ -292,14 +226,14 @@ impl<'a> Lowering<'a> {
 
     fn slice_is_writable(&self, whole: TensorId, axis: usize, start: usize, extent: usize, last: bool) -> bool {
         let shape = self.shape(whole);
-        match self.layouts[whole.0] {
+        match self.stored.layouts[whole.0] {
             Layout::ChannelsLast => {
                 let multiple = self.dtype(whole).lane_multiple() as usize;
                 axis != 1 || (start.is_multiple_of(multiple) && (last || extent.is_multiple_of(multiple)))
             }
             Layout::Plain => {
                 let inner: usize = shape[axis + 1..].iter().product();
-                let aligned = self.options.host || (start * inner * self.dtype(whole).size()).is_multiple_of(16);
+                let aligned = self.stored.options.host || (start * inner * self.dtype(whole).size()).is_multiple_of(16);
                 shape[..axis].iter().all(|&extent| extent == 1) && aligned
             }
         }
@@ -316,14 +250,14 @@ impl<'a> Lowering<'a> {
             let mut starts = vec![0; shape.len()];
             starts[axis] = start;
             let mut part = whole.sliced(&starts, &vec![1; shape.len()], shape);
-            if self.layouts[id.0] == Layout::ChannelsLast {
+            if self.stored.layouts[id.0] == Layout::ChannelsLast {
                 part.lanes = shape[1].next_multiple_of(dtype.lane_multiple() as usize);
             }
             part
         } else if let Some(output) = self.direct_output(id, dtype) {
             Located::plain(output, dtype, shape)
         } else {
-            let place = match self.layouts[id.0] {
+            let place = match self.stored.layouts[id.0] {
                 Layout::Plain => Located::plain(BufferId(0), dtype, shape),
                 Layout::ChannelsLast => Located::channels_last(BufferId(0), dtype, shape),
             };
@@ -359,7 +293,8 @@ impl<'a> Lowering<'a> {
             return None;
         }
         let position = self.graph.outputs.iter().position(|&output| output == id)?;
-        let same = self.layouts[id.0] == Layout::Plain && dtype == kernel_dtype(self.graph.values[id.0].fact.dtype);
+        let same =
+            self.stored.layouts[id.0] == Layout::Plain && dtype == kernel_dtype(self.graph.values[id.0].fact.dtype);
         same.then(|| self.output_buffers[position])
     }
 
@@ -405,7 +340,7 @@ impl<'a> Lowering<'a> {
             }
             let to = match form {
                 Form::ChannelsLast => Located::channels_last(BufferId(0), dtype, &located.shape),
-                Form::Any if self.layouts[id.0] == Layout::ChannelsLast => {
+                Form::Any if self.stored.layouts[id.0] == Layout::ChannelsLast => {
                     Located::channels_last(BufferId(0), dtype, &located.shape)
                 }
                 _ => Located::plain(BufferId(0), dtype, &located.shape),
@@ -437,7 +372,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn operand(&self, located: &Located) -> Result<(BufferRange, View), String> {
-        located.operand(if self.options.host { 1 } else { 16 }).map_err(|e| e.to_string())
+        located.operand(if self.stored.options.host { 1 } else { 16 }).map_err(|e| e.to_string())
     }
 
     fn push(&mut self, kernel: Kernel, inputs: Vec<BufferRange>, outputs: Vec<BufferRange>) {
@@ -445,7 +380,7 @@ impl<'a> Lowering<'a> {
             return;
         }
         let (name, sources) = match self.graph.nodes.get(self.current) {
-            Some(node) => (node.name.clone(), node.sources.clone()),
+            Some(node) => (node.name.clone(), node.sources.iter().map(|source| source.name.clone()).collect()),
             None => ("outputs".to_owned(), Vec::new()),
         };
         self.result.nodes.push(KernelNode { name, sources, kernel, inputs, outputs });
@@ -494,52 +429,5 @@ impl<'a> Lowering<'a> {
             self.copy(from, to)?;
         }
         Ok(())
-    }
-}
-
-/// Whether a node makes a result of the network's outputs: places in large images, say, which f16 does not hold. What runs in
-/// the epilogue of a layer stays as exact as the layer.
-fn is_result(node: &FusedNode) -> bool {
-    let ours = |source: &String| source.starts_with(crate::postprocess::PREFIX);
-    !matches!(node.op, FusedOp::Anchored { .. }) && node.sources.iter().any(ours)
-}
-
-/// Adds the values that states pass through to those that stay f32: rounding them would add up from replay to replay.
-fn keep_states(graph: &FusedGraph, states: &[(String, String)], kept: &mut HashSet<TensorId>) {
-    for node in &graph.nodes {
-        if matches!(node.op, FusedOp::Operator(Op::Recurrent(_))) {
-            kept.extend(&node.outputs[1..]);
-        }
-    }
-    let is_state = |id: &&TensorId| states.iter().any(|(output, _)| *output == graph.values[id.0].name);
-    kept.extend(graph.outputs.iter().filter(is_state));
-    for node in graph.nodes.iter().rev() {
-        let Some(properties) = node.properties().filter(|properties| properties.moves()) else { continue };
-        if node.outputs.iter().all(|output| kept.contains(output)) {
-            kept.extend(properties.data.of(&node.inputs));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::passes::{self, tests::Network};
-    use floe_models::op::Binary;
-
-    #[test]
-    fn states_stay_f32_through_whatever_moves_them() {
-        for op in [Op::Tile { repeats: vec![1, 2, 1, 1] }, Op::SpaceToDepth { block: 2 }] {
-            let mut network = Network::new();
-            let x = network.input(&[1, 2, 4, 4]);
-            let sum = network.binary(Binary::Add, x, x);
-            let next = network.node(op, &[sum]);
-            network.graph.values[next.0].name = "next".into();
-            network.graph.outputs.push(next);
-            let fused = passes::fuse::run(passes::normalise(network.graph)).unwrap();
-            let mut kept = HashSet::new();
-            keep_states(&fused, &[("next".into(), "state".into())], &mut kept);
-            assert!(kept.contains(&next) && kept.contains(&sum));
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Lowering of operators that only move elements: views where strides can express them, copies where not.
 
-use super::{Form, Located, Lowering, kernel_dtype};
-use crate::fused::FusedNode;
+use super::{Form, Located, Lowering};
+use crate::fused::{FusedNode, kernel_dtype};
 use floe_models::Op;
 
 impl<'a> Lowering<'a> {
@@ -127,6 +127,7 @@ mod tests {
     use crate::{
         lower,
         passes::{self, tests::Network},
+        stored::{StoreOptions, StoredGraph},
     };
     use floe_models::{Op, op::Unary};
 
@@ -139,8 +140,9 @@ mod tests {
             let output = network.unary(Unary::Relu, pixels);
             network.graph.outputs.push(output);
             let fused = passes::fuse::run(passes::normalise(network.graph)).unwrap();
-            let options = lower::LowerOptions { half: true, ..lower::LowerOptions::default() };
-            let lowered = lower::lower(&fused, options).unwrap_or_else(|error| panic!("{depth} channels: {error}"));
+            let options = StoreOptions { half: true, ..StoreOptions::default() };
+            let lowered = lower::lower(&StoredGraph::of(&fused, options))
+                .unwrap_or_else(|error| panic!("{depth} channels: {error}"));
             assert!(!lowered.nodes.is_empty());
         }
     }

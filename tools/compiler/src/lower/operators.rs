@@ -1,8 +1,8 @@
 //! Lowering of each kind of node.
 
-use super::{Form, Located, Lowering, kernel_dtype};
+use super::{Form, Located, Lowering};
 use crate::{
-    fused::FusedNode,
+    fused::{FusedNode, kernel_dtype},
     kernel_graph::{BufferId, Storage},
 };
 use floe_kernels::{
@@ -47,7 +47,7 @@ fn list<T, const N: usize>(items: impl IntoIterator<Item = T>, what: &str) -> Re
 impl<'a> Lowering<'a> {
     /// The form that image kernels want here.
     pub(super) fn image(&self) -> Form {
-        if self.options.host { Form::Plain } else { Form::ChannelsLast }
+        if self.stored.options.host { Form::Plain } else { Form::ChannelsLast }
     }
 
     pub(super) fn pointwise(&mut self, node: &'a FusedNode, program: &Program) -> Result<(), String> {
@@ -72,7 +72,7 @@ impl<'a> Lowering<'a> {
     /// Whether a convolution without groups reads its input as it lies, because it has few channels: no copy into
     /// channels-last halves is needed then.
     fn is_first_layer(&self, node: &FusedNode, window: &op::Window, dtype: DType) -> Result<bool, String> {
-        let Some(input) = self.located[node.inputs[0].0].clone().filter(|_| !self.options.host) else {
+        let Some(input) = self.located[node.inputs[0].0].clone().filter(|_| !self.stored.options.host) else {
             return Ok(false);
         };
         let (_, input) = self.operand(&input)?;
@@ -91,7 +91,7 @@ impl<'a> Lowering<'a> {
         window: &op::Window,
         dtype: DType,
     ) -> Result<Option<(Located, Located)>, String> {
-        let input = self.located[node.inputs[0].0].clone().filter(|_| !self.options.host);
+        let input = self.located[node.inputs[0].0].clone().filter(|_| !self.stored.options.host);
         let (Some(input), &[m, c, kh, kw]) = (input, self.shape(node.inputs[1])) else { return Ok(None) };
         let &[n, _, h, w] = input.shape.as_slice() else { return Ok(None) };
         let (rows, columns, elements) = (h / kh.max(1), w / kw.max(1), c * kh * kw);
@@ -119,10 +119,7 @@ impl<'a> Lowering<'a> {
         operands: usize,
         program: Option<&Program>,
     ) -> Result<(), String> {
-        let dtype = match self.dtype(node.outputs[0]) {
-            DType::F32 if self.options.half && self.small_factors.contains(&node.outputs[0]) => DType::F16,
-            dtype => dtype,
-        };
+        let dtype = self.stored.factors[self.current].map_or(self.dtype(node.outputs[0]), |factors| factors.dtype);
         let result_shape = self.shape(node.outputs[0]);
         let (mut first_layer, mut patches) = (false, None);
         if let Op::Conv { window, groups: 1 } = op {
@@ -149,7 +146,7 @@ impl<'a> Lowering<'a> {
         for &extra in &node.inputs[operands..] {
             let whole = self.shape(extra) == result_shape && result_shape.len() >= 3;
             let spatial = matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. });
-            let located = if whole && spatial && !self.options.host {
+            let located = if whole && spatial && !self.stored.options.host {
                 self.request(extra, Form::ChannelsLast, dtype)?
             } else {
                 self.any(extra)?

@@ -1,8 +1,8 @@
 //! Lowering of products of 8-bit integers, whose epilogues make of their exact sums what the network goes on with.
 
-use super::{Form, Located, Lowering, kernel_dtype, operators::three};
+use super::{Form, Located, Lowering, operators::three};
 use crate::{
-    fused::{FusedGraph, FusedNode, FusedOp},
+    fused::{FusedNode, kernel_dtype},
     kernel_graph::{BufferId, Storage},
 };
 use floe_kernels::{
@@ -12,16 +12,6 @@ use floe_kernels::{
     quantized_conv::QuantizedConv,
 };
 use floe_models::{Op, TensorId};
-
-/// Outputs of the network that products of integers make: their epilogues store f32 as fast as f16, and nothing has to
-/// be converted behind them.
-pub(super) fn results(graph: &FusedGraph) -> impl Iterator<Item = TensorId> + '_ {
-    let products = graph
-        .nodes
-        .iter()
-        .filter(|node| matches!(&node.op, FusedOp::Anchored { op, .. } if crate::passes::fuse::is_quantized(op)));
-    products.flat_map(|node| node.outputs.iter().copied()).filter(|output| graph.outputs.contains(output))
-}
 
 impl<'a> Lowering<'a> {
     /// A quantised convolution, or a matrix product as one of a single tap over its rows.

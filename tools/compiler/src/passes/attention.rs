@@ -6,7 +6,7 @@
 use super::{edges::Edges, heads::Reshaped, rewrite};
 use floe_kernels::attention::MAX_HEAD_SIZE;
 use floe_models::{
-    DType, Fact, Graph, Node, NodeId, Op, TensorId,
+    DType, Fact, Graph, Node, NodeId, Op, Source, TensorId,
     op::{Binary, Unary},
 };
 
@@ -31,7 +31,7 @@ struct Match {
     softcap: f64,
     /// Whether weights that are NaN count as 0, which PyTorch exports for queries that see no key.
     guarded: bool,
-    sources: Vec<String>,
+    sources: Vec<Source>,
 }
 
 enum Key {
@@ -257,7 +257,7 @@ impl Match {
 struct Search<'a> {
     edges: &'a Edges<'a>,
     masks: Vec<Mask>,
-    sources: Vec<String>,
+    sources: Vec<Source>,
 }
 
 impl<'a> Search<'a> {
@@ -340,7 +340,7 @@ impl<'a> Search<'a> {
 struct Added<'a> {
     graph: &'a mut Graph,
     name: &'a str,
-    sources: &'a [String],
+    sources: &'a [Source],
     nodes: Vec<Node>,
 }
 

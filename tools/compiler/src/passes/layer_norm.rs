@@ -4,7 +4,7 @@
 
 use super::{edges::Edges, rewrite};
 use floe_models::{
-    Graph, NodeId, Op, TensorId,
+    Graph, NodeId, Op, Source, TensorId,
     op::{Binary, Reduction, Unary},
 };
 
@@ -30,7 +30,7 @@ struct Match {
     epsilon: f32,
     center: bool,
     inputs: Vec<TensorId>,
-    sources: Vec<String>,
+    sources: Vec<Source>,
 }
 
 impl Edges<'_> {

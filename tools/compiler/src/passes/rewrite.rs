@@ -1,6 +1,6 @@
 //! What several passes need: replacing values, reading and making constants, recognising broadcast constants.
 
-use floe_models::{DType, Fact, Graph, Node, NodeId, Tensor, TensorId};
+use floe_models::{DType, Fact, Graph, Node, NodeId, Origin, Source, Tensor, TensorId};
 
 /// Replaces values; keeps up who reads and makes each, so that a replacement costs what it changes.
 pub struct Replacing {
@@ -131,14 +131,25 @@ pub fn channel_shape(channels: usize, rank: usize) -> Vec<usize> {
 /// Most names of model nodes that one node bears: more tell nobody anything.
 pub const MOST_SOURCES: usize = 1024;
 
-/// Adds the names of `more` to `sources`, each once, as long as there are not too many.
-pub fn add_sources(sources: &mut Vec<String>, more: &[String]) {
+/// Adds `more` to `sources`, each once: nodes of the model as long as there are not too many, and whatever was added to it.
+pub fn add_sources(sources: &mut Vec<Source>, more: &[Source]) {
     for source in more {
-        if sources.len() >= MOST_SOURCES {
-            return;
-        }
-        if !sources.contains(source) {
+        let one_more = sources.len() < MOST_SOURCES || source.origin != Origin::Model;
+        if one_more && !sources.contains(source) {
             sources.push(source.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_to_the_model_is_a_source_however_many_there_are() {
+        let mut sources: Vec<Source> = (0..MOST_SOURCES).map(|number| number.to_string().into()).collect();
+        let added = Source { name: "added".into(), origin: Origin::Postprocess };
+        add_sources(&mut sources, &["another".into(), added.clone()]);
+        assert_eq!(sources[MOST_SOURCES..], [added]);
     }
 }

@@ -7,7 +7,7 @@
 
 use super::{edges::Edges, rewrite};
 use floe_models::{
-    Fact, Graph, Node, Op, TensorId, Value,
+    Fact, Graph, Node, Op, Source, TensorId, Value,
     op::{Binary, Unary},
 };
 
@@ -26,7 +26,7 @@ struct Rotation {
     sine: TensorId,
     /// Whether pairs are neighbours; otherwise element i goes with element i + half.
     neighbours: bool,
-    sources: Vec<String>,
+    sources: Vec<Source>,
 }
 
 impl<'a> Edges<'a> {

@@ -69,7 +69,7 @@ impl Network {
         let facts = floe_models::infer(&op, &facts, declared).expect("legal operands");
         let name = format!("{}_{}", op.name(), self.graph.nodes.len());
         let outputs: Vec<TensorId> = facts.into_iter().map(|fact| self.graph.add_value(name.clone(), fact)).collect();
-        let sources = vec![name.clone()];
+        let sources = vec![name.as_str().into()];
         self.graph.nodes.push(Node { name, op, inputs: inputs.to_vec(), outputs: outputs.clone(), sources });
         outputs
     }

@@ -1,9 +1,6 @@
 //! Adds nodes behind a graph.
 
-use floe_models::{DType, Fact, Graph, Node, Op, Tensor, TensorId, infer, op::Binary};
-
-/// What the names of the nodes start with; the compiler keeps their results in f32.
-pub const PREFIX: &str = "postprocess:";
+use floe_models::{DType, Fact, Graph, Node, Op, Origin, Source, Tensor, TensorId, infer, op::Binary};
 
 /// A graph that grows at its end.
 pub(super) struct Builder<'g> {
@@ -16,7 +13,7 @@ impl<'g> Builder<'g> {
     /// Nodes are called after `name`.
     pub fn new(graph: &'g mut Graph, name: &str) -> Self {
         let first = graph.nodes.len();
-        Self { graph, name: format!("{PREFIX}{name}"), first }
+        Self { graph, name: format!("postprocess:{name}"), first }
     }
 
     /// The graph.
@@ -63,7 +60,7 @@ impl<'g> Builder<'g> {
         let number = self.graph.nodes.len() - self.first;
         let name = if number == 0 { self.name.clone() } else { format!("{}/{number}", self.name) };
         let outputs: Vec<TensorId> = facts.into_iter().map(|fact| self.graph.add_value(&name, fact)).collect();
-        let sources = vec![self.name.clone()];
+        let sources = vec![Source { name: self.name.clone(), origin: Origin::Postprocess }];
         self.graph.nodes.push(Node { name, op, inputs: inputs.to_vec(), outputs: outputs.clone(), sources });
         Ok(outputs)
     }

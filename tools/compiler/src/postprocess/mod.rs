@@ -9,7 +9,6 @@ mod places;
 mod tests;
 
 pub use boxes::{BoxDecoder, Detect};
-pub use builder::PREFIX;
 pub use language::HELP;
 
 use crate::preprocess::Placement;

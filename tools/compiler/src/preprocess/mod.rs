@@ -7,7 +7,7 @@ mod tests;
 pub use language::HELP;
 
 use floe_models::{
-    DType, Fact, Graph, Node, Op, TensorId,
+    DType, Fact, Graph, Node, Op, Origin, Source, TensorId,
     op::{Channels, Frame, PixelFormat, Region, Resampling},
 };
 
@@ -262,7 +262,7 @@ impl Preprocess {
             let name = format!("preprocess:{}{}", self.input, if made.is_empty() { "" } else { "/" });
             let name = if made.is_empty() { name } else { format!("{name}{}", made.len()) };
             let output = to.unwrap_or_else(|| graph.add_value(format!("{} in {name}", self.input), fact));
-            let sources = vec![format!("preprocess:{}", self.input)];
+            let sources = vec![Source { name: format!("preprocess:{}", self.input), origin: Origin::Preprocess }];
             made.push(Node { name, op, inputs: vec![input], outputs: vec![output], sources });
             output
         };

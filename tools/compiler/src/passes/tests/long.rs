@@ -15,7 +15,7 @@ fn names_of_a_long_chain_are_gathered_once() {
     let graph = simplify(network.graph).unwrap();
     let [node] = graph.nodes.as_slice() else { panic!("{} nodes", graph.nodes.len()) };
     assert_eq!(node.sources.len(), rewrite::MOST_SOURCES);
-    assert_eq!(node.sources[..2], ["Reshape_19999", "Reshape_19998"]);
+    assert_eq!(node.sources[..2], ["Reshape_19999".into(), "Reshape_19998".into()]);
 }
 
 #[test]
@@ -30,8 +30,8 @@ fn every_reader_of_a_chain_reads_past_it() {
     network.graph.outputs = made;
     let graph = merge::run(network.graph);
     let sources = |name: &str| &graph.nodes.iter().find(|node| node.name == name).unwrap().sources;
-    assert_eq!(*sources("Transpose_4"), ["Transpose_4", "Transpose_2", "Transpose_0"]);
-    assert_eq!(*sources("Transpose_2"), ["Transpose_2", "Transpose_0"]);
+    assert_eq!(*sources("Transpose_4"), ["Transpose_4".into(), "Transpose_2".into(), "Transpose_0".into()]);
+    assert_eq!(*sources("Transpose_2"), ["Transpose_2".into(), "Transpose_0".into()]);
 }
 
 /// What a model casts to fewer bits and back, it wants rounded.

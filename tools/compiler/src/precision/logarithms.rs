@@ -1,67 +1,37 @@
-//! Values that f16 has too few exponents for, found by what is computed from them.
+//! Logarithms: their digits come from the exponents of small numbers, of which f16 has too few.
 
-use crate::fused::{FusedGraph, FusedNode, FusedOp};
-use floe_kernels::pointwise::{Instruction, Program, Unary};
+use super::{Kept, Reason};
+use crate::{
+    fused::{FusedGraph, FusedNode, FusedOp},
+    stored::StoreOptions,
+};
+use floe_kernels::pointwise::{Instruction, Unary};
 use floe_models::{
     TensorId,
     op::{Inputs, Properties, Size},
 };
 use std::collections::HashSet;
 
-/// Values that stay f32 in an f16 variant, for their range:
-///
-/// - Sums over a dimension, which grow with its extent, and the terms that are computed for them: a few hundred squares
-///   of activations are beyond 65504.
-/// - What a logarithm sees, back to the network's inputs or the last activation function, windows and twiddle factors
-///   included: the logarithm of a spectrum tells 1e-8 from 1e-6, which f16 rounds to zero and to two digits, and noise of
-///   f16's rounding in the transform that made it lies above the quiet bins.
-/// - Constants that something is compared with: a bound that was rounded puts what equals it on the wrong side.
-pub(super) fn beyond_half(graph: &FusedGraph) -> HashSet<TensorId> {
-    let computed = |program: bool| {
-        let wanted = move |node: &&FusedNode| !program || matches!(node.op, FusedOp::Pointwise(_));
-        graph.nodes.iter().filter(wanted).flat_map(|node| node.outputs.iter().copied()).collect::<HashSet<_>>()
-    };
-    let (computed, by_program) = (computed(false), computed(true));
+/// Keeps what a logarithm sees, back to the network's inputs or the last activation function, windows and twiddle factors
+/// included: the logarithm of a spectrum tells 1e-8 from 1e-6, which f16 rounds to zero and to two digits, and noise of f16's
+/// rounding in the transform that made it lies above the quiet bins.
+pub(super) fn keep(graph: &FusedGraph, _: StoreOptions<'_>, kept: &mut Kept) {
+    let computed: HashSet<TensorId> = graph.nodes.iter().flat_map(|node| node.outputs.iter().copied()).collect();
     let constant = |id: &TensorId| graph.values[id.0].constant.is_some();
-    let mut kept = HashSet::new();
     // Values that a logarithm depends on.
     let mut logged: HashSet<TensorId> = HashSet::new();
     for node in graph.nodes.iter().rev() {
-        if adds_terms(node) {
-            kept.extend(&node.outputs);
-            kept.extend(node.inputs.iter().filter(|input| by_program.contains(input)));
-        }
-        if compares(node) {
-            kept.extend(node.inputs.iter().filter(|input| constant(input)));
-        }
         let mut seen = under_logarithm(node);
         if seen != Inputs::NONE && !matches!(node.op, FusedOp::Pointwise(_)) {
             // The arithmetic of an operator is that of its output.
-            kept.extend(&node.outputs);
+            kept.keep_all(&node.outputs, Reason::LogSum);
         }
         if seen == Inputs::NONE && node.outputs.iter().any(|output| logged.contains(output)) {
             seen = in_proportion(node);
         }
         logged.extend(seen.of(&node.inputs).filter(|input| computed.contains(input) || constant(input)));
     }
-    kept.extend(logged);
-    kept
-}
-
-fn adds_terms(node: &FusedNode) -> bool {
-    node.properties().is_some_and(|properties| properties.size == Size::Accumulated)
-}
-
-pub(super) fn program(node: &FusedNode) -> Option<&Program> {
-    match &node.op {
-        FusedOp::Pointwise(program) => Some(program),
-        FusedOp::Anchored { program, .. } => program.as_ref(),
-        FusedOp::Operator(_) => None,
-    }
-}
-
-fn compares(node: &FusedNode) -> bool {
-    instructions(node).iter().any(compares_operands)
+    kept.keep_all(&logged, Reason::Logarithm);
 }
 
 /// The inputs that a logarithm in the node sees.
@@ -106,26 +76,7 @@ fn in_proportion(node: &FusedNode) -> Inputs {
 }
 
 fn instructions(node: &FusedNode) -> &[Instruction] {
-    program(node).map_or(&[], |program| &program.instructions)
-}
-
-fn compares_operands(instruction: &Instruction) -> bool {
-    use floe_kernels::pointwise::Binary::{
-        Add, And, BitAnd, BitOr, BitXor, Div, Equal, Fmod, Greater, GreaterOrEqual, Less, LessOrEqual, Max, Min, Mod,
-        Mul, Or, Pow, ShiftLeft, ShiftRight, Sub, Xor,
-    };
-    match instruction {
-        Instruction::Binary(op, ..) => match op {
-            Equal | Greater | GreaterOrEqual | Less | LessOrEqual => true,
-            Add | Sub | Mul | Div | Pow | Min | Max | Mod | Fmod => false,
-            And | Or | Xor | BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight => false,
-        },
-        Instruction::Unary(..)
-        | Instruction::Select(..)
-        | Instruction::Input(_)
-        | Instruction::Float(_)
-        | Instruction::Integer(_) => false,
-    }
+    node.program().map_or(&[], |program| &program.instructions)
 }
 
 /// What of a small argument's exponent a function passes on.
@@ -156,26 +107,22 @@ fn passes(op: Unary) -> Passes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(super) mod tests {
+    use super::super::{
+        Reason,
+        tests::{HALF, kept, node},
+    };
     use crate::{
         evaluate,
         passes::{self, tests::Network},
     };
     use floe_models::{
-        DType, Fact, Graph, Node, Op, Tensor,
+        DType, Fact, Graph, Op, Tensor, TensorId,
         op::{Binary, Coordinates, Interpolation, Pooling, Reduction, Unary, Window},
     };
 
-    fn node(graph: &mut Graph, name: &str, op: Op, inputs: &[TensorId], shape: &[usize]) -> TensorId {
-        let output = graph.add_value(name, Fact::new(DType::F32, shape));
-        let (inputs, outputs) = (inputs.to_vec(), vec![output]);
-        graph.nodes.push(Node { name: name.into(), op, inputs, outputs, sources: vec![name.into()] });
-        output
-    }
-
     #[test]
-    fn sums_and_what_a_logarithm_sees_stay_f32() {
+    fn what_a_logarithm_sees_stays_f32() {
         let mut graph = Graph::default();
         let shape = [2, 8];
         let x = graph.add_value("x", Fact::new(DType::F32, &shape));
@@ -190,30 +137,14 @@ mod tests {
         let largest = Op::Reduce { kind: Reduction::Max, axes: vec![1], keep: true };
         let largest = node(&mut graph, "largest", largest, &[product], &[2, 1]);
         let logarithm = node(&mut graph, "logarithm", Op::Unary(Unary::Log), &[largest], &[2, 1]);
-        let square = node(&mut graph, "square", Op::Binary(Binary::Mul), &[x, x], &shape);
-        let sum = Op::Reduce { kind: Reduction::Sum, axes: vec![1], keep: true };
-        let sum = node(&mut graph, "sum", sum, &[square], &[2, 1]);
-        let mean = Op::Reduce { kind: Reduction::Mean, axes: vec![1], keep: true };
-        let mean = node(&mut graph, "mean", mean, &[x], &[2, 1]);
-        let bounds = Tensor::from_slice(DType::F32, &[8], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
-        let bounds = graph.add_constant("bounds", bounds);
-        let compared = graph.add_value("compared", Fact::new(DType::Bool, &shape));
-        let (inputs, outputs) = (vec![x, bounds], vec![compared]);
-        let op = Op::Binary(Binary::GreaterOrEqual);
-        graph.nodes.push(Node { name: "compared".into(), op, inputs, outputs, sources: Vec::new() });
-        graph.outputs = vec![logarithm, sum, mean, compared];
+        graph.outputs = vec![logarithm];
         let fused = passes::fuse::run(passes::normalise(graph)).unwrap();
-        let kept = beyond_half(&fused);
-        let mut names: Vec<&str> = kept.iter().map(|id| fused.values[id.0].name.as_str()).collect();
-        names.sort_unstable();
-        assert_eq!(
-            names,
-            ["activated", "bounds", "largest", "product", "square", "sum", "turned", "window", "windowed"]
-        );
+        let names = kept(&fused, HALF, |reason| *reason == Reason::Logarithm);
+        assert_eq!(names, ["activated", "largest", "product", "turned", "window", "windowed"]);
     }
 
     /// What two networks compute that differ only in the type that values are stored in: f32, and f16 where that is allowed.
-    fn in_both_types(
+    pub fn in_both_types(
         build: impl FnOnce(&mut Network, TensorId) -> TensorId,
         shape: &[usize],
         factor: f32,
@@ -292,19 +223,6 @@ mod tests {
             for [expected, found] in in_both_types(build, &[3, 1], factor) {
                 assert!((found - expected).abs() <= 1e-5 * expected.abs(), "{kind:?}: {found} for {expected}");
             }
-        }
-    }
-
-    #[test]
-    fn running_sums_stay_f32() {
-        let build = |network: &mut Network, x| {
-            let op = Op::Cumulative { axis: 1, product: false, exclusive: false, reverse: false };
-            let sums = network.node(op, &[x]);
-            let scale = network.scalar(1e-3);
-            network.binary(Binary::Mul, sums, scale)
-        };
-        for [expected, found] in in_both_types(build, &[1, 1024], 100.0) {
-            assert!((found - expected).abs() <= 1e-3 * expected.abs(), "{found} for {expected}");
         }
     }
 }

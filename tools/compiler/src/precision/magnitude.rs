@@ -1,7 +1,10 @@
 //! Where finite numbers reach that are beyond f16's range, found by the constants that they come from.
 
-use super::range;
-use crate::fused::{FusedGraph, FusedNode, FusedOp};
+use super::{Kept, Reason};
+use crate::{
+    fused::{FusedGraph, FusedNode, FusedOp},
+    stored::StoreOptions,
+};
 use floe_kernels::pointwise::{Binary, Instruction, Program, Unary};
 use floe_models::{
     DType, Op, Tensor, TensorId,
@@ -9,19 +12,19 @@ use floe_models::{
 };
 use std::{collections::HashSet, ops::BitOr};
 
-/// Values that may hold finite numbers beyond f16's range because a constant does.
+/// Keeps values that may hold finite numbers beyond f16's range because a constant does.
 ///
 /// Masks are made of such constants: the lowest f32 hides a key from a softmax, and a query that sees no key at all
 /// then weighs all alike. As f16 the constant is −∞, and such a row is NaN. Comparisons with the constant, and products
 /// with 0, need the number itself, too. An input of the network that serves as a mask alone may hold such numbers as well.
 ///
 /// Overflow of what is computed from numbers that f16 holds is not considered: that is the network's own range.
-pub(super) fn large(graph: &FusedGraph) -> HashSet<TensorId> {
+pub(super) fn keep(graph: &FusedGraph, _: StoreOptions<'_>, kept: &mut Kept) {
     let mut reaches: Vec<Reach> = graph.values.iter().map(|value| value.constant.as_ref().into()).collect();
     let readers = graph.readers();
     for &input in &graph.inputs {
         if is_mask(graph, &readers, input) {
-            reaches[input.0] = Reach { below: true, above: true };
+            reaches[input.0] = Reach { below: f64::from(f32::MAX), above: f64::from(f32::MAX) };
         }
     }
     for node in &graph.nodes {
@@ -49,17 +52,18 @@ pub(super) fn large(graph: &FusedGraph) -> HashSet<TensorId> {
             reaches[output.0] = reach;
         }
     }
-    let is_large = |id: &TensorId| graph.values[id.0].fact.dtype == DType::F32 && reaches[id.0] != Reach::default();
-    let mut found: HashSet<TensorId> = (0..graph.values.len()).map(TensorId).filter(is_large).collect();
+    for (number, reach) in reaches.iter().enumerate() {
+        if let Some(number_beyond) = reach.farthest().filter(|_| graph.values[number].fact.dtype == DType::F32) {
+            kept.keep(TensorId(number), Reason::Beyond { number: number_beyond });
+        }
+    }
     // Normalisations work in the type of their output.
-    let of_large: Vec<TensorId> = graph
-        .nodes
-        .iter()
-        .filter(|node| normalises(node) && found.contains(&node.inputs[0]))
-        .flat_map(|node| node.outputs.iter().copied())
-        .collect();
-    found.extend(of_large);
-    found
+    for node in graph.nodes.iter().filter(|node| normalises(node)) {
+        let input = node.inputs[0];
+        if let Some(number) = reaches[input.0].farthest().filter(|_| graph.values[input.0].fact.dtype == DType::F32) {
+            kept.keep_all(&node.outputs, Reason::Beyond { number });
+        }
+    }
 }
 
 /// Whether all that is made of a value by movement and arithmetic hides keys from softmaxes.
@@ -89,25 +93,24 @@ fn normalises(node: &FusedNode) -> bool {
     node.properties().is_some_and(|properties| properties.size == Size::Normalised)
 }
 
-/// Whether a product's factors may be f16 although its result is not: where only its epilogue makes large numbers.
-pub(super) fn has_small_factors(node: &FusedNode, large: &HashSet<TensorId>) -> bool {
-    matches!(&node.op, FusedOp::Anchored { op: Op::MatMul | Op::Gemm { .. }, .. })
-        && range::program(node).is_some()
-        && node.outputs.iter().all(|output| large.contains(output))
-        && node.inputs[..2].iter().all(|factor| !large.contains(factor))
-}
-
-/// On which sides of 0 finite numbers beyond f16's range may lie.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How far finite numbers beyond f16's range may lie from 0, on either side; 0 where none is beyond it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Reach {
-    below: bool,
-    above: bool,
+    below: f64,
+    above: f64,
 }
 
 impl Reach {
     fn of(value: f64) -> Self {
         let large = value.is_finite() && half::f16::from_f64(value).is_infinite();
-        Self { below: large && value < 0.0, above: large && value > 0.0 }
+        let on = |side: bool| if large && side { value.abs() } else { 0.0 };
+        Self { below: on(value < 0.0), above: on(value > 0.0) }
+    }
+
+    /// The number that is farthest from 0, if one is beyond f16's range.
+    fn farthest(self) -> Option<f64> {
+        let number = if self.below > self.above { -self.below } else { self.above };
+        (number != 0.0).then_some(number)
     }
 
     fn mirrored(self) -> Self {
@@ -123,7 +126,7 @@ impl BitOr for Reach {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
-        Self { below: self.below || other.below, above: self.above || other.above }
+        Self { below: self.below.max(other.below), above: self.above.max(other.above) }
     }
 }
 
@@ -166,8 +169,8 @@ fn unary_reach(op: Unary, x: Reach) -> Reach {
     match op {
         Floor | Ceil | Round => x,
         Neg => x.mirrored(),
-        Abs => Reach { below: false, above: x.below || x.above },
-        Relu | Softplus | Sqrt => Reach { below: false, above: x.above },
+        Abs => Reach { below: 0.0, above: x.below.max(x.above) },
+        Relu | Softplus | Sqrt => Reach { below: 0.0, above: x.above },
         // Bounded, or far smaller than its argument.
         Sign | Erf | Sigmoid | Tanh | Sin | Cos | Asin | Acos | Atan | Log | Asinh | Acosh => Reach::default(),
         // Large only where its argument is small.
@@ -187,8 +190,8 @@ fn binary_reach(op: Binary, a: Reach, b: Reach) -> Reach {
         Binary::Sub => a | b.mirrored(),
         Binary::Mul | Binary::Pow => (a | b).either_sign(),
         Binary::Div | Binary::Mod | Binary::Fmod => a.either_sign(),
-        Binary::Max => Reach { below: a.below && b.below, above: a.above || b.above },
-        Binary::Min => Reach { below: a.below || b.below, above: a.above && b.above },
+        Binary::Max => Reach { below: a.below.min(b.below), above: a.above.max(b.above) },
+        Binary::Min => Reach { below: a.below.max(b.below), above: a.above.min(b.above) },
         Binary::Equal
         | Binary::Less
         | Binary::LessOrEqual
@@ -203,10 +206,11 @@ fn binary_reach(op: Binary, a: Reach, b: Reach) -> Reach {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::tests::HALF, *};
     use crate::{
         evaluate,
         passes::{self, tests::Network},
+        precision,
     };
     use floe_models::{
         Fact,
@@ -357,6 +361,23 @@ mod tests {
     }
 
     #[test]
+    fn the_farthest_number_is_the_reason() {
+        let mut network = Network::new();
+        let x = network.input(&[2, 8]);
+        let (low, high) = (network.scalar(-1e6), network.scalar(7e4));
+        let larger = network.binary(op::Binary::Add, x, high);
+        let scores = network.node(Op::Softmax { axis: 1, log: false }, &[larger]);
+        let both = network.binary(op::Binary::Add, larger, low);
+        network.graph.outputs = vec![larger, scores, both];
+        let fused = passes::fuse::run(passes::normalise(network.graph)).unwrap();
+        let storage = precision::assign(&fused, HALF);
+        let reasons: Vec<&[Reason]> = fused.outputs.iter().map(|id| storage[id.0].reasons.as_slice()).collect();
+        assert_eq!(reasons[0], [Reason::Beyond { number: 7e4 }]);
+        assert!(reasons[1].is_empty());
+        assert_eq!(reasons[2], [Reason::Beyond { number: -1e6 }]);
+    }
+
+    #[test]
     fn bounds_and_activations_keep_f16() {
         let mut network = Network::new();
         let x = network.input(&[2, 8]);
@@ -368,8 +389,8 @@ mod tests {
         let largest = network.binary(op::Binary::Max, x, infinite);
         network.graph.outputs = vec![clipped, gate, largest];
         let fused = passes::fuse::run(passes::normalise(network.graph)).unwrap();
-        let found = large(&fused);
-        assert!(fused.nodes.iter().all(|node| !found.contains(&node.outputs[0])));
+        let storage = precision::assign(&fused, HALF);
+        assert!(fused.nodes.iter().all(|node| storage[node.outputs[0].0].reasons.is_empty()));
     }
 
     /// Scores of two heads that a mask of one is added to.

@@ -1,15 +1,17 @@
 //! Coordinates of boxes, of which f16 holds whole pixels only up to 2048 and halves only up to 1024.
 
-use super::range::program;
-use crate::fused::{FusedGraph, FusedNode, FusedOp};
+use super::{Kept, Reason};
+use crate::{
+    fused::{FusedGraph, FusedNode, FusedOp},
+    stored::StoreOptions,
+};
 use floe_kernels::pointwise::{Binary, Instruction, Unary};
 use floe_models::{TensorId, op::Inputs};
 use std::collections::HashSet;
 
-/// Values that stay f32 in an f16 variant because boxes are selected by them: what arithmetic makes of the numbers of a
-/// network's last layers on the way to the selection, and what is taken of it behind. The layers themselves stay f16, unless
-/// that arithmetic runs in their epilogue.
-pub(super) fn of_boxes(graph: &FusedGraph) -> HashSet<TensorId> {
+/// Keeps values that boxes are selected by: what arithmetic makes of the numbers of a network's last layers on the way to the
+/// selection, and what is taken of it behind. The layers themselves stay f16, unless that arithmetic runs in their epilogue.
+pub(super) fn keep(graph: &FusedGraph, _: StoreOptions<'_>, kept: &mut Kept) {
     let computed: HashSet<TensorId> = graph.nodes.iter().flat_map(|node| node.outputs.iter().copied()).collect();
     // Values that boxes come from, back to the layers.
     let mut tail: HashSet<TensorId> = HashSet::new();
@@ -19,17 +21,17 @@ pub(super) fn of_boxes(graph: &FusedGraph) -> HashSet<TensorId> {
             tail.extend(passed(node).filter(|input| computed.contains(input)));
         }
     }
-    let mut kept = HashSet::new();
+    let mut found: HashSet<TensorId> = HashSet::new();
     for node in &graph.nodes {
         let makes = computes(node) && node.outputs.iter().any(|output| tail.contains(output));
-        if makes || passed(node).any(|input| kept.contains(input)) {
-            kept.extend(&node.outputs);
+        if makes || passed(node).any(|input| found.contains(input)) {
+            found.extend(&node.outputs);
             if matches!(node.op, FusedOp::Pointwise(_)) {
-                kept.extend(node.inputs.iter().filter(|input| graph.values[input.0].constant.is_some()));
+                found.extend(node.inputs.iter().filter(|input| graph.values[input.0].constant.is_some()));
             }
         }
     }
-    kept
+    kept.keep_all(&found, Reason::Coordinates);
 }
 
 /// The inputs of a selection that are boxes.
@@ -56,14 +58,17 @@ fn computes(node: &FusedNode) -> bool {
                 | Instruction::Unary(Unary::Exp, _)
         )
     };
-    program(node).is_some_and(|program| program.instructions.iter().any(arithmetic))
+    node.program().is_some_and(|program| program.instructions.iter().any(arithmetic))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::{
+        Reason,
+        tests::{HALF, kept},
+    };
     use crate::passes;
-    use floe_models::{DType, Fact, Graph, Node, Op, Tensor, op};
+    use floe_models::{DType, Fact, Graph, Node, Op, Tensor, TensorId, op};
 
     fn node(graph: &mut Graph, name: &str, op: Op, inputs: &[TensorId], outputs: &[(DType, &[usize])]) -> TensorId {
         let outputs: Vec<TensorId> =
@@ -111,9 +116,7 @@ mod tests {
         let taken = node(&mut graph, "taken", taken, &[boxes, column], &[(f32, &[1, 4, 1, 4])]);
         graph.outputs = vec![selected, taken];
         let fused = passes::fuse::run(passes::normalise(graph)).unwrap();
-        let kept = of_boxes(&fused);
-        let mut names: Vec<&str> = kept.iter().map(|id| fused.values[id.0].name.as_str()).collect();
-        names.sort_unstable();
+        let names = kept(&fused, HALF, |reason| *reason == Reason::Coordinates);
         assert_eq!(names, ["boxes", "grid", "place", "size", "taken"]);
     }
 
@@ -137,8 +140,7 @@ mod tests {
         let selected = node(&mut graph, "selected", nms, &[boxes, scores, thresholds], &selected);
         graph.outputs = vec![selected];
         let fused = passes::fuse::run(passes::normalise(graph)).unwrap();
-        let mut names: Vec<&str> = of_boxes(&fused).iter().map(|id| fused.values[id.0].name.as_str()).collect();
-        names.sort_unstable();
+        let names = kept(&fused, HALF, |reason| *reason == Reason::Coordinates);
         assert_eq!(names, ["boxes", "grid", "place", "turned"]);
     }
 }

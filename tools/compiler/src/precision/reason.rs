@@ -1,0 +1,85 @@
+//! Why a value is f32 where others are f16.
+
+use std::fmt;
+
+/// The largest number that f16 holds.
+const LARGEST_HALF: f64 = 65504.0;
+
+/// A reason, printed as what comes after "f32:".
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reason {
+    /// `--keep-f32` names its node.
+    Asked,
+    /// An operator decides by it, or finds places by it.
+    Exact {
+        /// Which operator.
+        operator: &'static str,
+        /// Which of its inputs, counted from 0.
+        input: usize,
+    },
+    /// Postprocessing makes it.
+    Result,
+    /// Many elements are added or multiplied.
+    Sum {
+        /// How many.
+        terms: usize,
+    },
+    /// It is one of the elements that are added.
+    Term {
+        /// How many there are.
+        terms: usize,
+    },
+    /// A logarithm depends on it.
+    Logarithm,
+    /// The operator that makes it takes a logarithm inside.
+    LogSum,
+    /// Something is compared with it.
+    Bound,
+    /// Boxes are selected by it.
+    Coordinates,
+    /// A product of integers makes this output of the network.
+    IntegerSum,
+    /// It is left for the next replay.
+    State,
+    /// A finite number beyond f16's range reaches it.
+    Beyond {
+        /// The farthest.
+        number: f64,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Asked => write!(f, "asked for by --keep-f32"),
+            Self::Exact { operator, input } => write!(f, "input {input} of {operator}, which must not be rounded"),
+            Self::Result => write!(f, "a result of postprocessing"),
+            Self::Sum { terms } => write!(f, "a sum or product over {terms} elements"),
+            Self::Term { terms } => write!(f, "a term of a sum over {terms} elements"),
+            Self::Logarithm => write!(f, "a logarithm depends on it"),
+            Self::LogSum => write!(f, "a logarithm of a sum"),
+            Self::Bound => write!(f, "a bound that something is compared with"),
+            Self::Coordinates => write!(f, "coordinates of boxes"),
+            Self::IntegerSum => write!(f, "an output of the network that sums of integers make"),
+            Self::State => write!(f, "a state"),
+            Self::Beyond { number } => write!(f, "numbers up to {number:e} exceed f16's {LARGEST_HALF}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_tell_their_figures() {
+        let texts = [
+            (Reason::Sum { terms: 512 }, "a sum or product over 512 elements"),
+            (Reason::Exact { operator: "GridSample", input: 1 }, "input 1 of GridSample, which must not be rounded"),
+            (Reason::Beyond { number: -1e6 }, "numbers up to -1e6 exceed f16's 65504"),
+        ];
+        for (reason, text) in texts {
+            assert_eq!(reason.to_string(), text);
+        }
+    }
+}

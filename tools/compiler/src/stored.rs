@@ -1,0 +1,45 @@
+//! The stored graph: the fused graph, and how each of its values lies in memory. Passes decide that, lowering reads it.
+
+use crate::{
+    fused::FusedGraph,
+    layout::{self, Layout},
+    precision::{self, Factors, Storage},
+};
+
+/// What decides how values are stored, beside the graph.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreOptions<'a> {
+    /// Whether reference kernels will run (row-major layouts, disjoint operands).
+    pub host: bool,
+    /// Whether f32 values are computed and stored as f16.
+    pub half: bool,
+    /// Model nodes whose results stay f32 all the same.
+    pub keep_f32: &'a [String],
+    /// Outputs that are inputs of the next replay: output and input by name, of one type and shape.
+    pub states: &'a [(String, String)],
+}
+
+/// A fused graph with all decisions about memory.
+#[derive(Clone, Debug)]
+pub struct StoredGraph<'a> {
+    /// The graph.
+    pub graph: &'a FusedGraph,
+    /// What it is stored for.
+    pub options: StoreOptions<'a>,
+    /// The element type of every value, and why.
+    pub storage: Vec<Storage>,
+    /// For every node, in which type a product's factors are read; `None` for nodes that are no products.
+    pub factors: Vec<Option<Factors>>,
+    /// The layout of every value.
+    pub layouts: Vec<Layout>,
+}
+
+impl<'a> StoredGraph<'a> {
+    /// Runs the passes that decide how values are stored.
+    pub fn of(graph: &'a FusedGraph, options: StoreOptions<'a>) -> Self {
+        let storage = precision::assign(graph, options);
+        let factors = precision::factors(graph, &storage);
+        let layouts = layout::assign(graph, options.host, options.half);
+        Self { graph, options, storage, factors, layouts }
+    }
+}
