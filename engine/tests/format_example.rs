@@ -44,6 +44,7 @@ fn the_documented_example_is_the_writers() {
     parts.bindings = vec![binding("x", Direction::Input), binding("y", Direction::Output)];
     parts.notes = vec![StepNote {
         sources: "add0",
+        reasons: "",
         family: "pointwise",
         algorithm: "generated",
         configuration: "",

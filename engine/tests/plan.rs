@@ -189,6 +189,7 @@ fn texts_hold_no_control_characters() {
     assert_eq!(problem(|p| p.header.precision = "\u{9b}f32"), variant("precision"));
     let note = StepNote {
         sources: "conv1",
+        reasons: "",
         family: "conv",
         algorithm: "direct",
         configuration: "",
@@ -200,8 +201,9 @@ fn texts_hold_no_control_characters() {
         runner_up_expected: 0.0,
         floor: 0.0,
     };
-    let fields: [fn(&mut StepNote<'static>); 5] = [
+    let fields: [fn(&mut StepNote<'static>); 6] = [
         |note| note.sources = "conv1\x07",
+        |note| note.reasons = "f32: a\nb",
         |note| note.family = "\x1b[31m",
         |note| note.algorithm = "\0",
         |note| note.configuration = "\t",

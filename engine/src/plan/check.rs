@@ -345,7 +345,9 @@ pub(super) fn check_text(text: &str) -> Result<(), RecordProblem> {
 }
 
 fn check_note(note: &StepNote<'_>) -> Result<(), RecordProblem> {
-    [note.sources, note.family, note.algorithm, note.configuration, note.runner_up].into_iter().try_for_each(check_text)
+    [note.sources, note.reasons, note.family, note.algorithm, note.configuration, note.runner_up]
+        .into_iter()
+        .try_for_each(check_text)
 }
 
 #[cfg(test)]

@@ -56,6 +56,7 @@ fn header(target: &str, architecture: u32, arena_bytes: u64) -> VariantHeader<'_
 fn note(family: &str) -> StepNote<'_> {
     StepNote {
         sources: "node",
+        reasons: "",
         family,
         algorithm: "host",
         configuration: "",

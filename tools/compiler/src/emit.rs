@@ -42,6 +42,19 @@ pub struct VariantIdentity {
     pub precision: &'static str,
 }
 
+/// A note with its lists as the texts that a plan holds.
+#[derive(Clone, Debug)]
+pub struct NoteTexts {
+    /// The note.
+    pub note: Note,
+    /// Its sources.
+    pub sources: String,
+    /// Its reasons.
+    pub reasons: String,
+    /// Its runner-up.
+    pub runner_up: String,
+}
+
 /// A variant that owns its strings; [`Variant::parts`] lends them to the plan writer.
 #[derive(Clone, Debug)]
 pub struct Variant {
@@ -59,8 +72,8 @@ pub struct Variant {
     pub images: Vec<Vec<u8>>,
     /// Bindings.
     pub bindings: Vec<OwnedBinding>,
-    /// Notes, one a step, with sources and runner-up as text.
-    pub notes: Vec<(Note, String, String)>,
+    /// Notes, one a step.
+    pub notes: Vec<NoteTexts>,
     /// Constants.
     pub weights: Vec<u8>,
     /// Candidates for a measurement.
@@ -171,9 +184,11 @@ pub fn emit(
         _ => None,
     });
     let multiprocessors = blocks.max().unwrap_or(0);
-    let notes = schedule.steps.iter().map(|step| {
-        let runner_up = step.note.runner_up.as_ref().map(|(name, _)| name.clone()).unwrap_or_default();
-        (step.note.clone(), printable(&step.note.sources.join(",")), runner_up)
+    let notes = schedule.steps.iter().map(|step| NoteTexts {
+        note: step.note.clone(),
+        sources: printable(&step.note.sources.join(",")),
+        reasons: step.note.reasons.iter().map(|reason| format!("f32: {reason}")).collect::<Vec<_>>().join("; "),
+        runner_up: step.note.runner_up.as_ref().map(|(name, _)| name.clone()).unwrap_or_default(),
     });
     Ok(Variant {
         identity,
@@ -249,8 +264,9 @@ impl Variant {
             notes: self
                 .notes
                 .iter()
-                .map(|(note, sources, runner_up)| StepNote {
+                .map(|NoteTexts { note, sources, reasons, runner_up }| StepNote {
                     sources,
+                    reasons,
                     family: &note.family,
                     algorithm: &note.algorithm,
                     configuration: &note.configuration,
@@ -329,6 +345,41 @@ fn bounded(mut after: Vec<Vec<u32>>) -> Result<Vec<heapless::Vec<u32, MAX_AFTER>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        passes::{self, tests::Network},
+        pipeline::{self, CompileOptions},
+        targets,
+    };
+    use floe_models::{
+        Op,
+        op::{Binary, Reduction},
+    };
+
+    #[test]
+    fn a_step_says_why_it_stores_f32() {
+        let mut network = Network::new();
+        let x = network.input(&[4, 64]);
+        let squares = network.binary(Binary::Mul, x, x);
+        let sum = network.node(Op::Reduce { kind: Reduction::Sum, axes: vec![1], keep: true }, &[squares]);
+        let scores = network.node(Op::Softmax { axis: 0, log: false }, &[sum]);
+        network.graph.outputs.push(scores);
+        let fused = passes::fuse(passes::normalise(network.graph)).unwrap();
+        let target = targets::find("jetson-orin-nano").unwrap();
+        let options = CompileOptions::default();
+        let (mut schedule, placement) = pipeline::scheduled_and_placed(&fused, target, &options, &|_| ()).unwrap();
+        let nothing = Compiled { bytes: vec![0], resources: None, log: String::new() };
+        let compiled = vec![nothing; schedule.steps.len()];
+        let mut variant = emit(&mut schedule, &placement, &compiled, VariantIdentity::of(target)).unwrap();
+        let parts = variant.parts();
+        let reasons = |family: &str| {
+            let notes = parts.notes.iter().filter(|note| note.family == family);
+            notes.map(|note| note.reasons).collect::<Vec<_>>()
+        };
+        assert_eq!(reasons("pointwise"), ["f32: a term of a sum over 64 elements"]);
+        assert_eq!(reasons("reduce"), ["f32: a sum or product over 64 elements"]);
+        assert_eq!(reasons("softmax"), [""]);
+        assert_eq!(reasons("copy"), ["f32: an input or output of the network"]);
+    }
 
     #[test]
     fn surplus_dependencies_are_chained() {

@@ -117,4 +117,15 @@ impl FusedGraph {
         }
         readers
     }
+
+    /// The value whose memory another is a view of, as far as nodes before `end` make views; else the value itself.
+    pub fn viewed(&self, mut id: TensorId, end: usize) -> TensorId {
+        for node in self.nodes[..end.min(self.nodes.len())].iter().rev() {
+            let view = node.properties().is_some_and(|properties| properties.is_view());
+            if view && node.outputs.contains(&id) {
+                id = node.inputs[0];
+            }
+        }
+        id
+    }
 }

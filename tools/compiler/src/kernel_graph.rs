@@ -1,5 +1,6 @@
 //! The kernel graph: kernels over buffers, what lowering hands to selection, placement and emission.
 
+use crate::precision::Reason;
 use bytes::Bytes;
 use floe_engine::plan::format::Binding;
 use floe_kernels::{DType, Kernel};
@@ -54,6 +55,8 @@ pub struct KernelNode {
     pub name: String,
     /// Names of the model's nodes.
     pub sources: Vec<String>,
+    /// Why it stores f32 in an f16 variant, if it does.
+    pub reasons: Vec<Reason>,
     /// What runs.
     pub kernel: Kernel,
     /// Inputs.

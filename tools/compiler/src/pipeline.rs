@@ -358,11 +358,13 @@ pub fn schedule(fused: &FusedGraph, target: &Target, options: &CompileOptions) -
     legality::debug(|| legality::stored::check(&stored, "store"))?;
     let kernels = lower(&stored).map_err(|source| CompileError::Lower { target: target.name.clone(), source })?;
     legality::debug(|| legality::kernels::check(&kernels, "lower"))?;
+    legality::debug(|| legality::kernels::check_reasons(&kernels, half, "lower"))?;
     let schedule = match target.is_host() {
         true => schedule::for_host(kernels)?,
         false => {
             let kernels = fuse_kernels::run(kernels, target, &options.algorithms);
             legality::debug(|| legality::kernels::check(&kernels, "fuse_kernels"))?;
+            legality::debug(|| legality::kernels::check_reasons(&kernels, half, "fuse_kernels"))?;
             let timings = options.timings.as_ref();
             let options = GpuOptions { forced: &options.algorithms, timings, collect: options.candidates };
             schedule::for_gpu(kernels, target, options)?

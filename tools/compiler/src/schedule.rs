@@ -8,6 +8,7 @@ use crate::{
     kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, Storage},
     lower::{aligned, repack},
     order::Rows,
+    precision::Reason,
     selection::{self, Choice, DeviceTimings},
 };
 use bytes::Bytes;
@@ -59,6 +60,8 @@ pub struct Note {
     pub node: String,
     /// Names of the model's nodes.
     pub sources: Vec<String>,
+    /// Why it stores f32 in an f16 variant, if it does.
+    pub reasons: Vec<Reason>,
     /// Kernel family.
     pub family: String,
     /// Algorithm within the family.
@@ -160,6 +163,7 @@ fn note(node: &KernelNode, algorithm: &str, configuration: &str, expected: f64) 
     Note {
         node: node.name.clone(),
         sources: node.sources.clone(),
+        reasons: node.reasons.clone(),
         family: node.kernel.family().name().to_owned(),
         algorithm: algorithm.to_owned(),
         configuration: configuration.to_owned(),
@@ -307,6 +311,7 @@ impl Scheduler<'_> {
             } else {
                 // Work and time of a candidate of several launches are told with the last one.
                 (note.bytes, note.flops, note.expected) = (0, 0, 0.0);
+                note.reasons.clear();
             }
             self.steps.push(ScheduledStep { action: StepAction::Launch(launch), operands, note });
         }
@@ -393,6 +398,7 @@ impl Scheduler<'_> {
         self.node(&KernelNode {
             name: node.name.clone(),
             sources: node.sources.clone(),
+            reasons: Vec::new(),
             kernel: Kernel::Copy(Copy { source, destination }),
             inputs: vec![BufferRange { buffer, offset: 0, bytes }],
             outputs: vec![range],
@@ -435,6 +441,7 @@ impl Scheduler<'_> {
             self.node(&KernelNode {
                 name: node.name.clone(),
                 sources: node.sources.clone(),
+                reasons: Vec::new(),
                 kernel: Kernel::Copy(Copy { source: from, destination: to.clone() }),
                 inputs: vec![from_range],
                 outputs: vec![range],

@@ -117,6 +117,7 @@ fn step_times(prefixes: &[f64], notes: &[StepNote<'_>]) -> Vec<StepTime> {
     let step = |(step, time_us): (usize, f64)| {
         let nothing = StepNote {
             sources: "",
+            reasons: "",
             family: "",
             algorithm: "",
             configuration: "",
@@ -197,6 +198,7 @@ mod tests {
     fn note(bytes: u64, floor: f64) -> StepNote<'static> {
         StepNote {
             sources: "a,b",
+            reasons: "",
             family: "conv",
             algorithm: "direct",
             configuration: "8x8",

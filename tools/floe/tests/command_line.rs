@@ -347,6 +347,7 @@ fn candidates() -> Vec<u8> {
     parts.candidate_images = candidate_images;
     parts.notes = vec![StepNote {
         sources: "turn",
+        reasons: "",
         family: "copy",
         algorithm: "transpose",
         configuration: "twice",

@@ -205,6 +205,9 @@ fn text(report: &Value) -> String {
                 configuration,
                 sources.join(", "),
             );
+            for reason in items(&step["reasons"]) {
+                text += &format!("{:51}{}\n", "", string(reason));
+            }
             let runner_up = string(&step["runner_up"]);
             if !runner_up.is_empty() {
                 let expected = step["runner_up_expected_us"].as_f64().unwrap_or_default();
@@ -213,4 +216,16 @@ fn text(report: &Value) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_step_that_stores_f32_says_why() {
+        let step = serde_json::json!({"step": 0, "family": "reduce", "reasons": ["f32: a state", "f32: coordinates of boxes"]});
+        let report = serde_json::json!({"variants": [{"architecture": 87, "steps": [step]}]});
+        let text = super::text(&report);
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        assert!(lines.ends_with(&["f32: a state", "f32: coordinates of boxes"]), "{text}");
+    }
 }

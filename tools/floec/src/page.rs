@@ -64,12 +64,13 @@ fn variant(variant: &Value) -> String {
         );
     }
     page += "</table>\n<table><tr><th class=n>step<th>kernel<th>model nodes<th class=n>bytes<th class=n>MFLOP\
-             <th class=n>µs<th><th><th>runner-up<th>after</tr>\n";
+             <th class=n>µs<th><th><th>runner-up<th>reasons<th>after</tr>\n";
     let steps = items(&variant["steps"]);
     let expected = |step: &Value| step["expected_us"].as_f64().unwrap_or_default();
     let longest = steps.iter().map(expected).fold(f64::MIN_POSITIVE, f64::max);
     for step in steps {
         let sources: Vec<_> = items(&step["sources"]).iter().map(string).collect();
+        let reasons: Vec<_> = items(&step["reasons"]).iter().map(string).collect();
         let runner_up = match step["runner_up"].as_str() {
             Some(name) if !name.is_empty() => {
                 format!("{} {:.1}", escape(name), step["runner_up_expected_us"].as_f64().unwrap_or_default())
@@ -79,7 +80,7 @@ fn variant(variant: &Value) -> String {
         page += &format!(
             "<tr><td class=n>{}<td>{} <b>{}</b> <small>{}</small><td>{}<td class=n>{}<td class=n>{:.2}\
              <td class=n>{:.1}<td><small>{}</small><td><span class=bar style=\"width:{:.0}px\"></span><td><small>{runner_up}</small>\
-             <td><small>{}</small></tr>\n",
+             <td><small>{}</small><td><small>{}</small></tr>\n",
             string(&step["step"]),
             string(&step["family"]),
             string(&step["algorithm"]),
@@ -90,6 +91,7 @@ fn variant(variant: &Value) -> String {
             expected(step),
             if step["measured"] == true { "measured" } else { "expected" },
             100.0 * expected(step) / longest,
+            reasons.join("<br>"),
             string(&step["after"]),
         );
     }
@@ -100,8 +102,8 @@ fn variant(variant: &Value) -> String {
 mod tests {
     #[test]
     fn names_from_a_model_cannot_inject_markup() {
-        let report = serde_json::json!({"model": "<script>", "variants": [{"steps": [{"sources": ["<b>"]}]}]});
+        let report = serde_json::json!({"model": "<script>", "variants": [{"steps": [{"sources": ["<b>"], "reasons": ["<i>"]}]}]});
         let page = super::render(&report);
-        assert!(!page.contains("<script>") && page.contains("&lt;b&gt;"));
+        assert!(!page.contains("<script>") && page.contains("&lt;b&gt;") && page.contains("&lt;i&gt;"));
     }
 }

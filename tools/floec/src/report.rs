@@ -67,6 +67,7 @@ fn variant(variant: &Variant<'_>) -> Value {
         }
         if let Some(note) = note {
             value["sources"] = json!(note.sources.split(',').filter(|name| !name.is_empty()).collect::<Vec<_>>());
+            value["reasons"] = json!(note.reasons.split("; ").filter(|reason| !reason.is_empty()).collect::<Vec<_>>());
             value["family"] = json!(note.family);
             value["algorithm"] = json!(note.algorithm);
             value["configuration"] = json!(note.configuration);

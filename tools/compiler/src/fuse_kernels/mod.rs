@@ -83,7 +83,8 @@ fn replace(graph: &mut KernelGraph, offer: Offer) {
         }
     }
     let name = graph.nodes[members[0]].name.clone();
-    graph.nodes[last] = KernelNode { name, sources, kernel, inputs, outputs };
+    let reasons = std::mem::take(&mut graph.nodes[last].reasons);
+    graph.nodes[last] = KernelNode { name, sources, reasons, kernel, inputs, outputs };
     for &member in before.iter().rev() {
         graph.nodes.remove(member);
     }

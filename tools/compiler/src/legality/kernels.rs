@@ -2,6 +2,7 @@
 
 use super::{Illegal, memory::Memory};
 use crate::kernel_graph::{KernelGraph, KernelNode, Storage};
+use floe_kernels::DType;
 
 /// Checks that constants are as large as their buffers and bindings are known; that every kernel's parameters pass its
 /// family's check and its operands are as many and as large as these say; that operands lie inside their buffers, nothing is
@@ -31,6 +32,26 @@ pub fn check(graph: &KernelGraph, pass: &'static str) -> Result<(), Illegal> {
         node.outputs.iter().try_for_each(|&range| memory.write(range)).map_err(illegal)?;
     }
     memory.outputs().map_err(|rule| Illegal::new(pass, "bindings", rule))
+}
+
+/// Checks that in an f16 variant whatever stores f32 says why, and nothing else does.
+///
+/// # Errors
+/// Returns the name of a kernel that does not.
+pub fn check_reasons(graph: &KernelGraph, half: bool, pass: &'static str) -> Result<(), Illegal> {
+    for node in &graph.nodes {
+        let mut outputs = (0..node.outputs.len()).filter_map(|number| node.kernel.family().output(number));
+        let expected = half && outputs.any(|view| view.dtype == DType::F32);
+        if expected == node.reasons.is_empty() {
+            let rule = if expected {
+                "it stores f32 without a reason"
+            } else {
+                "it has reasons for f32 that it does not store"
+            };
+            return Err(Illegal::new(pass, format!("kernel {}", node.name), rule));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a kernel's operands are those that its parameters want.

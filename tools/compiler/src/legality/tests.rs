@@ -151,6 +151,23 @@ fn broken_stored_graphs_are_named() {
 }
 
 #[test]
+fn kernels_that_store_f32_without_a_reason_are_named() {
+    let graph = network();
+    each::<KernelGraph>(
+        || lower(&half(&graph)).expect("lowered"),
+        |kernels| kernels::check_reasons(kernels, true, "test"),
+        &[
+            ("stores f32 without a reason", &|kernels| {
+                kernels.nodes.iter_mut().for_each(|node| node.reasons.clear());
+            }),
+            ("reasons for f32 that it does not store", &|kernels| {
+                kernels.nodes.iter_mut().for_each(|node| node.reasons.push(Reason::Asked));
+            }),
+        ],
+    );
+}
+
+#[test]
 fn broken_kernel_graphs_are_named() {
     each(
         kernel_graph,

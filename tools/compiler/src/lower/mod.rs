@@ -19,6 +19,7 @@ use crate::{
     fused::{FusedGraph, FusedNode, FusedOp, kernel_dtype},
     kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, OwnedBinding, Storage},
     layout::{self, Layout},
+    precision::Reason,
     stored::StoredGraph,
 };
 use floe_engine::plan::format::Direction;
@@ -348,7 +349,7 @@ impl<'a> Lowering<'a> {
             let name = self.graph.values[id.0].name.clone();
             let buffer = self.result.add_buffer(&name, to.span_bytes(), Storage::Arena);
             let to = Located { buffer, ..to };
-            self.copy(&located, &to)?;
+            self.copy_value(id, &located, &to, Reason::Operand)?;
             to
         };
         self.forms.insert((id, form, dtype), located.clone());
@@ -362,6 +363,22 @@ impl<'a> Lowering<'a> {
             None => self.dtype(id),
         };
         self.request(id, Form::Any, dtype)
+    }
+
+    /// Copies a value as it is, which is f32 for its own reasons, because it came so, or for that of the copy.
+    fn copy_value(&mut self, id: TensorId, from: &Located, to: &Located, reason: Reason) -> Result<(), String> {
+        let before = self.result.nodes.len();
+        self.copy(from, to)?;
+        if let Some(copy) =
+            self.result.nodes.get_mut(before).filter(|_| self.stored.options.half && to.dtype == DType::F32)
+        {
+            let origin = self.stored.graph.viewed(id, self.current);
+            copy.reasons.clone_from(&self.stored.storage[origin.0].reasons);
+            if copy.reasons.is_empty() {
+                copy.reasons.push(if from.dtype == DType::F32 { Reason::Binding } else { reason });
+            }
+        }
+        Ok(())
     }
 
     fn copy(&mut self, from: &Located, to: &Located) -> Result<(), String> {
@@ -383,13 +400,40 @@ impl<'a> Lowering<'a> {
             Some(node) => (node.name.clone(), node.sources.iter().map(|source| source.name.clone()).collect()),
             None => ("outputs".to_owned(), Vec::new()),
         };
-        self.result.nodes.push(KernelNode { name, sources, kernel, inputs, outputs });
+        let reasons = match self.graph.nodes.get(self.current) {
+            Some(node) => self.reasons(&kernel, &node.outputs),
+            None => Vec::new(),
+        };
+        self.result.nodes.push(KernelNode { name, sources, reasons, kernel, inputs, outputs });
+    }
+
+    /// Why a kernel stores f32 in an f16 variant that makes one of these values; nothing where it does not.
+    fn reasons(&self, kernel: &Kernel, ids: &[TensorId]) -> Vec<Reason> {
+        let mut outputs = (0..).map_while(|number| kernel.family().output(number));
+        if !self.stored.options.half || !outputs.any(|view| view.dtype == DType::F32) {
+            return Vec::new();
+        }
+        let mut reasons = Vec::new();
+        for reason in ids.iter().flat_map(|id| &self.stored.storage[id.0].reasons) {
+            if !reasons.contains(reason) {
+                reasons.push(*reason);
+            }
+        }
+        reasons
     }
 
     /// As [`Self::push`], for a kernel that prepares the node's own: it has a name of its own, `NODE/part`.
-    fn push_part(&mut self, part: &str, kernel: Kernel, inputs: Vec<BufferRange>, outputs: Vec<BufferRange>) {
+    fn push_part(
+        &mut self,
+        part: &str,
+        kernel: Kernel,
+        inputs: Vec<BufferRange>,
+        outputs: Vec<BufferRange>,
+        reason: Reason,
+    ) {
+        let reasons = if self.stored.options.half { vec![reason] } else { Vec::new() };
         let name = format!("{}/{part}", self.graph.nodes[self.current].name);
-        self.result.nodes.push(KernelNode { name, sources: Vec::new(), kernel, inputs, outputs });
+        self.result.nodes.push(KernelNode { name, sources: Vec::new(), reasons, kernel, inputs, outputs });
     }
 
     fn node(&mut self, node: &'a FusedNode) -> Result<(), String> {
@@ -417,16 +461,16 @@ impl<'a> Lowering<'a> {
                     let place = Located::plain(BufferId(0), from.dtype, &from.shape);
                     let buffer = self.result.add_buffer("next state", place.span_bytes(), Storage::Arena);
                     let held = Located { buffer, ..place };
-                    self.copy(&from, &held)?;
+                    self.copy_value(output, &from, &held, Reason::State)?;
                     from = held;
                 }
-                states.push((from, to));
+                states.push((output, from, to));
             } else if from != to {
-                self.copy(&from, &to)?;
+                self.copy_value(output, &from, &to, Reason::Binding)?;
             }
         }
-        for (from, to) in states.iter().filter(|(from, to)| from != to) {
-            self.copy(from, to)?;
+        for (output, from, to) in states.iter().filter(|(_, from, to)| from != to) {
+            self.copy_value(*output, from, to, Reason::State)?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use super::{Form, Located, Lowering};
 use crate::{
     fused::FusedNode,
     kernel_graph::{BufferId, Storage},
+    precision::Reason,
 };
 use floe_kernels::{
     DType, Kernel, View,
@@ -117,7 +118,8 @@ impl<'a> Lowering<'a> {
         }
         let (range, output) = self.operand(&to)?;
         let epilogue = Epilogue { bias: bias.is_some(), ..Epilogue::default() };
-        self.push_part("projection", Kernel::MatMul(MatMul { a, b, output, epilogue }), inputs, vec![range]);
+        let kernel = Kernel::MatMul(MatMul { a, b, output, epilogue });
+        self.push_part("projection", kernel, inputs, vec![range], Reason::Projection);
         Ok(whole)
     }
 }

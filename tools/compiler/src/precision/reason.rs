@@ -46,6 +46,12 @@ pub enum Reason {
         /// The farthest.
         number: f64,
     },
+    /// It is an input or an output of the network, and these have the model's types.
+    Binding,
+    /// Whoever reads it takes f32 only.
+    Operand,
+    /// A recurrence adds to it.
+    Projection,
 }
 
 impl fmt::Display for Reason {
@@ -62,6 +68,9 @@ impl fmt::Display for Reason {
             Self::Coordinates => write!(f, "coordinates of boxes"),
             Self::IntegerSum => write!(f, "an output of the network that sums of integers make"),
             Self::State => write!(f, "a state"),
+            Self::Binding => write!(f, "an input or output of the network"),
+            Self::Operand => write!(f, "what reads it takes f32"),
+            Self::Projection => write!(f, "sums that a recurrence adds to"),
             Self::Beyond { number } => write!(f, "numbers up to {number:e} exceed f16's {LARGEST_HALF}"),
         }
     }
