@@ -14,7 +14,7 @@ use floe_engine::{
 use support::{
     Aligned, cuda_parts,
     driver::{self, API},
-    floats, host_parts, signalling_parts, write,
+    floats, host_parts, round_trip, signalling_parts, write,
 };
 
 fn variant(parts: VariantParts<'static>) -> Variant<'static> {
@@ -29,14 +29,6 @@ fn session(options: InitOptions) -> Session<'static, 'static> {
     let session = unsafe { Session::init(variant(signalling_parts()), api, options) }.unwrap();
     recording::take();
     session
-}
-
-fn round_trip(session: &mut Session<'_, '_>, x: f32) -> [u8; 16] {
-    let mut y = floats([0.0; 4]);
-    session.write("x", &floats([x; 4])).unwrap();
-    session.replay().unwrap();
-    session.read("y", &mut y).unwrap();
-    y
 }
 
 #[test]

@@ -163,6 +163,18 @@ fn every_family_is_mutated() {
     }
 }
 
+/// Changes bytes inside a section, by its number in the file's table, and reads what has become of it.
+fn change_section(mut bytes: Vec<u8>, section: usize, changes: Vec<(Index, u8)>) {
+    let entry = 96 + 24 * section;
+    let field = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let (start, length) = (field(entry + 8), field(entry + 16));
+    for (index, value) in changes {
+        bytes[start + index.index(length)] = value;
+    }
+    seal(&mut bytes);
+    parse_and_replay(&bytes);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -208,29 +220,13 @@ proptest! {
     /// Changes inside the steps' section only, where most of what a plan can say is said.
     #[test]
     fn changed_steps(changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..4), host: bool) {
-        let mut bytes = write([if host { host_parts() } else { cuda_parts() }]).to_vec();
-        let entry = 96 + 24 * 2;
-        let field = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
-        let (start, length) = (field(entry + 8), field(entry + 16));
-        for (index, value) in changes {
-            bytes[start + index.index(length)] = value;
-        }
-        seal(&mut bytes);
-        parse_and_replay(&bytes);
+        change_section(write([if host { host_parts() } else { cuda_parts() }]).to_vec(), 2, changes);
     }
 
     /// Changes inside the candidates of a candidates plan.
     #[test]
     fn changed_candidates(changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..4)) {
-        let mut bytes = write([candidates_parts()]).to_vec();
-        let entry = 96 + 24 * 9;
-        let field = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
-        let (start, length) = (field(entry + 8), field(entry + 16));
-        for (index, value) in changes {
-            bytes[start + index.index(length)] = value;
-        }
-        seal(&mut bytes);
-        parse_and_replay(&bytes);
+        change_section(write([candidates_parts()]).to_vec(), 9, changes);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use floe_engine::{
 use support::{
     Aligned, cuda_parts,
     driver::{self, API},
-    floats, write,
+    floats, round_trip, write,
 };
 
 /// [`cuda_parts`] for several targets, the second with a counter in front of its arena.
@@ -31,14 +31,6 @@ fn variants() -> [Variant<'static>; 3] {
 fn init<'s>(variant: &Variant<'s>, options: InitOptions, shared: Shared<'s>) -> Result<Session<'s, 's>, InitError> {
     // SAFETY: the simulated driver keeps the contract of the real one.
     unsafe { Session::init_shared(variant.clone(), &API, options, shared) }
-}
-
-fn round_trip(session: &mut Session<'_, '_>, x: f32) -> [u8; 16] {
-    let mut y = floats([0.0; 4]);
-    session.write("x", &floats([x; 4])).unwrap();
-    session.replay().unwrap();
-    session.read("y", &mut y).unwrap();
-    y
 }
 
 #[test]

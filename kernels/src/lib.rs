@@ -56,5 +56,5 @@ pub mod unique;
 pub mod codegen;
 
 pub use error::KernelError;
-pub use kernel::{FAMILIES, Family, Kernel, MAX_INPUTS, MAX_OUTPUTS};
+pub use kernel::{FAMILIES, Family, Kernel, MAX_INPUTS, MAX_OUTPUTS, Named};
 pub use view::{DType, Dims, MAX_RANK, Strides, View};

@@ -1,6 +1,6 @@
 //! What of a model is not supported, all of it at once.
 
-use crate::{ImportError, Problem};
+use crate::ImportError;
 use std::fmt;
 
 /// A node that is not supported.
@@ -31,15 +31,6 @@ impl Refusal {
             }
             other => problem(other),
         }
-    }
-
-    /// Whether the operator is not supported, and not only what this node asks of it.
-    pub fn is_operator(&self) -> bool {
-        let mut error = &self.error;
-        while let ImportError::Branch { source, .. } = error {
-            error = source;
-        }
-        matches!(error, ImportError::Node { problem: Problem::Operator { .. }, .. })
     }
 }
 
@@ -107,6 +98,7 @@ fn cut(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Problem;
 
     fn refusal(operator: &str, node: String) -> Refusal {
         let problem = Problem::Operator { hint: String::new() };

@@ -31,7 +31,8 @@ from onnx import numpy_helper
 import audio
 from zoo_inputs import ZOO, session
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+TABLE = HERE.parents[1] / "models" / "zoo.toml"
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 
 
@@ -124,7 +125,7 @@ def zoo_makers(folder):
         assert {n: list(v.shape) for n, v in inputs.items()} == shapes, f"{name}: inputs do not have the shapes"
         return folder / f"{name}.onnx", inputs
 
-    models = tomllib.loads((HERE / "zoo.toml").read_text())["model"]
+    models = tomllib.loads(TABLE.read_text())["model"]
     return {
         model["name"] + suffix: lambda _, name=model["name"], shapes=shapes: make(name, shapes)
         for model in models
@@ -218,7 +219,8 @@ def main():
         whole = makers[quantised]
         makers[f"{quantised}-steps"] = lambda _: quantised_steps(*whole(quantised))
         makers["silero-vad-v6-stream"] = None
-    scripts = b"".join((HERE / name).read_bytes() for name in ("references.py", "audio.py", "zoo_inputs.py", "zoo.toml"))
+    scripts = [HERE / "references.py", HERE / "audio.py", HERE / "zoo_inputs.py", TABLE]
+    scripts = b"".join(path.read_bytes() for path in scripts)
     made_by = json.dumps({"onnxruntime": onnxruntime.__version__, "scripts": hashlib.sha256(scripts).hexdigest()})
     for name, make in makers.items():
         folder = arguments.out / name

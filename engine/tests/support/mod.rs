@@ -4,6 +4,7 @@
 pub mod driver;
 pub mod stack;
 
+use floe_engine::cuda::Session;
 use floe_engine::plan::{
     Plan, PlanWriter, VariantParts,
     format::{
@@ -274,6 +275,15 @@ pub fn seal(bytes: &mut [u8]) {
 /// Floats as bindings hold them.
 pub fn floats(values: [f32; ELEMENTS]) -> [u8; BYTES as usize] {
     bytemuck::cast(values)
+}
+
+/// Writes `x` everywhere into input "x", replays, and reads output "y".
+pub fn round_trip(session: &mut Session<'_, '_>, x: f32) -> [u8; BYTES as usize] {
+    let mut y = floats([0.0; ELEMENTS]);
+    session.write("x", &floats([x; ELEMENTS])).unwrap();
+    session.replay().unwrap();
+    session.read("y", &mut y).unwrap();
+    y
 }
 
 /// [`cuda_parts`] with two candidates for one problem, the second of two launches, and one for another problem; all share

@@ -89,10 +89,6 @@ fn scalar_product(a: &[f32], b: &[f32]) -> f32 {
 }
 
 impl Family for Attention {
-    fn name(&self) -> &'static str {
-        "attention"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.query, &self.key, &self.value, &self.output].into_iter().chain(&self.mask) {
             check_view(view)?;

@@ -48,10 +48,6 @@ impl Conv {
 }
 
 impl Family for Conv {
-    fn name(&self) -> &'static str {
-        "conv"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         self.parameters().check()
     }

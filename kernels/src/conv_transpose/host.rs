@@ -77,10 +77,6 @@ fn tap_distance(stride: u32, dilation: u32) -> u32 {
 }
 
 impl Family for ConvTranspose {
-    fn name(&self) -> &'static str {
-        "conv_transpose"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         self.parameters().check()
     }

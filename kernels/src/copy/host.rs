@@ -9,10 +9,6 @@ use crate::strided::check_view;
 use crate::{Family, KernelError, View};
 
 impl Family for Copy {
-    fn name(&self) -> &'static str {
-        "copy"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.source, &self.destination] {
             check_view(view)?;

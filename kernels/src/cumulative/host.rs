@@ -6,10 +6,6 @@ use crate::strided::{Nest, Number, Widen, check_alike, offset, with_number};
 use crate::{DType, Family, KernelError, View};
 
 impl Family for Cumulative {
-    fn name(&self) -> &'static str {
-        "cumulative"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         check_alike(&self.input, &self.output)?;
         if usize::from(self.axis) >= self.input.rank() {

@@ -34,10 +34,6 @@ impl Detect {
 }
 
 impl Family for Detect {
-    fn name(&self) -> &'static str {
-        "detect"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.places, &self.detections, &self.count] {
             check_view(view)?;

@@ -6,10 +6,6 @@ use crate::strided::{check_float, check_view, offset};
 use crate::{Family, KernelError, View};
 
 impl Family for Determinant {
-    fn name(&self) -> &'static str {
-        "determinant"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         check_view(&self.input)?;
         check_view(&self.output)?;

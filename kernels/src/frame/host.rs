@@ -31,10 +31,6 @@ impl Frame {
 }
 
 impl Family for Frame {
-    fn name(&self) -> &'static str {
-        "frame"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         check_view(&self.frame)?;
         check_view(&self.output)?;

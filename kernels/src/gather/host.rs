@@ -8,10 +8,6 @@ use crate::strided::check_view;
 use crate::{DType, Dims, Family, KernelError, Strides, View};
 
 impl Family for Gather {
-    fn name(&self) -> &'static str {
-        "gather"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.data, &self.indices, &self.output] {
             check_view(view)?;

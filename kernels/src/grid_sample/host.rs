@@ -37,10 +37,6 @@ impl Place for f64 {
 }
 
 impl Family for GridSample {
-    fn name(&self) -> &'static str {
-        "grid_sample"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.input, &self.grid, &self.output] {
             check_view(view)?;

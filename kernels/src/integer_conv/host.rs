@@ -10,10 +10,6 @@ use crate::{DType, Family, KernelError, View};
 const ROW: usize = 128;
 
 impl Family for IntegerConv {
-    fn name(&self) -> &'static str {
-        "integer_conv"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         let rank = self.input.rank();
         if self.weights.rank() != rank || self.output.rank() != rank {

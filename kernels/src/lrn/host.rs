@@ -22,10 +22,6 @@ impl Lrn {
 }
 
 impl Family for Lrn {
-    fn name(&self) -> &'static str {
-        "lrn"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         check_alike(&self.input, &self.output)?;
         if self.input.rank() < 2 {

@@ -47,10 +47,6 @@ impl MatMul {
 }
 
 impl Family for MatMul {
-    fn name(&self) -> &'static str {
-        "matmul"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         let rank = self.output.rank();
         if rank < 2 || self.a.rank() != rank || self.b.rank() != rank {

@@ -25,10 +25,6 @@ impl MbConv {
 }
 
 impl Family for MbConv {
-    fn name(&self) -> &'static str {
-        "mbconv"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         stages::check(&self.stages())?;
         let depthwise = &self.depthwise;

@@ -10,10 +10,6 @@ use crate::{DType, Family, KernelError, View};
 const WORKSPACE: u64 = (size_of::<u64>() + size_of::<Corners>() + size_of::<f32>()) as u64;
 
 impl Family for NonMaxSuppression {
-    fn name(&self) -> &'static str {
-        "non_max_suppression"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.boxes, &self.scores, &self.thresholds, &self.indices, &self.count] {
             check_view(view)?;

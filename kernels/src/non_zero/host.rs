@@ -6,10 +6,6 @@ use crate::strided::{check_view, offset};
 use crate::{DType, Family, KernelError, View};
 
 impl Family for NonZero {
-    fn name(&self) -> &'static str {
-        "non_zero"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         check_view(&self.input)?;
         check_view(&self.indices)?;

@@ -21,10 +21,6 @@ impl Normalize {
 }
 
 impl Family for Normalize {
-    fn name(&self) -> &'static str {
-        "normalize"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         check_alike(&self.input, &self.output)?;
         let elements = self.input.elements();

@@ -55,10 +55,6 @@ fn check_float(dtype: DType, operand: &'static str) -> Result<(), KernelError> {
 }
 
 impl Family for PackedMatMul {
-    fn name(&self) -> &'static str {
-        "packed_matmul"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         if !matches!(self.bits, 4 | 8) {
             return Err(KernelError::Parameter("bits"));

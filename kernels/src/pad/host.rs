@@ -9,10 +9,6 @@ use crate::{Dims, Family, KernelError, MAX_RANK, View};
 use bytemuck::Pod;
 
 impl Family for Pad {
-    fn name(&self) -> &'static str {
-        "pad"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.input, &self.output] {
             check_view(view)?;

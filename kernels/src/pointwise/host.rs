@@ -11,10 +11,6 @@ use crate::{Family, KernelError, View};
 pub(super) const OPERANDS: usize = 1 + MAX_POINTWISE_INPUTS;
 
 impl Family for Pointwise {
-    fn name(&self) -> &'static str {
-        "pointwise"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         self.program.check()?;
         if usize::from(self.program.inputs) != self.inputs.len() {

@@ -100,10 +100,6 @@ impl Pooled for u64 {
 }
 
 impl Family for Pool {
-    fn name(&self) -> &'static str {
-        "pool"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         self.sliding().check(&self.input, &self.output)?;
         self.input.bytes()?;

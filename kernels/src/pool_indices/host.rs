@@ -34,10 +34,6 @@ ranked! {
 }
 
 impl Family for PoolIndices {
-    fn name(&self) -> &'static str {
-        "pool_indices"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         let window = Window { taps: self.window, strides: self.strides, dilations: self.dilations, pads: self.pads };
         window.check(&self.input, &self.output)?;

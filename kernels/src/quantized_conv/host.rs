@@ -66,10 +66,6 @@ impl QuantizedConv {
 }
 
 impl Family for QuantizedConv {
-    fn name(&self) -> &'static str {
-        "quantized_conv"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         let rank = self.input.rank();
         if self.weights.rank() != rank || self.output.rank() != rank {

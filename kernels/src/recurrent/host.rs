@@ -9,10 +9,6 @@ use crate::{DType, Family, KernelError, View};
 const MOST_WEIGHTS: u64 = 1 << 28;
 
 impl Family for Recurrent {
-    fn name(&self) -> &'static str {
-        "recurrent"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         let outputs = [Some(&self.sequence), Some(&self.hidden), self.cell_state.as_ref()];
         for view in self.operands().chain(outputs.into_iter().flatten()) {

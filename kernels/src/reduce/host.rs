@@ -44,10 +44,6 @@ impl Reduce {
 }
 
 impl Family for Reduce {
-    fn name(&self) -> &'static str {
-        "reduce"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         check_view(&self.input)?;
         check_view(&self.output)?;

@@ -33,10 +33,6 @@ impl Resize {
 }
 
 impl Family for Resize {
-    fn name(&self) -> &'static str {
-        "resize"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         check_view(&self.input)?;
         check_view(&self.output)?;

@@ -6,10 +6,6 @@ use crate::strided::{Number, Real, Widen, check_float, check_view, offset, with_
 use crate::{DType, Family, KernelError, View};
 
 impl Family for RoiAlign {
-    fn name(&self) -> &'static str {
-        "roi_align"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.input, &self.regions, &self.batch, &self.output] {
             check_view(view)?;

@@ -28,10 +28,6 @@ impl ScaledConv {
 }
 
 impl Family for ScaledConv {
-    fn name(&self) -> &'static str {
-        "scaled_conv"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         self.conv.check()?;
         stages::check_fully_connected(&self.conv)?;

@@ -9,10 +9,6 @@ use crate::{DType, Family, KernelError, View};
 use bytemuck::Pod;
 
 impl Family for Scatter {
-    fn name(&self) -> &'static str {
-        "scatter"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.data, &self.indices, &self.updates, &self.output] {
             check_view(view)?;

@@ -31,10 +31,6 @@ impl Softmax {
 }
 
 impl Family for Softmax {
-    fn name(&self) -> &'static str {
-        "softmax"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         check_view(&self.input)?;
         check_view(&self.output)?;

@@ -23,10 +23,6 @@ impl SqueezeExcite {
 }
 
 impl Family for SqueezeExcite {
-    fn name(&self) -> &'static str {
-        "squeeze_excite"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         stages::check(&self.stages())?;
         let Self { average, squeeze, excite } = self;

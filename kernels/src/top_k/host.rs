@@ -33,10 +33,6 @@ ordered! {
 }
 
 impl Family for TopK {
-    fn name(&self) -> &'static str {
-        "top_k"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.input, &self.values, &self.indices] {
             check_view(view)?;

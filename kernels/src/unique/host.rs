@@ -7,10 +7,6 @@ use crate::{DType, Family, KernelError, View};
 use core::cmp::Ordering;
 
 impl Family for Unique {
-    fn name(&self) -> &'static str {
-        "unique"
-    }
-
     fn check(&self) -> Result<(), KernelError> {
         for view in [&self.input, &self.first, &self.inverse, &self.counts, &self.count] {
             check_view(view)?;

@@ -392,15 +392,15 @@ fn compile_for(
     let mut compiled = pipeline::compile(model, &options(&constant), &|_| ());
     if !matches!(compiled, Ok(_) | Err(CompileError::Check(_))) {
         // Everything that may refuse a model, without compiling kernels.
-        let try_with = |constant: &[bool]| -> Result<FusedGraph, CompileError> {
+        let try_with = |constant: &[bool]| -> Result<FusedGraph, String> {
             let options = options(constant);
-            let graph = pipeline::import_and_fuse(model, &options, &|_| ())?;
-            pipeline::schedule(&graph, target, &options)?;
+            let graph = pipeline::import_and_fuse(model, &options, &|_| ()).map_err(|error| error.to_string())?;
+            pipeline::schedule(&graph, target, &options).map_err(|error| error.to_string())?;
             Ok(graph)
         };
         constant = inputs.iter().map(|(_, tensor)| tensor.elements() <= MOST_CONSTANT).collect();
         // With more constants the reason is the better one.
-        let mut graph = try_with(&constant).map_err(|error| Outcome::Skipped(error.to_string()))?;
+        let mut graph = try_with(&constant).map_err(Outcome::Skipped)?;
         let mut numbers: Vec<usize> = (0..inputs.len()).filter(|&number| constant[number]).collect();
         numbers.sort_by_key(|&number| !inputs[number].1.dtype.is_float());
         for number in numbers {

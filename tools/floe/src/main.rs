@@ -381,7 +381,7 @@ fn run(arguments: &Run) -> Result<()> {
             "device": device,
             "cold_start": cold.json(),
         });
-        write_json(path, &record).with_context(|| path.display().to_string())?;
+        write_json(path, &record)?;
     }
     match arguments.common.guarded(&mut session)? {
         Some(hit) if !hit.is_empty() => bail!("NaN or infinity in {}", hit.join(", ")),
@@ -468,7 +468,7 @@ fn bench(arguments: &Bench) -> Result<()> {
             }).collect::<Vec<_>>(),
             "guard": guarded,
         });
-        write_json(path, &record).with_context(|| path.display().to_string())?;
+        write_json(path, &record)?;
     }
     Ok(())
 }
@@ -531,7 +531,7 @@ fn bench_in_turn(arguments: &Bench) -> Result<()> {
             },
             "sessions": sessions.collect::<Vec<_>>(),
         });
-        write_json(path, &record).with_context(|| path.display().to_string())?;
+        write_json(path, &record)?;
     }
     Ok(())
 }
@@ -562,7 +562,7 @@ fn profile_steps(arguments: &OnGpu) -> Result<()> {
             "multiprocessors": info.as_ref().map(|info| info.multiprocessors),
             "profile": profile,
         });
-        write_json(path, &record).with_context(|| path.display().to_string())?;
+        write_json(path, &record)?;
     }
     Ok(())
 }
@@ -580,7 +580,7 @@ fn count_steps(arguments: &OnGpu) -> Result<()> {
 fn print_counts(counted: &floe::emulated::Counted, steps: bool, json: Option<&Path>) -> Result<()> {
     counted.print(steps, io::stdout().lock())?;
     match json {
-        Some(path) => write_json(path, &counted.json()).with_context(|| path.display().to_string()),
+        Some(path) => write_json(path, &counted.json()),
         None => Ok(()),
     }
 }
@@ -634,14 +634,14 @@ fn measure_candidates(arguments: &MeasureArguments) -> Result<()> {
             "unit": "microseconds",
             "problems": measure::report::json(&measured),
         });
-        write_json(path, &record).with_context(|| path.display().to_string())?;
+        write_json(path, &record)?;
     }
     result
 }
 
 /// Writes a record as JSON.
 fn write_json(path: &Path, record: &serde_json::Value) -> Result<()> {
-    Ok(floe_files::write(path, format!("{record:#}\n"))?)
+    floe_files::write(path, format!("{record:#}\n")).with_context(|| path.display().to_string())
 }
 
 /// A count on a terminal, nothing in a pipe.

@@ -23,8 +23,9 @@ mod stream;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
+use floe::bench::Times;
 use floe_conformance::gpu as suite;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     io::{self, Write},
     path::PathBuf,
@@ -139,113 +140,87 @@ fn tell(text: &str, failures: &[String]) -> io::Result<()> {
 
 /// Whether everything passed.
 fn run(command_line: &CommandLine) -> Result<bool> {
+    // A section of the record, where there is one; whether it holds no failure.
+    let keep = |part: &str, key: &str, section: Value, failures: &[String]| -> Result<bool> {
+        if let Some(path) = &command_line.record {
+            record::update(path, part, key, section)?;
+        }
+        Ok(failures.is_empty())
+    };
     match &command_line.command {
         Command::Kernels(arguments) => {
             if command_line.record.is_some() && arguments.is_partial() {
                 bail!("a record's section has every family; leave out --family or --record");
             }
             let tallies = kernels::run(arguments)?;
-            for (family, tally) in &tallies {
-                writeln!(
-                    io::stdout(),
-                    "{family:<16} {:>5} passed, {} failures, {} unsupported cases, worst error {:.1e}",
-                    tally.passed,
-                    tally.failures.len(),
-                    tally.unsupported.len(),
-                    tally.worst
-                )?;
+            for (family, kernels::Tally { passed, failures, unsupported, worst }) in &tallies {
+                let (failures, unsupported) = (failures.len(), unsupported.len());
+                let counts = format!("{passed:>5} passed, {failures} failures, {unsupported} unsupported cases");
+                writeln!(io::stdout(), "{family:<16} {counts}, worst error {worst:.1e}")?;
             }
-            if let (Some(path), false) = (&command_line.record, tallies.is_empty()) {
-                record::update(path, "kernels", &arguments.architecture(), json!(tallies))?;
+            if !tallies.is_empty() {
+                keep("kernels", &arguments.architecture(), json!(tallies), &[])?;
             }
             Ok(tallies.values().all(|tally| tally.failures.is_empty()))
         }
         Command::Networks(arguments) => networks::run(arguments, |report| {
-            let Some(path) = &command_line.record else { return Ok(()) };
             let key = format!("{} {} {}", report.plan, report.target, report.precision);
-            record::update(path, "networks", &key, json!(report))
+            keep("networks", &key, json!(report), &report.failures).map(|_| ())
         }),
         Command::Instructions(arguments) => {
             let report = instructions::run(arguments)?;
-            let verdict = if report.failures.is_empty() { "pass" } else { "FAIL" };
-            let (instructions, operands) = (report.instructions, report.operands);
-            writeln!(io::stdout(), "{verdict}  {instructions} instructions in {operands} threads")?;
-            for (text, error) in &report.bounds {
-                writeln!(io::stdout(), "      {:.0} % of the bound: {text}", 100.0 * error)?;
+            let mut text = format!("{} instructions in {} threads", report.instructions, report.operands);
+            for (instruction, error) in &report.bounds {
+                text += &format!("\n      {:.0} % of the bound: {instruction}", 100.0 * error);
             }
-            for (text, count) in &report.different {
-                writeln!(io::stdout(), "      {count} results have other bits in the emulator: {text}")?;
+            for (instruction, count) in &report.different {
+                text += &format!("\n      {count} results have other bits in the emulator: {instruction}");
             }
-            report.failures.iter().try_for_each(|failure| writeln!(io::stdout(), "      {failure}"))?;
-            if let Some(path) = &command_line.record {
-                record::update(path, "instructions", instructions::TARGET, json!(report))?;
-            }
-            Ok(report.failures.is_empty())
+            tell(&text, &report.failures)?;
+            keep("instructions", instructions::TARGET, json!(report), &report.failures)
         }
         Command::Controls => controls::run(),
         Command::Soak(arguments) => {
             let report = soak::run(arguments)?;
-            if let Some(path) = &command_line.record {
-                let key =
-                    format!("{} {} {} {} {}", report.plan, report.target, report.precision, report.memory, report.wait);
-                record::update(path, "soak", &key, json!(report))?;
-            }
-            Ok(report.failures.is_empty())
+            let soak::Report { plan, target, precision, memory, wait, failures, .. } = &report;
+            keep("soak", &format!("{plan} {target} {precision} {memory} {wait}"), json!(report), failures)
         }
         Command::Stream(arguments) => {
             let report = stream::run(arguments)?;
-            let times = report.round_trip;
+            let stream::Report { plan, target, precision, frames, different, largest_difference, failures, .. } =
+                &report;
+            let (key, Times { min, median, p99, .. }) = (format!("{plan} {target} {precision}"), report.round_trip);
             let text = format!(
-                "{} {} {}: {} frames, {} decided differently, largest difference {:.1e}, round trip min {:.1} \
-                 median {:.1} p99 {:.1} us",
-                report.plan,
-                report.target,
-                report.precision,
-                report.frames,
-                report.different,
-                report.largest_difference,
-                times.min,
-                times.median,
-                times.p99
+                "{key}: {frames} frames, {different} decided differently, largest difference {largest_difference:.1e}, \
+                 round trip min {min:.1} median {median:.1} p99 {p99:.1} us"
             );
-            tell(&text, &report.failures)?;
-            if let Some(path) = &command_line.record {
-                let key = format!("{} {} {}", report.plan, report.target, report.precision);
-                record::update(path, "streams", &key, json!(report))?;
-            }
-            Ok(report.failures.is_empty())
+            tell(&text, failures)?;
+            keep("streams", &key, json!(report), failures)
         }
         Command::Suite(arguments) => {
             let Some(report) = suite::run(arguments, command_line.record.is_some())? else { return Ok(true) };
-            if let Some(path) = &command_line.record {
-                record::update(path, "suite", &format!("{} {}", report.target, report.precision), json!(report))?;
-            }
-            Ok(report.failures.is_empty())
+            keep("suite", &format!("{} {}", report.target, report.precision), json!(report), &report.failures)
         }
         Command::Guard(arguments) => {
-            let reports = guard::run(arguments)?;
-            for report in &reports {
-                let guard::Report { target, precision, memory, wait, planted, failures } = report;
-                let kinds = format!("{target} {precision} {memory} {wait}");
-                tell(&format!("{kinds}: {planted} replays with NaN or infinity, and without"), failures)?;
-                if let Some(path) = &command_line.record {
-                    record::update(path, "guards", &kinds, json!(report))?;
-                }
+            let mut passed = true;
+            for report in guard::run(arguments)? {
+                let guard::Report { target, precision, memory, wait, planted, failures } = &report;
+                let key = format!("{target} {precision} {memory} {wait}");
+                tell(&format!("{key}: {planted} replays with NaN or infinity, and without"), failures)?;
+                passed &= keep("guards", &key, json!(report), failures)?;
             }
-            Ok(reports.iter().all(|report| report.failures.is_empty()))
+            Ok(passed)
         }
         Command::Heap(arguments) => {
-            let reports = heap::run(arguments)?;
-            for report in &reports {
+            let mut passed = true;
+            for report in heap::run(arguments)? {
                 let heap::Report { plan, target, precision, memory, wait, replays, heap, growth, failures, .. } =
-                    report;
-                let kinds = format!("{plan} {target} {precision} {memory} {wait}");
-                tell(&format!("{kinds}: {replays} replays, heap {heap:?}, growth {growth:?}"), failures)?;
-                if let Some(path) = &command_line.record {
-                    record::update(path, "heap", &kinds, json!(report))?;
-                }
+                    &report;
+                let key = format!("{plan} {target} {precision} {memory} {wait}");
+                tell(&format!("{key}: {replays} replays, heap {heap:?}, growth {growth:?}"), failures)?;
+                passed &= keep("heap", &key, json!(report), failures)?;
             }
-            Ok(reports.iter().all(|report| report.failures.is_empty()))
+            Ok(passed)
         }
         Command::Digest { root } => {
             let digests = match root {

@@ -214,12 +214,7 @@ fn verify(
     // RUN: nothing below may allocate, neither here nor in the engine, until the numbers are taken.
     let mut found = first.clone();
     let places: Vec<usize> = session.bindings(Direction::Output).into_iter().map(|(number, _)| number).collect();
-    let memory = || -> Result<u64> {
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: both pointers are valid for the write; the device's context is current on this thread.
-        let result = unsafe { (driver.mem_get_info)(&mut free, &mut total) };
-        if result == 0 { Ok(free as u64) } else { bail!("cuMemGetInfo failed ({result})") }
-    };
+    let memory = || crate::soak::free_memory(&driver);
     let free_before = memory()?;
     drop(recording::take());
     let allocations_before = allocations::count();

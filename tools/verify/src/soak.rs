@@ -7,7 +7,10 @@ use floe::{
     plan_file::PlanFile,
     session::{DeviceKind, MemoryKind, Place, Request, Session, wait_name},
 };
-use floe_engine::{cuda::Wait, plan::format::Direction};
+use floe_engine::{
+    cuda::{DriverApi, Wait},
+    plan::format::Direction,
+};
 use serde::Serialize;
 use std::{
     fs, hint,
@@ -99,12 +102,7 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     let header = variant.header().clone();
     let Place::Cuda { api, .. } = &place else { bail!("a GPU was asked for") };
     let api = *api;
-    let free = || -> Result<u64> {
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: both pointers are valid for the write; the device's context is current on this thread.
-        let result = unsafe { (api.mem_get_info)(&mut free, &mut total) };
-        if result == 0 { Ok(free as u64) } else { bail!("cuMemGetInfo failed ({result})") }
-    };
+    let free = || free_memory(&api);
     let mut session = place.session(variant)?;
     let states = session.variant().bindings().any(|binding| binding.direction == Direction::State);
     let mut rounds = Vec::new();
@@ -185,6 +183,14 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     Ok(report)
 }
 
+/// Bytes of device memory that are free. The device's context is current on this thread.
+pub fn free_memory(api: &DriverApi) -> Result<u64> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: both pointers are valid for the write.
+    let result = unsafe { (api.mem_get_info)(&mut free, &mut total) };
+    if result == 0 { Ok(free as u64) } else { bail!("cuMemGetInfo failed ({result})") }
+}
+
 /// Resets states if there are any, writes all inputs, replays, reads all outputs.
 fn round_trip(
     session: &mut Session<'_, '_>,
@@ -203,33 +209,17 @@ fn round_trip(
 }
 
 fn print(report: &Report) -> Result<()> {
-    let Report { plan, target, precision, wait, memory, replays, .. } = report;
-    let mut out = io::stdout().lock();
-    let verdict = if report.failures.is_empty() { "pass" } else { "FAIL" };
-    writeln!(out, "{verdict}  {plan} {target} {precision}: {replays} replays, {memory} memory, waiting by {wait}")?;
-    writeln!(
-        out,
-        "      round trip in us: median {:.1}, p99 {:.1}, p99.9 {:.1} ({:.2} times the median), max {:.1}",
-        report.median,
-        report.p99,
-        report.p999,
-        report.p999 / report.median,
-        report.max
-    )?;
-    writeln!(
-        out,
-        "      the host alone, busy waiting for {:.1} us: p99.9 {:.1} ({:.2} times)",
-        report.median,
-        report.busy_wait,
-        report.busy_wait / report.median
-    )?;
-    writeln!(
-        out,
-        "      {} differ; device memory free {} -> {} bytes, resident {} -> {} bytes",
-        report.different, report.free.0, report.free.1, report.resident.0, report.resident.1
-    )?;
-    report.failures.iter().try_for_each(|failure| writeln!(out, "      {failure}"))?;
-    Ok(())
+    let Report { plan, target, precision, wait, memory, replays, different, .. } = report;
+    let Report { median, p99, p999, max, busy_wait, free, resident, .. } = report;
+    let (tail, alone) = (p999 / median, busy_wait / median);
+    let text = format!(
+        "{plan} {target} {precision}: {replays} replays, {memory} memory, waiting by {wait}\n      \
+         round trip in us: median {median:.1}, p99 {p99:.1}, p99.9 {p999:.1} ({tail:.2} times the median), max {max:.1}\n      \
+         the host alone, busy waiting for {median:.1} us: p99.9 {busy_wait:.1} ({alone:.2} times)\n      \
+         {different} differ; device memory free {} -> {} bytes, resident {} -> {} bytes",
+        free.0, free.1, resident.0, resident.1
+    );
+    Ok(crate::tell(&text, &report.failures)?)
 }
 
 /// Microseconds that a part of sorted `nanoseconds` does not exceed, by nearest rank.

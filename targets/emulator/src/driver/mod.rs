@@ -166,11 +166,6 @@ impl Emulator {
         self.with(|state| state.counts.values().cloned().collect())
     }
 
-    /// Starts counting anew.
-    pub fn reset_counts(&self) {
-        self.with(|state| state.counts.clear());
-    }
-
     /// What each kernel executed so far, in the order in which they were found.
     pub fn coverage(&self) -> Vec<KernelCoverage> {
         let coverage = |kernel: &Kernel| KernelCoverage {
