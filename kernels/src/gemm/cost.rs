@@ -3,7 +3,7 @@
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
 //! load, for a chain of dependent steps along K, and for the way out. The constants are fitted to 1270 configurations of
 //! products that were timed on an H200, on all multiprocessors and on 16 (`TUNING.md`, section 9), those of `mma.sync` to
-//! 2605 more (section 22); only the order of candidates depends on them.
+//! 1369 more (section 22); only the order of candidates depends on them.
 
 use crate::codegen::{Candidate, Rate, Target};
 
