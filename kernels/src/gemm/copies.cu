@@ -46,13 +46,17 @@ DEVICE CopyRow copy_row(int m, int batch) {
     return row;
 }
 
+// The largest tiles leave no registers for their rows: they stay in the table and are read for each copy.
+constexpr bool ROWS_IN_TABLE = ROW_TABLE && BM >= 256 && A_COPIES >= 8;
+
 // What a thread copies: the same chunk of rows line, line + LINES, … of each tile.
 struct Copies {
     u32 ring;  // Address of the ring in shared memory.
     int chunk, line, column;
     const BElement* b_lines;
     const AElement* a_chunk;
-    CopyRow rows[A_COPIES];
+    CopyRow rows[ROWS_IN_TABLE ? 1 : A_COPIES];
+    const int2* first_row;  // In the table of rows.
 
 #if B_COLUMNS_CONTIGUOUS
     DEVICE void find_b(const Operands& o, const Tile& t) {
@@ -101,8 +105,9 @@ struct Copies {
                 table[row] = make_int2(copied.at.offset, (int)copied.taps);
             }
             __syncthreads();
+            first_row = table + line;
 #pragma unroll
-            for (int i = 0; i < A_COPIES; i++) {
+            for (int i = 0; !ROWS_IN_TABLE && i < A_COPIES; i++) {
                 const int row = line + i * LINES;
                 const int2 copied = table[BM % LINES == 0 || row < BM ? row : 0];
                 rows[i].at.offset = copied.x;
@@ -125,7 +130,9 @@ struct Copies {
         for (int i = 0; i < A_COPIES; i++) {
             const int row = line + i * LINES;
             if (BM % LINES != 0 && row >= BM) break;
-            const bool inside = ALWAYS_INSIDE || ((rows[i].taps & bit) != 0 && (MASKED || inside_of_a(rows[i].at, tap)));
+            CopyRow copied = rows[ROWS_IN_TABLE ? 0 : i];
+            if (ROWS_IN_TABLE) copied.at.offset = first_row[i * LINES].x, copied.taps = (u32)first_row[i * LINES].y;
+            const bool inside = ALWAYS_INSIDE || ((copied.taps & bit) != 0 && (MASKED || inside_of_a(copied.at, tap)));
 #if OUTSIDE_WORD
             // The zero point, not zero, stands outside; the barrier that covers the copies covers this store.
             if (!inside) {
@@ -133,13 +140,13 @@ struct Copies {
                 continue;
             }
 #endif
-            copy_async<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from + rows[i].at.offset, inside);
+            copy_async<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from + copied.at.offset, inside);
         }
     }
 };
 
-// Starts the copies of the first AHEAD tiles of K, a group each, and loads the bias of the thread's columns.
-template <int AHEAD>
+// Starts the copies of the first AHEAD tiles of K, a group each, and loads the bias of the thread's columns if EARLY_BIAS.
+template <int AHEAD, bool EARLY_BIAS = true>
 DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shared, int first, int last, Bias (&bias)[8]) {
     Copies copies;
     copies.ring = shared_address(shared);
@@ -151,7 +158,7 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
 #pragma unroll
     for (int s = 0; s < AHEAD; s++)
         if (first + s < last) copies.copy_b(first + s, s);
-    load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
+    if (EARLY_BIAS) load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
     copies.find_a(o, t, shared);
     if (CONSTANT_WEIGHTS) wait_for_inputs();
 #if SCALED

@@ -2,8 +2,8 @@
 //!
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
 //! load, for a chain of dependent steps along K, and for the way out. The constants are fitted to 1270 configurations of
-//! products that were timed on an H200, on all multiprocessors and on 16 (`TUNING.md`, section 9); only the order of
-//! candidates depends on them.
+//! products that were timed on an H200, on all multiprocessors and on 16 (`TUNING.md`, section 9), those of `mma.sync` to
+//! 1369 more (section 22); only the order of candidates depends on them.
 
 use crate::codegen::{Candidate, Rate, Target};
 
@@ -42,6 +42,8 @@ pub(crate) struct Tiled {
     pub issue: f64,
     /// Bytes of the f32 tile.
     pub tile: f64,
+    /// Bytes that go through shared memory at the end: the f32 tile, and more where warps share K.
+    pub staged: f64,
     /// Parts of K.
     pub split: f64,
     /// Whether the parts meet in a cluster.
@@ -64,9 +66,7 @@ impl Tiled {
         let l2 = L2_BYTES.0.min(L2_BYTES.1 / f64::from(target.multiprocessors));
         let of_one = (self.blocks / self.room(target)).ceil();
         let resident = of_one.min(self.occupancy);
-        let rounds = (of_one / resident).ceil();
         let shared_by_all = [self.arithmetic, self.shared / SHARED_BYTES, self.copied / l2, self.issue];
-        let turn = shared_by_all.into_iter().map(|cycles| cycles * resident).fold(self.chain, f64::max) + self.turn;
         // Partial tiles of all resident blocks share the way out.
         let cluster = CLUSTERS.iter().find(|(blocks, _)| *blocks >= self.split).map_or(CLUSTERS[2].1, |c| c.1);
         let reduction = match (self.split > 1.0, self.cluster) {
@@ -74,10 +74,18 @@ impl Tiled {
             (true, true) => cluster + self.tile * 0.1,
             (true, false) => SPLIT + self.tile * (1.0 + self.split) / l2,
         };
-        let drain = self.tile * resident / 64.0 + self.tile / 2.0 * resident / l2;
-        let cycles = rounds * (FILL + self.turns * turn + drain + reduction);
+        let round = |resident: f64| {
+            let turn = shared_by_all.into_iter().map(|cycles| cycles * resident).fold(self.chain, f64::max) + self.turn;
+            let drain = self.staged * resident / 64.0 + self.staged / 2.0 * resident / l2;
+            FILL + self.turns * turn + drain + reduction
+        };
+        // The last round may have fewer blocks.
+        let (full, rest) = ((of_one / resident).floor(), of_one % resident);
+        let cycles = full * round(resident) + if rest > 0.0 { round(rest) } else { 0.0 };
         // Tiles keep fewer bytes in flight than a kernel that only streams, which reaches about 80 % of the bandwidth.
-        KERNEL + (cycles / target.clock).max(self.device / (target.bandwidth * 700.0))
+        let (arithmetic, memory) = (cycles / target.clock, self.device / (target.bandwidth * 700.0));
+        // Of two that wait for memory the one with less else to do is the better.
+        KERNEL + arithmetic.max(memory) + 0.1 * arithmetic.min(memory)
     }
 }
 

@@ -117,6 +117,7 @@ fn candidate(
         issue: 0.0,
         turn: 100.0,
         tile: fr * fc * 4.0,
+        staged: fr * fc * 4.0,
         split: f64::from(split),
         cluster: false,
         device: f64::from(problem.columns) * f64::from(problem.k()) * bytes,

@@ -1,8 +1,20 @@
-// One BM×BN tile of C = A·Bᵀ on tensor cores by `mma.sync`: each warp multiplies fragments that it loads from the ring.
+// One BM×BN tile of C = A·Bᵀ on tensor cores by `mma.sync`. Each warp multiplies fragments that it loads from the ring, a
+// step ahead: while the products of one step run, the fragments of the next are on their way, across tiles of K too.
 constexpr int WARP_ROWS = BM / WM, WARP_COLUMNS = BN / WN;
 constexpr int FRAGMENTS_M = WARP_ROWS / 16, FRAGMENTS_N = WARP_COLUMNS / 16;
 constexpr int STEPS = CHUNKS / 2 / WK;          // K steps of a warp in one tile, two chunks each.
+// Loaded before the products, the bias costs no time but eight registers, which the largest warp tiles do not have.
+constexpr bool EARLY_BIAS = FRAGMENTS_M * FRAGMENTS_N < 16;
 static_assert(WARP_ROWS % 16 == 0 && WARP_COLUMNS % 16 == 0 && STEPS > 0, "tile");
+
+// What a warp multiplies in one step.
+struct Fragments {
+    u32 a[FRAGMENTS_M][4], b[FRAGMENTS_N][4];
+#if SCALED
+    u32 low, high;  // Factors of A's columns.
+    DEVICE void read_scales(const u32* scales, int k) { low = scales[k / 2], high = scales[k / 2 + 4]; }
+#endif
+};
 
 #if SCALED
 // Two f16 products, rounded.
@@ -13,8 +25,55 @@ DEVICE u32 multiply_pairs(u32 a, u32 b) {
 }
 #endif
 
+// Where a lane reads its fragments: the chunks of a step differ from those of step 0 in bits that the swizzle keeps apart,
+// so that a step costs an exclusive or, and a fragment a constant.
+struct Reader {
+    u32 a, b;  // Addresses in stage 0 at step 0.
+
+    DEVICE Reader(u32 ring, int lane, int warp_row, int warp_column, int warp_k) {
+        const int k_chunk = warp_k * STEPS * 2;
+        a = ring + swizzled<CHUNKS>(warp_row + lane % 16, k_chunk + lane / 16);
+#if B_COLUMNS_CONTIGUOUS
+        b = ring + A_BYTES + swizzled<B_CHUNKS>(k_chunk * 8 + lane % 16, warp_column / 8 + lane / 16);
+#else
+        b = ring + A_BYTES + swizzled<CHUNKS>(warp_column + lane % 8 + lane / 16 * 8, k_chunk + lane / 8 % 2);
+#endif
+        // Kept in registers, not computed anew in each turn.
+        asm volatile("" : "+r"(a), "+r"(b));
+    }
+    DEVICE void read(Fragments& to, int stage, int step) const {
+        const u32 a_step = (a + stage * STAGE_BYTES) ^ step * 32;
+#pragma unroll
+        for (int i = 0; i < FRAGMENTS_M; i++) load_matrices(to.a[i], a_step + i * (16 * CHUNKS * 16));
+#if B_COLUMNS_CONTIGUOUS
+        const u32 b_step = b + stage * STAGE_BYTES + step * (16 * B_CHUNKS * 16);
+#pragma unroll
+        for (int j = 0; j < FRAGMENTS_N; j++) load_matrices_transposed(to.b[j], b_step ^ j * 32);
+#else
+        const u32 b_step = (b + stage * STAGE_BYTES) ^ step * 32;
+#pragma unroll
+        for (int j = 0; j < FRAGMENTS_N; j++) load_matrices(to.b[j], b_step + j * (16 * CHUNKS * 16));
+#endif
+    }
+};
+
+DEVICE void multiply(Sum (&sums)[FRAGMENTS_M][FRAGMENTS_N][2][4], Fragments& f) {
+#pragma unroll
+    for (int i = 0; i < FRAGMENTS_M; i++) {
+#if SCALED
+#pragma unroll
+        for (int r = 0; r < 4; r++) f.a[i][r] = multiply_pairs(f.a[i][r], r < 2 ? f.low : f.high);
+#endif
+#pragma unroll
+        for (int j = 0; j < FRAGMENTS_N; j++) {
+            multiply_add(sums[i][j][0], f.a[i], f.b[j][0], f.b[j][1], AElement());
+            multiply_add(sums[i][j][1], f.a[i], f.b[j][2], f.b[j][3], AElement());
+        }
+    }
+}
+
 DEVICE void tensor_core_tile(const Operands& o) {
-    extern __shared__ __align__(128) unsigned char shared[];
+    extern __shared__ __align__(256) unsigned char shared[];
     const u32 base = shared_address(shared);
     const Tile t = this_tile();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -24,61 +83,53 @@ DEVICE void tensor_core_tile(const Operands& o) {
     expect_partials(base + RECEIVED_AT);
 #endif
     Bias bias[8];
-    const Copies copies = start_copies<STAGES - 1>(o, t, shared, first, last, bias);
+    const Copies copies = start_copies<STAGES - 1, EARLY_BIAS>(o, t, shared, first, last, bias);
     Extras extras[PASSES];
     prefetch_extras(o, t, extras);
 
+    const Reader reader(base, lane, warp_row, warp_column, warp_k);
+#if SCALED
+    const u32* const scales = (const u32*)(shared + SCALES_AT) + warp_k * STEPS * 8 + lane % 4;
+#endif
     Sum sums[FRAGMENTS_M][FRAGMENTS_N][2][4] = {};
-    int stage = 0;
+    Fragments next;
+    copy_async_wait<STAGES - 2>();
+    __syncthreads();
+    reader.read(next, 0, 0);
+    int stage = 0, k_next = first * BK;  // Of the tile that `next` belongs to.
+#if SCALED
+    next.read_scales(scales, k_next);
+#endif
+    const auto copy_ahead = [&](int k_tile, int stage) {
+        // The buffer that this fills was read in the turn before, whose barrier says that all warps are through.
+        const int ahead = k_tile + STAGES - 1, to = stage == 0 ? STAGES - 1 : stage - 1;
+        if (ahead < last) copies.copy_b(ahead, to), copies.copy_a(ahead, to);
+        copy_async_commit();
+    };
 #pragma unroll 1
     for (int k_tile = first; k_tile < last; k_tile++) {
-        copy_async_wait<STAGES - 2>();
-        __syncthreads();
-        const u32 a = base + stage * STAGE_BYTES, b = a + A_BYTES;
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
-            const int k_chunk = (warp_k * STEPS + step) * 2;
-            u32 fa[FRAGMENTS_M][4], fb[FRAGMENTS_N][4];
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; i++)
-                load_matrices(fa[i], a + swizzled<CHUNKS>(warp_row + i * 16 + lane % 16, k_chunk + lane / 16));
+            Fragments now = next;
+            if (step == 0 && STEPS == 1) copy_ahead(k_tile, stage);
+            if (step == STEPS - 1) {
+                copy_async_wait<STAGES - 2>();
+                __syncthreads();
+                // After the last tile there is none: then the reads are of this tile, for nobody.
+                const bool more = k_tile + 1 < last;
+                stage = !more ? stage : stage == STAGES - 1 ? 0 : stage + 1;
+                k_next = more ? k_next + BK : k_next;
+            }
+            reader.read(next, stage, (step + 1) % STEPS);
+            if (step == 0 && STEPS > 1) copy_ahead(k_tile, stage);
 #if SCALED
-            const u32* const scales = (const u32*)(shared + SCALES_AT) + (k_tile * BK + k_chunk * 8) / 2 + lane % 4;
-            const u32 low = scales[0], high = scales[4];
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; i++)
-#pragma unroll
-                for (int r = 0; r < 4; r++) fa[i][r] = multiply_pairs(fa[i][r], r < 2 ? low : high);
+            next.read_scales(scales, k_next + (step + 1) % STEPS * 16);
 #endif
-#pragma unroll
-            for (int j = 0; j < FRAGMENTS_N; j++) {
-#if B_COLUMNS_CONTIGUOUS
-                load_matrices_transposed(fb[j], b + swizzled<B_CHUNKS>(k_chunk * 8 + lane % 16,
-                                                                       warp_column / 8 + j * 2 + lane / 16));
-#else
-                load_matrices(fb[j], b + swizzled<CHUNKS>(warp_column + j * 16 + lane % 8 + lane / 16 * 8,
-                                                          k_chunk + lane / 8 % 2));
-#endif
-            }
-            if (step == 0) {
-                // The buffer that this fills was read in the turn before; the barrier above says that all warps are
-                // through. The addresses are computed while the first fragments are on their way.
-                const int next = k_tile + STAGES - 1;
-                const int to = stage == 0 ? STAGES - 1 : stage - 1;
-                if (next < last) copies.copy_b(next, to), copies.copy_a(next, to);
-                copy_async_commit();
-            }
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; i++)
-#pragma unroll
-                for (int j = 0; j < FRAGMENTS_N; j++) {
-                    multiply_add(sums[i][j][0], fa[i], fb[j][0], fb[j][1], AElement());
-                    multiply_add(sums[i][j][1], fa[i], fb[j][2], fb[j][3], AElement());
-                }
+            multiply(sums, now);
         }
-        stage = stage == STAGES - 1 ? 0 : stage + 1;
     }
 
+    if (!EARLY_BIAS) load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
     // The accumulators go through shared memory so that a thread gets eight neighbouring columns.
     copy_async_wait<0>();
     __syncthreads();

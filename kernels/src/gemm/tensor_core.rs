@@ -9,29 +9,26 @@ use crate::codegen::{Candidate, Packing, Rate, Target};
 use std::collections::HashSet;
 
 /// Tile rows, columns and the warps along rows, columns and K.
-const WARP_TILES: [(u32, u32, u32, u32, u32); 22] = [
+const WARP_TILES: [(u32, u32, u32, u32, u32); 19] = [
     (16, 32, 1, 1, 4),
     (16, 64, 1, 2, 2),
-    (16, 64, 1, 1, 4),
-    (16, 128, 1, 4, 1),
-    (32, 32, 2, 2, 1),
     (32, 32, 1, 1, 4),
-    (32, 32, 2, 1, 4),
-    (32, 64, 2, 2, 1),
     (32, 64, 1, 2, 2),
-    (32, 64, 2, 2, 2),
-    (32, 128, 1, 4, 1),
     (64, 32, 2, 1, 2),
-    (64, 32, 4, 1, 2),
     (64, 64, 2, 2, 1),
-    (64, 64, 2, 2, 2),
+    (64, 64, 2, 1, 2),
+    (64, 64, 1, 1, 4),
     (64, 128, 2, 2, 1),
-    (64, 128, 2, 4, 1),
+    (64, 128, 1, 2, 2),
+    (128, 32, 4, 1, 1),
     (128, 64, 2, 2, 1),
-    (128, 64, 4, 2, 1),
+    (128, 64, 2, 1, 2),
     (128, 128, 2, 2, 1),
     (128, 128, 2, 4, 1),
+    (256, 32, 4, 1, 1),
+    (256, 64, 4, 1, 1),
     (128, 256, 2, 4, 1),
+    (256, 128, 4, 2, 1),
 ];
 /// The same for warpgroups, each of which has 64 rows.
 const WARPGROUP_TILES: [(u32, u32, u32, u32, u32); 12] = [
@@ -53,6 +50,8 @@ const WARPGROUP_TILES: [(u32, u32, u32, u32, u32); 12] = [
 const DEPTHS: [u32; 3] = [64, 128, 256];
 /// Bytes of a row of a fragment.
 const FRAGMENT: u32 = 32;
+/// Stages of the ring where warps multiply; two or three leave room for a second block.
+const STAGES: [u32; 4] = [2, 3, 4, 6];
 const SPLITS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
 /// Threads that multiply together.
@@ -144,17 +143,23 @@ fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iter
                     !cluster || (matches!(split, 2 | 4 | 8) && (90..120).contains(&target.architecture))
                 });
                 cluster.flat_map(move |cluster| {
-                    // Enough stages to cover the latency of level 2, no more than there are K tiles; and more.
-                    let usual = if depth * size == 64 { 6 } else { 4 };
-                    let least = if unit == Unit::Warp { 2 } else { 3 };
-                    let most = (turns.div_ceil(split) + least - 1).max(least);
-                    let stages = [usual.min(most), 8.min(most)].into_iter().skip(usize::from(most <= usual));
-                    stages.filter_map(move |most| {
+                    let whole = turns.div_ceil(split);
+                    let stages: Vec<u32> = match unit {
+                        Unit::Warp => STAGES.into_iter().filter(|&s| s == STAGES[0] || s <= whole + 1).collect(),
+                        // Enough to cover the latency of level 2, no more than there are K tiles; and more.
+                        Unit::Warpgroup => {
+                            let most = (whole + 2).min(8);
+                            [most.min(4), most].into_iter().skip(usize::from(most <= 4)).collect()
+                        }
+                    };
+                    stages.into_iter().filter_map(move |most| {
                         let units = [wm, wn, wk];
                         let mut tile = Tile { unit, rows, columns, depth, units, stages: most, split, cluster };
                         let fits = |&stages: &u32| tile.layout(problem, stages).bytes <= target.shared_per_block;
+                        // Warpgroups take as many as fit.
+                        let least = if unit == Unit::Warp { most } else { 3 };
                         tile.stages = (least..=most).rev().find(fits)?;
-                        (most <= usual || tile.stages > usual).then_some(tile)
+                        (most <= 4 || unit == Unit::Warp || tile.stages > 4).then_some(tile)
                     })
                 })
             })
@@ -202,40 +207,56 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let threads = tile.threads();
     let (warp_rows, warp_columns) = (tile.rows / wm, tile.columns / wn);
     let registers = match tile.unit {
-        Unit::Warp => 72 + warp_rows * warp_columns / 32 + (warp_rows + warp_columns) / 4,
+        // Sums, and fragments of two steps.
+        Unit::Warp => (72 + warp_rows * warp_columns / 32 + (warp_rows + warp_columns) / 2).min(255),
         Unit::Warpgroup => 64 + warp_columns / 2,
     };
     let occupancy = (65536 / (registers.next_multiple_of(8) * threads))
         .min(target.shared_per_multiprocessor / (tile.layout(problem, tile.stages).bytes + 1024))
         .min(1536 / threads)
         .max(1);
-    // Multiply-adds of one multiprocessor in a cycle; four warps are needed to reach the rate, of which chains of
-    // products between barriers reach about 60 %; `wgmma` reaches as much as `mma.sync` should.
     let size = problem.a.dtype.size() as f64;
     let peak = if problem.a.dtype.size() == 1 { Rate::Int8 } else { Rate::F16 };
     let rate = target.multiply_adds_per_cycle(peak);
-    let rate = match tile.unit {
-        Unit::Warp => 0.58 * rate * f64::from(wm * wn * wk).min(4.0) / 4.0,
-        Unit::Warpgroup => rate,
-    };
     let [rows, columns, depth] = [tile.rows, tile.columns, tile.depth].map(f64::from);
-    let steps = depth * size / f64::from(FRAGMENT * wk);
+    let bytes = depth * size;
+    let steps = bytes / f64::from(FRAGMENT * wk);
     let fragments = f64::from(warp_rows / 16 * (warp_columns / 16));
-    // What a warp does in a K tile: its copies, then ldmatrix and products, of which two at a time overlap; a warpgroup
-    // starts its products and waits for them.
-    let copies = (rows + columns) * depth / f64::from(problem.chunk()) / f64::from(threads) * 15.0;
-    let (chain, busy, turn) = match tile.unit {
-        Unit::Warp => (copies + steps * 23.0 * fragments, copies + steps * 11.5 * fragments, 100.0),
-        Unit::Warpgroup => (copies + 60.0, copies + steps * 8.0, 140.0),
-    };
-    let issue = busy * f64::from(threads) / 128.0 * 1.4;
-    // With few tiles ahead the latency of level 2 shows.
-    let latency = match tile.unit {
-        Unit::Warp => 590.0 / f64::from(tile.stages - 1),
-        Unit::Warpgroup => 580.0 / f64::from(tile.stages - 2),
-    };
+    let copies = (rows + columns) * bytes / 16.0 / f64::from(threads);
     // Fragments are read by each warp, a warpgroup's operands once.
     let read = f64::from(wm * wn) * f64::from(warp_rows + warp_columns);
+    let of_block = f64::from(threads) / 128.0;
+    let (arithmetic, shared, copied, chain, issue, turn) = match tile.unit {
+        Unit::Warp => {
+            // Rows of half a line cost more to copy.
+            let copies = copies * if bytes < 128.0 { 31.0 } else { 23.8 };
+            let loads = f64::from((warp_rows + warp_columns) / 16);
+            // With few tiles ahead the latency of level 2 shows.
+            let latency = 1020.0 / f64::from(tile.stages - 1);
+            (
+                rows * columns * depth / (0.78 * rate),
+                0.5 * (read + rows + columns) * bytes,
+                (rows + columns) * bytes,
+                (copies + steps * (11.2 * fragments + 10.1 * loads)).max(latency),
+                (copies + steps * (13.0 * fragments + 3.75 * loads)) * of_block,
+                58.0,
+            )
+        }
+        Unit::Warpgroup => {
+            // A warpgroup starts its products and waits for them.
+            let copies = copies * 15.0;
+            let latency = 580.0 / f64::from(tile.stages - 2);
+            (
+                rows * columns * depth / rate,
+                (read + rows + columns) * bytes,
+                // Level 1 serves most of what neighbouring taps share.
+                (rows / f64::from(problem.taps()).min(1.7) + columns) * bytes,
+                (copies + 60.0).max(latency),
+                (copies + steps * 8.0) * of_block * 1.4,
+                140.0,
+            )
+        }
+    };
     let weights =
         problem.columns as f64 * f64::from(problem.k()) * b.batch.iter().filter(|&&s| s != 0).count().max(1) as f64;
     Tiled {
@@ -243,14 +264,14 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
             * f64::from(tile.split),
         occupancy: f64::from(occupancy),
         turns: f64::from(problem.k().div_ceil(tile.depth).div_ceil(tile.split)),
-        arithmetic: rows * columns * depth / rate,
-        shared: (read + rows + columns) * depth * size,
-        // Level 1 serves most of what neighbouring taps share.
-        copied: (rows / f64::from(problem.taps()).min(1.7) + columns) * depth * size,
-        chain: chain.max(latency),
+        arithmetic,
+        shared,
+        copied,
+        chain,
         issue,
         turn,
         tile: rows * columns * 4.0,
+        staged: rows * columns * if tile.unit == Unit::Warp { f64::from(2 + 2 * wk) } else { 4.0 },
         split: f64::from(tile.split),
         cluster: tile.cluster,
         device: weights * b.dtype.size() as f64,
@@ -293,7 +314,8 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .int("SCALES_AT", layout.scales)
         .flag("ROW_TABLE", tile.has_row_table(problem))
         .flag("ALWAYS_INSIDE", whole_tiles && !overreaches)
-        .flag("A_CACHED", problem.taps() > 1)
+        // Warps lose by it, at 4.5 % of a product's time: a line that level 1 takes is written twice.
+        .flag("A_CACHED", problem.taps() > 1 && tile.unit == Unit::Warpgroup)
         .flag("UNIFORM_TAPS", problem.depth.channels.is_multiple_of(depth));
     let mut parts = vec![include_str!("intrinsics.cu")];
     let integers = integer_names(problem);
