@@ -247,6 +247,17 @@ pub fn cases() -> Vec<Kernel> {
         add(&|layer| (square(&[1, 3, 45, 37], 64, 7, 2)(layer), layer.finish = Requantise(F16)).1);
         add(&|layer| (square(&[1, 48, 8, 9], 19, 3, 1)(layer), layer.types = [U8, U8]).1);
         add(&|layer| (square(&[1, 40, 6, 5], 33, 5, 1)(layer), (layer.types, layer.outside) = ([I8, U8], 5)).1);
+        // First layers: a 7×7 one of two images, a 3×3 one, one of a single channel and one of four, with values outside.
+        add(&|layer| {
+            square(&[2, 3, 33, 37], 64, 7, 2)(layer);
+            (layer.types, layer.outside, layer.finish) = ([I8, I8], -3, PerChannel(I8));
+        });
+        add(&|layer| {
+            square(&[1, 3, 40, 35], 16, 3, 2)(layer);
+            (layer.outside, layer.finish) = (128, Silu(I8));
+        });
+        add(&|layer| (square(&[1, 1, 19, 21], 20, 5, 1)(layer), layer.finish = Requantise(F16)).1);
+        add(&|layer| (square(&[1, 4, 18, 18], 24, 3, 1)(layer), layer.finish = Requantise(U8)).1);
         // Groups and depthwise.
         add(&|layer| {
             square(&[1, 64, 10, 10], 64, 3, 1)(layer);
@@ -272,6 +283,8 @@ pub fn cases() -> Vec<Kernel> {
     for (extents, finish) in [
         ([128, 768, 256], PerChannel(F16)),
         ([1, 512, 1000], Requantise(F32)),
+        ([1, 1280, 1000], PerChannel(F32)),
+        ([5, 2048, 72], Requantise(U8)),
         ([33, 80, 41], Sums),
         ([17, 30, 24], Requantise(U8)),
         ([64, 2048, 64], Residual),
