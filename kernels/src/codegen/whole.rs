@@ -83,7 +83,8 @@ pub(crate) fn whole_functions(name: &str, program: &Program, sources: &[Source],
     let mut s = format!("{WHOLE}{tables}DEVICE f32 {name}({parameters}) {{\n{body}    return r{result};\n}}\n");
     if stored.is_some() {
         let byte = printer.byte(result, &above, output);
-        write!(s, "DEVICE u32 {name}_byte({parameters}) {{\n{body}    return {byte};\n}}\n").expect("writing to a string");
+        write!(s, "DEVICE u32 {name}_byte({parameters}) {{\n{body}    return {byte};\n}}\n")
+            .expect("writing to a string");
     }
     Some(s)
 }
@@ -294,9 +295,8 @@ impl<'a> Printer<'a> {
         let plain = least <= 1.0 && most >= 1.0;
         let factor = if plain { 1.0 } else { ((least + most) / 2.0) as f32 };
         let rounded = |x: f32| (x * factor).round_ties_even();
-        let holds = |(x, &y): (f32, &f32)| {
-            f64::from((x * factor).abs()) < ROUNDED && rounded(x).max(low).min(high) == y
-        };
+        let holds =
+            |(x, &y): (f32, &f32)| f64::from((x * factor).abs()) < ROUNDED && rounded(x).max(low).min(high) == y;
         if !factor.is_normal() || !operands().all(holds) {
             return None;
         }
@@ -411,8 +411,12 @@ impl<'a> Printer<'a> {
             Instruction::Binary(Binary::Max, a, b) if fact(b).low >= fact(a).high && !fact(a).nan => same(b),
             Instruction::Binary(Binary::Min, a, b) if fact(a).high <= fact(b).low && !fact(b).nan => same(a),
             Instruction::Binary(Binary::Min, a, b) if fact(b).high <= fact(a).low && !fact(a).nan => same(b),
-            Instruction::Binary(Binary::Max, a, b) if !fact(a).nan && !fact(b).nan => plain(format!("fmaxf(r{a}, r{b})")),
-            Instruction::Binary(Binary::Min, a, b) if !fact(a).nan && !fact(b).nan => plain(format!("fminf(r{a}, r{b})")),
+            Instruction::Binary(Binary::Max, a, b) if !fact(a).nan && !fact(b).nan => {
+                plain(format!("fmaxf(r{a}, r{b})"))
+            }
+            Instruction::Binary(Binary::Min, a, b) if !fact(a).nan && !fact(b).nan => {
+                plain(format!("fminf(r{a}, r{b})"))
+            }
             Instruction::Binary(Binary::Add, a, b) => {
                 // Whole numbers are added to the sum as to the number.
                 let value = format!("r{a} + r{b}");
@@ -428,7 +432,8 @@ impl<'a> Printer<'a> {
                 Some(by) => {
                     let largest = fact(a).low.abs().max(fact(a).high.abs());
                     let reciprocal = f64::from(by.recip());
-                    let finite = !fact(a).nan && largest < 1e30 && largest * reciprocal < 1e30 && by.recip().is_normal();
+                    let finite =
+                        !fact(a).nan && largest < 1e30 && largest * reciprocal < 1e30 && by.recip().is_normal();
                     let function = if finite { "quotient_bounded" } else { "quotient" };
                     plain(format!("{function}(r{a}, {}, {})", f32_literal(by), f32_literal(by.recip())))
                 }
@@ -480,9 +485,10 @@ fn binary(op: Binary, a: Fact, b: Fact) -> Fact {
     let (low, high) = match op {
         Binary::Add => (a.low + b.low, a.high + b.high),
         Binary::Sub => (a.low - b.high, a.high - b.low),
-        Binary::Mul => {
-            (products().into_iter().fold(f64::INFINITY, f64::min), products().into_iter().fold(f64::NEG_INFINITY, f64::max))
-        }
+        Binary::Mul => (
+            products().into_iter().fold(f64::INFINITY, f64::min),
+            products().into_iter().fold(f64::NEG_INFINITY, f64::max),
+        ),
         Binary::Div if b.low == b.high && b.low > 0.0 => (a.low / b.low, a.high / b.low),
         Binary::Min => (a.low.min(b.low), a.high.min(b.high)),
         Binary::Max => (a.low.max(b.low), a.high.max(b.high)),

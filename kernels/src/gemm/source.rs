@@ -263,7 +263,9 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     line(sums(problem));
     let factor = factor(problem);
     let bias_element = if factor.is_some() { "u32" } else { "Bias" };
-    line(format!("struct Operands {{\n    const AElement* a;\n    const BElement* b;\n    const {bias_element}* bias;"));
+    line(format!(
+        "struct Operands {{\n    const AElement* a;\n    const BElement* b;\n    const {bias_element}* bias;"
+    ));
     for (i, extra) in problem.extras.iter().enumerate() {
         line(format!("    const {}* extra_{i};", element_type(extra.dtype)));
     }

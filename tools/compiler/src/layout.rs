@@ -4,7 +4,10 @@
 //! touch are channels-last with channels padded to 8; the rest is row-major.
 
 use crate::fused::{FusedGraph, FusedNode, FusedOp};
-use floe_kernels::{View, conv::{reads_any_layout, reads_integers_of_any_layout}};
+use floe_kernels::{
+    View,
+    conv::{reads_any_layout, reads_integers_of_any_layout},
+};
 use floe_models::{DType, Op, TensorId, op::ImageLayout};
 
 /// Memory layout of a value.

@@ -26,7 +26,8 @@ pub fn run(mut graph: Graph) -> Graph {
         if readers.len() < 2 || outputs[value.0] || chains.dequantized(value).is_none() {
             continue;
         }
-        let fuses = |&reader: &usize| is_element_wise(&graph.nodes[reader]) && !has_floats(chains, &graph.nodes[reader], DEPTH);
+        let fuses =
+            |&reader: &usize| is_element_wise(&graph.nodes[reader]) && !has_floats(chains, &graph.nodes[reader], DEPTH);
         let (fusing, others): (Vec<usize>, Vec<usize>) = readers.into_iter().partition(fuses);
         let shared = usize::from(others.is_empty());
         for reader in fusing.into_iter().skip(shared) {

@@ -423,12 +423,13 @@ fn an_enlargement_that_chooses_moves_integers_and_is_quantised_before() {
     let y = net.quantise(joined, 1.0 / 16.0, 90, DType::U8);
     net.output(y);
     let graph = quantized_moves::run(net.graph.clone());
-    let enlarged = |node: &&Node| matches!(node.op, Op::Resize { .. }) && graph.fact(node.outputs[0]).dtype == DType::U8;
+    let enlarged =
+        |node: &&Node| matches!(node.op, Op::Resize { .. }) && graph.fact(node.outputs[0]).dtype == DType::U8;
     // One for the enlarged image itself, which nothing reads in the end, and one at the scale of the concatenation.
     assert_eq!(graph.nodes.iter().filter(enlarged).count(), 2);
     // Each part is quantised straight from its input; what is enlarged has a quarter of the elements.
     let fused = net.finish();
-    assert_eq!(work(&fused), ["pointwise", "pointwise", "Resize", "Concat"]);
+    assert_eq!(work(&fused), ["pointwise", "Resize", "pointwise", "Concat"]);
 }
 
 #[test]
@@ -459,7 +460,7 @@ fn readers_of_integers_dequantise_for_themselves() {
     };
     let (counts, work) = block(false);
     assert_eq!(counts, (1, 2));
-    assert_eq!(work, ["pointwise", "pointwise", "QuantizedConv"]);
+    assert_eq!(work, ["pointwise", "QuantizedConv", "pointwise"]);
     // A product of floats has no epilogue that reads integers: one copy serves all.
     let (counts, _) = block(true);
     assert_eq!(counts, (1, 1));
