@@ -437,14 +437,14 @@ fn readers_of_integers_dequantise_for_themselves() {
     // A residual block: the integers are read by a product, by the sum behind it and by another scale.
     let block = |floats: bool| {
         let mut net = Network::new();
-        let (_, x) = net.activation(&[1, 4, 6, 6]);
+        let (integers, x) = net.activation(&[1, 4, 6, 6]);
         let weights = net.signed(&[4, 4, 3, 3], 0);
         let y = net.node(Op::Conv { window: window(1), groups: 1 }, &[x, weights]);
         let y = if floats { net.conv(x, 4, 3, 1) } else { y };
         let sum = net.binary(Binary::Add, y, x);
         let sum = net.quantise(sum, 1.0 / 16.0, 90, DType::U8);
-        let other = net.quantise(x, 1.0 / 32.0, 80, DType::U8);
         net.output(sum);
+        let other = if floats { integers } else { net.quantise(x, 1.0 / 32.0, 80, DType::U8) };
         net.output(other);
         let graph = simplify(net.graph.clone()).expect("legal");
         let dequantised = |graph: &Graph| {
