@@ -8,6 +8,7 @@ mod quotient;
 mod source;
 mod target;
 pub(crate) mod views;
+mod whole;
 
 pub use elementwise::memory_cost;
 pub use packing::{Packing, Transform};
@@ -15,6 +16,7 @@ pub use source::{
     Arithmetic, PRELUDE, element_type, f32_literal, f64_literal, load_function, program_function, register_type,
 };
 pub use target::{Rate, Target};
+pub(crate) use whole::{Source, whole_functions};
 
 pub use crate::kernel::all_cases;
 

@@ -73,37 +73,45 @@ impl Arithmetic {
 /// instruction, `const f32 r0 = …;`.
 pub fn program_function(name: &str, program: &Program, arithmetic: Arithmetic) -> String {
     let kind = register_type(program.class);
-    let exact = arithmetic == Arithmetic::Exact && program.class == Class::F32;
-    let approximate = arithmetic == Arithmetic::Half && half::suits(program);
     let mut body = String::new();
-    for (number, &instruction) in program.instructions.iter().enumerate() {
-        let shorter = if approximate { half::expression(program, instruction) } else { None };
-        let value = match instruction {
-            _ if shorter.is_some() => shorter.unwrap_or_default(),
-            Instruction::Input(i) if i < program.inputs => format!("x{i}"),
-            Instruction::Input(_) => "0".to_string(),
-            Instruction::Float(v) if program.class == Class::F32 => f32_literal(v as f32),
-            Instruction::Float(v) => f64_literal(v),
-            Instruction::Integer(v) => format!("({kind}){v:#x}ull"),
-            Instruction::Unary(op, a) => unary(program.class, op, &format!("r{a}")),
-            Instruction::Binary(Binary::Pow, a, b) => match small_power(program, b) {
-                Some(2) => format!("r{a} * r{a}"),
-                Some(3) => format!("r{a} * r{a} * r{a}"),
-                _ => binary(program.class, Binary::Pow, &format!("r{a}"), &format!("r{b}")),
-            },
-            Instruction::Binary(Binary::Mul, a, b) if exact => format!("__fmul_rn(r{a}, r{b})"),
-            Instruction::Binary(Binary::Div, a, b) if exact => match quotient::divisor(program, number, b) {
-                Some(divisor) => quotient::expression(a, divisor),
-                None => binary(program.class, Binary::Div, &format!("r{a}"), &format!("r{b}")),
-            },
-            Instruction::Binary(op, a, b) => binary(program.class, op, &format!("r{a}"), &format!("r{b}")),
-            Instruction::Select(c, a, b) => format!("r{c} != 0 ? r{a} : r{b}"),
-        };
+    for number in 0..program.instructions.len() {
+        let value = instruction_expression(program, number, arithmetic);
         writeln!(body, "    const {kind} r{number} = {value};").expect("writing to a string");
     }
     let parameters: Vec<String> = (0..program.inputs).map(|i| format!("{kind} x{i}")).collect();
     let result = program.instructions.len().saturating_sub(1);
     format!("DEVICE {kind} {name}({}) {{\n{body}    return r{result};\n}}\n", parameters.join(", "))
+}
+
+/// The expression of an instruction of a checked program, over the registers before it.
+pub(super) fn instruction_expression(program: &Program, number: usize, arithmetic: Arithmetic) -> String {
+    let kind = register_type(program.class);
+    let exact = arithmetic == Arithmetic::Exact && program.class == Class::F32;
+    let approximate = arithmetic == Arithmetic::Half && half::suits(program);
+    let instruction = program.instructions[number];
+    if let Some(shorter) = half::expression(program, instruction).filter(|_| approximate) {
+        return shorter;
+    }
+    match instruction {
+        Instruction::Input(i) if i < program.inputs => format!("x{i}"),
+        Instruction::Input(_) => "0".to_string(),
+        Instruction::Float(v) if program.class == Class::F32 => f32_literal(v as f32),
+        Instruction::Float(v) => f64_literal(v),
+        Instruction::Integer(v) => format!("({kind}){v:#x}ull"),
+        Instruction::Unary(op, a) => unary(program.class, op, &format!("r{a}")),
+        Instruction::Binary(Binary::Pow, a, b) => match small_power(program, b) {
+            Some(2) => format!("r{a} * r{a}"),
+            Some(3) => format!("r{a} * r{a} * r{a}"),
+            _ => binary(program.class, Binary::Pow, &format!("r{a}"), &format!("r{b}")),
+        },
+        Instruction::Binary(Binary::Mul, a, b) if exact => format!("__fmul_rn(r{a}, r{b})"),
+        Instruction::Binary(Binary::Div, a, b) if exact => match quotient::divisor(program, number, b) {
+            Some(divisor) => quotient::expression(a, divisor),
+            None => binary(program.class, Binary::Div, &format!("r{a}"), &format!("r{b}")),
+        },
+        Instruction::Binary(op, a, b) => binary(program.class, op, &format!("r{a}"), &format!("r{b}")),
+        Instruction::Select(c, a, b) => format!("r{c} != 0 ? r{a} : r{b}"),
+    }
 }
 
 /// The exponent where it is the constant 2 or 3, which multiplication computes faster than `pow`.

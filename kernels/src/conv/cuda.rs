@@ -3,7 +3,7 @@
 mod depthwise;
 mod first_layer;
 
-pub use first_layer::reads_any_layout;
+pub use first_layer::{reads_any_layout, reads_integers_of_any_layout};
 
 use super::{Conv, fft, winograd};
 use crate::View;
@@ -58,7 +58,10 @@ pub(crate) fn integer_candidates(
     let of_integers = |problem: Problem| Problem { integers: Some(integers), ..problem };
     let whole = of_integers(ungrouped(conv)?);
     if conv.groups == 1 {
-        return gemm::candidates(&whole, target);
+        let mut all = gemm::candidates(&whole, target)?;
+        all.extend(first_layer::candidates(conv, &whole, target));
+        all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        return Ok(all);
     }
     let mut all = depthwise::candidates(conv, &whole, target);
     if let (true, Some(problem)) = (all.is_empty(), grouped(conv)?) {

@@ -16,7 +16,7 @@ pub mod winograd;
 #[cfg(feature = "codegen")]
 pub(crate) use cuda::integer_candidates;
 #[cfg(feature = "codegen")]
-pub use cuda::reads_any_layout;
+pub use cuda::{reads_any_layout, reads_integers_of_any_layout};
 
 use crate::{View, pointwise::Epilogue};
 use serde::{Deserialize, Serialize};

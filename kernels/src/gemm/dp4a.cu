@@ -11,12 +11,6 @@ constexpr int A_PIECES = BM * PIECES_OF_ROW, B_PIECES = BN * PIECES_OF_ROW;
 constexpr int A_LOADS = (A_PIECES + THREADS - 1) / THREADS, B_LOADS = (B_PIECES + THREADS - 1) / THREADS;
 static_assert(BM / TM * (BN / TN) == THREADS && TM % 4 == 0 && TN % 4 == 0 && WORDS % VECTOR == 0, "tile");
 
-DEVICE u32 multiply_add_4(u32 a, u32 b, u32 sum) {
-    u32 result;
-    asm("dp4a." A_LETTER "32." B_LETTER "32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
-    return result;
-}
-
 DEVICE void dp4a_tile(const Operands& o) {
     extern __shared__ __align__(128) unsigned char shared[];
     u32* const buffers = (u32*)shared;

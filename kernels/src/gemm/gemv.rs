@@ -2,7 +2,7 @@
 
 use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
-use super::tensor_core::packing;
+use super::tensor_core::{integer_names, packing};
 use crate::DType;
 use crate::codegen::{Candidate, Target};
 
@@ -15,11 +15,13 @@ pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
     let (element, m) = (problem.a.dtype, problem.m());
     let plain =
         problem.depth.window.as_ref().is_none_or(|w| w.count() == 1 && w.overreaches(&problem.rows) == [false; 3]);
-    if m > MOST_ROWS || !plain || problem.groups() != 1 || !matches!(element, DType::F32 | DType::F16 | DType::Bf16) {
+    let integers = problem.integers.is_some();
+    let known = integers || matches!(element, DType::F32 | DType::F16 | DType::Bf16);
+    if m > MOST_ROWS || !plain || problem.groups() != 1 || !known {
         return Vec::new();
     }
     let vector = 16 / element.size() as u32;
-    let readable = |b: &&Operand| b.dtype == element && b.is_aligned_along_depth(problem, vector);
+    let readable = |b: &&Operand| (integers || b.dtype == element) && b.is_aligned_along_depth(problem, vector);
     let Some(b) = problem.b.iter().find(readable).filter(|_| problem.a_is_aligned(vector)) else {
         return Vec::new();
     };
@@ -47,17 +49,25 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
         .int("WARPS", WARPS)
         .int("WK", warps_of_column)
         .int("CPW", columns_of_warp)
-        .int("VECTOR", vector)
         .int("UNROLL", unroll)
         .int("B_N", b.column);
+    let names = integer_names(problem);
+    let constants = match &names {
+        Some(names) => constants.text(names),
+        None => constants.int("VECTOR", vector),
+    };
+    let (tile, parts): (_, &[&str]) = match names {
+        Some(_) => ("gemv_integers", &[include_str!("words.cu"), include_str!("gemv_integers.cu")]),
+        None => ("gemv", &[include_str!("gemv.cu")]),
+    };
     let launch = launch(
         problem,
         b,
         constants,
         &Geometry {
             entry: "gemv",
-            tile: "gemv",
-            parts: &[include_str!("gemv.cu")],
+            tile,
+            parts,
             blocks,
             threads: 32 * WARPS,
             shared: 0,
@@ -71,7 +81,8 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
     let bytes =
         f64::from(problem.columns) * f64::from(problem.k()) * f64::from(problem.batches()) * b.dtype.size() as f64;
     // Instructions of the eight warps of a block on four schedulers, four blocks overlapping at best.
-    let work = f64::from(turns * columns_of_warp * vector * (m + 1)) * 2.0 * f64::from(WARPS) / 4.0;
+    let products = if problem.integers.is_some() { vector / 4 } else { vector };
+    let work = f64::from(turns * columns_of_warp * products * (m + 1)) * 2.0 * f64::from(WARPS) / 4.0;
     let latency = f64::from(turns.div_ceil(unroll)) * 800.0 + f64::from(columns_of_warp * m) * 40.0 + 600.0;
     let cycles = (of_one * work).max(latency * (of_one / 6.0).ceil()) + if warps_of_column > 1 { 60.0 } else { 0.0 };
     Candidate {

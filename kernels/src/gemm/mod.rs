@@ -24,8 +24,23 @@ use crate::codegen::{Candidate, Target, Unsupported};
 /// Instructions that CUDA C++ without headers has no function for.
 pub(crate) const INTRINSICS: &str = include_str!("intrinsics.cu");
 
+/// `mma.sync` of 8-bit integers.
+pub(crate) const INTEGERS: &str = include_str!("integers.cu");
+/// Four products of 8-bit integers an instruction.
+pub(crate) const WORDS: &str = include_str!("words.cu");
+
 /// Most candidates that one problem returns.
 const MOST_CANDIDATES: usize = 24;
+
+/// What integer kernels call the types of their factors, none for products of floats.
+pub(crate) fn integer_names(problem: &Problem) -> Option<String> {
+    tensor_core::integer_names(problem)
+}
+
+/// Four bytes of what stands outside of an input.
+pub(crate) fn word(outside: i32) -> u32 {
+    tensor_core::word(outside)
+}
 
 /// All candidates of a problem, the expected best first.
 ///

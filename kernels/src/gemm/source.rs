@@ -2,7 +2,7 @@
 
 use super::problem::{Map, Operand, Problem};
 use crate::DType;
-use crate::codegen::{Argument, Arithmetic, Launch, PRELUDE, element_type, program_function};
+use crate::codegen::{Argument, Arithmetic, Launch, PRELUDE, Source, element_type, program_function, whole_functions};
 use std::fmt::Write;
 
 /// `constexpr` definitions in front of a tile function.
@@ -204,6 +204,8 @@ enum Access {
     Byte,
     /// Eight single loads.
     Single,
+    /// Loaded with the bias.
+    Loaded,
 }
 
 fn access(map: &Map, problem: &Problem) -> Access {
@@ -216,6 +218,33 @@ fn access(map: &Map, problem: &Problem) -> Access {
         DType::I8 | DType::U8 if whole && map.is_vector(problem) => Access::Byte,
         _ => Access::Single,
     }
+}
+
+/// The extra of an epilogue of integer sums that is one f32 for each column, such as the factors of channels: it is loaded
+/// with the bias, once a thread.
+fn factor(problem: &Problem) -> Option<usize> {
+    problem.integers?;
+    problem.program.as_ref()?;
+    let spread = |map: &Map| {
+        let still = |extents: &[u32], strides: &[i64]| extents.iter().zip(strides).all(|(&e, &s)| e == 1 || s == 0);
+        map.dtype == DType::F32 && map.column == 1 && still(&problem.rows, &map.row)
+    };
+    problem.extras.iter().position(spread).filter(|&i| i < used_extras(problem))
+}
+
+/// Extras that the program reads.
+fn used_extras(problem: &Problem) -> usize {
+    problem.program.as_ref().map_or(0, |p| usize::from(p.inputs).saturating_sub(1)).min(problem.extras.len())
+}
+
+/// What the inputs of an epilogue of integer sums hold.
+fn sources(problem: &Problem) -> Vec<Source> {
+    let of_extra = |map: &Map| match map.dtype {
+        dtype if !dtype.is_float() => Source::Integer(dtype),
+        _ if map.row.iter().all(|&stride| stride == 0) => Source::Channel,
+        _ => Source::Float,
+    };
+    [Source::Integer(DType::I32)].into_iter().chain(problem.extras.iter().map(of_extra)).collect()
 }
 
 /// `Operands`, `Extras`, `load_bias`, `load_extras`, `finish_vector`, `finish_one`.
@@ -232,7 +261,11 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         element_type(b.dtype)
     ));
     line(sums(problem));
-    line("struct Operands {\n    const AElement* a;\n    const BElement* b;\n    const Bias* bias;".into());
+    let factor = factor(problem);
+    let bias_element = if factor.is_some() { "u32" } else { "Bias" };
+    line(format!(
+        "struct Operands {{\n    const AElement* a;\n    const BElement* b;\n    const {bias_element}* bias;"
+    ));
     for (i, extra) in problem.extras.iter().enumerate() {
         line(format!("    const {}* extra_{i};", element_type(extra.dtype)));
     }
@@ -242,17 +275,23 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     for (i, extra) in problem.extras.iter().enumerate() {
         line(row_function(&format!("row_of_extra_{i}"), extra, problem));
     }
+    let whole = problem.program.as_ref().filter(|_| problem.integers.is_some());
+    let whole = whole.and_then(|program| whole_functions("epilogue", program, &sources(problem), problem.output.dtype));
     line(match &problem.program {
+        _ if whole.is_some() => whole.clone().unwrap_or_default(),
         Some(program) if problem.integers.is_some() => program_function("epilogue", program, Arithmetic::Exact),
         Some(program) => program_function("epilogue", program, Arithmetic::of(problem.output.dtype)),
         None => "DEVICE Value epilogue(Value x) { return x; }\n".into(),
     });
 
     // Extras of one vector, kept as loaded.
-    let used =
-        problem.program.as_ref().map_or(0, |p| usize::from(p.inputs).saturating_sub(1)).min(problem.extras.len());
-    let extras: Vec<(usize, &Map, Access)> =
-        problem.extras.iter().take(used).enumerate().map(|(i, map)| (i, map, access(map, problem))).collect();
+    let extras: Vec<(usize, &Map, Access)> = problem
+        .extras
+        .iter()
+        .take(used_extras(problem))
+        .enumerate()
+        .map(|(i, map)| (i, map, if factor == Some(i) { Access::Loaded } else { access(map, problem) }))
+        .collect();
     let registers: i64 = extras
         .iter()
         .map(|(_, _, access)| match access {
@@ -260,6 +299,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
             Access::Byte => 2,
             Access::Repeated => 1,
             Access::Float | Access::Single => 8,
+            Access::Loaded => 0,
         })
         .sum();
     // Rows of bytes are padded to 16 columns, so that a vector of 8 may hold nothing but padding.
@@ -272,6 +312,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
             Access::Byte => format!("    uint2 x{i};  // Eight {}.", element_type(map.dtype)),
             Access::Repeated => format!("    f32 x{i};"),
             Access::Float | Access::Single => format!("    f32 x{i}[8];"),
+            Access::Loaded => continue,
         });
     }
     line(
@@ -294,6 +335,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
                  if (N % 8 == 0 || column + j < N) x.x{i}[j] = to_f32(({at})[(column + j) * {}]);",
                 map.column
             ),
+            Access::Loaded => continue,
         });
     }
     line("    return x;\n}".into());
@@ -303,17 +345,10 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     let bias_of_batch = format!("(int)((u32)batch % {innermost}u) * {}", problem.bias_batch);
     line("DEVICE u8 byte_of(const uint2& v, int j) { return (u8)((j < 4 ? v.x : v.y) >> j % 4 * 8); }".into());
     line("DEVICE void load_bias(const Operands& o, Bias (&bias)[8], int column, int batch) {".into());
-    line("#pragma unroll\n    for (int j = 0; j < 8; j++) bias[j] = 0;".into());
-    if problem.bias {
-        line(format!("    const Bias* from = o.bias + {bias_of_batch} + column;"));
-        if problem.columns.is_multiple_of(8) && problem.bias_batch.is_multiple_of(4) {
-            line("    if (column >= N) return;\n    *(Bias4*)bias = *(const Bias4*)from;\n    *(Bias4*)(bias + 4) = *(const Bias4*)(from + 4);".into());
-        } else {
-            line(
-                "#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N) bias[j] = from[j];"
-                    .into(),
-            );
-        }
+    if let Some(factor) = factor {
+        line(load_bias_and_factor(problem, factor, &bias_of_batch));
+    } else {
+        line(load_bias(problem, &bias_of_batch));
     }
     line("}".into());
 
@@ -322,15 +357,25 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     };
     let vector_arguments = arguments(&|i, map, access| match access {
         Access::Half => format!("to_f32({}{{half_of(x.x{i}, j)}})", element_type(map.dtype)),
+        Access::Byte if whole.is_some() => {
+            format!("element_of_{}(j < 4 ? x.x{i}.x : x.x{i}.y, j % 4)", element_type(map.dtype))
+        }
         Access::Byte => format!("to_f32(({})byte_of(x.x{i}, j))", element_type(map.dtype)),
         Access::Repeated => format!("x.x{i}"),
         Access::Float | Access::Single => format!("x.x{i}[j]"),
+        Access::Loaded => "bias[j].factor".into(),
     });
-    let whole = if problem.integers.is_some() { "(Value)(i32)(sum[j] + bias[j])" } else { "sum[j] + bias[j]" };
+    let bytes = whole.is_some() && problem.stores_vectors() && matches!(problem.output.dtype, DType::I8 | DType::U8);
+    let (value, epilogue) = if bytes { ("u32", "epilogue_byte") } else { ("Value", "epilogue") };
+    let whole = match factor {
+        Some(_) => "(Value)(i32)(sum[j] + bias[j].sum)",
+        None if problem.integers.is_some() => "(Value)(i32)(sum[j] + bias[j])",
+        None => "sum[j] + bias[j]",
+    };
     line(format!(
         "DEVICE void finish_vector(const Operands& o, const Vectored (&sum)[8], const Bias (&bias)[8], const Extras& x, int row, int column, int batch) {{\n    \
-         Value y[8];\n#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
-         y[j] = N % 8 == 0 && !ALL_PADDING || column + j < N ? epilogue({whole}{vector_arguments}) : (Value)0;\n    \
+         {value} y[8];\n#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
+         y[j] = N % 8 == 0 && !ALL_PADDING || column + j < N ? {epilogue}({whole}{vector_arguments}) : ({value})0;\n    \
          Output* to = o.output + row_of_output(row, batch) + column * OUT_COLUMN;"
     ));
     if problem.stores_vectors() {
@@ -338,6 +383,9 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
             DType::F32 => "    *(float4*)to = make_float4(y[0], y[1], y[2], y[3]);\n    *(float4*)(to + 4) = make_float4(y[4], y[5], y[6], y[7]);".into(),
             DType::I32 if problem.program.is_none() => "    *(int4*)to = make_int4(y[0], y[1], y[2], y[3]);\n    *(int4*)(to + 4) = make_int4(y[4], y[5], y[6], y[7]);".into(),
             DType::I32 => "#pragma unroll\n    for (int j = 0; j < 8; j++) to[j] = store_as<Output>(y[j]);".into(),
+            DType::I8 | DType::U8 if bytes => {
+                "    *(uint2*)to = make_uint2(pack_bytes(y), pack_bytes(y + 4));".into()
+            }
             DType::I8 | DType::U8 => {
                 let pack = |at: usize| format!("pack_{}(y + {at})", problem.output.dtype.name());
                 format!("    *(uint2*)to = make_uint2({}, {});", pack(0), pack(4))
@@ -375,6 +423,51 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     s
 }
 
+/// The statements of `load_bias`.
+fn load_bias(problem: &Problem, bias_of_batch: &str) -> String {
+    let mut s = "#pragma unroll\n    for (int j = 0; j < 8; j++) bias[j] = 0;".to_string();
+    if problem.bias {
+        s += &format!("\n    const Bias* from = o.bias + {bias_of_batch} + column;\n");
+        s += if problem.columns.is_multiple_of(8) && problem.bias_batch.is_multiple_of(4) {
+            "    if (column >= N) return;\n    *(Bias4*)bias = *(const Bias4*)from;\n    *(Bias4*)(bias + 4) = *(const Bias4*)(from + 4);"
+        } else {
+            "#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N) bias[j] = from[j];"
+        };
+    }
+    s
+}
+
+/// The statements of `load_bias` where each column has a factor as well.
+fn load_bias_and_factor(problem: &Problem, factor: usize, bias_of_batch: &str) -> String {
+    let map = &problem.extras[factor];
+    let argument = 2 + usize::from(problem.bias) + factor;
+    let mut s = format!(
+        "    // What a step writes is there only after the wait, which constant weights need not have seen.\n    \
+         if (!(CONSTANT_INPUTS >> {argument} & 1)) wait_for_inputs();\n\
+         #pragma unroll\n    for (int j = 0; j < 8; j++) bias[j] = Bias{{0, 0.0f}};\n    \
+         const f32* factors = o.extra_{factor} + row_of_extra_{factor}(0, batch) + column;\n"
+    );
+    if problem.bias {
+        s += &format!("    const u32* from = o.bias + {bias_of_batch} + column;\n");
+    }
+    let columns = problem.columns.is_multiple_of(8);
+    let four = |map: &Map| map.offset % 4 == 0 && map.batch.iter().all(|stride| stride % 4 == 0);
+    let load = |name: &str, kind: &str, field: &str, vectors: bool| match vectors && columns {
+        true => format!(
+            "    if (column < N) {{\n        const {kind}4 low = *(const {kind}4*){name}, high = *(const {kind}4*)({name} + 4);\n        \
+             bias[0].{field} = low.x, bias[1].{field} = low.y, bias[2].{field} = low.z, bias[3].{field} = low.w;\n        \
+             bias[4].{field} = high.x, bias[5].{field} = high.y, bias[6].{field} = high.z, bias[7].{field} = high.w;\n    }}\n"
+        ),
+        false => format!(
+            "#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N) bias[j].{field} = {name}[j];\n"
+        ),
+    };
+    if problem.bias {
+        s += &load("from", "uint", "sum", problem.bias_batch.is_multiple_of(4));
+    }
+    s + load("factors", "float", "factor", four(map)).trim_end()
+}
+
 /// `Sum`, what products are added up in; `Bias`; `Vectored`, what sums are when eight of them are finished at once;
 /// `Value`, what epilogues compute in; `Stored`, what is converted to elements; and functions of them.
 fn sums(problem: &Problem) -> String {
@@ -389,7 +482,10 @@ fn sums(problem: &Problem) -> String {
         if problem.integers.is_some() && problem.program.is_none() { ("i32", "i64") } else { ("f32", "f32") };
     let mut s = format!("typedef {value} Value;\ntypedef {stored} Stored;\n");
     for (name, kind) in types {
-        writeln!(s, "typedef {kind} {name};").expect("writing to a string");
+        match name {
+            "Bias" if factor(problem).is_some() => s += "struct Bias { u32 sum; f32 factor; };\n",
+            _ => writeln!(s, "typedef {kind} {name};").expect("writing to a string"),
+        }
     }
     let vectors = |kind: &str| match kind {
         "u32" => "uint",
@@ -467,7 +563,8 @@ pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geome
     };
     operand("const AElement*", "a", Some(Argument::Input(0)));
     operand("const BElement*", "b", Some(Argument::Input(1)));
-    operand("const Bias*", "bias", problem.bias.then_some(Argument::Input(2)));
+    let bias = if factor(problem).is_some() { "const u32*" } else { "const Bias*" };
+    operand(bias, "bias", problem.bias.then_some(Argument::Input(2)));
     for (i, extra) in problem.extras.iter().enumerate() {
         let argument = Argument::Input(2 + usize::from(problem.bias) + i);
         operand(&format!("const {}*", element_type(extra.dtype)), &format!("extra_{i}"), Some(argument));

@@ -38,6 +38,66 @@ const RESIDUAL: &[Instruction] = &[
     Instruction::Binary(Binary::Add, 2, 7),
     Instruction::Unary(Unary::Round, 8),
 ];
+/// A value of 8 bits with scale 0.04 and zero point 7, times its sigmoid (rounded at 1/255), at another scale: what
+/// quantisers make of SiLU.
+const SILU: &[Instruction] = &[
+    Instruction::Input(0),
+    Instruction::Input(1),
+    Instruction::Binary(Binary::Mul, 0, 1),
+    Instruction::Float(0.0003),
+    Instruction::Binary(Binary::Mul, 2, 3),
+    Instruction::Unary(Unary::Round, 4),
+    Instruction::Float(7.0),
+    Instruction::Binary(Binary::Add, 5, 6),
+    Instruction::Float(-128.0),
+    Instruction::Binary(Binary::Max, 7, 8),
+    Instruction::Float(127.0),
+    Instruction::Binary(Binary::Min, 9, 10),
+    Instruction::Binary(Binary::Sub, 11, 6),
+    Instruction::Float(0.04),
+    Instruction::Binary(Binary::Mul, 12, 13),
+    Instruction::Unary(Unary::Sigmoid, 14),
+    Instruction::Float(1.0 / 255.0),
+    Instruction::Binary(Binary::Div, 15, 16),
+    Instruction::Unary(Unary::Round, 17),
+    Instruction::Binary(Binary::Mul, 18, 16),
+    Instruction::Binary(Binary::Mul, 14, 19),
+    Instruction::Float(0.021),
+    Instruction::Binary(Binary::Div, 20, 21),
+    Instruction::Unary(Unary::Round, 22),
+    Instruction::Float(-115.0),
+    Instruction::Binary(Binary::Add, 23, 24),
+];
+/// The sums at one scale and a residual at another, both of 8 bits, then their sum at a third and what is positive of it
+/// at a fourth: the last layer of a block.
+const BLOCK: &[Instruction] = &[
+    Instruction::Input(0),
+    Instruction::Input(1),
+    Instruction::Binary(Binary::Mul, 0, 1),
+    Instruction::Float(0.0003),
+    Instruction::Binary(Binary::Mul, 2, 3),
+    Instruction::Unary(Unary::Round, 4),
+    Instruction::Float(-128.0),
+    Instruction::Binary(Binary::Max, 5, 6),
+    Instruction::Float(127.0),
+    Instruction::Binary(Binary::Min, 7, 8),
+    Instruction::Float(0.031),
+    Instruction::Binary(Binary::Mul, 9, 10),
+    Instruction::Input(2),
+    Instruction::Float(0.0173),
+    Instruction::Binary(Binary::Mul, 12, 13),
+    Instruction::Binary(Binary::Add, 11, 14),
+    Instruction::Float(0.043),
+    Instruction::Binary(Binary::Div, 15, 16),
+    Instruction::Unary(Unary::Round, 17),
+    Instruction::Binary(Binary::Max, 18, 6),
+    Instruction::Binary(Binary::Min, 19, 8),
+    Instruction::Binary(Binary::Mul, 20, 16),
+    Instruction::Unary(Unary::Relu, 21),
+    Instruction::Float(0.0367),
+    Instruction::Binary(Binary::Div, 22, 23),
+    Instruction::Unary(Unary::Round, 24),
+];
 
 /// What follows the sums.
 #[derive(Clone, Copy)]
@@ -46,6 +106,8 @@ enum Finish {
     Requantise(DType),
     PerChannel(DType),
     Residual,
+    Silu(DType),
+    Block,
 }
 
 /// Extents and types of a case: a square window with half of it as padding.
@@ -76,21 +138,25 @@ fn layer(layer: &Layer<'_>) -> QuantizedConv {
         Finish::Requantise(dtype) => (dtype, REQUANTISE),
         Finish::PerChannel(dtype) => (dtype, PER_CHANNEL),
         Finish::Residual => (U8, RESIDUAL),
+        Finish::Silu(dtype) => (dtype, SILU),
+        Finish::Block => (I8, BLOCK),
     };
     let output = view(dtype, &places);
-    let extra = match finish {
-        Finish::PerChannel(_) => {
-            let mut scale = dense(F32, &[maps]);
-            scale.shape = output.shape.clone();
-            scale.strides = (0..output.rank()).map(|d| i32::from(d == 1)).collect();
-            Some(scale)
-        }
-        Finish::Residual => Some(output.clone()),
-        _ => None,
+    let factors = || {
+        let mut scale = dense(F32, &[maps]);
+        scale.shape = output.shape.clone();
+        scale.strides = (0..output.rank()).map(|d| i32::from(d == 1)).collect();
+        scale
+    };
+    let extras: heapless::Vec<View, 4> = match finish {
+        Finish::PerChannel(_) | Finish::Silu(_) => [factors()].into_iter().collect(),
+        Finish::Residual => [output.clone()].into_iter().collect(),
+        Finish::Block => [factors(), output.clone()].into_iter().collect(),
+        _ => heapless::Vec::new(),
     };
     let program = (!instructions.is_empty()).then(|| Program {
         class: Class::F32,
-        inputs: 1 + u8::from(extra.is_some()),
+        inputs: 1 + extras.len() as u8,
         instructions: instructions.iter().copied().collect(),
     });
     let three = |value: u32, fill: u32| core::array::from_fn(|d| if d + spatial >= 3 { value } else { fill });
@@ -104,7 +170,7 @@ fn layer(layer: &Layer<'_>) -> QuantizedConv {
         pads: three(taps / 2, 0),
         groups,
         outside,
-        epilogue: Epilogue { bias: false, program, extras: extra.into_iter().collect() },
+        epilogue: Epilogue { bias: false, program, extras: extras.into_iter().collect() },
     }
 }
 
@@ -134,7 +200,7 @@ fn product([m, k, n]: [u32; 3], finish: Finish) -> QuantizedConv {
 
 /// Kernels of this family: layers of networks, channels that fill tiles and channels that do not, every pair of types.
 pub fn cases() -> Vec<Kernel> {
-    use Finish::{PerChannel, Requantise, Residual, Sums};
+    use Finish::{Block, PerChannel, Requantise, Residual, Silu, Sums};
     let mut cases = Vec::new();
     for last in [true, false] {
         let base = Layer {
@@ -164,6 +230,9 @@ pub fn cases() -> Vec<Kernel> {
         add(&|layer| (square(&[2, 32, 13, 11], 40, 1, 2)(layer), layer.finish = PerChannel(I8)).1);
         add(&|layer| (square(&[1, 96, 7, 7], 256, 1, 1)(layer), layer.finish = Residual).1);
         add(&|layer| (square(&[1, 512, 1, 1], 1000, 1, 1)(layer), layer.finish = PerChannel(F32)).1);
+        add(&|layer| (square(&[1, 64, 9, 8], 48, 1, 1)(layer), layer.finish = Silu(I8)).1);
+        add(&|layer| (square(&[1, 48, 7, 9], 43, 1, 1)(layer), layer.finish = Silu(F16)).1);
+        add(&|layer| (square(&[1, 64, 11, 9], 72, 1, 1)(layer), layer.types = [I8, I8], layer.finish = Block).2);
         // Windows, with zero points and without.
         add(&|layer| {
             square(&[1, 32, 20, 20], 64, 3, 1)(layer);
@@ -178,6 +247,17 @@ pub fn cases() -> Vec<Kernel> {
         add(&|layer| (square(&[1, 3, 45, 37], 64, 7, 2)(layer), layer.finish = Requantise(F16)).1);
         add(&|layer| (square(&[1, 48, 8, 9], 19, 3, 1)(layer), layer.types = [U8, U8]).1);
         add(&|layer| (square(&[1, 40, 6, 5], 33, 5, 1)(layer), (layer.types, layer.outside) = ([I8, U8], 5)).1);
+        // First layers: a 7×7 one of two images, a 3×3 one, one of a single channel and one of four, with values outside.
+        add(&|layer| {
+            square(&[2, 3, 33, 37], 64, 7, 2)(layer);
+            (layer.types, layer.outside, layer.finish) = ([I8, I8], -3, PerChannel(I8));
+        });
+        add(&|layer| {
+            square(&[1, 3, 40, 35], 16, 3, 2)(layer);
+            (layer.outside, layer.finish) = (128, Silu(I8));
+        });
+        add(&|layer| (square(&[1, 1, 19, 21], 20, 5, 1)(layer), layer.finish = Requantise(F16)).1);
+        add(&|layer| (square(&[1, 4, 18, 18], 24, 3, 1)(layer), layer.finish = Requantise(U8)).1);
         // Groups and depthwise.
         add(&|layer| {
             square(&[1, 64, 10, 10], 64, 3, 1)(layer);
@@ -191,6 +271,10 @@ pub fn cases() -> Vec<Kernel> {
             square(&[2, 40, 15, 13], 40, 5, 2)(layer);
             (layer.types, layer.groups, layer.outside, layer.finish) = ([I8, I8], 40, -128, PerChannel(I8));
         });
+        add(&|layer| {
+            square(&[1, 40, 12, 13], 40, 3, 1)(layer);
+            (layer.types, layer.groups, layer.outside, layer.finish) = ([I8, I8], 40, 4, Silu(I8));
+        });
         // One and three spatial dimensions.
         add(&|layer| (layer.input, layer.maps, layer.taps, layer.finish) = (&[1, 16, 100], 24, 3, Requantise(U8)));
         add(&|layer| (layer.input, layer.maps, layer.taps, layer.outside) = (&[1, 16, 5, 6, 7], 16, 3, 1));
@@ -199,6 +283,8 @@ pub fn cases() -> Vec<Kernel> {
     for (extents, finish) in [
         ([128, 768, 256], PerChannel(F16)),
         ([1, 512, 1000], Requantise(F32)),
+        ([1, 1280, 1000], PerChannel(F32)),
+        ([5, 2048, 72], Requantise(U8)),
         ([33, 80, 41], Sums),
         ([17, 30, 24], Requantise(U8)),
         ([64, 2048, 64], Residual),

@@ -25,7 +25,7 @@ pub(super) fn case(
 /// Kernels of this family with odd sizes, types, layouts and parameters.
 pub fn cases() -> Vec<Kernel> {
     use Coordinates::{AlignCorners, Asymmetric, HalfPixel, HalfPixelSymmetric, PytorchHalfPixel};
-    use DType::{Bf16, F16, F32, F64, I64, U8};
+    use DType::{Bf16, F16, F32, F64, I8, I64, U8};
     use Interpolation::{Cubic, Linear, Nearest};
     use Rounding::{Ceil, Floor, HalfDown, HalfUp};
     let mut fractional = case(F32, &[1, 2, 5, 5], &[1, 2, 7, 7], Linear, HalfPixelSymmetric, false);
@@ -37,6 +37,7 @@ pub fn cases() -> Vec<Kernel> {
     moved.input = View::contiguous(F16, &[1, 3, 8, 8]).unwrap();
     let cases = vec![
         case(F16, &[1, 64, 20, 20], &[1, 64, 40, 40], Nearest(Floor), Asymmetric, true),
+        case(I8, &[1, 128, 10, 10], &[1, 128, 20, 20], Nearest(Floor), Asymmetric, true),
         case(F16, &[1, 21, 17, 13], &[1, 21, 65, 49], Linear, AlignCorners, true),
         case(F16, &[2, 24, 10, 10], &[2, 24, 20, 20], Linear, HalfPixel, true),
         case(F32, &[1, 32, 7, 9], &[1, 32, 28, 36], Linear, PytorchHalfPixel, true),

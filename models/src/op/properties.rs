@@ -233,7 +233,7 @@ impl Op {
                     Interpolation::NearestHalfDown
                     | Interpolation::NearestHalfUp
                     | Interpolation::NearestFloor
-                    | Interpolation::NearestCeil => MOVED,
+                    | Interpolation::NearestCeil => Properties { moves_quantised: true, integer_images: true, ..MOVED },
                     Interpolation::Linear => pooled(false, OfInputs),
                     Interpolation::Cubic { .. } => PROPORTIONAL,
                 };

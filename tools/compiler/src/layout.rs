@@ -4,7 +4,10 @@
 //! touch are channels-last with channels padded to 8; the rest is row-major.
 
 use crate::fused::{FusedGraph, FusedNode, FusedOp};
-use floe_kernels::{View, conv::reads_any_layout};
+use floe_kernels::{
+    View,
+    conv::{reads_any_layout, reads_integers_of_any_layout},
+};
 use floe_models::{DType, Op, TensorId, op::ImageLayout};
 
 /// Memory layout of a value.
@@ -49,23 +52,29 @@ fn writes_any_layout(node: &FusedNode) -> bool {
     matches!(own_layout(node), Some(ImageLayout::OfInputs | ImageLayout::OfReaders))
 }
 
-/// Whether the node is a convolution of few channels in f16, which reads its input fastest as it lies, without padding.
-fn reads_unpadded(graph: &FusedGraph, node: &FusedNode) -> bool {
-    let (FusedOp::Anchored { op: Op::Conv { window, groups: 1 }, .. }
-    | FusedOp::Operator(Op::Conv { window, groups: 1 })) = &node.op
-    else {
-        return false;
+/// Whether the node is a convolution of few channels, in f16 or of 8-bit integers as asked, which reads its input fastest as
+/// it lies, without padding.
+fn reads_unpadded(graph: &FusedGraph, node: &FusedNode, integers: bool) -> bool {
+    let (FusedOp::Anchored { op, .. } | FusedOp::Operator(op)) = &node.op else { return false };
+    let window = match op {
+        Op::Conv { window, groups: 1 } if !integers => window,
+        Op::QuantizedConv { window, groups: 1, .. } if integers => window,
+        _ => return false,
     };
-    let half = floe_kernels::DType::F16;
     let view = |id: TensorId| {
-        let extents: Option<Vec<u32>> = graph.values[id.0].fact.shape.iter().map(|&e| u32::try_from(e).ok()).collect();
-        View::contiguous(half, &extents?).ok()
+        let fact = &graph.values[id.0].fact;
+        let extents: Option<Vec<u32>> = fact.shape.iter().map(|&e| u32::try_from(e).ok()).collect();
+        let dtype = if integers { crate::lower::kernel_dtype(fact.dtype) } else { floe_kernels::DType::F16 };
+        View::contiguous(dtype, &extents?).ok()
     };
     let pair =
         |values: &[usize]| Some([1, u32::try_from(*values.first()?).ok()?, u32::try_from(*values.get(1)?).ok()?]);
     let operands = (view(node.inputs[0]), view(node.inputs[1]), pair(&window.strides), pair(&window.dilations));
     let (Some(input), Some(weights), Some(strides), Some(dilations)) = operands else { return false };
-    reads_any_layout(&input, &weights, half, strides, dilations)
+    match integers {
+        true => reads_integers_of_any_layout(&input, &weights, strides, dilations),
+        false => reads_any_layout(&input, &weights, floe_kernels::DType::F16, strides, dilations),
+    }
 }
 
 /// A layout for every value of the graph; `half` says whether f32 is stored as f16.
@@ -115,7 +124,8 @@ pub fn assign(graph: &FusedGraph, host: bool, half: bool) -> Vec<Layout> {
         let mut read = node.outputs.iter().flat_map(|output| &readers[output.0]).map(|&reader| &graph.nodes[reader]);
         let any = node.outputs.iter().any(|output| !readers[output.0].is_empty());
         let all = read.all(|reader| {
-            !(frame && reads_unpadded(graph, reader))
+            !(frame && reads_unpadded(graph, reader, false))
+                && !reads_unpadded(graph, reader, true)
                 && (works_channels_last(reader) || layouts[reader.outputs[0].0] == Layout::ChannelsLast)
         });
         if any && all {

@@ -1,8 +1,9 @@
-//! Convolutions of one to four channels, read as they lie: the first layer of a network on its input.
+//! Convolutions of one to four channels, read as they lie: the first layer of a network on its input, of floats or of 8-bit
+//! integers.
 
 use super::{Conv, packed};
 use crate::codegen::{Candidate, Packing, Rate, Target};
-use crate::gemm::{Constants, Geometry, Problem, launch};
+use crate::gemm::{Constants, Geometry, INTEGERS, Problem, WORDS, integer_names, launch, word};
 use crate::{DType, View};
 
 /// Most channels: a pixel is four elements of shared memory.
@@ -13,6 +14,8 @@ const MOST_TAPS: u32 = 64;
 const TILE_WIDTH: u32 = 16;
 /// Most shared memory of a block, so that several fit a multiprocessor.
 const MOST_SHARED: u32 = 96 << 10;
+/// Shared memory of a block that every target has.
+const LEAST_SHARED: u32 = 48 << 10;
 /// Rows and columns of a tile, and the warps along each.
 const TILES: [(u32, u32, u32, u32); 7] =
     [(8, 64, 4, 2), (4, 64, 2, 4), (4, 64, 2, 2), (8, 32, 4, 2), (4, 32, 4, 1), (8, 16, 8, 1), (4, 16, 4, 1)];
@@ -32,24 +35,45 @@ pub fn reads_any_layout(input: &View, weights: &View, output: DType, strides: [u
         && TILES.iter().any(|&(rows, columns, ..)| shared(weights, strides, dilations, rows, columns) <= MOST_SHARED)
 }
 
+/// The same of a convolution of 8-bit integers, on any GPU.
+pub fn reads_integers_of_any_layout(input: &View, weights: &View, strides: [u32; 3], dilations: [u32; 3]) -> bool {
+    let byte = |dtype: DType| matches!(dtype, DType::I8 | DType::U8);
+    input.rank() == 4
+        && weights.rank() == 4
+        && (1..=MOST_CHANNELS).contains(&weights.shape[1])
+        && (5..=MOST_TAPS).contains(&weights.shape[2].saturating_mul(weights.shape[3]))
+        && byte(weights.dtype)
+        && byte(input.dtype)
+        && TILES.iter().any(|&(rows, columns, ..)| shared(weights, strides, dilations, rows, columns) <= LEAST_SHARED)
+}
+
 /// Bytes of shared memory: input and weights, or the staged accumulators where they are larger.
 fn shared(weights: &View, strides: [u32; 3], dilations: [u32; 3], rows: u32, columns: u32) -> u32 {
+    let integers = matches!(weights.dtype, DType::I8 | DType::U8);
+    let pixel = if integers { 4 } else { 8 };
     let span = |outputs: u32, d: usize| {
         u64::from(outputs - 1) * u64::from(strides[d])
             + u64::from(weights.shape[d + 1] - 1) * u64::from(dilations[d])
             + 1
     };
-    let pixels = span(rows, 1).saturating_mul(span(TILE_WIDTH, 2)).saturating_mul(8).saturating_add(15) / 16 * 16;
-    let steps = (weights.shape[2] * weights.shape[3]).div_ceil(4);
+    let pixels = span(rows, 1).saturating_mul(span(TILE_WIDTH, 2)).saturating_mul(pixel).saturating_add(15) / 16 * 16;
+    let taps = weights.shape[2] * weights.shape[3];
+    let column = if integers { taps.div_ceil(8) * 32 + 16 } else { (taps.div_ceil(4) | 1) * 32 };
     let staged = u64::from(rows * TILE_WIDTH * (columns + 8) * 4);
-    let bytes = pixels.saturating_add(u64::from(columns * (steps | 1) * 32)).max(staged);
+    let bytes = pixels.saturating_add(u64::from(columns * column)).max(staged);
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// Candidates, or none where the convolution is not a first layer.
 pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<Candidate> {
-    let reads = reads_any_layout(&conv.input, &conv.weights, conv.output.dtype, conv.strides, conv.dilations);
-    if !(target.has_async_copy() && reads && conv.groups == 1 && whole.stores_vectors()) {
+    let reads = match whole.integers {
+        Some(_) => reads_integers_of_any_layout(&conv.input, &conv.weights, conv.strides, conv.dilations),
+        None => {
+            target.has_async_copy()
+                && reads_any_layout(&conv.input, &conv.weights, conv.output.dtype, conv.strides, conv.dilations)
+        }
+    };
+    if !(reads && conv.groups == 1 && whole.stores_vectors()) {
         return Vec::new();
     }
     let narrowest = TILES.map(|tile| tile.1).into_iter().filter(|&columns| columns >= whole.stored_columns).min();
@@ -102,11 +126,23 @@ fn candidate(conv: &Conv, whole: &Problem, tile: [u32; 4], target: &Target) -> O
         .int("A_H", window.strides[1])
         .int("A_W", window.strides[2])
         .int("B_N", b.column);
-    let parts = [include_str!("../../gemm/intrinsics.cu"), include_str!("first_layer.cu")];
+    let names = integer_names(whole);
+    let tensor_cores = target.has_async_copy();
+    let constants = match (&names, whole.integers) {
+        (Some(names), Some(integers)) => constants
+            .text(names)
+            .define("OUTSIDE_WORD", word(integers.outside))
+            .define("TENSOR_CORES", u32::from(tensor_cores)),
+        _ => constants,
+    };
+    let parts: &[&str] = match names {
+        Some(_) => &[if tensor_cores { INTEGERS } else { WORDS }, include_str!("first_layer_integers.cu")],
+        None => &[include_str!("../../gemm/intrinsics.cu"), include_str!("first_layer.cu")],
+    };
     let geometry = Geometry {
         entry: "first_layer",
         tile: "first_layer",
-        parts: &parts,
+        parts,
         blocks,
         threads,
         shared,
@@ -117,7 +153,14 @@ fn candidate(conv: &Conv, whole: &Problem, tile: [u32; 4], target: &Target) -> O
     };
     let launch = launch(whole, &b, constants, &geometry);
     // Loads of input and weights one after the other, products at half of the rate, the way out.
-    let rate = target.multiply_adds_per_cycle(Rate::F16);
+    let peak = if whole.integers.is_none() {
+        Rate::F16
+    } else if tensor_cores {
+        Rate::Int8
+    } else {
+        Rate::F32
+    };
+    let rate = target.multiply_adds_per_cycle(peak);
     let resident = (65536 / (112 * threads)).min(target.shared_per_multiprocessor / (shared + 1024)).max(1);
     let of_one = f64::from(blocks.div_ceil(target.multiprocessors));
     let overlap = of_one.min(f64::from(resident));

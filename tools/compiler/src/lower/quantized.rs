@@ -23,8 +23,8 @@ impl<'a> Lowering<'a> {
         program: Option<&Program>,
     ) -> Result<(), String> {
         let matrix = matches!(op, Op::QuantizedMatMul);
-        let form = if matrix { Form::Any } else { self.image() };
         let shape = self.shape(node.outputs[0]);
+        let form = if matrix || self.is_first_layer_of_integers(node, op)? { Form::Any } else { self.image() };
         let mut x = self.integers(node.inputs[0], form)?;
         let mut w = self.integers(node.inputs[1], Form::Contiguous)?;
         let bias = match node.inputs[..operands].get(2) {
@@ -109,6 +109,17 @@ impl<'a> Lowering<'a> {
             self.copy(&dense, &to)?;
         }
         Ok(())
+    }
+
+    /// Whether a convolution without groups reads its bytes as they lie, because it has few channels.
+    fn is_first_layer_of_integers(&self, node: &FusedNode, op: &Op) -> Result<bool, String> {
+        let (Op::QuantizedConv { window, groups: 1, .. }, false) = (op, self.options.host) else { return Ok(false) };
+        let Some(input) = &self.located[node.inputs[0].0] else { return Ok(false) };
+        let (_, input) = self.operand(input)?;
+        let dtype = kernel_dtype(self.graph.values[node.inputs[1].0].fact.dtype);
+        let (_, weights) = self.operand(&Located::plain(BufferId(0), dtype, self.shape(node.inputs[1])))?;
+        let (strides, dilations) = (three(&window.strides, 1)?, three(&window.dilations, 1)?);
+        Ok(floe_kernels::conv::reads_integers_of_any_layout(&input, &weights, strides, dilations))
     }
 
     /// A product of a few rows with packed weights.

@@ -6,6 +6,7 @@ pub mod attention;
 pub mod batch_norm;
 pub mod common;
 pub mod dead_code;
+pub mod dequantized_reads;
 mod edges;
 pub mod fold;
 pub mod fuse;
@@ -154,6 +155,8 @@ fn same(nodes: &[Node], others: &[Node]) -> bool {
 /// # Errors
 /// As there.
 pub fn fuse(graph: Graph) -> Result<FusedGraph, PassError> {
+    let graph = dequantized_reads::run(graph);
+    legality::debug(|| legality::graph::check(&graph, "dequantized_reads"))?;
     let fused = fuse::run(graph)?;
     legality::debug(|| legality::fused::check(&fused, "fuse"))?;
     Ok(fused)

@@ -85,12 +85,30 @@ fn join(chains: Chains<'_>, value: TensorId, to: &Dequantized, moves: &mut Vec<M
         let mut own = Vec::new();
         if collect(chains, part, to, &mut own) {
             moves.append(&mut own);
+        } else if let Some((small, resize)) = enlarged(chains, part) {
+            moves.push(Move::Quantise(small));
+            moves.push(Move::Node(Box::new(resize.clone())));
         } else {
             moves.push(Move::Quantise(part));
         }
     }
     moves.push(Move::Node(Box::new(node.clone())));
     true
+}
+
+/// Where a value is what an enlargement that only chooses among elements makes of a dequantised image, and was quantised with
+/// the image's own scale and zero point: that image, and the enlargement. The fewer elements are then those to quantise.
+fn enlarged<'a>(chains: Chains<'a>, value: TensorId) -> Option<(TensorId, &'a Node)> {
+    let own = chains.dequantized(value)?;
+    let (enlarged, quantised) = chains.quantized(chains.producer(own.integers)?)?;
+    let resize = chains.producer(enlarged).filter(|node| matches!(node.op, Op::Resize { .. }))?;
+    let image = *resize.inputs.first()?;
+    let from = chains.dequantized(image)?;
+    let elements = |id: TensorId| chains.graph.fact(id).elements();
+    let dtype = |id: TensorId| chains.graph.fact(id).dtype;
+    let same = from.scale == own.scale && from.zero == own.zero && dtype(from.integers) == dtype(own.integers);
+    let smaller = elements(image) < elements(enlarged);
+    (quantised == own && resize.op.properties().moves_quantised && same && smaller).then_some((image, resize))
 }
 
 /// `saturate(round(y / scale) + zero)`, and the nodes that make it.

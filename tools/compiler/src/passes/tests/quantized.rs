@@ -405,3 +405,63 @@ fn parts_of_a_concatenation_are_quantised_where_they_are_made() {
     let work = work(&net.finish());
     assert_eq!(work, ["pointwise", "QuantizedConv", "QuantizedConv", "Concat"]);
 }
+
+#[test]
+fn an_enlargement_that_chooses_moves_integers_and_is_quantised_before() {
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[1, 4, 3, 3]);
+    let (_, other) = net.activation(&[1, 2, 6, 6]);
+    let resize = Op::Resize {
+        scales: vec![1.0, 1.0, 2.0, 2.0],
+        interpolation: floe_models::op::Interpolation::NearestFloor,
+        coordinates: floe_models::op::Coordinates::Asymmetric,
+    };
+    let large = net.node_as(resize, &[x], &[Fact::new(DType::F32, &[1, 4, 6, 6])])[0];
+    let large = net.quantise(large, 1.0 / 64.0, 70, DType::U8);
+    let large = net.dequantise(large, 1.0 / 64.0, 70);
+    let joined = net.node(Op::Concat { axis: 1 }, &[large, other]);
+    let y = net.quantise(joined, 1.0 / 16.0, 90, DType::U8);
+    net.output(y);
+    let graph = quantized_moves::run(net.graph.clone());
+    let enlarged =
+        |node: &&Node| matches!(node.op, Op::Resize { .. }) && graph.fact(node.outputs[0]).dtype == DType::U8;
+    // One for the enlarged image itself, which nothing reads in the end, and one at the scale of the concatenation.
+    assert_eq!(graph.nodes.iter().filter(enlarged).count(), 2);
+    // Each part is quantised straight from its input; what is enlarged has a quarter of the elements.
+    let fused = net.finish();
+    assert_eq!(work(&fused), ["pointwise", "Resize", "pointwise", "Concat"]);
+}
+
+#[test]
+fn readers_of_integers_dequantise_for_themselves() {
+    // A residual block: the integers are read by a product, by the sum behind it and by another scale.
+    let block = |floats: bool| {
+        let mut net = Network::new();
+        let (integers, x) = net.activation(&[1, 4, 6, 6]);
+        let weights = net.signed(&[4, 4, 3, 3], 0);
+        let y = net.node(Op::Conv { window: window(1), groups: 1 }, &[x, weights]);
+        let y = if floats { net.conv(x, 4, 3, 1) } else { y };
+        let sum = net.binary(Binary::Add, y, x);
+        let sum = net.quantise(sum, 1.0 / 16.0, 90, DType::U8);
+        net.output(sum);
+        let other = if floats { integers } else { net.quantise(x, 1.0 / 32.0, 80, DType::U8) };
+        net.output(other);
+        let graph = simplify(net.graph.clone()).expect("legal");
+        let dequantised = |graph: &Graph| {
+            let producers = graph.producers();
+            let chains = quantization::Chains { graph, producers: &producers };
+            let values = graph.nodes.iter().map(|node| node.outputs[0]);
+            values.filter(|&value| chains.dequantized(value).is_some()).count()
+        };
+        let copied = dequantized_reads::run(graph.clone());
+        legality::graph::check(&copied, "dequantized_reads").expect("legal");
+        let counts = (dequantised(&graph), dequantised(&copied));
+        (counts, work(&net.finish()))
+    };
+    let (counts, work) = block(false);
+    assert_eq!(counts, (1, 2));
+    assert_eq!(work, ["pointwise", "QuantizedConv", "pointwise"]);
+    // A product of floats has no epilogue that reads integers: one copy serves all.
+    let (counts, _) = block(true);
+    assert_eq!(counts, (1, 1));
+}

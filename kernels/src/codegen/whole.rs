@@ -1,0 +1,520 @@
+//! Programs that round to whole numbers, as the epilogues of 8-bit products do.
+//!
+//! What is known of every register (its range, whether it is whole, whether it can be NaN) replaces conversions by sums,
+//! bounds that nothing reaches by nothing, and whatever follows one 8-bit value by what is cheapest: a factor, where that
+//! gives the same for each of its 256 values, or a table that the reference kernel's arithmetic has filled.
+
+use super::source::instruction_expression;
+use super::{Arithmetic, f32_literal, quotient};
+use crate::DType;
+use crate::pointwise::{Binary, Class, Instruction, Program, Unary};
+use std::fmt::Write;
+
+/// Helpers that the printed functions call.
+pub(crate) const WHOLE: &str = include_str!("whole.cu");
+
+/// Largest magnitude that a sum with 1.5 · 2²³ rounds.
+const ROUNDED: f64 = 4_194_304.0;
+/// Largest magnitude of a bound that is taken before rounding.
+const BOUND: f64 = 1_048_576.0;
+/// Instruction slots from which on a table is cheaper.
+const TABLE: u32 = 20;
+
+/// What an input of a program holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Integers, or floats made of them.
+    Integer(DType),
+    /// A factor or an addend of whole channels, taken to be finite: a network whose scale is NaN has no 8-bit value.
+    Channel,
+    /// Any float.
+    Float,
+}
+
+/// What is known of a register.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Fact {
+    low: f64,
+    high: f64,
+    whole: bool,
+    nan: bool,
+}
+
+impl Fact {
+    const ANY: Self = Self { low: f64::NEG_INFINITY, high: f64::INFINITY, whole: false, nan: true };
+
+    fn new(low: f64, high: f64, whole: bool) -> Self {
+        Self { low, high, whole, nan: false }
+    }
+
+    fn within(self, low: f64, high: f64) -> bool {
+        self.low >= low && self.high <= high
+    }
+
+    /// Whether an 8-bit table can be indexed by it.
+    fn is_byte(self) -> bool {
+        self.whole && !self.nan && self.high - self.low <= 255.0 && self.within(-BOUND, BOUND)
+    }
+}
+
+/// A printed program with what was found out about it.
+struct Printer<'a> {
+    program: &'a Program,
+    facts: Vec<Fact>,
+    /// The 8-bit register that alone decides each register's value.
+    bases: Vec<Option<usize>>,
+    /// Range of values that the stored type tells apart.
+    stored: Option<(f64, f64)>,
+}
+
+/// `DEVICE f32 NAME(f32 x0, …)` and, where `output` has 8 bits, `DEVICE u32 NAME_byte(f32 x0, …)`, whose last byte is what is
+/// stored; none where the program is not of f32.
+pub(crate) fn whole_functions(name: &str, program: &Program, sources: &[Source], output: DType) -> Option<String> {
+    if program.class != Class::F32 || program.instructions.is_empty() {
+        return None;
+    }
+    let stored = range(output);
+    let printer = Printer::new(program, sources, stored);
+    let mut tables = String::new();
+    let (body, above) = printer.body(name, &mut tables);
+    let parameters: Vec<String> = (0..program.inputs).map(|i| format!("f32 x{i}")).collect();
+    let parameters = parameters.join(", ");
+    let result = program.instructions.len() - 1;
+    let mut s = format!("{WHOLE}{tables}DEVICE f32 {name}({parameters}) {{\n{body}    return r{result};\n}}\n");
+    if stored.is_some() {
+        let byte = printer.byte(result, &above, output);
+        write!(s, "DEVICE u32 {name}_byte({parameters}) {{\n{body}    return {byte};\n}}\n")
+            .expect("writing to a string");
+    }
+    Some(s)
+}
+
+/// Values of an 8-bit type.
+fn range(dtype: DType) -> Option<(f64, f64)> {
+    match dtype {
+        DType::I8 => Some((-128.0, 127.0)),
+        DType::U8 => Some((0.0, 255.0)),
+        _ => None,
+    }
+}
+
+impl<'a> Printer<'a> {
+    fn new(program: &'a Program, sources: &[Source], stored: Option<(f64, f64)>) -> Self {
+        let mut printer = Self { program, facts: Vec::new(), bases: Vec::new(), stored };
+        for number in 0..program.instructions.len() {
+            let fact = printer.fact(number, sources);
+            printer.facts.push(fact);
+            let base = printer.base(number);
+            printer.bases.push(base);
+        }
+        printer
+    }
+
+    fn at(&self, register: u8) -> usize {
+        usize::from(register)
+    }
+
+    fn constant(&self, register: u8) -> Option<f64> {
+        match self.program.instructions[usize::from(register)] {
+            Instruction::Float(value) => Some(f64::from(value as f32)),
+            _ => None,
+        }
+    }
+
+    /// The range that a register is bounded to by what reads it: further values give the results of the nearest in it.
+    fn bounds_of_readers(&self, register: usize) -> (f64, f64) {
+        let all = (f64::NEG_INFINITY, f64::INFINITY);
+        let reads = |instruction: &Instruction| match *instruction {
+            Instruction::Unary(_, a) => self.at(a) == register,
+            Instruction::Binary(_, a, b) => [a, b].map(usize::from).contains(&register),
+            Instruction::Select(c, a, b) => [c, a, b].map(usize::from).contains(&register),
+            _ => false,
+        };
+        if register + 1 == self.program.instructions.len() {
+            return self.stored.unwrap_or(all);
+        }
+        let mut readers = self.program.instructions.iter().enumerate().filter(|(_, i)| reads(i));
+        let (Some((reader, &instruction)), None) = (readers.next(), readers.next()) else { return all };
+        let (low, high) = self.bounds_of_readers(reader);
+        let whole = |a: u8, b: u8| {
+            let other = if self.at(a) == register { b } else { a };
+            self.constant(other).filter(|c| c.fract() == 0.0 && c.abs() <= BOUND)
+        };
+        let bounds = match instruction {
+            Instruction::Unary(Unary::Relu, _) => (low.max(0.0), high),
+            Instruction::Binary(Binary::Max, a, b) => whole(a, b).map_or(all, |c| (low.max(c), high)),
+            Instruction::Binary(Binary::Min, a, b) => whole(a, b).map_or(all, |c| (low, high.min(c))),
+            Instruction::Binary(Binary::Add, a, b) => whole(a, b).map_or(all, |c| (low - c, high - c)),
+            Instruction::Binary(Binary::Sub, a, b) if self.at(a) == register => {
+                whole(a, b).map_or(all, |c| (low + c, high + c))
+            }
+            _ => all,
+        };
+        if bounds.0 <= bounds.1 { bounds } else { all }
+    }
+
+    /// Bounds to take before rounding, so that a sum can round; infinite where nothing exceeds them.
+    fn bounds_before_rounding(&self, round: usize, operand: u8) -> Option<(f64, f64)> {
+        let fact = self.facts[self.at(operand)];
+        if fact.within(-ROUNDED, ROUNDED) {
+            return Some((f64::NEG_INFINITY, f64::INFINITY));
+        }
+        let (low, high) = self.bounds_of_readers(round);
+        if fact.nan || low.max(fact.low) < -BOUND || high.min(fact.high) > BOUND {
+            return None;
+        }
+        let low = if fact.low >= low { f64::NEG_INFINITY } else { low };
+        Some((low, if fact.high <= high { f64::INFINITY } else { high }))
+    }
+
+    fn fact(&self, number: usize, sources: &[Source]) -> Fact {
+        let of = |register: u8| self.facts[self.at(register)];
+        match self.program.instructions[number] {
+            Instruction::Input(input) => match sources.get(usize::from(input)) {
+                Some(Source::Integer(dtype)) => match range(*dtype) {
+                    Some((low, high)) => Fact::new(low, high, true),
+                    None => Fact::new(-9.3e18, 1.9e19, true),
+                },
+                Some(Source::Channel) => Fact::new(f64::from(f32::MIN), f64::from(f32::MAX), false),
+                Some(Source::Float) | None => Fact::ANY,
+            },
+            Instruction::Float(value) => {
+                let value = f64::from(value as f32);
+                Fact { low: value, high: value, whole: value.fract() == 0.0, nan: value.is_nan() }
+            }
+            Instruction::Unary(Unary::Relu, a) => {
+                let a = of(a);
+                Fact { low: a.low.max(0.0), high: a.high.max(0.0), ..a }
+            }
+            Instruction::Unary(Unary::Round, a) => {
+                let x = of(a);
+                let (low, high) = self.bounds_before_rounding(number, a).unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+                let clamped = |value: f64| value.round_ties_even().clamp(low, high);
+                Fact { low: clamped(x.low), high: clamped(x.high), whole: true, ..x }
+            }
+            Instruction::Unary(Unary::Sigmoid, a) => Fact { nan: of(a).nan, ..Fact::new(0.0, 1.0, false) },
+            Instruction::Binary(op, a, b) => binary(op, of(a), of(b)),
+            _ => Fact::ANY,
+        }
+    }
+
+    fn base(&self, number: usize) -> Option<usize> {
+        let operands: Vec<u8> = match self.program.instructions[number] {
+            Instruction::Unary(_, a) => vec![a],
+            Instruction::Binary(_, a, b) => vec![a, b],
+            Instruction::Select(c, a, b) => vec![c, a, b],
+            _ => Vec::new(),
+        };
+        let mut bases = operands.iter().filter(|&&r| self.constant(r).is_none()).map(|&r| self.bases[self.at(r)]);
+        let first = bases.next().flatten();
+        if first.is_some() && bases.all(|base| base == first) {
+            return first;
+        }
+        let is_constant = matches!(self.program.instructions[number], Instruction::Float(_) | Instruction::Integer(_));
+        (self.facts[number].is_byte() && !is_constant).then_some(number)
+    }
+
+    /// Registers whose values are better looked up or scaled: those that one 8-bit register decides and that something
+    /// else reads as well, or nothing.
+    fn is_outlet(&self, number: usize) -> bool {
+        let Some(base) = self.bases[number].filter(|&base| base != number) else { return false };
+        let inside = |(reader, instruction): (usize, &Instruction)| {
+            let reads = match *instruction {
+                Instruction::Unary(_, a) => self.at(a) == number,
+                Instruction::Binary(_, a, b) => [a, b].map(usize::from).contains(&number),
+                Instruction::Select(c, a, b) => [c, a, b].map(usize::from).contains(&number),
+                _ => false,
+            };
+            !reads || self.bases[reader] == Some(base)
+        };
+        number + 1 == self.program.instructions.len() || !self.program.instructions.iter().enumerate().all(inside)
+    }
+
+    /// Instruction slots that lead from its base to a register.
+    fn slots(&self, number: usize) -> u32 {
+        let Some(base) = self.bases[number] else { return 0 };
+        let mut needed = vec![false; number + 1];
+        needed[number] = true;
+        let mut slots = 0;
+        for register in (base + 1..=number).rev().filter(|&r| self.bases[r] == Some(base)) {
+            if !needed[register] {
+                continue;
+            }
+            let (operands, cost): (Vec<u8>, u32) = match self.program.instructions[register] {
+                Instruction::Unary(Unary::Relu, a) => (vec![a], 2),
+                Instruction::Unary(Unary::Round, a) => (vec![a], 2),
+                Instruction::Unary(Unary::Abs | Unary::Neg, a) => (vec![a], 1),
+                Instruction::Unary(_, a) => (vec![a], 30),
+                Instruction::Binary(Binary::Add | Binary::Sub | Binary::Mul, a, b) => (vec![a, b], 1),
+                Instruction::Binary(Binary::Min | Binary::Max, a, b) => (vec![a, b], 2),
+                Instruction::Binary(Binary::Div, a, b) if quotient::divisor(self.program, register, b).is_some() => {
+                    (vec![a, b], 3)
+                }
+                Instruction::Binary(_, a, b) => (vec![a, b], 16),
+                Instruction::Select(c, a, b) => (vec![c, a, b], 4),
+                _ => (Vec::new(), 0),
+            };
+            slots += cost;
+            operands.iter().for_each(|&operand| needed[self.at(operand)] = true);
+        }
+        slots
+    }
+
+    /// The values of a register for every value of its base, by the reference kernel's arithmetic, and the first of those.
+    fn values(&self, number: usize) -> Option<(i32, Vec<f32>)> {
+        let base = self.bases[number]?;
+        let (low, high) = (self.facts[base].low as i32, self.facts[base].high as i32);
+        let instructions = self.program.instructions.iter().take(number + 1).enumerate();
+        let instructions = instructions.map(|(register, &instruction)| match instruction {
+            _ if register == base => Instruction::Input(0),
+            Instruction::Input(_) => Instruction::Float(0.0),
+            other => other,
+        });
+        let program = Program { class: Class::F32, inputs: 1, instructions: instructions.collect() };
+        let inputs: Vec<f32> = (low..=high).map(|value| value as f32).collect();
+        let mut values = vec![0.0; inputs.len()];
+        program.run_f32(&[&inputs], &mut values).ok()?;
+        values.iter().all(|value| !value.is_nan()).then_some((low, values))
+    }
+
+    /// The expression of a register as its base times a factor, rounded and bounded.
+    fn scaled(&self, number: usize) -> Option<String> {
+        let (base, (first, values)) = (self.bases[number]?, self.values(number)?);
+        let (low, high) = values.iter().fold((f32::MAX, f32::MIN), |(l, h), &v| (l.min(v), h.max(v)));
+        if values.iter().any(|value| value.fract() != 0.0 || value.abs() > 255.0) {
+            return None;
+        }
+        let operands = || (first..).map(|value| value as f32).zip(&values);
+        // Factors that round to the value of each operand that no bound holds back.
+        let free = operands().filter(|&(x, &y)| x != 0.0 && y > low && y < high);
+        let (mut least, mut most) = (f64::MIN, f64::MAX);
+        for (x, &y) in free {
+            let (a, b) = ((f64::from(y) - 0.5) / f64::from(x), (f64::from(y) + 0.5) / f64::from(x));
+            (least, most) = (least.max(a.min(b)), most.min(a.max(b)));
+        }
+        let plain = least <= 1.0 && most >= 1.0;
+        let factor = if plain { 1.0 } else { ((least + most) / 2.0) as f32 };
+        let rounded = |x: f32| (x * factor).round_ties_even();
+        let holds =
+            |(x, &y): (f32, &f32)| f64::from((x * factor).abs()) < ROUNDED && rounded(x).max(low).min(high) == y;
+        if !factor.is_normal() || !operands().all(holds) {
+            return None;
+        }
+        let mut value = if plain {
+            format!("r{base}")
+        } else {
+            format!("round_bounded(__fmul_rn(r{base}, {}))", f32_literal(factor))
+        };
+        if operands().any(|(x, _)| rounded(x) < low) {
+            value = format!("fmaxf({value}, {})", f32_literal(low));
+        }
+        if operands().any(|(x, _)| rounded(x) > high) {
+            value = format!("fminf({value}, {})", f32_literal(high));
+        }
+        Some(value)
+    }
+
+    /// A table of a register's values, indexed by the last byte of its base, and the expression that reads it; and the byte
+    /// itself where it holds bytes.
+    fn table(&self, name: &str, number: usize, index: &str) -> Option<(String, String, Option<String>)> {
+        let (first, values) = self.values(number)?;
+        let (low, high) = values.iter().fold((f32::MAX, f32::MIN), |(l, h), &v| (l.min(v), h.max(v)));
+        let whole = values.iter().all(|value| value.fract() == 0.0);
+        let kind = match whole {
+            true if low >= 0.0 && high <= 255.0 => Some("u8"),
+            true if low >= -128.0 && high <= 127.0 => Some("i8"),
+            _ => None,
+        };
+        let mut words = [0u32; 256];
+        for (value, x) in values.iter().zip(first..) {
+            words[(x & 255) as usize] = if kind.is_some() { *value as i32 as u32 & 255 } else { value.to_bits() };
+        }
+        let list = words.map(|word| word.to_string()).join(",");
+        let element = if kind.is_some() { "u8" } else { "u32" };
+        let table = format!("{name}_table_{number}");
+        let text = format!("static __device__ const {element} {table}[256] = {{{list}}};\n");
+        let read = format!("(u32){table}[{index}]");
+        Some(match kind {
+            Some(kind) => (text, format!("value_of_{kind}({read})"), Some(read)),
+            None => (text, format!("__uint_as_float({read})"), None),
+        })
+    }
+
+    /// The statements of all registers; for each, an expression of it plus 1.5 · 2²³ or of its last byte, where there is one
+    /// that costs less than the sum.
+    fn body(&self, name: &str, tables: &mut String) -> (String, Vec<Above>) {
+        let mut body = String::new();
+        let mut above: Vec<Above> = Vec::new();
+        for (number, &instruction) in self.program.instructions.iter().enumerate() {
+            let mut short = Above::Sum;
+            let mut value = None;
+            if self.is_outlet(number) {
+                let slots = self.slots(number);
+                value = self.scaled(number).filter(|_| slots > 3);
+                if let (Some(base), Some(plain)) = (self.bases[number], &value)
+                    && *plain == format!("r{base}")
+                {
+                    short = above[base].clone();
+                }
+                if let (None, Some(base), true) = (&value, self.bases[number], slots > TABLE) {
+                    let index = format!("low_byte({})", sum(base, &above));
+                    if let Some((text, read, byte)) = self.table(name, number, &index) {
+                        *tables += &text;
+                        value = Some(match &byte {
+                            Some(byte) => {
+                                writeln!(body, "    const u32 b{number} = {byte};").expect("writing to a string");
+                                short = Above::Byte(format!("b{number}"));
+                                read.replace(byte, &format!("b{number}"))
+                            }
+                            None => read,
+                        });
+                    }
+                }
+            }
+            let value = value.unwrap_or_else(|| {
+                let (value, of) = self.expression(number, instruction, &above);
+                short = of;
+                value
+            });
+            if let Above::Expression(expression) = &short {
+                writeln!(body, "    const f32 a{number} = {expression};").expect("writing to a string");
+                short = Above::Expression(format!("a{number}"));
+            }
+            let value = if value.is_empty() { format!("__fsub_rn(a{number}, WHOLE)") } else { value };
+            writeln!(body, "    const f32 r{number} = {value};").expect("writing to a string");
+            above.push(short);
+        }
+        (body, above)
+    }
+
+    /// The expression of an instruction; an empty one is its sum less 1.5 · 2²³.
+    fn expression(&self, number: usize, instruction: Instruction, above: &[Above]) -> (String, Above) {
+        let fact = |register: u8| self.facts[self.at(register)];
+        let same = |register: u8| (format!("r{register}"), above[self.at(register)].clone());
+        let bounded = |x: String, low: f64, high: f64| {
+            let x = if low.is_finite() { format!("fmaxf({x}, {})", f32_literal(low as f32)) } else { x };
+            if high.is_finite() { format!("fminf({x}, {})", f32_literal(high as f32)) } else { x }
+        };
+        let plain = |value: String| (value, Above::Sum);
+        match instruction {
+            Instruction::Unary(Unary::Round, a) if fact(a).whole => same(a),
+            Instruction::Unary(Unary::Round, a) => match self.bounds_before_rounding(number, a) {
+                Some((low, high)) => {
+                    let x = bounded(format!("r{a}"), low, high);
+                    (String::new(), Above::Expression(format!("above_whole({x})")))
+                }
+                None => plain(format!("rintf(r{a})")),
+            },
+            Instruction::Unary(Unary::Relu, a) if fact(a).low >= 0.0 => same(a),
+            Instruction::Unary(Unary::Relu, a) if !fact(a).nan => plain(format!("fmaxf(r{a}, 0.0f)")),
+            Instruction::Binary(Binary::Max, a, b) if fact(a).low >= fact(b).high && !fact(b).nan => same(a),
+            Instruction::Binary(Binary::Max, a, b) if fact(b).low >= fact(a).high && !fact(a).nan => same(b),
+            Instruction::Binary(Binary::Min, a, b) if fact(a).high <= fact(b).low && !fact(b).nan => same(a),
+            Instruction::Binary(Binary::Min, a, b) if fact(b).high <= fact(a).low && !fact(a).nan => same(b),
+            Instruction::Binary(Binary::Max, a, b) if !fact(a).nan && !fact(b).nan => {
+                plain(format!("fmaxf(r{a}, r{b})"))
+            }
+            Instruction::Binary(Binary::Min, a, b) if !fact(a).nan && !fact(b).nan => {
+                plain(format!("fminf(r{a}, r{b})"))
+            }
+            Instruction::Binary(Binary::Add, a, b) => {
+                // Whole numbers are added to the sum as to the number.
+                let value = format!("r{a} + r{b}");
+                let small = self.facts[number].whole && self.facts[number].within(-BOUND, BOUND);
+                match &above[self.at(a)] {
+                    Above::Expression(sum) if small && self.constant(b).is_some() => {
+                        (value, Above::Expression(format!("__fadd_rn({sum}, r{b})")))
+                    }
+                    _ => plain(value),
+                }
+            }
+            Instruction::Binary(Binary::Div, a, b) => match quotient::divisor(self.program, number, b) {
+                Some(by) => {
+                    let largest = fact(a).low.abs().max(fact(a).high.abs());
+                    let reciprocal = f64::from(by.recip());
+                    let finite =
+                        !fact(a).nan && largest < 1e30 && largest * reciprocal < 1e30 && by.recip().is_normal();
+                    let function = if finite { "quotient_bounded" } else { "quotient" };
+                    plain(format!("{function}(r{a}, {}, {})", f32_literal(by), f32_literal(by.recip())))
+                }
+                None => plain(instruction_expression(self.program, number, Arithmetic::Exact)),
+            },
+            _ => plain(instruction_expression(self.program, number, Arithmetic::Exact)),
+        }
+    }
+
+    /// What ends in the byte that is stored.
+    fn byte(&self, number: usize, above: &[Above], output: DType) -> String {
+        let (fact, (low, high)) = (self.facts[number], self.stored.unwrap_or((0.0, 0.0)));
+        if fact.nan || !fact.whole {
+            return format!("(u32)(i32)store_as<{}>(r{number})", output.name());
+        }
+        if !fact.within(low, high) {
+            let (low, high) = (f32_literal(low as f32), f32_literal(high as f32));
+            return format!("__float_as_uint(above_whole(fminf(fmaxf(r{number}, {low}), {high})))");
+        }
+        match &above[number] {
+            Above::Byte(byte) => byte.clone(),
+            _ => format!("__float_as_uint({})", sum(number, above)),
+        }
+    }
+}
+
+/// What there is of a register besides its value.
+#[derive(Clone)]
+enum Above {
+    /// Nothing: the sum is made of the value.
+    Sum,
+    /// The sum with 1.5 · 2²³.
+    Expression(String),
+    /// The last byte.
+    Byte(String),
+}
+
+/// An expression of a register plus 1.5 · 2²³.
+fn sum(number: usize, above: &[Above]) -> String {
+    match above.get(number) {
+        Some(Above::Expression(expression)) => expression.clone(),
+        _ => format!("above_whole(r{number})"),
+    }
+}
+
+/// What is known of the result of two operands.
+fn binary(op: Binary, a: Fact, b: Fact) -> Fact {
+    let products = || [a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high];
+    let (low, high) = match op {
+        Binary::Add => (a.low + b.low, a.high + b.high),
+        Binary::Sub => (a.low - b.high, a.high - b.low),
+        Binary::Mul => (
+            products().into_iter().fold(f64::INFINITY, f64::min),
+            products().into_iter().fold(f64::NEG_INFINITY, f64::max),
+        ),
+        Binary::Div if b.low == b.high && b.low > 0.0 => (a.low / b.low, a.high / b.low),
+        Binary::Min => (a.low.min(b.low), a.high.min(b.high)),
+        Binary::Max => (a.low.max(b.low), a.high.max(b.high)),
+        _ => return Fact::ANY,
+    };
+    let infinite = |x: Fact| x.low.is_infinite() || x.high.is_infinite();
+    let zero = |x: Fact| x.low <= 0.0 && x.high >= 0.0;
+    let opposed = match op {
+        Binary::Add | Binary::Sub => infinite(a) && infinite(b),
+        Binary::Mul => infinite(a) && zero(b) || infinite(b) && zero(a),
+        _ => false,
+    };
+    let nan = a.nan || b.nan || opposed;
+    if low.is_nan() || high.is_nan() {
+        return Fact::ANY;
+    }
+    let bounds = matches!(op, Binary::Min | Binary::Max);
+    let exact = bounds || (low >= -16_777_216.0 && high <= 16_777_216.0 && op != Binary::Div);
+    let whole = a.whole && b.whole && exact;
+    if whole || bounds {
+        return Fact { low, high, whole, nan };
+    }
+    // Results are rounded, and may overflow.
+    let widened = |x: f64, up: f64| {
+        let x = x + up * (x.abs() * 1e-6 + 1e-40);
+        if x.abs() > 3.4e38 { x.signum() * f64::INFINITY } else { x }
+    };
+    Fact { low: widened(low, -1.0), high: widened(high, 1.0), whole: false, nan }
+}
