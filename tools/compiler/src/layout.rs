@@ -64,7 +64,7 @@ fn reads_unpadded(graph: &FusedGraph, node: &FusedNode, integers: bool) -> bool 
     let view = |id: TensorId| {
         let fact = &graph.values[id.0].fact;
         let extents: Option<Vec<u32>> = fact.shape.iter().map(|&e| u32::try_from(e).ok()).collect();
-        let dtype = if integers { crate::lower::kernel_dtype(fact.dtype) } else { floe_kernels::DType::F16 };
+        let dtype = if integers { crate::fused::kernel_dtype(fact.dtype) } else { floe_kernels::DType::F16 };
         View::contiguous(dtype, &extents?).ok()
     };
     let pair =

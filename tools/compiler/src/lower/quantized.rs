@@ -113,7 +113,9 @@ impl<'a> Lowering<'a> {
 
     /// Whether a convolution without groups reads its bytes as they lie, because it has few channels.
     fn is_first_layer_of_integers(&self, node: &FusedNode, op: &Op) -> Result<bool, String> {
-        let (Op::QuantizedConv { window, groups: 1, .. }, false) = (op, self.options.host) else { return Ok(false) };
+        let (Op::QuantizedConv { window, groups: 1, .. }, false) = (op, self.stored.options.host) else {
+            return Ok(false);
+        };
         let Some(input) = &self.located[node.inputs[0].0] else { return Ok(false) };
         let (_, input) = self.operand(input)?;
         let dtype = kernel_dtype(self.graph.values[node.inputs[1].0].fact.dtype);
