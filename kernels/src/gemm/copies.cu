@@ -46,9 +46,6 @@ DEVICE CopyRow copy_row(int m, int batch) {
     return row;
 }
 
-// The largest tiles leave no registers for their rows: they stay in the table and are read for each copy.
-constexpr bool ROWS_IN_TABLE = ROW_TABLE && BM >= 256 && A_COPIES >= 8;
-
 // What a thread copies: the same chunk of rows line, line + LINES, … of each tile.
 struct Copies {
     u32 ring;  // Address of the ring in shared memory.

@@ -185,11 +185,24 @@ impl Tile {
         of_unit * self.units.iter().product::<u32>()
     }
 
+    /// Rows of A that a thread copies in one K tile.
+    fn copies_of_a(&self, problem: &Problem) -> u32 {
+        self.rows * (self.depth / problem.chunk()) / self.threads()
+    }
+
     /// Whether the addresses of A's rows, which take divisions, are computed once and shared.
     fn has_row_table(&self, problem: &Problem) -> bool {
         let divides = problem.depth.window.as_ref().is_some_and(|w| w.count() > 1 || w.steps != [1; 3]);
-        let copies = self.rows * (self.depth / problem.chunk()) / self.threads();
-        divides && problem.taps() <= 32 && copies > 2
+        let shares = divides && problem.taps() <= 32 && self.copies_of_a(problem) > 2;
+        shares || self.reads_row_table(problem)
+    }
+
+    /// Whether addresses of rows are read from the table for each copy: sums and fragments of the largest warp tiles leave no
+    /// registers for them.
+    fn reads_row_table(&self, problem: &Problem) -> bool {
+        let [wm, wn, _] = self.units;
+        let large = self.rows >= 256 || (self.rows / wm) * (self.columns / wn) >= 64 * 64;
+        self.unit == Unit::Warp && large && problem.taps() <= 32 && self.copies_of_a(problem) >= 8
     }
 
     fn layout(&self, problem: &Problem, stages: u32) -> Layout {
@@ -313,6 +326,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .int("SCALE_OFFSET", problem.scale.map_or(0, |scale| scale.offset))
         .int("SCALES_AT", layout.scales)
         .flag("ROW_TABLE", tile.has_row_table(problem))
+        .flag("ROWS_IN_TABLE", tile.reads_row_table(problem))
         .flag("ALWAYS_INSIDE", whole_tiles && !overreaches)
         // Warps lose by it, at 4.5 % of a product's time: a line that level 1 takes is written twice.
         .flag("A_CACHED", problem.taps() > 1 && tile.unit == Unit::Warpgroup)
