@@ -217,6 +217,12 @@ class Documents(unittest.TestCase):
                 f"blazeface-front-{kind}": {"failures": [], "timed": 0, "latency": latency}
                 for kind in ("f16 h200 f16", "orin jetson-orin-nano f16")
             } | {
+                "near-orin jetson-orin-nano f16": {"failures": [], "latency": None, "emulated": {"part": 0.05}},
+                "apart-orin jetson-orin-nano f16": {
+                    "failures": ["emulated: differs by 1"],
+                    "latency": None,
+                    "emulated": {"part": 1.0},
+                },
                 "smart-turn-v3.2-qdq-orin jetson-orin-nano f16": {
                     "failures": ["far off"],
                     "latency": None,
@@ -229,7 +235,7 @@ class Documents(unittest.TestCase):
             }
 
         readme = change(new)
-        for text in ["commit 0123456 with changes, 2026-11-22<", "1,510 of 1,511 (all but 1 of `top_k`)", "figure record networks jetson-orin-nano -->1 of 2<",
+        for text in ["commit 0123456 with changes, 2026-11-22<", "1,510 of 1,511 (all but 1 of `top_k`)", "figure record networks jetson-orin-nano -->3 of 4<", "figure record emulated -->1 of 2<",
                      "On an H200, 1,609 of 1,905 in f32 and 1,500 of 1,905 in f16 pass.",
                      "100,000 replays in each of 2 modes: no call of an allocating function."]:  # fmt: skip
             self.assertIn(text, readme)
