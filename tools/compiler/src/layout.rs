@@ -124,9 +124,8 @@ pub fn assign(graph: &FusedGraph, host: bool, half: bool) -> Vec<Layout> {
         let mut read = node.outputs.iter().flat_map(|output| &readers[output.0]).map(|&reader| &graph.nodes[reader]);
         let any = node.outputs.iter().any(|output| !readers[output.0].is_empty());
         let all = read.all(|reader| {
-            !(frame && reads_unpadded(graph, reader, false))
-                && !reads_unpadded(graph, reader, true)
-                && (works_channels_last(reader) || layouts[reader.outputs[0].0] == Layout::ChannelsLast)
+            let unpadded = reads_unpadded(graph, reader, true) || frame && reads_unpadded(graph, reader, false);
+            !unpadded && (works_channels_last(reader) || layouts[reader.outputs[0].0] == Layout::ChannelsLast)
         });
         if any && all {
             for output in &node.outputs {
