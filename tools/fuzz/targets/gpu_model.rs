@@ -13,7 +13,7 @@ use floe_compiler::{
 };
 use floe_engine::plan::{
     Plan, PlanWriter,
-    format::{ImageKind, MAX_BINDINGS},
+    format::MAX_BINDINGS,
 };
 use floe_fuzz::{gpu, model, replay::File, support::cubin};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target};
