@@ -102,8 +102,7 @@ class Benchmarks:
         if plain and len(plain) < len(ratios):
             left = len(ratios) - len(plain)
             text += f"; {statistics.geometric_mean(plain.values()):.2f} without the {left} with recurrent layers"
-        losses = [f"{label(case)} ({ratio:.2f})" for case, ratio in ratios.items() if ratio < 1]
-        return f"{text}). Floe is slower on {listed(losses) or 'none of them'}."
+        return f"{text}). Floe is slower on {losses(ratios)}."
 
     def comparison(self, sms, plans, peer=PYTORCH, more=()):
         """Rows of networks: times of Floe by each plan (a name, target and kind), of a peer, ratios, and further columns."""
@@ -184,12 +183,11 @@ class Benchmarks:
             found = ratios[sms]
             if not found:
                 continue
-            losses = [f"{label(case)} ({value:.2f})" for case, value in found.items() if value < 1]
             what = f"On {sms} multiprocessors, with {NAMES[target]}'s code" if sms else "On the whole GPU"
             mean = statistics.geometric_mean(found.values())
             means.append(
                 f"- {what}: f16 takes **{mean:.2f}** times as long as 8 bits (geometric mean of {len(found)} rows). "
-                f"8 bits are slower on {listed(losses) or 'none of them'}."
+                f"8 bits are slower on {losses(found)}."
             )
         caption = self.caption(0, FLOE).removesuffix("*") + " Batch 1, plans by the cost model.*"
         return "\n\n".join([caption, table(heads, rows), "\n".join(means)])
@@ -228,6 +226,11 @@ def version(cudnn):
 
 def label(case):
     return case[0] if case[1] == 1 else f"{case[0]} at batch {case[1]}"
+
+
+def losses(ratios):
+    """The cases with a ratio below one, in words."""
+    return listed(f"{label(case)} ({value:.2f})" for case, value in ratios.items() if value < 1) or "none of them"
 
 
 def whole(time):
