@@ -8,15 +8,9 @@ use crate::pointwise::{Class, Instruction, Program, Unary};
 /// quotient.
 pub(super) fn divisor(program: &Program, quotient: usize, divisor: u8) -> Option<f32> {
     let &Instruction::Float(value) = program.instructions.get(usize::from(divisor))? else { return None };
-    let reads = |instruction: &&Instruction| match **instruction {
-        Instruction::Unary(_, a) => usize::from(a) == quotient,
-        Instruction::Binary(_, a, b) => [a, b].map(usize::from).contains(&quotient),
-        Instruction::Select(c, a, b) => [c, a, b].map(usize::from).contains(&quotient),
-        _ => false,
-    };
     let rounds = |instruction: &Instruction| matches!(instruction, Instruction::Unary(Unary::Round, _));
     let is_result = quotient + 1 >= program.instructions.len();
-    let rounded = !is_result && program.instructions.iter().filter(reads).all(rounds);
+    let rounded = !is_result && program.instructions.iter().filter(|i| i.reads(quotient)).all(rounds);
     let value = value as f32;
     (program.class == Class::F32 && rounded && (1e-30..1e30).contains(&value)).then_some(value)
 }

@@ -124,16 +124,10 @@ impl<'a> Printer<'a> {
     /// The range that a register is bounded to by what reads it: further values give the results of the nearest in it.
     fn bounds_of_readers(&self, register: usize) -> (f64, f64) {
         let all = (f64::NEG_INFINITY, f64::INFINITY);
-        let reads = |instruction: &Instruction| match *instruction {
-            Instruction::Unary(_, a) => self.at(a) == register,
-            Instruction::Binary(_, a, b) => [a, b].map(usize::from).contains(&register),
-            Instruction::Select(c, a, b) => [c, a, b].map(usize::from).contains(&register),
-            _ => false,
-        };
         if register + 1 == self.program.instructions.len() {
             return self.stored.unwrap_or(all);
         }
-        let mut readers = self.program.instructions.iter().enumerate().filter(|(_, i)| reads(i));
+        let mut readers = self.program.instructions.iter().enumerate().filter(|(_, i)| i.reads(register));
         let (Some((reader, &instruction)), None) = (readers.next(), readers.next()) else { return all };
         let (low, high) = self.bounds_of_readers(reader);
         let whole = |a: u8, b: u8| {
@@ -199,13 +193,8 @@ impl<'a> Printer<'a> {
     }
 
     fn base(&self, number: usize) -> Option<usize> {
-        let operands: Vec<u8> = match self.program.instructions[number] {
-            Instruction::Unary(_, a) => vec![a],
-            Instruction::Binary(_, a, b) => vec![a, b],
-            Instruction::Select(c, a, b) => vec![c, a, b],
-            _ => Vec::new(),
-        };
-        let mut bases = operands.iter().filter(|&&r| self.constant(r).is_none()).map(|&r| self.bases[self.at(r)]);
+        let operands = self.program.instructions[number].operands();
+        let mut bases = operands.filter(|&r| self.constant(r).is_none()).map(|r| self.bases[self.at(r)]);
         let first = bases.next().flatten();
         if first.is_some() && bases.all(|base| base == first) {
             return first;
@@ -219,13 +208,7 @@ impl<'a> Printer<'a> {
     fn is_outlet(&self, number: usize) -> bool {
         let Some(base) = self.bases[number].filter(|&base| base != number) else { return false };
         let inside = |(reader, instruction): (usize, &Instruction)| {
-            let reads = match *instruction {
-                Instruction::Unary(_, a) => self.at(a) == number,
-                Instruction::Binary(_, a, b) => [a, b].map(usize::from).contains(&number),
-                Instruction::Select(c, a, b) => [c, a, b].map(usize::from).contains(&number),
-                _ => false,
-            };
-            !reads || self.bases[reader] == Some(base)
+            !instruction.reads(number) || self.bases[reader] == Some(base)
         };
         number + 1 == self.program.instructions.len() || !self.program.instructions.iter().enumerate().all(inside)
     }
@@ -240,22 +223,19 @@ impl<'a> Printer<'a> {
             if !needed[register] {
                 continue;
             }
-            let (operands, cost): (Vec<u8>, u32) = match self.program.instructions[register] {
-                Instruction::Unary(Unary::Relu, a) => (vec![a], 2),
-                Instruction::Unary(Unary::Round, a) => (vec![a], 2),
-                Instruction::Unary(Unary::Abs | Unary::Neg, a) => (vec![a], 1),
-                Instruction::Unary(_, a) => (vec![a], 30),
-                Instruction::Binary(Binary::Add | Binary::Sub | Binary::Mul, a, b) => (vec![a, b], 1),
-                Instruction::Binary(Binary::Min | Binary::Max, a, b) => (vec![a, b], 2),
-                Instruction::Binary(Binary::Div, a, b) if quotient::divisor(self.program, register, b).is_some() => {
-                    (vec![a, b], 3)
-                }
-                Instruction::Binary(_, a, b) => (vec![a, b], 16),
-                Instruction::Select(c, a, b) => (vec![c, a, b], 4),
-                _ => (Vec::new(), 0),
+            let instruction = self.program.instructions[register];
+            slots += match instruction {
+                Instruction::Unary(Unary::Relu | Unary::Round, _) => 2,
+                Instruction::Unary(Unary::Abs | Unary::Neg, _) => 1,
+                Instruction::Unary(..) => 30,
+                Instruction::Binary(Binary::Add | Binary::Sub | Binary::Mul, ..) => 1,
+                Instruction::Binary(Binary::Min | Binary::Max, ..) => 2,
+                Instruction::Binary(Binary::Div, _, b) if quotient::divisor(self.program, register, b).is_some() => 3,
+                Instruction::Binary(..) => 16,
+                Instruction::Select(..) => 4,
+                Instruction::Input(_) | Instruction::Float(_) | Instruction::Integer(_) => 0,
             };
-            slots += cost;
-            operands.iter().for_each(|&operand| needed[self.at(operand)] = true);
+            instruction.operands().for_each(|operand| needed[self.at(operand)] = true);
         }
         slots
     }

@@ -74,7 +74,7 @@ fn candidate(
         &Geometry {
             entry: "dp4a_gemm",
             tile: "dp4a_tile",
-            parts: &[include_str!("finish.cu"), include_str!("words.cu"), include_str!("dp4a.cu")],
+            parts: &[include_str!("finish.cu"), super::WORDS, include_str!("dp4a.cu")],
             blocks: tiles * split,
             threads,
             shared,

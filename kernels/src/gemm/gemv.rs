@@ -57,7 +57,7 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
         None => constants.int("VECTOR", vector),
     };
     let (tile, parts): (_, &[&str]) = match names {
-        Some(_) => ("gemv_integers", &[include_str!("words.cu"), include_str!("gemv_integers.cu")]),
+        Some(_) => ("gemv_integers", &[super::WORDS, include_str!("gemv_integers.cu")]),
         None => ("gemv", &[include_str!("gemv.cu")]),
     };
     let launch = launch(

@@ -18,6 +18,7 @@ pub(crate) mod tests;
 pub(crate) use cost::{by_cost, streaming};
 pub(crate) use problem::{Crop, Depth, Integers, Map, Operand, Problem, Scale, Window, map_of_view, spatial};
 pub(crate) use source::{Constants, Geometry, launch};
+pub(crate) use tensor_core::{integer_names, word};
 
 use crate::codegen::{Candidate, Target, Unsupported};
 
@@ -31,16 +32,6 @@ pub(crate) const WORDS: &str = include_str!("words.cu");
 
 /// Most candidates that one problem returns.
 const MOST_CANDIDATES: usize = 24;
-
-/// What integer kernels call the types of their factors, none for products of floats.
-pub(crate) fn integer_names(problem: &Problem) -> Option<String> {
-    tensor_core::integer_names(problem)
-}
-
-/// Four bytes of what stands outside of an input.
-pub(crate) fn word(outside: i32) -> u32 {
-    tensor_core::word(outside)
-}
 
 /// All candidates of a problem, the expected best first.
 ///

@@ -333,7 +333,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .flag("UNIFORM_TAPS", problem.depth.channels.is_multiple_of(depth));
     let mut parts = vec![include_str!("intrinsics.cu")];
     let integers = integer_names(problem);
-    parts.extend(integers.iter().flat_map(|names| [names.as_str(), include_str!("integers.cu")]));
+    parts.extend(integers.iter().flat_map(|names| [names.as_str(), super::INTEGERS]));
     if cluster {
         parts.push(include_str!("cluster.cu"));
     }
@@ -380,12 +380,12 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
 }
 
 /// Four bytes of what stands outside of an input.
-pub(super) fn word(outside: i32) -> u32 {
+pub(crate) fn word(outside: i32) -> u32 {
     u32::from_le_bytes([outside.to_le_bytes()[0]; 4])
 }
 
-/// Whether integer factors are signed, as instructions say it: `s` or `u`.
-pub(super) fn integer_names(problem: &Problem) -> Option<String> {
+/// Whether integer factors are signed, as instructions say it: `s` or `u`; none for products of floats.
+pub(crate) fn integer_names(problem: &Problem) -> Option<String> {
     problem.integers?;
     let b = problem.b.first()?;
     let letter = |dtype: DType| if dtype == DType::U8 { 'u' } else { 's' };

@@ -169,6 +169,24 @@ impl Class {
     }
 }
 
+impl Instruction {
+    /// The registers that it reads, in the order of its operands.
+    pub fn operands(&self) -> impl Iterator<Item = u8> + use<> {
+        let (registers, count) = match *self {
+            Self::Input(_) | Self::Float(_) | Self::Integer(_) => ([0; 3], 0),
+            Self::Unary(_, a) => ([a, 0, 0], 1),
+            Self::Binary(_, a, b) => ([a, b, 0], 2),
+            Self::Select(c, a, b) => ([c, a, b], 3),
+        };
+        registers.into_iter().take(count)
+    }
+
+    /// Whether it reads a register.
+    pub fn reads(&self, register: usize) -> bool {
+        self.operands().any(|operand| usize::from(operand) == register)
+    }
+}
+
 impl Program {
     /// The program that returns its only input.
     pub fn identity(class: Class) -> Self {

@@ -41,7 +41,8 @@ impl<'p> Expected<'p> {
         let (mut place, variant) = Place::choose(plan, &request(DeviceKind::Host, None))?;
         let mut session = place.session(variant)?;
         let inputs = contents(&session)?;
-        let host = replay(&mut session, &inputs)?;
+        replay(&mut session, &inputs)?;
+        let host = outputs::read(&mut session)?;
         drop(session);
         let wanted =
             |variant: &Variant<'_>| !variant.is_host() && target.is_none_or(|target| target == variant.header().target);
@@ -49,7 +50,9 @@ impl<'p> Expected<'p> {
         let on = |device| request(device, target.map(str::to_owned));
         let emulated = || {
             let (mut place, variant) = Place::choose(plan, &on(DeviceKind::Emulated))?;
-            replay(&mut place.session(variant)?, &inputs)
+            let mut session = place.session(variant)?;
+            replay(&mut session, &inputs)?;
+            outputs::read(&mut session)
         };
         let emulated = has_ptx.then(emulated);
         if has_ptx {
@@ -68,12 +71,15 @@ fn translate(plan: &Plan<'_>, request: &Request) {
     }
 }
 
-fn replay<'p>(session: &mut Session<'p, '_>, inputs: &[Input]) -> Result<Vec<Output<'p>>> {
+/// Writes the inputs and replays once.
+///
+/// # Errors
+/// Returns an error if the session does.
+pub fn replay(session: &mut Session<'_, '_>, inputs: &[Input]) -> Result<()> {
     for input in inputs {
         session.write(input.binding, &input.bytes)?;
     }
-    session.replay()?;
-    outputs::read(session)
+    session.replay()
 }
 
 /// Results of `work` for each item in order, by as many threads as there are processors.

@@ -4,7 +4,7 @@ use crate::{
     allocations,
     bounds::{Bound, Bounds, Held},
     compare::Agreement,
-    expected::{Emulation, Expected, in_parallel},
+    expected::{Emulation, Expected, in_parallel, replay},
 };
 use anyhow::{Result, bail};
 use floe::{
@@ -337,13 +337,6 @@ fn contents(session: &Session<'_, '_>, stem: &str, arguments: &Arguments) -> Res
         }
     }
     gather(session, &sources, Some(arguments.seed))
-}
-
-fn replay(session: &mut Session<'_, '_>, inputs: &[Input]) -> Result<()> {
-    for input in inputs {
-        session.write(input.binding, &input.bytes)?;
-    }
-    session.replay()
 }
 
 #[cfg(test)]
