@@ -172,6 +172,13 @@ class Run(unittest.TestCase):
         self.assertEqual(len(lines), 28 + 6)
         self.assertEqual({line["program"] for line in lines if line["network"] == "b_int8"}, {"floe"})
 
+    def test_only_the_kinds_of_plans_asked_for_are_measured(self):
+        self.assertEqual(self.call("--plans", "cost model")[0], 0)
+        lines = Results(self.out).lines
+        self.assertEqual(len(lines), 3 * (4 + 3) + 1)
+        self.assertEqual({line.get("plan") for line in lines}, {"cost model", None})
+        self.assertEqual(self.call("--resume", "--plans", "guess")[0], 2)
+
     def test_percentiles_are_by_nearest_rank(self):
         self.assertEqual(spread(range(200, 0, -1)), {"min": 1, "median": 100, "p90": 180, "max": 200})
         self.assertEqual(spread([3.0]), {"min": 3.0, "median": 3.0, "p90": 3.0, "max": 3.0})
