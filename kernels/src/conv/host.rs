@@ -88,9 +88,9 @@ impl Family for Conv {
         }
         clear_lanes(&self.output, output);
         let operands = inputs.get(2..).unwrap_or(&[]);
-        let finish = Finish::new(&self.epilogue, operands)?;
+        let mut finish = Finish::new(&self.epilogue, operands)?;
         if depthwise::applies(self) {
-            return depthwise::run(self, inputs, &finish, output, workspace);
+            return depthwise::run(self, inputs, &mut finish, output, workspace);
         }
         let correlation = Correlation {
             input: &self.input,
@@ -104,7 +104,7 @@ impl Family for Conv {
         if self.output.dtype == DType::F64 {
             correlation.run_f64(inputs, &finish, output)
         } else {
-            correlation.run(inputs, &finish, output, workspace)
+            correlation.run(inputs, &mut finish, output, workspace)
         }
     }
 }

@@ -115,7 +115,7 @@ impl Family for ConvTranspose {
             return Ok(());
         }
         clear_lanes(&self.output, output);
-        let finish = Finish::new(&self.epilogue, inputs.get(2..).unwrap_or(&[]))?;
+        let mut finish = Finish::new(&self.epilogue, inputs.get(2..).unwrap_or(&[]))?;
         let extents = window::spatial(&self.output)?;
         let [depth, height, width]: [u32; 3] = core::array::from_fn(|d| self.strides[d].min(extents[d]));
         for i in 0..depth {
@@ -133,7 +133,7 @@ impl Family for ConvTranspose {
                     if self.output.dtype == DType::F64 {
                         correlation.run_f64(inputs, &finish, output)?;
                     } else {
-                        correlation.run(inputs, &finish, output, workspace)?;
+                        correlation.run(inputs, &mut finish, output, workspace)?;
                     }
                 }
             }

@@ -2,6 +2,7 @@
 //! positions at a time (implicit GEMM). Convolution is one such correlation, transposed convolution one for each
 //! residue of the output position modulo the stride.
 
+use super::cpu::{self, Vector, Vectorised};
 use super::epilogue::{Channels, Finish, Panel, Placement};
 use super::tile::{self, COLUMNS, PanelRow, ROWS};
 use super::window::{spatial_strides, start};
@@ -69,16 +70,18 @@ pub(crate) fn panel_bytes(depth: u64) -> u64 {
 
 /// Whether the rows of weights `[m, channels, …]` are contiguous f32 values, so that they need no packing.
 pub(crate) fn rows_are_dense(weights: &View, channels: u32) -> bool {
+    weights.dtype == DType::F32 && rows_are_contiguous(weights, channels)
+}
+
+/// Whether the elements of each row of weights `[m, channels, …]` lie side by side, in order.
+fn rows_are_contiguous(weights: &View, channels: u32) -> bool {
     let mut step = 1;
     let dense = weights.shape.iter().zip(&weights.strides).skip(1).rev().all(|(&extent, &stride)| {
         let fits = extent == 1 || i64::from(stride) == step;
         step = step.saturating_mul(i64::from(extent));
         fits
     });
-    dense
-        && weights.dtype == DType::F32
-        && weights.shape.get(1) == Some(&channels)
-        && weights.strides.first().is_some_and(|&stride| stride >= 0)
+    dense && weights.shape.get(1) == Some(&channels) && weights.strides.first().is_some_and(|&stride| stride >= 0)
 }
 
 impl Correlation<'_> {
@@ -122,11 +125,11 @@ impl Correlation<'_> {
     /// Runs the correlation. The workspace holds one panel and, unless the weights are dense f32, one group's weights.
     ///
     /// # Errors
-    /// `OperandTooShort` for the workspace; those of the epilogue.
+    /// `OperandTooShort` for the workspace.
     pub(crate) fn run(
         &self,
         inputs: &[&[u8]],
-        finish: &Finish<'_>,
+        finish: &mut Finish<'_>,
         output: &mut [u8],
         workspace: &mut [u8],
     ) -> Result<(), KernelError> {
@@ -161,7 +164,7 @@ impl Correlation<'_> {
                         channels: Channels::Rows,
                     };
                     multiply_panel(rows, first, pitch, m, panel, |row, count, sums| {
-                        finish.store(&target, row, count, sums, self.output, output)
+                        finish.store(&target, row, count, sums, self.output, output);
                     })?;
                     position += columns as i64;
                 }
@@ -173,6 +176,16 @@ impl Correlation<'_> {
     /// One group's weights as rows of f32, in the order in which panels are gathered: channel, then tap.
     pub(super) fn pack_weights(&self, group: usize, weights: &[u8], packed: &mut [f32]) -> Result<(), KernelError> {
         let (m, c) = self.group();
+        if !self.transposed && rows_are_contiguous(self.weights, c as u32) {
+            with_element!(self.weights.dtype, T => {
+                let weights = cast::<T>(weights, 1)?;
+                for (row, to) in packed.chunks_exact_mut(self.depth().max(1)).enumerate() {
+                    let from = weights.get(self.weight_start(group, row, 0) as usize..).unwrap_or(&[]);
+                    cpu::dispatch(Convert { from, to });
+                }
+            });
+            return Ok(());
+        }
         with_element!(self.weights.dtype, T => {
             let weights = cast::<T>(weights, 1)?;
             let mut packed = packed.iter_mut();
@@ -204,11 +217,8 @@ impl Correlation<'_> {
         let step = self.axes[2].step * strides[2];
         for (tap, q) in taps(&self.axes).enumerate() {
             let pieces = runs.pieces(&self.axes, q, strides);
-            let mut base = base;
-            for row in panel.iter_mut().skip(tap).step_by(count.max(1)).take(c) {
-                pieces.copy(input, base, step, self.outside, row);
-                base += channel_stride;
-            }
+            let rows = panel.iter_mut().skip(tap).step_by(count.max(1)).take(c);
+            cpu::dispatch(Gather { pieces: &pieces, input, base, channel_stride, step, outside: self.outside, rows });
         }
     }
 
@@ -224,7 +234,48 @@ impl Correlation<'_> {
                 *column = first + i as i64 * step;
             }
         }
-        Placement { base, row_step, columns }
+        Placement::new(base, row_step, columns)
+    }
+}
+
+/// `to[i] = from[i]`, as far as both reach.
+struct Convert<'a, T> {
+    from: &'a [T],
+    to: &'a mut [f32],
+}
+
+impl<T: Element> Vectorised for Convert<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) {
+        self.to.iter_mut().zip(self.from).for_each(|(to, from)| *to = from.to_f32());
+    }
+}
+
+/// Fills panel rows, one a channel, with what the positions meet through one tap.
+struct Gather<'a, T, I> {
+    pieces: &'a Pieces,
+    input: &'a [T],
+    /// First element of the first channel.
+    base: i64,
+    channel_stride: i64,
+    /// Input elements between output positions.
+    step: i64,
+    outside: f32,
+    rows: I,
+}
+
+impl<'p, T: Element, I: Iterator<Item = &'p mut PanelRow>> Vectorised for Gather<'_, T, I> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) {
+        let mut base = self.base;
+        for row in self.rows {
+            self.pieces.copy(self.input, base, self.step, self.outside, row);
+            base += self.channel_stride;
+        }
     }
 }
 
@@ -232,14 +283,14 @@ impl Correlation<'_> {
 /// `first + i · pitch`.
 ///
 /// # Errors
-/// `OperandTooShort(1)` where a row lies outside `rows`; those of `finish`.
+/// `OperandTooShort(1)` where a row lies outside `rows`.
 pub(crate) fn multiply_panel(
     rows: &[f32],
     first: usize,
     pitch: usize,
     m: usize,
     panel: &[PanelRow],
-    mut finish: impl FnMut(usize, usize, &mut tile::Tile) -> Result<(), KernelError>,
+    mut finish: impl FnMut(usize, usize, &mut tile::Tile),
 ) -> Result<(), KernelError> {
     let mut sums = [0.0; ROWS * COLUMNS];
     for row in (0..m).step_by(ROWS) {
@@ -252,7 +303,7 @@ pub(crate) fn multiply_panel(
             *slot = rows.get(start..start + panel.len()).ok_or(KernelError::OperandTooShort(1))?;
         }
         tile::multiply(block, count, panel, &mut sums);
-        finish(row, count, &mut sums)?;
+        finish(row, count, &mut sums);
     }
     Ok(())
 }
@@ -347,14 +398,14 @@ impl Pieces {
     }
 
     /// Fills one panel row; columns without a piece get `outside`.
-    #[inline]
+    #[inline(always)]
     fn copy<T: Element>(&self, input: &[T], base: i64, step: i64, outside: f32, row: &mut PanelRow) {
         let pieces = &self.pieces[..self.count];
         if let [Piece { column: 0, count: COLUMNS, source }] = *pieces
             && step == 1
             && let Some(from) = input.get((base + source) as usize..).and_then(|x| x.first_chunk::<COLUMNS>())
         {
-            *row = from.map(T::to_f32);
+            row.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
             return;
         }
         *row = [outside; COLUMNS];

@@ -2,7 +2,7 @@
 
 use super::tile::{COLUMNS, ROWS, Tile};
 use super::{Element, cast, cast_mut, with_element};
-use crate::pointwise::{Class, Epilogue};
+use crate::pointwise::{Class, Epilogue, Replacement};
 use crate::{DType, KernelError, View};
 
 /// Most extra operands of an epilogue.
@@ -75,31 +75,47 @@ pub(crate) enum Channels {
 /// Where the tiles of one panel lie in one operand: element `(row, j)` at `base + row·row_step + columns[j]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Placement {
-    /// Element of row 0 before the column's distance is added.
-    pub(crate) base: i64,
-    /// Distance between rows.
-    pub(crate) row_step: i64,
-    /// Distance of each column.
-    pub(crate) columns: [i64; COLUMNS],
+    base: i64,
+    row_step: i64,
+    columns: [i64; COLUMNS],
+    /// Columns at the start that lie side by side.
+    adjacent: usize,
 }
 
 impl Placement {
     /// Everything at element 0.
-    pub(crate) const NONE: Self = Self { base: 0, row_step: 0, columns: [0; COLUMNS] };
+    pub(crate) const NONE: Self = Self { base: 0, row_step: 0, columns: [0; COLUMNS], adjacent: 1 };
+
+    /// `base` is the element of row 0 before the distance of a column is added, `row_step` the distance between rows.
+    pub(crate) fn new(base: i64, row_step: i64, columns: [i64; COLUMNS]) -> Self {
+        let adjacent = columns.iter().zip(columns[0]..).take_while(|(column, expected)| **column == *expected).count();
+        Self { base, row_step, columns, adjacent }
+    }
+
+    /// Element of a row and column.
+    pub(crate) fn at(&self, row: usize, column: i64) -> usize {
+        (self.base + row as i64 * self.row_step + column) as usize
+    }
+
+    /// Distances of the columns.
+    pub(crate) fn columns(&self) -> &[i64; COLUMNS] {
+        &self.columns
+    }
 
     /// First element of a row where its first `count` columns lie side by side.
     fn dense(&self, row: usize, count: usize) -> Option<usize> {
-        let first = self.columns[0];
-        let adjacent = self.columns[..count].iter().zip(first..).all(|(&column, expected)| column == expected);
-        if adjacent { usize::try_from(self.base + row as i64 * self.row_step + first).ok() } else { None }
+        let first = self.base + row as i64 * self.row_step + self.columns[0];
+        if count <= self.adjacent { usize::try_from(first).ok() } else { None }
     }
 }
 
-/// An epilogue with its operands.
+/// An epilogue with its operands, and room for what its program computes with.
 pub(crate) struct Finish<'a> {
     epilogue: &'a Epilogue,
     bias: &'a [f32],
     extras: [&'a [u8]; EXTRAS],
+    loaded: [Tile; EXTRAS],
+    program: Option<Replacement<'a>>,
 }
 
 /// One panel of results: where its tiles go and where the extras for them are.
@@ -128,7 +144,8 @@ impl<'a> Finish<'a> {
         for (slot, _) in extras.iter_mut().zip(&epilogue.extras) {
             *slot = operands.next().ok_or(KernelError::OperandCount)?;
         }
-        Ok(Self { epilogue, bias, extras })
+        let program = epilogue.program.as_ref().map(Replacement::new);
+        Ok(Self { epilogue, bias, extras, loaded: [[0.0; ROWS * COLUMNS]; EXTRAS], program })
     }
 
     /// Bias of a channel.
@@ -146,18 +163,15 @@ impl<'a> Finish<'a> {
     }
 
     /// Finishes `rows` rows of a tile that starts at row `first` of the panel, and stores them.
-    ///
-    /// # Errors
-    /// Those of the program, for operands that contradict the parameters.
     pub(crate) fn store(
-        &self,
+        &mut self,
         panel: &Panel,
         first: usize,
         rows: usize,
         sums: &mut Tile,
         view: &View,
         output: &mut [u8],
-    ) -> Result<(), KernelError> {
+    ) {
         let rows = rows.min(ROWS);
         if self.epilogue.bias {
             for (i, row) in sums.chunks_exact_mut(COLUMNS).take(rows).enumerate() {
@@ -175,33 +189,19 @@ impl<'a> Finish<'a> {
         }
         self.apply(&mut sums[..rows * COLUMNS], |extra, view, bytes, tile| {
             gather(view.dtype, &panel.extras[extra], first, panel.columns, bytes, tile);
-        })?;
+        });
         scatter(view.dtype, &panel.output, first, rows, panel.columns, sums, output);
-        Ok(())
     }
 
     /// Replaces at most a tile's worth of sums by what the program makes of them. `load(extra, view, bytes, values)`
     /// fetches the values of an extra operand for the same elements.
-    ///
-    /// # Errors
-    /// Those of the program, for operands that contradict the parameters.
-    pub(crate) fn apply(
-        &self,
-        sums: &mut [f32],
-        mut load: impl FnMut(usize, &View, &[u8], &mut [f32]),
-    ) -> Result<(), KernelError> {
-        let Some(program) = &self.epilogue.program else { return Ok(()) };
+    pub(crate) fn apply(&mut self, sums: &mut [f32], mut load: impl FnMut(usize, &View, &[u8], &mut [f32])) {
+        let Some(program) = &mut self.program else { return };
         let used = sums.len().min(ROWS * COLUMNS);
-        let mut loaded = [[0.0; ROWS * COLUMNS]; EXTRAS];
-        for (i, (view, tile)) in self.epilogue.extras.iter().zip(&mut loaded).enumerate() {
+        for (i, (view, tile)) in self.epilogue.extras.iter().zip(&mut self.loaded).enumerate() {
             load(i, view, self.extras[i], &mut tile[..used]);
         }
-        let mut results = [0.0; ROWS * COLUMNS];
-        let [a, b, c] = &loaded;
-        let inputs: [&[f32]; 1 + EXTRAS] = [&sums[..used], &a[..used], &b[..used], &c[..used]];
-        program.run_f32(&inputs[..=self.epilogue.extras.len()], &mut results[..used])?;
-        sums[..used].copy_from_slice(&results[..used]);
-        Ok(())
+        program.run(&mut sums[..used], &self.loaded.each_ref().map(|tile| &tile[..used]));
     }
 }
 
@@ -215,9 +215,8 @@ fn scatter(dtype: DType, place: &Placement, first: usize, rows: usize, columns: 
                 to.iter_mut().zip(values).for_each(|(to, &value)| *to = T::from_f32(value));
                 continue;
             }
-            let start = place.base + (first + i) as i64 * place.row_step;
-            for (&value, column) in values[..columns].iter().zip(place.columns) {
-                if let Some(to) = output.get_mut((start + column) as usize) {
+            for (&value, &column) in values[..columns].iter().zip(place.columns()) {
+                if let Some(to) = output.get_mut(place.at(first + i, column)) {
                     *to = T::from_f32(value);
                 }
             }
@@ -235,9 +234,8 @@ fn gather(dtype: DType, place: &Placement, first: usize, columns: usize, from: &
                 values.iter_mut().zip(from).for_each(|(value, from)| *value = from.to_f32());
                 continue;
             }
-            let start = place.base + (first + i) as i64 * place.row_step;
-            for (value, column) in values[..columns].iter_mut().zip(place.columns) {
-                *value = from.get((start + column) as usize).map_or(0.0, |x| x.to_f32());
+            for (value, &column) in values[..columns].iter_mut().zip(place.columns()) {
+                *value = from.get(place.at(first + i, column)).map_or(0.0, |x| x.to_f32());
             }
         }
     });

@@ -19,12 +19,12 @@ impl Correlation<'_> {
     /// one group's weights.
     ///
     /// # Errors
-    /// `OperandTooShort` for the workspace; those of the epilogue.
+    /// `OperandTooShort` for the workspace.
     pub(crate) fn run_integers(
         &self,
         [input, weights]: [&[u8]; 2],
         bias: Option<&[i32]>,
-        finish: Option<&Finish<'_>>,
+        mut finish: Option<&mut Finish<'_>>,
         output: &mut [u8],
         workspace: &mut [u8],
     ) -> Result<(), KernelError> {
@@ -45,7 +45,7 @@ impl Correlation<'_> {
                     let place = |view: &View| self.place(view, group, image, &runs);
                     let target = Panel {
                         output: place(self.output),
-                        extras: finish.map_or([Placement::NONE; _], |finish| finish.place_extras(place)),
+                        extras: finish.as_ref().map_or([Placement::NONE; _], |finish| finish.place_extras(place)),
                         columns,
                         channel: group * m,
                         channels: Channels::Rows,
@@ -57,10 +57,10 @@ impl Correlation<'_> {
                         for (sums, &bias) in sums.chunks_exact_mut(COLUMNS).zip(bias) {
                             sums.iter_mut().for_each(|sum| *sum = sum.wrapping_add(bias));
                         }
-                        match finish {
+                        match &mut finish {
                             Some(finish) => {
                                 let mut tile = sums.map(|sum| sum as f32);
-                                finish.store(&target, row, count, &mut tile, self.output, output)?;
+                                finish.store(&target, row, count, &mut tile, self.output, output);
                             }
                             None => scatter(&target, row, count, &sums, cast_mut(output, 2)?),
                         }
@@ -93,9 +93,8 @@ fn multiply(weights: &[f32], depth: usize, row: usize, count: usize, panel: &[Pa
 fn scatter(target: &Panel, first: usize, rows: usize, sums: &Sums, output: &mut [i32]) {
     let place = &target.output;
     for (i, sums) in sums.chunks_exact(COLUMNS).take(rows).enumerate() {
-        let start = place.base + (first + i) as i64 * place.row_step;
-        for (&sum, column) in sums.iter().zip(place.columns).take(target.columns) {
-            if let Some(to) = output.get_mut((start + column) as usize) {
+        for (&sum, &column) in sums.iter().zip(place.columns()).take(target.columns) {
+            if let Some(to) = output.get_mut(place.at(first + i, column)) {
                 *to = sum;
             }
         }

@@ -111,9 +111,9 @@ impl Family for MatMul {
             return Ok(());
         }
         clear_lanes(&self.output, output);
-        let finish = Finish::new(&self.epilogue, operands)?;
+        let mut finish = Finish::new(&self.epilogue, operands)?;
         match self.output.dtype {
-            dtype if is_f32_class(dtype) => self.run_f32(a, b, &finish, output, workspace),
+            dtype if is_f32_class(dtype) => self.run_f32(a, b, &mut finish, output, workspace),
             DType::F64 => {
                 let (a, b) = (cast::<f64>(a, 0)?, cast::<f64>(b, 1)?);
                 self.run_plain(a, b, cast_mut(output, inputs.len())?, |column, products| {
@@ -169,7 +169,7 @@ impl MatMul {
         &self,
         a: &[u8],
         b: &[u8],
-        finish: &Finish<'_>,
+        finish: &mut Finish<'_>,
         output: &mut [u8],
         workspace: &mut [u8],
     ) -> Result<(), KernelError> {
@@ -196,7 +196,7 @@ impl MatMul {
                 let place = |view: &View, start: usize| {
                     let (row_step, step) = steps(view);
                     let columns = core::array::from_fn(|j| (column + j) as i64 * step);
-                    Placement { base: start as i64, row_step, columns }
+                    Placement::new(start as i64, row_step, columns)
                 };
                 let mut operand = 2;
                 let target = Panel {
@@ -210,14 +210,14 @@ impl MatMul {
                     channels: Channels::Columns,
                 };
                 let mut store = |row: usize, count: usize, sums: &mut Tile| {
-                    finish.store(&target, row, count, sums, &self.output, output)
+                    finish.store(&target, row, count, sums, &self.output, output);
                 };
                 if direct {
                     let mut sums = [0.0; ROWS * COLUMNS];
                     let step = steps(&self.b).1 as usize;
                     let column = |j: usize| b_at + (column + j) * step;
                     self.multiply_few(cast(b, 1)?, column, columns, rows, first, pitch, &mut sums);
-                    store(0, m, &mut sums)?;
+                    store(0, m, &mut sums);
                 } else {
                     let (row_step, step) = steps(&self.b);
                     let start = b_at as i64 + column as i64 * step;

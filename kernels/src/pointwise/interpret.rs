@@ -4,6 +4,7 @@ use super::math;
 use super::program::{Binary, Class, Instruction, MAX_INSTRUCTIONS, Program, Unary};
 use crate::KernelError;
 use crate::host::Element;
+use crate::host::cpu::{self, Vector, Vectorised};
 
 /// Elements that one instruction is applied to at a time. The registers of the longest program take
 /// `MAX_INSTRUCTIONS · BLOCK · 8` bytes of stack (24 KiB) in 64-bit classes and half of that in `F32`.
@@ -16,9 +17,9 @@ pub(super) const SHORT: usize = 8;
 pub(crate) trait Register: Copy + Default + PartialEq {
     /// The value of a constant instruction.
     fn constant(instruction: Instruction) -> Self;
-    /// Applies `op` to every element.
+    /// Applies `op` to every element; `#[inline(always)]`.
     fn unary(op: Unary, x: &[Self], out: &mut [Self]);
-    /// Applies `op` to every pair of elements.
+    /// Applies `op` to every pair of elements; `#[inline(always)]`.
     fn binary(op: Binary, a: &[Self], b: &[Self], out: &mut [Self]);
     /// From an element in memory.
     fn load<T: Element>(element: T) -> Self;
@@ -45,13 +46,12 @@ pub(super) fn evaluate<'a, R: Register, const N: usize>(
         match instruction {
             Instruction::Input(i) => load(usize::from(i), out),
             Instruction::Float(_) | Instruction::Integer(_) => out.fill(R::constant(instruction)),
-            Instruction::Unary(op, a) => R::unary(op, block(a), out),
-            Instruction::Binary(op, a, b) => R::binary(op, block(a), block(b), out),
+            Instruction::Unary(op, a) => cpu::dispatch(Loop { operation: Operation::Unary(op, block(a)), out }),
+            Instruction::Binary(op, a, b) => {
+                cpu::dispatch(Loop { operation: Operation::Binary(op, block(a), block(b)), out });
+            }
             Instruction::Select(c, a, b) => {
-                let arms = block(a).iter().zip(block(b));
-                for ((o, &c), (&a, &b)) in out.iter_mut().zip(block(c)).zip(arms) {
-                    *o = if c != R::default() { a } else { b };
-                }
+                cpu::dispatch(Loop { operation: Operation::Select(block(c), block(a), block(b)), out });
             }
         }
     }
@@ -94,6 +94,67 @@ impl Program {
                 }
             });
             out.copy_from_slice(result);
+        }
+    }
+}
+
+/// What one instruction makes of the registers before it.
+enum Operation<'a, R> {
+    Unary(Unary, &'a [R]),
+    Binary(Binary, &'a [R], &'a [R]),
+    /// The second where the first is not zero, otherwise the third.
+    Select(&'a [R], &'a [R], &'a [R]),
+}
+
+/// One instruction over a block.
+struct Loop<'a, R> {
+    operation: Operation<'a, R>,
+    out: &'a mut [R],
+}
+
+impl<R: Register> Vectorised for Loop<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) {
+        match self.operation {
+            Operation::Unary(op, x) => R::unary(op, x, self.out),
+            Operation::Binary(op, a, b) => R::binary(op, a, b, self.out),
+            Operation::Select(c, a, b) => {
+                for ((o, &c), (&a, &b)) in self.out.iter_mut().zip(c).zip(a.iter().zip(b)) {
+                    *o = if c != R::default() { a } else { b };
+                }
+            }
+        }
+    }
+}
+
+/// A checked program of class `F32` with registers of its own, for results that replace its first input.
+pub(crate) struct Replacement<'a> {
+    program: &'a Program,
+    registers: Registers<f32, MAX_INSTRUCTIONS>,
+}
+
+impl<'a> Replacement<'a> {
+    pub(crate) fn new(program: &'a Program) -> Self {
+        Self { program, registers: [[0.0; BLOCK]; MAX_INSTRUCTIONS] }
+    }
+
+    /// `values[i] = program(values[i], others[0][i], …)`. An input that is missing or too short is whatever its register
+    /// held.
+    pub(crate) fn run(&mut self, values: &mut [f32], others: &[&[f32]]) {
+        for (number, values) in values.chunks_mut(BLOCK).enumerate() {
+            let start = number * BLOCK;
+            let result = evaluate(self.program, &mut self.registers, values.len(), |input, block| {
+                let source = match input.checked_sub(1) {
+                    None => Some(&*values),
+                    Some(other) => others.get(other).and_then(|x| x.get(start..start + block.len())),
+                };
+                if let Some(source) = source {
+                    block.copy_from_slice(source);
+                }
+            });
+            values.copy_from_slice(result);
         }
     }
 }
@@ -142,6 +203,7 @@ macro_rules! float_register {
                 }
             }
 
+            #[inline(always)]
             fn unary(op: Unary, x: &[Self], out: &mut [Self]) {
                 let truth = |b: bool| if b { 1.0 } else { 0.0 };
                 match op {
@@ -190,6 +252,7 @@ macro_rules! float_register {
                 }
             }
 
+            #[inline(always)]
             fn binary(op: Binary, a: &[Self], b: &[Self], out: &mut [Self]) {
                 let truth = |b: bool| if b { 1.0 } else { 0.0 };
                 match op {
@@ -268,6 +331,7 @@ macro_rules! integer_register {
                 }
             }
 
+            #[inline(always)]
             fn unary(op: Unary, x: &[Self], out: &mut [Self]) {
                 match op {
                     Unary::Abs => map(x, out, |x| if $negative(x) { x.wrapping_neg() } else { x }),
@@ -280,6 +344,7 @@ macro_rules! integer_register {
                 }
             }
 
+            #[inline(always)]
             fn binary(op: Binary, a: &[Self], b: &[Self], out: &mut [Self]) {
                 match op {
                     Binary::Add => zip(a, b, out, $t::wrapping_add),

@@ -10,7 +10,7 @@ pub(crate) mod math;
 mod program;
 
 pub use interpret::BLOCK;
-pub(crate) use interpret::Register;
+pub(crate) use interpret::{Register, Replacement};
 pub use program::{Binary, Class, Instruction, MAX_INSTRUCTIONS, Program, Unary};
 
 use crate::View;

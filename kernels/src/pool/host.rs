@@ -2,6 +2,7 @@
 
 use super::{Pool, PoolKind};
 use crate::host::correlate::Axis;
+use crate::host::cpu::{self, Vector, Vectorised};
 use crate::host::window::{Window, spatial_strides, start};
 use crate::host::{Boolean, Element, cast, cast_mut, check_operands, clear_lanes, with_element};
 use crate::{Family, KernelError, View};
@@ -9,6 +10,8 @@ use half::{bf16, f16};
 
 /// Accumulators of one row.
 const ROW: usize = 256;
+/// Input columns that a row of outputs covers at most where lines of the window are folded first.
+const SPAN: usize = 1024;
 /// Partial results side by side where a whole stretch becomes one value.
 const LANES: usize = 16;
 
@@ -216,6 +219,12 @@ impl Pool {
         let neutral = if self.kind == PoolKind::Max { T::Wide::LOWEST } else { T::Wide::ZERO };
         let mut sums = [neutral; ROW];
         let sums = &mut sums[..count];
+        // Input columns under the row, from the first tap of the first output to the last of the last.
+        let span = (count as i64 - 1) * axes[2].step + (axes[2].taps - 1) * axes[2].tap_step + 1;
+        if self.kind == PoolKind::Max && matches!(rows, Rows::Positions) && count > 1 && span <= SPAN as i64 {
+            self.largest(axes, at, sums, span as usize, (from, input));
+            return self.store_row(axes, rows, at, sums, (to, output));
+        }
         for i in 0..axes[0].taps {
             let Some(a) = axes[0].meets(at[0], i) else { continue };
             for j in 0..axes[1].taps {
@@ -242,6 +251,49 @@ impl Pool {
                 }
             }
         }
+        self.store_row(axes, rows, at, sums, (to, output));
+    }
+
+    /// The largest of each window of a row of outputs: first of the lines of the windows, column by column, then of the
+    /// columns. The order does not matter to a maximum, and lines lie side by side.
+    fn largest<T: Pooled>(
+        &self,
+        axes: &[Axis; 3],
+        at: [i64; 3],
+        sums: &mut [T::Wide],
+        span: usize,
+        (from, input): (i64, &[T]),
+    ) {
+        let strides = spatial_strides(&self.input);
+        let mut columns = [T::Wide::LOWEST; SPAN];
+        let columns = &mut columns[..span];
+        let first = at[2] * axes[2].step + axes[2].shift;
+        // Those inside of the input.
+        let inside = (-first).max(0) as usize..(axes[2].input - first).clamp(0, span as i64) as usize;
+        let Some(covered) = columns.get_mut(inside.clone()) else { return };
+        for i in 0..axes[0].taps {
+            let Some(a) = axes[0].meets(at[0], i) else { continue };
+            for j in 0..axes[1].taps {
+                let Some(b) = axes[1].meets(at[1], j) else { continue };
+                let line = from + a * strides[0] + b * strides[1] + (first + inside.start as i64) * strides[2];
+                self.fold(covered, input, line, strides[2]);
+            }
+        }
+        for k in 0..axes[2].taps {
+            let from = columns.get((k * axes[2].tap_step) as usize..).unwrap_or(&[]);
+            cpu::dispatch(Largest { sums: &mut *sums, from, step: axes[2].step as usize });
+        }
+    }
+
+    /// Stores a row of results.
+    fn store_row<T: Pooled>(
+        &self,
+        axes: &[Axis; 3],
+        rows: Rows,
+        at: [i64; 3],
+        sums: &[T::Wide],
+        (to, output): (i64, &mut [T]),
+    ) {
         let area = self.counted(0, &axes[0], at[0]) * self.counted(1, &axes[1], at[1]);
         let strides = spatial_strides(&self.output);
         let to = to + at[0] * strides[0] + at[1] * strides[1] + at[2] * strides[2];
@@ -261,22 +313,8 @@ impl Pool {
     }
 
     /// Folds elements `step` apart into a row of accumulators.
-    #[inline]
     fn fold<T: Pooled>(&self, sums: &mut [T::Wide], input: &[T], first: i64, step: i64) {
-        let from = usize::try_from(first).ok().and_then(|first| input.get(first..)).unwrap_or(&[]);
-        macro_rules! fold {
-            ($values:expr) => {
-                match self.kind {
-                    PoolKind::Max => sums.iter_mut().zip($values).for_each(|(sum, x)| *sum = sum.larger(x.widen())),
-                    _ => sums.iter_mut().zip($values).for_each(|(sum, x)| *sum = sum.plus(x.widen())),
-                }
-            };
-        }
-        match step {
-            1 => fold!(from),
-            2.. => fold!(from.iter().step_by(step as usize)),
-            _ => fold!((0..).map_while(|i| input.get((first + i * step) as usize))),
-        }
+        cpu::dispatch(Fold { kind: self.kind, sums, input, first, step });
     }
 
     /// Folds all taps of one output along the last axis into `sum`.
@@ -303,5 +341,63 @@ impl Pool {
             self.fold(&mut sum, input, first + k * axis.tap_step * stride, 1);
         }
         sum[0]
+    }
+}
+
+/// Elements `step` apart, folded into a row of accumulators.
+struct Fold<'a, T: Pooled> {
+    kind: PoolKind,
+    sums: &'a mut [T::Wide],
+    input: &'a [T],
+    first: i64,
+    step: i64,
+}
+
+impl<T: Pooled> Vectorised for Fold<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) {
+        let Self { kind, sums, input, first, step } = self;
+        let from = usize::try_from(first).ok().and_then(|first| input.get(first..)).unwrap_or(&[]);
+        macro_rules! fold {
+            ($values:expr) => {
+                match kind {
+                    PoolKind::Max => sums.iter_mut().zip($values).for_each(|(sum, x)| *sum = sum.larger(x.widen())),
+                    _ => sums.iter_mut().zip($values).for_each(|(sum, x)| *sum = sum.plus(x.widen())),
+                }
+            };
+        }
+        match step {
+            1 => fold!(from),
+            2.. => fold!(from.iter().step_by(step as usize)),
+            _ => fold!((0..).map_while(|i| input.get((first + i * step) as usize))),
+        }
+    }
+}
+
+/// `sums[i] = max(sums[i], from[i · step])`.
+struct Largest<'a, A> {
+    sums: &'a mut [A],
+    from: &'a [A],
+    step: usize,
+}
+
+impl<A: Accumulator> Vectorised for Largest<'_, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) {
+        let Self { sums, from, step } = self;
+        match step {
+            1 => sums.iter_mut().zip(from).for_each(|(sum, &x)| *sum = sum.larger(x)),
+            2 => {
+                // The last output may have no column behind it.
+                let (pairs, rest) = from.as_chunks::<2>();
+                let values = pairs.iter().map(|&[x, _]| x).chain(rest.first().copied());
+                sums.iter_mut().zip(values).for_each(|(sum, x)| *sum = sum.larger(x));
+            }
+            _ => sums.iter_mut().zip(from.iter().step_by(step)).for_each(|(sum, &x)| *sum = sum.larger(x)),
+        }
     }
 }

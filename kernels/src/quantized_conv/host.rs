@@ -137,7 +137,7 @@ impl Family for QuantizedConv {
             Some(bias) if self.bias.is_some() => Some(cast(bias, 2)?),
             _ => None,
         };
-        let finish = match self.epilogue.program {
+        let mut finish = match self.epilogue.program {
             Some(_) => Some(Finish::new(&self.epilogue, inputs.get(self.first_extra()..).unwrap_or(&[]))?),
             None => None,
         };
@@ -150,6 +150,6 @@ impl Family for QuantizedConv {
             transposed: false,
             outside: f32::from(self.outside),
         };
-        correlation.run_integers([input, weights], bias, finish.as_ref(), output, workspace)
+        correlation.run_integers([input, weights], bias, finish.as_mut(), output, workspace)
     }
 }
