@@ -63,7 +63,7 @@ pub struct Note {
     pub sources: Vec<String>,
     /// Why it stores f32 in an f16 variant, if it does.
     pub reasons: Vec<Reason>,
-    /// How it writes its result, where that is worth telling.
+    /// How it writes its result, where that does not go without saying.
     pub layout: Option<Written>,
     /// Kernel family.
     pub family: String,

@@ -32,8 +32,8 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether it is worth a line: the rest goes without saying, since each step names its kernel.
-    pub fn is_told(self) -> bool {
+    /// Whether it is printed. The rest goes without saying, since each step names its kernel.
+    pub fn is_reported(self) -> bool {
         match self {
             Self::Host | Self::NoImage | Self::Works { .. } | Self::Default => false,
             Self::FollowsInput | Self::Readers | Self::Transposed | Self::Read { .. } | Self::Binding => true,

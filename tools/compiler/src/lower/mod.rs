@@ -366,11 +366,11 @@ impl<'a> Lowering<'a> {
         reasons
     }
 
-    /// How a node writes its first output, where that is worth telling.
+    /// How a node writes its first output, where that does not go without saying.
     fn written(&self, node: &FusedNode) -> Option<Written> {
         let (layout, reason) = &self.stored.layouts.values[node.outputs[0].0];
-        let told = reason.is_told() && !self.stored.options.host;
-        told.then(|| Written { layout: layout.words(), reason: *reason })
+        let said = reason.is_reported() && !self.stored.options.host;
+        said.then(|| Written { layout: layout.words(), reason: *reason })
     }
 
     /// As [`Self::push`], for a kernel that prepares the node's own: it has a name of its own, `NODE/part`.
