@@ -8,7 +8,7 @@ use crate::{
 use floe_kernels::DType;
 
 /// Checks that there is a decision about every value and every product; that only f32 is stored as another type, as f16, and
-/// stays f32 in an f16 variant for a reason; that states keep their types; and the rules of [layouts](super::layouts).
+/// stays f32 in an f16 variant for a reason; that states keep their types; and the rules of layouts.
 ///
 /// # Errors
 /// Returns the first broken rule.
