@@ -187,7 +187,7 @@ pub fn emit(
     let notes = schedule.steps.iter().map(|step| NoteTexts {
         note: step.note.clone(),
         sources: printable(&step.note.sources.join(",")),
-        reasons: step.note.reasons.iter().map(|reason| format!("f32: {reason}")).collect::<Vec<_>>().join("; "),
+        reasons: reasons(&step.note),
         runner_up: step.note.runner_up.as_ref().map(|(name, _)| name.clone()).unwrap_or_default(),
     });
     Ok(Variant {
@@ -340,6 +340,12 @@ fn bounded(mut after: Vec<Vec<u32>>) -> Result<Vec<heapless::Vec<u32, MAX_AFTER>
         .enumerate()
         .map(|(step, list)| heapless::Vec::from_slice(&list).map_err(|_| EmitError::Dependencies(step)));
     bounded.collect()
+}
+
+/// Why a step stores f32 and writes the layout that it does, separated by semicolons.
+fn reasons(note: &Note) -> String {
+    let precision = note.reasons.iter().map(|reason| format!("f32: {reason}"));
+    precision.chain(note.layout.map(|written| written.to_string())).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The kernel graph: kernels over buffers, what lowering hands to selection, placement and emission.
 
-use crate::precision::Reason;
+use crate::{layout::Written, precision::Reason};
 use bytes::Bytes;
 use floe_engine::plan::format::Binding;
 use floe_kernels::{DType, Kernel};
@@ -57,6 +57,8 @@ pub struct KernelNode {
     pub sources: Vec<String>,
     /// Why it stores f32 in an f16 variant, if it does.
     pub reasons: Vec<Reason>,
+    /// How it writes its result, where that does not go without saying.
+    pub layout: Option<Written>,
     /// What runs.
     pub kernel: Kernel,
     /// Inputs.

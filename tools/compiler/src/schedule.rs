@@ -6,6 +6,7 @@
 use crate::{
     candidates::{Problem, Problems},
     kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, Storage},
+    layout::Written,
     lower::{aligned, repack},
     order::Rows,
     precision::Reason,
@@ -62,6 +63,8 @@ pub struct Note {
     pub sources: Vec<String>,
     /// Why it stores f32 in an f16 variant, if it does.
     pub reasons: Vec<Reason>,
+    /// How it writes its result, where that does not go without saying.
+    pub layout: Option<Written>,
     /// Kernel family.
     pub family: String,
     /// Algorithm within the family.
@@ -164,6 +167,7 @@ fn note(node: &KernelNode, algorithm: &str, configuration: &str, expected: f64) 
         node: node.name.clone(),
         sources: node.sources.clone(),
         reasons: node.reasons.clone(),
+        layout: node.layout,
         family: node.kernel.family().name().to_owned(),
         algorithm: algorithm.to_owned(),
         configuration: configuration.to_owned(),
@@ -312,6 +316,7 @@ impl Scheduler<'_> {
                 // Work and time of a candidate of several launches are told with the last one.
                 (note.bytes, note.flops, note.expected) = (0, 0, 0.0);
                 note.reasons.clear();
+                note.layout = None;
             }
             self.steps.push(ScheduledStep { action: StepAction::Launch(launch), operands, note });
         }
@@ -399,6 +404,7 @@ impl Scheduler<'_> {
             name: node.name.clone(),
             sources: node.sources.clone(),
             reasons: Vec::new(),
+            layout: None,
             kernel: Kernel::Copy(Copy { source, destination }),
             inputs: vec![BufferRange { buffer, offset: 0, bytes }],
             outputs: vec![range],
@@ -442,6 +448,7 @@ impl Scheduler<'_> {
                 name: node.name.clone(),
                 sources: node.sources.clone(),
                 reasons: Vec::new(),
+                layout: None,
                 kernel: Kernel::Copy(Copy { source: from, destination: to.clone() }),
                 inputs: vec![from_range],
                 outputs: vec![range],

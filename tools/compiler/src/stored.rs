@@ -2,7 +2,7 @@
 
 use crate::{
     fused::FusedGraph,
-    layout::{self, Layout},
+    layout::{self, Layouts},
     precision::{self, Factors, Storage},
 };
 
@@ -30,8 +30,8 @@ pub struct StoredGraph<'a> {
     pub storage: Vec<Storage>,
     /// For every node, in which type a product's factors are read; `None` for nodes that are no products.
     pub factors: Vec<Option<Factors>>,
-    /// The layout of every value.
-    pub layouts: Vec<Layout>,
+    /// The layout of every value, and the form in which every node reads it.
+    pub layouts: Layouts,
 }
 
 impl<'a> StoredGraph<'a> {
@@ -39,7 +39,7 @@ impl<'a> StoredGraph<'a> {
     pub fn of(graph: &'a FusedGraph, options: StoreOptions<'a>) -> Self {
         let storage = precision::assign(graph, options);
         let factors = precision::factors(graph, &storage);
-        let layouts = layout::assign(graph, options.host, options.half);
+        let layouts = layout::assign(graph, options, &storage, &factors);
         Self { graph, options, storage, factors, layouts }
     }
 }

@@ -21,7 +21,7 @@ pub const BAR: usize = 915;
 /// What networks for vision, audio and text are made of: no training, losses, sequences, optional values, control flow,
 /// text processing, random numbers, decoding of files, and no signal transforms, which exporters write as convolutions.
 #[rustfmt::skip]
-const OPERATORS: [&str; 148] = [
+const OPERATORS: &[&str] = &[
     // Types.
     "Cast", "CastLike",
     // Arithmetic of two operands, of one, and cumulative.

@@ -221,11 +221,11 @@ fn text(report: &Value) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_step_that_stores_f32_says_why() {
-        let step = serde_json::json!({"step": 0, "family": "reduce", "reasons": ["f32: a state", "f32: coordinates of boxes"]});
+    fn a_step_says_why_it_stores_f32_and_in_which_layout() {
+        let step = serde_json::json!({"step": 0, "family": "reduce", "reasons": ["f32: a state", "channels last: an input lies so"]});
         let report = serde_json::json!({"variants": [{"architecture": 87, "steps": [step]}]});
         let text = super::text(&report);
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
-        assert!(lines.ends_with(&["f32: a state", "f32: coordinates of boxes"]), "{text}");
+        assert!(lines.ends_with(&["f32: a state", "channels last: an input lies so"]), "{text}");
     }
 }

@@ -170,7 +170,7 @@ const ATTRIBUTES: [&str; 16] = [
     "batch_dims",
 ];
 
-const OPERATORS: [&str; 88] = [
+const OPERATORS: &[&str] = &[
     "Abs",
     "Add",
     "ArgMax",

@@ -105,11 +105,11 @@ const fn nested(
 /// The operators that are imported, by domain and name.
 #[must_use]
 pub fn operators() -> &'static [Operator] {
-    &OPERATORS
+    OPERATORS
 }
 
 /// Ascending by domain and name.
-static OPERATORS: [Operator; 225] = [
+static OPERATORS: &[Operator] = &[
     one(ONNX, "Abs", &[1, 6, 13], |b, n| unary(b, n, Unary::Abs)),
     one(ONNX, "Acos", &[7, 22], |b, n| unary(b, n, Unary::Acos)),
     one(ONNX, "Acosh", &[9, 22], |b, n| unary(b, n, Unary::Acosh)),

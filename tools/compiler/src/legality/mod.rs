@@ -13,6 +13,7 @@
 pub mod fused;
 pub mod graph;
 pub mod kernels;
+mod layouts;
 mod memory;
 pub mod schedule;
 pub mod stored;

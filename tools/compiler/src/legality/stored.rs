@@ -1,22 +1,25 @@
 //! Rules of the stored graph.
 
-use super::Illegal;
-use crate::{fused::FusedOp, fused::kernel_dtype, layout::Layout, stored::StoredGraph};
+use super::{Illegal, layouts};
+use crate::{
+    fused::{FusedOp, kernel_dtype},
+    stored::StoredGraph,
+};
 use floe_kernels::DType;
 
 /// Checks that there is a decision about every value and every product; that only f32 is stored as another type, as f16, and
-/// stays f32 in an f16 variant for a reason; that states keep their types; and that only images lie channels last.
+/// stays f32 in an f16 variant for a reason; that states keep their types; and the rules of layouts.
 ///
 /// # Errors
 /// Returns the first broken rule.
 pub fn check(stored: &StoredGraph<'_>, pass: &'static str) -> Result<(), Illegal> {
-    let StoredGraph { graph, options, storage, factors, layouts } = stored;
+    let StoredGraph { graph, options, storage, factors, .. } = stored;
     let (values, nodes) = (graph.values.len(), graph.nodes.len());
-    if [storage.len(), layouts.len()] != [values; 2] || factors.len() != nodes {
-        let found = format!("{}, {} and {} decisions", storage.len(), layouts.len(), factors.len());
+    if storage.len() != values || factors.len() != nodes {
+        let found = format!("{} and {} decisions", storage.len(), factors.len());
         return Err(Illegal::new(pass, "graph", format!("{found} about {values} values and {nodes} nodes")));
     }
-    for ((value, storage), layout) in graph.values.iter().zip(storage).zip(layouts) {
+    for (value, storage) in graph.values.iter().zip(storage) {
         let illegal = |rule: String| Err(Illegal::new(pass, format!("value {}", value.name), rule));
         let half = options.half && kernel_dtype(value.fact.dtype) == DType::F32;
         match storage.dtype {
@@ -25,10 +28,6 @@ pub fn check(stored: &StoredGraph<'_>, pass: &'static str) -> Result<(), Illegal
             DType::F32 if half => return illegal("it stays f32 without a reason".into()),
             dtype if dtype == kernel_dtype(value.fact.dtype) && storage.reasons.is_empty() => {}
             dtype => return illegal(format!("{:?} is stored as {dtype:?}: {:?}", value.fact.dtype, storage.reasons)),
-        }
-        let rank = value.fact.shape.len();
-        if *layout == Layout::ChannelsLast && (options.host || !(3..=5).contains(&rank)) {
-            return illegal(format!("rank {rank} lies channels last"));
         }
     }
     let is_state = |name: &String| options.states.iter().any(|(output, _)| output == name);
@@ -42,5 +41,5 @@ pub fn check(stored: &StoredGraph<'_>, pass: &'static str) -> Result<(), Illegal
             return Err(Illegal::new(pass, format!("node {}", node.name), "factors of what is no product, or none"));
         }
     }
-    Ok(())
+    layouts::check(stored, pass)
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     fused::{FusedGraph, FusedOp},
     kernel_graph::{KernelGraph, Storage},
+    layout::{Form, Layout, Slice},
     lower::lower,
     passes::{self, tests::Network},
     pipeline::{self, CompileOptions},
@@ -135,7 +136,17 @@ fn broken_stored_graphs_are_named() {
         &[
             ("decisions about", &|stored| stored.storage.truncate(1)),
             ("decisions about", &|stored| stored.factors.truncate(1)),
-            ("decisions about", &|stored| stored.layouts.truncate(1)),
+            ("decisions about", &|stored| stored.layouts.values.truncate(1)),
+            ("decisions about", &|stored| stored.layouts.slices.truncate(1)),
+            ("decisions about", &|stored| stored.layouts.reads.truncate(1)),
+            ("1 forms of", &|stored| stored.layouts.reads.iter_mut().for_each(|forms| forms.truncate(1))),
+            ("do not tile it", &|stored| stored.layouts.reads.iter_mut().for_each(|forms| forms[0] = Form::Windows)),
+            ("no only reader transposes", &|stored| {
+                stored.layouts.values[output].0 = Layout::Permuted(vec![0, 1, 3, 2]);
+            }),
+            ("lies in a slice of", &|stored| {
+                stored.layouts.slices[output] = Some(Slice { whole: TensorId(output), axis: 1, start: 1 });
+            }),
             ("stays f32 without a reason", &|stored| stored.storage[output].dtype = DType::F32),
             ("F32 is stored as F16: [State]", &|stored| stored.storage[output].reasons.push(Reason::State)),
             ("F32 is stored as I8", &|stored| stored.storage[output].dtype = DType::I8),

@@ -1,6 +1,6 @@
 //! Lowering of operators with several operands of different kinds: data and indices, images and places.
 
-use super::{Form, Lowering, operators::three};
+use super::{Lowering, operators::three};
 use crate::fused::{FusedNode, kernel_dtype};
 use floe_kernels::{
     Kernel,
@@ -23,13 +23,13 @@ impl<'a> Lowering<'a> {
         for (number, &input) in node.inputs.iter().enumerate() {
             let same = self.graph.values[input.0].fact.dtype == self.graph.values[node.inputs[0].0].fact.dtype;
             let located = match op {
-                Op::Scatter { .. } if same => self.request(input, Form::Any, dtype)?,
+                Op::Scatter { .. } if same => self.read(node, number, dtype)?,
                 // Places need every bit: f16 could not tell neighbouring pixels apart.
                 Op::GridSample { .. } | Op::RoiAlign { .. } | Op::NonMaxSuppression { .. } if number > 0 => {
-                    self.request(input, Form::Any, kernel_dtype(self.graph.values[input.0].fact.dtype))?
+                    self.read(node, number, kernel_dtype(self.graph.values[input.0].fact.dtype))?
                 }
-                _ if number == 0 => self.request(input, Form::Any, dtype)?,
-                _ => self.any(input)?,
+                _ if number == 0 => self.read(node, 0, dtype)?,
+                _ => self.read_as_stored(node, number)?,
             };
             let (range, view) = self.operand(&located)?;
             ranges.push(range);

@@ -18,13 +18,13 @@ pub use located::Located;
 use crate::{
     fused::{FusedGraph, FusedNode, FusedOp, kernel_dtype},
     kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, OwnedBinding, Storage},
-    layout::{self, Layout},
+    layout::{self, Form, Layout, Slice, Written},
     precision::Reason,
     stored::StoredGraph,
 };
 use floe_engine::plan::format::Direction;
 use floe_kernels::{DType, Dims, Family, Kernel, KernelError, View, copy::Copy};
-use floe_models::{Op, Tensor, TensorId};
+use floe_models::{Tensor, TensorId};
 use std::{borrow::Cow, collections::HashMap};
 
 /// Why a fused node could not be lowered.
@@ -37,19 +37,6 @@ pub struct LowerError {
     pub op: String,
     /// What is wrong.
     pub reason: String,
-}
-
-/// The form in which a kernel wants an operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Form {
-    /// Any strides.
-    Any,
-    /// Row-major inside the first dimension.
-    Plain,
-    /// Row-major without gaps.
-    Contiguous,
-    /// Channels innermost and padded.
-    ChannelsLast,
 }
 
 /// Copies (and converts) constant bytes into another form with the host twin.
@@ -95,20 +82,9 @@ fn op_name(op: &FusedOp) -> &'static str {
     }
 }
 
-/// A slice of a concatenation's output that a value is written into.
-#[derive(Clone, Copy, Debug)]
-struct Destination {
-    whole: TensorId,
-    axis: usize,
-    start: usize,
-}
-
 struct Lowering<'a> {
     graph: &'a FusedGraph,
     stored: &'a StoredGraph<'a>,
-    /// Numbers of the nodes that read each value.
-    readers: Vec<Vec<usize>>,
-    destinations: HashMap<TensorId, Destination>,
     located: Vec<Option<Located>>,
     /// Forms that a value was copied into before.
     forms: HashMap<(TensorId, Form, DType), Located>,
@@ -124,8 +100,6 @@ impl<'a> Lowering<'a> {
         let mut lowering = Self {
             graph,
             stored,
-            readers: graph.readers(),
-            destinations: HashMap::new(),
             located: vec![None; graph.values.len()],
             forms: HashMap::new(),
             output_buffers: Vec::new(),
@@ -146,7 +120,6 @@ impl<'a> Lowering<'a> {
             };
             lowering.output_buffers.push(buffer);
         }
-        lowering.destinations = lowering.plan_concatenations();
         Ok(lowering)
     }
 
@@ -182,6 +155,14 @@ impl<'a> Lowering<'a> {
         self.stored.storage[id.0].dtype
     }
 
+    fn present_dtype(&self, id: TensorId) -> DType {
+        self.located[id.0].as_ref().map_or(self.dtype(id), |located| located.dtype)
+    }
+
+    fn layout(&self, id: TensorId) -> &'a Layout {
+        &self.stored.layouts.values[id.0].0
+    }
+
     /// Element type that a kernel with one tensor input and one output works in: the output's, unless the two have
     /// different types in the model (indices of maxima, say).
     fn working_dtype(&self, node: &FusedNode) -> DType {
@@ -194,95 +175,35 @@ impl<'a> Lowering<'a> {
         &self.graph.values[id.0].fact.shape
     }
 
-    /// Finds the values that can be written straight into a slice of the concatenation that reads them.
-    fn plan_concatenations(&self) -> HashMap<TensorId, Destination> {
-        let mut produced = vec![false; self.graph.values.len()];
-        for node in &self.graph.nodes {
-            let view = node.properties().is_some_and(|properties| properties.is_view());
-            for output in &node.outputs {
-                produced[output.0] = !view;
-            }
-        }
-        let mut destinations = HashMap::new();
-        for node in &self.graph.nodes {
-            let FusedOp::Operator(Op::Concat { axis }) = node.op else { continue };
-            let whole = node.outputs[0];
-            let mut start = 0;
-            for (position, &part) in node.inputs.iter().enumerate() {
-                let extent = self.shape(part)[axis];
-                let free = produced[part.0]
-                    && !self.graph.outputs.contains(&part)
-                    && !destinations.contains_key(&part)
-                    && self.stored.layouts[part.0] == self.stored.layouts[whole.0]
-                    && self.dtype(part) == self.dtype(whole)
-                    && self.slice_is_writable(whole, axis, start, extent, position + 1 == node.inputs.len());
-                if free {
-                    destinations.insert(part, Destination { whole, axis, start });
-                }
-                start += extent;
-            }
-        }
-        destinations
-    }
-
-    fn slice_is_writable(&self, whole: TensorId, axis: usize, start: usize, extent: usize, last: bool) -> bool {
-        let shape = self.shape(whole);
-        match self.stored.layouts[whole.0] {
-            Layout::ChannelsLast => {
-                let multiple = self.dtype(whole).lane_multiple() as usize;
-                axis != 1 || (start.is_multiple_of(multiple) && (last || extent.is_multiple_of(multiple)))
-            }
-            Layout::Plain => {
-                let inner: usize = shape[axis + 1..].iter().product();
-                let aligned = self.stored.options.host || (start * inner * self.dtype(whole).size()).is_multiple_of(16);
-                shape[..axis].iter().all(|&extent| extent == 1) && aligned
-            }
-        }
-    }
-
     /// Where a value is to be written; allocates it on the first call.
     fn allocate(&mut self, id: TensorId) -> Located {
         if let Some(located) = &self.located[id.0] {
             return located.clone();
         }
         let (dtype, shape) = (self.dtype(id), self.shape(id));
-        let located = if let Some(&Destination { whole, axis, start }) = self.destinations.get(&id) {
+        let located = if let Some(Slice { whole, axis, start }) = self.stored.layouts.slices[id.0] {
             let whole = self.allocate(whole);
             let mut starts = vec![0; shape.len()];
             starts[axis] = start;
             let mut part = whole.sliced(&starts, &vec![1; shape.len()], shape);
-            if self.stored.layouts[id.0] == Layout::ChannelsLast {
+            if *self.layout(id) == Layout::ChannelsLast {
                 part.lanes = shape[1].next_multiple_of(dtype.lane_multiple() as usize);
             }
             part
         } else if let Some(output) = self.direct_output(id, dtype) {
             Located::plain(output, dtype, shape)
         } else {
-            let place = match self.stored.layouts[id.0] {
+            let place = match self.layout(id) {
                 Layout::Plain => Located::plain(BufferId(0), dtype, shape),
                 Layout::ChannelsLast => Located::channels_last(BufferId(0), dtype, shape),
+                Layout::Permuted(permutation) => {
+                    let permuted: Vec<usize> = permutation.iter().map(|&d| shape[d]).collect();
+                    Located::plain(BufferId(0), dtype, &permuted).permuted(&layout::inverse(permutation))
+                }
             };
             let buffer = self.result.add_buffer(&self.graph.values[id.0].name, place.span_bytes(), Storage::Arena);
             Located { buffer, ..place }
         };
-        self.located[id.0] = Some(located.clone());
-        located
-    }
-
-    /// As [`Self::allocate`], but where a transposition is the only reader, in the order of dimensions that it makes.
-    fn allocate_for_transposition(&mut self, id: TensorId) -> Located {
-        let &[reader] = self.readers[id.0].as_slice() else { return self.allocate(id) };
-        let FusedOp::Operator(Op::Transpose { permutation }) = &self.graph.nodes[reader].op else {
-            return self.allocate(id);
-        };
-        if self.graph.outputs.contains(&id) || self.located[id.0].is_some() || self.destinations.contains_key(&id) {
-            return self.allocate(id);
-        }
-        let (dtype, shape) = (self.dtype(id), self.shape(id));
-        let transposed: Vec<usize> = permutation.iter().map(|&d| shape[d]).collect();
-        let place = Located::plain(BufferId(0), dtype, &transposed);
-        let buffer = self.result.add_buffer(&self.graph.values[id.0].name, place.span_bytes(), Storage::Arena);
-        let located = Located { buffer, ..place }.permuted(&layout::inverse(permutation));
         self.located[id.0] = Some(located.clone());
         located
     }
@@ -294,8 +215,7 @@ impl<'a> Lowering<'a> {
             return None;
         }
         let position = self.graph.outputs.iter().position(|&output| output == id)?;
-        let same =
-            self.stored.layouts[id.0] == Layout::Plain && dtype == kernel_dtype(self.graph.values[id.0].fact.dtype);
+        let same = *self.layout(id) == Layout::Plain && dtype == kernel_dtype(self.graph.values[id.0].fact.dtype);
         same.then(|| self.output_buffers[position])
     }
 
@@ -331,17 +251,18 @@ impl<'a> Lowering<'a> {
                 located = located.with_full_lanes();
             }
             let fits = match form {
-                Form::Any => true,
+                Form::Any | Form::AsStored => true,
                 Form::Plain => located.is_plain(),
                 Form::Contiguous => located.is_contiguous(),
                 Form::ChannelsLast => located.is_channels_last(),
+                Form::Windows => return Err("windows are made of a whole convolution".into()),
             };
             if fits && located.dtype == dtype {
                 return Ok(located);
             }
             let to = match form {
                 Form::ChannelsLast => Located::channels_last(BufferId(0), dtype, &located.shape),
-                Form::Any if self.stored.layouts[id.0] == Layout::ChannelsLast => {
+                Form::Any if *self.layout(id) == Layout::ChannelsLast => {
                     Located::channels_last(BufferId(0), dtype, &located.shape)
                 }
                 _ => Located::plain(BufferId(0), dtype, &located.shape),
@@ -350,19 +271,42 @@ impl<'a> Lowering<'a> {
             let buffer = self.result.add_buffer(&name, to.span_bytes(), Storage::Arena);
             let to = Located { buffer, ..to };
             self.copy_value(id, &located, &to, Reason::Operand)?;
+            if !fits {
+                self.explain_copy(form);
+            }
             to
         };
         self.forms.insert((id, form, dtype), located.clone());
         Ok(located)
     }
 
+    /// An input of the node being lowered, in the form in which the node reads it.
+    fn read(&mut self, node: &FusedNode, number: usize, dtype: DType) -> Result<Located, String> {
+        match self.stored.layouts.reads[self.current][number] {
+            Form::AsStored => self.any(node.inputs[number]),
+            form => self.request(node.inputs[number], form, dtype),
+        }
+    }
+
+    /// The same in the type that it has.
+    fn read_as_stored(&mut self, node: &FusedNode, number: usize) -> Result<Located, String> {
+        self.read(node, number, self.present_dtype(node.inputs[number]))
+    }
+
     /// A value in any form, in the type that it has (constants: in the type they would be computed in).
     fn any(&mut self, id: TensorId) -> Result<Located, String> {
-        let dtype = match &self.located[id.0] {
-            Some(located) => located.dtype,
-            None => self.dtype(id),
+        self.request(id, Form::Any, self.present_dtype(id))
+    }
+
+    /// Says of the copy that was just made why it is in another form than the value.
+    fn explain_copy(&mut self, form: Form) {
+        let reason = match self.graph.nodes.get(self.current) {
+            Some(node) => layout::Reason::Read { operator: op_name(&node.op) },
+            None => layout::Reason::Binding,
         };
-        self.request(id, Form::Any, dtype)
+        if let Some(copy) = self.result.nodes.last_mut().filter(|_| !self.stored.options.host) {
+            copy.layout = Some(Written { layout: form.words(), reason });
+        }
     }
 
     /// Copies a value as it is, which is f32 for its own reasons, because it came so, or for that of the copy.
@@ -400,11 +344,11 @@ impl<'a> Lowering<'a> {
             Some(node) => (node.name.clone(), node.sources.iter().map(|source| source.name.clone()).collect()),
             None => ("outputs".to_owned(), Vec::new()),
         };
-        let reasons = match self.graph.nodes.get(self.current) {
-            Some(node) => self.reasons(&kernel, &node.outputs),
-            None => Vec::new(),
+        let (reasons, layout) = match self.graph.nodes.get(self.current) {
+            Some(node) => (self.reasons(&kernel, &node.outputs), self.written(node)),
+            None => (Vec::new(), None),
         };
-        self.result.nodes.push(KernelNode { name, sources, reasons, kernel, inputs, outputs });
+        self.result.nodes.push(KernelNode { name, sources, reasons, layout, kernel, inputs, outputs });
     }
 
     /// Why a kernel stores f32 in an f16 variant that makes one of these values; nothing where it does not.
@@ -422,6 +366,13 @@ impl<'a> Lowering<'a> {
         reasons
     }
 
+    /// How a node writes its first output, where that does not go without saying.
+    fn written(&self, node: &FusedNode) -> Option<Written> {
+        let (layout, reason) = &self.stored.layouts.values[node.outputs[0].0];
+        let said = reason.is_reported() && !self.stored.options.host;
+        said.then(|| Written { layout: layout.words(), reason: *reason })
+    }
+
     /// As [`Self::push`], for a kernel that prepares the node's own: it has a name of its own, `NODE/part`.
     fn push_part(
         &mut self,
@@ -433,7 +384,15 @@ impl<'a> Lowering<'a> {
     ) {
         let reasons = if self.stored.options.half { vec![reason] } else { Vec::new() };
         let name = format!("{}/{part}", self.graph.nodes[self.current].name);
-        self.result.nodes.push(KernelNode { name, sources: Vec::new(), reasons, kernel, inputs, outputs });
+        self.result.nodes.push(KernelNode {
+            name,
+            sources: Vec::new(),
+            reasons,
+            layout: None,
+            kernel,
+            inputs,
+            outputs,
+        });
     }
 
     fn node(&mut self, node: &'a FusedNode) -> Result<(), String> {

@@ -45,11 +45,6 @@ fn list<T, const N: usize>(items: impl IntoIterator<Item = T>, what: &str) -> Re
 }
 
 impl<'a> Lowering<'a> {
-    /// The form that image kernels want here.
-    pub(super) fn image(&self) -> Form {
-        if self.stored.options.host { Form::Plain } else { Form::ChannelsLast }
-    }
-
     pub(super) fn pointwise(&mut self, node: &'a FusedNode, program: &Program) -> Result<(), String> {
         let mut sources = Vec::new();
         for &input in &node.inputs {
@@ -69,47 +64,21 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// Whether a convolution without groups reads its input as it lies, because it has few channels: no copy into
-    /// channels-last halves is needed then.
-    fn is_first_layer(&self, node: &FusedNode, window: &op::Window, dtype: DType) -> Result<bool, String> {
-        let Some(input) = self.located[node.inputs[0].0].clone().filter(|_| !self.stored.options.host) else {
-            return Ok(false);
-        };
-        let (_, input) = self.operand(&input)?;
-        let shape = self.shape(node.inputs[1]);
-        let (_, weights) = self.operand(&Located::plain(BufferId(0), dtype, shape))?;
-        let (strides, dilations) = (three(&window.strides, 1)?, three(&window.dilations, 1)?);
-        Ok(floe_kernels::conv::reads_any_layout(&input, &weights, dtype, strides, dilations))
-    }
-
-    /// Operands of a convolution without groups whose windows tile an input of few channels (the patch embedding of a
-    /// transformer), as a 1×1 convolution over windows: the input is copied so that the elements of a window lie
-    /// together, where channels padded to eight would be mostly zeros.
-    fn patches(
-        &mut self,
-        node: &FusedNode,
-        window: &op::Window,
-        dtype: DType,
-    ) -> Result<Option<(Located, Located)>, String> {
-        let input = self.located[node.inputs[0].0].clone().filter(|_| !self.stored.options.host);
-        let (Some(input), &[m, c, kh, kw]) = (input, self.shape(node.inputs[1])) else { return Ok(None) };
-        let &[n, _, h, w] = input.shape.as_slice() else { return Ok(None) };
-        let (rows, columns, elements) = (h / kh.max(1), w / kw.max(1), c * kh * kw);
-        let tiled = window.strides == [kh, kw]
-            && (h, w) == (rows * kh, columns * kw)
-            && window.pads_begin.iter().chain(&window.pads_end).all(|&pad| pad == 0)
-            && window.dilations.iter().all(|&dilation| dilation == 1);
-        if !tiled || c >= 8 || kh * kw < 2 || elements % 8 != 0 {
-            return Ok(None);
-        }
-        let Some(split) = input.reshaped(&[n, c, rows, kh, columns, kw]) else { return Ok(None) };
+    /// Operands of a convolution as one of 1×1 over windows: the input is copied so that the elements of a window lie together.
+    fn windows(&mut self, node: &FusedNode, dtype: DType) -> Result<(Located, Located), String> {
+        let input = self.any(node.inputs[0])?;
+        let &[m, c, kh, kw] = self.shape(node.inputs[1]) else { return Err("windows of other ranks than 4".into()) };
+        let &[n, _, h, w] = input.shape.as_slice() else { return Err("an image of another rank than 4".into()) };
+        let (rows, columns, elements) = (h / kh, w / kw, c * kh * kw);
+        let split = input.reshaped(&[n, c, rows, kh, columns, kw]).ok_or("rows and columns cannot be split")?;
         let to = Located::plain(BufferId(0), dtype, &[n, rows, columns, c, kh, kw]);
         let name = format!("{} in windows", self.graph.values[node.inputs[0].0].name);
         let buffer = self.result.add_buffer(&name, to.span_bytes(), Storage::Arena);
         self.copy(&split.permuted(&[0, 2, 4, 1, 3, 5]), &Located { buffer, ..to })?;
+        self.explain_copy(Form::Windows);
         let windows = Located::plain(buffer, dtype, &[n, rows, columns, elements]).permuted(&[0, 3, 1, 2]);
-        let weights = self.request(node.inputs[1], Form::Contiguous, dtype)?.reshaped(&[m, elements, 1, 1]);
-        Ok(weights.map(|weights| (windows, weights)))
+        let weights = self.read(node, 1, dtype)?.reshaped(&[m, elements, 1, 1]).ok_or("weights cannot be joined")?;
+        Ok((windows, weights))
     }
 
     pub(super) fn anchored(
@@ -121,37 +90,19 @@ impl<'a> Lowering<'a> {
     ) -> Result<(), String> {
         let dtype = self.stored.factors[self.current].map_or(self.dtype(node.outputs[0]), |factors| factors.dtype);
         let result_shape = self.shape(node.outputs[0]);
-        let (mut first_layer, mut patches) = (false, None);
-        if let Op::Conv { window, groups: 1 } = op {
-            first_layer = self.is_first_layer(node, window, dtype)?;
-            patches = if first_layer { None } else { self.patches(node, window, dtype)? };
-        }
-        let steps = patches.as_ref().map(|_| [1; 3]);
-        let (x, w) = match (op, patches) {
-            (_, Some(operands)) => operands,
-            (Op::Conv { .. }, None) if first_layer => {
-                (self.any(node.inputs[0])?, self.request(node.inputs[1], Form::Contiguous, dtype)?)
-            }
-            (Op::Conv { .. } | Op::ConvTranspose { .. }, None) => {
-                let image = self.image();
-                (self.request(node.inputs[0], image, dtype)?, self.request(node.inputs[1], Form::Contiguous, dtype)?)
-            }
-            _ => (self.request(node.inputs[0], Form::Any, dtype)?, self.request(node.inputs[1], Form::Any, dtype)?),
+        let in_windows = self.stored.layouts.reads[self.current][0] == Form::Windows;
+        let (x, w) = match in_windows {
+            true => self.windows(node, dtype)?,
+            false => (self.read(node, 0, dtype)?, self.read(node, 1, dtype)?),
         };
-        let bias = match node.inputs[..operands].get(2) {
-            Some(&bias) => Some(self.request(bias, Form::Contiguous, DType::F32)?),
-            None => None,
-        };
+        let bias = if operands > 2 { Some(self.read(node, 2, DType::F32)?) } else { None };
         let mut extras = Vec::new();
-        for &extra in &node.inputs[operands..] {
-            let whole = self.shape(extra) == result_shape && result_shape.len() >= 3;
-            let spatial = matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. });
-            let located = if whole && spatial && !self.stored.options.host {
-                self.request(extra, Form::ChannelsLast, dtype)?
-            } else {
-                self.any(extra)?
+        for number in operands..node.inputs.len() {
+            let dtype = match self.stored.layouts.reads[self.current][number] {
+                Form::Any => self.present_dtype(node.inputs[number]),
+                _ => dtype,
             };
-            extras.push(located);
+            extras.push(self.read(node, number, dtype)?);
         }
         let to = self.allocate(node.outputs[0]);
 
@@ -207,7 +158,7 @@ impl<'a> Lowering<'a> {
                 input: x_view,
                 weights: w_view,
                 output: view,
-                strides: steps.map_or_else(|| three(&window.strides, 1), Ok)?,
+                strides: if in_windows { [1; 3] } else { three(&window.strides, 1)? },
                 dilations: three(&window.dilations, 1)?,
                 pads: three(&window.pads_begin, 0)?,
                 groups: *groups as u32,
@@ -277,20 +228,20 @@ impl<'a> Lowering<'a> {
     ) -> Result<(), String> {
         let dtype = self.dtype(node.outputs[0]);
         let mut located = Vec::new();
-        for &input in &node.inputs[..3] {
-            located.push(self.request(input, Form::Any, dtype)?);
+        for number in 0..3 {
+            located.push(self.read(node, number, dtype)?);
         }
         let queries = located[0].shape.len() - 2;
         let scores = [&located[0].shape[..=queries], &located[1].shape[queries..=queries]].concat();
         let mask = match node.inputs.get(3) {
             // Masks reach the limits of f32, which f16 does not hold.
             Some(&mask) if self.graph.values[mask.0].constant.is_some() => {
-                Some(self.request(mask, Form::Any, kernel_dtype(self.graph.values[mask.0].fact.dtype))?)
+                Some(self.read(node, 3, kernel_dtype(self.graph.values[mask.0].fact.dtype))?)
             }
-            Some(&mask) => Some(self.any(mask)?),
+            Some(_) => Some(self.read_as_stored(node, 3)?),
             None => None,
         };
-        located.push(self.allocate_for_transposition(node.outputs[0]));
+        located.push(self.allocate(node.outputs[0]));
         let mut ranges = Vec::new();
         let mut views = Vec::new();
         for located in located.iter().cloned().chain(mask.map(|mask| mask.expanded(&scores))) {
@@ -309,13 +260,9 @@ impl<'a> Lowering<'a> {
     /// Operators that compute one output from one tensor (and perhaps indices).
     fn single_input(&mut self, node: &'a FusedNode, op: &Op) -> Result<(), String> {
         let dtype = self.working_dtype(node);
-        let form = match op {
-            Op::Pool { .. } | Op::Lrn { .. } => self.image(),
-            _ => Form::Any,
-        };
         let from = match op {
-            Op::Softmax { .. } => self.any(node.inputs[0])?,
-            _ => self.request(node.inputs[0], form, dtype)?,
+            Op::Softmax { .. } => self.read_as_stored(node, 0)?,
+            _ => self.read(node, 0, dtype)?,
         };
         let to = self.allocate(node.outputs[0]);
         let (range, input) = self.operand(&from)?;
@@ -376,7 +323,7 @@ impl<'a> Lowering<'a> {
             }
             Op::Gather { axis } => {
                 let integer = kernel_dtype(self.graph.values[node.inputs[1].0].fact.dtype);
-                let indices = self.request(node.inputs[1], Form::Any, integer)?;
+                let indices = self.read(node, 1, integer)?;
                 let (range, indices) = self.operand(&indices)?;
                 inputs.push(range);
                 if self.shape(node.inputs[1]).is_empty() {
@@ -431,7 +378,7 @@ impl<'a> Lowering<'a> {
 
     fn normalization(&mut self, node: &'a FusedNode, op: &Op) -> Result<(), String> {
         let dtype = self.working_dtype(node);
-        let from = self.request(node.inputs[0], Form::Any, dtype)?;
+        let from = self.read(node, 0, dtype)?;
         let shape = &from.shape;
         let count = |range: &[usize]| range.iter().product::<usize>();
         let (sets, parameters, per_parameter, center, epsilon) = match *op {
@@ -446,11 +393,11 @@ impl<'a> Lowering<'a> {
         };
         let mut inputs = vec![self.operand(&from)?.0];
         let input = self.operand(&from)?.1;
-        for &parameter in &node.inputs[1..] {
+        for (number, &parameter) in node.inputs.iter().enumerate().skip(1) {
             if count(self.shape(parameter)) != parameters {
                 return Err(format!("a scale or bias has {:?} elements, not {parameters}", self.shape(parameter)));
             }
-            let located = self.request(parameter, Form::Contiguous, DType::F32)?;
+            let located = self.read(node, number, DType::F32)?;
             inputs.push(self.operand(&located)?.0);
         }
         let to = self.allocate(node.outputs[0]);

@@ -24,24 +24,21 @@ impl<'a> Lowering<'a> {
     ) -> Result<(), String> {
         let matrix = matches!(op, Op::QuantizedMatMul);
         let shape = self.shape(node.outputs[0]);
-        let form = if matrix || self.is_first_layer_of_integers(node, op)? { Form::Any } else { self.image() };
-        let mut x = self.integers(node.inputs[0], form)?;
-        let mut w = self.integers(node.inputs[1], Form::Contiguous)?;
-        let bias = match node.inputs[..operands].get(2) {
-            Some(&bias) => Some(self.request(bias, Form::Contiguous, DType::I32)?),
-            None => None,
-        };
+        let model_type =
+            |lowering: &Self, number: usize| kernel_dtype(lowering.graph.values[node.inputs[number].0].fact.dtype);
+        let mut x = self.read(node, 0, model_type(self, 0))?;
+        let mut w = self.read(node, 1, model_type(self, 1))?;
+        let bias = if operands > 2 { Some(self.read(node, 2, DType::I32)?) } else { None };
         let mut extras = Vec::new();
-        for &extra in &node.inputs[operands..] {
-            let located = match self.graph.values[extra.0].constant {
+        for number in operands..node.inputs.len() {
+            let id = node.inputs[number];
+            let dtype = match (&self.graph.values[id.0].constant, self.stored.layouts.reads[self.current][number]) {
                 // A scale that was rounded to f16 would move every result.
-                Some(_) => self.integers(extra, Form::Any)?,
-                None if !matrix && self.shape(extra) == shape => {
-                    let dtype = self.dtype(extra);
-                    self.request(extra, self.image(), dtype)?
-                }
-                None => self.any(extra)?,
+                (Some(_), _) => model_type(self, number),
+                (None, Form::Any) => self.present_dtype(id),
+                (None, _) => self.dtype(id),
             };
+            let located = self.read(node, number, dtype)?;
             extras.push(located.expanded(shape));
         }
         let to = self.allocate(node.outputs[0]);
@@ -52,7 +49,10 @@ impl<'a> Lowering<'a> {
             let flat = |located: &Located| located.positions(rows);
             x = match flat(&x) {
                 Some(x) => x,
-                None => flat(&self.integers(node.inputs[0], Form::Contiguous)?).ok_or("rows that cannot be joined")?,
+                None => {
+                    let dense = self.request(node.inputs[0], Form::Contiguous, x.dtype)?;
+                    flat(&dense).ok_or("rows that cannot be joined")?
+                }
             };
             w = w.permuted(&[1, 0]).reshaped(&[w.shape[1], w.shape[0], 1]).ok_or("weights that cannot be turned")?;
             result = match flat(&to) {
@@ -111,19 +111,6 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// Whether a convolution without groups reads its bytes as they lie, because it has few channels.
-    fn is_first_layer_of_integers(&self, node: &FusedNode, op: &Op) -> Result<bool, String> {
-        let (Op::QuantizedConv { window, groups: 1, .. }, false) = (op, self.stored.options.host) else {
-            return Ok(false);
-        };
-        let Some(input) = &self.located[node.inputs[0].0] else { return Ok(false) };
-        let (_, input) = self.operand(input)?;
-        let dtype = kernel_dtype(self.graph.values[node.inputs[1].0].fact.dtype);
-        let (_, weights) = self.operand(&Located::plain(BufferId(0), dtype, self.shape(node.inputs[1])))?;
-        let (strides, dilations) = (three(&window.strides, 1)?, three(&window.dilations, 1)?);
-        Ok(floe_kernels::conv::reads_integers_of_any_layout(&input, &weights, strides, dilations))
-    }
-
     /// A product of a few rows with packed weights.
     pub(super) fn packed_product(&mut self, node: &'a FusedNode, bits: u32) -> Result<(), String> {
         let dtype = self.dtype(node.outputs[0]);
@@ -135,7 +122,7 @@ impl<'a> Lowering<'a> {
                 2 => self.scale_type(id, dtype),
                 _ => kernel_dtype(self.graph.values[id.0].fact.dtype),
             };
-            let located = self.request(id, Form::Contiguous, wanted)?;
+            let located = self.read(node, position, wanted)?;
             let (range, view) = self.operand(&located)?;
             inputs.push(range);
             views.push(view);
@@ -159,11 +146,6 @@ impl<'a> Lowering<'a> {
             Some(scales) if dtype == DType::F16 && scales.to_f64().into_iter().all(normal) => DType::F16,
             _ => kernel_dtype(value.fact.dtype),
         }
-    }
-
-    /// A value in the type that the model gives it.
-    fn integers(&mut self, id: TensorId, form: Form) -> Result<Located, String> {
-        self.request(id, form, kernel_dtype(self.graph.values[id.0].fact.dtype))
     }
 
     /// A row-major place of its own for a value.

@@ -1,6 +1,6 @@
 //! Lowering of recurrent layers: one matrix product projects the inputs of all steps, then the recurrence runs.
 
-use super::{Form, Located, Lowering};
+use super::{Located, Lowering};
 use crate::{
     fused::FusedNode,
     kernel_graph::{BufferId, Storage},
@@ -12,12 +12,12 @@ use floe_kernels::{
     pointwise::Epilogue,
     recurrent::{Activation, ActivationKind, Cell, Recurrent},
 };
-use floe_models::{TensorId, op};
+use floe_models::op;
 
 impl<'a> Lowering<'a> {
     pub(super) fn recurrent(&mut self, node: &'a FusedNode, layer: &op::Recurrence) -> Result<(), String> {
         let dtype = self.dtype(node.outputs[0]);
-        let mut optional = node.inputs[3..].iter().copied();
+        let mut optional = 3..node.inputs.len();
         let mut next = |present: bool| if present { optional.next() } else { None };
         let bias = next(layer.bias);
         let candidate_bias = next(layer.candidate_bias);
@@ -27,7 +27,7 @@ impl<'a> Lowering<'a> {
         let peepholes = next(layer.peepholes);
 
         let projected = self.projection(node, bias)?;
-        let weights = self.request(node.inputs[2], Form::Contiguous, dtype)?;
+        let weights = self.read(node, 2, dtype)?;
         let mut inputs = Vec::new();
         let mut operand = |lowering: &Self, located: &Located| -> Result<View, String> {
             let (range, view) = lowering.operand(located)?;
@@ -45,11 +45,11 @@ impl<'a> Lowering<'a> {
             (lengths, Some(DType::I32)),
             (peepholes, Some(DType::F32)),
         ];
-        for (view, (id, dtype)) in views.iter_mut().zip(operands) {
-            if let Some(id) = id {
+        for (view, (number, dtype)) in views.iter_mut().zip(operands) {
+            if let Some(number) = number {
                 let located = match dtype {
-                    Some(dtype) => self.request(id, Form::Any, dtype)?,
-                    None => self.any(id)?,
+                    Some(dtype) => self.read(node, number, dtype)?,
+                    None => self.read_as_stored(node, number)?,
                 };
                 *view = Some(operand(self, &located)?);
             }
@@ -90,10 +90,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// `X·Wᵀ + bias` of all steps, `[T, B, D, G·H]`, in f32 whatever the factors are: the recurrence adds to it.
-    fn projection(&mut self, node: &'a FusedNode, bias: Option<TensorId>) -> Result<Located, String> {
+    fn projection(&mut self, node: &'a FusedNode, bias: Option<usize>) -> Result<Located, String> {
         let dtype = self.dtype(node.outputs[0]);
-        let x = self.request(node.inputs[0], Form::Any, dtype)?;
-        let weights = self.request(node.inputs[1], Form::Contiguous, dtype)?;
+        let x = self.read(node, 0, dtype)?;
+        let weights = self.read(node, 1, dtype)?;
         let (&[steps, sequences, features], &[directions, rows, _]) = (x.shape.as_slice(), weights.shape.as_slice())
         else {
             return Err("operands of other ranks than 3".into());
@@ -113,7 +113,7 @@ impl<'a> Lowering<'a> {
         let (weights, b) = self.operand(&weights)?;
         let mut inputs = vec![x, weights];
         if let Some(bias) = bias {
-            let located = self.request(bias, Form::Contiguous, DType::F32)?;
+            let located = self.read(node, bias, DType::F32)?;
             inputs.push(self.operand(&located)?.0);
         }
         let (range, output) = self.operand(&to)?;

@@ -102,7 +102,7 @@ struct Reach {
 
 impl Reach {
     fn of(value: f64) -> Self {
-        let large = value.is_finite() && half::f16::from_f64(value).is_infinite();
+        let large = value.is_finite() && (value as f32).abs() >= ROUNDS_TO_INFINITY;
         let on = |side: bool| if large && side { value.abs() } else { 0.0 };
         Self { below: on(value < 0.0), above: on(value > 0.0) }
     }
@@ -130,19 +130,40 @@ impl BitOr for Reach {
     }
 }
 
+/// The least f32 that f16 rounds to infinity.
+const ROUNDS_TO_INFINITY: f32 = 65520.0;
+
 impl From<Option<&Tensor>> for Reach {
     fn from(constant: Option<&Tensor>) -> Self {
-        let join = |reach: Self, value: f64| reach | Self::of(value);
         match constant {
             Some(tensor) if tensor.dtype == DType::F32 => {
-                let values =
-                    tensor.bytes().as_chunks::<4>().0.iter().map(|&bytes| f64::from(f32::from_le_bytes(bytes)));
-                values.fold(Self::default(), join)
+                let [below, above] = farthest_finite(tensor.bytes().as_chunks().0);
+                Self::of(-f64::from(below)) | Self::of(above.into())
             }
-            Some(tensor) if tensor.dtype.is_float() => tensor.to_f64().into_iter().fold(Self::default(), join),
+            Some(tensor) if tensor.dtype.is_float() => {
+                tensor.to_f64().into_iter().fold(Self::default(), |reach, value| reach | Self::of(value))
+            }
             _ => Self::default(),
         }
     }
+}
+
+/// How far finite numbers reach below and above 0. Sixteen at a time: a network has millions of weights.
+fn farthest_finite(numbers: &[[u8; 4]]) -> [f32; 2] {
+    let mut far = [[0.0_f32; 16]; 2];
+    let mut add = |numbers: &[[u8; 4]]| {
+        let [below, above] = &mut far;
+        for ((below, above), &bytes) in below.iter_mut().zip(above).zip(numbers) {
+            let number = f32::from_le_bytes(bytes);
+            let number = if number.is_finite() { number } else { 0.0 };
+            *below = if -number > *below { -number } else { *below };
+            *above = if number > *above { number } else { *above };
+        }
+    };
+    let (whole, rest) = numbers.as_chunks::<16>();
+    whole.iter().for_each(|numbers| add(numbers));
+    add(rest);
+    far.map(|far| far.into_iter().fold(0.0, f32::max))
 }
 
 fn program_reach(program: &Program, inputs: &[Reach]) -> Reach {
@@ -271,6 +292,20 @@ mod tests {
         let found = evaluate::run_fused_in_half(&fused, &inputs).expect("runs on the host");
         for (found, expected) in found[0].to_f64().into_iter().zip(expected[0].to_f64()) {
             assert!(expected.is_finite() && (found - expected).abs() <= 4e-3, "{found} for {expected}");
+        }
+    }
+
+    #[test]
+    fn constants_reach_as_far_as_their_farthest_finite_number() {
+        let mut numbers = vec![1.0; 37];
+        (numbers[3], numbers[20], numbers[35], numbers[36]) = (-65520.0, f32::INFINITY, 65519.0, f32::NAN);
+        let reach = |numbers: &[f32]| Reach::from(Some(&Tensor::f32(&[numbers.len()], numbers)));
+        assert_eq!(reach(&numbers), Reach { below: 65520.0, above: 0.0 });
+        numbers[36] = 1e30;
+        assert_eq!(reach(&numbers).farthest(), Some(f64::from(1e30_f32)));
+        for number in [65519.996_f32, 65520.0, -7e4, f32::NAN] {
+            let infinite = half::f16::from_f32(number).is_infinite();
+            assert_eq!(reach(&[number]).farthest().is_some(), infinite, "{number}");
         }
     }
 
