@@ -213,19 +213,27 @@ pub(super) struct Effects {
 }
 
 impl Program {
-    /// Decodes a kernel.
+    /// Decodes a kernel for a device of the architecture that the module is for.
     ///
     /// # Errors
     /// Names what the machine does not cover: nothing of a kernel runs unless all of it can.
     pub fn decode(module: &Module, kernel: &str) -> std::result::Result<Self, DecodeError> {
+        Self::decode_on(module, kernel, module.capability())
+    }
+
+    /// Decodes a kernel for a device of a compute capability, such as 87: it decides how tensor cores add.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_on(module: &Module, kernel: &str, capability: u32) -> std::result::Result<Self, DecodeError> {
         let found = module.kernel(kernel).ok_or_else(|| DecodeError::NoKernel(kernel.to_owned()))?;
         let refuse = |reason| DecodeError::Variables { kernel: kernel.to_owned(), reason };
         let layout = Layout::new(module, found).map_err(refuse)?;
         // Every register in a slot of its own shows which are alive when; then they share.
         let apart = registers::apart(&found.registers);
-        let (_, first, _) = decode_all(found, &layout, &apart.slots)?;
+        let (_, first, _) = decode_all(found, (&layout, capability), &apart.slots)?;
         let allocation = registers::allocate(&found.registers, &first);
-        let (code, effects, constants) = decode_all(found, &layout, &allocation.slots)?;
+        let (code, effects, constants) = decode_all(found, (&layout, capability), &allocation.slots)?;
         let roots = roots::Analysis::new(&code, &effects, &found.registers);
         let communicates = code.iter().any(|step| match &step.op {
             Op::Access(access::Op::Atomic { to, .. }) => *to != access::To::Shared,
@@ -345,7 +353,7 @@ impl Program {
 
 type Decoded = (Vec<Step>, Vec<Effects>, Constants);
 
-fn decode_all(kernel: &Kernel, layout: &Layout, slots: &[Slot]) -> std::result::Result<Decoded, DecodeError> {
+fn decode_all(kernel: &Kernel, layout: (&Layout, u32), slots: &[Slot]) -> std::result::Result<Decoded, DecodeError> {
     let mut constants = Constants::default();
     let (mut code, mut effects) = (Vec::new(), Vec::new());
     for instruction in &kernel.instructions {
