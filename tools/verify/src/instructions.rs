@@ -1,7 +1,8 @@
 //! `floe-verify instructions`: single instructions with edge values, through PTX, on a GPU or on the one in software.
 //!
-//! What is expected is stated here with Rust's own arithmetic, from the PTX ISA, and not with the emulator's functions. On a GPU
-//! the emulator runs the same text besides, and where the two differ in a bit, that is counted.
+//! What is expected is stated here with Rust's own arithmetic, from the PTX ISA and, where that leaves it open, from what an H200
+//! gives; never with the emulator's functions. On a GPU the emulator runs the same text besides, with the arithmetic of that GPU.
+//! Where the two differ in a bit, that is counted. Sums of products must not differ.
 
 use crate::{
     launch::Gpu,
@@ -30,6 +31,9 @@ pub struct Arguments {
     /// On a GPU in software; needs no GPU.
     #[arg(long)]
     emulated: bool,
+    /// With the arithmetic of this compute capability, such as 87, in place of the PTX's own
+    #[arg(long, requires = "emulated")]
+    capability: Option<u32>,
     /// Where to write all operands and results.
     #[arg(long)]
     raw: Option<PathBuf>,
@@ -206,7 +210,14 @@ fn h(bits: u64) -> f64 {
 
 /// An exact result of halves, rounded to one.
 fn hb(value: f64) -> u64 {
-    if value.is_nan() { 0x7fff } else { u64::from(f16::from_f64(value).to_bits()) }
+    if value.is_nan() {
+        return 0x7fff;
+    }
+    // Rounded to odd in f32, so that it may be rounded again.
+    let near = value as f32;
+    let cut = if f64::from(near).abs() > value.abs() { f32::from_bits(near.to_bits() - 1) } else { near };
+    let odd = f32::from_bits(cut.to_bits() | u32::from(f64::from(cut) != value));
+    u64::from(f16::from_f32(odd).to_bits())
 }
 
 fn flush(value: f32) -> f32 {
@@ -237,9 +248,24 @@ fn d(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-/// Bits of an f64; every NaN is the one that GPUs make.
-fn db(value: f64) -> u64 {
-    if value.is_nan() { 0xfff8_0000_0000_0000 } else { value.to_bits() }
+/// Bits of a result in f64. NaN of an operand, in the order given, is passed on and made quiet; an invalid operation makes one.
+fn db<const N: usize>(value: f64, sources: [u64; N]) -> u64 {
+    if !value.is_nan() {
+        return value.to_bits();
+    }
+    sources.into_iter().find(|source| d(*source).is_nan()).map_or(0xfff8 << 48, |source| source | 1 << 51)
+}
+
+/// NaN of f64 in a narrower format with so many bits of exponent and fraction: its sign and upper bits, quiet.
+fn narrowed_nan(nan: u64, exponent: u32, fraction: u32) -> u64 {
+    let upper = nan >> (52 - fraction) & ((1 << fraction) - 1) | 1 << (fraction - 1);
+    (nan >> 63) << (exponent + fraction) | ((1 << exponent) - 1) << fraction | upper
+}
+
+/// NaN of a narrower format in f64.
+fn widened_nan(nan: u64, exponent: u32, fraction: u32) -> u64 {
+    let upper = (nan & ((1 << fraction) - 1)) << (52 - fraction);
+    (nan >> (exponent + fraction) & 1) << 63 | 0x7ff8 << 48 | upper
 }
 
 /// Operands of every kind are in `%d4`, `%d5` and `%d6`; their lower parts in `%r`, `%h` and `%f` of the same numbers. The
@@ -383,7 +409,11 @@ const INSTRUCTIONS: &[(&str, Values, Expected)] = &[
     (
         "cvt.f64.f32 %d7, %f4; cvt.f64.f32 %d8, %f5; add.f64 %d7, %d7, %d8; cvt.rn.f32.f64 %f3, %d7; mov.b32 %r3, %f3;",
         Values::Floats,
-        Bits(|x, y, _| b((f64::from(f(x)) + f64::from(f(y))) as f32)),
+        Bits(|x, y, _| {
+            let wide = |x: u64| if f(x).is_nan() { widened_nan(x, 8, 23) } else { f64::from(f(x)).to_bits() };
+            let sum = db(f64::from(f(x)) + f64::from(f(y)), [wide(y), wide(x)]);
+            if d(sum).is_nan() { narrowed_nan(sum, 8, 23) } else { b(d(sum) as f32) }
+        }),
     ),
     ("cvt.f32.f16 %f3, %h4; mov.b32 %r3, %f3;", Values::Halves, Bits(|x, _, _| b(h(x) as f32))),
     ("add.f16 %h3, %h4, %h5; cvt.u32.u16 %r3, %h3;", Values::Halves, Bits(|x, y, _| hb(h(x) + h(y)))),
@@ -488,30 +518,66 @@ const INSTRUCTIONS: &[(&str, Values, Expected)] = &[
         Values::Floats,
         Bits(|x, _, _| if f(x).is_nan() { 1 << 63 } else { f(x).round_ties_even() as u64 }),
     ),
-    ("cvt.rzi.s8.f64 %r3, %d4;", Values::Doubles, Bits(|x, _, _| u64::from(d(x) as i8 as i32 as u32))),
+    (
+        "cvt.rzi.s8.f64 %r3, %d4;",
+        Values::Doubles,
+        Bits(|x, _, _| if d(x).is_nan() { 0xffff_ff80 } else { u64::from(d(x) as i8 as i32 as u32) }),
+    ),
     (
         "cvt.rni.s8.f64 %r3, %d4;",
         Values::Doubles,
-        Bits(|x, _, _| u64::from(d(x).round_ties_even() as i8 as i32 as u32)),
+        Bits(|x, _, _| if d(x).is_nan() { 0xffff_ff80 } else { u64::from(d(x).round_ties_even() as i8 as i32 as u32) }),
     ),
-    ("cvt.rzi.u8.f64 %r3, %d4;", Values::Doubles, Bits(|x, _, _| u64::from(d(x) as u8))),
-    ("cvt.rni.u8.f64 %r3, %d4;", Values::Doubles, Bits(|x, _, _| u64::from(d(x).round_ties_even() as u8))),
-    ("cvt.rzi.s16.f64 %h3, %d4; cvt.u32.u16 %r3, %h3;", Values::Doubles, Bits(|x, _, _| u64::from(d(x) as i16 as u16))),
+    (
+        "cvt.rzi.u8.f64 %r3, %d4;",
+        Values::Doubles,
+        Bits(|x, _, _| if d(x).is_nan() { 0x80 } else { u64::from(d(x) as u8) }),
+    ),
+    (
+        "cvt.rni.u8.f64 %r3, %d4;",
+        Values::Doubles,
+        Bits(|x, _, _| if d(x).is_nan() { 0x80 } else { u64::from(d(x).round_ties_even() as u8) }),
+    ),
+    (
+        "cvt.rzi.s16.f64 %h3, %d4; cvt.u32.u16 %r3, %h3;",
+        Values::Doubles,
+        Bits(|x, _, _| if d(x).is_nan() { 0x8000 } else { u64::from(d(x) as i16 as u16) }),
+    ),
     (
         "cvt.rni.s16.f64 %h3, %d4; cvt.u32.u16 %r3, %h3;",
         Values::Doubles,
-        Bits(|x, _, _| u64::from(d(x).round_ties_even() as i16 as u16)),
+        Bits(|x, _, _| if d(x).is_nan() { 0x8000 } else { u64::from(d(x).round_ties_even() as i16 as u16) }),
     ),
-    ("cvt.rzi.u16.f64 %h3, %d4; cvt.u32.u16 %r3, %h3;", Values::Doubles, Bits(|x, _, _| u64::from(d(x) as u16))),
+    (
+        "cvt.rzi.u16.f64 %h3, %d4; cvt.u32.u16 %r3, %h3;",
+        Values::Doubles,
+        Bits(|x, _, _| if d(x).is_nan() { 0x8000 } else { u64::from(d(x) as u16) }),
+    ),
     (
         "cvt.rni.u16.f64 %h3, %d4; cvt.u32.u16 %r3, %h3;",
         Values::Doubles,
-        Bits(|x, _, _| u64::from(d(x).round_ties_even() as u16)),
+        Bits(|x, _, _| if d(x).is_nan() { 0x8000 } else { u64::from(d(x).round_ties_even() as u16) }),
     ),
-    ("cvt.rzi.s32.f64 %r3, %d4;", Values::Doubles, Bits(|x, _, _| u64::from(d(x) as i32 as u32))),
-    ("cvt.rni.s32.f64 %r3, %d4;", Values::Doubles, Bits(|x, _, _| u64::from(d(x).round_ties_even() as i32 as u32))),
-    ("cvt.rzi.u32.f64 %r3, %d4;", Values::Doubles, Bits(|x, _, _| u64::from(d(x) as u32))),
-    ("cvt.rni.u32.f64 %r3, %d4;", Values::Doubles, Bits(|x, _, _| u64::from(d(x).round_ties_even() as u32))),
+    (
+        "cvt.rzi.s32.f64 %r3, %d4;",
+        Values::Doubles,
+        Bits(|x, _, _| if d(x).is_nan() { 0x8000_0000 } else { u64::from(d(x) as i32 as u32) }),
+    ),
+    (
+        "cvt.rni.s32.f64 %r3, %d4;",
+        Values::Doubles,
+        Bits(|x, _, _| if d(x).is_nan() { 0x8000_0000 } else { u64::from(d(x).round_ties_even() as i32 as u32) }),
+    ),
+    (
+        "cvt.rzi.u32.f64 %r3, %d4;",
+        Values::Doubles,
+        Bits(|x, _, _| if d(x).is_nan() { 0x8000_0000 } else { u64::from(d(x) as u32) }),
+    ),
+    (
+        "cvt.rni.u32.f64 %r3, %d4;",
+        Values::Doubles,
+        Bits(|x, _, _| if d(x).is_nan() { 0x8000_0000 } else { u64::from(d(x).round_ties_even() as u32) }),
+    ),
     (
         "cvt.rzi.s64.f64 %d3, %d4;",
         Values::Doubles,
@@ -564,29 +630,49 @@ const INSTRUCTIONS: &[(&str, Values, Expected)] = &[
         Values::Halves,
         Bits(|x, _, _| if h(x).is_nan() { 1 << 63 } else { h(x).round_ties_even() as u64 }),
     ),
-    ("add.f64 %d3, %d4, %d5;", Values::Doubles, Bits(|x, y, _| db(d(x) + d(y)))),
-    ("sub.f64 %d3, %d4, %d5;", Values::Doubles, Bits(|x, y, _| db(d(x) - d(y)))),
-    ("mul.f64 %d3, %d4, %d5;", Values::Doubles, Bits(|x, y, _| db(d(x) * d(y)))),
-    ("fma.rn.f64 %d3, %d4, %d5, %d6;", Values::Doubles, Bits(|x, y, z| db(d(x).mul_add(d(y), d(z))))),
-    ("div.rn.f64 %d3, %d4, %d5;", Values::Doubles, Bits(|x, y, _| db(d(x) / d(y)))),
-    ("sqrt.rn.f64 %d3, %d4;", Values::Doubles, Bits(|x, _, _| db(d(x).sqrt()))),
-    ("cvt.rmi.f64.f64 %d3, %d4;", Values::Doubles, Bits(|x, _, _| db(d(x).floor()))),
-    ("neg.f64 %d3, %d4;", Values::Doubles, Bits(|x, _, _| db(-d(x)))),
-    ("abs.f64 %d3, %d4;", Values::Doubles, Bits(|x, _, _| db(d(x).abs()))),
+    ("add.f64 %d3, %d4, %d5;", Values::Doubles, Bits(|x, y, _| db(d(x) + d(y), [y, x]))),
+    ("sub.f64 %d3, %d4, %d5;", Values::Doubles, Bits(|x, y, _| db(d(x) - d(y), [y, x]))),
+    ("mul.f64 %d3, %d4, %d5;", Values::Doubles, Bits(|x, y, _| db(d(x) * d(y), [y, x]))),
+    ("fma.rn.f64 %d3, %d4, %d5, %d6;", Values::Doubles, Bits(|x, y, z| db(d(x).mul_add(d(y), d(z)), [y, z, x]))),
+    ("div.rn.f64 %d3, %d4, %d5;", Values::Doubles, Bits(|x, y, _| db(d(x) / d(y), [x, y]))),
+    ("sqrt.rn.f64 %d3, %d4;", Values::Doubles, Bits(|x, _, _| db(d(x).sqrt(), [x]))),
+    ("cvt.rmi.f64.f64 %d3, %d4;", Values::Doubles, Bits(|x, _, _| db(d(x).floor(), [x]))),
+    ("neg.f64 %d3, %d4;", Values::Doubles, Bits(|x, _, _| db(-d(x), [x]))),
+    ("abs.f64 %d3, %d4;", Values::Doubles, Bits(|x, _, _| db(d(x).abs(), [x]))),
     (
         "min.f64 %d3, %d4, %d5;",
         Values::Doubles,
-        Bits(|x, y, _| db(if d(x).is_nan() || !d(y).is_nan() && d(y).total_cmp(&d(x)).is_lt() { d(y) } else { d(x) })),
+        Bits(|x, y, _| {
+            db(if d(x).is_nan() || !d(y).is_nan() && d(y).total_cmp(&d(x)).is_lt() { d(y) } else { d(x) }, [y])
+        }),
     ),
     (
         "max.f64 %d3, %d4, %d5;",
         Values::Doubles,
-        Bits(|x, y, _| db(if d(x).is_nan() || !d(y).is_nan() && d(y).total_cmp(&d(x)).is_gt() { d(y) } else { d(x) })),
+        Bits(|x, y, _| {
+            db(if d(x).is_nan() || !d(y).is_nan() && d(y).total_cmp(&d(x)).is_gt() { d(y) } else { d(x) }, [y])
+        }),
     ),
-    ("cvt.rn.f32.f64 %f3, %d4; mov.b32 %r3, %f3;", Values::Doubles, Bits(|x, _, _| b(d(x) as f32))),
-    ("cvt.rn.f16.f64 %h3, %d4; cvt.u32.u16 %r3, %h3;", Values::Doubles, Bits(|x, _, _| hb(d(x)))),
-    ("cvt.f64.f32 %d3, %f4;", Values::Floats, Bits(|x, _, _| db(f64::from(f(x))))),
-    ("cvt.f64.f16 %d3, %h4;", Values::Halves, Bits(|x, _, _| db(h(x)))),
+    (
+        "cvt.rn.f32.f64 %f3, %d4; mov.b32 %r3, %f3;",
+        Values::Doubles,
+        Bits(|x, _, _| if d(x).is_nan() { narrowed_nan(x, 8, 23) } else { b(d(x) as f32) }),
+    ),
+    (
+        "cvt.rn.f16.f64 %h3, %d4; cvt.u32.u16 %r3, %h3;",
+        Values::Doubles,
+        Bits(|x, _, _| if d(x).is_nan() { narrowed_nan(x, 5, 10) } else { hb(d(x)) }),
+    ),
+    (
+        "cvt.f64.f32 %d3, %f4;",
+        Values::Floats,
+        Bits(|x, _, _| if f(x).is_nan() { widened_nan(x, 8, 23) } else { f64::from(f(x)).to_bits() }),
+    ),
+    (
+        "cvt.f64.f16 %d3, %h4;",
+        Values::Halves,
+        Bits(|x, _, _| if h(x).is_nan() { widened_nan(x, 5, 10) } else { h(x).to_bits() }),
+    ),
     ("neg.f32 %f3, %f4; mov.b32 %r3, %f3;", Values::Floats, Bits(|x, _, _| b(-f(x)))),
     ("abs.f32 %f3, %f4; mov.b32 %r3, %f3;", Values::Floats, Bits(|x, _, _| b(f(x).abs()))),
     (
@@ -720,8 +806,9 @@ impl Expected {
 /// # Errors
 /// Where the GPU is missing. Wrong results are in the report.
 pub fn run(arguments: &Arguments) -> Result<Report> {
-    let emulated = |text, operands: &[[u64; 3]]| results(&Gpu::emulated()?, text, operands);
     let gpu = if arguments.emulated { None } else { Some(Gpu::open()?) };
+    let capability = gpu.as_ref().and_then(Gpu::capability);
+    let emulated = |text, operands: &[[u64; 3]]| results(&Gpu::emulated_as(capability)?, text, operands);
     let mut raw = Raw(arguments.raw.as_ref().map(File::create).transpose()?.map(BufWriter::new));
     let mut report = Report { instructions: INSTRUCTIONS.len() + FORMS.len(), ..Report::default() };
     for (text, values, expected) in INSTRUCTIONS {
@@ -759,7 +846,7 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
         let tiles = form.tiles();
         let results = match &gpu {
             Some(gpu) => product(gpu, form, &tiles),
-            None => product(&Gpu::emulated()?, form, &tiles),
+            None => product(&Gpu::emulated_as(arguments.capability)?, form, &tiles),
         };
         let results = match results {
             Ok(results) => results,
@@ -769,15 +856,23 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
             }
         };
         report.operands += form.threads() * tiles.len();
+        let size = form.shape[0] * form.shape[1];
+        let error = |at: usize| form.error(&tiles[at / size], at % size, results[at]);
+        let largest = (0..results.len()).map(error).fold(0.0, f64::max);
+        if largest > 1.0 {
+            report.failures.push(format!("{}: {largest:.1e} of the bound", form.name));
+        }
+        report.bounds.insert(form.name, largest);
         let all = |matrix: fn(&Tile) -> &Vec<u32>| tiles.iter().flat_map(matrix).copied().collect::<Vec<u32>>();
         let [a, b, c] = [all(|tile| &tile.a), all(|tile| &tile.b), all(|tile| &tile.c)];
         let parts = [&a, &b, &c, &results].map(|matrix| bytemuck::cast_slice(matrix));
         raw.keep(&json!({ "form": form.name, "shape": form.shape, "tiles": tiles.len() }), &parts)?;
         if gpu.is_some() {
-            let emulated = product(&Gpu::emulated()?, form, &tiles)?;
+            let emulated = product(&Gpu::emulated_as(capability)?, form, &tiles)?;
             let different = emulated.iter().zip(&results).filter(|(a, b)| a != b).count();
             if different > 0 {
                 report.different.insert(form.name, different);
+                report.failures.push(format!("{}: {different} of {} sums have other bits", form.name, results.len()));
             }
         }
     }
@@ -790,9 +885,11 @@ mod tests {
 
     #[test]
     fn the_emulator_computes_what_the_isa_says() {
-        let report = run(&Arguments { emulated: true }).unwrap();
-        assert_eq!(report.failures, Vec::<String>::new());
-        assert!(report.operands > 10_000 && report.bounds.len() == 7, "{report:?}");
+        for capability in [None, Some(90)] {
+            let report = run(&Arguments { emulated: true, capability, raw: None }).unwrap();
+            assert_eq!(report.failures, Vec::<String>::new());
+            assert!(report.operands > 10_000 && report.bounds.len() == 6 + FORMS.len(), "{report:?}");
+        }
     }
 
     #[test]

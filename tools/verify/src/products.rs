@@ -87,6 +87,28 @@ impl Format {
             | below & ((1 << self.unused) - 1)
     }
 
+    fn value(self, bits: u32) -> f64 {
+        let bits = bits >> self.unused;
+        let field = bits >> self.fraction & ((1 << self.exponent) - 1);
+        let fraction = f64::from(bits & ((1 << self.fraction) - 1)) / f64::from(1_u32 << self.fraction);
+        let magnitude = match field as i32 {
+            0 => fraction * 2.0_f64.powi(1 - self.bias()),
+            field if field == 2 * self.bias() + 1 => {
+                if fraction == 0.0 {
+                    f64::INFINITY
+                } else {
+                    f64::NAN
+                }
+            }
+            field => (1.0 + fraction) * 2.0_f64.powi(field - self.bias()),
+        };
+        if bits >> (self.exponent + self.fraction) & 1 == 1 { -magnitude } else { magnitude }
+    }
+
+    fn smallest(self) -> f64 {
+        2.0_f64.powi(1 - self.bias())
+    }
+
     /// Infinities, NaN with several payloads, the largest and the smallest numbers.
     fn special(self, which: u64) -> u32 {
         let (infinity, sign) = ((2 * self.bias() as u32 + 1) << self.fraction, 1 << (self.exponent + self.fraction));
@@ -331,6 +353,35 @@ impl Form {
         matrix
     }
 
+    /// What part of the bound a result uses up, against the sum in f64: a term may lose what lies below 2^-23 of the largest, in
+    /// each of four blocks; factors below the smallest normal number count as that.
+    pub fn error(&self, tile: &Tile, place: usize, result: u32) -> f64 {
+        let [_, n, k] = self.shape;
+        let (row, column) = (place / n, place % n);
+        let (factors, sums) = (self.factors, self.sums);
+        let sum = sums.value(tile.c[place]);
+        let (mut exact, mut largest) = (sum, sum.abs());
+        for i in 0..k {
+            let [a, b] = [tile.a[row * k + i], tile.b[i * n + column]].map(|bits| factors.value(bits));
+            exact += a * b;
+            if a != 0.0 && b != 0.0 {
+                largest = largest.max(a.abs().max(factors.smallest()) * b.abs().max(factors.smallest()));
+            }
+        }
+        let result = sums.value(result);
+        if !exact.is_finite() {
+            let same = result == exact || result.is_nan() && exact.is_nan();
+            return if same { 0.0 } else { f64::INFINITY };
+        }
+        let top = 2.0_f64.powi(sums.bias()) * (2.0 - 2.0_f64.powi(-(sums.fraction as i32)));
+        let unit = 2.0_f64.powi(-(sums.fraction as i32)) * largest.max(sums.smallest());
+        let bound = (k as f64 + 4.0) * 2.0_f64.powi(-23) * largest + 4.0 * unit;
+        // Beyond the largest number there is infinity.
+        let reached = if result.is_infinite() { top.copysign(result) } else { result };
+        let exact = if result.is_infinite() { exact.clamp(-top, top) } else { exact };
+        if result.is_nan() { f64::INFINITY } else { (reached - exact).abs() / bound }
+    }
+
     /// The kernel `products`.
     pub fn text(&self) -> String {
         let [of_a, of_b, of_c] = self.registers();
@@ -387,5 +438,48 @@ impl Form {
             let _ = writeln!(text, "st.global.b32 [%d1+{}], %{letter}{};", 4 * i, 10 + of_a + of_b + i);
         }
         text + "ret;\n}\n\0"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_come_back_from_where_their_registers_lie() {
+        for form in &FORMS {
+            let tile = form.tile(3);
+            let (words, [of_a, of_b, of_c]) = (form.words(&tile), form.registers());
+            assert_eq!(words.len(), form.input(), "{}", form.name);
+            let registers = of_a + of_b + of_c;
+            let threads = words[..form.threads() * registers].chunks(registers);
+            let sums: Vec<u32> = threads.flat_map(|words| &words[of_a + of_b..]).copied().collect();
+            assert_eq!(form.matrix(&sums), tile.c, "{}", form.name);
+        }
+    }
+
+    #[test]
+    fn numbers_are_encoded_and_read_again() {
+        for format in [F16, BF16, TF32, F32] {
+            for (e, fraction, value) in [(0, 0, 1.0), (3, 1 << 22, 12.0), (1 - format.bias(), 0, format.smallest())] {
+                assert_eq!(format.value(format.number(false, e, fraction, 0)), value, "{format:?}");
+                assert_eq!(format.value(format.number(true, e, fraction, u32::MAX)), -value, "{format:?}");
+            }
+            assert_eq!(format.value(format.number(false, -format.bias(), 0, 0)), format.smallest() / 2.0);
+            assert!(format.value(format.number(false, 999, 0, 0)).is_finite());
+            assert!(format.value(format.special(0)).is_infinite() && format.value(format.special(2)).is_nan());
+        }
+    }
+
+    #[test]
+    fn a_wrong_sum_is_seen() {
+        let form = &FORMS[0];
+        let tile = form.tile(0);
+        let [_, n, k] = form.shape;
+        let exact = (0..k).fold(F32.value(tile.c[0]), |sum, i| sum + F16.value(tile.a[i]) * F16.value(tile.b[i * n]));
+        assert!(form.error(&tile, 0, (exact as f32).to_bits()) < 0.1);
+        assert!(form.error(&tile, 0, (exact as f32 * 1.0001).to_bits()) > 1.0);
+        assert!(form.error(&tile, 0, f32::NAN.to_bits()) > 1.0);
+        assert!(form.error(&tile, 0, f32::INFINITY.to_bits()) > 1.0);
     }
 }

@@ -206,11 +206,13 @@ fn cut_to_single(sum: f64) -> u32 {
     // Of f64's 52 bits f32 has 23, and fewer below its smallest normal number. Smaller than the smallest of all, what is left
     // rounds to zero.
     let surplus = (29 + (-126 - exponent).max(0)).min(52);
-    (f64::from_bits(bits >> surplus << surplus) as f32).to_bits()
+    // A zero is positive, whatever was cut.
+    (f64::from_bits(bits >> surplus << surplus) as f32 + 0.0).to_bits()
 }
 
 fn to_half(sum: f64) -> u32 {
-    u32::from(f16_bits(narrow(sum, F16, Rounding::Nearest)))
+    let half = u32::from(f16_bits(narrow(sum, F16, Rounding::Nearest)));
+    if half == 0x8000 { 0 } else { half }
 }
 
 /// The sum of a block with an infinity or NaN; none if there is neither.
@@ -293,7 +295,8 @@ mod tests {
         let surplus = if sum.1 { 0 } else { (size.max(-126) - 23 - unit).clamp(0, 127) };
         let magnitude = (total.unsigned_abs() >> surplus << surplus) as f64;
         let value = magnitude * 2.0_f64.powi(unit / 2) * 2.0_f64.powi(unit - unit / 2);
-        Ok(if total < 0 { -value } else { value })
+        let negative = total < 0 && (!sum.1 || value > 2.0_f64.powi(-25)) && (sum.1 || value >= 2.0_f64.powi(-149));
+        Ok(if negative { -value } else { value })
     }
 
     /// A tile by definition, as bits.
