@@ -360,25 +360,29 @@ impl Form {
         let (row, column) = (place / n, place % n);
         let (factors, sums) = (self.factors, self.sums);
         let sum = sums.value(tile.c[place]);
-        let (mut exact, mut largest) = (sum, sum.abs());
+        let (mut exact, mut largest, mut sizes) = (sum, sum.abs(), if sum.is_finite() { sum.abs() } else { 0.0 });
         for i in 0..k {
             let [a, b] = [tile.a[row * k + i], tile.b[i * n + column]].map(|bits| factors.value(bits));
             exact += a * b;
+            sizes += if (a * b).is_finite() { (a * b).abs() } else { 0.0 };
             if a != 0.0 && b != 0.0 {
                 largest = largest.max(a.abs().max(factors.smallest()) * b.abs().max(factors.smallest()));
             }
         }
         let result = sums.value(result);
+        let top = 2.0_f64.powi(sums.bias()) * (2.0 - 2.0_f64.powi(-(sums.fraction as i32)));
+        // From one block to the next a sum may become infinite.
+        if sizes > top {
+            return 0.0;
+        }
         if !exact.is_finite() {
             let same = result == exact || result.is_nan() && exact.is_nan();
             return if same { 0.0 } else { f64::INFINITY };
         }
-        let top = 2.0_f64.powi(sums.bias()) * (2.0 - 2.0_f64.powi(-(sums.fraction as i32)));
         let unit = 2.0_f64.powi(-(sums.fraction as i32)) * largest.max(sums.smallest());
         let bound = (k as f64 + 4.0) * 2.0_f64.powi(-23) * largest + 4.0 * unit;
-        // Beyond the largest number there is infinity.
+        // Just below the largest number a sum may be rounded to infinity.
         let reached = if result.is_infinite() { top.copysign(result) } else { result };
-        let exact = if result.is_infinite() { exact.clamp(-top, top) } else { exact };
         if result.is_nan() { f64::INFINITY } else { (reached - exact).abs() / bound }
     }
 

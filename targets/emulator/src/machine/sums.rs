@@ -51,34 +51,33 @@ const SINGLE: Layout = Layout { exponent: 8, fraction: 23, unused: 0 };
 const HALF: Layout = Layout { exponent: 5, fraction: 10, unused: 0 };
 
 /// Exponent of a zero: it aligns nothing.
-const NONE: i32 = -512;
+const NONE: i32 = -450;
 
-/// A number: all ones in `sign` where it is negative, and `magnitude` times 2 to `exponent`, less the fraction's bits.
-#[derive(Clone, Copy, Default)]
-struct Number {
-    sign: u32,
-    exponent: i32,
-    magnitude: u32,
+/// Numbers side by side: all ones in `sign` where one is negative, and `magnitude` times 2 to `exponent`, less the fraction's bits.
+struct Numbers<const N: usize> {
+    sign: [u32; N],
+    exponent: [i32; N],
+    magnitude: [u32; N],
+    /// Whether one is infinite or NaN.
+    special: bool,
 }
 
 impl Layout {
     #[inline(always)]
-    fn number(self, bits: u32) -> Number {
-        let Self { exponent, fraction, unused } = self;
-        let field = bits >> (fraction + unused) & ((1 << exponent) - 1);
-        let below = bits >> unused & ((1 << fraction) - 1);
-        let normal = u32::from(field != 0);
-        let magnitude = normal << fraction | below;
-        let size = (field + 1 - normal) as i32 - ((1 << (exponent - 1)) - 1);
-        let sign = (bits >> (exponent + fraction + unused) & 1).wrapping_neg();
-        Number { sign, exponent: if magnitude == 0 { NONE } else { size }, magnitude }
-    }
-
-    /// Whether it is infinite or NaN.
-    #[inline(always)]
-    fn is_special(self, bits: u32) -> bool {
-        let mask = (1 << self.exponent) - 1;
-        bits >> (self.fraction + self.unused) & mask == mask
+    fn numbers<const N: usize>(self, bits: &[u32; N]) -> Numbers<N> {
+        let Self { exponent: width, fraction, unused } = self;
+        let (top, bias) = ((1 << width) - 1, (1 << (width - 1)) - 1);
+        let (mut sign, mut exponent, mut magnitude, mut special) = ([0; N], [0; N], [0; N], 0);
+        for n in 0..N {
+            let field = bits[n] >> (fraction + unused) & top;
+            let normal = u32::from(field != 0);
+            special |= u32::from(field == top);
+            magnitude[n] = normal << fraction | bits[n] >> unused & ((1 << fraction) - 1);
+            let size = (field + 1 - normal) as i32 - bias;
+            exponent[n] = if magnitude[n] == 0 { NONE } else { size };
+            sign[n] = (bits[n] >> (width + fraction + unused) & 1).wrapping_neg();
+        }
+        Numbers { sign, exponent, magnitude, special: special != 0 }
     }
 }
 
@@ -124,78 +123,74 @@ pub(super) fn add(how: Sums, of: &Factors<'_>, halves: bool, sums: &mut [[u32; 8
 
 #[inline(always)]
 fn blocks(how: Sums, of: &Factors<'_>, layout: Layout, halves: bool, sums: &mut [[u32; 8]; 16]) {
-    let mut rows = [[Number::default(); 16]; 16];
-    let mut columns = [[[0_u32; 8]; 3]; 16];
-    let mut special = false;
-    for (row, bits) in rows.iter_mut().zip(of.a) {
-        for k in 0..16 {
-            row[k] = layout.number(bits[k]);
-            special |= layout.is_special(bits[k]);
-        }
-    }
+    let rows: [Numbers<16>; 16] = std::array::from_fn(|row| layout.numbers(&of.a[row]));
+    let mut columns: [Numbers<8>; 16] = std::array::from_fn(|k| layout.numbers(&of.b[k]));
     // The products are aligned as they are formed.
     let up = how.fraction - 2 * layout.fraction;
-    for (column, bits) in columns.iter_mut().zip(of.b) {
-        for n in 0..8 {
-            let Number { sign, exponent, magnitude } = layout.number(bits[n]);
-            (column[0][n], column[1][n], column[2][n]) = (sign, exponent as u32, magnitude << up);
-            special |= layout.is_special(bits[n]);
-        }
-    }
+    columns.iter_mut().for_each(|column| column.magnitude = column.magnitude.map(|magnitude| magnitude << up));
+    let special = rows.iter().any(|row| row.special) || columns.iter().any(|column| column.special);
     for first in (0..of.depth).step_by(how.block) {
-        let end = of.depth.min(first + how.block);
+        let block = first..of.depth.min(first + how.block);
         for (row, numbers) in rows.iter().enumerate() {
             let before = sums[row];
-            let after = block(how.fraction, &numbers[first..end], &columns[first..end], halves, &before);
-            sums[row] = after;
-            let of_sums = if halves { HALF } else { SINGLE };
-            if special || before.iter().any(|bits| of_sums.is_special(*bits)) {
+            let terms = if halves { HALF.numbers(&before) } else { SINGLE.numbers(&before) };
+            let up = how.fraction - if halves { HALF.fraction } else { SINGLE.fraction };
+            let totals = totals(how.fraction, numbers, &columns, block.clone(), (&terms, up));
+            let after = &mut sums[row];
+            if halves {
+                *after = totals.map(to_half);
+            } else {
                 for n in 0..8 {
-                    sums[row][n] = specially(of, first..end, row, n, halves, before[n]).unwrap_or(after[n]);
+                    after[n] = cut_to_single(totals[n]);
+                }
+            }
+            if special || terms.special {
+                for n in 0..8 {
+                    after[n] = specially(of, block.clone(), row, n, halves, before[n]).unwrap_or(after[n]);
                 }
             }
         }
     }
 }
 
-/// One block of a row.
+/// Exact sums of a block of a row, after the cut; `terms` are the sums before it, to be shifted up.
 #[inline(always)]
-fn block(fraction: u32, row: &[Number], columns: &[[[u32; 8]; 3]], halves: bool, sums: &[u32; 8]) -> [u32; 8] {
-    let layout = if halves { HALF } else { SINGLE };
-    let (mut terms, mut top) = ([Number::default(); 8], [0_i32; 8]);
-    for n in 0..8 {
-        terms[n] = layout.number(sums[n]);
-        top[n] = terms[n].exponent;
-    }
-    for (a, b) in row.iter().zip(columns) {
+fn totals(
+    fraction: u32,
+    row: &Numbers<16>,
+    columns: &[Numbers<8>; 16],
+    block: std::ops::Range<usize>,
+    (terms, up): (&Numbers<8>, u32),
+) -> [f64; 8] {
+    let mut top = terms.exponent;
+    for k in block.clone() {
         for n in 0..8 {
-            top[n] = top[n].max(a.exponent + b[1][n] as i32);
+            top[n] = top[n].max(row.exponent[k] + columns[k].exponent[n]);
         }
     }
     // Seventeen terms of up to 27 bits: in two parts, each inside 32 bits.
     let mut parts = [[0_i32; 8]; 2];
     for n in 0..8 {
-        let Number { sign, exponent, magnitude } = terms[n];
-        let cut = magnitude << (fraction - layout.fraction) >> ((top[n] - exponent) as u32).min(31);
-        parts[1][n] = (cut ^ sign).wrapping_sub(sign) as i32;
+        let cut = terms.magnitude[n] << up >> ((top[n] - terms.exponent[n]) as u32).min(31);
+        parts[1][n] = (cut ^ terms.sign[n]).wrapping_sub(terms.sign[n]) as i32;
     }
-    for (at, (a, b)) in row.iter().zip(columns).enumerate() {
-        let part = &mut parts[at / 8];
+    let first = block.start;
+    for k in block {
+        let (column, part) = (&columns[k], &mut parts[(k - first) / 8]);
         for n in 0..8 {
-            let below = (top[n] - (a.exponent + b[1][n] as i32)) as u32;
-            let cut = (a.magnitude * b[2][n]) >> below.min(31);
-            let sign = a.sign ^ b[0][n];
+            let below = (top[n] - (row.exponent[k] + column.exponent[n])) as u32;
+            let cut = (row.magnitude[k] * column.magnitude[n]) >> below.min(31);
+            let sign = row.sign[k] ^ column.sign[n];
             part[n] += (cut ^ sign).wrapping_sub(sign) as i32;
         }
     }
-    let mut result = [0_u32; 8];
+    let mut totals = [0.0; 8];
     for n in 0..8 {
-        // Exact: 34 bits, and exponents far inside those of f64.
-        let unit = f64::from_bits(((top[n] - fraction as i32 + 1023).max(1) as u64) << 52);
-        let sum = (f64::from(parts[0][n]) + f64::from(parts[1][n])) * unit;
-        result[n] = if halves { to_half(sum) } else { cut_to_single(sum) };
+        // Exact: 34 bits, and exponents far inside those of f64, the one of none included.
+        let unit = f64::from_bits((i64::from(top[n] - fraction as i32 + 1023) as u64) << 52);
+        totals[n] = (f64::from(parts[0][n]) + f64::from(parts[1][n])) * unit;
     }
-    result
+    totals
 }
 
 /// Cuts to f32.
