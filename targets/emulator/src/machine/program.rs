@@ -65,6 +65,8 @@ pub struct Program {
     /// Rows and predicates of a warp.
     pub(super) rows: u32,
     pub(super) predicates: u32,
+    /// Rows that each instruction reads or writes, sums of `wgmma` aside; empty in a kernel without that.
+    pub(super) rows_used: Vec<Box<[u32]>>,
     /// Rows and predicates that may be read before they are written.
     pub(super) cleared: (Vec<u32>, Vec<u32>),
     pub(super) max_threads: Option<[u32; 3]>,
@@ -242,6 +244,7 @@ impl Program {
             }
             _ => false,
         });
+        let rows_used = rows_used(&code, &effects, &found.registers, &allocation.slots);
         let instructions = &found.instructions;
         let mut files: Vec<(u32, String)> = Vec::new();
         for (number, _) in instructions.iter().filter_map(|instruction| instruction.source) {
@@ -257,6 +260,7 @@ impl Program {
             constants: constants.rows,
             rows: allocation.rows,
             predicates: allocation.predicates,
+            rows_used,
             cleared: allocation.cleared,
             max_threads: found.max_threads,
             required_threads: found.required_threads,
@@ -349,6 +353,29 @@ impl Program {
             _ => Roots::Unknown,
         }
     }
+}
+
+/// Rows that each instruction reads or writes, where there are products whose sums nobody may use meanwhile.
+fn rows_used(code: &[Step], effects: &[Effects], types: &[Type], slots: &[Slot]) -> Vec<Box<[u32]>> {
+    let sums = |step: &Step| -> Vec<u32> {
+        match &step.op {
+            Op::Group(wgmma::Op::Multiply(op)) => op.rows_of_sums().collect(),
+            _ => Vec::new(),
+        }
+    };
+    if !code.iter().any(|step| matches!(step.op, Op::Group(wgmma::Op::Multiply(_)))) {
+        return Vec::new();
+    }
+    let rows = |(step, effects): (&Step, &Effects)| {
+        let sums = sums(step);
+        let registers = effects.uses.iter().chain(&effects.definitions).map(|&register| register as usize);
+        let rows = registers.filter(|&register| types[register] != Type::Pred).flat_map(|register| {
+            let Slot(row) = slots[register];
+            row..=row + u32::from(is_long(types[register]))
+        });
+        rows.filter(|row| !sums.contains(row)).collect()
+    };
+    code.iter().zip(effects).map(rows).collect()
 }
 
 type Decoded = (Vec<Step>, Vec<Effects>, Constants);

@@ -1,8 +1,8 @@
 //! Products of tiles in shared memory by four warps together (`wgmma`).
 //!
 //! Each warp multiplies its 16 of the 64 rows when it comes to the instruction. On a GPU the operands are read at some time
-//! between that and the wait: the watch holds them until then. That results are not used before the wait is not watched.
-//! Sums are those of [`matrix`].
+//! between that and the wait: the watch holds them until then, and with them the registers of
+//! the sums. Sums are those of [`matrix`].
 
 use super::access::To;
 use super::fault::FaultKind;
@@ -36,6 +36,13 @@ pub(super) struct Multiply {
     b: Slot,
     /// Whether the products are added to `d`.
     adds: (Slot, bool),
+}
+
+impl Multiply {
+    /// Rows that it adds to.
+    pub fn rows_of_sums(&self) -> impl Iterator<Item = u32> {
+        self.d.iter().map(|slot| slot.0)
+    }
 }
 
 /// Decodes the instruction if it is one of a warpgroup.
