@@ -206,7 +206,7 @@ fn products_without_their_fence_barrier_or_wait_are_found() {
     assert_eq!(found, [&[Defect::OperandInUse][..], &[Defect::SumInUse; 4]].concat());
     // A read and a write of sums between the products and their wait, and a wait that leaves the group pending.
     let wait = "wgmma.commit_group.sync.aligned; wgmma.wait";
-    for early in ["add.f32 %r0, %r21, %r21;", "mov.u32 %r21, 0;", "st.global.u32 [%d0], %r10;"] {
+    for early in ["add.f32 %r40, %r21, %r21;", "mov.u32 %r21, 0;", "st.global.u32 [%d0], %r10;"] {
         let with = format!("wgmma.commit_group.sync.aligned; {early} wgmma.wait");
         let (_, found) = product(|body| body.replace(wait, &with));
         assert!(found.contains(&Defect::SumInUse), "{early}: {found:?}");

@@ -355,7 +355,7 @@ mod tests {
             5 => top * 3 / 4 - (bits >> 8) % 4,
             _ => bias / 2 - (bits >> 8) % 14 % (bias / 2),
         };
-        let zero = (bits >> 20) % 16 == 0;
+        let zero = (bits >> 20).is_multiple_of(16);
         let fraction = bits >> 32 & ((1 << layout.fraction) - 1);
         let number = if zero { 0 } else { field << layout.fraction | fraction };
         ((bits >> 63) << (layout.exponent + layout.fraction) | number) as u32 * (1 << layout.unused)
