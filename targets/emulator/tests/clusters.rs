@@ -201,7 +201,18 @@ fn products_without_their_fence_barrier_or_wait_are_found() {
     };
     assert_eq!(without("fence.proxy.async.shared::cta;").1, [Defect::NoProxyFence]);
     assert!(without("bar.sync 0;").1.contains(&Defect::RaceInShared));
-    assert_eq!(without("wgmma.wait_group.sync.aligned 0;").1, [Defect::OperandInUse]);
+    // Every store of the sums is one.
+    let (_, found) = without("wgmma.wait_group.sync.aligned 0;");
+    assert_eq!(found, [&[Defect::OperandInUse][..], &[Defect::SumInUse; 4]].concat());
+    // A read and a write of sums between the products and their wait, and a wait that leaves the group pending.
+    let wait = "wgmma.commit_group.sync.aligned; wgmma.wait";
+    for early in ["add.f32 %r40, %r21, %r21;", "mov.u32 %r21, 0;", "st.global.u32 [%d0], %r10;"] {
+        let with = format!("wgmma.commit_group.sync.aligned; {early} wgmma.wait");
+        let (_, found) = product(|body| body.replace(wait, &with));
+        assert!(found.contains(&Defect::SumInUse), "{early}: {found:?}");
+    }
+    let (_, found) = product(|body| body.replace("wait_group.sync.aligned 0", "wait_group.sync.aligned 1"));
+    assert!(found.contains(&Defect::SumInUse), "{found:?}");
     // The wait is each warp's own: others may still read.
     assert!(!without("bar.sync 0; setp.eq").1.is_empty());
     let (result, _) = product(|body| body.replace("mov.u64 %d4, 0x4", "mov.u64 %d4, 0x8"));

@@ -37,6 +37,14 @@ impl Emulated {
     /// # Errors
     /// Where there is none, or it holds machine code ([`MachineCode`]).
     pub fn choose<'p>(plan: &Plan<'p>, request: &Request) -> Result<(Self, Variant<'p>)> {
+        Self::choose_as(plan, request, None)
+    }
+
+    /// As [`choose`](Self::choose), with the arithmetic of a compute capability, such as 90, in place of the PTX's own.
+    ///
+    /// # Errors
+    /// As [`choose`](Self::choose).
+    pub fn choose_as<'p>(plan: &Plan<'p>, request: &Request, capability: Option<u32>) -> Result<(Self, Variant<'p>)> {
         let wanted = |variant: &Variant<'_>| {
             let target = variant.header().target;
             !variant.is_host() && request.variant.as_deref().is_none_or(|wanted| wanted == target)
@@ -53,7 +61,10 @@ impl Emulated {
             observe: request.observe,
             ..InitOptions::default()
         };
-        Ok((Self { emulator: Emulator::new(Options::default()), options, mode: Mode::Run }, variant))
+        Ok((
+            Self { emulator: Emulator::new(Options { capability, ..Options::default() }), options, mode: Mode::Run },
+            variant,
+        ))
     }
 
     /// What sessions do from now on when they replay. INIT's own replay is left out except where it is [`Mode::Run`].

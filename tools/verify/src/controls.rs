@@ -30,7 +30,7 @@ struct Control {
     said: &'static str,
 }
 
-const CONTROLS: [Control; 8] = [
+const CONTROLS: [Control; 9] = [
     Control {
         name: "a missing barrier before the tile is finished",
         arch: "87ptx",
@@ -93,6 +93,15 @@ const CONTROLS: [Control; 8] = [
         marks: &[],
         edit: Edit::Text("        fence_async();\n", ""),
         said: "without a fence after their writes",
+    },
+    Control {
+        name: "a missing wait for the products of a warpgroup",
+        arch: "90ptx",
+        family: "matmul",
+        algorithm: "warpgroup_gemm",
+        marks: &[],
+        edit: Edit::Text("    warpgroup_wait<0>();\n", ""),
+        said: "use of a product's sums before its wait",
     },
     Control {
         name: "a missing wait for the other blocks of a cluster",

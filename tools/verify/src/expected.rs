@@ -3,6 +3,7 @@
 use crate::compare::Agreement;
 use anyhow::Result;
 use floe::{
+    emulated::Emulated,
     inputs::Input,
     outputs::{self, Output},
     session::{DeviceKind, Place, Request, Session},
@@ -49,7 +50,8 @@ impl<'p> Expected<'p> {
         let has_ptx = plan.variants().find(wanted).is_some_and(|gpu| gpu.header().image_kind == ImageKind::Ptx);
         let on = |device| request(device, target.map(str::to_owned));
         let emulated = || {
-            let (mut place, variant) = Place::choose(plan, &on(DeviceKind::Emulated))?;
+            let (emulated, variant) = Emulated::choose_as(plan, &on(DeviceKind::Emulated), capability())?;
+            let mut place = Place::Emulated(Box::new(emulated));
             let mut session = place.session(variant)?;
             replay(&mut session, &inputs)?;
             outputs::read(&mut session)
@@ -60,6 +62,13 @@ impl<'p> Expected<'p> {
         }
         Ok(Self { inputs, host, emulated })
     }
+}
+
+/// Compute capability of the GPU at hand, whose arithmetic is emulated; none without a GPU.
+fn capability() -> Option<u32> {
+    static CAPABILITY: OnceLock<Option<u32>> = OnceLock::new();
+    let find = || floe_cuda::Device::open(floe_cuda::Options::default()).ok().map(|gpu| gpu.info().architecture);
+    *CAPABILITY.get_or_init(find)
 }
 
 /// Lets the driver translate the PTX of a plan, which it keeps: one plan after the other that takes minutes.

@@ -142,12 +142,29 @@ impl Gpu {
     /// # Errors
     /// None so far.
     pub fn emulated() -> Result<Self> {
-        let (device, api) = (Machine::Emulated(Emulator::new(driver::Options::default())), driver::API);
+        Self::emulated_as(None)
+    }
+
+    /// As [`emulated`](Self::emulated), with the arithmetic of a compute capability in place of the PTX's own.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn emulated_as(capability: Option<u32>) -> Result<Self> {
+        let options = driver::Options { capability, ..driver::Options::default() };
+        let (device, api) = (Machine::Emulated(Emulator::new(options)), driver::API);
         let mut gpu = Self { device, api, stream: null_mut() };
         // SAFETY: the place is valid for the write, and the emulator is this thread's.
         let made = unsafe { (api.stream_create)(&mut gpu.stream, CU_STREAM_NON_BLOCKING) };
         gpu.check("cuStreamCreate", made)?;
         Ok(gpu)
+    }
+
+    /// Its compute capability, such as 90; none in software.
+    pub fn capability(&self) -> Option<u32> {
+        match &self.device {
+            Machine::Real(device) => Some(device.info().architecture),
+            Machine::Emulated(_) => None,
+        }
     }
 
     fn check(&self, call: &'static str, result: CUresult) -> Result<()> {

@@ -16,6 +16,7 @@ mod kernels;
 mod launch;
 mod networks;
 mod operands;
+mod products;
 mod record;
 mod sections;
 mod soak;

@@ -54,11 +54,13 @@ pub struct Options {
     pub memory: u64,
     /// What one launch may take.
     pub limits: Limits,
+    /// Compute capability, such as 87, which decides how tensor cores add; that of a kernel's PTX if none is given.
+    pub capability: Option<u32>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { mode: Mode::default(), memory: 1 << 36, limits: Limits::default() }
+        Self { mode: Mode::default(), memory: 1 << 36, limits: Limits::default(), capability: None }
     }
 }
 
@@ -211,7 +213,9 @@ impl State {
         if let Some(&number) = self.numbers.get(&key) {
             return Ok(number);
         }
-        let program = Program::decode(module, name).map_err(|error| format!("kernel {name}: {error}"))?;
+        let capability = self.options.capability.unwrap_or(module.capability());
+        let program =
+            Program::decode_on(module, name, capability).map_err(|error| format!("kernel {name}: {error}"))?;
         self.kernels.push(Kernel { program: Arc::new(program), coverage: Coverage::default() });
         self.numbers.insert(key, self.kernels.len() - 1);
         Ok(self.kernels.len() - 1)

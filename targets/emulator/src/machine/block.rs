@@ -356,6 +356,11 @@ impl<'p, W: Watch> Block<'p, W> {
                     at += 1;
                     continue;
                 }
+                if W::ACTIVE
+                    && let Some(rows) = program.rows_used.get(at as usize)
+                {
+                    e.watch.registers(watched, w as u32, at, rows);
+                }
                 match &step.op {
                     Op::Carry(op) => carry::execute(op, r, active),
                     Op::Integer(op) => integer::execute(op, r, active),
@@ -507,6 +512,9 @@ impl<'p, W: Watch> Block<'p, W> {
                         }
                         if let wgmma::Op::Multiply(op) = op {
                             context!().multiply_tiles(op, &mut warp.registers).map_err(refused)?;
+                            if W::ACTIVE {
+                                e.watch.products_issue(watched, w as u32, at, &mut op.rows_of_sums());
+                            }
                         }
                     }
                     Op::Return => {

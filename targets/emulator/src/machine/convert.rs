@@ -5,7 +5,7 @@ use super::lanes::{Registers, Slot, Slots, vectorised};
 use super::reader::{Reader, Result};
 use super::rounding::{
     self, BF16, E4M3, E5M2, F16, F32, Format, Rounding, TF32, canonical, f16_bits, flush, from_bf16, from_f16, narrow,
-    saturate, to_bf16, to_f16,
+    quiet, saturate, to_bf16, to_f16,
 };
 use crate::ptx::{Operand, Type};
 
@@ -171,7 +171,7 @@ fn general(op: &Op, from: Type, r: &mut Registers<'_>, lanes: u32) {
         Type::S32 => whole(op, r, lanes, r.get::<i32>(a).map(extended)),
         Type::U64 | Type::B64 => long(op, r, lanes, r.get::<u64>(a)),
         Type::S64 => whole(op, r, lanes, r.get::<i64>(a)),
-        Type::F16 => real(op, r, lanes, r.get::<u16>(a).map(|h| f64::from(from_f16(h)))),
+        Type::F16 => real(op, r, lanes, r.get::<u16>(a).map(double_of)),
         Type::Bf16 => real(op, r, lanes, r.get::<u16>(a).map(|h| f64::from(from_bf16(h)))),
         Type::F64 => real(op, r, lanes, r.get::<f64>(a)),
         _ => {
@@ -276,6 +276,19 @@ fn integer(r: &mut Registers<'_>, d: Slot, to: Type, wide: bool, values: [u64; 3
     }
 }
 
+/// f16 to f64, exact: NaN keeps its sign and its fraction.
+#[inline(always)]
+fn double_of(half: u16) -> f64 {
+    let bits = u64::from(half);
+    let nan = (bits >> 15) << 63 | 0x7ff << 52 | (bits & 0x3ff) << 42;
+    if bits & 0x7fff > 0x7c00 { quiet(f64::from_bits(nan)) } else { f64::from(from_f16(half)) }
+}
+
+/// What becomes of NaN in an integer: of f32 and f16 it is zero, but in 64 bits, and of f64, the lowest signed number.
+fn of_nan(from: Type, to: Type) -> u64 {
+    if from == Type::F64 || to.bytes() == 8 { 1 << (8 * to.bytes() - 1) } else { 0 }
+}
+
 /// A float to anything.
 #[inline(always)]
 fn real(op: &Op, r: &mut Registers<'_>, lanes: u32, values: [f64; 32]) {
@@ -291,14 +304,15 @@ fn real(op: &Op, r: &mut Registers<'_>, lanes: u32, values: [f64; 32]) {
             }
             rounded(op, r, lanes, values);
         }
-        // Out of range the nearest number of the type is the result, and of NaN zero, `.sat` or not.
-        Type::U64 | Type::B64 => {
-            let values = values.map(|value| rounding::integral(value, rounding) as u64);
-            integer(r, op.slots.d, to, wide, values, lanes);
-        }
+        // Out of range the nearest number of the type is the result, `.sat` or not.
         _ => {
             let (low, high) = range(to);
-            let values = values.map(|value| (rounding::integral(value, rounding) as i64).clamp(low, high) as u64);
+            let (nan, unsigned) = (of_nan(from, to), matches!(to, Type::U64 | Type::B64));
+            let values = values.map(|value| {
+                let whole = rounding::integral(value, rounding);
+                let inside = if unsigned { whole as u64 } else { (whole as i64).clamp(low, high) as u64 };
+                if value.is_nan() { nan } else { inside }
+            });
             integer(r, op.slots.d, to, wide, values, lanes);
         }
     }
@@ -307,7 +321,9 @@ fn real(op: &Op, r: &mut Registers<'_>, lanes: u32, values: [f64; 32]) {
 /// Rounds to a float type.
 #[inline(always)]
 fn rounded(op: &Op, r: &mut Registers<'_>, lanes: u32, values: [f64; 32]) {
-    let Kind::General { to, rounding, flush: flushes, limit, .. } = op.kind else { return };
+    let Kind::General { from, to, rounding, flush: flushes, limit, .. } = op.kind else { return };
+    // Narrowing f64 keeps NaN's sign and the upper bits of its fraction.
+    let passes = |value: f64| from == Type::F64 && value.is_nan() && limit == Limit::None;
     let limited = |value: f64| match limit {
         Limit::None => value,
         Limit::Saturate => {
@@ -332,18 +348,34 @@ fn rounded(op: &Op, r: &mut Registers<'_>, lanes: u32, values: [f64; 32]) {
     };
     let d = op.slots.d;
     match to {
-        Type::F16 => r.set(d, &values.map(|value| f16_bits(fit(value, F16))), lanes),
+        Type::F16 => r.set(
+            d,
+            &values.map(|value| {
+                let bits = quiet(value).to_bits();
+                let nan = (bits >> 63) << 15 | 0x1f << 10 | bits >> 42 & 0x3ff;
+                if passes(value) { nan as u16 } else { f16_bits(fit(value, F16)) }
+            }),
+            lanes,
+        ),
         Type::Bf16 => r.set(d, &values.map(|value| to_bf16(fit(value, BF16) as f32)), lanes),
         Type::Tf32 => r.set(d, &values.map(|value| canonical(fit(value, TF32) as f32)), lanes),
         Type::F32 => r.set(
             d,
             &values.map(|value| {
+                if passes(value) {
+                    let bits = quiet(value).to_bits();
+                    return f32::from_bits(((bits >> 63) << 31 | 0xff << 23 | bits >> 29 & 0x7f_ffff) as u32);
+                }
                 let value = canonical(fit(value, F32) as f32);
                 if flushes { flush(value) } else { value }
             }),
             lanes,
         ),
-        _ => r.set(d, &values.map(limited), lanes),
+        _ => r.set(
+            d,
+            &values.map(|value| if value.is_nan() && limit == Limit::None { quiet(value) } else { limited(value) }),
+            lanes,
+        ),
     }
 }
 
@@ -409,8 +441,14 @@ mod tests {
         holds("mov.b32 %r7, %r4; cvt.rzi.s32.f32 %r3, %r7;", &edges, |a, _, _| u64::from(one(a) as i32 as u32));
         holds("cvt.rni.s32.f32 %r3, %r4;", &edges, |a, _, _| u64::from(one(a).round_ties_even() as i32 as u32));
         holds("cvt.rmi.u32.f32 %r3, %r4;", &edges, |a, _, _| u64::from(one(a).floor() as u32));
-        holds("cvt.rpi.s64.f32 %d3, %r4;", &edges, |a, _, _| one(a).ceil() as i64 as u64);
-        holds("cvt.rzi.u64.f32 %d3, %r4;", &edges, |a, _, _| one(a) as u64);
+        let or_lowest = |a: f32, bits: u64| if a.is_nan() { 1 << 63 } else { bits };
+        holds("cvt.rpi.s64.f32 %d3, %r4;", &edges, |a, _, _| or_lowest(one(a), one(a).ceil() as i64 as u64));
+        holds("cvt.rzi.u64.f32 %d3, %r4;", &edges, |a, _, _| or_lowest(one(a), one(a) as u64));
+        for (form, expected) in [("s32.f64 %r3", 0x8000_0000_u64), ("u8.f64 %r3", 0x80), ("s8.f64 %r3", 0xffff_ff80)] {
+            let body = format!("cvt.f64.f32 %d3, %r4; cvt.rzi.{form}, %d3; cvt.u64.u32 %d3, %r3;");
+            let results = super::super::tests::evaluate(&body, &[[0x7fc0_0001, 0, 0], [0xff80_0001, 0, 0]]);
+            assert_eq!(results, [expected; 2], "{form}");
+        }
         holds("cvt.rni.f32.f32 %r3, %r4;", &edges, |a, _, _| match one(a) {
             a if a.is_nan() => 0x7fff_ffff,
             a => u64::from(a.round_ties_even().to_bits()),
@@ -443,7 +481,8 @@ mod tests {
         holds("cvt.rn.f16.f32 %h3, %r4; cvt.u32.u16 %r3, %h3;", &edges, |a, _, _| narrow(one(a)));
         holds("cvt.rn.f16x2.f32 %r3, %r4, %r5;", &edges, |a, b, _| narrow(one(a)) << 16 | narrow(one(b)));
         holds("cvt.f64.f32 %d3, %r4; cvt.rn.f32.f64 %r7, %d3; cvt.u64.u32 %d3, %r7;", &edges, |a, _, _| {
-            if one(a).is_nan() { 0x7fff_ffff } else { a & 0xffff_ffff }
+            // NaN comes back as it went, quiet.
+            if one(a).is_nan() { a & 0xffff_ffff | 1 << 22 } else { a & 0xffff_ffff }
         });
         holds("cvt.rz.f16.f32 %h3, %r4; cvt.u32.u16 %r3, %h3;", &edges, |a, _, _| {
             let near = half::f16::from_f32(one(a));

@@ -1,5 +1,6 @@
 //! Arithmetic in f32 and f64. `add`, `sub`, `mul`, `fma`, `div.rn`, `rcp.rn`, `sqrt.rn`, `min`, `max`, `abs` and `neg` are
-//! exact: the one result that the PTX ISA allows, with the NaN that GPUs make.
+//! exact: the one result that the PTX ISA allows, with the NaN that GPUs make. In f32 there is one; in f64 an operand's is
+//! passed on.
 //!
 //! The approximate functions are correctly rounded or nearly so (`libm`, below 1 ulp). What the PTX ISA grants the GPU,
 //! and with it the most that the two may be apart besides that:
@@ -18,7 +19,7 @@
 
 use super::lanes::{Registers, Slots, vectorised};
 use super::reader::{Reader, Result};
-use super::rounding::{F32, NAN, Rounding, canonical, flush, narrow, saturate, sum_to_odd};
+use super::rounding::{F32, NAN, Rounding, canonical, flush, narrow, quiet, saturate, sum_to_odd};
 use crate::ptx::Type;
 
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,8 @@ enum Kind {
     Mul,
     Fma,
     Div,
+    /// `div.approx`.
+    QuickDiv,
     Min,
     Max,
     MinNan,
@@ -94,7 +97,8 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Option<Op>> {
     if !matches!(last, Some("f32" | "f64")) {
         return Ok(None);
     }
-    let approximate = reader.takes("approx") || reader.takes("full");
+    let quick = reader.takes("approx");
+    let approximate = quick || reader.takes("full");
     let rounding = rounding(reader).unwrap_or(Rounding::Nearest);
     let (flush, saturate) = (reader.takes("ftz"), reader.takes("sat"));
     let nan = reader.takes("NaN");
@@ -104,12 +108,13 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Option<Op>> {
     if directed && (double || approximate || !matches!(kind, Add | Sub | Mul | Fma)) {
         return Err("this rounding here".to_owned());
     }
-    if double && (saturate || matches!(kind, Exp2 | Log2 | Sin | Cos | Tanh)) {
+    if double && (saturate || nan || matches!(kind, Exp2 | Log2 | Sin | Cos | Tanh)) {
         return Err("f64 here".to_owned());
     }
     let kind = match kind {
         Min if nan => MinNan,
         Max if nan => MaxNan,
+        Div if quick && !double => QuickDiv,
         kind => kind,
     };
     let slots = reader.slots(r#type, r#type, sources)?;
@@ -156,6 +161,12 @@ fn finish<const FLUSH: bool>(op: &Op, r: &mut Registers<'_>, lanes: u32, after: 
             after(before::<FLUSH>(a).mul_add(before::<FLUSH>(b), before::<FLUSH>(c)))
         }),
         Kind::Div => r.binary(s, lanes, |a: f32, b: f32| after(before::<FLUSH>(a) / before::<FLUSH>(b))),
+        Kind::QuickDiv => r.binary(s, lanes, |a: f32, b: f32| {
+            let (a, b) = (before::<FLUSH>(a), before::<FLUSH>(b));
+            // The reciprocal of such a divisor is subnormal, and so lost.
+            let lost = b.abs() > 8.507_059e37 && b.is_finite();
+            after(if lost { a * 0.0_f32.copysign(b) } else { a / b })
+        }),
         Kind::Min => r.binary(s, lanes, |a: f32, b: f32| after(least(before::<FLUSH>(a), before::<FLUSH>(b)))),
         Kind::Max => r.binary(s, lanes, |a: f32, b: f32| after(-least(-before::<FLUSH>(a), -before::<FLUSH>(b)))),
         Kind::MinNan => r.binary(s, lanes, |a: f32, b: f32| {
@@ -164,9 +175,8 @@ fn finish<const FLUSH: bool>(op: &Op, r: &mut Registers<'_>, lanes: u32, after: 
         Kind::MaxNan => r.binary(s, lanes, |a: f32, b: f32| {
             after(if a.is_nan() || b.is_nan() { NAN } else { -least(-before::<FLUSH>(a), -before::<FLUSH>(b)) })
         }),
-        // The sign alone changes, that of NaN too.
-        Kind::Abs => r.unary(s, lanes, |a: f32| before::<FLUSH>(a).abs()),
-        Kind::Neg => r.unary(s, lanes, |a: f32| -before::<FLUSH>(a)),
+        Kind::Abs => r.unary(s, lanes, |a: f32| after(before::<FLUSH>(a).abs())),
+        Kind::Neg => r.unary(s, lanes, |a: f32| after(-before::<FLUSH>(a))),
         // The sign of the first operand on the second.
         Kind::CopySign => r.binary(s, lanes, |a: f32, b: f32| b.copysign(a)),
         Kind::Reciprocal => r.unary(s, lanes, |a: f32| after(1.0 / before::<FLUSH>(a))),
@@ -228,41 +238,51 @@ fn directed(op: &Op, r: &mut Registers<'_>, lanes: u32) {
     }
 }
 
+/// A result in f64. Where it is NaN, it is the first NaN among the sources, which come in the hardware's order.
+#[inline(always)]
+fn passed<const N: usize>(value: f64, sources: [f64; N]) -> f64 {
+    if !value.is_nan() {
+        return value;
+    }
+    // An invalid operation makes this one.
+    let made = f64::from_bits(0xfff8_0000_0000_0000);
+    sources.into_iter().find(|source| source.is_nan()).map_or(made, quiet)
+}
+
+/// The lesser of two f64; of a number and NaN, the number; of zeros, the negative one.
+#[inline(always)]
+fn least_double(a: f64, b: f64) -> f64 {
+    match (a.is_nan(), b.is_nan()) {
+        (true, true) => quiet(b),
+        (true, false) => b,
+        (false, true) => a,
+        _ if a.total_cmp(&b).is_le() => a,
+        _ => b,
+    }
+}
+
 #[inline(always)]
 fn double(op: &Op, r: &mut Registers<'_>, lanes: u32) {
     let s = &op.slots;
+    let signed = |value: f64, source: f64| if source.is_nan() { quiet(source) } else { value };
     match op.kind {
-        Kind::Add => r.binary(s, lanes, |a: f64, b: f64| a + b),
-        Kind::Sub => r.binary(s, lanes, |a: f64, b: f64| a - b),
-        Kind::Mul => r.binary(s, lanes, |a: f64, b: f64| a * b),
-        Kind::Fma => r.ternary(s, lanes, |a: f64, b: f64, c: f64| a.mul_add(b, c)),
-        Kind::Div => r.binary(s, lanes, |a: f64, b: f64| a / b),
-        Kind::Min => r.binary(s, lanes, f64::min),
-        Kind::Max => r.binary(s, lanes, f64::max),
-        Kind::MinNan => r.binary(s, lanes, |a: f64, b: f64| {
-            if a.is_nan() {
-                a
-            } else if b.is_nan() {
-                b
-            } else {
-                a.min(b)
-            }
+        Kind::Add => r.binary(s, lanes, |a: f64, b: f64| passed(a + b, [b, a])),
+        Kind::Sub => r.binary(s, lanes, |a: f64, b: f64| passed(a - b, [b, a])),
+        Kind::Mul => r.binary(s, lanes, |a: f64, b: f64| passed(a * b, [b, a])),
+        Kind::Fma => r.ternary(s, lanes, |a: f64, b: f64, c: f64| passed(a.mul_add(b, c), [b, c, a])),
+        Kind::Div => r.binary(s, lanes, |a: f64, b: f64| passed(a / b, [a, b])),
+        Kind::Min => r.binary(s, lanes, least_double),
+        Kind::Max => r.binary(s, lanes, |a: f64, b: f64| match (a.is_nan(), b.is_nan()) {
+            (false, false) => -least_double(-a, -b),
+            _ => least_double(a, b),
         }),
-        Kind::MaxNan => r.binary(s, lanes, |a: f64, b: f64| {
-            if a.is_nan() {
-                a
-            } else if b.is_nan() {
-                b
-            } else {
-                a.max(b)
-            }
-        }),
-        Kind::Abs => r.unary(s, lanes, f64::abs),
-        Kind::Neg => r.unary(s, lanes, |a: f64| -a),
+        Kind::Abs => r.unary(s, lanes, |a: f64| signed(a.abs(), a)),
+        Kind::Neg => r.unary(s, lanes, |a: f64| signed(-a, a)),
         Kind::CopySign => r.binary(s, lanes, |a: f64, b: f64| b.copysign(a)),
-        Kind::Reciprocal => r.unary(s, lanes, |a: f64| 1.0 / a),
-        Kind::Root => r.unary(s, lanes, f64::sqrt),
-        Kind::ReciprocalRoot => r.unary(s, lanes, |a: f64| 1.0 / a.sqrt()),
+        Kind::Reciprocal => r.unary(s, lanes, |a: f64| passed(1.0 / a, [a])),
+        Kind::Root => r.unary(s, lanes, |a: f64| passed(a.sqrt(), [a])),
+        Kind::ReciprocalRoot => r.unary(s, lanes, |a: f64| passed(1.0 / a.sqrt(), [a])),
+        Kind::MinNan | Kind::MaxNan | Kind::QuickDiv => {}
         Kind::Exp2 | Kind::Log2 | Kind::Sin | Kind::Cos | Kind::Tanh => {}
     }
 }
@@ -410,6 +430,27 @@ mod tests {
     }
 
     #[test]
+    fn f64_passes_an_operands_nan_on() {
+        let [first, second, third] = [0x7ff0_0000_0000_0001_u64, 0xfff8_0000_0000_0002, 0x7ff8_0000_0000_0003];
+        let (one, quieted) = (1.0_f64.to_bits(), first | 1 << 51);
+        let of = |instruction: &str, operands: [u64; 3]| evaluate(instruction, &[operands])[0];
+        for instruction in ["add.f64 %d3, %d4, %d5;", "sub.f64 %d3, %d4, %d5;", "mul.f64 %d3, %d4, %d5;"] {
+            assert_eq!(of(instruction, [first, one, 0]), quieted, "{instruction}");
+            assert_eq!(of(instruction, [first, second, 0]), second, "{instruction}");
+        }
+        assert_eq!(of("fma.rn.f64 %d3, %d4, %d5, %d6;", [first, second, third]), second);
+        assert_eq!(of("fma.rn.f64 %d3, %d4, %d5, %d6;", [first, one, third]), third);
+        assert_eq!(of("div.rn.f64 %d3, %d4, %d5;", [first, second, 0]), quieted);
+        assert_eq!(of("div.rn.f64 %d3, %d4, %d5;", [0, 0, 0]), 0xfff8_0000_0000_0000);
+        assert_eq!(of("neg.f64 %d3, %d4;", [second, 0, 0]), second);
+        assert_eq!(of("abs.f64 %d3, %d4;", [second, 0, 0]), second);
+        assert_eq!(of("min.f64 %d3, %d4, %d5;", [second, first, 0]), quieted);
+        let (zero, negative) = (0.0_f64.to_bits(), (-0.0_f64).to_bits());
+        assert_eq!(of("min.f64 %d3, %d4, %d5;", [zero, negative, 0]), negative);
+        assert_eq!(of("max.f64 %d3, %d4, %d5;", [negative, zero, 0]), zero);
+    }
+
+    #[test]
     fn special_values_of_approximations() {
         let of = |instruction: &str, x: f32| {
             let body = format!(".reg .f32 %f<8>; {LOAD} {instruction} mov.b32 %r3, %f3;");
@@ -423,5 +464,11 @@ mod tests {
         assert_eq!(of("rcp.approx.ftz.f32 %f3, %f4;", f32::INFINITY), 0.0);
         assert_eq!(of("lg2.approx.f32 %f3, %f4;", 0.0), f32::NEG_INFINITY);
         assert!(of("sqrt.approx.f32 %f3, %f4;", -1.0).is_nan());
+        assert!(of("neg.f32 %f3, %f4;", f32::from_bits(0xffa1_2345)).to_bits() == 0x7fff_ffff);
+        // Of a divisor beyond 2^126 nothing is left.
+        assert_eq!(of("div.approx.f32 %f3, 0f3F800000, %f4;", -f32::MAX).to_bits(), 0x8000_0000);
+        assert_eq!(of("div.full.f32 %f3, 0f3F800000, %f4;", f32::MAX), 1.0 / f32::MAX);
+        assert!(of("div.approx.f32 %f3, 0f7F800000, %f4;", f32::MAX).is_nan());
+        assert_eq!(of("div.approx.f32 %f3, 0f3F800000, %f4;", f32::INFINITY), 0.0);
     }
 }

@@ -1,5 +1,5 @@
-//! Integer arithmetic: bit for bit as the PTX ISA defines it. Division by zero, which it leaves open, gives all ones and
-//! a remainder that is the dividend, as GPUs do.
+//! Integer arithmetic: bit for bit as the PTX ISA defines it. Of a division by zero, which it leaves open, quotient and
+//! remainder are all ones, as an H200 has it.
 
 use super::lanes::{Lane, Registers, Slots, vectorised};
 use super::reader::{Reader, Result};
@@ -181,7 +181,7 @@ macro_rules! integer {
             #[inline(always)]
             fn div(self, other: Self) -> Self { if other == 0 { !0 } else { self.wrapping_div(other) } }
             #[inline(always)]
-            fn rem(self, other: Self) -> Self { if other == 0 { self } else { self.wrapping_rem(other) } }
+            fn rem(self, other: Self) -> Self { if other == 0 { !0 } else { self.wrapping_rem(other) } }
             #[inline(always)]
             fn abs(self) -> Self { $abs(self) }
             #[inline(always)]
@@ -298,8 +298,12 @@ mod tests {
             b => u64::from((a as i32).wrapping_div(b) as u32),
         });
         holds("rem.s64 %d3, %d4, %d5;", &EDGES, |a, b, _| match b as i64 {
-            0 => a,
+            0 => u64::MAX,
             b => (a as i64).wrapping_rem(b) as u64,
+        });
+        holds("rem.u16 %h3, %h4, %h5; cvt.u32.u16 %r3, %h3;", &EDGES, |a, b, _| match b as u16 {
+            0 => 0xffff,
+            b => u64::from(a as u16 % b),
         });
     }
 

@@ -1,17 +1,17 @@
 //! Products of matrices (`mma.sync`) and the loads that feed them (`ldmatrix`).
 //!
-//! Of floats every product is exact in f32; the sum begins with `c` and takes the products in ascending order of `k`, each
-//! addition rounded to nearest. Tensor cores add several products at once, aligned to the largest and cut; a sum is
-//! therefore within `K` ulp of its largest partial sum from theirs. Of integers sums are exact and wrap.
+//! Of floats, [`sums`] says how products are added. Of integers sums are exact and wrap.
 
 use super::lanes::{Registers, Slot, every, vectorised};
 use super::reader::{Address, Reader, Result};
-use super::rounding::{canonical, from_bf16, from_f16, to_f16};
+use super::sums::{self, Factor, Factors, Sums};
 use crate::ptx::Type;
 
 #[derive(Clone, Debug)]
 pub(super) struct Multiply {
     kind: Kind,
+    /// How floats are added.
+    sums: Sums,
     /// Registers of `a` and `b`: 4 and 2, or 2 and 1.
     registers: usize,
     /// Whether `c` and `d` are pairs of f16.
@@ -25,9 +25,7 @@ pub(super) struct Multiply {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    F16,
-    Bf16,
-    Tf32,
+    Floats(Factor),
     /// Signedness of `a` and of `b`.
     Bytes(bool, bool),
 }
@@ -53,9 +51,9 @@ pub(super) fn decode_multiply(reader: &mut Reader<'_>) -> Result<Option<Multiply
     let depth = reader.choice(&depths).ok_or("this shape")?;
     let (d, a, b, c) = (reader.r#type()?, reader.r#type()?, reader.r#type()?, reader.r#type()?);
     let kind = match (a, b) {
-        (Type::F16, Type::F16) => Kind::F16,
-        (Type::Bf16, Type::Bf16) => Kind::Bf16,
-        (Type::Tf32, Type::Tf32) => Kind::Tf32,
+        (Type::F16, Type::F16) => Kind::Floats(Factor::F16),
+        (Type::Bf16, Type::Bf16) => Kind::Floats(Factor::Bf16),
+        (Type::Tf32, Type::Tf32) => Kind::Floats(Factor::Tf32),
         (Type::S8 | Type::U8, Type::S8 | Type::U8) => Kind::Bytes(a.is_signed(), b.is_signed()),
         _ => return Err(format!("types {a:?} and {b:?}")),
     };
@@ -65,8 +63,8 @@ pub(super) fn decode_multiply(reader: &mut Reader<'_>) -> Result<Option<Multiply
         return Err("this shape".to_owned());
     }
     let half_sums = match (kind, d, c) {
-        (Kind::F16, Type::F16, Type::F16) => true,
-        (Kind::F16 | Kind::Bf16 | Kind::Tf32, Type::F32, Type::F32) | (Kind::Bytes(..), Type::S32, Type::S32) => false,
+        (Kind::Floats(Factor::F16), Type::F16, Type::F16) => true,
+        (Kind::Floats(_), Type::F32, Type::F32) | (Kind::Bytes(..), Type::S32, Type::S32) => false,
         _ => return Err(format!("sums of type {d:?} and {c:?}")),
     };
     let sums = if half_sums { 2 } else { 4 };
@@ -87,7 +85,8 @@ pub(super) fn decode_multiply(reader: &mut Reader<'_>) -> Result<Option<Multiply
         }
     }
     let [a, b, c] = sources;
-    Ok(Some(Multiply { kind, registers, half_sums, saturate, d: slots, a, b: [b[0], b[1]], c }))
+    let how = Sums::of(reader.capability);
+    Ok(Some(Multiply { kind, sums: how, registers, half_sums, saturate, d: slots, a, b: [b[0], b[1]], c }))
 }
 
 /// Decodes the instruction if it is `ldmatrix`.
@@ -135,100 +134,66 @@ vectorised! {
     /// Multiplies: all 32 lanes take part.
     pub(super) fn multiply(op: &Multiply, r: &mut Registers<'_>) {
         match op.kind {
-            Kind::F16 => halves(op, r, from_f16),
-            Kind::Bf16 => halves(op, r, from_bf16),
-            Kind::Tf32 => {
-                // The lowest 13 bits do not count.
-                let value = |word: u32| f32::from_bits(word & 0xffff_e000);
-                let (mut a, mut b) = ([[0.0_f32; 16]; 16], [[0.0_f32; 8]; 16]);
+            Kind::Floats(factor) => {
+                let (mut a, mut b) = ([[0; 16]; 16], [[0; 8]; 16]);
+                // A register has one element, or two beside each other in k.
+                let packed = if factor == Factor::Tf32 { 1 } else { 2 };
                 for half in 0..op.registers {
-                    let (upper, lower) = (r.row(op.a[2 * half]), r.row(op.a[2 * half + 1]));
-                    let columns = r.row(op.b[half]);
+                    let (upper, lower, columns) = (r.row(op.a[2 * half]), r.row(op.a[2 * half + 1]), r.row(op.b[half]));
                     for lane in 0..32 {
-                        let (group, k) = (lane / 4, lane % 4 + 4 * half);
-                        a[group][k] = value(upper[lane]);
-                        a[group + 8][k] = value(lower[lane]);
-                        b[k][group] = value(columns[lane]);
+                        let (group, k) = (lane / 4, packed * (lane % 4 + 4 * half));
+                        for i in 0..packed {
+                            let element = |row: &[u32; 32]| if packed == 1 { row[lane] } else { row[lane] >> (16 * i) & 0xffff };
+                            a[group][k + i] = element(upper);
+                            a[group + 8][k + i] = element(lower);
+                            b[k + i][group] = element(columns);
+                        }
                     }
                 }
-                floats::<8>((&op.d, &op.c, false), r, &a, &b);
+                let factors = Factors { factor, depth: 4 * packed * op.registers, a: &a, b: &b };
+                floats(op.sums, &factors, (&op.d, &op.c, op.half_sums), r);
             }
             Kind::Bytes(signed_a, signed_b) => bytes(op, r, signed_a, signed_b),
         }
     }
 }
 
+/// Adds products to what the registers `c` hold of 16 rows and 8 columns, into `d`.
 #[inline(always)]
-fn halves(op: &Multiply, r: &mut Registers<'_>, from: impl Fn(u16) -> f32) {
-    let (mut a, mut b) = ([[0.0_f32; 16]; 16], [[0.0_f32; 8]; 16]);
-    let both = |row: &[u32; 32]| -> ([f32; 32], [f32; 32]) {
-        (every(|lane| from(row[lane] as u16)), every(|lane| from((row[lane] >> 16) as u16)))
-    };
-    for half in 0..op.registers {
-        for lower in 0..2 {
-            let (even, odd) = both(r.row(op.a[2 * half + lower]));
-            for lane in 0..32 {
-                let row = &mut a[lane / 4 + 8 * lower];
-                row[2 * (lane % 4) + 8 * half] = even[lane];
-                row[2 * (lane % 4) + 8 * half + 1] = odd[lane];
-            }
-        }
-        let (even, odd) = both(r.row(op.b[half]));
-        for lane in 0..32 {
-            let k = 2 * (lane % 4) + 8 * half;
-            b[k][lane / 4] = even[lane];
-            b[k + 1][lane / 4] = odd[lane];
-        }
-    }
-    if op.registers == 2 {
-        floats::<16>((&op.d, &op.c, op.half_sums), r, &a, &b);
-    } else {
-        floats::<8>((&op.d, &op.c, op.half_sums), r, &a, &b);
-    }
-}
-
-/// Adds `a b` to what the registers `c` hold of 16 rows and 8 columns, into `d`.
-#[inline(always)]
-pub(super) fn floats<const K: usize>(
+pub(super) fn floats(
+    how: Sums,
+    factors: &Factors<'_>,
     (d, c, half_sums): (&[Slot; 4], &[Slot; 4], bool),
     r: &mut Registers<'_>,
-    a: &[[f32; 16]; 16],
-    b: &[[f32; 8]; 16],
 ) {
-    let mut sums = [[0.0_f32; 8]; 16];
+    let mut sums = [[0_u32; 8]; 16];
+    let place = |half: usize, lane: usize| (lane / 4 + 8 * half, 2 * (lane % 4));
     for half in 0..2 {
-        let pair: [[f32; 32]; 2] = if half_sums {
+        let (even, odd) = if half_sums {
             let row = r.row(c[half]);
-            [row.map(|word| from_f16(word as u16)), row.map(|word| from_f16((word >> 16) as u16))]
+            (row.map(|word| word & 0xffff), row.map(|word| word >> 16))
         } else {
-            [r.get(c[2 * half]), r.get(c[2 * half + 1])]
+            (*r.row(c[2 * half]), *r.row(c[2 * half + 1]))
         };
         for lane in 0..32 {
-            let row = &mut sums[lane / 4 + 8 * half];
-            row[2 * (lane % 4)] = pair[0][lane];
-            row[2 * (lane % 4) + 1] = pair[1][lane];
+            let (row, column) = place(half, lane);
+            (sums[row][column], sums[row][column + 1]) = (even[lane], odd[lane]);
         }
     }
-    for (rows, sums) in a.chunks_exact(4).zip(sums.chunks_exact_mut(4)) {
-        let mut four = [sums[0], sums[1], sums[2], sums[3]];
-        for k in 0..K {
-            for (row, sum) in rows.iter().zip(&mut four) {
-                for n in 0..8 {
-                    sum[n] += row[k] * b[k][n];
-                }
-            }
-        }
-        sums.copy_from_slice(&four);
-    }
+    sums::add(how, factors, half_sums, &mut sums);
     for half in 0..2 {
-        let pair: [[f32; 32]; 2] =
-            [0, 1].map(|i| every(|lane| canonical(sums[lane / 4 + 8 * half][2 * (lane % 4) + i])));
+        let part = |i: usize| -> [u32; 32] {
+            every(|lane| {
+                let (row, column) = place(half, lane);
+                sums[row][column + i]
+            })
+        };
+        let (even, odd) = (part(0), part(1));
         if half_sums {
-            let words = std::array::from_fn(|l| u32::from(to_f16(pair[0][l])) | u32::from(to_f16(pair[1][l])) << 16);
-            r.set_row(d[half], &words, u32::MAX);
+            r.set_row(d[half], &every(|lane| even[lane] | odd[lane] << 16), u32::MAX);
         } else {
-            r.set(d[2 * half], &pair[0], u32::MAX);
-            r.set(d[2 * half + 1], &pair[1], u32::MAX);
+            r.set_row(d[2 * half], &even, u32::MAX);
+            r.set_row(d[2 * half + 1], &odd, u32::MAX);
         }
     }
 }

@@ -65,6 +65,8 @@ pub struct Program {
     /// Rows and predicates of a warp.
     pub(super) rows: u32,
     pub(super) predicates: u32,
+    /// Rows that each instruction reads or writes, sums of `wgmma` aside; empty in a kernel without that.
+    pub(super) rows_used: Vec<Box<[u32]>>,
     /// Rows and predicates that may be read before they are written.
     pub(super) cleared: (Vec<u32>, Vec<u32>),
     pub(super) max_threads: Option<[u32; 3]>,
@@ -213,19 +215,27 @@ pub(super) struct Effects {
 }
 
 impl Program {
-    /// Decodes a kernel.
+    /// Decodes a kernel for a device of the architecture that the module is for.
     ///
     /// # Errors
     /// Names what the machine does not cover: nothing of a kernel runs unless all of it can.
     pub fn decode(module: &Module, kernel: &str) -> std::result::Result<Self, DecodeError> {
+        Self::decode_on(module, kernel, module.capability())
+    }
+
+    /// Decodes a kernel for a device of a compute capability, such as 87: it decides how tensor cores add.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_on(module: &Module, kernel: &str, capability: u32) -> std::result::Result<Self, DecodeError> {
         let found = module.kernel(kernel).ok_or_else(|| DecodeError::NoKernel(kernel.to_owned()))?;
         let refuse = |reason| DecodeError::Variables { kernel: kernel.to_owned(), reason };
         let layout = Layout::new(module, found).map_err(refuse)?;
         // Every register in a slot of its own shows which are alive when; then they share.
         let apart = registers::apart(&found.registers);
-        let (_, first, _) = decode_all(found, &layout, &apart.slots)?;
+        let (_, first, _) = decode_all(found, (&layout, capability), &apart.slots)?;
         let allocation = registers::allocate(&found.registers, &first);
-        let (code, effects, constants) = decode_all(found, &layout, &allocation.slots)?;
+        let (code, effects, constants) = decode_all(found, (&layout, capability), &allocation.slots)?;
         let roots = roots::Analysis::new(&code, &effects, &found.registers);
         let communicates = code.iter().any(|step| match &step.op {
             Op::Access(access::Op::Atomic { to, .. }) => *to != access::To::Shared,
@@ -234,6 +244,7 @@ impl Program {
             }
             _ => false,
         });
+        let rows_used = rows_used(&code, &effects, &found.registers, &allocation.slots);
         let instructions = &found.instructions;
         let mut files: Vec<(u32, String)> = Vec::new();
         for (number, _) in instructions.iter().filter_map(|instruction| instruction.source) {
@@ -249,6 +260,7 @@ impl Program {
             constants: constants.rows,
             rows: allocation.rows,
             predicates: allocation.predicates,
+            rows_used,
             cleared: allocation.cleared,
             max_threads: found.max_threads,
             required_threads: found.required_threads,
@@ -343,9 +355,32 @@ impl Program {
     }
 }
 
+/// Rows that each instruction reads or writes, where there are products whose sums nobody may use meanwhile.
+fn rows_used(code: &[Step], effects: &[Effects], types: &[Type], slots: &[Slot]) -> Vec<Box<[u32]>> {
+    let sums = |step: &Step| -> Vec<u32> {
+        match &step.op {
+            Op::Group(wgmma::Op::Multiply(op)) => op.rows_of_sums().collect(),
+            _ => Vec::new(),
+        }
+    };
+    if !code.iter().any(|step| matches!(step.op, Op::Group(wgmma::Op::Multiply(_)))) {
+        return Vec::new();
+    }
+    let rows = |(step, effects): (&Step, &Effects)| {
+        let sums = sums(step);
+        let registers = effects.uses.iter().chain(&effects.definitions).map(|&register| register as usize);
+        let rows = registers.filter(|&register| types[register] != Type::Pred).flat_map(|register| {
+            let Slot(row) = slots[register];
+            row..=row + u32::from(is_long(types[register]))
+        });
+        rows.filter(|row| !sums.contains(row)).collect()
+    };
+    code.iter().zip(effects).map(rows).collect()
+}
+
 type Decoded = (Vec<Step>, Vec<Effects>, Constants);
 
-fn decode_all(kernel: &Kernel, layout: &Layout, slots: &[Slot]) -> std::result::Result<Decoded, DecodeError> {
+fn decode_all(kernel: &Kernel, layout: (&Layout, u32), slots: &[Slot]) -> std::result::Result<Decoded, DecodeError> {
     let mut constants = Constants::default();
     let (mut code, mut effects) = (Vec::new(), Vec::new());
     for instruction in &kernel.instructions {

@@ -50,6 +50,8 @@ pub(super) struct Reader<'a> {
     /// Slot of each register.
     pub slots: &'a [Slot],
     pub layout: &'a Layout,
+    /// Compute capability of the device, such as 87.
+    pub capability: u32,
     pub constants: &'a mut Constants,
     /// Registers read and written, for the analyses.
     pub uses: Vec<u32>,
@@ -61,13 +63,24 @@ impl<'a> Reader<'a> {
         instruction: &'a Instruction,
         types: &'a [Type],
         slots: &'a [Slot],
-        layout: &'a Layout,
+        (layout, capability): (&'a Layout, u32),
         constants: &'a mut Constants,
     ) -> Self {
         let mut parts = instruction.name.split('.');
         let opcode = parts.next().unwrap_or_default();
         let (uses, definitions) = (Vec::new(), Vec::new());
-        Self { instruction, opcode, modifiers: parts.collect(), types, slots, layout, constants, uses, definitions }
+        Self {
+            instruction,
+            opcode,
+            modifiers: parts.collect(),
+            types,
+            slots,
+            layout,
+            capability,
+            constants,
+            uses,
+            definitions,
+        }
     }
 
     /// Takes a modifier if it is there.

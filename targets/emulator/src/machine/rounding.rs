@@ -91,6 +91,12 @@ pub(super) fn sum_to_odd(a: f64, b: f64) -> f64 {
 /// NaN as the hardware makes it in f32.
 pub(super) const NAN: f32 = f32::from_bits(0x7fff_ffff);
 
+/// A NaN of f64 as the hardware passes it on: sign and fraction stay, and it is quiet.
+#[inline(always)]
+pub(super) fn quiet(nan: f64) -> f64 {
+    f64::from_bits(nan.to_bits() | 1 << 51)
+}
+
 /// Makes every NaN the one that the hardware makes.
 #[inline(always)]
 pub(super) fn canonical(value: f32) -> f32 {

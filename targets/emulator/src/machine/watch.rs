@@ -133,6 +133,17 @@ pub trait Watch: Sync {
     fn products_commit(&self, _block: &mut Self::Block, _warp: u32) {}
     /// `wgmma.wait_group`: of the groups that a warp committed all but the latest `pending` are complete.
     fn products_wait(&self, _block: &mut Self::Block, _warp: u32, _pending: u32) {}
+    /// `wgmma.mma_async`: products are under way into these rows of a warp's registers.
+    fn products_issue(
+        &self,
+        _block: &mut Self::Block,
+        _warp: u32,
+        _instruction: u32,
+        _rows: &mut dyn Iterator<Item = u32>,
+    ) {
+    }
+    /// An instruction of a warp reads or writes rows of its registers, sums of products aside. Told in kernels with `wgmma` only.
+    fn registers(&self, _block: &mut Self::Block, _warp: u32, _instruction: u32, _rows: &[u32]) {}
     /// A thread of a warp arrived at a barrier in shared memory, which may complete its phase.
     fn arrival(&self, _block: &mut Self::Block, _warp: u32, _barrier: u64, _completes: bool) {}
     /// Bytes that came complete the phase of a barrier in shared memory.

@@ -1,8 +1,8 @@
 //! Products of tiles in shared memory by four warps together (`wgmma`).
 //!
 //! Each warp multiplies its 16 of the 64 rows when it comes to the instruction. On a GPU the operands are read at some time
-//! between that and the wait: the watch holds them until then. That results are not used before the wait is not watched.
-//! Sums are those of [`matrix`].
+//! between that and the wait: the watch holds them until then, and with them the registers of
+//! the sums. Sums are those of [`matrix`].
 
 use super::access::To;
 use super::fault::FaultKind;
@@ -10,7 +10,7 @@ use super::lanes::{Registers, Slot, vectorised};
 use super::matrix;
 use super::memory::Memory;
 use super::reader::{Reader, Result};
-use super::rounding::{from_bf16, from_f16};
+use super::sums::{Factor, Factors, Sums};
 use super::transfer::{Context, Refused, read_bytes};
 use super::watch::{Kind, Order, Watch};
 use crate::ptx::{Operand, Type};
@@ -27,7 +27,8 @@ pub(super) enum Op {
 
 #[derive(Clone, Debug)]
 pub(super) struct Multiply {
-    brain: bool,
+    factor: Factor,
+    sums: Sums,
     /// Four for each 8 columns.
     d: Box<[Slot]>,
     /// Descriptors of the tiles.
@@ -35,6 +36,13 @@ pub(super) struct Multiply {
     b: Slot,
     /// Whether the products are added to `d`.
     adds: (Slot, bool),
+}
+
+impl Multiply {
+    /// Rows that it adds to.
+    pub fn rows_of_sums(&self) -> impl Iterator<Item = u32> {
+        self.d.iter().map(|slot| slot.0)
+    }
 }
 
 /// Decodes the instruction if it is one of a warpgroup.
@@ -59,9 +67,9 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Option<Op>> {
     }
     let shape = reader.next().and_then(|shape| shape.strip_prefix("m64n")?.strip_suffix("k16")?.parse::<u32>().ok());
     let columns = shape.filter(|columns| columns % 8 == 0 && (8..=256).contains(columns)).ok_or("this shape")?;
-    let brain = match (reader.r#type()?, reader.r#type()?, reader.r#type()?) {
-        (Type::F32, Type::F16, Type::F16) => false,
-        (Type::F32, Type::Bf16, Type::Bf16) => true,
+    let factor = match (reader.r#type()?, reader.r#type()?, reader.r#type()?) {
+        (Type::F32, Type::F16, Type::F16) => Factor::F16,
+        (Type::F32, Type::Bf16, Type::Bf16) => Factor::Bf16,
         types => return Err(format!("types {types:?}")),
     };
     let operands = reader.operands();
@@ -78,7 +86,8 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Option<Op>> {
     }
     let (a, b) = (reader.value(a, Type::B64)?, reader.value(b, Type::B64)?);
     let adds = reader.predicate(adds)?;
-    Ok(Some(Op::Multiply(Box::new(Multiply { brain, d: slots.into(), a, b, adds }))))
+    let sums = Sums::of(reader.capability);
+    Ok(Some(Op::Multiply(Box::new(Multiply { factor, sums, d: slots.into(), a, b, adds }))))
 }
 
 /// Where 16 rows of 32 bytes lie, from `first` on: lane `2 * row + half` has the address of half a row.
@@ -129,25 +138,24 @@ impl<M: Memory, W: Watch> Context<'_, '_, M, W> {
 
 vectorised! {
     fn products(op: &Multiply, r: &mut Registers<'_>, shared: &[u8], a: &[u64; 32], b: &[[u64; 32]]) {
-        let from = if op.brain { from_bf16 } else { from_f16 };
         let half_row = |address: u64| {
             let words = read_bytes(shared, address as usize, 16);
-            let element = |i: usize| from((words[i / 2] >> (16 * (i % 2))) as u16);
-            [0, 1, 2, 3, 4, 5, 6, 7].map(element)
+            [0, 1, 2, 3, 4, 5, 6, 7].map(|i: usize| words[i / 2] >> (16 * (i % 2)) & 0xffff)
         };
-        let mut rows = [[0.0_f32; 16]; 16];
+        let mut rows = [[0; 16]; 16];
         for (lane, address) in a.iter().enumerate() {
             rows[lane / 2][lane % 2 * 8..][..8].copy_from_slice(&half_row(*address));
         }
         for (eight, d) in op.d.chunks_exact(4).enumerate() {
-            let mut columns = [[0.0_f32; 8]; 16];
+            let mut columns = [[0; 8]; 16];
             for (i, address) in b[eight / 2][eight % 2 * 16..][..16].iter().enumerate() {
-                for (k, value) in half_row(*address).into_iter().enumerate() {
-                    columns[i % 2 * 8 + k][i / 2] = value;
+                for (k, bits) in half_row(*address).into_iter().enumerate() {
+                    columns[i % 2 * 8 + k][i / 2] = bits;
                 }
             }
             let d = [d[0], d[1], d[2], d[3]];
-            matrix::floats::<16>((&d, &d, false), r, &rows, &columns);
+            let factors = Factors { factor: op.factor, depth: 16, a: &rows, b: &columns };
+            matrix::floats(op.sums, &factors, (&d, &d, false), r);
         }
     }
 }

@@ -261,6 +261,13 @@ impl Module {
         &self.target
     }
 
+    /// Its compute capability, such as 87; 0 where the name says none.
+    #[must_use]
+    pub fn capability(&self) -> u32 {
+        let digits: String = self.target.chars().filter(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or(0)
+    }
+
     /// Variables outside functions.
     pub(crate) fn variables(&self) -> &[Variable] {
         &self.variables

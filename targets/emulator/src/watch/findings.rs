@@ -21,6 +21,8 @@ pub enum Defect {
     CopyNotAwaited,
     /// A write to what a product reads whose warp has not waited for it.
     OperandInUse,
+    /// A use of the registers that a product adds to, whose warp has not waited for it.
+    SumInUse,
     /// A product's read of what was written directly, without a fence between.
     NoProxyFence,
     /// Two threads of a block, at least one of which writes, without a barrier between, in shared memory.
@@ -48,6 +50,7 @@ impl Defect {
             Self::UnwrittenShared => "unwritten_shared",
             Self::CopyNotAwaited => "copy_not_awaited",
             Self::OperandInUse => "operand_in_use",
+            Self::SumInUse => "sum_in_use",
             Self::NoProxyFence => "no_proxy_fence",
             Self::RaceInShared => "race_in_shared",
             Self::RaceInBlock => "race_in_block",
@@ -67,6 +70,7 @@ impl Defect {
             Self::UnwrittenShared => "read of shared memory that the block did not write",
             Self::CopyNotAwaited => "use of a copy's destination before its wait",
             Self::OperandInUse => "write to operands of a product before its wait",
+            Self::SumInUse => "use of a product's sums before its wait",
             Self::NoProxyFence => "read of a product's operands without a fence after their writes",
             Self::RaceInShared => "race in shared memory",
             Self::RaceInBlock => "race between threads of a block",

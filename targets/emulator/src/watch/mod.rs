@@ -5,6 +5,7 @@
 //! | [`operands`] | accesses outside the operand that the pointer belongs to, stores into what a step only reads |
 //! | here | reads of device memory that nobody wrote, barriers that a part of a warp does not reach |
 //! | [`shared`] | races in shared memory, reads of what nobody wrote there, copies that nobody waited for |
+//! | [`products`] | uses of registers that products add to, before the wait |
 //! | [`cluster`] | what blocks of a cluster know of one another; races of remote stores |
 //! | [`device`] | races between threads of a block and between blocks in device memory |
 //! | [`steps`] | races between steps that the graph leaves unordered |
@@ -18,6 +19,7 @@ pub mod coverage;
 pub mod device;
 pub mod findings;
 pub mod operands;
+pub mod products;
 pub mod shared;
 pub mod steps;
 
@@ -28,6 +30,7 @@ use counts::Tally;
 use device::{Accessor, Cells, Ordered, Other, Releases};
 use findings::{Defect, Finding, OfLaunch, Place};
 use operands::{Held, Operands};
+use products::Products;
 use shared::{Conflict, Shared};
 use std::sync::{
     Mutex, PoisonError,
@@ -70,6 +73,7 @@ pub struct Block {
     at: [u32; 3],
     clocks: Clocks,
     shared: Shared,
+    products: Products,
     ordered: Ordered,
     exchange: Exchange,
     found: OfLaunch,
@@ -286,6 +290,7 @@ impl Watch for Watcher<'_> {
             at,
             clocks: Clocks::new(self.warps()),
             shared: Shared::new(self.shared_bytes, self.warps(), grain),
+            products: Products::default(),
             ordered: Ordered::default(),
             exchange: Exchange::default(),
             found: OfLaunch::default(),
@@ -348,10 +353,24 @@ impl Watch for Watcher<'_> {
 
     fn products_commit(&self, block: &mut Block, warp: u32) {
         block.shared.commit_products(warp);
+        block.products.commit(warp);
     }
 
     fn products_wait(&self, block: &mut Block, warp: u32, pending: u32) {
         block.shared.wait_for_products(&block.clocks, warp, pending);
+        block.products.wait(warp, pending);
+    }
+
+    fn products_issue(&self, block: &mut Block, warp: u32, instruction: u32, rows: &mut dyn Iterator<Item = u32>) {
+        block.products.issue(warp, instruction, rows);
+    }
+
+    fn registers(&self, block: &mut Block, warp: u32, instruction: u32, rows: &[u32]) {
+        if let Some(other) = block.products.user(warp, rows) {
+            self.note(block, Defect::SumInUse, instruction, warp * 32, || {
+                ("a register".to_owned(), format!("which {} adds to", Place::of(self.program, other)))
+            });
+        }
     }
 
     fn arrival(&self, block: &mut Block, warp: u32, barrier: u64, completes: bool) {
