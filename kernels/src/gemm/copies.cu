@@ -8,7 +8,7 @@ constexpr int CHUNKS = BK / CHUNK;              // Chunks in a row of a tile.
 constexpr int LINES = THREADS / CHUNKS;         // Rows that all threads copy at once.
 constexpr int A_COPIES = (BM + LINES - 1) / LINES;
 constexpr int K_TILES = (K + BK - 1) / BK;
-constexpr int A_BYTES = BM * CHUNKS * 16;
+constexpr int A_BYTES = PATCH ? 0 : BM * CHUNKS * 16;
 constexpr int STAGE_BYTES = A_BYTES + BN * CHUNKS * 16;
 static_assert(THREADS % CHUNKS == 0, "tile");
 
@@ -92,6 +92,26 @@ struct Copies {
     }
 #endif
 
+#if PATCH
+    int y, x;  // Of the first pixel of the patch.
+    DEVICE void find_a(const Operands& o, const Tile& t, unsigned char*) {
+        y = t.y - PAD_H, x = t.x - PAD_W;
+        a_chunk = o.a + A_OFFSET + t.image * A_IMAGE + chunk * CHUNK;
+    }
+    // The channels of one K tile of every pixel that the tile's windows see.
+    DEVICE void copy_patch(int piece) const {
+        const u32 to = ring + PATCH_AT + piece % PATCHES * PATCH_BYTES;
+        const AElement* from = opaque(a_chunk + piece * BK);
+#pragma unroll
+        for (int i = 0; i < (PATCH_PIXELS + LINES - 1) / LINES; i++) {
+            const int pixel = line + i * LINES;
+            if (PATCH_PIXELS % LINES != 0 && pixel >= PATCH_PIXELS) break;
+            const int at_y = y + pixel / PATCH_W, at_x = x + pixel % PATCH_W;
+            const bool inside = (u32)at_y < (u32)IN_H && (u32)at_x < (u32)IN_W;
+            copy_async<false>(to + pixel * PIXEL_BYTES + chunk * 16, from + at_y * A_H + at_x * A_W, inside);
+        }
+    }
+#else
     DEVICE void find_a(const Operands& o, const Tile& t, unsigned char* shared) {
         a_chunk = o.a + (UNIFORM_TAPS ? chunk * CHUNK : 0);
         if (ROW_TABLE) {
@@ -140,7 +160,15 @@ struct Copies {
             copy_async<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from + copied.at.offset, inside);
         }
     }
+#endif
 };
+
+#if PATCH
+// Turns go through the taps of one piece of the channels before the next piece: the K tile of a turn.
+DEVICE int k_tile_of(int turn) { return turn % TAPS * (CHANNELS / BK) + turn / TAPS; }
+#else
+DEVICE int k_tile_of(int turn) { return turn; }
+#endif
 
 // Starts the copies of the first AHEAD tiles of K, a group each, and loads the bias of the thread's columns if EARLY_BIAS.
 template <int AHEAD, bool EARLY_BIAS = true>
@@ -154,7 +182,7 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
     if (!CONSTANT_WEIGHTS) wait_for_inputs();
 #pragma unroll
     for (int s = 0; s < AHEAD; s++)
-        if (first + s < last) copies.copy_b(first + s, s);
+        if (first + s < last) copies.copy_b(k_tile_of(first + s), s);
     if (EARLY_BIAS) load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
     copies.find_a(o, t, shared);
     if (CONSTANT_WEIGHTS) wait_for_inputs();
@@ -165,7 +193,11 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
 #endif
 #pragma unroll
     for (int s = 0; s < AHEAD; s++) {
+#if PATCH
+        if (s == 0) copies.copy_patch(first / TAPS);
+#else
         if (first + s < last) copies.copy_a(first + s, s);
+#endif
         copy_async_commit();
     }
     return copies;

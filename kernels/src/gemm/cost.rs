@@ -1,9 +1,9 @@
 //! Estimates of device time, in cycles of one multiprocessor unless said otherwise.
 //!
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
-//! load, for a chain of dependent steps along K, and for the way out. The constants are fitted to 1270 configurations of
-//! products that were timed on an H200, on all multiprocessors and on 16 (`TUNING.md`, section 9), those of `mma.sync` to
-//! 1369 more (section 22); only the order of candidates depends on them.
+//! load, for a chain of dependent steps along K, and for the way out. The constants of `wgmma` are fitted to 1270
+//! configurations that were timed on an H200 (`TUNING.md`, section 9), those of `mma.sync`, of splits and of clusters to 7900
+//! of the products of 19 networks, on 8, 16 and 132 multiprocessors (section 24). Only the order of candidates depends on them.
 
 use crate::codegen::{Candidate, Rate, Target};
 
@@ -11,17 +11,39 @@ use crate::codegen::{Candidate, Rate, Target};
 const KERNEL: f64 = 1.48;
 /// First bytes from level 2 after start, index arithmetic included.
 const FILL: f64 = 435.0;
-/// Bytes that one multiprocessor gets from level 2 in a cycle, and all of them together.
-const L2_BYTES: (f64, f64) = (59.0, 6150.0);
 /// Bytes of shared memory a multiprocessor reads or writes in a cycle.
 const SHARED_BYTES: f64 = 95.0;
 /// Partial tiles to memory, fence, atomic and the way back.
-const SPLIT: f64 = 3800.0;
+const SPLIT: f64 = 3000.0;
 /// What a cluster costs by its blocks.
-const CLUSTERS: [(f64, f64); 3] = [(2.0, 660.0), (4.0, 1140.0), (8.0, 2020.0)];
+const CLUSTERS: [(f64, f64); 3] = [(2.0, 665.0), (4.0, 885.0), (8.0, 1760.0)];
+
+/// What depends on how a kernel multiplies.
+pub(crate) struct Pace {
+    /// Cycles before the first turn.
+    pub fill: f64,
+    /// Bytes that one multiprocessor gets from level 2 in a cycle.
+    pub l2_bytes: f64,
+    /// Bytes a cycle at which sums go through shared memory.
+    pub staged_bytes: f64,
+    /// Of those the share that reaches memory, and is read where there are residuals.
+    pub stored: f64,
+    /// Whether a turn's latencies and its work add up: few warps hide little. Otherwise the longer counts.
+    pub adds_up: bool,
+}
+
+/// Warps, which load fragments themselves.
+pub(crate) const WARPS: Pace = Pace { fill: 42.0, l2_bytes: 81.0, staged_bytes: 32.0, stored: 0.86, adds_up: true };
+/// Warps whose windows share pixels: the first patch must be there whole.
+pub(crate) const PATCHES: Pace = Pace { fill: 282.0, ..WARPS };
+/// Warpgroups and CUDA cores.
+pub(crate) const OVERLAPPED: Pace =
+    Pace { fill: FILL, l2_bytes: 59.0, staged_bytes: 64.0, stored: 0.5, adds_up: false };
 
 /// A tiled kernel as the model sees it.
 pub(crate) struct Tiled {
+    /// Its pace.
+    pub pace: Pace,
     /// Blocks of the grid.
     pub blocks: f64,
     /// Most blocks that fit a multiprocessor.
@@ -44,6 +66,8 @@ pub(crate) struct Tiled {
     pub tile: f64,
     /// Bytes that go through shared memory at the end: the f32 tile, and more where warps share K.
     pub staged: f64,
+    /// Values that the epilogue reads for each result.
+    pub residuals: f64,
     /// Parts of K.
     pub split: f64,
     /// Whether the parts meet in a cluster.
@@ -63,7 +87,7 @@ impl Tiled {
 
     /// Expected time in microseconds.
     pub fn time(&self, target: &Target) -> f64 {
-        let l2 = L2_BYTES.0.min(L2_BYTES.1 / f64::from(target.multiprocessors));
+        let Pace { fill, l2_bytes: l2, staged_bytes, stored, adds_up } = self.pace;
         let of_one = (self.blocks / self.room(target)).ceil();
         let resident = of_one.min(self.occupancy);
         let shared_by_all = [self.arithmetic, self.shared / SHARED_BYTES, self.copied / l2, self.issue];
@@ -72,12 +96,13 @@ impl Tiled {
         let reduction = match (self.split > 1.0, self.cluster) {
             (false, _) => 0.0,
             (true, true) => cluster + self.tile * 0.1,
-            (true, false) => SPLIT + self.tile * (1.0 + self.split) / l2,
+            (true, false) => SPLIT + 1.5 * self.tile * (1.0 + self.split) / l2,
         };
         let round = |resident: f64| {
-            let turn = shared_by_all.into_iter().map(|cycles| cycles * resident).fold(self.chain, f64::max) + self.turn;
-            let drain = self.staged * resident / 64.0 + self.staged / 2.0 * resident / l2;
-            FILL + self.turns * turn + drain + reduction
+            let work = shared_by_all.into_iter().fold(0.0, f64::max) * resident;
+            let turn = self.turn + if adds_up { self.chain + work } else { self.chain.max(work) };
+            let drain = self.staged * resident * (1.0 / staged_bytes + stored * (1.0 + self.residuals) / l2);
+            fill + self.turns * turn + drain + reduction
         };
         // The last round may have fewer blocks.
         let (full, rest) = ((of_one / resident).floor(), of_one % resident);

@@ -1,6 +1,6 @@
 //! Products of 8-bit integers on CUDA cores, for GPUs whose tensor cores are out of reach (sm_72).
 
-use super::cost::Tiled;
+use super::cost::{OVERLAPPED, Tiled};
 use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use super::tensor_core::{integer_names, packing, word};
@@ -52,6 +52,7 @@ fn candidate(
     let outside = problem.integers.map_or(0, |integers| word(integers.outside));
     let constants = Constants::default()
         .define("SPLIT_IN_CLUSTER", 0)
+        .define("PATCH", 0)
         .define("OUTSIDE_WORD", outside)
         .text(names)
         .int("BM", rows)
@@ -92,6 +93,8 @@ fn candidate(
     let [fr, fc, fd] = [rows, columns, depth].map(f64::from);
     let per_word = f64::from(of_thread * of_thread_columns) + f64::from(of_thread + of_thread_columns) / 4.0;
     let cost = Tiled {
+        pace: OVERLAPPED,
+        residuals: 0.0,
         blocks: f64::from(tiles) * f64::from(split),
         occupancy: f64::from(occupancy.max(1)),
         turns: f64::from(problem.k().div_ceil(depth).div_ceil(split)),

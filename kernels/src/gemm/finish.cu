@@ -18,12 +18,30 @@ struct Tile {
     int slice;        // Which part of K.
     int batch;
     int number;       // Of the tile, over all batches.
+#if PATCH
+    int image, y, x;  // First output.
+#endif
 };
 
 DEVICE Tile this_tile() {
     const int slice = blockIdx.x % SPLIT, number = blockIdx.x / SPLIT;
     const int batch = number / (M_TILES * N_TILES), in_batch = number % (M_TILES * N_TILES);
-    return Tile{in_batch / N_TILES * BM, in_batch % N_TILES * BN, slice, batch, number};
+    Tile t{in_batch / N_TILES * BM, in_batch % N_TILES * BN, slice, batch, number};
+#if PATCH
+    const int place = in_batch / N_TILES;
+    t.x = place % TILES_W * TILE_W, t.y = place / TILES_W % TILES_H * TILE_H, t.image = place / (TILES_W * TILES_H);
+#endif
+    return t;
+}
+
+// The row of C that row `in_tile` of the tile is; M where there is none.
+DEVICE int row_of(const Tile& t, int in_tile) {
+#if PATCH
+    const int y = t.y + in_tile / TILE_W, x = t.x + in_tile % TILE_W;
+    return in_tile < TILE_H * TILE_W && y < OUT_H && x < OUT_W ? (t.image * OUT_H + y) * OUT_W + x : M;
+#else
+    return t.row + in_tile;
+#endif
 }
 
 DEVICE int vector_of_pass(const Tile& t, int pass) {
@@ -32,7 +50,7 @@ DEVICE int vector_of_pass(const Tile& t, int pass) {
 
 DEVICE bool vector_exists(const Tile& t, int pass) {
     const int vector = vector_of_pass(t, pass);
-    const int row = t.row + vector / VECTORS_OF_ROW, column = t.column + vector % VECTORS_OF_ROW * 8;
+    const int row = row_of(t, vector / VECTORS_OF_ROW), column = t.column + vector % VECTORS_OF_ROW * 8;
     return pass * THREADS + (int)threadIdx.x < OWNED && row < M && column < N_STORED && row_exists(row, t.batch);
 }
 
@@ -41,7 +59,7 @@ DEVICE void prefetch_extras(const Operands& o, const Tile& t, Extras (&extras)[P
     for (int pass = 0; PREFETCH && pass < PASSES; pass++) {
         const int vector = vector_of_pass(t, pass);
         if (vector_exists(t, pass))
-            extras[pass] = load_extras(o, t.row + vector / VECTORS_OF_ROW, t.column + vector % VECTORS_OF_ROW * 8, t.batch);
+            extras[pass] = load_extras(o, row_of(t, vector / VECTORS_OF_ROW), t.column + vector % VECTORS_OF_ROW * 8, t.batch);
     }
 }
 
@@ -118,7 +136,7 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
     for (int pass = 0; pass < PASSES; pass++) {
         const int vector = vector_of_pass(t, pass);
         if (!vector_exists(t, pass)) continue;
-        const int row = t.row + vector / VECTORS_OF_ROW;
+        const int row = row_of(t, vector / VECTORS_OF_ROW);
         Sum sum[8] = {};
         // The slices of K in order, whoever computed them.
 #pragma unroll

@@ -1,6 +1,6 @@
 //! CUDA-core configurations: f32 everywhere, f16 and bf16 where tensor cores cannot read the operands.
 
-use super::cost::Tiled;
+use super::cost::{OVERLAPPED, Tiled};
 use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use super::tensor_core::packing;
@@ -63,6 +63,7 @@ fn candidate(
     let (a_vector, b_vector) = (vector(problem.a_is_aligned(4)), vector(b.is_aligned_along_depth(problem, 4)));
     let constants = Constants::default()
         .define("SPLIT_IN_CLUSTER", 0)
+        .define("PATCH", 0)
         .int("BM", rows)
         .int("BN", columns)
         .int("BK", depth)
@@ -104,6 +105,8 @@ fn candidate(
     let bytes = problem.a.dtype.size() as f64;
     let per_k = f64::from(of_thread * of_thread_columns) + f64::from(of_thread + of_thread_columns) / 4.0;
     let cost = Tiled {
+        pace: OVERLAPPED,
+        residuals: 0.0,
         blocks: f64::from(tiles) * f64::from(split),
         occupancy: f64::from(occupancy.max(1)),
         turns: f64::from(problem.k().div_ceil(depth).div_ceil(split)),

@@ -28,23 +28,44 @@ DEVICE u32 multiply_pairs(u32 a, u32 b) {
 // Where a lane reads its fragments: the chunks of a step differ from those of step 0 in bits that the swizzle keeps apart,
 // so that a step costs an exclusive or, and a fragment a constant.
 struct Reader {
-    u32 a, b;  // Addresses in stage 0 at step 0.
+    u32 b;  // Address in stage 0 at step 0.
+#if PATCH
+    u32 a[FRAGMENTS_M];  // The same in the first patch, under tap 0: pixels lie PIXEL_BYTES apart, free of bank conflicts.
+#else
+    u32 a;
+#endif
 
     DEVICE Reader(u32 ring, int lane, int warp_row, int warp_column, int warp_k) {
         const int k_chunk = warp_k * STEPS * 2;
+#if PATCH
+#pragma unroll
+        for (int i = 0; i < FRAGMENTS_M; i++) {
+            const int row = warp_row + i * 16 + lane % 16, inside = row < TILE_H * TILE_W ? row : 0;
+            a[i] = ring + PATCH_AT + (inside / TILE_W * PATCH_W + inside % TILE_W) * PIXEL_BYTES + (k_chunk + lane / 16) * 16;
+            asm volatile("" : "+r"(a[i]));
+        }
+#else
         a = ring + swizzled<CHUNKS>(warp_row + lane % 16, k_chunk + lane / 16);
+        asm volatile("" : "+r"(a));
+#endif
 #if B_COLUMNS_CONTIGUOUS
         b = ring + A_BYTES + swizzled<B_CHUNKS>(k_chunk * 8 + lane % 16, warp_column / 8 + lane / 16);
 #else
         b = ring + A_BYTES + swizzled<CHUNKS>(warp_column + lane % 8 + lane / 16 * 8, k_chunk + lane / 8 % 2);
 #endif
         // Kept in registers, not computed anew in each turn.
-        asm volatile("" : "+r"(a), "+r"(b));
+        asm volatile("" : "+r"(b));
     }
-    DEVICE void read(Fragments& to, int stage, int step) const {
+    // `patch` is what the turn's patch and tap add.
+    DEVICE void read(Fragments& to, int stage, int step, u32 patch) const {
+#if PATCH
+#pragma unroll
+        for (int i = 0; i < FRAGMENTS_M; i++) load_matrices(to.a[i], a[i] + patch + step * 32);
+#else
         const u32 a_step = (a + stage * STAGE_BYTES) ^ step * 32;
 #pragma unroll
         for (int i = 0; i < FRAGMENTS_M; i++) load_matrices(to.a[i], a_step + i * (16 * CHUNKS * 16));
+#endif
 #if B_COLUMNS_CONTIGUOUS
         const u32 b_step = b + stage * STAGE_BYTES + step * (16 * B_CHUNKS * 16);
 #pragma unroll
@@ -56,6 +77,15 @@ struct Reader {
 #endif
     }
 };
+
+DEVICE u32 patch_of(int turn) {
+#if PATCH
+    const int tap = turn % TAPS;
+    return turn / TAPS % PATCHES * PATCH_BYTES + (tap / TAPS_W * PATCH_W + tap % TAPS_W) * PIXEL_BYTES;
+#else
+    return 0;
+#endif
+}
 
 DEVICE void multiply(Sum (&sums)[FRAGMENTS_M][FRAGMENTS_N][2][4], Fragments& f) {
 #pragma unroll
@@ -95,7 +125,8 @@ DEVICE void tensor_core_tile(const Operands& o) {
     Fragments next;
     copy_async_wait<STAGES - 2>();
     __syncthreads();
-    reader.read(next, 0, 0);
+    u32 patch = patch_of(first);
+    reader.read(next, 0, 0, patch);
     int stage = 0, k_next = first * BK;  // Of the tile that `next` belongs to.
 #if SCALED
     next.read_scales(scales, k_next);
@@ -103,7 +134,13 @@ DEVICE void tensor_core_tile(const Operands& o) {
     const auto copy_ahead = [&](int k_tile, int stage) {
         // The buffer that this fills was read in the turn before, whose barrier says that all warps are through.
         const int ahead = k_tile + STAGES - 1, to = stage == 0 ? STAGES - 1 : stage - 1;
-        if (ahead < last) copies.copy_b(ahead, to), copies.copy_a(ahead, to);
+        if (ahead < last) copies.copy_b(k_tile_of(ahead), to);
+#if PATCH
+        // One patch ahead, into the place of the one before this.
+        if (k_tile % TAPS == 0 && k_tile + TAPS < last) copies.copy_patch(k_tile / TAPS + 1);
+#else
+        if (ahead < last) copies.copy_a(ahead, to);
+#endif
         copy_async_commit();
     };
 #pragma unroll 1
@@ -119,8 +156,9 @@ DEVICE void tensor_core_tile(const Operands& o) {
                 const bool more = k_tile + 1 < last;
                 stage = !more ? stage : stage == STAGES - 1 ? 0 : stage + 1;
                 k_next = more ? k_next + BK : k_next;
+                patch = more ? patch_of(k_tile + 1) : patch;
             }
-            reader.read(next, stage, (step + 1) % STEPS);
+            reader.read(next, stage, (step + 1) % STEPS, patch);
             if (step == 0 && STEPS > 1) copy_ahead(k_tile, stage);
 #if SCALED
             next.read_scales(scales, k_next + (step + 1) % STEPS * 16);
