@@ -82,7 +82,13 @@ impl QuantizedAverage {
         if !layers || self.requantisation().is_none() || self.members().any(|conv| conv.output.shape[1] > 1 << 14) {
             return refuse("without requantisation");
         }
-        let pixel = if extents[2] > 1 { strides[2] } else if extents[1] > 1 { strides[1] } else { strides[0] };
+        let pixel = if extents[2] > 1 {
+            strides[2]
+        } else if extents[1] > 1 {
+            strides[1]
+        } else {
+            strides[0]
+        };
         Ok(Image { pixels: extents.iter().product(), pixel, lanes })
     }
 

@@ -31,9 +31,7 @@ impl QuantizedAverage {
     }
 
     fn stages(&self) -> heapless::Vec<Stage<'_>, 2> {
-        self.members()
-            .map(|conv| Stage { family: conv, parameters: parameters(conv), output: &conv.output })
-            .collect()
+        self.members().map(|conv| Stage { family: conv, parameters: parameters(conv), output: &conv.output }).collect()
     }
 
     /// Bytes of the sums in the workspace.

@@ -71,9 +71,17 @@ pub fn cases() -> Vec<Kernel> {
         size(&[1, 160, 7, 7], 96, 3, 1, 5),
         Size { finishes: [Silu(I8), Silu(I8)], ..size(&[1, 40, 14, 14], 240, 5, 1, -7) },
         Size { finishes: [Silu(U8), Requantise(I8)], types: [I8, I8, U8, I8], ..size(&[2, 12, 11, 9], 20, 5, 2, 9) },
-        Size { finishes: [Requantise(U8), PerChannel(U8)], types: [U8, I8, U8, U8], ..size(&[1, 70, 10, 13], 56, 3, 1, 200) },
+        Size {
+            finishes: [Requantise(U8), PerChannel(U8)],
+            types: [U8, I8, U8, U8],
+            ..size(&[1, 70, 10, 13], 56, 3, 1, 200)
+        },
         Size { finishes: [Requantise(I8), Silu(U8)], types: [U8, U8, I8, I8], ..size(&[1, 192, 6, 5], 43, 3, 2, 1) },
-        Size { finishes: [PerChannel(U8), PerChannel(I8)], types: [U8, I8, U8, I8], ..size(&[1, 32, 9, 1], 33, 3, 1, 255) },
+        Size {
+            finishes: [PerChannel(U8), PerChannel(I8)],
+            types: [U8, I8, U8, I8],
+            ..size(&[1, 32, 9, 1], 33, 3, 1, 255)
+        },
         size(&[1, 32, 33, 29], 0, 3, 1, 4),
         size(&[2, 41, 15, 14], 0, 5, 2, -3),
         Size { finishes: [Silu(U8), Silu(U8)], types: [U8, I8, U8, I8], ..size(&[1, 96, 12, 30], 0, 3, 2, 114) },

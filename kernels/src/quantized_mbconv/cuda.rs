@@ -80,7 +80,8 @@ impl Shape {
         if kernel.expand.is_none() && lanes(image) < lanes(output) {
             return refuse("with fewer channels in memory than it writes");
         }
-        let [(of_image, strides), (of_wide, _), (of_output, _), (taps, _)] = [image, wide, output, weights].map(spatial);
+        let [(of_image, strides), (of_wide, _), (of_output, _), (taps, _)] =
+            [image, wide, output, weights].map(spatial);
         if of_output[0] != 1 || of_wide[0] != 1 || taps[0] != 1 || of_image != of_wide {
             return refuse("in three spatial dimensions");
         }
@@ -187,9 +188,7 @@ pub(crate) fn functions(name: &str, conv: &QuantizedConv) -> Option<String> {
 
 /// Issue slots of a requantisation: the conversion of the sum takes eight.
 fn slots(program: Option<&Program>) -> f64 {
-    let table = |instruction: &Instruction| {
-        matches!(instruction, Instruction::Unary(op, _) if !matches!(op, Unary::Relu | Unary::Round | Unary::Abs | Unary::Neg))
-    };
+    let table = |instruction: &Instruction| matches!(instruction, Instruction::Unary(op, _) if !matches!(op, Unary::Relu | Unary::Round | Unary::Abs | Unary::Neg));
     let looked_up = program.is_some_and(|program| program.instructions.iter().any(table));
     if looked_up { 24.0 } else { 14.0 }
 }
@@ -352,7 +351,10 @@ impl QuantizedMbConv {
                 line(functions(name, conv).ok_or_else(refused)?);
             }
         }
-        line("struct Operands {\n    const ImageElement* image;\n    const i8* expand;\n    const u32* expand_bias;".into());
+        line(
+            "struct Operands {\n    const ImageElement* image;\n    const i8* expand;\n    const u32* expand_bias;"
+                .into(),
+        );
         line("    const f32* expand_factor;\n    const i8* filters;\n    const u32* filter_bias;".into());
         line("    const f32* filter_factor;\n    Output* output;\n};".into());
         Ok(source + include_str!("quantized_mbconv.cu"))

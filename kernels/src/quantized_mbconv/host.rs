@@ -35,9 +35,7 @@ impl QuantizedMbConv {
 
     /// The convolutions as stages.
     fn stages(&self) -> heapless::Vec<Stage<'_>, 2> {
-        self.members()
-            .map(|conv| Stage { family: conv, parameters: parameters(conv), output: &conv.output })
-            .collect()
+        self.members().map(|conv| Stage { family: conv, parameters: parameters(conv), output: &conv.output }).collect()
     }
 }
 

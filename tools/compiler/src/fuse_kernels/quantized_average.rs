@@ -36,14 +36,17 @@ impl Found {
 /// The image that a node widens to i32, and the wide one.
 fn widened(kernel: &Kernel) -> Option<(View, View)> {
     let (input, output) = match kernel {
-        Kernel::Pointwise(pointwise) => match (pointwise.inputs.as_slice(), pointwise.program.instructions.as_slice()) {
-            ([input], [Instruction::Input(0)]) => (input, &pointwise.output),
-            _ => return None,
-        },
+        Kernel::Pointwise(pointwise) => {
+            match (pointwise.inputs.as_slice(), pointwise.program.instructions.as_slice()) {
+                ([input], [Instruction::Input(0)]) => (input, &pointwise.output),
+                _ => return None,
+            }
+        }
         Kernel::Copy(copy) => (&copy.source, &copy.destination),
         _ => return None,
     };
-    let wide = matches!(input.dtype, DType::I8 | DType::U8) && output.dtype == DType::I32 && input.shape == output.shape;
+    let wide =
+        matches!(input.dtype, DType::I8 | DType::U8) && output.dtype == DType::I32 && input.shape == output.shape;
     wide.then(|| (input.clone(), output.clone()))
 }
 
@@ -58,7 +61,9 @@ fn average(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Found> {
     let Kernel::Pointwise(requantise) = &graph.nodes[third].kernel else { return None };
     let [sums] = requantise.inputs.as_slice() else { return None };
     // A kernel may read the sums by other extents than those that they were written by.
-    let same = sums.shape == reduce.output.shape && sums.strides == reduce.output.strides && sums.offset == reduce.output.offset;
+    let same = sums.shape == reduce.output.shape
+        && sums.strides == reduce.output.strides
+        && sums.offset == reduce.output.offset;
     if !same || requantise.program.class != Class::F32 {
         return None;
     }

@@ -55,7 +55,9 @@ fn sums(graph: &mut Graph, node: &Node, from: &Dequantized, axes: Vec<usize>, co
     let mut add = |graph: &mut Graph, op: Op, inputs: Vec<TensorId>, dtype, shape: &[usize], output| {
         let output = match output {
             Some(output) => output,
-            None => graph.add_value(format!("{} of integers", graph.value(node.outputs[0]).name), Fact::new(dtype, shape)),
+            None => {
+                graph.add_value(format!("{} of integers", graph.value(node.outputs[0]).name), Fact::new(dtype, shape))
+            }
         };
         nodes.push(Node { op, inputs, outputs: vec![output], ..node.clone() });
         output
