@@ -92,6 +92,8 @@ families! {
     QuantizedConv in quantized_conv,
     Detect in detect,
     PackedMatMul in packed_matmul,
+    QuantizedMbConv in quantized_mbconv,
+    QuantizedAverage in quantized_average,
 }
 
 /// A family's name, for reports: that of its module.

@@ -16,7 +16,7 @@ pub use source::{
     Arithmetic, PRELUDE, element_type, f32_literal, f64_literal, load_function, program_function, register_type,
 };
 pub use target::{Rate, Target};
-pub(crate) use whole::{Source, whole_functions};
+pub(crate) use whole::{Source, WHOLE, whole_functions};
 
 pub use crate::kernel::all_cases;
 

@@ -101,7 +101,7 @@ const BLOCK: &[Instruction] = &[
 
 /// What follows the sums.
 #[derive(Clone, Copy)]
-enum Finish {
+pub(crate) enum Finish {
     Sums,
     Requantise(DType),
     PerChannel(DType),
@@ -112,19 +112,19 @@ enum Finish {
 
 /// Extents and types of a case: a square window with half of it as padding.
 #[derive(Clone, Copy)]
-struct Layer<'a> {
-    types: [DType; 2],
-    last: bool,
-    input: &'a [u32],
-    maps: u32,
-    taps: u32,
-    stride: u32,
-    groups: u32,
-    outside: i16,
-    finish: Finish,
+pub(crate) struct Layer<'a> {
+    pub types: [DType; 2],
+    pub last: bool,
+    pub input: &'a [u32],
+    pub maps: u32,
+    pub taps: u32,
+    pub stride: u32,
+    pub groups: u32,
+    pub outside: i16,
+    pub finish: Finish,
 }
 
-fn layer(layer: &Layer<'_>) -> QuantizedConv {
+pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
     let Layer { types, last, input, maps, taps, stride, groups, outside, finish } = *layer;
     let spatial = input.len() - 2;
     let dense = |dtype, shape: &[u32]| view(dtype, false, shape);

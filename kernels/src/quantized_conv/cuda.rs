@@ -6,6 +6,7 @@ use crate::codegen::{Candidate, Generate, Target, Unsupported};
 use crate::conv::{Conv, integer_candidates};
 use crate::gemm::Integers;
 use crate::pointwise::Epilogue;
+use crate::quantized_mbconv::QuantizedMbConv;
 
 impl Generate for QuantizedConv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
@@ -21,6 +22,20 @@ impl Generate for QuantizedConv {
             groups: self.groups,
             epilogue: Epilogue { bias: self.bias.is_some(), ..self.epilogue.clone() },
         };
-        integer_candidates(&conv, Integers { outside: self.outside.into() }, target)
+        let mut all = integer_candidates(&conv, Integers { outside: self.outside.into() }, target)?;
+        all.extend(self.in_shared_memory(target));
+        all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        Ok(all)
+    }
+}
+
+impl QuantizedConv {
+    /// The kernel of MBConv blocks without expansion, for a depthwise convolution: a band of the image is copied into shared
+    /// memory at once, so that no load waits for another.
+    fn in_shared_memory(&self, target: &Target) -> Vec<Candidate> {
+        let kernel = QuantizedMbConv { expand: None, depthwise: self.clone() };
+        let mut all = kernel.candidates(target).unwrap_or_default();
+        all.iter_mut().for_each(|candidate| candidate.algorithm = "depthwise_band");
+        all
     }
 }

@@ -186,7 +186,9 @@ impl Range {
             Kernel::Copy(_) => Self::Within(100.0),
             Kernel::Pointwise(_) | Kernel::Softmax(_) => Self::Within(4.0),
             // Every byte.
-            Kernel::Frame(_) | Kernel::QuantizedConv(_) => Self::Within(32.0),
+            Kernel::Frame(_) | Kernel::QuantizedConv(_) | Kernel::QuantizedMbConv(_) | Kernel::QuantizedAverage(_) => {
+                Self::Within(32.0)
+            }
             Kernel::PackedMatMul(_) if index == 1 => Self::Within(32.0),
             _ => Self::Within(1.0),
         }

@@ -137,6 +137,17 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
     let spread = if total < threads * target.multiprocessors { f64::from(threads) / 6400.0 } else { 0.0 };
     // Lines of taps that are not unrolled wait for their loads one after the other.
     let waits = if unrolled { 0.0 } else { f64::from(lines - 1) * 650.0 / target.clock };
+    let streamed = streaming(target, f64::from(total), operations / 2.0, bytes);
+    // Bytes are unpacked and multiplied at half the rate of floats; a requantisation takes about 14 issue slots. Measured were
+    // three times as many cycles.
+    let unpacked = if problem.integers.is_some() {
+        let of_thread =
+            8.0 * (f64::from(lines) * span * 1.5 + taps * (1.5 + 2.0 * f64::from(run)) + 14.0 * f64::from(run));
+        let rounds = (f64::from(total) / 32.0 / 4.0 / f64::from(target.multiprocessors)).ceil();
+        1.3 + (700.0 + rounds * of_thread * 3.0) / target.clock
+    } else {
+        0.0
+    };
     let mut packing = vec![Packing::Keep; 2 + usize::from(problem.bias) + problem.extras.len()];
     packing[1] = weights.clone();
     Candidate {
@@ -145,7 +156,7 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
             "depthwise",
             format!("run {run} threads {threads}"),
             vec![launch],
-            streaming(target, f64::from(total), operations / 2.0, bytes) + spread + waits,
+            streamed.max(unpacked) + spread + waits,
         )
     }
 }

@@ -6,6 +6,8 @@
 
 mod edges;
 mod mbconv;
+mod quantized_average;
+mod quantized_mbconv;
 mod scaled_conv;
 mod squeeze_excite;
 
@@ -30,7 +32,8 @@ struct Offer {
 type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
 
 /// In this order: later ones build on what earlier ones made.
-const PASSES: [Pass; 3] = [squeeze_excite::offers, mbconv::offers, scaled_conv::offers];
+const PASSES: [Pass; 5] =
+    [squeeze_excite::offers, mbconv::offers, quantized_average::offers, quantized_mbconv::offers, scaled_conv::offers];
 
 /// Replaces chains of kernels by fused ones. `forced` maps node names to algorithms.
 pub fn run(mut graph: KernelGraph, target: &Target, forced: &HashMap<String, String>) -> KernelGraph {

@@ -6,13 +6,13 @@
 //! keeps the graph acyclic and in order. The same holds with an *anchor* in the set, a convolution or matrix product
 //! that only members read: it moves down to the root's place, where all other inputs of the group exist.
 
-use super::rewrite;
+use super::{quantization::Chains, rewrite};
 use crate::{
     fused::{FusedGraph, FusedNode, FusedOp},
     program::{self, Builder, Classes, ProgramError, class_of},
 };
 use floe_kernels::pointwise::{Class, MAX_POINTWISE_INPUTS, Program};
-use floe_models::{Graph, Node, NodeId, Op, TensorId};
+use floe_models::{DType, Graph, Node, NodeId, Op, TensorId, op::Binary};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Most program inputs of an epilogue beside the accumulator.
@@ -219,7 +219,22 @@ impl<'a> Fusion<'a> {
         let fact = self.graph.fact(output);
         let same_extents = significant(&fact.shape) == significant(&self.graph.fact(self.output(root)).shape);
         let exact = program::register_holds_result(&self.graph.nodes[node].op, fact.dtype) && !self.rounds(node);
-        (group.anchor.is_none() && same_extents && exact).then_some((root, classes))
+        let fits = same_extents || self.dequantises(node);
+        (group.anchor.is_none() && fits && exact).then_some((root, classes))
+    }
+
+    /// Whether a node is part of `(x − zero) · scale` of bytes. Such a value is made anew for each element that it is
+    /// broadcast to, because floats between the two steps would be rounded to f16 and take a step of their own.
+    fn dequantises(&self, node: usize) -> bool {
+        let chains = Chains { graph: self.graph, producers: &self.producers };
+        let Node { op, inputs, outputs, .. } = &self.graph.nodes[node];
+        let bytes = |id: TensorId| chains.cast_from_bytes(id).is_some();
+        self.graph.fact(outputs[0]).dtype == DType::F32
+            && match op {
+                Op::Cast => bytes(outputs[0]),
+                Op::Binary(Binary::Sub) => bytes(inputs[0]) && chains.whole(inputs[1]).is_some(),
+                _ => chains.dequantized(outputs[0]).is_some(),
+            }
     }
 
     /// Whether a node casts to a narrower float only for that to be cast back: the model wants the rounding, which no

@@ -25,6 +25,7 @@ pub mod pads;
 pub mod product_reshape;
 mod quantization;
 pub mod quantize;
+pub mod quantized_average;
 pub mod quantized_moves;
 pub mod requantization;
 mod rewrite;
@@ -60,9 +61,10 @@ pub enum PassError {
 type Pass<'a> = (&'static str, &'a dyn Fn(Graph) -> Graph);
 
 /// Bring every operator into the form that fusion expects.
-const NORMALISATION: [Pass<'_>; 7] = [
+const NORMALISATION: [Pass<'_>; 8] = [
     ("quantized_moves", &quantized_moves::run),
     ("integer_products", &integer_products::run),
+    ("quantized_average", &quantized_average::run),
     ("requantization", &requantization::run),
     ("global_pool", &global_pool::run),
     ("vectors", &vectors::run),

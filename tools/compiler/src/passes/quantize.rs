@@ -21,6 +21,7 @@ pub fn run(mut graph: Graph) -> Graph {
                     || reader.op == Op::Unary(Unary::Clip { min: Some(min), max: Some(max) })
             });
         let whole = passing
+            && !is_broadcast(&graph, &consumers, node.outputs[0])
             && before.op == Op::Cast
             && graph.fact(before.inputs[0]).dtype == graph.fact(node.outputs[0]).dtype
             && is_whole(&graph, &producers, before.inputs[0]);
@@ -33,6 +34,25 @@ pub fn run(mut graph: Graph) -> Graph {
         }
     }
     graph
+}
+
+/// Whether what a dequantised value becomes is broadcast by an operator on elements, which no program of one kernel does: it is
+/// stored between the two, and bytes are exact where f16 is not.
+fn is_broadcast(graph: &Graph, consumers: &[Vec<NodeId>], mut value: TensorId) -> bool {
+    let elements = graph.fact(value).elements();
+    while let [NodeId(reader)] = *consumers[value.0] {
+        let reader = &graph.nodes[reader];
+        let Op::Binary(op) = reader.op else { return false };
+        if graph.fact(reader.outputs[0]).elements() > elements {
+            return true;
+        }
+        let scalar = reader.inputs.iter().any(|&input| graph.constant(input).is_some_and(|c| c.elements() == 1));
+        if !scalar || !matches!(op, Binary::Sub | Binary::Mul) {
+            return false;
+        }
+        value = reader.outputs[0];
+    }
+    false
 }
 
 /// Range of an integer type all of whose values f32 holds.

@@ -465,3 +465,40 @@ fn readers_of_integers_dequantise_for_themselves() {
     let (counts, _) = block(true);
     assert_eq!(counts, (1, 1));
 }
+
+#[test]
+fn averages_and_gates_of_integers_stay_integers() {
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[1, 8, 4, 4]);
+    let mean = net.node(Op::GlobalPool { kind: Pooling::Average { include_pads: false } }, &[x]);
+    let mean = net.quantise(mean, 1.0 / 128.0, 90, DType::U8);
+    let mean = net.dequantise(mean, 1.0 / 128.0, 90);
+    let weights = net.signed(&[8, 8, 1, 1], 0);
+    let gate = net.node(Op::Conv { window: window(0), groups: 1 }, &[mean, weights]);
+    let gate = net.quantise(gate, 1.0 / 4.0, 3, DType::I8);
+    let gate = net.dequantise(gate, 1.0 / 4.0, 3);
+    let scaled = net.binary(Binary::Mul, x, gate);
+    let scaled = net.quantise(scaled, 1.0 / 2.0, 5, DType::I8);
+    net.output(scaled);
+
+    let graph = quantized_average::run(integer_products::run(quantized_moves::run(net.graph.clone())));
+    legality::graph::check(&graph, "average").expect("legal");
+    let sums: Vec<&Node> = graph.nodes.iter().filter(|node| matches!(node.op, Op::Reduce { .. })).collect();
+    assert_eq!(sums.len(), 1, "{:?}", names(&graph));
+    assert_eq!(graph.fact(sums[0].outputs[0]).dtype, DType::I32);
+    // The gate is stored as bytes, which the product with the image reads: one kernel quantises the input, one widens bytes,
+    // one sums them, one requantises the sums, one computes the gate and one scales.
+    let fused = net.finish();
+    assert_eq!(kinds(&fused).len(), 6, "{:?}", kinds(&fused));
+    let stored = |node: &FusedNode| fused.values[node.outputs[0].0].fact.dtype;
+    assert!(fused.nodes.iter().all(|node| !stored(node).is_float()), "{:?}", kinds(&fused));
+
+    // An average over channels is left alone, and so is one of floats.
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[1, 8, 4, 4]);
+    let y = net.node(Op::Reduce { kind: Reduction::Mean, axes: vec![1], keep: true }, &[x]);
+    let floats = net.input(&[1, 8, 4, 4]);
+    let z = net.node(Op::Reduce { kind: Reduction::Mean, axes: vec![2, 3], keep: true }, &[floats]);
+    (net.output(y), net.output(z));
+    assert_eq!(names(&quantized_average::run(net.graph.clone())), names(&net.graph));
+}

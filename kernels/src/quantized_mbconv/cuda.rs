@@ -1,0 +1,389 @@
+//! CUDA candidates: a block computes some channels over a band of rows (sm_80 and later).
+
+use super::QuantizedMbConv;
+use crate::codegen::{
+    Argument, Candidate, Generate, Launch, PRELUDE, Packing, Source, Target, Unsupported, WHOLE, element_type,
+    whole_functions,
+};
+use crate::gemm::spatial;
+use crate::pointwise::{Instruction, Program, Unary};
+use crate::quantized_conv::QuantizedConv;
+use crate::view::Strides;
+use crate::{DType, Family, View};
+
+/// Channels of a block.
+const CHANNELS: [u32; 3] = [16, 32, 64];
+/// Threads of a block.
+const THREADS: [u32; 2] = [128, 256];
+/// Neighbouring outputs of a thread.
+const RUN: u32 = 4;
+/// Most vectors of 16 rows by 64 channels of the expansion's weights that a warp holds in registers.
+const MOST_WEIGHTS: u32 = 6;
+/// Most taps of a row: moved by three columns they fit into two words.
+const MOST_TAPS: u32 = 5;
+/// Most candidates.
+const MOST: usize = 10;
+
+impl Generate for QuantizedMbConv {
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
+        let shape = Shape::of(self, target)?;
+        let mut ranked: Vec<(f64, Tile)> =
+            tiles(&shape, target).into_iter().map(|tile| (self.cost(&shape, &tile, target), tile)).collect();
+        if ranked.is_empty() {
+            return Err(Unsupported("a band of the depthwise convolution does not fit into shared memory".into()));
+        }
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ranked.truncate(MOST);
+        ranked.into_iter().map(|(cost, tile)| self.candidate(&shape, &tile, cost)).collect()
+    }
+}
+
+/// A configuration.
+struct Tile {
+    channels: u32,
+    rows: u32,
+    threads: u32,
+}
+
+/// Extents and strides, checked.
+struct Shape {
+    images: u32,
+    /// Channels that exist in memory: of the wide image, and of the one that is read.
+    lanes: u32,
+    depth: u32,
+    input: [u32; 2],
+    output: [u32; 2],
+    taps: [u32; 2],
+    steps: [u32; 2],
+    dilation: u32,
+    pads: [u32; 2],
+    pixel: i64,
+}
+
+impl Shape {
+    fn of(kernel: &QuantizedMbConv, target: &Target) -> Result<Self, Unsupported> {
+        let refuse = |what: &str| Err(Unsupported(format!("a depthwise convolution of bytes {what}")));
+        let QuantizedConv { input: wide, weights, output, .. } = &kernel.depthwise;
+        let image = kernel.image();
+        let is_byte = |view: &View| matches!(view.dtype, DType::I8 | DType::U8);
+        if !target.has_async_copy() || ![image, wide, output].into_iter().all(is_byte) {
+            return refuse("before sm_80, or with another result");
+        }
+        let lanes = |view: &View| view.lanes.max(view.shape[1]);
+        for view in [image, output] {
+            let multiples = (0..view.rank()).all(|d| d == 1 || view.shape[d] == 1 || view.strides[d] % 16 == 0);
+            if view.strides[1] != 1 || lanes(view) % 16 != 0 || view.offset % 16 != 0 || !multiples {
+                return refuse("of images that are not channels-last in multiples of 16");
+            }
+        }
+        if kernel.expand.is_none() && lanes(image) < lanes(output) {
+            return refuse("with fewer channels in memory than it writes");
+        }
+        let [(of_image, strides), (of_wide, _), (of_output, _), (taps, _)] =
+            [image, wide, output, weights].map(spatial);
+        if of_output[0] != 1 || of_wide[0] != 1 || taps[0] != 1 || of_image != of_wide {
+            return refuse("in three spatial dimensions");
+        }
+        if of_wide[1] > 1 && strides[1] != strides[2] * i64::from(of_wide[2]) {
+            return refuse("of an image with gaps between its rows");
+        }
+        let QuantizedConv { strides: steps, dilations, pads, .. } = &kernel.depthwise;
+        if taps[2] > MOST_TAPS || taps[1] > 8 || dilations[2] != 1 {
+            return refuse("with long or spread rows of taps");
+        }
+        if kernel.members().any(|conv| functions("f", conv).is_none()) {
+            return refuse("without requantisation");
+        }
+        let reach = |view: &View| view.bytes().unwrap_or(u64::MAX);
+        if reach(image).max(reach(output)) > i32::MAX as u64 {
+            return refuse("of 2 GiB or more");
+        }
+        let two = |all: [u32; 3]| [all[1], all[2]];
+        Ok(Self {
+            images: output.shape[0],
+            lanes: lanes(output),
+            depth: if kernel.expand.is_some() { lanes(image) } else { 0 },
+            input: two(of_wide),
+            output: two(of_output),
+            taps: two(taps),
+            steps: two(*steps),
+            dilation: dilations[1],
+            pads: two(*pads),
+            pixel: strides[2],
+        })
+    }
+
+    /// Groups of 64 channels of the image.
+    fn groups(&self) -> u32 {
+        self.depth.div_ceil(64)
+    }
+
+    /// Rows of a band, and words of four columns of each.
+    fn band(&self, tile: &Tile) -> [u32; 2] {
+        let rows = (tile.rows - 1) * self.steps[0] + (self.taps[0] - 1) * self.dilation + 1;
+        let columns = (self.output[1].next_multiple_of(RUN) - 1) * self.steps[1] + self.taps[1];
+        [rows, columns.div_ceil(4)]
+    }
+
+    /// Bytes of dynamic shared memory.
+    fn shared(&self, tile: &Tile) -> u64 {
+        let [rows, words] = self.band(tile).map(u64::from);
+        rows * words * u64::from(pitch(tile.channels)) * 4
+    }
+
+    /// Blocks of one image.
+    fn blocks(&self, tile: &Tile) -> u32 {
+        self.lanes.div_ceil(tile.channels) * self.output[0].div_ceil(tile.rows)
+    }
+}
+
+/// Words from one word of a channel to the next: four words of eight channels lie in banks of their own.
+fn pitch(channels: u32) -> u32 {
+    if channels == 16 { 16 } else { channels + 8 }
+}
+
+/// Configurations that fit.
+fn tiles(shape: &Shape, target: &Target) -> Vec<Tile> {
+    let mut all = Vec::new();
+    for channels in CHANNELS.into_iter().filter(|&channels| channels == 16 || channels / 2 < shape.lanes) {
+        if shape.groups() * (channels / 16) > MOST_WEIGHTS {
+            continue;
+        }
+        // Bands of equal height, and small ones.
+        let mut heights: Vec<u32> = (1..=16).map(|parts| shape.output[0].div_ceil(parts)).collect();
+        heights.extend([1, 2, 4]);
+        heights.retain(|&rows| rows <= shape.output[0]);
+        heights.sort_unstable();
+        heights.dedup();
+        for rows in heights {
+            for threads in THREADS {
+                let tile = Tile { channels, rows, threads };
+                let fits = shape.shared(&tile) <= u64::from(target.shared_per_block);
+                let idle = shape.output[1].div_ceil(RUN) * rows * channels * 2 < threads;
+                if fits && !idle {
+                    all.push(tile);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// `DEVICE u32 NAME_byte(f32 sum, f32 factor)`, whose last byte is what is stored.
+pub(crate) fn functions(name: &str, conv: &QuantizedConv) -> Option<String> {
+    let program = conv.epilogue.program.as_ref()?;
+    let factors = conv.epilogue.extras.len();
+    if factors > 1 || !matches!(conv.output.dtype, DType::I8 | DType::U8) {
+        return None;
+    }
+    let sources = [Source::Integer(DType::I32), Source::Channel];
+    let inner = whole_functions(&format!("{name}_program"), program, &sources[..1 + factors], conv.output.dtype)?;
+    let inner = inner.strip_prefix(WHOLE).unwrap_or(&inner).to_string();
+    let argument = if factors == 1 { ", factor" } else { "" };
+    Some(format!(
+        "{inner}DEVICE u32 {name}_byte(f32 sum, f32 factor) {{ return {name}_program_byte(sum{argument}); }}\n"
+    ))
+}
+
+/// Issue slots of a requantisation: the conversion of the sum takes eight.
+fn slots(program: Option<&Program>) -> f64 {
+    let table = |instruction: &Instruction| matches!(instruction, Instruction::Unary(op, _) if !matches!(op, Unary::Relu | Unary::Round | Unary::Abs | Unary::Neg));
+    let looked_up = program.is_some_and(|program| program.instructions.iter().any(table));
+    if looked_up { 24.0 } else { 14.0 }
+}
+
+impl QuantizedMbConv {
+    /// Expected microseconds: issue slots of the warps on four schedulers, bytes from level 2, and the latencies of one
+    /// load, of the barrier and of the way out.
+    fn cost(&self, shape: &Shape, tile: &Tile, target: &Target) -> f64 {
+        let [channels, rows, threads] = [tile.channels, tile.rows, tile.threads].map(f64::from);
+        let [band_rows, words] = shape.band(tile).map(f64::from);
+        let warps = threads / 32.0;
+        let blocks = f64::from(shape.blocks(tile) * shape.images);
+        let resident = (blocks / f64::from(target.multiprocessors)).ceil();
+        let (fill, bytes) = match &self.expand {
+            Some(expand) => {
+                let tiles = (band_rows * words / 4.0).ceil();
+                let (groups, m_tiles) = (f64::from(shape.groups()), channels / 16.0);
+                let of_tile = groups * (6.0 + 8.0 * m_tiles)
+                    + m_tiles * 8.0 * (slots(expand.epilogue.program.as_ref()) + 1.0)
+                    + 50.0;
+                // A warp's tiles follow each other; each waits for products and program at least.
+                let chain = (tiles / warps).ceil() * (250.0 + groups * m_tiles * 36.0);
+                ((tiles * of_tile * resident / 4.0).max(chain), band_rows * words * 4.0 * f64::from(shape.depth))
+            }
+            None => {
+                let items = band_rows * words * channels / 16.0;
+                (items / 32.0 * 90.0 * resident / 4.0, items * 64.0)
+            }
+        };
+        let [taps_h, taps_w] = shape.taps.map(f64::from);
+        let loaded = ((3.0 * f64::from(shape.steps[1]) + taps_w) / 4.0).ceil();
+        let products = if taps_w > 4.0 { 8.0 } else { 6.0 };
+        let of_item = taps_h * (loaded + products * 2.0)
+            + f64::from(RUN) * (slots(self.depthwise.epilogue.program.as_ref()) + 2.0)
+            + 20.0;
+        let items = (rows * f64::from(shape.output[1].div_ceil(RUN)) * channels / 32.0).ceil();
+        let rounds = (items / warps).ceil();
+        let depthwise = (items * of_item * resident / 4.0).max(rounds * (of_item + 150.0));
+        let level_2 = bytes * resident / 40.0;
+        let cycles = 1100.0 + fill.max(level_2) + depthwise;
+        1.3 + cycles / target.clock
+    }
+
+    fn candidate(&self, shape: &Shape, tile: &Tile, cost: f64) -> Result<Candidate, Unsupported> {
+        let blocks = shape.blocks(tile);
+        let mut parameters = vec!["const ImageElement* image".to_string()];
+        let mut fields = vec!["image".to_string()];
+        let mut arguments = vec![Argument::Input(0)];
+        let mut input = 1;
+        for (name, weights, conv) in
+            [("expand", "expand", self.expand.as_ref()), ("filter", "filters", Some(&self.depthwise))]
+        {
+            let mut push = |kind: &str, name: String, exists: bool| {
+                fields.push(if exists { name.clone() } else { "nullptr".into() });
+                if exists {
+                    parameters.push(format!("const {kind}* {name}"));
+                    arguments.push(Argument::Input(input));
+                    input += 1;
+                }
+            };
+            push("i8", weights.into(), conv.is_some());
+            push("u32", format!("{name}_bias"), conv.is_some_and(|conv| conv.bias.is_some()));
+            push("f32", format!("{name}_factor"), conv.is_some_and(|conv| !conv.epilogue.extras.is_empty()));
+        }
+        parameters.push("Output* output".into());
+        fields.push("output".into());
+        arguments.push(Argument::Output(0));
+        let source = self.source(shape, tile, input)?;
+        let source = format!(
+            "{source}\nextern \"C\" __global__ void __launch_bounds__(THREADS, 1) quantized_mbconv_band({}) {{\n    \
+             quantized_mbconv(Operands{{{}}});\n}}\n",
+            parameters.join(", "),
+            fields.join(", ")
+        );
+        let launch = Launch {
+            shared: shape.shared(tile) as u32,
+            ..Launch::new(source, "quantized_mbconv_band", blocks * shape.images, tile.threads, arguments)
+        };
+        let Tile { channels, rows, threads } = tile;
+        Ok(Candidate {
+            packing: self.packing(shape),
+            ..Candidate::new(
+                "fused",
+                format!("{channels} channels, {rows} rows, {threads} threads"),
+                vec![launch],
+                cost,
+            )
+        })
+    }
+
+    fn source(&self, shape: &Shape, tile: &Tile, inputs: usize) -> Result<String, Unsupported> {
+        let (depthwise, expand, image) = (&self.depthwise, self.expand.as_ref(), self.image());
+        let output = &depthwise.output;
+        let (_, strides) = spatial(output);
+        let letter = |dtype: DType| if dtype == DType::I8 { "s" } else { "u" };
+        let has = |conv: Option<&QuantizedConv>| {
+            (conv.is_some_and(|c| c.bias.is_some()), conv.is_some_and(|c| !c.epilogue.extras.is_empty()))
+        };
+        let ((expand_bias, expand_factor), (filter_bias, filter_factor)) = (has(expand), has(Some(depthwise)));
+        let mut source = String::from(PRELUDE);
+        let mut line = |text: String| {
+            source += &text;
+            source.push('\n');
+        };
+        line(format!("typedef {} ImageElement;", element_type(image.dtype)));
+        line(format!("typedef {} Output;\ntypedef i32 offset_t;", element_type(output.dtype)));
+        line(format!("#define EXPAND {}", u8::from(expand.is_some())));
+        for (name, dtype) in [
+            ("IMAGE_LETTER", image.dtype),
+            ("WEIGHT_LETTER", expand.map_or(DType::I8, |conv| conv.weights.dtype)),
+            ("WIDE_LETTER", depthwise.input.dtype),
+            ("FILTER_LETTER", depthwise.weights.dtype),
+        ] {
+            line(format!("#define {name} \"{}\"", letter(dtype)));
+        }
+        // All inputs but the image.
+        line(format!("constexpr u32 PARAMETER_INPUTS = {}u;", (1u32 << inputs) - 2));
+        for (name, value) in [
+            ("ROWS", i64::from(tile.rows)),
+            ("CH", tile.channels.into()),
+            ("PITCH", pitch(tile.channels).into()),
+            ("THREADS", tile.threads.into()),
+            ("DEPTH", shape.depth.into()),
+            ("IN_ROWS", shape.input[0].into()),
+            ("IN_COLUMNS", shape.input[1].into()),
+            ("OUT_ROWS", shape.output[0].into()),
+            ("OUT_COLUMNS", shape.output[1].into()),
+            ("TAPS_H", shape.taps[0].into()),
+            ("TAPS_W", shape.taps[1].into()),
+            ("STEP_H", shape.steps[0].into()),
+            ("STEP_W", shape.steps[1].into()),
+            ("DILATION_H", shape.dilation.into()),
+            ("PAD_H", shape.pads[0].into()),
+            ("PAD_W", shape.pads[1].into()),
+            ("PIXEL", shape.pixel),
+            ("IMAGE", image.strides[0].into()),
+            ("IMAGE_OFFSET", image.offset.into()),
+            ("OUT_OFFSET", output.offset.into()),
+            ("OUT_IMAGE", output.strides[0].into()),
+            ("OUT_LINE", strides[1]),
+            ("OUT_PIXEL", strides[2]),
+            ("OUTSIDE", depthwise.outside.into()),
+            ("CHANNELS", output.shape[1].into()),
+            ("LANES", shape.lanes.into()),
+        ] {
+            line(format!("constexpr int {name} = {value};"));
+        }
+        for (name, value) in [
+            ("EXPAND_BIAS", expand_bias),
+            ("EXPAND_FACTOR", expand_factor),
+            ("FILTER_BIAS", filter_bias),
+            ("FILTER_FACTOR", filter_factor),
+        ] {
+            line(format!("constexpr bool {name} = {value};"));
+        }
+        line(WHOLE.into());
+        for (name, conv) in [("expand", expand), ("depthwise", Some(depthwise))] {
+            if let Some(conv) = conv {
+                let refused = || Unsupported("a requantisation that is not of f32".into());
+                line(functions(name, conv).ok_or_else(refused)?);
+            }
+        }
+        line(
+            "struct Operands {\n    const ImageElement* image;\n    const i8* expand;\n    const u32* expand_bias;"
+                .into(),
+        );
+        line("    const f32* expand_factor;\n    const i8* filters;\n    const u32* filter_bias;".into());
+        line("    const f32* filter_factor;\n    Output* output;\n};".into());
+        Ok(source + include_str!("quantized_mbconv.cu"))
+    }
+
+    /// Packing of all operands: weights of the expansion `[lane][channel]`, filters `[row of taps][lane][8]`.
+    fn packing(&self, shape: &Shape) -> Vec<Packing> {
+        let mut all = vec![Packing::Keep];
+        if let Some(expand) = &self.expand {
+            let depth = shape.groups() * 64;
+            let mut view = View { lanes: 0, offset: 0, ..expand.weights.clone() };
+            (view.shape[0], view.shape[1]) = (shape.lanes, depth);
+            view.strides = (0..view.rank()).map(|d| if d == 0 { depth as i32 } else { 1 }).collect::<Strides>();
+            all.push(Packing::View(view));
+            all.resize(all.len() + usize::from(expand.bias.is_some()) + expand.epilogue.extras.len(), Packing::Keep);
+        }
+        let depthwise = &self.depthwise;
+        let mut view = View { lanes: 0, offset: 0, ..depthwise.weights.clone() };
+        let last = view.rank() - 1;
+        (view.shape[0], view.shape[last]) = (shape.lanes, 8);
+        view.strides = (0..=last)
+            .map(|d| match d {
+                0 => 8,
+                d if d == last || d == 1 => 1,
+                _ => 8 * shape.lanes as i32,
+            })
+            .collect::<Strides>();
+        all.push(Packing::View(view));
+        all.resize(all.len() + usize::from(depthwise.bias.is_some()) + depthwise.epilogue.extras.len(), Packing::Keep);
+        all
+    }
+}

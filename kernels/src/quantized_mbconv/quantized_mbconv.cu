@@ -1,0 +1,216 @@
+// Expansion and depthwise convolution of CH channels over a band of rows, in 8-bit integers.
+//
+// The band of the depthwise convolution's input lies in shared memory as words of four neighbouring columns of a channel:
+// BAND_ROWS lines of QUADS words, PITCH channels side by side. What stands outside of the image is there as the zero point. So
+// a dot product of four bytes takes four taps of a row.
+constexpr int CHUNKS = (LANES + CH - 1) / CH;
+constexpr int BANDS = (OUT_ROWS + ROWS - 1) / ROWS;
+constexpr int BLOCKS = CHUNKS * BANDS;  // Of one image.
+constexpr int RUN = 4;                  // Neighbouring outputs of a thread.
+constexpr int RUNS = (OUT_COLUMNS + RUN - 1) / RUN;
+constexpr int BAND_ROWS = (ROWS - 1) * STEP_H + (TAPS_H - 1) * DILATION_H + 1;
+constexpr int QUADS = ((RUNS * RUN - 1) * STEP_W + TAPS_W + 3) / 4;
+constexpr int ALL_QUADS = BAND_ROWS * QUADS;
+constexpr int WARPS = THREADS / 32;
+constexpr bool CONSTANT_PARAMETERS = (~CONSTANT_INPUTS & PARAMETER_INPUTS) == 0;
+constexpr u32 OUTSIDE_WORD = (u32)(u8)OUTSIDE * 0x01010101u;
+static_assert(TAPS_W <= 5, "taps of a row, moved by three columns, fit into two words");
+
+struct Place {
+    int image, channel;  // Channel: the first of the block's.
+    int row, top;        // First row of outputs; first row of the band, in the input.
+};
+
+DEVICE Place this_place() {
+    Place p;
+    p.image = blockIdx.x / BLOCKS;
+    const int block = blockIdx.x % BLOCKS;
+    p.channel = block % CHUNKS * CH;
+    p.row = block / CHUNKS * ROWS;
+    p.top = p.row * STEP_H - PAD_H;
+    return p;
+}
+
+DEVICE bool inside(int row, int column) { return (u32)row < (u32)IN_ROWS && (u32)column < (u32)IN_COLUMNS; }
+
+// The bytes of four columns from `column` on that lie in the image.
+DEVICE u32 inside_mask(int row, int column) {
+    if ((u32)row >= (u32)IN_ROWS) return 0;
+    u32 mask = 0xffffffffu;
+    if (column < 0) mask = column <= -4 ? 0u : mask << (-column * 8);
+    const int past = column + 4 - IN_COLUMNS;
+    if (past > 0) mask &= past >= 4 ? 0u : 0xffffffffu >> (past * 8);
+    return mask;
+}
+
+#if EXPAND
+constexpr int GROUPS = (DEPTH + 63) / 64;  // Each 64 channels of the image are two K steps.
+constexpr int M_TILES = CH / 16;
+
+DEVICE void multiply_add(u32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." WEIGHT_LETTER "8." IMAGE_LETTER "8.s32 {%0,%1,%2,%3}, "
+                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+struct Pixels { uint4 v[2][GROUPS]; };  // Of a thread's pixel in both tiles of eight, 16 channels of each group.
+
+// Tile t of 16 columns is four words; column c of product j is column 2 * j + c % 2 of word c / 2.
+DEVICE Pixels load_pixels(const u8* from, int tile, const Place& p, int lane) {
+    Pixels x;
+    const int quad = tile * 4 + lane / 8;
+    const int row = p.top + quad / QUADS, first = quad % QUADS * 4 - PAD_W + lane / 4 % 2;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const int column = first + j * 2;
+        const bool exists = quad < ALL_QUADS && inside(row, column);
+        const u8* const at = from + (exists ? ((offset_t)row * IN_COLUMNS + column) * PIXEL : 0) + lane % 4 * 16;
+#pragma unroll
+        for (int k = 0; k < GROUPS; k++)
+            x.v[j][k] = exists && (DEPTH % 64 == 0 || k * 64 + lane % 4 * 16 < DEPTH) ? *(const uint4*)(at + k * 64)
+                                                                                   : make_uint4(0, 0, 0, 0);
+    }
+    return x;
+}
+
+// Channels are rows of the products and columns of the image their columns, so that a thread has four neighbouring columns
+// of a channel. Which channel of the image is which K of a step is free as long as both factors agree.
+DEVICE void fill_band(const Operands& o, const Place& p, u32* band) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const u8* const from = (const u8*)o.image + IMAGE_OFFSET + (offset_t)p.image * IMAGE;
+    uint4 a[M_TILES][2][GROUPS];
+    u32 bias[M_TILES][2];
+    f32 factor[M_TILES][2];
+#pragma unroll
+    for (int m = 0; m < M_TILES; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int channel = p.channel + m * 16 + h * 8 + lane / 4;
+#pragma unroll
+            for (int k = 0; k < GROUPS; k++)
+                a[m][h][k] = channel < LANES ? *(const uint4*)((const u8*)o.expand + channel * (GROUPS * 64) + k * 64 + lane % 4 * 16)
+                                             : make_uint4(0, 0, 0, 0);
+            bias[m][h] = EXPAND_BIAS && channel < CHANNELS ? o.expand_bias[channel] : 0u;
+            factor[m][h] = EXPAND_FACTOR && channel < CHANNELS ? o.expand_factor[channel] : 0.0f;
+        }
+    if (CONSTANT_PARAMETERS) wait_for_inputs();
+    constexpr int TILES = (ALL_QUADS + 3) / 4;
+    Pixels next;
+    if (warp < TILES) next = load_pixels(from, warp, p, lane);
+#pragma unroll 1
+    for (int tile = warp; tile < TILES; tile += WARPS) {
+        const Pixels x = next;
+        if (tile + WARPS < TILES) next = load_pixels(from, tile + WARPS, p, lane);
+        const int quad = tile * 4 + lane % 4;
+        const u32 mask = inside_mask(p.top + quad / QUADS, quad % QUADS * 4 - PAD_W);
+#pragma unroll
+        for (int m = 0; m < M_TILES; m++) {
+            u32 sums[2][4];
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) sums[j][i] = bias[m][i / 2];
+#pragma unroll
+                for (int k = 0; k < GROUPS; k++) {
+                    const uint4 b = x.v[j][k], low = a[m][0][k], high = a[m][1][k];
+                    multiply_add(sums[j], low.x, high.x, low.y, high.y, b.x, b.y);
+                    multiply_add(sums[j], low.z, high.z, low.w, high.w, b.z, b.w);
+                }
+            }
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                u32 y[4];
+#pragma unroll
+                for (int i = 0; i < 4; i++) y[i] = expand_byte((f32)(i32)sums[i / 2][h * 2 + i % 2], factor[m][h]);
+                const u32 word = (pack_bytes(y) & mask) | (OUTSIDE_WORD & ~mask);
+                if (ALL_QUADS % 4 == 0 || quad < ALL_QUADS) band[quad * PITCH + m * 16 + h * 8 + lane / 4] = word;
+            }
+        }
+    }
+}
+#else
+// Words of four columns from four pixels, 16 channels at a time.
+DEVICE void fill_band(const Operands& o, const Place& p, u32* band) {
+    if (CONSTANT_PARAMETERS) wait_for_inputs();
+    const u8* const from = (const u8*)o.image + IMAGE_OFFSET + (offset_t)p.image * IMAGE;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < ALL_QUADS * (CH / 16); i += THREADS) {
+        const int quad = i / (CH / 16), channel = i % (CH / 16) * 16;
+        const int row = p.top + quad / QUADS, first = quad % QUADS * 4 - PAD_W;
+        uint4 x[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const bool exists = inside(row, first + j) && p.channel + channel < LANES;
+            x[j] = exists ? *(const uint4*)(from + ((offset_t)row * IN_COLUMNS + first + j) * PIXEL + p.channel + channel)
+                          : make_uint4(OUTSIDE_WORD, OUTSIDE_WORD, OUTSIDE_WORD, OUTSIDE_WORD);
+        }
+        auto turn = [](u32 a, u32 b, u32 c, u32 d) {
+            const u32 ab = __byte_perm(a, b, 0x5140), cd = __byte_perm(c, d, 0x5140);
+            const u32 ef = __byte_perm(a, b, 0x7362), gh = __byte_perm(c, d, 0x7362);
+            return make_uint4(__byte_perm(ab, cd, 0x5410), __byte_perm(ab, cd, 0x7632), __byte_perm(ef, gh, 0x5410),
+                              __byte_perm(ef, gh, 0x7632));
+        };
+        uint4* const to = (uint4*)(band + quad * PITCH + channel);
+        to[0] = turn(x[0].x, x[1].x, x[2].x, x[3].x);
+        to[1] = turn(x[0].y, x[1].y, x[2].y, x[3].y);
+        to[2] = turn(x[0].z, x[1].z, x[2].z, x[3].z);
+        to[3] = turn(x[0].w, x[1].w, x[2].w, x[3].w);
+    }
+}
+#endif
+
+DEVICE u32 dot(u32 x, u32 w, u32 sum) {
+    u32 result;
+    asm("dp4a." WIDE_LETTER "32." FILTER_LETTER "32 %0, %1, %2, %3;" : "=r"(result) : "r"(x), "r"(w), "r"(sum));
+    return result;
+}
+
+DEVICE void quantized_mbconv(const Operands& o) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    u32* const band = (u32*)shared;
+    const Place p = this_place();
+    // Weights and biases that no step writes need not wait for the kernel before.
+    if (!CONSTANT_PARAMETERS) wait_for_inputs();
+    // Every thread stays with one channel.
+    const int own = threadIdx.x % CH, channel = p.channel + own;
+    u64 taps[TAPS_H];
+#pragma unroll
+    for (int h = 0; h < TAPS_H; h++) taps[h] = channel < LANES ? ((const u64*)o.filters)[h * LANES + channel] : 0ull;
+    const u32 bias = FILTER_BIAS && channel < CHANNELS ? o.filter_bias[channel] : 0u;
+    const f32 factor = FILTER_FACTOR && channel < CHANNELS ? o.filter_factor[channel] : 0.0f;
+    fill_band(o, p, band);
+    __syncthreads();
+    if (channel >= LANES) return;
+    Output* const output = o.output + OUT_OFFSET + (offset_t)p.image * OUT_IMAGE + channel;
+#pragma unroll 1
+    for (int i = threadIdx.x / CH; i < ROWS * RUNS; i += THREADS / CH) {
+        const int line = i / RUNS, column = i % RUNS * RUN, row = p.row + line;
+        if (row >= OUT_ROWS) break;
+        const u32* const from = band + (line * STEP_H * QUADS + column * STEP_W / 4) * PITCH + own;
+        u32 sums[RUN];
+#pragma unroll
+        for (int r = 0; r < RUN; r++) sums[r] = bias;
+#pragma unroll
+        for (int h = 0; h < TAPS_H; h++) {
+            constexpr int WORDS = ((RUN - 1) * STEP_W + TAPS_W + 3) / 4;
+            u32 x[WORDS];
+#pragma unroll
+            for (int w = 0; w < WORDS; w++) x[w] = from[(h * DILATION_H * QUADS + w) * PITCH];
+#pragma unroll
+            for (int r = 0; r < RUN; r++) {
+                const int first = r * STEP_W / 4, moved = r * STEP_W % 4;
+                const u64 filter = taps[h] << (moved * 8);
+                sums[r] = dot(x[first], (u32)filter, sums[r]);
+                if (moved + TAPS_W > 4) sums[r] = dot(x[first + 1], (u32)(filter >> 32), sums[r]);
+            }
+        }
+        Output* const to = output + (offset_t)row * OUT_LINE + column * OUT_PIXEL;
+#pragma unroll
+        for (int r = 0; r < RUN; r++) {
+            if (OUT_COLUMNS % RUN != 0 && column + r >= OUT_COLUMNS) break;
+            const u32 y = depthwise_byte((f32)(i32)sums[r], factor);
+            to[r * OUT_PIXEL] = (Output)(LANES == CHANNELS || channel < CHANNELS ? y & 255u : 0u);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The twin against its members, which have tests of their own.
+
+use super::cases::cases;
+use crate::conv::tests::never_panics;
+use crate::host::testing::{self, Operand};
+use crate::{Family, Kernel, KernelError};
+
+#[test]
+fn cases_are_their_members_in_turn() {
+    for kernel in cases() {
+        let Kernel::QuantizedMbConv(family) = &kernel else { panic!("another family") };
+        let inputs = testing::inputs(&kernel, 7);
+        let mut parameters = inputs[1..].iter();
+        let mut wanted = inputs[0].clone();
+        for conv in family.members() {
+            let member = Kernel::QuantizedConv(conv.clone());
+            let own = std::iter::once(wanted).chain(parameters.by_ref().take(member.inputs() - 1).cloned());
+            wanted = testing::run(&member, &own.collect::<Vec<_>>());
+        }
+        let got: Operand = testing::run(&kernel, &inputs);
+        assert!(*got == *wanted, "{kernel:?}");
+    }
+}
+
+#[test]
+fn members_that_do_not_fit_are_refused() {
+    for kernel in cases() {
+        let Kernel::QuantizedMbConv(good) = &kernel else { panic!("another family") };
+        let refused = |change: &dyn Fn(&mut super::QuantizedMbConv)| {
+            let mut bad = good.clone();
+            change(&mut bad);
+            let error = bad.check();
+            never_panics(&Kernel::QuantizedMbConv(bad));
+            error
+        };
+        assert!(refused(&|bad| bad.depthwise.groups = 1).is_err());
+        let of_positions = |bad: &mut super::QuantizedMbConv| {
+            let output = bad.depthwise.output.clone();
+            bad.depthwise.epilogue.extras.iter_mut().for_each(|extra| extra.strides = output.strides.clone());
+        };
+        if !good.depthwise.epilogue.extras.is_empty() && good.depthwise.output.elements() > 1000 {
+            assert_eq!(refused(&of_positions), Err(KernelError::Parameter("extras inside a chain")));
+        }
+        if good.expand.is_some() {
+            assert_eq!(
+                refused(&|bad| bad.depthwise.input.offset += 1),
+                Err(KernelError::Shape("expansion and depthwise convolution"))
+            );
+            assert!(refused(&|bad| bad.expand.iter_mut().for_each(|e| e.strides[2] = 2)).is_err());
+        }
+    }
+}
