@@ -2,7 +2,7 @@
 //!
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
 //! load, for a chain of dependent steps along K, and for the way out. The constants of `wgmma` are fitted to 1270
-//! configurations that were timed on an H200 (`TUNING.md`, section 9), those of `mma.sync`, of splits and of clusters to 7900
+//! configurations that were timed on an H200 (`TUNING.md`, section 9), those of `mma.sync`, of splits and of clusters to about 7900
 //! of the products of 19 networks, on 8, 16 and 132 multiprocessors (section 24). Only the order of candidates depends on them.
 
 use crate::codegen::{Candidate, Rate, Target};

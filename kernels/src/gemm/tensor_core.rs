@@ -118,7 +118,9 @@ fn diverse(mut ranked: Vec<(f64, Tile)>) -> Vec<(f64, Tile)> {
 
 /// Configurations that fit the target and do not waste most of a tile.
 fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iterator<Item = Tile> + 'a {
-    let shares = has_patches(problem) && b.is_aligned_along_depth(problem, problem.chunk());
+    // Where there are warpgroups, they win such products.
+    let shares =
+        target.architecture != 90 && has_patches(problem) && b.is_aligned_along_depth(problem, problem.chunk());
     gathered(problem, b, target).flat_map(move |tile| {
         let patched = shares.then(|| tile.with_patch(problem)).flatten();
         let patched = patched.filter(|tile| tile.layout(problem, tile.stages).bytes <= target.shared_per_block);
