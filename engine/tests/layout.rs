@@ -183,10 +183,10 @@ fn equal_blobs_are_stored_once() {
     assert_eq!(refusal(&twice), PlanError::Section { section: SectionKind::Weights, variant: 1, problem });
 }
 
-fn view(lanes: u32, shape: &[u32], strides: &[i32]) -> View {
+fn view(padded_channels: u32, shape: &[u32], strides: &[i32]) -> View {
     let (shape, strides) = (Dims::from_slice(shape).unwrap(), Strides::from_slice(strides).unwrap());
     let offset = strides.iter().zip(&shape).map(|(&stride, &extent)| -i64::from(stride.min(0)) * i64::from(extent - 1));
-    View { dtype: DType::F32, offset: offset.sum::<i64>() as u32, lanes, shape, strides }
+    View { dtype: DType::F32, offset: offset.sum::<i64>() as u32, padded_channels, shape, strides }
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn outputs_do_not_overlap_themselves() {
     assert_eq!(copy(view(0, &[2, 3], &[-2, 1])), refused);
     assert_eq!(copy(view(0, &[2, 2, 2], &[4, 1, 1])), refused);
     assert_eq!(copy(view(0, &[2, 3, 4], &[12, -4, 3])), refused);
-    // Padding lanes that reach into the next pixel, which clearing them would overwrite.
+    // Padded channels that reach into the next pixel, which clearing them would overwrite.
     assert_eq!(copy(view(9, &[1, 3, 2, 2], &[32, 1, 16, 8])), refused);
     // With room, in any order, backwards, and where a dimension of one element has no stride to speak of.
     for fine in [
@@ -218,14 +218,14 @@ fn outputs_do_not_overlap_themselves() {
 }
 
 #[test]
-fn operations_of_the_host_count_padding_lanes() {
-    let lanes = 1 << 20;
-    let image = view(lanes, &[1, 1, 2, 2], &[4 << 20, 1, 2 << 20, 1 << 20]);
+fn operations_of_the_host_count_padded_channels() {
+    let padded_channels = 1 << 20;
+    let image = view(padded_channels, &[1, 1, 2, 2], &[4 << 20, 1, 2 << 20, 1 << 20]);
     let source = View::contiguous(DType::F32, &[1, 1, 2, 2]).unwrap();
     let file = write([kernel_parts(Kernel::Copy(Copy { source, destination: image }))]);
     let variant = Plan::parse(&file).unwrap().variant(0).unwrap();
     // Clearing them is what takes the time.
-    assert!(variant.host_operations() >= 4 * u64::from(lanes), "{}", variant.host_operations());
+    assert!(variant.host_operations() >= 4 * u64::from(padded_channels), "{}", variant.host_operations());
     let step = variant.steps().next().unwrap();
     assert_eq!(variant.host_operations(), step.host_operations());
     assert!(matches!(step.action, Action::Host(_)) && step.operands[0].region == Region::Arena);

@@ -22,7 +22,7 @@ fn sign(plan: &[u8], key: &SigningKey) -> Vec<u8> {
 }
 
 /// What a device that trusts `key` says.
-fn judge(bytes: &[u8], key: &PublicKey) -> Result<(), PlanError> {
+fn verify(bytes: &[u8], key: &PublicKey) -> Result<(), PlanError> {
     Plan::parse(bytes)?.verify_signature(key)
 }
 
@@ -39,12 +39,12 @@ fn a_signature_is_behind_the_plan_and_replaces_an_earlier_one() {
     assert_eq!(parsed.file_bytes(), signed.len() as u64);
     assert!(parsed.variants().zip(Plan::parse(&plan).unwrap().variants()).all(|(a, b)| a.weights() == b.weights()));
 
-    assert_eq!(judge(&signed, &trusted), Ok(()));
-    assert_eq!(judge(&signed, &stranger), Err(PlanError::Signature));
-    assert_eq!(judge(&plan, &trusted), Err(PlanError::Unsigned));
+    assert_eq!(verify(&signed, &trusted), Ok(()));
+    assert_eq!(verify(&signed, &stranger), Err(PlanError::Signature));
+    assert_eq!(verify(&plan, &trusted), Err(PlanError::Unsigned));
     let again = sign(&signed, &second);
     assert_eq!(again.len(), signed.len());
-    assert_eq!((judge(&again, &stranger), judge(&again, &trusted)), (Ok(()), Err(PlanError::Signature)));
+    assert_eq!((verify(&again, &stranger), verify(&again, &trusted)), (Ok(()), Err(PlanError::Signature)));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn every_flipped_bit_is_refused() {
     let front = u64::from_le_bytes(signed[24..32].try_into().unwrap()) as usize;
     for bit in 0..signed.len() * 8 {
         signed[bit / 8] ^= 1 << (bit % 8);
-        let error = judge(&signed, &trusted).expect_err("a flipped bit passed");
+        let error = verify(&signed, &trusted).expect_err("a flipped bit passed");
         let signature = signed.len() - 64;
         match bit / 8 {
             byte if byte < front => assert!(!matches!(error, PlanError::Signature | PlanError::BlobDigest), "{error}"),
@@ -68,7 +68,7 @@ fn every_flipped_bit_is_refused() {
         }
         signed[bit / 8] ^= 1 << (bit % 8);
     }
-    assert_eq!(judge(&signed, &trusted), Ok(()));
+    assert_eq!(verify(&signed, &trusted), Ok(()));
 }
 
 #[test]
@@ -81,11 +81,11 @@ fn a_changed_plan_with_right_digests_is_refused() {
     signed[meta] = b'T';
     seal(&mut signed);
     assert_eq!(Plan::parse(&signed).unwrap().model(), "Tiny");
-    assert_eq!(judge(&signed, &trusted), Err(PlanError::Signature));
+    assert_eq!(verify(&signed, &trusted), Err(PlanError::Signature));
     // The signature of one plan is none of another.
     let other = write([cuda_parts()]);
     let moved = [&*other, &signed[plan.len()..]].concat();
-    assert_eq!(judge(&moved, &trusted), Err(PlanError::Signature));
+    assert_eq!(verify(&moved, &trusted), Err(PlanError::Signature));
 }
 
 /// A plan of `model`, of that version, signed.
@@ -130,11 +130,11 @@ fn a_changed_version_breaks_the_signature() {
         assert_eq!(Plan::parse(&forged).unwrap_err(), PlanError::Digest);
         seal(&mut forged);
         assert_eq!(Plan::parse(&forged).unwrap().version(), version);
-        assert_eq!(judge(&forged, &trusted), Err(PlanError::Signature));
+        assert_eq!(verify(&forged, &trusted), Err(PlanError::Signature));
         // Nor does the signature of one version fit the plan of another.
         let other = release("faces", version, &key(2).0);
         let moved = [&other[..other.len() - TRAILER], &second[second.len() - TRAILER..]].concat();
-        assert_eq!(judge(&moved, &trusted), Err(PlanError::Signature));
+        assert_eq!(verify(&moved, &trusted), Err(PlanError::Signature));
     }
 }
 
@@ -144,13 +144,13 @@ fn a_signed_plan_cut_anywhere_is_refused() {
     let plan = write([host_parts()]);
     let signed = sign(&plan, &secret);
     for length in 0..signed.len() {
-        let error = judge(&signed[..length], &trusted).expect_err("a truncated plan passed");
+        let error = verify(&signed[..length], &trusted).expect_err("a truncated plan passed");
         assert_eq!(error == PlanError::Unsigned, length == plan.len(), "{length} bytes: {error}");
     }
     let longer = [&signed[..], &[0]].concat();
-    assert!(matches!(judge(&longer, &trusted), Err(PlanError::Length { .. })));
+    assert!(matches!(verify(&longer, &trusted), Err(PlanError::Length { .. })));
     let twice = [&signed[..], &signed[plan.len()..]].concat();
-    assert!(matches!(judge(&twice, &trusted), Err(PlanError::Length { .. })));
+    assert!(matches!(verify(&twice, &trusted), Err(PlanError::Length { .. })));
 }
 
 #[test]
@@ -195,6 +195,6 @@ proptest! {
             bytes.extend_from_slice(b"FLOESIGN");
         }
         bytes.extend(signature);
-        prop_assert!(judge(&bytes, &trusted).is_err());
+        prop_assert!(verify(&bytes, &trusted).is_err());
     }
 }

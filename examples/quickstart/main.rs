@@ -33,7 +33,7 @@ fn main() -> anyhow::Result<()> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let picture = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("target/quickstart.png"), PathBuf::from);
 
-    // At the desk: ONNX → plan. The model leaves the batch size open, so it is given here.
+    // On the workstation: ONNX → plan. The model leaves the batch size open, so it is given here.
     let mut options = CompileOptions { targets: vec![targets::find("host")?.clone()], ..CompileOptions::default() };
     options.import.shapes.push(("image".into(), vec![1, 1, SIDE, SIDE]));
     let compiled = compile(&folder.join("digits.onnx"), &options, &|_| ())?;

@@ -1,4 +1,4 @@
-//! Speed of the convolution twin, single-threaded f32, on the distinct convolutions of resnet50 at 224².
+//! Speed of the convolution reference kernel, single-threaded f32, on the distinct convolutions of resnet50 at 224².
 //!
 //! `cargo run --release -p floe-kernels --example conv_speed`
 

@@ -48,7 +48,7 @@ macro_rules! families {
             }
         }
 
-        /// Kernels of every family with odd sizes, types, layouts and parameters: what the host twins and every GPU are
+        /// Kernels of every family with odd sizes, types, layouts and parameters: what the reference kernels and every GPU are
         /// verified on.
         #[cfg(feature = "codegen")]
         pub fn all_cases() -> Vec<Kernel> {
@@ -124,7 +124,7 @@ pub trait Family: Named {
         self.input(index).map(crate::View::bytes).transpose()
     }
 
-    /// Bytes of scratch that the host twin needs, 64-byte aligned. Not what a GPU candidate needs.
+    /// Bytes of scratch that the reference kernel needs, 64-byte aligned. Not what a GPU candidate needs.
     fn host_workspace(&self) -> u64 {
         0
     }
@@ -137,12 +137,12 @@ pub trait Family: Named {
         self.flops()
     }
 
-    /// Upper bound, but for a constant factor, of the operations of the host twin: for whoever must bound its time. It
-    /// moves all elements and clears all padding lanes, and loops over some extents may run where others are 0.
+    /// Upper bound, but for a constant factor, of the operations of the reference kernel: for whoever must bound its time. It
+    /// moves all elements and clears all padded channels, and loops over some extents may run where others are 0.
     fn host_operations(&self) -> u64 {
         let elements = |view: &crate::View| {
             let extents = view.shape.iter().enumerate();
-            let extents = extents.map(|(d, &extent)| if d == 1 { extent.max(view.lanes) } else { extent });
+            let extents = extents.map(|(d, &extent)| if d == 1 { extent.max(view.padded_channels) } else { extent });
             extents.fold(1, |n: u64, extent| n.saturating_mul(extent.max(1).into()))
         };
         let inputs = (0..MAX_INPUTS).map_while(|i| self.input(i));
@@ -150,7 +150,7 @@ pub trait Family: Named {
         views.map(elements).fold(self.host_arithmetic(), u64::saturating_add)
     }
 
-    /// Runs the host twin. Checks operand count, length and alignment first and never panics after [`Family::check`].
+    /// Runs the reference kernel. Checks operand count, length and alignment first and never panics after [`Family::check`].
     ///
     /// # Errors
     /// Where operands do not fit the parameters.

@@ -1,6 +1,6 @@
 //! The kernel families of Floe.
 //!
-//! Each family is one folder: its parameters and their check (`mod.rs`), its host twin in plain Rust (`host.rs`) and,
+//! Each family is one folder: its parameters and their check (`mod.rs`), its reference kernel in plain Rust (`host.rs`) and,
 //! behind the feature `codegen`, its CUDA source and candidates (`cuda.rs` with a `.cu` beside it). A family knows
 //! shapes, strides and types; it never knows graphs or files.
 //!

@@ -43,7 +43,7 @@ impl DType {
 
     /// What the channels of a channels-last tensor are padded to a multiple of: 8, and 16 for types of one byte, so that
     /// every pixel starts at a multiple of 16 bytes for all types of at most two.
-    pub const fn lane_multiple(self) -> u32 {
+    pub const fn channel_multiple(self) -> u32 {
         if self.size() == 1 { 16 } else { 8 }
     }
 
@@ -76,9 +76,9 @@ impl DType {
 ///
 /// The layout is only in the strides: NHWC is a view with extents `[n, c, h, w]` and stride 1 along dimension 1.
 /// `offset` is the element at logical index 0 counted from the operand's first byte, so that negative strides work.
-/// `lanes` is for channels-last views only: how many elements along dimension 1 exist in memory (`c` rounded up to
-/// [`DType::lane_multiple`]).
-/// Whoever writes such a view writes zeros in lanes `c..lanes`; whoever reads it may rely on them. 0 means no padding.
+/// `padded_channels` is for channels-last views only: how many elements along dimension 1 exist in memory (`c` rounded up to
+/// [`DType::channel_multiple`]).
+/// Whoever writes such a view writes zeros in lanes `c..padded_channels`; whoever reads it may rely on them. 0 means no padding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct View {
     /// Element type.
@@ -86,7 +86,7 @@ pub struct View {
     /// Element at logical index 0, from the start of the operand.
     pub offset: u32,
     /// Elements along dimension 1 in memory when it is padded, else 0.
-    pub lanes: u32,
+    pub padded_channels: u32,
     /// Logical extents.
     pub shape: Dims,
     /// Distance between neighbours along each dimension, in elements. 0 repeats (broadcasts).
@@ -108,11 +108,11 @@ impl View {
             step *= i64::from(extent.max(1));
         }
         i32::try_from(step).map_err(|_| KernelError::Shape("size"))?;
-        Ok(Self { dtype, offset: 0, lanes: 0, shape: dims, strides })
+        Ok(Self { dtype, offset: 0, padded_channels: 0, shape: dims, strides })
     }
 
     /// A channels-last view of `shape` = `[n, c, spatial…]` with channels padded to a multiple of
-    /// [`DType::lane_multiple`].
+    /// [`DType::channel_multiple`].
     ///
     /// # Errors
     /// As [`View::contiguous`], or `Shape` where the rank is below 3.
@@ -120,9 +120,10 @@ impl View {
         if shape.len() < 3 {
             return Err(KernelError::Shape("channels-last needs a batch, channels and a spatial dimension"));
         }
-        let lanes = shape[1].checked_next_multiple_of(dtype.lane_multiple()).ok_or(KernelError::Shape("size"))?;
+        let padded_channels =
+            shape[1].checked_next_multiple_of(dtype.channel_multiple()).ok_or(KernelError::Shape("size"))?;
         let mut view = Self::contiguous(dtype, shape)?;
-        let mut step = i64::from(lanes);
+        let mut step = i64::from(padded_channels);
         for d in (2..shape.len()).rev() {
             view.strides[d] = i32::try_from(step).map_err(|_| KernelError::Shape("size"))?;
             step *= i64::from(shape[d].max(1));
@@ -130,7 +131,7 @@ impl View {
         view.strides[0] = i32::try_from(step).map_err(|_| KernelError::Shape("size"))?;
         i32::try_from(step * i64::from(shape[0].max(1))).map_err(|_| KernelError::Shape("size"))?;
         view.strides[1] = 1;
-        view.lanes = lanes;
+        view.padded_channels = padded_channels;
         Ok(view)
     }
 
@@ -146,7 +147,7 @@ impl View {
 
     /// Whether dimension 1 is the innermost in memory (NHWC and its kin).
     pub fn is_channels_last(&self) -> bool {
-        self.rank() >= 3 && self.lanes != 0 && self.strides[1] == 1
+        self.rank() >= 3 && self.padded_channels != 0 && self.strides[1] == 1
     }
 
     /// Whether the elements lie in row-major order without gaps, starting at the operand's first byte.
@@ -158,10 +159,10 @@ impl View {
             }
             step *= i64::from(extent);
         }
-        self.offset == 0 && self.lanes == 0
+        self.offset == 0 && self.padded_channels == 0
     }
 
-    /// Smallest operand, in bytes, that holds every element that this view reaches, padding lanes included.
+    /// Smallest operand, in bytes, that holds every element that this view reaches, padded channels included.
     ///
     /// # Errors
     /// `Shape` where ranks disagree, the view reaches before the operand's start, or sizes overflow.
@@ -169,7 +170,9 @@ impl View {
         if self.shape.len() != self.strides.len() {
             return Err(KernelError::Shape("rank of strides"));
         }
-        if self.lanes != 0 && (self.rank() < 3 || self.strides[1] != 1 || self.lanes < self.shape[1]) {
+        if self.padded_channels != 0
+            && (self.rank() < 3 || self.strides[1] != 1 || self.padded_channels < self.shape[1])
+        {
             return Err(KernelError::Shape("lanes"));
         }
         if self.shape.contains(&0) {
@@ -177,7 +180,7 @@ impl View {
         }
         let (mut low, mut high) = (i64::from(self.offset), i64::from(self.offset));
         for (d, (&extent, &stride)) in self.shape.iter().zip(&self.strides).enumerate() {
-            let extent = if d == 1 && self.lanes != 0 { self.lanes } else { extent };
+            let extent = if d == 1 && self.padded_channels != 0 { self.padded_channels } else { extent };
             // Eight terms, each below 2^63 / 2^... : (2^32-1)·2^31 < 2^63, so check every sum.
             let reach = i64::from(extent - 1).checked_mul(i64::from(stride)).ok_or(KernelError::Shape("size"))?;
             let end = if reach < 0 { &mut low } else { &mut high };

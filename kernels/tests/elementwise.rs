@@ -1,4 +1,4 @@
-//! The twins of pointwise, copy, gather and pad against naive references that share no code with them: every case of
+//! The reference kernels of pointwise, copy, gather and pad against naive references that share no code with them: every case of
 //! the families on poisoned outputs, and random parameters that must never panic.
 #![cfg(feature = "codegen")]
 
@@ -215,7 +215,7 @@ fn indices(shape: &[u32]) -> Vec<Vec<u32>> {
 }
 
 /// Runs a kernel on random inputs and a poisoned output and compares every byte of the output with what `reference`
-/// says for each index; `None` of it compares as zero. Padding lanes must be zero and everything else untouched.
+/// says for each index; `None` of it compares as zero. Padded channels must be zero and everything else untouched.
 fn verify(
     name: &str,
     kernel: &Kernel,
@@ -242,8 +242,8 @@ fn verify(
             decode(view.dtype, got),
             decode(view.dtype, &expected)
         );
-        if view.lanes != 0 && index[1] + 1 == view.shape[1] {
-            for lane in 1..=(view.lanes - view.shape[1]) as usize {
+        if view.padded_channels != 0 && index[1] + 1 == view.shape[1] {
+            for lane in 1..=(view.padded_channels - view.shape[1]) as usize {
                 written[at + lane] = true;
                 assert_eq!(output.element(view.dtype, at + lane), vec![0; size], "{name}: lane after {index:?}");
             }
@@ -744,16 +744,18 @@ fn view() -> impl Strategy<Value = View> {
     let extent = prop_oneof![8 => 0u32..6, 1 => any::<u32>()];
     let stride = prop_oneof![8 => -3i32..20, 1 => any::<i32>()];
     let offset = prop_oneof![8 => 0u32..100, 1 => any::<u32>()];
-    let lanes = prop_oneof![4 => Just(0u32), 2 => 0u32..17, 1 => any::<u32>()];
+    let padded_channels = prop_oneof![4 => Just(0u32), 2 => 0u32..17, 1 => any::<u32>()];
     let dimensions = prop::collection::vec((extent, stride), 0..5);
-    (dtype(), offset, lanes, dimensions, any::<bool>()).prop_map(|(dtype, offset, lanes, dimensions, unequal)| {
-        let shape = dimensions.iter().map(|d| d.0).collect();
-        let mut strides: floe_kernels::Strides = dimensions.iter().map(|d| d.1).collect();
-        if unequal && offset % 7 == 0 {
-            strides.pop();
-        }
-        View { dtype, offset, lanes, shape, strides }
-    })
+    (dtype(), offset, padded_channels, dimensions, any::<bool>()).prop_map(
+        |(dtype, offset, padded_channels, dimensions, unequal)| {
+            let shape = dimensions.iter().map(|d| d.0).collect();
+            let mut strides: floe_kernels::Strides = dimensions.iter().map(|d| d.1).collect();
+            if unequal && offset % 7 == 0 {
+                strides.pop();
+            }
+            View { dtype, offset, padded_channels, shape, strides }
+        },
+    )
 }
 
 fn kernel() -> impl Strategy<Value = Kernel> {

@@ -598,7 +598,7 @@ pub enum Op {
         /// Number of groups.
         groups: usize,
         /// What stands outside of x, a value of its type.
-        outside: i16,
+        padding_value: i16,
     },
     /// Inputs a `[…, m, k]`, b `[k, n]` (8 bits each, whose types may differ), optional bias `[n]` (I32); sums in I32,
     /// wrapping.
@@ -747,7 +747,7 @@ impl Op {
 }
 
 /// Evaluates operators on constants, so that the importer can fold shape arithmetic. The compiler provides one that
-/// runs the host twins, so that folding and running cannot disagree.
+/// runs the reference kernels, so that folding and running cannot disagree.
 pub trait Evaluate {
     /// The outputs of `op` on constant inputs, with the facts that shape inference gave. `None` where it cannot.
     fn evaluate(&self, op: &Op, inputs: &[&crate::Tensor], outputs: &[crate::Fact]) -> Option<Vec<crate::Tensor>>;

@@ -57,7 +57,7 @@ pub(super) struct Resources<'d, const IMAGES: usize> {
 }
 
 /// Turns a result into `Ok` or the error of a call.
-fn judge(api: &DriverApi, call: Call, subject: Subject, result: CUresult) -> Result<(), CallError> {
+fn check_result(api: &DriverApi, call: Call, subject: Subject, result: CUresult) -> Result<(), CallError> {
     if result == CUDA_SUCCESS {
         return Ok(());
     }
@@ -72,13 +72,13 @@ fn judge(api: &DriverApi, call: Call, subject: Subject, result: CUresult) -> Res
     Err(CallError { call, result, name, subject })
 }
 
-/// `call!(self, cuX, subject, field(arguments))`: calls a function of the table and judges its result.
+/// `call!(self, cuX, subject, field(arguments))`: calls a function of the table and checks its result.
 macro_rules! call {
     ($self:ident, $symbol:ident, $subject:expr, $field:ident($($argument:expr),*)) => {{
         // SAFETY: the table holds the driver's functions (promise of `init`); handles are this session's own and alive,
         // output pointers point to places of the right type, and other pointers are valid as the function around says.
         let result = unsafe { ($self.api.$field)($($argument),*) };
-        judge($self.api, Call::$symbol, $subject, result)
+        check_result($self.api, Call::$symbol, $subject, result)
     }};
 }
 
@@ -351,7 +351,7 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
         // SAFETY: as in `call!`.
         match unsafe { (self.api.event_query)(event) } {
             CUDA_ERROR_NOT_READY => Ok(false),
-            result => judge(self.api, Call::cuEventQuery, Subject::Session, result).map(|()| true),
+            result => check_result(self.api, Call::cuEventQuery, Subject::Session, result).map(|()| true),
         }
     }
 

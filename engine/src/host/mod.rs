@@ -1,4 +1,4 @@
-//! The host as a device: replays a plan with the host twins of its kernels.
+//! The host as a device: replays a plan with the reference kernels.
 
 mod memory;
 mod split;

@@ -1,4 +1,4 @@
-//! Cuts a session's memory into the disjoint slices that a host twin takes. Entirely safe: written ranges are cut out in
+//! Cuts a session's memory into the disjoint slices that a reference kernel takes. Entirely safe: written ranges are cut out in
 //! ascending order, and what lies between them is shared by the operands that are only read.
 
 use crate::plan::format::MAX_OPERANDS;

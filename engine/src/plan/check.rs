@@ -171,11 +171,11 @@ impl<'a> Section<'a> {
         PlanError::Record { section: self.kind, variant: self.variant, record, problem }
     }
 
-    /// Decodes `expected` records that fill the section, and judges each.
+    /// Decodes `expected` records that fill the section, and checks each.
     pub(super) fn records<T: Deserialize<'a> + Serialize>(
         &self,
         expected: u32,
-        mut judge: impl FnMut(u32, T) -> Result<(), RecordProblem>,
+        mut check_one: impl FnMut(u32, T) -> Result<(), RecordProblem>,
     ) -> Result<(), PlanError> {
         let mut records = Records::<T>::new(self.bytes);
         let mut number = 0;
@@ -184,7 +184,7 @@ impl<'a> Section<'a> {
                 return Err(self.error(number, RecordProblem::Count { found: number + 1, expected }));
             }
             let record = record.map_err(|malformed| self.error(number, malformed.into()))?;
-            judge(number, record).map_err(|problem| self.error(number, problem))?;
+            check_one(number, record).map_err(|problem| self.error(number, problem))?;
             number += 1;
         }
         if number != expected {

@@ -62,17 +62,19 @@ fn elements(view: &View) -> Option<u64> {
     product.filter(|&n| n <= MAX_ELEMENTS)
 }
 
-/// Whether two elements of a view may be the same bytes, padding lanes included: whether some dimension's stride is not beyond
+/// Whether two elements of a view may be the same bytes, padded channels included: whether some dimension's stride is not beyond
 /// all that the dimensions with smaller strides reach. Some views whose elements merely interleave count as well; no
 /// compiler needs those.
 fn overlaps_itself(view: &View) -> bool {
     if view.shape.contains(&0) {
         return false;
     }
-    let lanes = |d: usize, extent: u32| if d == 1 { extent.max(view.lanes) } else { extent };
+    let padded_channels = |d: usize, extent: u32| if d == 1 { extent.max(view.padded_channels) } else { extent };
     let dims = || {
         let dims = view.shape.iter().zip(&view.strides).enumerate();
-        dims.map(|(d, (&extent, stride))| (u64::from(stride.unsigned_abs()), d, u64::from(lanes(d, extent) - 1)))
+        dims.map(|(d, (&extent, stride))| {
+            (u64::from(stride.unsigned_abs()), d, u64::from(padded_channels(d, extent) - 1))
+        })
     };
     dims().filter(|&(.., steps)| steps > 0).any(|(stride, d, _)| {
         let smaller = dims().filter(|&(other, number, _)| (other, number) < (stride, d));
@@ -81,7 +83,7 @@ fn overlaps_itself(view: &View) -> bool {
     })
 }
 
-/// The host gives its twins disjoint slices, so a written range may not share a byte with any other of the step.
+/// The host gives its reference kernels disjoint slices, so a written range may not share a byte with any other of the step.
 fn check_overlaps(operands: &[Operand]) -> Result<(), StepProblem> {
     let overlap = |a: &Operand, b: &Operand| {
         let empty = a.bytes == 0 || b.bytes == 0;

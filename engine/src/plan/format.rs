@@ -134,7 +134,7 @@ pub enum Kernel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(clippy::large_enum_variant)]
 pub enum Action {
-    /// Run a host twin. Operands: inputs, outputs, then workspace if it needs any.
+    /// Run a reference kernel. Operands: inputs, outputs, then workspace if it needs any.
     Host(Kernel),
     /// Launch a CUDA kernel with one pointer for each operand, in order.
     Launch {

@@ -65,7 +65,7 @@ impl<'a> PlanWriter<'a> {
         self
     }
 
-    /// The file. Not checked: [`Plan::parse`](super::Plan::parse) judges it.
+    /// The file. Not checked: [`Plan::parse`](super::Plan::parse) checks it.
     pub fn finish(self) -> Vec<u8> {
         let variants = self.variants.len() as u32;
         let sections = FILE_SECTIONS + self.variants.len() * VARIANT_SECTIONS.len();

@@ -80,7 +80,7 @@ fn bindings() -> Vec<Binding<'static>> {
     vec![binding("x", Direction::Input), binding("total", Direction::State), binding("y", Direction::Output)]
 }
 
-/// `arena = x·weights + total; y = arena; total = arena` with host twins.
+/// `arena = x·weights + total; y = arena; total = arena` with reference kernels.
 pub fn host_parts() -> VariantParts<'static> {
     let view = View::contiguous(DType::F32, &[1, ELEMENTS as u32]).unwrap();
     let instructions = [

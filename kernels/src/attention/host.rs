@@ -1,4 +1,4 @@
-//! Host twin: one query at a time against the keys and values of its head, unpacked into f32.
+//! Reference kernel: one query at a time against the keys and values of its head, unpacked into f32.
 
 use super::Attention;
 use crate::host::{check_operands, load_row, store_row};

@@ -14,8 +14,8 @@ pub(crate) struct Operand {
     pub dtype: DType,
     pub offset: u32,
     pub strides: Strides,
-    /// Elements along dimension 1 that may be read (the padding lanes included).
-    pub lanes: u32,
+    /// Elements along dimension 1 that may be read (the padded channels included).
+    pub padded_channels: u32,
     /// Elements from the operand's first byte to its last.
     reach: u64,
 }
@@ -29,7 +29,7 @@ impl Operand {
     /// An operand with other strides than its view's.
     pub fn with_strides(view: &View, strides: Strides) -> Self {
         let reach = view.bytes().unwrap_or(u64::MAX) / view.dtype.size() as u64;
-        Self { dtype: view.dtype, offset: view.offset, strides, lanes: view.lanes, reach }
+        Self { dtype: view.dtype, offset: view.offset, strides, padded_channels: view.padded_channels, reach }
     }
 
     /// The smallest type that holds every element number of the operand.
@@ -59,7 +59,7 @@ pub(crate) struct Loop {
     pub strides: Vec<i32>,
 }
 
-/// The loops of a kernel over its output, padding lanes included.
+/// The loops of a kernel over its output, padded channels included.
 pub(crate) struct Loops {
     /// Outermost first; never empty.
     pub loops: Vec<Loop>,
@@ -69,13 +69,13 @@ pub(crate) struct Loops {
     pub width: u32,
 }
 
-/// Extents of an output in memory: its shape, with padding lanes along dimension 1.
+/// Extents of an output in memory: its shape, with padded channels along dimension 1.
 pub(crate) fn stored_extents(output: &View) -> Dims {
     let mut extents = output.shape.clone();
     // An empty view has no memory for lanes either.
-    let padded = output.lanes != 0 && !output.shape.contains(&0);
+    let padded = output.padded_channels != 0 && !output.shape.contains(&0);
     if let (true, Some(channels)) = (padded, extents.get_mut(1)) {
-        *channels = output.lanes;
+        *channels = output.padded_channels;
     }
     extents
 }
@@ -270,9 +270,10 @@ impl Loops {
             .filter_map(|(l, axis)| limit(axis).map(|valid| format!("i{l} < {valid}u")))
             .collect();
         let inner_limit = limit(self.inner());
-        let in_lanes = self.inner().dimension == Some(1);
-        let lanes = |operand: usize| self.operands[operand].lanes;
-        let readable = |operand: usize| inner_limit.is_none() || (in_lanes && lanes(operand) >= self.inner().extent);
+        let in_padding = self.inner().dimension == Some(1);
+        let padded_channels = |operand: usize| self.operands[operand].padded_channels;
+        let readable =
+            |operand: usize| inner_limit.is_none() || (in_padding && padded_channels(operand) >= self.inner().extent);
         let mut loads = String::new();
         let mut arguments = Vec::new();
         for operand in inputs {
@@ -336,7 +337,7 @@ pub(crate) fn distinct_bytes(view: &View) -> u64 {
     let extents = view.shape.iter().zip(&view.strides).enumerate();
     let extents = extents.map(|(d, (&extent, &stride))| match stride {
         0 => 1,
-        _ if d == 1 => u64::from(extent.max(view.lanes)),
+        _ if d == 1 => u64::from(extent.max(view.padded_channels)),
         _ => u64::from(extent),
     });
     extents.product::<u64>() * view.dtype.size() as u64

@@ -1,4 +1,4 @@
-//! What the compiler needs beyond the host twins: targets, candidates and the pieces CUDA sources share.
+//! What the compiler needs beyond the reference kernels: targets, candidates and the pieces CUDA sources share.
 
 pub mod completion;
 pub(crate) mod elementwise;

@@ -49,7 +49,7 @@ pub(crate) fn slice(mut whole: View, d: usize, start: u32, extent: u32) -> View 
     whole.offset = (i64::from(whole.offset) + i64::from(start) * i64::from(whole.strides[d])) as u32;
     whole.shape[d] = extent;
     if d == 1 {
-        whole.lanes = 0;
+        whole.padded_channels = 0;
     }
     whole
 }

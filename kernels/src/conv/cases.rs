@@ -1,4 +1,4 @@
-//! Convolutions that exercise the family, for the tests of twins and candidates.
+//! Convolutions that exercise the family, for the tests of reference kernels and candidates.
 
 use super::Conv;
 use crate::pointwise::{Binary, Class, Epilogue, Instruction, Program, Unary};
@@ -59,7 +59,8 @@ pub(crate) fn slice(whole: &View, first: u32, count: u32) -> View {
     let mut part = whole.clone();
     part.offset += first * whole.strides[1] as u32;
     part.shape[1] = count;
-    part.lanes = if whole.lanes == 0 { 0 } else { count.next_multiple_of(8).min(whole.lanes - first) };
+    part.padded_channels =
+        if whole.padded_channels == 0 { 0 } else { count.next_multiple_of(8).min(whole.padded_channels - first) };
     part
 }
 
@@ -127,7 +128,7 @@ pub fn cases() -> Vec<Kernel> {
         for d in [0, 2, 3] {
             scale.strides[d] = 0;
         }
-        scale.lanes = 0;
+        scale.padded_channels = 0;
         scale.offset = 0;
         scale.strides[1] = 1;
         epilogue(

@@ -90,7 +90,7 @@ fn packed(conv: &Conv, channels: u32) -> Result<Operand, Unsupported> {
     for stride in [k, 1].into_iter().chain(of_taps) {
         strides.push(i32::try_from(stride).map_err(overflow)?).map_err(|_| Unsupported("rank of weights".into()))?;
     }
-    let view = View { dtype: weights.dtype, offset: 0, lanes: 0, shape, strides };
+    let view = View { dtype: weights.dtype, offset: 0, padded_channels: 0, shape, strides };
     // Weights that already lie so need no copy.
     let same = |d: usize| weights.shape[d] == 1 || weights.strides[d] == view.strides[d];
     let kept = weights.shape == view.shape && (0..weights.rank()).all(same) && weights.offset == 0;
@@ -111,16 +111,16 @@ fn ungrouped(conv: &Conv) -> Result<Problem, Unsupported> {
     let (extents, strides) = spatial(input);
     let (outputs, _) = spatial(output);
     let (taps, _) = spatial(&conv.weights);
-    // Padding lanes hold zeros in the input and in packed weights, so that K may run over them.
+    // Padded channels hold zeros in the input and in packed weights, so that K may run over them.
     let padded = conv.groups == 1 && input.strides[1] == 1;
-    let channels = if padded { input.lanes.max(conv.weights.shape[1]) } else { conv.weights.shape[1] };
+    let channels = if padded { input.padded_channels.max(conv.weights.shape[1]) } else { conv.weights.shape[1] };
     let mut a = map_of_view(input);
     a.column = 0;
     Ok(Problem {
         batch: vec![],
         rows: vec![output.shape[0], outputs[0], outputs[1], outputs[2]],
         columns: output.shape[1],
-        stored_columns: output.shape[1].max(output.lanes),
+        stored_columns: output.shape[1].max(output.padded_channels),
         a,
         depth: Depth {
             channels,
@@ -147,9 +147,9 @@ fn ungrouped(conv: &Conv) -> Result<Problem, Unsupported> {
     })
 }
 
-/// The convolution as one product a group, where no padding lanes need zeros.
+/// The convolution as one product a group, where no padded channels need zeros.
 fn grouped(conv: &Conv) -> Result<Option<Problem>, Unsupported> {
-    if conv.output.lanes > conv.output.shape[1] {
+    if conv.output.padded_channels > conv.output.shape[1] {
         return Ok(None);
     }
     let mut problem = ungrouped(conv)?;

@@ -1,11 +1,11 @@
-//! Host twin: implicit GEMM, direct loops for depthwise f32, and plain loops for f64.
+//! Reference kernel: implicit GEMM, direct loops for depthwise f32, and plain loops for f64.
 
 use super::{Conv, depthwise};
 use crate::host::convolution::Convolution;
 use crate::host::correlate::{Axis, Correlation, panel_bytes, rows_are_dense};
 use crate::host::epilogue::Finish;
 use crate::host::window::{self, Window};
-use crate::host::{check_operands, clear_lanes};
+use crate::host::{check_operands, clear_padding};
 use crate::{DType, Family, KernelError, View};
 
 impl Conv {
@@ -86,7 +86,7 @@ impl Family for Conv {
         if self.output.shape.contains(&0) {
             return Ok(());
         }
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         let operands = inputs.get(2..).unwrap_or(&[]);
         let mut finish = Finish::new(&self.epilogue, operands)?;
         if depthwise::applies(self) {
@@ -99,7 +99,7 @@ impl Family for Conv {
             axes: self.axes()?,
             groups: self.groups as usize,
             transposed: false,
-            outside: 0.0,
+            padding_value: 0.0,
         };
         if self.output.dtype == DType::F64 {
             correlation.run_f64(inputs, &finish, output)

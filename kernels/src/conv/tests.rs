@@ -1,4 +1,4 @@
-//! The twin against the definition in f64.
+//! The reference kernel against the definition in f64.
 
 use super::{Conv, cases};
 use crate::host::testing::{self, Operand, element};
@@ -110,7 +110,7 @@ prop_compose! {
     pub(crate) fn any_view()(
         dtype in prop::sample::select(vec![DType::F32, DType::F16, DType::F64, DType::I32]),
         offset in prop_oneof![4 => Just(0_u32), 1 => 0..40_u32],
-        lanes in prop_oneof![6 => Just(0_u32), 1 => 0..20_u32],
+        padded_channels in prop_oneof![6 => Just(0_u32), 1 => 0..20_u32],
         shape in prop::collection::vec(prop_oneof![30 => 1..4_u32, 1 => Just(0), 1 => any::<u32>()], 2..=5),
         strides in prop::collection::vec(prop_oneof![20 => 0..20_i32, 1 => -4..1_i32, 1 => any::<i32>()], 5),
         contiguous in prop::bool::weighted(0.7),
@@ -120,7 +120,7 @@ prop_compose! {
         view.unwrap_or(View {
             dtype,
             offset,
-            lanes,
+            padded_channels,
             shape: Dims::from_slice(&shape).unwrap(),
             strides: Strides::from_slice(strides).unwrap(),
         })

@@ -1,4 +1,4 @@
-//! Transposed convolutions that exercise the family, for the tests of twins and candidates.
+//! Transposed convolutions that exercise the family, for the tests of reference kernels and candidates.
 
 use super::ConvTranspose;
 use crate::conv::cases::{ADD_RELU, CLIP, RELU, SILU, epilogue, slice, three, view};

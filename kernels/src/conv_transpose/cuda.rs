@@ -37,7 +37,7 @@ fn problem(conv: &ConvTranspose) -> Result<Problem, Unsupported> {
     let rows: [u32; 3] = core::array::from_fn(|d| (outputs[d] - 1 + conv.pads[d] % steps[d]) / steps[d] + 1);
 
     let padded = conv.groups == 1 && input.strides[1] == 1;
-    let channels = if padded { input.lanes.max(input.shape[1]) } else { input.shape[1] / conv.groups };
+    let channels = if padded { input.padded_channels.max(input.shape[1]) } else { input.shape[1] / conv.groups };
     let mut a = map_of_view(input);
     a.column = 0;
     a.batch = vec![0; 3];
@@ -54,7 +54,7 @@ fn problem(conv: &ConvTranspose) -> Result<Problem, Unsupported> {
         batch: steps.to_vec(),
         rows: vec![output.shape[0], rows[0], rows[1], rows[2]],
         columns: output.shape[1],
-        stored_columns: output.shape[1].max(output.lanes),
+        stored_columns: output.shape[1].max(output.padded_channels),
         a,
         depth: Depth {
             channels,
@@ -105,7 +105,7 @@ fn packed(conv: &ConvTranspose, channels: u32, taps: [u32; 3]) -> Result<Operand
         shape.push(extent).map_err(|_| overflow())?;
         strides.push(stride).map_err(|_| overflow())?;
     }
-    let view = View { dtype: weights.dtype, offset: 0, lanes: 0, shape, strides };
+    let view = View { dtype: weights.dtype, offset: 0, padded_channels: 0, shape, strides };
     Ok(Operand {
         dtype: weights.dtype,
         // Tap 0 of the product is the last one of the kernel.

@@ -1,4 +1,4 @@
-//! Host twin: one dense correlation for each residue of the output position modulo the strides.
+//! Reference kernel: one dense correlation for each residue of the output position modulo the strides.
 //!
 //! Output positions `o = φ + s·j` of one residue `φ` meet only the taps `t` with `φ + pad − t·dilation` divisible by
 //! the stride `s`, which are every `s / gcd(s, dilation)`-th one, and meet them at input `j + (φ + pad − t·dilation)/s`.
@@ -9,7 +9,7 @@ use crate::host::convolution::Convolution;
 use crate::host::correlate::{Axis, Correlation, panel_bytes};
 use crate::host::epilogue::Finish;
 use crate::host::window::{self, Window};
-use crate::host::{check_operands, clear_lanes};
+use crate::host::{check_operands, clear_padding};
 use crate::{DType, Family, KernelError, View};
 
 impl ConvTranspose {
@@ -114,7 +114,7 @@ impl Family for ConvTranspose {
         if self.output.shape.contains(&0) {
             return Ok(());
         }
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         let mut finish = Finish::new(&self.epilogue, inputs.get(2..).unwrap_or(&[]))?;
         let extents = window::spatial(&self.output)?;
         let [depth, height, width]: [u32; 3] = core::array::from_fn(|d| self.strides[d].min(extents[d]));
@@ -128,7 +128,7 @@ impl Family for ConvTranspose {
                         axes: [self.axis(0, i)?, self.axis(1, j)?, self.axis(2, k)?],
                         groups: self.groups as usize,
                         transposed: true,
-                        outside: 0.0,
+                        padding_value: 0.0,
                     };
                     if self.output.dtype == DType::F64 {
                         correlation.run_f64(inputs, &finish, output)?;

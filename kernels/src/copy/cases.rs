@@ -1,4 +1,4 @@
-//! Cases that the twin and the GPU are verified on.
+//! Cases that the reference kernel and the GPU are verified on.
 
 use super::Copy;
 use crate::codegen::views::{broadcast, channels_last, dense, permuted, reversed, slice};

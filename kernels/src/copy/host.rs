@@ -1,8 +1,8 @@
-//! Host twin.
+//! Reference kernel.
 
 use super::Copy;
 use crate::host::movement::{convert_elements, fill, move_elements};
-use crate::host::{cast_mut, check_operands, clear_lanes, with_element};
+use crate::host::{cast_mut, check_operands, clear_padding, with_element};
 use crate::loop_nest::Nest;
 use crate::pointwise::Class;
 use crate::strided::check_view;
@@ -56,7 +56,7 @@ impl Family for Copy {
                 Class::U64 => convert_elements::<u64>(nest, starts, target, (from.dtype, source)),
             }?;
         }
-        clear_lanes(to, destination);
+        clear_padding(to, destination);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! Host twin: row after row.
+//! Reference kernel: row after row.
 
 use super::Cumulative;
-use crate::host::{cast, cast_mut, check_operands, clear_lanes};
+use crate::host::{cast, cast_mut, check_operands, clear_padding};
 use crate::strided::{Nest, Number, Widen, check_alike, offset, with_number};
 use crate::{DType, Family, KernelError, View};
 
@@ -36,7 +36,7 @@ impl Family for Cumulative {
             self.rows_of::<T>(cast(input, 0)?, cast_mut(output, 1)?);
             Ok(())
         })?;
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

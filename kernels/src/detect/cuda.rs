@@ -34,8 +34,8 @@ impl Generate for Detect {
             let arguments = [heads.as_slice(), &more, &outputs].concat();
             Launch { arguments, ..self.launch(stage, "detect_select", 1, SELECT) }
         };
-        let lanes = u64::from(self.lanes());
-        let blocks = (candidates * lanes).div_ceil(SCORE.into());
+        let padded_channels = u64::from(self.padded_channels());
+        let blocks = (candidates * padded_channels).div_ceil(SCORE.into());
         if blocks > 1 << 31 {
             return Err(Unsupported("2^31 blocks of candidates".into()));
         }
@@ -67,7 +67,7 @@ impl Generate for Detect {
 
 impl Detect {
     /// Neighbouring threads that share a candidate. Sums of exponentials have one order.
-    fn lanes(&self) -> u32 {
+    fn padded_channels(&self) -> u32 {
         let together = self.scored().iter().all(|part| part.strides[2] == 1);
         if together && self.classes > LANES && self.activation != Activation::Softmax { LANES } else { 1 }
     }
@@ -76,7 +76,7 @@ impl Detect {
         let mut source = Source::spanning(self.boxes[0].dtype, &[&self.detections]);
         source.define("STAGE", stage);
         source.define("THREADS", format!("{threads}u"));
-        source.define("SCORE_LANES", format!("{}u", self.lanes()));
+        source.define("SCORE_LANES", format!("{}u", self.padded_channels()));
         source.define("CANDIDATES", format!("{}u", self.candidates()));
         source.define("CLASSES", format!("{}u", self.classes));
         source.define("BACKGROUND", format!("{}u", u8::from(self.background)));

@@ -1,4 +1,4 @@
-//! Host twin: scores of all candidates, the good ones by falling score, each compared with those that stay.
+//! Reference kernel: scores of all candidates, the good ones by falling score, each compared with those that stay.
 
 use super::arithmetic::{exp, sigmoid};
 use super::{Activation, BOX, Detect, PLACE, Parts};
@@ -45,7 +45,7 @@ impl Family for Detect {
         if self.places.dtype != DType::F32 || self.detections.dtype != DType::F32 || self.count.dtype != DType::I32 {
             return Err(KernelError::Type("places, detections or count"));
         }
-        if self.detections.lanes != 0 || self.count.lanes != 0 {
+        if self.detections.padded_channels != 0 || self.count.padded_channels != 0 {
             return Err(KernelError::Shape("detections with padding lanes"));
         }
         if numbers < BOX || !(numbers - BOX).is_multiple_of(2) || self.count.elements() != 1 {

@@ -1,4 +1,4 @@
-//! The twin against the definition in f64, and the rules for equals, NaN and classes.
+//! The reference kernel against the definition in f64, and the rules for equals, NaN and classes.
 
 use super::cases::{cases, head, parts};
 use super::{Activation, Detect, Parts};

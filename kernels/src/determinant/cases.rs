@@ -1,4 +1,4 @@
-//! Cases that the twin and the GPU are verified on.
+//! Cases that the reference kernel and the GPU are verified on.
 
 use super::Determinant;
 use crate::{DType, Kernel, View};

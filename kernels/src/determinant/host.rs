@@ -1,4 +1,4 @@
-//! Host twin.
+//! Reference kernel.
 
 use super::Determinant;
 use crate::host::{Element, cast, cast_mut, check_operands, with_element};

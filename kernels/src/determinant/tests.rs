@@ -1,4 +1,4 @@
-//! The twin against Laplace's expansion.
+//! The reference kernel against Laplace's expansion.
 
 use super::Determinant;
 use super::cases::cases;

@@ -112,13 +112,13 @@ impl Frame {
         let [rows, columns] = self.axes();
         let (tiles_x, tiles_y) = (output.shape[3].div_ceil(tile.width), output.shape[2].div_ceil(tile.height));
         let gathered = self.gathered();
-        let stored = if output.lanes != 0 { output.lanes } else { output.shape[1] };
-        let width = match output.lanes {
+        let stored = if output.padded_channels != 0 { output.padded_channels } else { output.shape[1] };
+        let width = match output.padded_channels {
             0 => 1,
-            lanes => {
+            padded_channels => {
                 let strides = [0, 2, 3].into_iter().filter(|&d| output.shape[d] > 1);
                 let strides = strides.map(|d| i64::from(output.strides[d]));
-                vector_width(output.dtype, strides.chain([lanes.into(), output.offset.into()]))
+                vector_width(output.dtype, strides.chain([padded_channels.into(), output.offset.into()]))
             }
         };
         let numbers: [(&str, i64); 35] = [

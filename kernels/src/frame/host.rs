@@ -1,8 +1,8 @@
-//! Host twin: for each row of the output the weighted sum of the rows of pixels that it is made of, then columns.
+//! Reference kernel: for each row of the output the weighted sum of the rows of pixels that it is made of, then columns.
 
 use super::taps::Axis;
 use super::{Channels, Format, Frame, MAX_EXTENT, Region, pixels::Conversion, pixels::LUMA};
-use crate::host::{Element, cast_mut, check_operands, clear_lanes, with_element};
+use crate::host::{Element, cast_mut, check_operands, clear_padding, with_element};
 use crate::strided::{Real, check_view};
 use crate::{DType, Family, KernelError, View};
 
@@ -58,7 +58,7 @@ impl Family for Frame {
         if !whole || self.height() > MAX_EXTENT || self.width() > MAX_EXTENT {
             return Err(KernelError::Shape("rows and bytes of the frame"));
         }
-        if self.frame.strides[2] != 1 || self.frame.lanes != 0 {
+        if self.frame.strides[2] != 1 || self.frame.padded_channels != 0 {
             return Err(KernelError::Shape("bytes of a row lie apart"));
         }
         self.check_regions()?;
@@ -96,7 +96,7 @@ impl Family for Frame {
         let sums = cast_mut::<Pixel>(workspace, 2)?;
         let sums = sums.get_mut(..self.crop.width as usize).ok_or(KernelError::OperandTooShort(2))?;
         with_element!(self.output.dtype, T => self.images::<T>(frame, cast_mut(output, 1)?, sums));
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
 //! Which pixels an output pixel is made of along one dimension, and what they weigh. All arithmetic is in whole numbers,
-//! so that the twin and the GPU agree to the last bit of a place.
+//! so that the reference kernel and the GPU agree to the last bit of a place.
 
 use super::{Frame, Resampling};
 

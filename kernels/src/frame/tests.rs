@@ -1,4 +1,4 @@
-//! The twin against the sum over all pixels in f64, and against Pillow and OpenCV's published conventions.
+//! The reference kernel against the sum over all pixels in f64, and against Pillow and OpenCV's published conventions.
 
 use super::cases::{case, cases};
 use super::{Channels, Format, Frame, Matrix, Region, Resampling};
@@ -117,9 +117,9 @@ fn cases_agree_with_the_sum_over_all_pixels() {
             let bound = rounding + 1e-6 * (255.0 * f64::from(frame.scale[0]) + wanted.abs());
             assert!((got - wanted).abs() <= bound, "{index:?}: {got}, not {wanted}: {kernel:?}");
         }
-        let lanes = i64::from(frame.output.lanes);
-        for place in (0..n * height * width).filter(|_| lanes != 0) {
-            for c in channels..lanes {
+        let padded_channels = i64::from(frame.output.padded_channels);
+        for place in (0..n * height * width).filter(|_| padded_channels != 0) {
+            for c in channels..padded_channels {
                 let index = [place / width / height, c, place / width % height, place % width];
                 assert_eq!(element(&frame.output, &output, &index), 0.0, "a padding lane");
             }

@@ -52,7 +52,7 @@ impl Gather {
             .collect();
         let data_type = loops.operands[DATA].index_type();
         let inner = loops.inner().strides[DATA];
-        // In padding lanes the index of lane 0 of the vector may not exist either; it is read only where it does.
+        // In padded channels the index of lane 0 of the vector may not exist either; it is read only where it does.
         let exists = guards.iter().map(|guard| guard.replace(" + v", "")).collect::<Vec<_>>().join(" && ");
         let exists = if exists.is_empty() { "true".into() } else { exists };
         write!(

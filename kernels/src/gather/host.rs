@@ -1,8 +1,8 @@
-//! Host twin.
+//! Reference kernel.
 
 use super::Gather;
 use crate::host::movement::move_elements;
-use crate::host::{Element, Walk, cast, check_operands, clear_lanes};
+use crate::host::{Element, Walk, cast, check_operands, clear_padding};
 use crate::loop_nest::{Nest, offset};
 use crate::strided::check_view;
 use crate::{DType, Dims, Family, KernelError, Strides, View};
@@ -102,7 +102,7 @@ impl Gather {
             let starts = [to, offset(from, axis_stride.into(), index)];
             move_elements(self.output.dtype.size(), nest.clone(), starts, output, data)?;
         }
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn candidate(problem: &Problem, target: &Target) -> Candidate {
     let outputs = u64::from(problem.m()) * u64::from(problem.stored_columns) * u64::from(problem.batches());
     let channels = problem.depth.channels;
     let constants = Constants::default()
-        .text(&format!("#define OUTSIDE {}", problem.integers.map_or(0, |integers| integers.outside)))
+        .text(&format!("#define OUTSIDE {}", problem.integers.map_or(0, |integers| integers.padding_value)))
         .int("BATCHES", problem.batches())
         .int("CHANNELS", channels)
         .int("A_CHANNEL", problem.depth.stride)

@@ -49,11 +49,11 @@ fn candidate(
     let threads = rows / of_thread * (columns / of_thread_columns);
     let (m_tiles, n_tiles) = (problem.m().div_ceil(rows), problem.stored_columns.div_ceil(columns));
     let tiles = m_tiles * n_tiles * problem.batches();
-    let outside = problem.integers.map_or(0, |integers| word(integers.outside));
+    let padding_value = problem.integers.map_or(0, |integers| word(integers.padding_value));
     let constants = Constants::default()
         .define("SPLIT_IN_CLUSTER", 0)
         .define("PATCH", 0)
-        .define("OUTSIDE_WORD", outside)
+        .define("OUTSIDE_WORD", padding_value)
         .text(names)
         .int("BM", rows)
         .int("BN", columns)

@@ -39,7 +39,7 @@ pub(crate) struct Window {
 /// The K dimension: taps (outer) times channels (inner).
 #[derive(Clone, Debug)]
 pub(crate) struct Depth {
-    /// Channels under each tap, padding lanes included.
+    /// Channels under each tap, padded channels included.
     pub channels: u32,
     /// Distance between channels of A, in elements.
     pub stride: i64,
@@ -95,7 +95,7 @@ pub(crate) struct Scale {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Integers {
     /// What A holds outside of a window's input.
-    pub outside: i32,
+    pub padding_value: i32,
 }
 
 /// `C[z, m, n] = program(Σₖ A[z, m, k]·B[z, n, k] + bias[n], extras…)`.

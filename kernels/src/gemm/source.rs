@@ -504,11 +504,11 @@ fn sums(problem: &Problem) -> String {
     };
     writeln!(s, "template <typename A, typename B> DEVICE void add_product(Vectored& sum, A a, B b) {{ {product}; }}")
         .expect("writing to a string");
-    let outside = match problem.integers {
-        Some(integers) => format!("return (AElement){};", integers.outside),
+    let padding_value = match problem.integers {
+        Some(integers) => format!("return (AElement){};", integers.padding_value),
         None => "return AElement{};".into(),
     };
-    writeln!(s, "DEVICE AElement outside() {{ {outside} }}").expect("writing to a string");
+    writeln!(s, "DEVICE AElement outside() {{ {padding_value} }}").expect("writing to a string");
     if problem.integers.is_some() {
         s += include_str!("pack.cu");
     }

@@ -392,7 +392,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     let whole_tiles = problem.m().is_multiple_of(rows) && problem.k().is_multiple_of(depth);
     let constants = Constants::default()
         .define("SPLIT_IN_CLUSTER", u32::from(cluster))
-        .define("OUTSIDE_WORD", problem.integers.map_or(0, |integers| word(integers.outside)))
+        .define("OUTSIDE_WORD", problem.integers.map_or(0, |integers| word(integers.padding_value)))
         .define("B_COLUMNS_CONTIGUOUS", u32::from(!along_depth))
         .int("BM", rows)
         .int("BN", columns)
@@ -506,9 +506,9 @@ fn with_patch(constants: Constants, problem: &Problem, tile: &Tile) -> Constants
         .int("PATCH_BYTES", extents[0] * extents[1] * pixel)
 }
 
-/// Four bytes of what stands outside of an input.
-pub(crate) fn word(outside: i32) -> u32 {
-    u32::from_le_bytes([outside.to_le_bytes()[0]; 4])
+/// Four bytes of the padding value of an input.
+pub(crate) fn word(padding_value: i32) -> u32 {
+    u32::from_le_bytes([padding_value.to_le_bytes()[0]; 4])
 }
 
 /// Whether integer factors are signed, as instructions say it: `s` or `u`; none for products of floats.

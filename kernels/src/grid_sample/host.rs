@@ -1,7 +1,7 @@
-//! Host twin: the pixels and weights of a place once, then every channel.
+//! Reference kernel: the pixels and weights of a place once, then every channel.
 
 use super::{GridSample, Outside, SampleCoordinates, Sampling};
-use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_lanes};
+use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_padding};
 use crate::strided::{Real, Widen, check_float, check_view, offset, with_float};
 use crate::{Dims, Family, KernelError, Strides, View};
 
@@ -85,7 +85,7 @@ impl Family for GridSample {
             self.places::<T, G>(cast(input, 0)?, cast(grid, 1)?, cast_mut(output, 2)?);
             Ok(())
         }))?;
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The twin against ONNX Runtime and against plain interpolation.
+//! The reference kernel against ONNX Runtime and against plain interpolation.
 
 use super::cases::cases;
 use super::{GridSample, Outside, SampleCoordinates, Sampling};

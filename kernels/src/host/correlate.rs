@@ -39,8 +39,8 @@ pub(crate) struct Correlation<'a> {
     pub(crate) groups: usize,
     /// Whether the weights are `[c, m / groups, …]` instead of `[m, c / groups, …]`.
     pub(crate) transposed: bool,
-    /// What stands outside of the input.
-    pub(crate) outside: f32,
+    /// The padding value of the input.
+    pub(crate) padding_value: f32,
 }
 
 impl Axis {
@@ -218,7 +218,15 @@ impl Correlation<'_> {
         for (tap, q) in taps(&self.axes).enumerate() {
             let pieces = runs.pieces(&self.axes, q, strides);
             let rows = panel.iter_mut().skip(tap).step_by(count.max(1)).take(c);
-            cpu::dispatch(Gather { pieces: &pieces, input, base, channel_stride, step, outside: self.outside, rows });
+            cpu::dispatch(Gather {
+                pieces: &pieces,
+                input,
+                base,
+                channel_stride,
+                step,
+                padding_value: self.padding_value,
+                rows,
+            });
         }
     }
 
@@ -262,7 +270,7 @@ struct Gather<'a, T, I> {
     channel_stride: i64,
     /// Input elements between output positions.
     step: i64,
-    outside: f32,
+    padding_value: f32,
     rows: I,
 }
 
@@ -273,7 +281,7 @@ impl<'p, T: Element, I: Iterator<Item = &'p mut PanelRow>> Vectorised for Gather
     fn run<V: Vector>(self, _: V) {
         let mut base = self.base;
         for row in self.rows {
-            self.pieces.copy(self.input, base, self.step, self.outside, row);
+            self.pieces.copy(self.input, base, self.step, self.padding_value, row);
             base += self.channel_stride;
         }
     }
@@ -397,9 +405,9 @@ impl Pieces {
         }
     }
 
-    /// Fills one panel row; columns without a piece get `outside`.
+    /// Fills one panel row; columns without a piece get `padding_value`.
     #[inline(always)]
-    fn copy<T: Element>(&self, input: &[T], base: i64, step: i64, outside: f32, row: &mut PanelRow) {
+    fn copy<T: Element>(&self, input: &[T], base: i64, step: i64, padding_value: f32, row: &mut PanelRow) {
         let pieces = &self.pieces[..self.count];
         if let [Piece { column: 0, count: COLUMNS, source }] = *pieces
             && step == 1
@@ -408,7 +416,7 @@ impl Pieces {
             row.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
             return;
         }
-        *row = [outside; COLUMNS];
+        *row = [padding_value; COLUMNS];
         for piece in pieces {
             let to = &mut row[piece.column..][..piece.count];
             let first = base + piece.source;

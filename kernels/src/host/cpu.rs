@@ -2,7 +2,7 @@
 //!
 //! A vectorised loop is a type with one generic method ([`Vectorised`]); [`dispatch`] instantiates it once for each
 //! instruction set, inside a function compiled for it. The method must be `#[inline(always)]`, and so must all that it
-//! calls, so that the whole loop is compiled with the wider registers. This is the only module of the twins with
+//! calls, so that the whole loop is compiled with the wider registers. This is the only module of the reference kernels with
 //! `unsafe` code.
 
 /// A loop that profits from wide registers.

@@ -1,5 +1,5 @@
 //! Correlation of 8-bit integers with exact sums: products of a few hundred at a time are exact in f32 too, so that the
-//! tiles of the float twins serve here as well.
+//! tiles of the float reference kernels serve here as well.
 
 use super::correlate::{Correlation, Runs, panel_bytes};
 use super::epilogue::{Channels, Finish, Panel, Placement};

@@ -28,7 +28,7 @@ pub(crate) fn cast_mut<T: Pod>(bytes: &mut [u8], operand: usize) -> Result<&mut 
     bytemuck::try_cast_slice_mut(&mut bytes[..whole]).map_err(|_| KernelError::Misaligned(operand as u8))
 }
 
-/// Checks number, length and alignment of all operands of a family against its parameters: every twin's first line.
+/// Checks number, length and alignment of all operands of a family against its parameters: every reference kernel's first line.
 ///
 /// Operands count inputs first, then outputs, then the workspace.
 ///
@@ -78,20 +78,20 @@ pub(crate) fn store_row(dtype: DType, bytes: &mut [u8], start: usize, step: i32,
     with_element!(dtype, T => movement::store_row(cast_mut::<T>(bytes, 0).unwrap_or(&mut []), start, step.into(), row));
 }
 
-/// Writes zeros into the padding lanes of a channels-last view (see [`View::lanes`]); nothing for other views.
-pub(crate) fn clear_lanes(view: &View, bytes: &mut [u8]) {
+/// Writes zeros into the padded channels of a channels-last view (see [`View::padded_channels`]); nothing for other views.
+pub(crate) fn clear_padding(view: &View, bytes: &mut [u8]) {
     let Some(&channels) = view.shape.get(1) else { return };
-    if view.lanes <= channels {
+    if view.padded_channels <= channels {
         return;
     }
     let size = view.dtype.size();
     let mut dims = view.shape.clone();
     dims[1] = 1;
-    let padding = (view.lanes - channels) as usize * size;
+    let padding = (view.padded_channels - channels) as usize * size;
     for [pixel] in Walk::new(&dims, [&view.strides], [view.offset]) {
         let start = (pixel + channels as usize) * size;
-        if let Some(lanes) = bytes.get_mut(start..start + padding) {
-            lanes.fill(0);
+        if let Some(padded_channels) = bytes.get_mut(start..start + padding) {
+            padded_channels.fill(0);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What the host twins share: typed access to operand bytes, walks over strided views, and the vector code.
+//! What the reference kernels share: typed access to operand bytes, walks over strided views, and the vector code.
 //!
-//! Nothing here allocates or panics. Offsets into operands are element counts; a twin checks operand lengths once with
+//! Nothing here allocates or panics. Offsets into operands are element counts; a reference kernel checks operand lengths once with
 //! [`check_operands`], after which every offset that a checked view yields lies inside its operand.
 
 pub(crate) mod convolution;
@@ -20,5 +20,5 @@ mod walk;
 pub(crate) mod window;
 
 pub(crate) use element::{Boolean, Element, match_type, to_f32_odd, with_element};
-pub(crate) use memory::{cast, cast_mut, check_operands, clear_lanes, load_row, store_row};
+pub(crate) use memory::{cast, cast_mut, check_operands, clear_padding, load_row, store_row};
 pub(crate) use walk::Walk;

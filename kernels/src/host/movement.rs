@@ -1,4 +1,4 @@
-//! Moving elements between strided operands: the inner loops of the copy, gather and pad twins.
+//! Moving elements between strided operands: the inner loops of the copy, gather and pad reference kernels.
 
 use super::{Element, cast, cast_mut, with_element};
 use crate::loop_nest::{Axis, Nest, offset};

@@ -1,6 +1,6 @@
-//! What the tests of twins share: random operands, a run on poisoned outputs, and a comparison with a formula in f64.
+//! What the tests of reference kernels share: random operands, a run on poisoned outputs, and a comparison with a formula in f64.
 
-use super::{Element, Walk, cast, cast_mut, clear_lanes, with_element};
+use super::{Element, Walk, cast, cast_mut, clear_padding, with_element};
 use crate::{DType, Kernel, View};
 use std::ops::{Deref, DerefMut};
 
@@ -25,7 +25,7 @@ impl Operand {
         Self { lines: vec![Line([value; 64]); length.div_ceil(64)], length }
     }
 
-    /// Random elements; padding lanes of a channels-last view are zero.
+    /// Random elements; padded channels of a channels-last view are zero.
     fn random(dtype: DType, view: Option<&View>, bytes: u64, values: Values, random: &mut Random) -> Self {
         let mut operand = Self::filled(bytes, 0);
         with_element!(dtype, T => {
@@ -34,7 +34,7 @@ impl Operand {
             }
         });
         if let Some(view) = view {
-            clear_lanes(view, &mut operand);
+            clear_padding(view, &mut operand);
         }
         operand
     }
@@ -125,7 +125,7 @@ pub(crate) fn inputs_of(kernel: &Kernel, values: Values, seed: u64) -> Vec<Opera
         .collect()
 }
 
-/// Runs a kernel's twin on poisoned outputs and a poisoned workspace.
+/// Runs a reference kernel on poisoned outputs and a poisoned workspace.
 pub(crate) fn run_all(kernel: &Kernel, inputs: &[Operand]) -> Vec<Operand> {
     let family = kernel.family();
     family.check().unwrap_or_else(|e| panic!("{e}: {kernel:?}"));
@@ -158,7 +158,7 @@ pub(crate) fn index(rank: usize, [n, c]: [i64; 2], spatial: [i64; 3]) -> [i64; 5
 
 /// Runs a kernel on random operands and compares every output element with `expected(operands, index)`, gives or takes
 /// `tolerance · (1 + |expected|)` plus what storing it rounds. Bytes outside the output's view must stay untouched and
-/// its padding lanes must be zero.
+/// its padded channels must be zero.
 pub(crate) fn compare(kernel: &Kernel, tolerance: f64, expected: impl Fn(&[Operand], &[i64]) -> f64) {
     compare_of(kernel, Values::Moderate, tolerance, expected);
 }
@@ -193,11 +193,11 @@ pub(crate) fn compare_of(
         let size = view.dtype.size();
         output[at * size..][..size].fill(POISON);
     }
-    if view.lanes > view.shape.get(1).copied().unwrap_or(0) {
-        let mut lanes = view.clone();
-        lanes.offset += view.shape[1];
-        lanes.shape[1] = view.lanes - view.shape[1];
-        for [at] in Walk::new(&lanes.shape, [&lanes.strides], [lanes.offset]) {
+    if view.padded_channels > view.shape.get(1).copied().unwrap_or(0) {
+        let mut padded_channels = view.clone();
+        padded_channels.offset += view.shape[1];
+        padded_channels.shape[1] = view.padded_channels - view.shape[1];
+        for [at] in Walk::new(&padded_channels.shape, [&padded_channels.strides], [padded_channels.offset]) {
             let lane = &mut output[at * view.dtype.size()..][..view.dtype.size()];
             assert!(lane.iter().all(|&b| b == 0), "a padding lane is not zero: {kernel:?}");
             lane.fill(POISON);

@@ -1,9 +1,9 @@
-//! Host twin: rows of outputs along the last spatial dimension, one tap of one channel after the other.
+//! Reference kernel: rows of outputs along the last spatial dimension, one tap of one channel after the other.
 
 use super::IntegerConv;
 use crate::host::correlate::Axis;
 use crate::host::window::{self, spatial_strides, start};
-use crate::host::{Element, cast, cast_mut, check_operands, clear_lanes};
+use crate::host::{Element, cast, cast_mut, check_operands, clear_padding};
 use crate::{DType, Family, KernelError, View};
 
 /// Outputs that are summed side by side.
@@ -58,7 +58,7 @@ impl Family for IntegerConv {
         if self.output.shape.contains(&0) {
             return Ok(());
         }
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         let output = cast_mut::<i32>(output, 2)?;
         macro_rules! with_weights {
             ($input:ty) => {

@@ -1,7 +1,7 @@
-//! Host twin: a tile of neighbouring positions at a time, channel by channel.
+//! Reference kernel: a tile of neighbouring positions at a time, channel by channel.
 
 use super::Lrn;
-use crate::host::{cast, cast_mut, check_operands, clear_lanes};
+use crate::host::{cast, cast_mut, check_operands, clear_padding};
 use crate::strided::{Axis, Nest, Number, Real, Widen, check_alike, check_float, offset, with_float};
 use crate::{Family, KernelError, View};
 
@@ -50,7 +50,7 @@ impl Family for Lrn {
         check_operands(self, inputs, outputs, workspace)?;
         let ([input], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
         with_float!(self.input.dtype, "input", T => self.tiles::<T>(cast(input, 0)?, cast_mut(output, 1)?))?;
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Matrix products that exercise the family, for the tests of twins and candidates.
+//! Matrix products that exercise the family, for the tests of reference kernels and candidates.
 
 use super::MatMul;
 use crate::conv::cases::{ADD_RELU, CLIP, RELU, SILU, epilogue};

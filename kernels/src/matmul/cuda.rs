@@ -78,7 +78,7 @@ fn layouts(b: &View, batch: &[usize]) -> Vec<Operand> {
         packing,
     };
     let mut all = vec![operand(b, Packing::Keep)];
-    let mut view = View { offset: 0, lanes: 0, ..b.clone() };
+    let mut view = View { offset: 0, padded_channels: 0, ..b.clone() };
     view.strides = Strides::new();
     let mut step = i64::from(b.shape[k].next_multiple_of(8)) * i64::from(b.shape[n]);
     let mut outer: Vec<i64> = vec![1, i64::from(b.shape[k].next_multiple_of(8))];

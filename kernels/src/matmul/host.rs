@@ -1,10 +1,10 @@
-//! Host twin: the tiled product of the convolutions for f32 sums, plain loops for f64 and integers.
+//! Reference kernel: the tiled product of the convolutions for f32 sums, plain loops for f64 and integers.
 
 use super::MatMul;
 use crate::host::correlate::{multiply_panel, panel_bytes};
 use crate::host::epilogue::{self, Channels, EXTRAS, Finish, Panel, Placement, is_f32_class};
 use crate::host::tile::{self, COLUMNS, PanelRow, ROWS, Tile};
-use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_lanes, with_element};
+use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_padding, with_element};
 use crate::{DType, Family, KernelError, View};
 
 /// Products with at most this many rows read the right factor where it lies, if its columns are contiguous.
@@ -110,7 +110,7 @@ impl Family for MatMul {
         if self.output.shape.contains(&0) {
             return Ok(());
         }
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         let mut finish = Finish::new(&self.epilogue, operands)?;
         match self.output.dtype {
             dtype if is_f32_class(dtype) => self.run_f32(a, b, &mut finish, output, workspace),

@@ -53,7 +53,7 @@ struct Tile {
 struct Shape {
     images: u32,
     /// Channels that exist in memory: of the wide image, and of the one that is read.
-    lanes: u32,
+    padded_channels: u32,
     depth: u32,
     input: [u32; 2],
     output: [u32; 2],
@@ -75,14 +75,14 @@ impl Shape {
         if !target.has_async_copy() || !matches!(element, DType::F16 | DType::Bf16) || !same {
             return refuse("of other than f16 or bf16, or before sm_80");
         }
-        let lanes = |view: &View| view.lanes.max(view.shape[1]);
+        let padded_channels = |view: &View| view.padded_channels.max(view.shape[1]);
         for view in [image, output] {
             let multiples = (0..view.rank()).all(|d| d == 1 || view.shape[d] == 1 || view.strides[d] % 8 == 0);
-            if view.strides[1] != 1 || lanes(view) % 8 != 0 || view.offset % 8 != 0 || !multiples {
+            if view.strides[1] != 1 || padded_channels(view) % 8 != 0 || view.offset % 8 != 0 || !multiples {
                 return refuse("of images that are not channels-last in multiples of 8");
             }
         }
-        if expand.is_none() && lanes(image) < lanes(output) {
+        if expand.is_none() && padded_channels(image) < padded_channels(output) {
             return refuse("with fewer channels in memory than it writes");
         }
         let [(of_image, strides), (of_wide, _), (of_output, _), (taps, _)] =
@@ -97,8 +97,8 @@ impl Shape {
         let Conv { strides: steps, dilations, pads, .. } = &kernel.depthwise;
         Ok(Self {
             images: output.shape[0],
-            lanes: lanes(output),
-            depth: if expand.is_some() { lanes(image) } else { 0 },
+            padded_channels: padded_channels(output),
+            depth: if expand.is_some() { padded_channels(image) } else { 0 },
             input: two(of_wide),
             output: two(of_output),
             taps: two(taps),
@@ -128,14 +128,14 @@ impl Shape {
 
     /// Blocks of one image.
     fn blocks(&self, tile: &Tile) -> u32 {
-        (self.lanes / 8).div_ceil(tile.chunk) * self.output[0].div_ceil(tile.rows)
+        (self.padded_channels / 8).div_ceil(tile.chunk) * self.output[0].div_ceil(tile.rows)
     }
 }
 
 /// Configurations that fit.
 fn tiles(shape: &Shape, target: &Target) -> Vec<Tile> {
     let mut all = Vec::new();
-    for chunk in CHUNKS.into_iter().filter(|&chunk| chunk == 1 || chunk / 2 < shape.lanes / 8) {
+    for chunk in CHUNKS.into_iter().filter(|&chunk| chunk == 1 || chunk / 2 < shape.padded_channels / 8) {
         if shape.groups() * chunk > MOST_WEIGHTS {
             continue;
         }
@@ -317,7 +317,7 @@ impl MbConv {
             ("FILTER_BIAS", depthwise.epilogue.bias.into()),
             ("THREADS", tile.threads.into()),
             ("CHANNELS", output.shape[1].into()),
-            ("LANES", shape.lanes.into()),
+            ("LANES", shape.padded_channels.into()),
             ("CHUNK_VECTORS", tile.chunk.into()),
         ] {
             line(format!("constexpr int {name} = {value};"));
@@ -351,7 +351,7 @@ impl MbConv {
     fn packing(&self, shape: &Shape) -> Vec<Packing> {
         let mut all = vec![Packing::Keep];
         let mut push = |conv: &Conv, extents: [u32; 2], strides: [i64; 2], taps: i64| {
-            let mut view = View { lanes: 0, offset: 0, ..conv.weights.clone() };
+            let mut view = View { padded_channels: 0, offset: 0, ..conv.weights.clone() };
             (view.shape[0], view.shape[1]) = (extents[0], extents[1]);
             let mut step = taps;
             let mut of_taps = Vec::new();
@@ -365,9 +365,9 @@ impl MbConv {
         };
         let depth = shape.groups() * 32;
         if let Some(expand) = &self.expand {
-            push(expand, [shape.lanes, depth], [depth.into(), 1], 1);
+            push(expand, [shape.padded_channels, depth], [depth.into(), 1], 1);
         }
-        push(&self.depthwise, [shape.lanes, 1], [1, 1], shape.lanes.into());
+        push(&self.depthwise, [shape.padded_channels, 1], [1, 1], shape.padded_channels.into());
         all.extend(self.gate.iter().flat_map(|gate| gate.gate_packing()));
         all
     }

@@ -1,4 +1,4 @@
-//! Host twin: the members' twins one after the other.
+//! Reference kernel: the members' reference kernels one after the other.
 
 use super::MbConv;
 use crate::conv::Conv;

@@ -1,4 +1,4 @@
-//! Host twin: each class of each image after the other.
+//! Reference kernel: each class of each image after the other.
 
 use super::overlap::{Corners, index_of, key, too_close};
 use super::{NonMaxSuppression, UNUSED};
@@ -29,7 +29,7 @@ impl Family for NonMaxSuppression {
         if self.rows().checked_mul(limit) != Some(selected.into()) || limit > boxes.into() {
             return Err(KernelError::Shape("indices of selected boxes"));
         }
-        if self.indices.lanes != 0 || self.count.lanes != 0 {
+        if self.indices.padded_channels != 0 || self.count.padded_channels != 0 {
             return Err(KernelError::Shape("indices with padding lanes"));
         }
         let real = |view: &View| matches!(view.dtype, DType::F32 | DType::F16 | DType::Bf16);

@@ -1,4 +1,4 @@
-//! The twin against the procedure of the ONNX operator, in f64 where that cannot change a decision.
+//! The reference kernel against the procedure of the ONNX operator, in f64 where that cannot change a decision.
 
 use super::cases::cases;
 use super::{NonMaxSuppression, UNUSED};

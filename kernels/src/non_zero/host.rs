@@ -1,4 +1,4 @@
-//! Host twin.
+//! Reference kernel.
 
 use super::{NonZero, UNUSED};
 use crate::host::{Element, Walk, cast, cast_mut, check_operands, with_element};

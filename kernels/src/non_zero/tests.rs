@@ -1,4 +1,4 @@
-//! The twin against the definition.
+//! The reference kernel against the definition.
 
 use super::cases::cases;
 use super::{NonZero, UNUSED};

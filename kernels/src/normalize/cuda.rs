@@ -78,7 +78,7 @@ impl Normalize {
         let (input, output) = (&self.input, &self.output);
         input.is_channels_last()
             && output.is_channels_last()
-            && input.lanes == output.lanes
+            && input.padded_channels == output.padded_channels
             && u64::from(self.sets) == u64::from(input.shape[0]) * u64::from(input.shape[1])
             && self.parameter_of_set()
     }
@@ -97,7 +97,7 @@ impl Normalize {
         let dense = run.strides == [1, 1, 1];
         if self.input.dtype == DType::F64
             || !dense
-            || self.output.lanes != 0
+            || self.output.padded_channels != 0
             || !(own_parameters || self.operands() == 1)
         {
             return None;
@@ -182,10 +182,10 @@ impl Normalize {
         let positions = Nest::over([input, output], |d| d >= 2);
         let strides = positions.axes.iter().flat_map(|axis| axis.strides);
         let steps = [input.strides[0], output.strides[0]].map(i64::from);
-        let offsets = [input.offset, output.offset, input.lanes].map(i64::from);
+        let offsets = [input.offset, output.offset, input.padded_channels].map(i64::from);
         let width = vector_width(input.dtype, strides.chain(steps).chain(offsets));
         let threads = BLOCK / row_threads;
-        let vectors = input.lanes / width;
+        let vectors = input.padded_channels / width;
         let column_blocks = vectors.div_ceil(threads);
         let mut source = self.source();
         source.define("COLUMN_THREADS", threads);

@@ -1,7 +1,7 @@
-//! Host twin: mean and variance in two passes over each set, in f32 (f64 for f64).
+//! Reference kernel: mean and variance in two passes over each set, in f32 (f64 for f64).
 
 use super::Normalize;
-use crate::host::{cast, cast_mut, check_operands, clear_lanes};
+use crate::host::{cast, cast_mut, check_operands, clear_padding};
 use crate::strided::{Nest, Number, Real, Widen, check_alike, check_float, fold_run, offset, sum, with_float};
 use crate::{Family, KernelError, View};
 
@@ -68,7 +68,7 @@ impl Family for Normalize {
         with_float!(self.input.dtype, "input", T => {
             self.sets_of::<T>(cast(input, 0)?, scale, shift, cast_mut(output, output_operand)?)
         })?;
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! Host twin: dot products block by block.
+//! Reference kernel: dot products block by block.
 
 use super::{MOST_ROWS, PackedMatMul, RUN};
-use crate::host::{cast, cast_mut, check_operands, clear_lanes, epilogue::is_f32_class, load_row, store_row, window};
+use crate::host::{cast, cast_mut, check_operands, clear_padding, epilogue::is_f32_class, load_row, store_row, window};
 use crate::{DType, Family, KernelError, View};
 
 /// Columns whose results are stored together.
@@ -127,7 +127,7 @@ impl Family for PackedMatMul {
         let x: &mut [f32] = cast_mut(workspace, 2)?;
         let x = x.get_mut(..k as usize).ok_or(KernelError::OperandTooShort(2))?;
         let weights: &[u8] = cast(weights, 1)?;
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         let start = |view: &View, row: u32| {
             let distance = i64::from(row) * view.strides.first().map_or(0, |&stride| i64::from(stride));
             (i64::from(view.offset) + distance) as usize

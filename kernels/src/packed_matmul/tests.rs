@@ -1,4 +1,4 @@
-//! The twin against the definition, and against nonsense.
+//! The reference kernel against the definition, and against nonsense.
 
 use super::PackedMatMul;
 use super::cases::cases;

@@ -1,8 +1,8 @@
-//! Host twin.
+//! Reference kernel.
 
 use super::{Pad, PadMode};
 use crate::host::movement::{fill, move_elements};
-use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_lanes, with_element};
+use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_padding, with_element};
 use crate::loop_nest::{Nest, offset};
 use crate::strided::check_view;
 use crate::{Dims, Family, KernelError, MAX_RANK, View};
@@ -50,7 +50,7 @@ impl Family for Pad {
                 _ => self.extend::<u64>(cast(input, 0)?, cast_mut(output, 1)?)?,
             },
         }
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Cases that the twin and the GPU are verified on.
+//! Cases that the reference kernel and the GPU are verified on.
 
 use super::{Binary as B, Class, Instruction as I, Pointwise, Program, Unary as U};
 use crate::codegen::views::{broadcast, channels_last, dense, permuted, reversed, slice};
@@ -19,7 +19,7 @@ pub fn cases() -> Vec<Kernel> {
     case(dense(F32, &[2, 3, 5, 7]), &[dense(F32, &[2, 3, 5, 7]), dense(F32, &[2, 3, 5, 7])], add());
     case(dense(F16, &[4, 16, 9, 9]), &[dense(F16, &[4, 16, 9, 9])], relu());
     case(dense(Bf16, &[1031]), &[dense(Bf16, &[1031]), dense(F32, &[1031])], add());
-    // Channels-last, padded lanes: results there are zero although 0 + 1 is not.
+    // Channels-last, padded channels: results there are zero although 0 + 1 is not.
     let plus_one = || program(Class::F32, 1, &[I::Input(0), I::Float(1.0), I::Binary(B::Add, 0, 1)]);
     let shape = [2, 11, 6, 5];
     case(channels_last(F16, &shape), &[channels_last(F16, &shape)], plus_one());

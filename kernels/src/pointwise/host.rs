@@ -1,9 +1,9 @@
-//! Host twin.
+//! Reference kernel.
 
 use super::interpret::{BLOCK, Register, Registers, SHORT, evaluate};
 use super::{Class, MAX_INSTRUCTIONS, MAX_POINTWISE_INPUTS, Pointwise};
 use crate::host::movement::{load_row, store_row};
-use crate::host::{cast, cast_mut, check_operands, clear_lanes, with_element};
+use crate::host::{cast, cast_mut, check_operands, clear_padding, with_element};
 use crate::loop_nest::{Axis, Nest, check_elements, offset};
 use crate::{Family, KernelError, View};
 
@@ -51,7 +51,7 @@ impl Family for Pointwise {
             Class::I64 => self.run_class::<i64>(inputs, output)?,
             Class::U64 => self.run_class::<u64>(inputs, output)?,
         }
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Pointwise programs: a straight line of scalar instructions applied to every element.
 //!
-//! The same program is interpreted by the host twin, printed as CUDA by the generator, and used as the epilogue of
+//! The same program is interpreted by the reference kernel, printed as CUDA by the generator, and used as the epilogue of
 //! convolutions and matrix products. Registers are instruction numbers; the last instruction is the result.
 
 use crate::{DType, KernelError};

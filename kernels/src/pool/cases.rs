@@ -1,4 +1,4 @@
-//! Poolings that exercise the family, for the tests of twins and candidates.
+//! Poolings that exercise the family, for the tests of reference kernels and candidates.
 
 use super::{Pool, PoolKind};
 use crate::conv::cases::{slice, three, view};

@@ -50,14 +50,14 @@ impl Pool {
         Ok(())
     }
 
-    /// Channels that one load brings; padding lanes are read, and written as zeros.
+    /// Channels that one load brings; padded channels are read, and written as zeros.
     fn vector_width(&self) -> u32 {
-        if self.input.lanes != self.output.lanes {
+        if self.input.padded_channels != self.output.padded_channels {
             return 1;
         }
         let strides = [&self.input, &self.output].into_iter().flat_map(|view| {
             let outer = (0..view.rank()).filter(|&d| d != 1 && view.shape[d] > 1).map(|d| i64::from(view.strides[d]));
-            outer.chain([view.offset.into(), view.lanes.into()]).collect::<Vec<_>>()
+            outer.chain([view.offset.into(), view.padded_channels.into()]).collect::<Vec<_>>()
         });
         vector_width(self.input.dtype, strides)
     }
@@ -88,7 +88,7 @@ impl Pool {
         }
         let mut extents = self.output.shape.to_vec();
         if vector {
-            extents[1] = self.output.lanes / width;
+            extents[1] = self.output.padded_channels / width;
             source.line("DEVICE void zero_lanes(T*, u32, u32) {}  // Written with the channels.");
         } else {
             source.zero_lanes(&self.output);

@@ -1,10 +1,10 @@
-//! Host twin: rows along the innermost dimension in memory, every tap folded into a row of accumulators.
+//! Reference kernel: rows along the innermost dimension in memory, every tap folded into a row of accumulators.
 
 use super::{Pool, PoolKind};
 use crate::host::correlate::Axis;
 use crate::host::cpu::{self, Vector, Vectorised};
 use crate::host::window::{Window, spatial_strides, start};
-use crate::host::{Boolean, Element, cast, cast_mut, check_operands, clear_lanes, with_element};
+use crate::host::{Boolean, Element, cast, cast_mut, check_operands, clear_padding, with_element};
 use crate::{Family, KernelError, View};
 use half::{bf16, f16};
 
@@ -138,7 +138,7 @@ impl Family for Pool {
         if self.output.shape.contains(&0) {
             return Ok(());
         }
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         with_element!(self.input.dtype, T => self.pool::<T>(cast(input, 0)?, cast_mut(output, 1)?))
     }
 }

@@ -1,4 +1,4 @@
-//! The twin against the definition in f64.
+//! The reference kernel against the definition in f64.
 
 use super::{Pool, PoolKind, cases};
 use crate::conv::tests::{any_number, any_view, never_panics};

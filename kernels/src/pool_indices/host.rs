@@ -1,8 +1,8 @@
-//! Host twin: window by window.
+//! Reference kernel: window by window.
 
 use super::PoolIndices;
 use crate::host::window::{self, Window, spatial_strides, start};
-use crate::host::{Boolean, Element, Walk, cast, cast_mut, check_operands, clear_lanes, with_element};
+use crate::host::{Boolean, Element, Walk, cast, cast_mut, check_operands, clear_padding, with_element};
 use crate::strided::check_view;
 use crate::{DType, Family, KernelError, View};
 
@@ -67,7 +67,7 @@ impl Family for PoolIndices {
             return Ok(());
         }
         with_element!(self.input.dtype, T => self.windows::<T>(cast(input, 0)?, cast_mut(output, 1)?))?;
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Cases that the twin and the GPU are verified on.
+//! Cases that the reference kernel and the GPU are verified on.
 
 use super::QuantizedAverage;
 use crate::conv::cases::view;
@@ -38,7 +38,7 @@ fn average(types: [DType; 3], shape: [u32; 4], zero: f64, squeezed: u32, finishe
         },
     };
     let one_tap = |types, input: &[u32], maps, finish| {
-        let base = Layer { types, last: true, input, maps, taps: 1, stride: 1, groups: 1, outside: 0, finish };
+        let base = Layer { types, last: true, input, maps, taps: 1, stride: 1, groups: 1, padding_value: 0, finish };
         layer(&base)
     };
     let narrow = [shape[0], squeezed, 1, 1];

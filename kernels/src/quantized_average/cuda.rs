@@ -21,10 +21,12 @@ impl Generate for QuantizedAverage {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let image = self.checked(target)?;
         let mut all = Vec::new();
-        for vectors in [1u32, 2, 4, 8].into_iter().filter(|&vectors| vectors == 1 || vectors / 2 < image.lanes / 16) {
+        for vectors in
+            [1u32, 2, 4, 8].into_iter().filter(|&vectors| vectors == 1 || vectors / 2 < image.padded_channels / 16)
+        {
             for loads in [1u32, 2, 4, 8, 16, 32, 64] {
                 let parts = image.pixels.div_ceil(THREADS / vectors * loads);
-                let blocks = (image.lanes / 16).div_ceil(vectors) * parts;
+                let blocks = (image.padded_channels / 16).div_ceil(vectors) * parts;
                 let idle = loads > 1 && image.pixels <= THREADS / vectors * (loads / 2);
                 let useful = blocks <= 2 * target.multiprocessors || loads == 64;
                 if !idle && useful && image.pixels.div_ceil(parts).div_ceil(THREADS / vectors) <= MOST_LOADS {
@@ -43,14 +45,14 @@ impl Generate for QuantizedAverage {
 struct Image {
     pixels: u32,
     pixel: i64,
-    lanes: u32,
+    padded_channels: u32,
 }
 
-/// Weights of a layer as rows of `lanes` elements, zeros past the channels.
-fn rows(conv: &QuantizedConv, lanes: u32) -> View {
-    let mut view = View { lanes: 0, offset: 0, ..conv.weights.clone() };
-    view.shape[1] = lanes;
-    view.strides = (0..view.rank()).map(|d| if d == 0 { lanes as i32 } else { 1 }).collect::<Strides>();
+/// Weights of a layer as rows of `padded_channels` elements, zeros past the channels.
+fn rows(conv: &QuantizedConv, padded_channels: u32) -> View {
+    let mut view = View { padded_channels: 0, offset: 0, ..conv.weights.clone() };
+    view.shape[1] = padded_channels;
+    view.strides = (0..view.rank()).map(|d| if d == 0 { padded_channels as i32 } else { 1 }).collect::<Strides>();
     view
 }
 
@@ -58,15 +60,15 @@ impl QuantizedAverage {
     fn checked(&self, target: &Target) -> Result<Image, Unsupported> {
         let refuse = |what: &str| Err(Unsupported(format!("an average of bytes {what}")));
         let view = &self.image;
-        let lanes = view.lanes.max(view.shape[1]);
+        let padded_channels = view.padded_channels.max(view.shape[1]);
         let even = (0..view.rank()).all(|d| d == 1 || view.shape[d] == 1 || view.strides[d] % 16 == 0);
         if !target.has_async_copy() {
             return refuse("before sm_80");
         }
-        if view.strides[1] != 1 || !lanes.is_multiple_of(16) || !view.offset.is_multiple_of(16) || !even {
+        if view.strides[1] != 1 || !padded_channels.is_multiple_of(16) || !view.offset.is_multiple_of(16) || !even {
             return refuse("of an image that is not channels-last in multiples of 16");
         }
-        if view.rank() > 5 || lanes > 1 << 14 || view.bytes().unwrap_or(u64::MAX) > i32::MAX as u64 {
+        if view.rank() > 5 || padded_channels > 1 << 14 || view.bytes().unwrap_or(u64::MAX) > i32::MAX as u64 {
             return refuse("of this extent");
         }
         let (extents, strides) = spatial(view);
@@ -89,7 +91,7 @@ impl QuantizedAverage {
         } else {
             strides[0]
         };
-        Ok(Image { pixels: extents.iter().product(), pixel, lanes })
+        Ok(Image { pixels: extents.iter().product(), pixel, padded_channels })
     }
 
     /// `DEVICE u32 requantise_byte(f32 sum, f32)`.
@@ -103,7 +105,7 @@ impl QuantizedAverage {
 
     fn candidate(&self, image: &Image, vectors: u32, parts: u32, target: &Target) -> Result<Candidate, Unsupported> {
         let result = self.result();
-        let chunks = (image.lanes / 16).div_ceil(vectors);
+        let chunks = (image.padded_channels / 16).div_ceil(vectors);
         let blocks = chunks * parts;
         let letter = |dtype: DType| if dtype == DType::I8 { "s" } else { "u" };
         let mut parameters = vec!["const ImageElement* image".to_string()];
@@ -126,13 +128,13 @@ impl QuantizedAverage {
             ("PARTS", parts.into()),
             ("PIXELS", image.pixels.into()),
             ("PIXEL", image.pixel),
-            ("LANES", image.lanes.into()),
+            ("LANES", image.padded_channels.into()),
             ("CHANNELS", self.image.shape[1].into()),
             ("IMAGE", self.image.strides[0].into()),
             ("IMAGE_OFFSET", self.image.offset.into()),
             ("RESULT_OFFSET", result.offset.into()),
             ("RESULT_IMAGE", result.strides[0].into()),
-            ("RESULT_LANES", result.lanes.max(result.shape[1]).into()),
+            ("RESULT_LANES", result.padded_channels.max(result.shape[1]).into()),
             ("SQUEEZED", squeezed.into()),
             ("SQUEEZED_LANES", squeezed_lanes.into()),
         ] {
@@ -182,25 +184,26 @@ impl QuantizedAverage {
         let mut packing = Vec::new();
         if let Some([squeeze, excite]) = &self.layers {
             packing.push(Packing::Keep);
-            for (conv, lanes) in [(squeeze, image.lanes), (excite, squeezed_lanes)] {
-                packing.push(Packing::View(rows(conv, lanes)));
+            for (conv, padded_channels) in [(squeeze, image.padded_channels), (excite, squeezed_lanes)] {
+                packing.push(Packing::View(rows(conv, padded_channels)));
                 let others = usize::from(conv.bias.is_some()) + conv.epilogue.extras.len();
                 packing.resize(packing.len() + others, Packing::Keep);
             }
         }
         let loads = f64::from(image.pixels.div_ceil(parts).div_ceil(THREADS / vectors));
         let rounds = f64::from((blocks * images).div_ceil(target.multiprocessors));
-        let lanes = f64::from(image.lanes);
+        let padded_channels = f64::from(image.padded_channels);
         let layers = if self.layers.is_some() {
-            let of_squeeze = (f64::from(squeezed) / 32.0).ceil() * (500.0 + (lanes / 512.0).ceil() * 150.0);
-            1400.0 + of_squeeze + (lanes / 1024.0).ceil() * (700.0 + f64::from(squeezed) * 4.0)
+            let of_squeeze = (f64::from(squeezed) / 32.0).ceil() * (500.0 + (padded_channels / 512.0).ceil() * 150.0);
+            1400.0 + of_squeeze + (padded_channels / 1024.0).ceil() * (700.0 + f64::from(squeezed) * 4.0)
         } else {
             0.0
         };
         let sums = rounds * (900.0 + (loads / 4.0).ceil() * 500.0 + loads * 40.0) + 300.0;
-        let cycles = 1000.0 + sums + 1500.0 + (lanes / 512.0).ceil() * (300.0 + f64::from(parts) * 60.0) + layers;
+        let cycles =
+            1000.0 + sums + 1500.0 + (padded_channels / 512.0).ceil() * (300.0 + f64::from(parts) * 60.0) + layers;
         Ok(Candidate {
-            workspace: u64::from(images) * u64::from(parts) * u64::from(image.lanes) * 4,
+            workspace: u64::from(images) * u64::from(parts) * u64::from(image.padded_channels) * 4,
             counters: u64::from(images) * 4,
             packing,
             ..Candidate::new(

@@ -1,4 +1,4 @@
-//! Host twin: sums, then the members' twins one after the other.
+//! Reference kernel: sums, then the members' reference kernels one after the other.
 
 use super::QuantizedAverage;
 use crate::host::stages::{self, Stage, padded};

@@ -1,4 +1,4 @@
-//! Cases that the twin and the GPU are verified on.
+//! Cases that the reference kernel and the GPU are verified on.
 
 use super::QuantizedConv;
 use crate::conv::cases::view;
@@ -120,12 +120,12 @@ pub(crate) struct Layer<'a> {
     pub taps: u32,
     pub stride: u32,
     pub groups: u32,
-    pub outside: i16,
+    pub padding_value: i16,
     pub finish: Finish,
 }
 
 pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
-    let Layer { types, last, input, maps, taps, stride, groups, outside, finish } = *layer;
+    let Layer { types, last, input, maps, taps, stride, groups, padding_value, finish } = *layer;
     let spatial = input.len() - 2;
     let dense = |dtype, shape: &[u32]| view(dtype, false, shape);
     let view = |dtype, shape: &[u32]| view(dtype, last, shape);
@@ -169,7 +169,7 @@ pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
         dilations: [1; 3],
         pads: three(taps / 2, 0),
         groups,
-        outside,
+        padding_value,
         epilogue: Epilogue { bias: false, program, extras: extras.into_iter().collect() },
     }
 }
@@ -184,7 +184,7 @@ fn product([m, k, n]: [u32; 3], finish: Finish) -> QuantizedConv {
         taps: 1,
         stride: 1,
         groups: 1,
-        outside: 0,
+        padding_value: 0,
         finish,
     };
     let mut conv = layer(&base);
@@ -211,7 +211,7 @@ pub fn cases() -> Vec<Kernel> {
             taps: 1,
             stride: 1,
             groups: 1,
-            outside: 0,
+            padding_value: 0,
             finish: Sums,
         };
         let mut add = |change: &dyn Fn(&mut Layer<'static>)| {
@@ -236,48 +236,48 @@ pub fn cases() -> Vec<Kernel> {
         // Windows, with zero points and without.
         add(&|layer| {
             square(&[1, 32, 20, 20], 64, 3, 1)(layer);
-            (layer.outside, layer.finish) = (114, PerChannel(U8));
+            (layer.padding_value, layer.finish) = (114, PerChannel(U8));
         });
         add(&|layer| {
             square(&[2, 20, 17, 15], 36, 3, 2)(layer);
-            (layer.types, layer.outside, layer.finish) = ([I8, I8], -7, Requantise(I8));
+            (layer.types, layer.padding_value, layer.finish) = ([I8, I8], -7, Requantise(I8));
         });
         add(&|layer| (square(&[1, 64, 9, 9], 64, 3, 1)(layer), layer.finish = Residual).1);
-        add(&|layer| (square(&[1, 256, 5, 4], 128, 3, 1)(layer), layer.outside = 255).1);
+        add(&|layer| (square(&[1, 256, 5, 4], 128, 3, 1)(layer), layer.padding_value = 255).1);
         add(&|layer| (square(&[1, 3, 45, 37], 64, 7, 2)(layer), layer.finish = Requantise(F16)).1);
         add(&|layer| (square(&[1, 48, 8, 9], 19, 3, 1)(layer), layer.types = [U8, U8]).1);
-        add(&|layer| (square(&[1, 40, 6, 5], 33, 5, 1)(layer), (layer.types, layer.outside) = ([I8, U8], 5)).1);
+        add(&|layer| (square(&[1, 40, 6, 5], 33, 5, 1)(layer), (layer.types, layer.padding_value) = ([I8, U8], 5)).1);
         // First layers: a 7×7 one of two images, a 3×3 one, one of a single channel and one of four, with values outside.
         add(&|layer| {
             square(&[2, 3, 33, 37], 64, 7, 2)(layer);
-            (layer.types, layer.outside, layer.finish) = ([I8, I8], -3, PerChannel(I8));
+            (layer.types, layer.padding_value, layer.finish) = ([I8, I8], -3, PerChannel(I8));
         });
         add(&|layer| {
             square(&[1, 3, 40, 35], 16, 3, 2)(layer);
-            (layer.outside, layer.finish) = (128, Silu(I8));
+            (layer.padding_value, layer.finish) = (128, Silu(I8));
         });
         add(&|layer| (square(&[1, 1, 19, 21], 20, 5, 1)(layer), layer.finish = Requantise(F16)).1);
         add(&|layer| (square(&[1, 4, 18, 18], 24, 3, 1)(layer), layer.finish = Requantise(U8)).1);
         // Groups and depthwise.
         add(&|layer| {
             square(&[1, 64, 10, 10], 64, 3, 1)(layer);
-            (layer.groups, layer.outside, layer.finish) = (4, 3, Requantise(U8));
+            (layer.groups, layer.padding_value, layer.finish) = (4, 3, Requantise(U8));
         });
         add(&|layer| {
             square(&[1, 72, 14, 14], 72, 3, 1)(layer);
-            (layer.groups, layer.outside, layer.finish) = (72, 9, PerChannel(U8));
+            (layer.groups, layer.padding_value, layer.finish) = (72, 9, PerChannel(U8));
         });
         add(&|layer| {
             square(&[2, 40, 15, 13], 40, 5, 2)(layer);
-            (layer.types, layer.groups, layer.outside, layer.finish) = ([I8, I8], 40, -128, PerChannel(I8));
+            (layer.types, layer.groups, layer.padding_value, layer.finish) = ([I8, I8], 40, -128, PerChannel(I8));
         });
         add(&|layer| {
             square(&[1, 40, 12, 13], 40, 3, 1)(layer);
-            (layer.types, layer.groups, layer.outside, layer.finish) = ([I8, I8], 40, 4, Silu(I8));
+            (layer.types, layer.groups, layer.padding_value, layer.finish) = ([I8, I8], 40, 4, Silu(I8));
         });
         // One and three spatial dimensions.
         add(&|layer| (layer.input, layer.maps, layer.taps, layer.finish) = (&[1, 16, 100], 24, 3, Requantise(U8)));
-        add(&|layer| (layer.input, layer.maps, layer.taps, layer.outside) = (&[1, 16, 5, 6, 7], 16, 3, 1));
+        add(&|layer| (layer.input, layer.maps, layer.taps, layer.padding_value) = (&[1, 16, 5, 6, 7], 16, 3, 1));
     }
     // Matrix products: of a transformer, of one row, and odd ones.
     for (extents, finish) in [

@@ -22,7 +22,7 @@ impl Generate for QuantizedConv {
             groups: self.groups,
             epilogue: Epilogue { bias: self.bias.is_some(), ..self.epilogue.clone() },
         };
-        let mut all = integer_candidates(&conv, Integers { outside: self.outside.into() }, target)?;
+        let mut all = integer_candidates(&conv, Integers { padding_value: self.padding_value.into() }, target)?;
         all.extend(self.in_shared_memory(target));
         all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         Ok(all)

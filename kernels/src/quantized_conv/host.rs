@@ -1,10 +1,10 @@
-//! Host twin: implicit GEMM with exact sums.
+//! Reference kernel: implicit GEMM with exact sums.
 
 use super::QuantizedConv;
 use crate::host::correlate::{Correlation, panel_bytes};
 use crate::host::epilogue::Finish;
 use crate::host::window::{self, Window};
-use crate::host::{cast, check_operands, clear_lanes};
+use crate::host::{cast, check_operands, clear_padding};
 use crate::pointwise::Class;
 use crate::{DType, Family, KernelError, View};
 
@@ -79,7 +79,7 @@ impl Family for QuantizedConv {
             return Err(KernelError::Type("quantised operands"));
         }
         let range = if self.input.dtype == DType::U8 { 0..=255 } else { -128..=127 };
-        if !range.contains(&self.outside) {
+        if !range.contains(&self.padding_value) {
             return Err(KernelError::Parameter("what stands outside"));
         }
         let (channels, maps) = (self.input.shape[1], self.output.shape[1]);
@@ -132,7 +132,7 @@ impl Family for QuantizedConv {
         if self.output.shape.contains(&0) {
             return Ok(());
         }
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         let bias = match inputs.get(2) {
             Some(bias) if self.bias.is_some() => Some(cast(bias, 2)?),
             _ => None,
@@ -148,7 +148,7 @@ impl Family for QuantizedConv {
             axes: self.window()?.axes(&self.input, &self.output)?,
             groups: self.groups as usize,
             transposed: false,
-            outside: f32::from(self.outside),
+            padding_value: f32::from(self.padding_value),
         };
         correlation.run_integers([input, weights], bias, finish.as_mut(), output, workspace)
     }

@@ -12,10 +12,10 @@ use crate::{View, pointwise::Epilogue};
 use serde::{Deserialize, Serialize};
 
 /// `sum[n, m, …] = bias[m] + Σ x · w` over the taps of a window and the channels of a group, in i32, wrapping; positions
-/// outside of the input count as `outside`. Stored is `program(sum, extras…)` in f32, to whole elements truncated and
+/// outside of the input count as `padding_value`. Stored is `program(sum, extras…)` in f32, to whole elements truncated and
 /// saturated, or without a program the sum itself.
 ///
-/// Zero points need no arithmetic of their own. With `outside` the zero point of x, `Σ (x − zx) · w` is the sum without
+/// Zero points need no arithmetic of their own. With `padding_value` the zero point of x, `Σ (x − zx) · w` is the sum without
 /// them minus `zx · Σ w`, a constant of the output channel and so a part of the bias. (Jacob et al., "Quantization and
 /// training of neural networks for efficient integer-arithmetic-only inference", 2018, section 2.3.)
 ///
@@ -35,12 +35,12 @@ pub struct QuantizedConv {
     pub strides: [u32; 3],
     /// As in [`crate::conv::Conv`].
     pub dilations: [u32; 3],
-    /// As in [`crate::conv::Conv`], of elements `outside`.
+    /// As in [`crate::conv::Conv`], of elements `padding_value`.
     pub pads: [u32; 3],
     /// Number of groups.
     pub groups: u32,
-    /// What stands outside of the input; a value of its element type.
-    pub outside: i16,
+    /// The padding value of the input; a value of its element type.
+    pub padding_value: i16,
     /// One value for each output channel, side by side; added to the sums.
     pub bias: Option<View>,
     /// What happens before the store; its own bias, which is f32, is not used.

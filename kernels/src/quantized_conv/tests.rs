@@ -1,4 +1,4 @@
-//! The twin against the definition, and against nonsense.
+//! The reference kernel against the definition, and against nonsense.
 
 use super::{QuantizedConv, cases::cases};
 use crate::conv::tests::{any_number, any_view, never_panics};
@@ -28,7 +28,7 @@ fn expected(conv: &QuantizedConv, operands: &[testing::Operand], index: &[i64]) 
                 let index = testing::index(rank, [index[0], group * inner + channel], at);
                 element(&conv.input, &operands[0], &index[..rank])
             } else {
-                conv.outside.into()
+                conv.padding_value.into()
             };
             let index = testing::index(rank, [index[1], channel], q);
             sum += x as i64 * element(&conv.weights, &operands[1], &index[..rank]) as i64;
@@ -72,7 +72,7 @@ fn sums_are_exact_at_the_ends_of_the_range() {
             dilations: [1; 3],
             pads: [0; 3],
             groups: 1,
-            outside: 0,
+            padding_value: 0,
             bias: Some(view(DType::I32, &[1])),
             epilogue: Epilogue::default(),
         };
@@ -94,8 +94,8 @@ fn what_does_not_fit_is_refused() {
         never_panics(&Kernel::QuantizedConv(bad));
         refused
     };
-    assert!(refused(&|bad| bad.outside = 256));
-    assert!(refused(&|bad| (bad.input.dtype, bad.outside) = (DType::I8, 200)));
+    assert!(refused(&|bad| bad.padding_value = 256));
+    assert!(refused(&|bad| (bad.input.dtype, bad.padding_value) = (DType::I8, 200)));
     assert!(refused(&|bad| bad.input.dtype = DType::I16));
     assert!(refused(&|bad| bad.epilogue.program = None));
     assert!(refused(&|bad| bad.epilogue.bias = true));
@@ -110,14 +110,14 @@ proptest! {
     #[test]
     fn nonsense_never_panics(
         input in any_view(), weights in any_view(), output in any_view(), bias in prop::option::of(any_view()),
-        groups in any_number(), outside in any::<i16>(), window in prop::collection::vec(any_number(), 9),
+        groups in any_number(), padding_value in any::<i16>(), window in prop::collection::vec(any_number(), 9),
     ) {
         let (mut input, mut weights, mut output) = (input, weights, output);
         (input.dtype, weights.dtype, output.dtype) = (DType::I8, DType::U8, DType::I32);
         let three = |first: usize| [window[first], window[first + 1], window[first + 2]];
         let (strides, dilations, pads, epilogue) = (three(0), three(3), three(6), Epilogue::default());
         let conv =
-            QuantizedConv { input, weights, output, strides, dilations, pads, groups, outside, bias, epilogue };
+            QuantizedConv { input, weights, output, strides, dilations, pads, groups, padding_value, bias, epilogue };
         never_panics(&Kernel::QuantizedConv(conv));
     }
 }

@@ -1,4 +1,4 @@
-//! Cases that the twin and the GPU are verified on.
+//! Cases that the reference kernel and the GPU are verified on.
 
 use super::QuantizedMbConv;
 use crate::quantized_conv::cases::{Finish, Layer, layer};
@@ -16,13 +16,13 @@ struct Size<'a> {
     taps: u32,
     stride: u32,
     /// The zero point in the middle.
-    outside: i16,
+    padding_value: i16,
     /// Requantisations.
     finishes: [Finish; 2],
 }
 
 fn mbconv(size: &Size<'_>) -> QuantizedMbConv {
-    let Size { types, image, hidden, taps, stride, outside, finishes } = *size;
+    let Size { types, image, hidden, taps, stride, padding_value, finishes } = *size;
     let [x, weights, wide, filters] = types;
     let base = Layer {
         types: [x, weights],
@@ -32,7 +32,7 @@ fn mbconv(size: &Size<'_>) -> QuantizedMbConv {
         taps: 1,
         stride: 1,
         groups: 1,
-        outside: 0,
+        padding_value: 0,
         finish: finishes[0],
     };
     let expand = (hidden != 0).then(|| layer(&base));
@@ -46,7 +46,7 @@ fn mbconv(size: &Size<'_>) -> QuantizedMbConv {
         taps,
         stride,
         groups: channels,
-        outside,
+        padding_value,
         finish: finishes[1],
         ..base
     });
@@ -56,13 +56,13 @@ fn mbconv(size: &Size<'_>) -> QuantizedMbConv {
 /// Kernels of this family: blocks of mobile networks, odd channels and extents, batches, strides, signed and unsigned.
 pub fn cases() -> Vec<Kernel> {
     use Finish::{PerChannel, Requantise, Silu};
-    let size = |image, hidden, taps, stride, outside| Size {
+    let size = |image, hidden, taps, stride, padding_value| Size {
         types: [I8; 4],
         image,
         hidden,
         taps,
         stride,
-        outside,
+        padding_value,
         finishes: [PerChannel(I8), PerChannel(I8)],
     };
     [

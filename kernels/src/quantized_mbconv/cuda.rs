@@ -50,7 +50,7 @@ struct Tile {
 struct Shape {
     images: u32,
     /// Channels that exist in memory: of the wide image, and of the one that is read.
-    lanes: u32,
+    padded_channels: u32,
     depth: u32,
     input: [u32; 2],
     output: [u32; 2],
@@ -70,14 +70,14 @@ impl Shape {
         if !target.has_async_copy() || ![image, wide, output].into_iter().all(is_byte) {
             return refuse("before sm_80, or with another result");
         }
-        let lanes = |view: &View| view.lanes.max(view.shape[1]);
+        let padded_channels = |view: &View| view.padded_channels.max(view.shape[1]);
         for view in [image, output] {
             let multiples = (0..view.rank()).all(|d| d == 1 || view.shape[d] == 1 || view.strides[d] % 16 == 0);
-            if view.strides[1] != 1 || lanes(view) % 16 != 0 || view.offset % 16 != 0 || !multiples {
+            if view.strides[1] != 1 || padded_channels(view) % 16 != 0 || view.offset % 16 != 0 || !multiples {
                 return refuse("of images that are not channels-last in multiples of 16");
             }
         }
-        if kernel.expand.is_none() && lanes(image) < lanes(output) {
+        if kernel.expand.is_none() && padded_channels(image) < padded_channels(output) {
             return refuse("with fewer channels in memory than it writes");
         }
         let [(of_image, strides), (of_wide, _), (of_output, _), (taps, _)] =
@@ -102,8 +102,8 @@ impl Shape {
         let two = |all: [u32; 3]| [all[1], all[2]];
         Ok(Self {
             images: output.shape[0],
-            lanes: lanes(output),
-            depth: if kernel.expand.is_some() { lanes(image) } else { 0 },
+            padded_channels: padded_channels(output),
+            depth: if kernel.expand.is_some() { padded_channels(image) } else { 0 },
             input: two(of_wide),
             output: two(of_output),
             taps: two(taps),
@@ -134,7 +134,7 @@ impl Shape {
 
     /// Blocks of one image.
     fn blocks(&self, tile: &Tile) -> u32 {
-        self.lanes.div_ceil(tile.channels) * self.output[0].div_ceil(tile.rows)
+        self.padded_channels.div_ceil(tile.channels) * self.output[0].div_ceil(tile.rows)
     }
 }
 
@@ -146,7 +146,7 @@ fn pitch(channels: u32) -> u32 {
 /// Configurations that fit.
 fn tiles(shape: &Shape, target: &Target) -> Vec<Tile> {
     let mut all = Vec::new();
-    for channels in CHANNELS.into_iter().filter(|&channels| channels == 16 || channels / 2 < shape.lanes) {
+    for channels in CHANNELS.into_iter().filter(|&channels| channels == 16 || channels / 2 < shape.padded_channels) {
         if shape.groups() * (channels / 16) > MOST_WEIGHTS {
             continue;
         }
@@ -330,9 +330,9 @@ impl QuantizedMbConv {
             ("OUT_IMAGE", output.strides[0].into()),
             ("OUT_LINE", strides[1]),
             ("OUT_PIXEL", strides[2]),
-            ("OUTSIDE", depthwise.outside.into()),
+            ("OUTSIDE", depthwise.padding_value.into()),
             ("CHANNELS", output.shape[1].into()),
-            ("LANES", shape.lanes.into()),
+            ("LANES", shape.padded_channels.into()),
         ] {
             line(format!("constexpr int {name} = {value};"));
         }
@@ -365,21 +365,21 @@ impl QuantizedMbConv {
         let mut all = vec![Packing::Keep];
         if let Some(expand) = &self.expand {
             let depth = shape.groups() * 64;
-            let mut view = View { lanes: 0, offset: 0, ..expand.weights.clone() };
-            (view.shape[0], view.shape[1]) = (shape.lanes, depth);
+            let mut view = View { padded_channels: 0, offset: 0, ..expand.weights.clone() };
+            (view.shape[0], view.shape[1]) = (shape.padded_channels, depth);
             view.strides = (0..view.rank()).map(|d| if d == 0 { depth as i32 } else { 1 }).collect::<Strides>();
             all.push(Packing::View(view));
             all.resize(all.len() + usize::from(expand.bias.is_some()) + expand.epilogue.extras.len(), Packing::Keep);
         }
         let depthwise = &self.depthwise;
-        let mut view = View { lanes: 0, offset: 0, ..depthwise.weights.clone() };
+        let mut view = View { padded_channels: 0, offset: 0, ..depthwise.weights.clone() };
         let last = view.rank() - 1;
-        (view.shape[0], view.shape[last]) = (shape.lanes, 8);
+        (view.shape[0], view.shape[last]) = (shape.padded_channels, 8);
         view.strides = (0..=last)
             .map(|d| match d {
                 0 => 8,
                 d if d == last || d == 1 => 1,
-                _ => 8 * shape.lanes as i32,
+                _ => 8 * shape.padded_channels as i32,
             })
             .collect::<Strides>();
         all.push(Packing::View(view));

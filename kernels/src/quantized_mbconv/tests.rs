@@ -1,4 +1,4 @@
-//! The twin against its members, which have tests of their own.
+//! The reference kernel against its members, which have tests of their own.
 
 use super::cases::cases;
 use crate::conv::tests::never_panics;

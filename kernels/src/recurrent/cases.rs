@@ -1,4 +1,4 @@
-//! Recurrent layers that exercise the family, for the tests of twins and candidates.
+//! Recurrent layers that exercise the family, for the tests of reference kernels and candidates.
 
 use super::{Activation, ActivationKind, Activations, Cell, Recurrent};
 use crate::{DType, Kernel, View};

@@ -1,4 +1,4 @@
-//! Host twin: step by step, a row of weights at a time for all sequences.
+//! Reference kernel: step by step, a row of weights at a time for all sequences.
 
 use super::{Activation, Cell, Recurrent};
 use crate::host::{cast, cast_mut, check_operands, load_row, store_row, tile};
@@ -13,7 +13,7 @@ impl Family for Recurrent {
         let outputs = [Some(&self.sequence), Some(&self.hidden), self.cell_state.as_ref()];
         for view in self.operands().chain(outputs.into_iter().flatten()) {
             check_view(view)?;
-            if view.lanes != 0 {
+            if view.padded_channels != 0 {
                 return Err(KernelError::Shape("padding lanes"));
             }
         }

@@ -1,4 +1,4 @@
-//! The twin against ONNX's formulas in f64 and against ONNX Runtime.
+//! The reference kernel against ONNX's formulas in f64 and against ONNX Runtime.
 
 use super::{Activation, ActivationKind, Cell, Recurrent, cases::cases};
 use crate::conv::tests::{any_view, never_panics};

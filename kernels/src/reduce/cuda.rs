@@ -39,8 +39,8 @@ struct Columns {
     outer: Nest<2>,
     inner: Nest<1>,
     axis: Axis<2>,
-    /// Columns that exist in memory, padding lanes included, where those are reduced (and overwritten by 0) as well.
-    lanes: u64,
+    /// Columns that exist in memory, padded channels included, where those are reduced (and overwritten by 0) as well.
+    padded_channels: u64,
 }
 
 impl Reduce {
@@ -51,10 +51,10 @@ impl Reduce {
         let padded = d == 1
             && self.input.is_channels_last()
             && self.output.is_channels_last()
-            && self.output.lanes == self.input.lanes;
-        let lanes = if padded { self.input.lanes.into() } else { axis.extent };
+            && self.output.padded_channels == self.input.padded_channels;
+        let padded_channels = if padded { self.input.padded_channels.into() } else { axis.extent };
         let outer = Nest::over([&self.input, &self.output], |other| other != d && kept(other));
-        Some(Columns { outer, inner: self.inner(), axis, lanes })
+        Some(Columns { outer, inner: self.inner(), axis, padded_channels })
     }
 
     fn rows(&self, target: &Target, group: u32) -> Candidate {
@@ -86,13 +86,13 @@ impl Reduce {
     }
 
     fn by_columns(&self, target: &Target, columns: &Columns, row_threads: u32) -> Candidate {
-        let Columns { outer, inner, axis, lanes } = columns;
+        let Columns { outer, inner, axis, padded_channels } = columns;
         let strides =
             outer.axes.iter().map(|axis| axis.strides[0]).chain(inner.axes.iter().map(|axis| axis.strides[0]));
-        let width = vector_width(self.input.dtype, strides.chain([*lanes as i64, self.input.offset.into()]));
+        let width = vector_width(self.input.dtype, strides.chain([*padded_channels as i64, self.input.offset.into()]));
         let steps = outer.axes.iter().map(|axis| axis.strides[1]);
         let aligned = vector_width(self.output.dtype, steps.chain([self.output.offset.into()])) >= width;
-        let vectors = lanes.div_ceil(width.into());
+        let vectors = padded_channels.div_ceil(width.into());
         let threads = BLOCK / row_threads;
         let column_blocks = vectors.div_ceil(threads.into());
         let mut source = self.source();
@@ -106,7 +106,7 @@ impl Reduce {
         source.define("VECTOR_STORE", u8::from(axis.strides[1] == 1 && aligned));
         source.nest("outer", outer);
         source.nest("inner", inner);
-        if *lanes == axis.extent {
+        if *padded_channels == axis.extent {
             source.zero_lanes(&self.output);
         } else {
             source.line("template <typename U> DEVICE void zero_lanes(U*, u32, u32) {}  // Written with the columns.");

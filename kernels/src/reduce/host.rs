@@ -1,7 +1,7 @@
-//! Host twin: blocks of f32 (or f64, i64, u64) partial results, with the rounding error carried between blocks of a sum.
+//! Reference kernel: blocks of f32 (or f64, i64, u64) partial results, with the rounding error carried between blocks of a sum.
 
 use super::{Reduce, ReduceKind};
-use crate::host::{cast, cast_mut, check_operands, clear_lanes};
+use crate::host::{cast, cast_mut, check_operands, clear_padding};
 use crate::strided::{
     Axis, Fold, Nest, Number, Real, Widen, check_view, fold_run, largest, offset, product, smallest, sum, with_float,
     with_number,
@@ -97,7 +97,7 @@ impl Family for Reduce {
             dtype if dtype.is_float() => with_float!(dtype, "input", T => self.run_float::<T>(input, output)),
             dtype => with_number!(dtype, "input", T => self.run_any::<T>(input, output)),
         }?;
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

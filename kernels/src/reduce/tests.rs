@@ -1,4 +1,4 @@
-//! The twin against the definitions in f64.
+//! The reference kernel against the definitions in f64.
 
 use super::cases::{case, cases};
 use super::{Reduce, ReduceKind};

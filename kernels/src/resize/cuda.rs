@@ -26,11 +26,12 @@ impl Generate for Resize {
             .find(|&d| !self.resizes(d) && self.input.strides[d] == 1 && self.output.strides[d] == 1);
         let mut extents: Vec<u32> = self.output.shape.to_vec();
         let mut width = 1;
-        let mut lanes_written = false;
+        let mut padding_written = false;
         if let Some(v) = vector {
-            lanes_written = v == 1 && self.input.lanes == self.output.lanes && self.input.lanes != 0;
-            if lanes_written {
-                extents[v] = self.output.lanes;
+            padding_written =
+                v == 1 && self.input.padded_channels == self.output.padded_channels && self.input.padded_channels != 0;
+            if padding_written {
+                extents[v] = self.output.padded_channels;
             }
             let others = (0..self.input.rank()).filter(|&d| d != v && self.output.shape[d] > 1);
             let strides = others.flat_map(|d| [self.input.strides[d].into(), self.output.strides[d].into()]);
@@ -43,15 +44,15 @@ impl Generate for Resize {
         let vectors: u64 = extents.iter().map(|&extent| u64::from(extent)).product();
         source.define("VECTORS", format!("{vectors}u"));
         source.define("WIDTH", width);
-        if lanes_written {
+        if padding_written {
             source.line("DEVICE void zero_lanes(T*, u32, u32) {}  // Written with the channels.");
         } else {
             source.zero_lanes(&self.output);
         }
         source.line(&self.decode(&order, &extents, vector, width));
-        let channel = if lanes_written { "first + v" } else { "0" };
+        let channel = if padding_written { "first + v" } else { "0" };
         source.define("CHANNEL(v)", format!("({channel})"));
-        source.define("CHANNELS", format!("{}u", if lanes_written { self.output.shape[1] } else { 1 }));
+        source.define("CHANNELS", format!("{}u", if padding_written { self.output.shape[1] } else { 1 }));
         source.line(&self.kernel(&resized));
         let launch = source.launch("", "resize", vectors.div_ceil(BLOCK.into()), BLOCK, 1);
         let waste = if width > 1 { 1.0 } else { 1.5 };

@@ -1,7 +1,7 @@
-//! Host twin: samples and weights are tabulated once in the workspace, then applied a row of outputs at a time.
+//! Reference kernel: samples and weights are tabulated once in the workspace, then applied a row of outputs at a time.
 
 use super::{Interpolation, Resize};
-use crate::host::{cast, cast_mut, check_operands, clear_lanes};
+use crate::host::{cast, cast_mut, check_operands, clear_padding};
 use crate::strided::{self, Nest, Number, Real, Widen, check_float, check_view, offset, with_float};
 use crate::{Family, KernelError, MAX_RANK, View};
 use bytemuck::{Pod, Zeroable};
@@ -115,7 +115,7 @@ impl Family for Resize {
                 Ok(())
             })?;
         }
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The twin against the definition in f64 and against the ONNX reference.
+//! The reference kernel against the definition in f64 and against the ONNX reference.
 
 use super::cases::{case, cases};
 use super::{Coordinates, Interpolation, Resize, Rounding};

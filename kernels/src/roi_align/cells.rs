@@ -1,4 +1,4 @@
-//! Host twin of the pooling of whole pixels.
+//! Reference kernel of the pooling of whole pixels.
 
 use super::RoiAlign;
 use crate::host::{Element, Walk};

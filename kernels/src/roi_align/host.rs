@@ -1,7 +1,7 @@
-//! Host twin: bin by bin.
+//! Reference kernel: bin by bin.
 
 use super::{MOST_SAMPLES, RegionPooling, RoiAlign};
-use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_lanes};
+use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_padding};
 use crate::strided::{Number, Real, Widen, check_float, check_view, offset, with_float};
 use crate::{DType, Family, KernelError, View};
 
@@ -64,7 +64,7 @@ impl Family for RoiAlign {
             }
             Ok(())
         }))?;
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The twin against a naive mean of samples, and nonsense.
+//! The reference kernel against a naive mean of samples, and nonsense.
 
 use super::cases::cases;
 use super::{RegionPooling, RoiAlign};

@@ -17,9 +17,9 @@ impl Generate for ScaledConv {
         if input.shape[0] != 1 {
             return refuse("more than one image");
         }
-        let lanes = input.lanes.max(input.shape[1]);
-        let dense = scale.strides[1] == 1 && scale.offset.is_multiple_of(8) && lanes.is_multiple_of(8);
-        if !dense || scale.lanes.max(scale.shape[1]) < lanes {
+        let padded_channels = input.padded_channels.max(input.shape[1]);
+        let dense = scale.strides[1] == 1 && scale.offset.is_multiple_of(8) && padded_channels.is_multiple_of(8);
+        if !dense || scale.padded_channels.max(scale.shape[1]) < padded_channels {
             return refuse("scales that do not lie side by side in multiples of 8");
         }
         let mut problem = self.conv.product()?;

@@ -1,4 +1,4 @@
-//! Host twin: the product into the workspace, then the convolution's twin.
+//! Reference kernel: the product into the workspace, then the convolution's reference kernel.
 
 use super::ScaledConv;
 use crate::host::{check_operands, stages};

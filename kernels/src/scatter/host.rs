@@ -1,4 +1,4 @@
-//! Host twin: copies the data, then takes the updates one after the other.
+//! Reference kernel: copies the data, then takes the updates one after the other.
 
 use super::{Scatter, ScatterReduction};
 use crate::host::movement::move_elements;
@@ -27,7 +27,11 @@ impl Family for Scatter {
         else {
             return Err(KernelError::Shape("ranks of scatter"));
         };
-        if self.data.shape != self.output.shape || width != slice || count != updates || self.output.lanes != 0 {
+        if self.data.shape != self.output.shape
+            || width != slice
+            || count != updates
+            || self.output.padded_channels != 0
+        {
             return Err(KernelError::Shape("extents of scatter"));
         }
         Ok(())

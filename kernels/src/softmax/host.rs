@@ -1,7 +1,7 @@
-//! Host twin: shifted by the maximum, summed in f32 (f64 for f64).
+//! Reference kernel: shifted by the maximum, summed in f32 (f64 for f64).
 
 use super::Softmax;
-use crate::host::{cast, cast_mut, check_operands, clear_lanes, match_type};
+use crate::host::{cast, cast_mut, check_operands, clear_padding, match_type};
 use crate::strided::{Nest, Number, Real, Widen, check_float, check_view, fold_run, largest, offset, sum};
 use crate::{DType, Family, KernelError, View};
 
@@ -64,7 +64,7 @@ impl Family for Softmax {
         check_operands(self, inputs, outputs, workspace)?;
         let ([input], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
         with_types!(self, T, U => self.rows_of::<T, U>(cast(input, 0)?, cast_mut(output, 1)?))?;
-        clear_lanes(&self.output, output);
+        clear_padding(&self.output, output);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The twin against the definition in f64 and against ONNX Runtime.
+//! The reference kernel against the definition in f64 and against ONNX Runtime.
 
 use super::Softmax;
 use super::cases::cases;

@@ -1,4 +1,4 @@
-//! Cases that the twin and the GPU are verified on.
+//! Cases that the reference kernel and the GPU are verified on.
 
 use super::SqueezeExcite;
 use crate::conv::Conv;
@@ -25,7 +25,7 @@ fn layer(input: &View, output: &View, bias: bool, program: &[Instruction]) -> Co
 
 /// The gate of an image with `squeezed` channels in the middle.
 pub(crate) fn gate(image: &View, squeezed: u32, bias: bool, programs: [&[Instruction]; 2]) -> SqueezeExcite {
-    let last = image.lanes != 0;
+    let last = image.padded_channels != 0;
     let mut shape = image.shape.to_vec();
     shape[2..].fill(1);
     let average = view(image.dtype, last, &shape);

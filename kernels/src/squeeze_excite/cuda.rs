@@ -41,13 +41,13 @@ impl Generate for SqueezeExcite {
 struct Image {
     pixels: u32,
     pixel: i64,
-    lanes: u32,
+    padded_channels: u32,
 }
 
 impl Image {
     fn of(view: &View) -> Result<Self, Unsupported> {
         let refuse = |what: &str| Err(Unsupported(format!("squeeze-and-excitation of {what}")));
-        let (last, rank) = (view.lanes.max(view.shape[1]), view.rank());
+        let (last, rank) = (view.padded_channels.max(view.shape[1]), view.rank());
         if !matches!(view.dtype, DType::F16 | DType::Bf16 | DType::F32) {
             return refuse("this element type");
         }
@@ -63,19 +63,19 @@ impl Image {
         let pixels: u64 = spatial.map(|d| u64::from(view.shape[d])).product();
         let pixels = u32::try_from(pixels).ok().filter(|&pixels| pixels < 1 << 24);
         let Some(pixels) = pixels else { return refuse("an image of 2²⁴ pixels or more") };
-        Ok(Self { pixels, pixel: view.strides[rank - 1].into(), lanes: last })
+        Ok(Self { pixels, pixel: view.strides[rank - 1].into(), padded_channels: last })
     }
 
     /// Vectors of eight channels.
     fn vectors(&self) -> u32 {
-        self.lanes / 8
+        self.padded_channels / 8
     }
 }
 
 impl SqueezeExcite {
     /// Channels that exist in memory.
-    fn lanes(&self) -> u32 {
-        self.average.input.lanes.max(self.average.input.shape[1])
+    fn padded_channels(&self) -> u32 {
+        self.average.input.padded_channels.max(self.average.input.shape[1])
     }
 
     fn squeezed(&self) -> u32 {
@@ -98,7 +98,7 @@ impl SqueezeExcite {
         if excite.output.strides[1] != 1 && excite.output.shape[1] != 1 {
             return refuse("whose gates do not lie side by side");
         }
-        if self.squeezed() > 1024 || self.lanes() > 1 << 14 {
+        if self.squeezed() > 1024 || self.padded_channels() > 1 << 14 {
             return refuse("with more than 1024 squeezed channels");
         }
         Ok(())
@@ -114,7 +114,7 @@ impl SqueezeExcite {
             ("SQUEEZED", i64::from(self.squeezed())),
             ("SQUEEZED_LANES", self.squeezed().next_multiple_of(8).into()),
             ("GATE_BLOCKS", blocks.into()),
-            ("GATE_LANES", gate.lanes.max(gate.shape[1]).into()),
+            ("GATE_LANES", gate.padded_channels.max(gate.shape[1]).into()),
             ("GATE_OFFSET", gate.offset.into()),
             ("GATE_IMAGE", gate.strides[0].into()),
             ("SQUEEZE_BIAS", squeeze.epilogue.bias.into()),
@@ -154,8 +154,10 @@ impl SqueezeExcite {
     /// Packing of the layers' weights and biases, in operand order.
     pub(crate) fn gate_packing(&self) -> Vec<Packing> {
         let mut all = Vec::new();
-        for (conv, lanes) in [(&self.squeeze, self.lanes()), (&self.excite, self.squeezed().next_multiple_of(8))] {
-            all.push(Packing::View(rows(conv, lanes)));
+        for (conv, padded_channels) in
+            [(&self.squeeze, self.padded_channels()), (&self.excite, self.squeezed().next_multiple_of(8))]
+        {
+            all.push(Packing::View(rows(conv, padded_channels)));
             all.extend(conv.epilogue.bias.then_some(Packing::Keep));
         }
         all
@@ -179,7 +181,7 @@ impl SqueezeExcite {
         let arrival = 2400.0;
         let sums = 1400.0 + f64::from(blocks) * squeezed / threads * 50.0;
         // One multiprocessor reads all of the second layer's weights.
-        let excite = 1000.0 + f64::from(self.lanes()) / threads * (squeezed * 3.0 + 60.0);
+        let excite = 1000.0 + f64::from(self.padded_channels()) / threads * (squeezed * 3.0 + 60.0);
         own + arrival + sums + excite
     }
 
@@ -190,7 +192,7 @@ impl SqueezeExcite {
         for (name, value) in [
             ("THREADS", i64::from(THREADS)),
             ("CHANNELS", input.shape[1].into()),
-            ("LANES", image.lanes.into()),
+            ("LANES", image.padded_channels.into()),
             ("CHUNK_VECTORS", chunk.into()),
             ("LOADS", loads.into()),
             ("PIXELS", image.pixels.into()),
@@ -260,12 +262,12 @@ impl GateOperands {
     }
 }
 
-/// Weights of a pointwise convolution as rows of `lanes` elements, zeros past the channels.
-fn rows(conv: &Conv, lanes: u32) -> View {
-    let mut view = View { lanes: 0, offset: 0, ..conv.weights.clone() };
+/// Weights of a pointwise convolution as rows of `padded_channels` elements, zeros past the channels.
+fn rows(conv: &Conv, padded_channels: u32) -> View {
+    let mut view = View { padded_channels: 0, offset: 0, ..conv.weights.clone() };
     view.shape[0] = conv.output.shape[1];
-    view.shape[1] = lanes;
+    view.shape[1] = padded_channels;
     view.strides = view.shape.iter().map(|_| 1).collect::<Strides>();
-    view.strides[0] = lanes as i32;
+    view.strides[0] = padded_channels as i32;
     view
 }

@@ -1,4 +1,4 @@
-//! Host twin: the three twins one after the other.
+//! Reference kernel: the three reference kernels one after the other.
 
 use super::SqueezeExcite;
 use crate::conv::Conv;

@@ -1,4 +1,4 @@
-//! The twin against the definition in f64, and against nonsense.
+//! The reference kernel against the definition in f64, and against nonsense.
 
 use super::{SqueezeExcite, cases::cases};
 use crate::conv::tests::never_panics;

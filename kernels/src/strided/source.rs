@@ -80,13 +80,13 @@ impl Source {
         }
     }
 
-    /// Adds `zero_lanes(output, thread, threads)`, which writes zeros into a view's padding lanes.
+    /// Adds `zero_lanes(output, thread, threads)`, which writes zeros into a view's padded channels.
     pub fn zero_lanes(&mut self, view: &View) {
         let mut body = String::new();
-        if view.lanes > view.shape.get(1).copied().unwrap_or(0) && view.elements() > 0 {
+        if view.padded_channels > view.shape.get(1).copied().unwrap_or(0) && view.elements() > 0 {
             let nest = Nest::over([view], |d| d != 1);
             self.nest("padded", &nest);
-            let (channels, padding) = (view.shape[1], view.lanes - view.shape[1]);
+            let (channels, padding) = (view.shape[1], view.padded_channels - view.shape[1]);
             let positions = view.elements() / u64::from(channels);
             body = format!(
                 "for (u32 i = thread; i < {}u; i += threads) output[OUTPUT_OFFSET + padded_0(i / {padding}u) + {channels} \

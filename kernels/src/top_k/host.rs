@@ -1,4 +1,4 @@
-//! Host twin: each element is inserted where it belongs among the best so far.
+//! Reference kernel: each element is inserted where it belongs among the best so far.
 
 use super::TopK;
 use crate::host::{Element, cast, cast_mut, check_operands, with_element};
@@ -48,7 +48,7 @@ impl Family for TopK {
             true => self.values.shape[d] <= self.input.shape[d],
             false => self.values.shape[d] == self.input.shape[d],
         };
-        if !(0..self.input.rank()).all(fits) || self.values.lanes != 0 || self.indices.lanes != 0 {
+        if !(0..self.input.rank()).all(fits) || self.values.padded_channels != 0 || self.indices.padded_channels != 0 {
             return Err(KernelError::Shape("extents of the best"));
         }
         if self.input.dtype != self.values.dtype || self.indices.dtype != DType::I64 {

@@ -1,4 +1,4 @@
-//! The twin against a sort.
+//! The reference kernel against a sort.
 
 use super::TopK;
 use super::cases::cases;
@@ -7,7 +7,7 @@ use crate::host::testing::{self, Operand, Values, element};
 use crate::{DType, Family, Kernel, View};
 use proptest::prelude::*;
 
-/// Runs the twin; values and indices.
+/// Runs the reference kernel; values and indices.
 fn run(kernel: &TopK, input: &[u8]) -> [Operand; 2] {
     let mut outputs = [&kernel.values, &kernel.indices].map(|view| Operand::filled(view.bytes().unwrap(), 0xA5));
     let [values, indices] = &mut outputs;

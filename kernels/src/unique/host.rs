@@ -1,4 +1,4 @@
-//! Host twin: rows are sorted; equal ones are then neighbours.
+//! Reference kernel: rows are sorted; equal ones are then neighbours.
 
 use super::{UNUSED, Unique};
 use crate::host::{Element, cast, cast_mut, check_operands, with_element};

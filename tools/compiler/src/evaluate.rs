@@ -1,4 +1,4 @@
-//! Evaluation of operators on constants with the host twins, so that folding and running cannot disagree.
+//! Evaluation of operators on constants with the reference kernels, so that folding and running cannot disagree.
 //!
 //! One operator becomes a graph of one node, which goes the way of any model through normalisation, fusion and lowering
 //! for the host; then its kernels run.
@@ -13,7 +13,7 @@ use crate::{
 use floe_models::{Evaluate, Fact, Graph, Limits, Node, Op, Tensor, TensorId};
 use std::cell::Cell;
 
-/// Evaluates operators with the host twins, until they have taken as much memory or time as folding may.
+/// Evaluates operators with the reference kernels, until they have taken as much memory or time as folding may.
 ///
 /// What is refused then stays in the graph, and a replay computes it: folding only saves time. Both limits count, they
 /// measure nothing, so that the same model always gives the same plan.

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 pub struct Rows {
     /// First byte of a row, from the operand's start.
     pub start: u64,
-    /// Bytes of a row, padding lanes included; at most the pitch.
+    /// Bytes of a row, padded channels included; at most the pitch.
     pub bytes: u64,
     /// Bytes from one row to the next.
     pub pitch: u64,
@@ -23,8 +23,9 @@ impl Rows {
     /// The rows of a channels-last view whose pixels are whole vectors of 8 elements, which is what kernels then read
     /// and write. `None` for every other view, and where pixels touch or overlap.
     pub fn of(view: &View) -> Option<Self> {
-        let vectors =
-            view.offset.is_multiple_of(8) && view.lanes.is_multiple_of(8) && view.lanes >= *view.shape.get(1)?;
+        let vectors = view.offset.is_multiple_of(8)
+            && view.padded_channels.is_multiple_of(8)
+            && view.padded_channels >= *view.shape.get(1)?;
         if !view.is_channels_last() || !vectors {
             return None;
         }
@@ -33,9 +34,9 @@ impl Rows {
             .filter(|&(d, (_, &extent))| d != 1 && extent > 1)
             .fold(0, |pitch, (_, (&stride, _))| greatest_common_divisor(pitch, stride.unsigned_abs()));
         let size = view.dtype.size() as u64;
-        (view.lanes < pitch).then(|| Self {
+        (view.padded_channels < pitch).then(|| Self {
             start: u64::from(view.offset) * size,
-            bytes: u64::from(view.lanes) * size,
+            bytes: u64::from(view.padded_channels) * size,
             pitch: u64::from(pitch) * size,
         })
     }

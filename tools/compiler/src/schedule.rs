@@ -26,7 +26,7 @@ use std::collections::HashMap;
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant)]
 pub enum StepAction {
-    /// Runs a host twin.
+    /// Runs a reference kernel.
     Host(Kernel),
     /// Launches a CUDA kernel.
     Launch(Launch),
@@ -231,7 +231,7 @@ pub fn for_gpu(mut graph: KernelGraph, target: &Target, options: GpuOptions<'_>)
         timings: timings.map(|timings| DeviceTimings::new(timings, target)),
         problems: collect.map(Problems::new),
         packed: HashMap::new(),
-        meeting: None,
+        grid_barrier: None,
         steps: Vec::new(),
         measured: (0, 0),
     };
@@ -253,7 +253,7 @@ struct Scheduler<'a> {
     /// Repacked operands: (buffer, offset, wanted form) → where.
     packed: HashMap<(BufferId, u64, Packing), BufferRange>,
     /// Counters of all launches whose blocks wait for each other: one buffer, so that no two of them run at the same time.
-    meeting: Option<BufferId>,
+    grid_barrier: Option<BufferId>,
     steps: Vec<ScheduledStep>,
     /// Kernels chosen by measured times, and all kernels.
     measured: (usize, usize),
@@ -272,13 +272,13 @@ impl Scheduler<'_> {
             (bytes != 0).then(|| self.graph.add_buffer(&format!("{} {what}", node.name), bytes, storage))
         };
         let workspace = buffer("workspace", best.workspace, Storage::Arena);
-        let meets = best.launches.iter().any(|launch| launch.needs_all_blocks);
-        let counters = match self.meeting.filter(|_| meets) {
+        let has_grid_barrier = best.launches.iter().any(|launch| launch.needs_all_blocks);
+        let counters = match self.grid_barrier.filter(|_| has_grid_barrier) {
             None => buffer("counters", best.counters, Storage::Counters),
             shared => shared,
         };
-        if meets {
-            self.meeting = counters;
+        if has_grid_barrier {
+            self.grid_barrier = counters;
         }
         if let Some(BufferId(shared)) = counters {
             let bytes = &mut self.graph.buffers[shared].bytes;
@@ -313,7 +313,7 @@ impl Scheduler<'_> {
                 note.runner_up.clone_from(&runner_up);
                 note.floor = self.target.floor(note.flops, note.bytes, rate(family));
             } else {
-                // Work and time of a candidate of several launches are told with the last one.
+                // Work and time of a candidate of several launches are reported with the last one.
                 (note.bytes, note.flops, note.expected) = (0, 0, 0.0);
                 note.reasons.clear();
                 note.layout = None;

@@ -247,7 +247,7 @@ fn run_cases(arguments: &Arguments, cases: &[PathBuf], first: usize) -> Result<(
     for case in cases.iter().skip(first) {
         let mut spoiled = false;
         let sets = suite::prepare(case, target, arguments.precision.of_plans(), false);
-        let report = suite::judge(sets, arguments.precision.tolerance(), |plan, inputs| {
+        let report = suite::compare_sets(sets, arguments.precision.tolerance(), |plan, inputs| {
             replay(plan, inputs, &request, &mut place).map_err(|error| {
                 spoiled = true;
                 format!("{error:#}")

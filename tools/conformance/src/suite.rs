@@ -304,7 +304,7 @@ pub fn prepare(case: &Path, target: &Target, precision: Precision, ptx: bool) ->
 }
 
 /// Replays every data set of a prepared case and compares its outputs.
-pub fn judge(
+pub fn compare_sets(
     sets: Result<Vec<Prepared>, Outcome>,
     tolerance: Tolerance,
     mut replay: impl FnMut(&[u8], &Named) -> Result<Named, String>,
@@ -341,7 +341,7 @@ fn compare_outputs(outputs: &Named, expected: &[Tensor], tolerance: Tolerance) -
 pub fn run_on(device: DeviceKind, case: &Path, target: &Target, precision: Precision, tolerance: Tolerance) -> Report {
     let request = Request { device, variant: Some(target.name.clone()), ..Request::default() };
     let sets = prepare(case, target, precision, device == DeviceKind::Emulated);
-    judge(sets, tolerance, |plan, inputs| {
+    compare_sets(sets, tolerance, |plan, inputs| {
         replay(plan, inputs, &request, &mut None).map_err(|error| format!("{error:#}"))
     })
 }

@@ -58,13 +58,13 @@ enum Command {
 
 The columns: microseconds that a step adds to a graph of all steps before it; its floor (operations over peak rate, or
 bytes over bandwidth, whichever is longer; a step whose operands are still in the cache can beat it); the share of the
-floor that it reaches; what the plan told, by (m)easured times or as the cost model's (e)xpectation.")]
+floor that it reaches; what the plan says, by (m)easured times or as the cost model's (e)xpectation.")]
     Profile(ProfileArguments),
     /// Time every candidate of a candidates plan, for `floec compile --timings`.
     #[command(after_help = "Examples:
-  floec compile resnet50.onnx --target h200 --candidates -o candidates.floe       at the desk
+  floec compile resnet50.onnx --target h200 --candidates -o candidates.floe       on the workstation
   floe measure candidates.floe -o h200.timings                                    on the device
-  floec compile resnet50.onnx --target h200 --timings h200.timings -o r50.floe    at the desk
+  floec compile resnet50.onnx --target h200 --timings h200.timings -o r50.floe    on the workstation
   floe measure candidates.floe -o slice.timings --sms 16 --json report.json
 
 An existing table is kept: new times are added to it, or replace its own.")]

@@ -27,7 +27,7 @@ pub struct StepTime {
     /// Microseconds that it adds to the serial graph.
     pub time_us: f64,
     /// Microseconds that arithmetic and memory allow at best, by the target's description; 0 where the step has no work
-    /// of its own (the work of a kernel of several launches is told with the last one).
+    /// of its own (the work of a kernel of several launches is reported with the last one).
     pub floor_us: f64,
     /// Share of the floor that the kernel reaches: floor over time of all its launches; 0 without floor.
     pub share: f64,
@@ -111,7 +111,7 @@ pub fn profile(session: &mut Session<'_, '_>) -> Result<Profile> {
 
 /// Steps from the times of their prefixes.
 fn step_times(prefixes: &[f64], notes: &[StepNote<'_>]) -> Vec<StepTime> {
-    // Launches of the kernel so far whose work will be told with its last launch.
+    // Launches of the kernel so far whose work will be reported with its last launch.
     let mut kernel = 0.0;
     let times = prefixes.windows(2).map(|pair| pair[1] - pair[0]).enumerate();
     let step = |(step, time_us): (usize, f64)| {
@@ -161,7 +161,7 @@ impl Profile {
             self.replay_us, self.serial_us, self.launch_us
         );
         text +=
-            &format!("{:>4} {:>9} {:>9} {:>7} {:>9}  kernel <- model nodes\n", "step", "us", "floor", "share", "told");
+            &format!("{:>4} {:>9} {:>9} {:>7} {:>9}  kernel <- model nodes\n", "step", "us", "floor", "share", "plan");
         self.steps.iter().for_each(|step| text += &line(step));
         let mut slowest: Vec<&StepTime> = self.steps.iter().collect();
         slowest.sort_by(|a, b| b.time_us.total_cmp(&a.time_us).then(a.step.cmp(&b.step)));
@@ -178,11 +178,11 @@ impl Profile {
 
 fn line(step: &StepTime) -> String {
     let share = if step.floor_us > 0.0 { format!("{:.0} %", 100.0 * step.share) } else { String::new() };
-    let told = format!("{:.1}{}", step.expected_us, if step.measured { "m" } else { "e" });
+    let planned = format!("{:.1}{}", step.expected_us, if step.measured { "m" } else { "e" });
     let kernel = [step.family.as_str(), &step.algorithm, &step.configuration];
     let kernel: Vec<&str> = kernel.into_iter().filter(|word| !word.is_empty()).collect();
     format!(
-        "{:>4} {:>9.2} {:>9.2} {share:>7} {told:>9}  {} <- {}\n",
+        "{:>4} {:>9.2} {:>9.2} {share:>7} {planned:>9}  {} <- {}\n",
         step.step,
         step.time_us,
         step.floor_us,
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_step_is_the_difference_of_two_prefixes() {
-        // The second kernel takes two launches, steps 1 and 2; its work is told with step 2.
+        // The second kernel takes two launches, steps 1 and 2; its work is reported with step 2.
         let notes = [note(10, 1.0), note(0, 0.0), note(200, 2.0)];
         let steps = step_times(&[2.0, 6.0, 7.5, 10.0], &notes);
         let times: Vec<_> = steps.iter().map(|step| (step.time_us, step.share)).collect();

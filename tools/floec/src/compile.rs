@@ -38,10 +38,10 @@ A camera's frame in place of a tensor (--help tells the options):
       --preprocess 'input:0=rgb:640x480,letterbox,range=-1..1' \\
       --postprocess 'Identity_2:0+Identity_3:0=blazeface,scores=Identity:0+Identity_1:0,most=16'
 
-Selection by measurement, here for an H200 (the desk needs no GPU):
-  floec compile net.onnx --target h200 --candidates -o candidates.floe       at the desk
+Selection by measurement, here for an H200 (the workstation needs no GPU):
+  floec compile net.onnx --target h200 --candidates -o candidates.floe       on the workstation
   floe measure candidates.floe -o h200.timings                               on the device
-  floec compile net.onnx --target h200 --timings h200.timings -o net.floe    at the desk";
+  floec compile net.onnx --target h200 --timings h200.timings -o net.floe    on the workstation";
 
 /// Compile an ONNX model into a plan.
 #[derive(Args)]

@@ -1,4 +1,4 @@
-//! `floec`, Floe's desk command line: compiles ONNX models into plans and shows what is inside them.
+//! `floec`, Floe's command line of the workstation: compiles ONNX models into plans and shows what is inside them.
 
 mod compile;
 mod inspect;

@@ -58,7 +58,7 @@ enum Precision {
     F16,
 }
 
-/// Devices of a desk.
+/// Devices of a workstation.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Device {
     Host,

@@ -1,5 +1,5 @@
 //! Timing tables: what candidates took on a real GPU. `floe measure` writes them on the device, `floec compile --timings`
-//! reads them at the desk.
+//! reads them on the workstation.
 //!
 //! A table is text made of lines. Tables are merged by writing one behind another: where two entries are about the same
 //! candidate on the same GPU, the later one holds.

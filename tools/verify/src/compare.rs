@@ -1,4 +1,4 @@
-//! How far a GPU's output may be from the host twin's: the bounds of "what correct means" in ARCHITECTURE.md.
+//! How far a GPU's output may be from the reference kernel's: the bounds of "what correct means" in ARCHITECTURE.md.
 
 use crate::operands::{POISON, Places};
 use floe::tensor::numbers;
@@ -14,7 +14,7 @@ pub struct Allowance {
     pub relaxed: Option<f64>,
 }
 
-/// Compares one output with the twin's.
+/// Compares one output with the reference kernel's.
 ///
 /// # Errors
 /// What is wrong, with the place and both numbers.
@@ -25,14 +25,16 @@ pub fn output(view: &View, expected: &[u8], found: &[u8], allowance: Allowance) 
     let size = view.dtype.size();
     let places = Places::of(view);
     let mut inside = vec![false; found.len() / size];
-    for &place in places.elements.iter().chain(&places.lanes) {
+    for &place in places.elements.iter().chain(&places.padded_channels) {
         inside[place] = true;
     }
     let outside = |place: &usize| !inside[*place] && found[place * size..][..size].iter().any(|&byte| byte != POISON);
     if let Some(place) = (0..inside.len()).find(outside) {
         return Err(format!("element {place}, outside the view, was overwritten"));
     }
-    if let Some(place) = places.lanes.iter().find(|&&place| found[place * size..][..size].iter().any(|&b| b != 0)) {
+    if let Some(place) =
+        places.padded_channels.iter().find(|&&place| found[place * size..][..size].iter().any(|&b| b != 0))
+    {
         return Err(format!("padding lane at element {place} is not zero"));
     }
     let gather = |bytes: &[u8]| -> Vec<u8> {
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_gaps_and_lanes_are_enforced() {
+    fn bounds_gaps_and_padding_are_enforced() {
         let mut view = View::contiguous(DType::F32, &[2]).unwrap();
         let expected = bytes(&[1.0, -2.0]);
         assert!(output(&view, &expected, &bytes(&[1.000_05, -2.0]), NONE).is_ok());
@@ -192,13 +194,13 @@ mod tests {
         let sound = gap.clone();
         gap[5] = 0;
         assert!(output(&view, &sound, &gap, NONE).unwrap_err().contains("outside the view"));
-        // Padding lanes.
+        // Padded channels.
         let view = View::channels_last(DType::F32, &[1, 1, 1]).unwrap();
-        let mut lanes = bytes(&[3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
-        assert!(output(&view, &lanes.clone(), &lanes, NONE).is_ok());
-        let sound = lanes.clone();
-        lanes[9] = 1;
-        assert!(output(&view, &sound, &lanes, NONE).unwrap_err().contains("padding lane"));
+        let mut padded_channels = bytes(&[3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+        assert!(output(&view, &padded_channels.clone(), &padded_channels, NONE).is_ok());
+        let sound = padded_channels.clone();
+        padded_channels[9] = 1;
+        assert!(output(&view, &sound, &padded_channels, NONE).unwrap_err().contains("padding lane"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `floe-verify kernels`: every candidate of every case against its host twin.
+//! `floe-verify kernels`: every candidate of every case against its reference kernel.
 //!
 //! The parent compiles everything in parallel, which fills the kernel cache, then runs each family in child processes:
 //! an illegal access spoils a process' CUDA context for good. A child that dies or hangs is replaced by one that goes on
@@ -130,7 +130,7 @@ impl Arguments {
 enum Line {
     /// A candidate is about to run.
     Start { case: usize, candidate: usize, what: String },
-    /// It agrees with the twin; error by the measure of its type, microseconds.
+    /// It agrees with the reference kernel; error by the measure of its type, microseconds.
     Pass { error: f64, time: f64 },
     /// It does not.
     Fail { what: String, why: String },
@@ -143,7 +143,7 @@ enum Line {
 /// Counts of one family, for the record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Candidates that agree with the twin.
+    /// Candidates that agree with the reference kernel.
     pub passed: usize,
     /// Largest error of a passed candidate: relative L2 for half types, part of the bound for others.
     pub worst: f64,
@@ -470,7 +470,7 @@ fn child(arguments: &Arguments, share: &str) -> Result<()> {
     };
     let compiler = Compiler::find(arguments.arch.target()?, None)?;
     let gpu = Gpu::open()?;
-    // The twins run in parallel, a few cases ahead of the GPU.
+    // The reference kernels run in parallel, a few cases ahead of the GPU.
     for chunk in cases.chunks(16) {
         let prepared: Vec<Result<Prepared>> =
             chunk.par_iter().map(|case| Prepared::new(&case.kernel, case.number)).collect();
@@ -527,7 +527,7 @@ pub(crate) fn verify(
     let lengths: Vec<usize> = prepared.outputs.iter().map(|output| output.bytes().len()).collect();
     let run = gpu.run(candidate, images, &inputs, &lengths)?;
     let mut worst = 0.0f64;
-    let relaxed = candidate.relaxed_tolerance.or_else(|| rounded_twin(&case.kernel));
+    let relaxed = candidate.relaxed_tolerance.or_else(|| rounded_reference(&case.kernel));
     let allowance = compare::Allowance { sums: sums(&case.kernel), relaxed };
     let views = outputs(case.kernel.family());
     for (index, (view, (expected, found))) in
@@ -539,8 +539,8 @@ pub(crate) fn verify(
     Ok((worst, run.time))
 }
 
-/// The relative L2 error of a gate: its twin rounds the average and the squeezed vector, where the fused kernels keep f32.
-fn rounded_twin(kernel: &Kernel) -> Option<f64> {
+/// The relative L2 error of a gate: its reference kernel rounds the average and the squeezed vector, where the fused kernels keep f32.
+fn rounded_reference(kernel: &Kernel) -> Option<f64> {
     let gate = match kernel {
         Kernel::MbConv(block) => block.gate.is_some(),
         Kernel::SqueezeExcite(_) => true,

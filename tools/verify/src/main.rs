@@ -1,4 +1,4 @@
-//! Verifies Floe on a GPU: kernels against their host twins, networks against their host variants. Needs no Rust where it
+//! Verifies Floe on a GPU: kernels against their reference kernels, networks against their host variants. Needs no Rust where it
 //! runs, only a driver and, for `kernels`, NVRTC.
 #![warn(missing_docs)]
 
@@ -49,7 +49,7 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Every candidate of every kernel case against its host twin.
+    /// Every candidate of every kernel case against its reference kernel.
     #[command(after_help = "Examples:
   floe-verify kernels --arch 90 --record targets/verified/h200.json
   floe-verify kernels --arch 87ptx --family conv --verbose

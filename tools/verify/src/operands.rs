@@ -9,7 +9,7 @@ use half::{bf16, f16};
 /// Bytes that fill what nobody may read or write: NaN in every float type.
 pub const POISON: u8 = 0xff;
 
-/// Bytes aligned as the host twins want them.
+/// Bytes aligned as the reference kernels want them.
 #[derive(Clone)]
 pub struct Buffer {
     blocks: Vec<Block>,
@@ -37,20 +37,20 @@ impl Buffer {
 pub struct Places {
     /// Logical elements in row-major order.
     pub elements: Vec<usize>,
-    /// Padding lanes of channels-last views, which hold zeros.
-    pub lanes: Vec<usize>,
+    /// Padded channels of channels-last views, which hold zeros.
+    pub padded_channels: Vec<usize>,
 }
 
 impl Places {
     /// Of a valid view.
     pub fn of(view: &View) -> Self {
-        let (mut elements, mut lanes) = (Vec::new(), Vec::new());
+        let (mut elements, mut padded_channels) = (Vec::new(), Vec::new());
         let mut extents: Vec<u32> = view.shape.to_vec();
-        if view.lanes != 0 {
-            extents[1] = view.lanes;
+        if view.padded_channels != 0 {
+            extents[1] = view.padded_channels;
         }
         if extents.contains(&0) {
-            return Self { elements, lanes };
+            return Self { elements, padded_channels };
         }
         let mut index = vec![0u32; extents.len()];
         loop {
@@ -59,17 +59,17 @@ impl Places {
                 .zip(&view.strides)
                 .fold(i64::from(view.offset), |place, (&i, &stride)| place + i64::from(i) * i64::from(stride));
             let logical = index.iter().zip(&view.shape).all(|(i, extent)| i < extent);
-            if logical { &mut elements } else { &mut lanes }.push(place as usize);
+            if logical { &mut elements } else { &mut padded_channels }.push(place as usize);
             // The next index in row-major order; after the last one, done.
             let Some(d) = (0..index.len()).rev().find(|&d| index[d] + 1 < extents[d]) else { break };
             index[d] += 1;
             index[d + 1..].fill(0);
         }
-        Self { elements, lanes }
+        Self { elements, padded_channels }
     }
 }
 
-/// A case with its inputs and what the host twin makes of them.
+/// A case with its inputs and what the reference kernel makes of them.
 pub struct Prepared {
     /// Inputs as the kernel's own views say.
     pub inputs: Vec<Buffer>,
@@ -78,10 +78,10 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Makes inputs from the case's number and runs the host twin.
+    /// Makes inputs from the case's number and runs the reference kernel.
     ///
     /// # Errors
-    /// What the host twin says.
+    /// What the reference kernel says.
     pub fn new(kernel: &Kernel, number: usize) -> Result<Self> {
         let family = kernel.family();
         family.check().map_err(|error| anyhow!("check: {error}"))?;
@@ -93,7 +93,7 @@ impl Prepared {
         let mut workspace = Buffer::filled(usize::try_from(family.host_workspace())?, POISON);
         let reads: Vec<&[u8]> = inputs.iter().map(Buffer::bytes).collect();
         let mut writes: Vec<&mut [u8]> = outputs.iter_mut().map(Buffer::bytes_mut).collect();
-        family.run(&reads, &mut writes, workspace.bytes_mut()).map_err(|error| anyhow!("host twin: {error}"))?;
+        family.run(&reads, &mut writes, workspace.bytes_mut()).map_err(|error| anyhow!("reference kernel: {error}"))?;
         Ok(Self { inputs, outputs })
     }
 
@@ -152,7 +152,7 @@ fn input(kernel: &Kernel, index: usize, generator: &mut Generator) -> Result<Buf
     for &place in &places.elements {
         element(view.dtype, range, generator, &mut buffer.bytes_mut()[place * size..][..size]);
     }
-    for &place in &places.lanes {
+    for &place in &places.padded_channels {
         buffer.bytes_mut()[place * size..][..size].fill(0);
     }
     Ok(buffer)
@@ -231,11 +231,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_follow_strides_and_tell_lanes() {
+    fn places_follow_strides_and_tell_padding() {
         let view = View::channels_last(DType::F16, &[1, 3, 1, 2]).unwrap();
         let places = Places::of(&view);
         assert_eq!(places.elements, [0, 8, 1, 9, 2, 10]);
-        assert_eq!(places.lanes, [3, 11, 4, 12, 5, 13, 6, 14, 7, 15]);
+        assert_eq!(places.padded_channels, [3, 11, 4, 12, 5, 13, 6, 14, 7, 15]);
         assert_eq!(Places::of(&View::contiguous(DType::F32, &[]).unwrap()).elements, [0]);
         assert!(Places::of(&View::contiguous(DType::F32, &[2, 0]).unwrap()).elements.is_empty());
     }

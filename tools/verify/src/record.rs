@@ -228,7 +228,7 @@ pub fn check(folder: &Path, digests: &[(&str, String)]) -> Result<(Vec<String>, 
     for file in files {
         let name = file.display().to_string();
         let record = read(&file)?;
-        let (lines_of_it, sound_itself) = judge(&name, &record, digests)?;
+        let (lines_of_it, sound_itself) = check_record(&name, &record, digests)?;
         lines.extend(lines_of_it);
         sound &= sound_itself;
     }
@@ -239,7 +239,7 @@ pub fn check(folder: &Path, digests: &[(&str, String)]) -> Result<(Vec<String>, 
 }
 
 /// What [`check`] says of one record.
-fn judge(name: &str, record: &Map<String, Value>, digests: &[(&str, String)]) -> Result<(Vec<String>, bool)> {
+fn check_record(name: &str, record: &Map<String, Value>, digests: &[(&str, String)]) -> Result<(Vec<String>, bool)> {
     /// Failures and sections that are named; more are counted.
     const NAMED: usize = 20;
     let run = record.get("run").cloned().unwrap_or_default();
@@ -295,14 +295,14 @@ mod tests {
         record
     }
 
-    fn judged(record: &Map<String, Value>) -> (String, bool) {
-        let (lines, sound) = judge("a.json", record, &sources()).unwrap();
+    fn checked(record: &Map<String, Value>) -> (String, bool) {
+        let (lines, sound) = check_record("a.json", record, &sources()).unwrap();
         (lines.join("\n"), sound)
     }
 
     #[test]
     fn a_record_of_these_sources_without_failures_is_sound() {
-        let (text, sound) = judged(&sound());
+        let (text, sound) = checked(&sound());
         assert!(sound && text.contains("verified these sources (a GPU on 2026-01-02, commit c0ffee)"), "{text}");
     }
 
@@ -310,11 +310,11 @@ mod tests {
     fn groups_that_changed_are_named() {
         let mut record = sound();
         record["run"]["sources"]["compiler"] = json!("old");
-        let (text, sound) = judged(&record);
+        let (text, sound) = checked(&record);
         assert!(!sound && text.contains("changed since: compiler\n") && !text.contains("verified these"), "{text}");
         // A record that knows one digest only, as records once did.
         record["run"]["sources"] = json!("aaa");
-        assert!(judged(&record).0.contains("changed since: engine, compiler\n"));
+        assert!(checked(&record).0.contains("changed since: engine, compiler\n"));
     }
 
     #[test]
@@ -324,17 +324,17 @@ mod tests {
             let section = &mut record[part][&key];
             let tally = if part == "kernels" { &mut section["conv"] } else { section };
             tally["failures"] = json!(["it is wrong"]);
-            let (text, sound) = judged(&record);
+            let (text, sound) = checked(&record);
             assert!(!sound && text.contains("FAILED") && text.contains("it is wrong"), "{part}/{key}: {text}");
             let section = &mut record[part][&key];
             let tally = if part == "kernels" { &mut section["conv"] } else { section };
             *tally = json!({"passed": 0, "failures": []});
-            assert!(judged(&record).0.contains("nothing passed"), "{part}/{key}");
+            assert!(checked(&record).0.contains("nothing passed"), "{part}/{key}");
             // As records had it before they named what failed.
             let section = &mut record[part][&key];
             let tally = if part == "kernels" { &mut section["conv"] } else { section };
             *tally = json!({"passed": 9, "failed": 1});
-            assert!(judged(&record).0.contains("1 failed"), "{part}/{key}");
+            assert!(checked(&record).0.contains("1 failed"), "{part}/{key}");
         }
     }
 
@@ -342,7 +342,7 @@ mod tests {
     fn a_missing_section_makes_a_record_incomplete() {
         let mut record = sound();
         record["networks"].as_object_mut().unwrap().remove("smart-turn-v3.2-qdq-steps-f16 h200 f16").unwrap();
-        let (text, sound) = judged(&record);
+        let (text, sound) = checked(&record);
         assert!(!sound && text.contains("INCOMPLETE") && text.contains("qdq-steps-f16"), "{text}");
     }
 
@@ -366,7 +366,7 @@ mod tests {
         // What is skipped is no secret.
         assert!(!finish(&scratch, &place, &["soak".to_owned()]).unwrap().1);
         assert!(place.exists() && !scratch.exists());
-        let (text, sound_itself) = judged(&read(&place).unwrap());
+        let (text, sound_itself) = checked(&read(&place).unwrap());
         assert!(!sound_itself && text.contains("INCOMPLETE"), "{text}");
         // A failing section is a section.
         record["soak"] = sound()["soak"].clone();

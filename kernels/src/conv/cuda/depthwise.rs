@@ -18,7 +18,7 @@ const THREADS: [u32; 2] = [64, 128];
 
 /// Candidates, or none where the convolution is not depthwise or its operands do not lie right.
 pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<Candidate> {
-    let lanes = whole.stored_columns;
+    let padded_channels = whole.stored_columns;
     let Some(window) = whole.depth.window.as_ref().filter(|window| window.taps[2] <= LONGEST_ROW) else {
         return Vec::new();
     };
@@ -30,21 +30,21 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
     let input = Map { column: 1, ..whole.a.clone() };
     let depthwise = conv.groups == whole.columns && conv.input.shape[1] == conv.groups && conv.weights.shape[1] == 1;
     let readable = conv.input.strides[1] == 1
-        && conv.input.lanes.max(conv.input.shape[1]) >= lanes
+        && conv.input.padded_channels.max(conv.input.shape[1]) >= padded_channels
         && input.is_vector(whole)
         && window.strides.iter().zip(window.input).all(|(s, extent)| extent == 1 || s % 8 == 0)
         && known(conv.input.dtype)
         && known(conv.weights.dtype);
-    if !(depthwise && readable && lanes.is_multiple_of(8) && whole.stores_vectors()) {
+    if !(depthwise && readable && padded_channels.is_multiple_of(8) && whole.stores_vectors()) {
         return Vec::new();
     }
-    let Some(weights) = packed(conv, lanes) else { return Vec::new() };
+    let Some(weights) = packed(conv, padded_channels) else { return Vec::new() };
     let b = Operand {
         dtype: conv.weights.dtype,
         offset: 0,
         batch: vec![],
         column: 1,
-        depth: i64::from(lanes),
+        depth: i64::from(padded_channels),
         taps: None,
         group: 0,
         packing: Packing::Keep,
@@ -77,11 +77,11 @@ fn in_shared_memory(conv: &Conv, target: &Target) -> Vec<Candidate> {
 }
 
 /// Weights packed `[tap][lane]`.
-fn packed(conv: &Conv, lanes: u32) -> Option<Packing> {
-    let mut view = View { lanes: 0, offset: 0, ..conv.weights.clone() };
-    view.shape[0] = lanes;
+fn packed(conv: &Conv, padded_channels: u32) -> Option<Packing> {
+    let mut view = View { padded_channels: 0, offset: 0, ..conv.weights.clone() };
+    view.shape[0] = padded_channels;
     view.strides = Strides::from_slice(&[1, 1]).ok()?;
-    let mut step = i64::from(lanes);
+    let mut step = i64::from(padded_channels);
     let mut taps = Vec::new();
     for &extent in conv.weights.shape[2..].iter().rev() {
         taps.insert(0, i32::try_from(step).ok()?);

@@ -131,7 +131,7 @@ fn candidate(conv: &Conv, whole: &Problem, tile: [u32; 4], target: &Target) -> O
     let constants = match (&names, whole.integers) {
         (Some(names), Some(integers)) => constants
             .text(names)
-            .define("OUTSIDE_WORD", word(integers.outside))
+            .define("OUTSIDE_WORD", word(integers.padding_value))
             .define("TENSOR_CORES", u32::from(tensor_cores)),
         _ => constants,
     };

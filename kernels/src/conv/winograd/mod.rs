@@ -232,7 +232,7 @@ impl<'a> Tiling<'a> {
         let width = if self.tile() == 2 { 4 } else { 2 };
         let first = input.strides[1] == 1;
         let vectors = first
-            && input.lanes.max(input.shape[1]) >= self.channels
+            && input.padded_channels.max(input.shape[1]) >= self.channels
             && whole.a.rows_are_multiples(whole, width.into())
             && input.strides[2..].iter().all(|stride| stride % width == 0);
         let width = if vectors { width as u32 } else { 1 };

@@ -1,4 +1,4 @@
-//! An evaluator of the operators that shape arithmetic consists of, over f64. The real one runs the host twins.
+//! An evaluator of the operators that shape arithmetic consists of, over f64. The real one runs the reference kernels.
 
 use crate::{
     DType, Evaluate, Fact, Op, Tensor,

@@ -67,7 +67,7 @@ enum Pause {
 
 /// The part of a block in the barrier of its cluster.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Meeting {
+pub(super) struct ClusterBarrier {
     /// Threads arrived in this phase.
     pub arrived: u32,
     /// Phases completed.
@@ -81,7 +81,7 @@ pub(super) struct Block<'p, W: Watch> {
     barriers: [Barrier; 16],
     /// Barriers in shared memory.
     pub(super) arrivals: Barriers,
-    pub(super) meeting: Meeting,
+    pub(super) cluster_barrier: ClusterBarrier,
     /// What is on its way to blocks of the cluster.
     pub(super) outbox: Vec<Message>,
     pub(super) watched: Option<W::Block>,
@@ -134,7 +134,7 @@ impl<'p, W: Watch> Block<'p, W> {
             warps: warps.collect(),
             barriers: [Barrier::default(); 16],
             arrivals: Barriers::new(),
-            meeting: Meeting::default(),
+            cluster_barrier: ClusterBarrier::default(),
             outbox: Vec::new(),
             watched: Some(watch.block_start(index)),
             moved: false,
@@ -149,7 +149,7 @@ impl<'p, W: Watch> Block<'p, W> {
         self.shared.fill(0);
         self.barriers = [Barrier::default(); 16];
         self.arrivals.clear();
-        self.meeting = Meeting::default();
+        self.cluster_barrier = ClusterBarrier::default();
         self.outbox.clear();
         self.watched = Some(watch.block_start(index));
         self.polls = 0;
@@ -270,7 +270,7 @@ impl<'p, W: Watch> Block<'p, W> {
 
     /// Runs one warp until it waits, ends, or has had its turn.
     fn turn<M: Memory>(&mut self, w: usize, e: &mut Environment<'_, '_, M, W>) -> Result<Pause, Fault> {
-        let Self { index, shared, warps, barriers, arrivals, meeting, outbox, watched, polls, .. } = self;
+        let Self { index, shared, warps, barriers, arrivals, cluster_barrier, outbox, watched, polls, .. } = self;
         let Some(watched) = watched else { return Ok(Pause::Done) };
         let count = warps.len() as u32;
         let warp = &mut warps[w];
@@ -479,14 +479,14 @@ impl<'p, W: Watch> Block<'p, W> {
                     }
                     Op::Cluster(cluster::Op::Map { d, a, rank }) => cluster::map(r, active, *d, *a, *rank),
                     Op::Cluster(cluster::Op::Arrive { releases }) => {
-                        meeting.arrived += active.count_ones();
-                        super::lanes::lanes_of(active).for_each(|lane| warp.met[lane] = meeting.phase);
+                        cluster_barrier.arrived += active.count_ones();
+                        super::lanes::lanes_of(active).for_each(|lane| warp.met[lane] = cluster_barrier.phase);
                         if W::ACTIVE {
                             e.watch.cluster_arrive(watched, w as u32, *releases);
                         }
                     }
                     Op::Cluster(cluster::Op::Wait) => {
-                        if super::lanes::lanes_of(active).any(|lane| warp.met[lane] == meeting.phase) {
+                        if super::lanes::lanes_of(active).any(|lane| warp.met[lane] == cluster_barrier.phase) {
                             wait!();
                         }
                         if W::ACTIVE {

@@ -216,7 +216,7 @@ impl<'p, W: Watch> Cluster<'p, W> {
 
     /// Threads that have arrived at the cluster's barrier, and those that have not returned.
     fn arrived(&self) -> (u32, u32) {
-        (self.blocks.iter().map(|block| block.meeting.arrived).sum(), self.blocks.iter().map(Block::live).sum())
+        (self.blocks.iter().map(|block| block.cluster_barrier.arrived).sum(), self.blocks.iter().map(Block::live).sum())
     }
 
     /// Lets the threads at the cluster's barrier go on if all have come.
@@ -226,8 +226,8 @@ impl<'p, W: Watch> Cluster<'p, W> {
             return false;
         }
         for block in &mut self.blocks {
-            block.meeting.arrived = 0;
-            block.meeting.phase += 1;
+            block.cluster_barrier.arrived = 0;
+            block.cluster_barrier.phase += 1;
         }
         if W::ACTIVE {
             let mut watched: Vec<&mut W::Block> =

@@ -2,7 +2,7 @@
 //!
 //! An access carries the stamp of its thread: warp, lane and the warp's clock. Barriers raise the clocks of the warps that
 //! arrive and tell those that wait of them, so that an earlier access is ordered before a later one if the later one's warp
-//! has been told of its stamp.
+//! has learnt of its stamp.
 
 /// Who accessed something, and when: warp, lane and clock, packed. The lowest bit says that the access is a copy that has not
 /// been waited for.
@@ -72,7 +72,7 @@ struct Barrier {
 #[derive(Debug)]
 pub struct Clocks {
     own: Vec<u32>,
-    /// For each warp the clocks of all warps that it has been told of.
+    /// For each warp the clocks of all warps that it has learnt of.
     known: Vec<Vec<u32>>,
     /// The same, up to the last fence between what is accessed directly and what asynchronous instructions access; empty
     /// before the first such fence.
@@ -129,7 +129,7 @@ impl Clocks {
         self.known[warp as usize].get(other as usize).is_some_and(|&known| clock <= known)
     }
 
-    /// All clocks that a warp has been told of, its own among them: what a release by it covers.
+    /// All clocks that a warp has learnt of, its own among them: what a release by it covers.
     pub fn released(&self, warp: u32) -> Vec<u32> {
         let mut clocks = self.known[warp as usize].clone();
         clocks[warp as usize] = self.own[warp as usize];
@@ -141,13 +141,13 @@ impl Clocks {
         self.own[warp as usize] += 1;
     }
 
-    /// A warp is told of clocks that were released.
+    /// A warp learns of clocks that were released.
     pub fn learn(&mut self, warp: u32, released: &[u32]) {
         let known = &mut self.known[warp as usize];
         known.iter_mut().zip(released).for_each(|(known, &released)| *known = released.max(*known));
     }
 
-    /// A warp's fence for asynchronous instructions: it covers what the warp did and has been told of.
+    /// A warp's fence for asynchronous instructions: it covers what the warp did and has learnt of.
     pub fn proxy_fence(&mut self, warp: u32) {
         if self.fenced.is_empty() {
             self.fenced = vec![vec![0; self.own.len()]; self.own.len()];

@@ -4,7 +4,7 @@
 use super::{
     Block,
     clocks::Stamp,
-    device::{Told, covered, join},
+    device::{KnownClocks, covered, join},
     shared::Conflict,
 };
 use crate::machine::RemoteStore;
@@ -16,10 +16,10 @@ pub struct Exchange {
     /// By address of the barrier.
     arrivals: HashMap<u64, Arrivals>,
     /// What those who arrived at the cluster's barrier cover, and whether one of them covers nothing.
-    arrived: Told,
+    arrived: KnownClocks,
     relaxed: bool,
     /// What whoever waits there is told, and how much has come from others that it may read then.
-    passed: Told,
+    passed: KnownClocks,
     came: u32,
 }
 
@@ -27,10 +27,10 @@ pub struct Exchange {
 #[derive(Debug, Default)]
 struct Arrivals {
     /// In this phase: what it covers, and where bytes were stored.
-    covers: Told,
+    covers: KnownClocks,
     stored: Vec<(u64, u32)>,
     /// In all phases that are complete.
-    complete: Told,
+    complete: KnownClocks,
     came: u32,
 }
 
@@ -58,7 +58,7 @@ impl Block {
     pub(super) fn awaited_at(&mut self, warp: u32, barrier: u64) {
         let Some(arrivals) = self.exchange.arrivals.get(&barrier) else { return };
         self.shared.note_awaited(warp, arrivals.came);
-        join(&mut self.ordered.told, &arrivals.complete);
+        join(&mut self.ordered.known, &arrivals.complete);
         if let Some(own) = arrivals.complete.get(&self.number) {
             self.clocks.learn(warp, own);
         }
@@ -77,7 +77,7 @@ impl Block {
     /// A warp that waited at the barrier of the cluster goes on.
     pub(super) fn awaited_in_cluster(&mut self, warp: u32) {
         self.shared.note_awaited(warp, self.exchange.came);
-        join(&mut self.ordered.told, &self.exchange.passed);
+        join(&mut self.ordered.known, &self.exchange.passed);
         if let Some(own) = self.exchange.passed.get(&self.number) {
             self.clocks.learn(warp, own);
         }
@@ -86,7 +86,7 @@ impl Block {
 
 /// All threads of a cluster have arrived at its barrier.
 pub(super) fn complete(blocks: &mut [&mut Block]) {
-    let mut all = Told::new();
+    let mut all = KnownClocks::new();
     let mut relaxed = false;
     for block in blocks.iter_mut() {
         join(&mut all, &std::mem::take(&mut block.exchange.arrived));

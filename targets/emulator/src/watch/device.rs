@@ -17,11 +17,11 @@ use std::{
     },
 };
 
-/// Clocks of the warps of other blocks, as far as a block has been told of them.
-pub type Told = HashMap<u32, Arc<Vec<u32>>>;
+/// Clocks of the warps of other blocks, as far as a block has learnt of them.
+pub type KnownClocks = HashMap<u32, Arc<Vec<u32>>>;
 
 /// Adds what `from` tells.
-pub fn join(to: &mut Told, from: &Told) {
+pub fn join(to: &mut KnownClocks, from: &KnownClocks) {
     for (&block, clocks) in from {
         match to.entry(block) {
             std::collections::hash_map::Entry::Vacant(place) => {
@@ -29,8 +29,8 @@ pub fn join(to: &mut Told, from: &Told) {
             }
             std::collections::hash_map::Entry::Occupied(mut place) => {
                 let kept = place.get_mut();
-                if !Arc::ptr_eq(kept, clocks) && kept.iter().zip(clocks.iter()).any(|(kept, told)| told > kept) {
-                    *kept = Arc::new(kept.iter().zip(clocks.iter()).map(|(kept, told)| *kept.max(told)).collect());
+                if !Arc::ptr_eq(kept, clocks) && kept.iter().zip(clocks.iter()).any(|(kept, known)| known > kept) {
+                    *kept = Arc::new(kept.iter().zip(clocks.iter()).map(|(kept, known)| *kept.max(known)).collect());
                 }
             }
         }
@@ -41,23 +41,23 @@ pub fn join(to: &mut Told, from: &Told) {
 #[derive(Debug, Default)]
 pub struct Ordered {
     /// What the block is ordered after.
-    pub told: Told,
+    pub known: KnownClocks,
     /// What relaxed reads saw, which a fence makes count.
-    seen: Told,
+    seen: KnownClocks,
     /// For each warp, what its last fence covered.
-    fenced: HashMap<u32, Told>,
+    fenced: HashMap<u32, KnownClocks>,
     /// Where the block had a part in atomics: it knows what came out, so it comes after those before.
     took_part: HashSet<u64>,
 }
 
 /// What was released at each address.
 #[derive(Debug, Default)]
-pub struct Releases(Mutex<HashMap<u64, Told>>);
+pub struct Releases(Mutex<HashMap<u64, KnownClocks>>);
 
 impl Releases {
     /// A fence of a warp.
     pub fn fence(&self, ordered: &mut Ordered, clocks: &mut Clocks, block: u32, warp: u32) {
-        join(&mut ordered.told, &std::mem::take(&mut ordered.seen));
+        join(&mut ordered.known, &std::mem::take(&mut ordered.seen));
         let covered = covered(ordered, clocks, block, warp);
         ordered.fenced.insert(warp, covered);
     }
@@ -74,7 +74,7 @@ impl Releases {
             let at = all.entry(access.addresses[lane]).or_default();
             if access.kind != Kind::Store {
                 let acquires = matches!(access.order, Order::Acquire | Order::AcquireRelease);
-                join(if acquires { &mut ordered.told } else { &mut ordered.seen }, at);
+                join(if acquires { &mut ordered.known } else { &mut ordered.seen }, at);
             }
             if access.kind != Kind::Load {
                 if releases {
@@ -88,8 +88,8 @@ impl Releases {
 }
 
 /// What a release by a warp covers, and its clock goes on.
-pub fn covered(ordered: &Ordered, clocks: &mut Clocks, block: u32, warp: u32) -> Told {
-    let mut covered = ordered.told.clone();
+pub fn covered(ordered: &Ordered, clocks: &mut Clocks, block: u32, warp: u32) -> KnownClocks {
+    let mut covered = ordered.known.clone();
     covered.insert(block, Arc::new(clocks.released(warp)));
     clocks.tick(warp);
     covered
@@ -167,13 +167,14 @@ impl Accessor<'_> {
         } else if entry.block() == self.block {
             self.clocks.ordered(entry.stamp(), self.warp, self.lane)
         } else {
-            let told = self.ordered.told.get(&entry.block());
-            told.and_then(|clocks| clocks.get(entry.stamp().warp() as usize))
+            let known = self.ordered.known.get(&entry.block());
+            known
+                .and_then(|clocks| clocks.get(entry.stamp().warp() as usize))
                 .is_some_and(|&clock| entry.stamp().clock() <= clock)
         }
     }
 
-    fn judge(&self, entry: Entry) -> Option<(Defect, Other)> {
+    fn conflict(&self, entry: Entry) -> Option<(Defect, Other)> {
         if self.after(entry) {
             None
         } else if entry == Entry::MANY {
@@ -213,12 +214,12 @@ impl Cells {
                     self.note_read(by, number, read, entry);
                 }
                 let written = Entry(write.load(Ordering::SeqCst));
-                if strong && written.is_atomic() { None } else { by.judge(written) }
+                if strong && written.is_atomic() { None } else { by.conflict(written) }
             } else {
                 let written = Entry(write.swap(entry.0, Ordering::SeqCst));
                 let after_atomics = strong || by.ordered.took_part.contains(&address);
-                let conflict = if after_atomics && written.is_atomic() { None } else { by.judge(written) };
-                conflict.or_else(|| self.judge_reads(by, number, read))
+                let conflict = if after_atomics && written.is_atomic() { None } else { by.conflict(written) };
+                conflict.or_else(|| self.conflict_with_reads(by, number, read))
             };
             found = found.or(conflict);
         }
@@ -240,14 +241,14 @@ impl Cells {
         }
     }
 
-    fn judge_reads(&self, by: Accessor<'_>, number: usize, read: &AtomicU64) -> Option<(Defect, Other)> {
-        let conflict = by.judge(Entry(read.load(Ordering::SeqCst)));
+    fn conflict_with_reads(&self, by: Accessor<'_>, number: usize, read: &AtomicU64) -> Option<(Defect, Other)> {
+        let conflict = by.conflict(Entry(read.load(Ordering::SeqCst)));
         if !self.sequential {
             return conflict;
         }
         read.store(Entry::NONE.0, Ordering::SeqCst);
         let mut further = self.further.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = further.remove(&number).unwrap_or_default();
-        conflict.or_else(|| earlier.into_iter().find_map(|entry| by.judge(entry)))
+        conflict.or_else(|| earlier.into_iter().find_map(|entry| by.conflict(entry)))
     }
 }

@@ -22,7 +22,9 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
     let Kernel::Conv(conv) = &projection.kernel else { return None };
     // The projection reads the image where it lies, lanes included, and rounds products as they would be stored.
     let (from, product_view) = (&pointwise.inputs[image], &pointwise.output);
-    let same = conv.input == *product_view && from.dtype == product_view.dtype && from.lanes == product_view.lanes;
+    let same = conv.input == *product_view
+        && from.dtype == product_view.dtype
+        && from.padded_channels == product_view.padded_channels;
     if !same {
         return None;
     }

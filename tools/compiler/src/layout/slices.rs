@@ -43,7 +43,7 @@ pub(super) fn assign(
             let last = position + 1 == node.inputs.len();
             let writable = match layout {
                 Layout::ChannelsLast => {
-                    let multiple = dtype.lane_multiple() as usize;
+                    let multiple = dtype.channel_multiple() as usize;
                     axis != 1 || (start.is_multiple_of(multiple) && (last || extent.is_multiple_of(multiple)))
                 }
                 Layout::Plain => is_one_piece(shape, axis) && (host || is_aligned(shape, axis, start, dtype)),

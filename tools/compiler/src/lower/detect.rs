@@ -105,13 +105,19 @@ mod tests {
         // Channels innermost and padded: two anchors of one number a pixel, three of 85.
         for (anchors, numbers) in [(2, 1), (3, 85)] {
             let image = Located::channels_last(BufferId(0), DType::F16, &[1, anchors * numbers, 5, 7]);
-            let lanes = image.lanes as i64;
+            let padded_channels = image.padded_channels as i64;
             let part = in_rows(&image.permuted(&[0, 2, 3, 1]), numbers).unwrap();
-            assert_eq!((part.shape, part.strides), (vec![35, anchors, numbers], vec![lanes, numbers as i64, 1]));
+            assert_eq!(
+                (part.shape, part.strides),
+                (vec![35, anchors, numbers], vec![padded_channels, numbers as i64, 1])
+            );
             // An anchor after the other.
             let split = image.reshaped(&[1, anchors, numbers, 5, 7]).unwrap().permuted(&[0, 1, 3, 4, 2]);
             let part = in_rows(&split, numbers).unwrap();
-            assert_eq!((part.shape, part.strides), (vec![anchors, 35, numbers], vec![numbers as i64, lanes, 1]));
+            assert_eq!(
+                (part.shape, part.strides),
+                (vec![anchors, 35, numbers], vec![numbers as i64, padded_channels, 1])
+            );
         }
         // Planes, whose anchors' numbers are not behind each other.
         let planes = Located::plain(BufferId(0), DType::F32, &[1, 6, 5, 7]);

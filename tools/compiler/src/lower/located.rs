@@ -16,8 +16,8 @@ pub struct Located {
     pub shape: Vec<usize>,
     /// Distances between neighbours.
     pub strides: Vec<i64>,
-    /// Zero-padded channels in memory (see [`View::lanes`]), 0 where there are none.
-    pub lanes: usize,
+    /// Zero-padded channels in memory (see [`View::padded_channels`]), 0 where there are none.
+    pub padded_channels: usize,
 }
 
 /// Row-major strides.
@@ -32,20 +32,20 @@ pub fn row_major(shape: &[usize]) -> Vec<i64> {
 impl Located {
     /// A row-major value at the start of a buffer.
     pub fn plain(buffer: BufferId, dtype: DType, shape: &[usize]) -> Self {
-        Self { buffer, dtype, offset: 0, shape: shape.to_vec(), strides: row_major(shape), lanes: 0 }
+        Self { buffer, dtype, offset: 0, shape: shape.to_vec(), strides: row_major(shape), padded_channels: 0 }
     }
 
-    /// A channels-last value at the start of a buffer, channels padded to a multiple of [`DType::lane_multiple`].
+    /// A channels-last value at the start of a buffer, channels padded to a multiple of [`DType::channel_multiple`].
     pub fn channels_last(buffer: BufferId, dtype: DType, shape: &[usize]) -> Self {
-        let lanes = shape[1].next_multiple_of(dtype.lane_multiple() as usize);
+        let padded_channels = shape[1].next_multiple_of(dtype.channel_multiple() as usize);
         let mut strides = vec![1; shape.len()];
-        let mut step = lanes as i64;
+        let mut step = padded_channels as i64;
         for d in (2..shape.len()).rev() {
             strides[d] = step;
             step *= shape[d].max(1) as i64;
         }
         strides[0] = step;
-        Self { buffer, dtype, offset: 0, shape: shape.to_vec(), strides, lanes }
+        Self { buffer, dtype, offset: 0, shape: shape.to_vec(), strides, padded_channels }
     }
 
     /// Bytes that the whole value spans when it starts at offset 0.
@@ -55,7 +55,7 @@ impl Located {
         }
         let reach: i64 = (0..self.shape.len())
             .map(|d| {
-                let extent = if d == 1 && self.lanes != 0 { self.lanes } else { self.shape[d] };
+                let extent = if d == 1 && self.padded_channels != 0 { self.padded_channels } else { self.shape[d] };
                 (extent as i64 - 1) * self.strides[d].max(0)
             })
             .sum();
@@ -66,7 +66,7 @@ impl Located {
     pub fn is_plain(&self) -> bool {
         let expected = row_major(&self.shape);
         let outer = usize::from(self.shape.len() > 1);
-        self.lanes == 0
+        self.padded_channels == 0
             && (outer..self.shape.len()).all(|d| self.shape[d] == 1 || self.strides[d] == expected[d])
             && (outer == 0 || self.shape[0] == 1 || self.strides[0] >= expected[0])
     }
@@ -74,29 +74,29 @@ impl Located {
     /// Whether the whole value is packed in row-major order.
     pub fn is_contiguous(&self) -> bool {
         let expected = row_major(&self.shape);
-        self.lanes == 0 && (0..self.shape.len()).all(|d| self.shape[d] == 1 || self.strides[d] == expected[d])
+        self.padded_channels == 0 && (0..self.shape.len()).all(|d| self.shape[d] == 1 || self.strides[d] == expected[d])
     }
 
     /// Whether channels are innermost and padded, and every pixel starts at a multiple of what they are padded to.
     pub fn is_channels_last(&self) -> bool {
-        let multiple = self.dtype.lane_multiple() as usize;
+        let multiple = self.dtype.channel_multiple() as usize;
         self.shape.len() >= 3
-            && self.lanes == self.shape[1].next_multiple_of(multiple)
+            && self.padded_channels == self.shape[1].next_multiple_of(multiple)
             && self.strides[1] == 1
             && self.offset % multiple as i64 == 0
             && (0..self.shape.len()).all(|d| {
                 d == 1
                     || self.shape[d] == 1
-                    || (self.strides[d] % multiple as i64 == 0 && self.strides[d] >= self.lanes as i64)
+                    || (self.strides[d] % multiple as i64 == 0 && self.strides[d] >= self.padded_channels as i64)
             })
     }
 
     /// The same place, known to need no padding of channels where their number is a multiple of what they are padded to:
     /// a row-major value whose last dimension a transposition has made the channels, say.
-    pub fn with_full_lanes(mut self) -> Self {
-        let packed = self.lanes == 0 && self.shape.len() >= 3 && self.strides[1] == 1;
-        if packed && self.shape[1].is_multiple_of(self.dtype.lane_multiple() as usize) {
-            self.lanes = self.shape[1];
+    pub fn with_whole_channels(mut self) -> Self {
+        let packed = self.padded_channels == 0 && self.shape.len() >= 3 && self.strides[1] == 1;
+        if packed && self.shape[1].is_multiple_of(self.dtype.channel_multiple() as usize) {
+            self.padded_channels = self.shape[1];
         }
         self
     }
@@ -107,7 +107,7 @@ impl Located {
         Self {
             shape: permutation.iter().map(|&p| self.shape[p]).collect(),
             strides: permutation.iter().map(|&p| self.strides[p]).collect(),
-            lanes: if keeps_channels { self.lanes } else { 0 },
+            padded_channels: if keeps_channels { self.padded_channels } else { 0 },
             ..self.clone()
         }
     }
@@ -120,10 +120,10 @@ impl Located {
             result.strides[d] = self.strides[d] * steps[d];
         }
         result.shape = shape.to_vec();
-        if self.lanes != 0 {
+        if self.padded_channels != 0 {
             let to_end = steps[1] == 1 && starts[1] + shape[1] == self.shape[1];
-            result.lanes = if to_end {
-                self.lanes - starts[1]
+            result.padded_channels = if to_end {
+                self.padded_channels - starts[1]
             } else if steps[1] == 1 && shape[1].is_multiple_of(8) {
                 shape[1]
             } else {
@@ -140,8 +140,9 @@ impl Located {
         for d in 0..self.shape.len() {
             strides.push(if self.shape[d] == 1 && shape[d + missing] != 1 { 0 } else { self.strides[d] });
         }
-        let lanes = if missing == 0 && shape.len() > 1 && self.shape[1] == shape[1] { self.lanes } else { 0 };
-        Self { shape: shape.to_vec(), strides, lanes, ..self.clone() }
+        let padded_channels =
+            if missing == 0 && shape.len() > 1 && self.shape[1] == shape[1] { self.padded_channels } else { 0 };
+        Self { shape: shape.to_vec(), strides, padded_channels, ..self.clone() }
     }
 
     /// With leading extents of 1 up to a rank.
@@ -151,7 +152,7 @@ impl Located {
         result.shape.splice(0..0, std::iter::repeat_n(1, missing));
         result.strides.splice(0..0, std::iter::repeat_n(0, missing));
         if missing != 0 {
-            result.lanes = 0;
+            result.padded_channels = 0;
         }
         result
     }
@@ -197,7 +198,7 @@ impl Located {
                 strides[d] = if d + 1 < shape.len() { strides[d + 1] * shape[d + 1] as i64 } else { 1 };
             }
         }
-        Some(Self { shape: shape.to_vec(), strides, lanes: 0, ..self.clone() })
+        Some(Self { shape: shape.to_vec(), strides, padded_channels: 0, ..self.clone() })
     }
 
     /// The operand and view that a kernel gets. `alignment` is what operand offsets must be a multiple of, in bytes.
@@ -216,7 +217,7 @@ impl Located {
         let mut view = View {
             dtype: self.dtype,
             offset: u32::try_from(rest).map_err(|_| KernelError::Shape("offset"))?,
-            lanes: self.lanes as u32,
+            padded_channels: self.padded_channels as u32,
             shape: Dims::new(),
             strides: Strides::new(),
         };
@@ -264,10 +265,10 @@ mod tests {
 
     #[test]
     fn channels_that_need_no_padding_are_channels_last() {
-        let turned = |channels| plain(&[1, 5, 7, channels]).permuted(&[0, 3, 1, 2]).with_full_lanes();
+        let turned = |channels| plain(&[1, 5, 7, channels]).permuted(&[0, 3, 1, 2]).with_whole_channels();
         assert!(turned(16).is_channels_last());
         assert!(!turned(12).is_channels_last());
-        assert!(!plain(&[1, 16, 5, 7]).with_full_lanes().is_channels_last());
+        assert!(!plain(&[1, 16, 5, 7]).with_whole_channels().is_channels_last());
     }
 
     #[test]
@@ -278,10 +279,10 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_slice_keeps_lanes_only_where_they_are_zero() {
+    fn a_channel_slice_keeps_padding_only_where_it_is_zero() {
         let value = Located::channels_last(BufferId(0), DType::F16, &[1, 20, 5, 7]);
-        assert_eq!(value.sliced(&[0, 16, 0, 0], &[1; 4], &[1, 4, 5, 7]).lanes, 8);
-        assert_eq!(value.sliced(&[0, 8, 0, 0], &[1; 4], &[1, 8, 5, 7]).lanes, 8);
-        assert_eq!(value.sliced(&[0, 0, 0, 0], &[1; 4], &[1, 3, 5, 7]).lanes, 0);
+        assert_eq!(value.sliced(&[0, 16, 0, 0], &[1; 4], &[1, 4, 5, 7]).padded_channels, 8);
+        assert_eq!(value.sliced(&[0, 8, 0, 0], &[1; 4], &[1, 8, 5, 7]).padded_channels, 8);
+        assert_eq!(value.sliced(&[0, 0, 0, 0], &[1; 4], &[1, 3, 5, 7]).padded_channels, 0);
     }
 }

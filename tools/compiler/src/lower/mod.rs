@@ -39,7 +39,7 @@ pub struct LowerError {
     pub reason: String,
 }
 
-/// Copies (and converts) constant bytes into another form with the host twin.
+/// Copies (and converts) constant bytes into another form with the reference kernel.
 ///
 /// # Errors
 /// Where the copy kernel refuses the views.
@@ -51,7 +51,7 @@ pub fn repack(source: &[u8], from: &View, to: &View) -> Result<Vec<u8>, KernelEr
     Ok(result)
 }
 
-/// Bytes where a host twin may cast them to elements: a copy where they lie anywhere in a model's file. (What the allocator
+/// Bytes where a reference kernel may cast them to elements: a copy where they lie anywhere in a model's file. (What the allocator
 /// gives is aligned.)
 pub fn aligned(bytes: &[u8]) -> Cow<'_, [u8]> {
     if bytes.as_ptr().addr().is_multiple_of(16) { Cow::Borrowed(bytes) } else { Cow::Owned(bytes.to_vec()) }
@@ -187,7 +187,7 @@ impl<'a> Lowering<'a> {
             starts[axis] = start;
             let mut part = whole.sliced(&starts, &vec![1; shape.len()], shape);
             if *self.layout(id) == Layout::ChannelsLast {
-                part.lanes = shape[1].next_multiple_of(dtype.lane_multiple() as usize);
+                part.padded_channels = shape[1].next_multiple_of(dtype.channel_multiple() as usize);
             }
             part
         } else if let Some(output) = self.direct_output(id, dtype) {
@@ -248,7 +248,7 @@ impl<'a> Lowering<'a> {
         } else {
             let mut located = self.located[id.0].clone().ok_or("a value is read before it is made")?;
             if form == Form::ChannelsLast {
-                located = located.with_full_lanes();
+                located = located.with_whole_channels();
             }
             let fits = match form {
                 Form::Any | Form::AsStored => true,

@@ -73,11 +73,11 @@ impl<'a> Lowering<'a> {
                     ([n, block, block, depth, h, w], [0, 3, 4, 1, 5, 2])
                 };
                 let source = from.reshaped(&split).ok_or("channels cannot be split")?.permuted(&order);
-                let (lanes, between_channels) = (to.lanes, to.strides[1]);
+                let (padded_channels, between_channels) = (to.padded_channels, to.strides[1]);
                 let mut rows = to.reshaped(&[n, depth, h, block, w, block]).ok_or("rows cannot be split")?;
                 // A lone channel has its padding beside it, too.
                 rows.strides[1] = between_channels;
-                (Located { lanes: 0, ..source }, Located { lanes, ..rows })
+                (Located { padded_channels: 0, ..source }, Located { padded_channels, ..rows })
             }
             Op::SpaceToDepth { block } => {
                 let [n, c, h, w] = four(&from.shape)?;
@@ -86,7 +86,7 @@ impl<'a> Lowering<'a> {
                 let channels = to
                     .reshaped(&[n, block, block, c, h / block, w / block])
                     .ok_or("the output of a space-to-depth is not row-major")?;
-                (Located { lanes: 0, ..source }, channels)
+                (Located { padded_channels: 0, ..source }, channels)
             }
             ref other => return Err(format!("{} has no kernel", other.name())),
         };
@@ -100,9 +100,9 @@ impl<'a> Lowering<'a> {
             let shape = self.shape(input);
             if shape[axis] != 0 {
                 let mut part = to.sliced(&starts, &vec![1; starts.len()], shape);
-                if part.lanes != 0 && axis == 1 && position + 1 < node.inputs.len() {
+                if part.padded_channels != 0 && axis == 1 && position + 1 < node.inputs.len() {
                     // Only the last part may touch the padding; the others leave their neighbours alone.
-                    part.lanes = if shape[1].is_multiple_of(8) { shape[1] } else { 0 };
+                    part.padded_channels = if shape[1].is_multiple_of(8) { shape[1] } else { 0 };
                 }
                 let in_place = self.located[input.0].as_ref().is_some_and(|located| {
                     located.buffer == part.buffer && located.offset == part.offset && located.strides == part.strides

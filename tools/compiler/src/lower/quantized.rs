@@ -90,19 +90,19 @@ impl<'a> Lowering<'a> {
             views.push(view).map_err(|_| "more extra inputs than an epilogue takes")?;
         }
         let (range, output) = self.operand(&result)?;
-        let (strides, dilations, pads, groups, outside) = match op {
-            Op::QuantizedConv { window, groups, outside } => (
+        let (strides, dilations, pads, groups, padding_value) = match op {
+            Op::QuantizedConv { window, groups, padding_value } => (
                 three(&window.strides, 1)?,
                 three(&window.dilations, 1)?,
                 three(&window.pads_begin, 0)?,
                 u32::try_from(*groups).map_err(|_| "more groups than 32 bits count")?,
-                *outside,
+                *padding_value,
             ),
             _ => ([1; 3], [1; 3], [0; 3], 1, 0),
         };
         let epilogue = Epilogue { bias: false, program: program.cloned(), extras: views };
         let kernel =
-            QuantizedConv { input, weights, output, strides, dilations, pads, groups, outside, bias, epilogue };
+            QuantizedConv { input, weights, output, strides, dilations, pads, groups, padding_value, bias, epilogue };
         self.push(Kernel::QuantizedConv(kernel), inputs, vec![range]);
         if result.buffer != to.buffer {
             let dense = Located::plain(result.buffer, to.dtype, &to.shape);

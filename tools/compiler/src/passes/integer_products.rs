@@ -3,7 +3,7 @@
 //!
 //! A product of dequantised factors `Σ (x − zx)·sx · (w − zw)·sw` is the sum of integers `Σ (x − zx)·(w − zw)`, which is
 //! exact, times `sx·sw`, one rounding in place of one for each term. With constant weights their zero point is taken off at
-//! compile time, and the input's becomes part of the bias: `Σ (x − zx)·w = Σ x·w − zx·Σ w`, where what stands outside of
+//! compile time, and the input's becomes part of the bias: `Σ (x − zx)·w = Σ x·w − zx·Σ w`, where the padding value of
 //! a window's input is zx. (Jacob et al., "Quantization and training of neural networks for efficient
 //! integer-arithmetic-only inference", 2018.)
 
@@ -191,7 +191,7 @@ impl Rewriting<'_> {
     ) -> Option<()> {
         let (sums, channels) = (weights.sums(|value| value), weights.channels());
         let narrow = |values: Vec<i64>| Tensor::from_slice(DType::I32, &[channels], &wrapped(&values));
-        let (outside, bias) = match input.zero {
+        let (padding_value, bias) = match input.zero {
             Zero::Constant(zero) => {
                 let total = |channel: usize| bias.map_or(0, |bias| bias[channel]) - zero * sums[channel];
                 let total: Vec<i64> = (0..channels).map(total).collect();
@@ -217,7 +217,7 @@ impl Rewriting<'_> {
         let inputs = [Some(input.integers), Some(constant), bias].into_iter().flatten().collect();
         let op = match product {
             Product::Convolution(window, groups) => {
-                Op::QuantizedConv { window, groups, outside: i16::try_from(outside).ok()? }
+                Op::QuantizedConv { window, groups, padding_value: i16::try_from(padding_value).ok()? }
             }
             Product::Matrix => Op::QuantizedMatMul,
         };

@@ -59,7 +59,7 @@ impl Kept {
 /// Names values that stay f32.
 type Rule = fn(&FusedGraph, StoreOptions<'_>, &mut Kept);
 
-/// In the order in which their reasons are told. `moved` follows the rules before it, and `magnitude` all data by itself.
+/// In the order in which their reasons are printed. `moved` follows the rules before it, and `magnitude` all data by itself.
 const RULES: [Rule; 11] = [
     asked::keep,
     exact::keep,

@@ -113,8 +113,8 @@ fn a_convolution_between_quantising_sums_integers() {
     net.output(y);
 
     let (op, constants) = product(&net);
-    // What stands outside is the zero point, which the bias takes off everywhere.
-    assert_eq!(op, Op::QuantizedConv { window: window(1), groups: 1, outside: 70 });
+    // The padding value is the zero point, which the bias takes off everywhere.
+    assert_eq!(op, Op::QuantizedConv { window: window(1), groups: 1, padding_value: 70 });
     let filters = net.graph.value(weights).quantized.as_ref().unwrap().integers.clone();
     let sums: Vec<i64> = filters.to_i64().unwrap().chunks(36).map(|filter| filter.iter().sum()).collect();
     let total: Vec<i64> = integers.iter().zip(&sums).map(|(bias, sum)| bias - 70 * sum).collect();
@@ -205,7 +205,7 @@ fn integer_operators_take_zero_points_and_constants_into_the_bias() {
     let y = net.cast(rounded, DType::I8);
     net.output(y);
     let (op, constants) = product(&net);
-    assert_eq!(op, Op::QuantizedConv { window: window(1), groups: 1, outside: 70 });
+    assert_eq!(op, Op::QuantizedConv { window: window(1), groups: 1, padding_value: 70 });
     let sums: Vec<i64> = values.chunks(54).map(|filter| filter.iter().map(|&value| i64::from(value)).sum()).collect();
     let total: Vec<i64> = [5, -400, 0, 7000].iter().zip(sums).map(|(bias, sum): (&i64, i64)| bias - 70 * sum).collect();
     assert_eq!(constants[1].to_i64().unwrap(), total);
