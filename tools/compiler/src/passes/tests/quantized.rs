@@ -499,6 +499,7 @@ fn averages_and_gates_of_integers_stay_integers() {
     let y = net.node(Op::Reduce { kind: Reduction::Mean, axes: vec![1], keep: true }, &[x]);
     let floats = net.input(&[1, 8, 4, 4]);
     let z = net.node(Op::Reduce { kind: Reduction::Mean, axes: vec![2, 3], keep: true }, &[floats]);
-    (net.output(y), net.output(z));
+    net.output(y);
+    net.output(z);
     assert_eq!(names(&quantized_average::run(net.graph.clone())), names(&net.graph));
 }
