@@ -15,7 +15,7 @@ FAILED = {
     "refused": "`floec` refuses it",
     "crash": "`floec` or `floe` ends otherwise",
     "slow": "`floec` or `floe` reaches the time limit",
-    "sensitive": "ONNX Runtime with and without its optimisations differ as much",
+    "sensitive": "ONNX Runtime differs as much from itself without its optimisations, or with weights moved by one unit in the last place",
     "nothing": "nothing to compare: outputs are constant, empty or not finite",
 }
 # What has no graph, or one that ONNX Runtime does not run.
