@@ -109,6 +109,11 @@ class Catalogue:
         wrong = [any(failure.startswith("emulated:") for failure in section["failures"]) for section in sections]
         return f"{wrong.count(False)} of {len(wrong)}" if wrong else "none yet"
 
+    def _record_identical(self):
+        """Plans whose results on a GPU in software have the GPU's bits, every element."""
+        emulated = [section["emulated"] for _, _, section in self._networks() if "emulated" in section]
+        return str(sum(one["same"] == one["elements"] for one in emulated)) if emulated else "none"
+
     def _record_exceptions(self):
         """Networks that are held to bounds of their own."""
         bounds = self._root / "tools/verify/bounds.toml"

@@ -217,11 +217,11 @@ class Documents(unittest.TestCase):
                 f"blazeface-front-{kind}": {"failures": [], "timed": 0, "latency": latency}
                 for kind in ("f16 h200 f16", "orin jetson-orin-nano f16")
             } | {
-                "near-orin jetson-orin-nano f16": {"failures": [], "latency": None, "emulated": {"part": 0.05}},
+                "near-orin jetson-orin-nano f16": {"failures": [], "latency": None, "emulated": {"part": 0.0, "same": 7, "elements": 7}},
                 "apart-orin jetson-orin-nano f16": {
                     "failures": ["emulated: differs by 1"],
                     "latency": None,
-                    "emulated": {"part": 1.0},
+                    "emulated": {"part": 1.0, "same": 6, "elements": 7},
                 },
                 "smart-turn-v3.2-qdq-orin jetson-orin-nano f16": {
                     "failures": ["far off"],
@@ -235,7 +235,7 @@ class Documents(unittest.TestCase):
             }
 
         readme = change(new)
-        for text in ["commit 0123456 with changes, 2026-11-22<", "1,510 of 1,511 (all but 1 of `top_k`)", "figure record networks jetson-orin-nano -->3 of 4<", "figure record emulated -->1 of 2<",
+        for text in ["commit 0123456 with changes, 2026-11-22<", "1,510 of 1,511 (all but 1 of `top_k`)", "figure record networks jetson-orin-nano -->3 of 4<", "figure record emulated -->1 of 2<", "figure record identical -->1<",
                      "On an H200, 1,609 of 1,905 in f32 and 1,500 of 1,905 in f16 pass.",
                      "100,000 replays in each of 2 modes: no call of an allocating function."]:  # fmt: skip
             self.assertIn(text, readme)
