@@ -1,6 +1,7 @@
 //! Kernels that are chains of others: each stage reads what the one before it wrote.
 
 use crate::conv::Conv;
+use crate::quantized_conv::QuantizedConv;
 use crate::{Family, KernelError, MAX_INPUTS, View};
 
 /// Alignment of what lies in the workspace.
@@ -22,11 +23,50 @@ impl<'a> Stage<'a> {
     pub(crate) fn of_conv(conv: &'a Conv) -> Self {
         Self { family: conv, parameters: 1 + usize::from(conv.epilogue.bias), output: &conv.output }
     }
+
+    /// A convolution of 8-bit integers.
+    pub(crate) fn of_quantized(conv: &'a QuantizedConv) -> Self {
+        let parameters = 1 + usize::from(conv.bias.is_some()) + conv.epilogue.extras.len();
+        Self { family: conv, parameters, output: &conv.output }
+    }
 }
 
-/// The operands of a convolution after its input: weights and, where it has one, the bias, each by its number.
-pub(crate) fn parameters(conv: &Conv) -> impl Iterator<Item = (&Conv, usize)> {
-    (1..2 + usize::from(conv.epilogue.bias)).map(move |i| (conv, i))
+/// View of input operand `index` of a chain: `first`, then the further inputs of all stages.
+pub(crate) fn input<'a>(
+    first: &'a View,
+    stages: impl IntoIterator<Item = Stage<'a>>,
+    index: usize,
+) -> Option<&'a View> {
+    match index.checked_sub(1) {
+        None => Some(first),
+        Some(index) => parameter(stages, index).and_then(|(family, i)| family.input(i)),
+    }
+}
+
+/// Bytes of that operand.
+///
+/// # Errors
+/// Those of [`View::bytes`].
+pub(crate) fn input_bytes<'a>(
+    first: &View,
+    stages: impl IntoIterator<Item = Stage<'a>>,
+    index: usize,
+) -> Result<Option<u64>, KernelError> {
+    match index.checked_sub(1) {
+        None => first.bytes().map(Some),
+        Some(index) => parameter(stages, index).map_or(Ok(None), |(family, i)| family.input_bytes(i)),
+    }
+}
+
+/// The stage that has a chain's parameter, and the parameter's number there.
+fn parameter<'a>(stages: impl IntoIterator<Item = Stage<'a>>, mut index: usize) -> Option<(&'a dyn Family, usize)> {
+    for stage in stages {
+        match index.checked_sub(stage.parameters) {
+            None => return Some((stage.family, index + 1)),
+            Some(rest) => index = rest,
+        }
+    }
+    None
 }
 
 /// Checks every stage by itself. How they fit together is for the family to say.
@@ -42,7 +82,7 @@ pub(crate) fn check(stages: &[Stage<'_>]) -> Result<(), KernelError> {
 /// # Errors
 /// `Parameter` naming what it is not.
 pub(crate) fn check_pointwise(conv: &Conv) -> Result<(), KernelError> {
-    check_fully_connected(conv)?;
+    check_fully_connected(&conv.weights, conv.strides, conv.pads, conv.groups)?;
     if !conv.epilogue.extras.is_empty() {
         return Err(KernelError::Parameter("extras inside a chain"));
     }
@@ -53,9 +93,14 @@ pub(crate) fn check_pointwise(conv: &Conv) -> Result<(), KernelError> {
 ///
 /// # Errors
 /// `Parameter` naming what it is not.
-pub(crate) fn check_fully_connected(conv: &Conv) -> Result<(), KernelError> {
-    let one = conv.weights.shape.iter().skip(2).all(|&extent| extent == 1);
-    let plain = conv.strides == [1; 3] && conv.pads == [0; 3] && conv.groups == 1;
+pub(crate) fn check_fully_connected(
+    weights: &View,
+    strides: [u32; 3],
+    pads: [u32; 3],
+    groups: u32,
+) -> Result<(), KernelError> {
+    let one = weights.shape.iter().skip(2).all(|&extent| extent == 1);
+    let plain = strides == [1; 3] && pads == [0; 3] && groups == 1;
     if !one || !plain {
         return Err(KernelError::Parameter("a pointwise convolution"));
     }

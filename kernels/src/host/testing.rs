@@ -206,6 +206,20 @@ pub(crate) fn compare_of(
     assert!(output.iter().all(|&b| b == POISON), "wrote outside its view: {kernel:?}");
 }
 
+/// What convolutions of 8-bit integers make of an operand, one after the other; `parameters` are their further inputs.
+pub(crate) fn in_turn<'a>(
+    first: Operand,
+    parameters: &[Operand],
+    members: impl Iterator<Item = &'a crate::quantized_conv::QuantizedConv>,
+) -> Operand {
+    let mut parameters = parameters.iter();
+    members.fold(first, |input, conv| {
+        let member = Kernel::QuantizedConv(conv.clone());
+        let own = std::iter::once(input).chain(parameters.by_ref().take(member.inputs() - 1).cloned());
+        run(&member, &own.collect::<Vec<_>>())
+    })
+}
+
 /// The epilogue's value for a sum: bias, then program. `first` is the position of the epilogue's first operand.
 pub(crate) fn finish(
     epilogue: &crate::pointwise::Epilogue,

@@ -1,6 +1,7 @@
 //! CUDA candidates: a block computes a chunk of channels over a band of rows (sm_80 and later; f16 and bf16).
 
 use super::MbConv;
+use super::geometry::{Geometry, Operands};
 use crate::codegen::{
     Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Target, Unsupported, element_type,
     program_function,
@@ -27,7 +28,7 @@ const MOST: usize = 10;
 impl Generate for MbConv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        let shape = Shape::of(self, target)?;
+        let shape = geometry(self, target)?;
         let mut ranked = Vec::new();
         for tile in tiles(&shape, target) {
             ranked.push((self.cost(&shape, &tile, target), tile));
@@ -49,94 +50,51 @@ struct Tile {
     threads: u32,
 }
 
-/// Extents and strides, checked.
-struct Shape {
-    images: u32,
-    /// Channels that exist in memory: of the wide image, and of the one that is read.
-    padded_channels: u32,
-    depth: u32,
-    input: [u32; 2],
-    output: [u32; 2],
-    taps: [u32; 2],
-    steps: [u32; 2],
-    dilations: [u32; 2],
-    pads: [u32; 2],
-    pixel: i64,
+/// The geometry, if these kernels take it.
+fn geometry(kernel: &MbConv, target: &Target) -> Result<Geometry, Unsupported> {
+    let refuse = |what: &str| Unsupported(format!("a fused depthwise convolution {what}"));
+    let Conv { input: wide, weights, output, strides, dilations, pads, .. } = &kernel.depthwise;
+    let (image, expand) = (kernel.image(), kernel.expand.as_ref());
+    let element = output.dtype;
+    let same = [image, weights, wide].into_iter().chain(expand.map(|e| &e.weights)).all(|v| v.dtype == element);
+    if !target.has_async_copy() || !matches!(element, DType::F16 | DType::Bf16) || !same {
+        return Err(refuse("of other than f16 or bf16, or before sm_80"));
+    }
+    let (strides, dilations, pads) = (*strides, *dilations, *pads);
+    let operands = Operands { image, expands: expand.is_some(), wide, weights, output, strides, dilations, pads };
+    Geometry::of(&operands, 8).map_err(|what| refuse(&what))
 }
 
-impl Shape {
-    fn of(kernel: &MbConv, target: &Target) -> Result<Self, Unsupported> {
-        let refuse = |what: &str| Err(Unsupported(format!("a fused depthwise convolution {what}")));
-        let Conv { input: wide, weights, output, .. } = &kernel.depthwise;
-        let image = kernel.image();
-        let expand = kernel.expand.as_ref();
-        let element = output.dtype;
-        let same = [image, weights, wide].into_iter().chain(expand.map(|e| &e.weights)).all(|v| v.dtype == element);
-        if !target.has_async_copy() || !matches!(element, DType::F16 | DType::Bf16) || !same {
-            return refuse("of other than f16 or bf16, or before sm_80");
-        }
-        let padded_channels = |view: &View| view.padded_channels.max(view.shape[1]);
-        for view in [image, output] {
-            let multiples = (0..view.rank()).all(|d| d == 1 || view.shape[d] == 1 || view.strides[d] % 8 == 0);
-            if view.strides[1] != 1 || padded_channels(view) % 8 != 0 || view.offset % 8 != 0 || !multiples {
-                return refuse("of images that are not channels-last in multiples of 8");
-            }
-        }
-        if expand.is_none() && padded_channels(image) < padded_channels(output) {
-            return refuse("with fewer channels in memory than it writes");
-        }
-        let [(of_image, strides), (of_wide, _), (of_output, _), (taps, _)] =
-            [image, wide, output, weights].map(spatial);
-        if of_output[0] != 1 || of_wide[0] != 1 || taps[0] != 1 || of_image != of_wide {
-            return refuse("in three spatial dimensions");
-        }
-        if of_wide[1] > 1 && strides[1] != strides[2] * i64::from(of_wide[2]) {
-            return refuse("of an image with gaps between its rows");
-        }
-        let two = |all: [u32; 3]| [all[1], all[2]];
-        let Conv { strides: steps, dilations, pads, .. } = &kernel.depthwise;
-        Ok(Self {
-            images: output.shape[0],
-            padded_channels: padded_channels(output),
-            depth: if expand.is_some() { padded_channels(image) } else { 0 },
-            input: two(of_wide),
-            output: two(of_output),
-            taps: two(taps),
-            steps: two(*steps),
-            dilations: two(*dilations),
-            pads: two(*pads),
-            pixel: strides[2],
-        })
-    }
+/// Groups of 32 channels of the image.
+fn groups(shape: &Geometry) -> u32 {
+    shape.depth.div_ceil(32)
+}
 
-    /// Groups of 32 channels of the image.
-    fn groups(&self) -> u32 {
-        self.depth.div_ceil(32)
-    }
-
+impl Tile {
     /// Rows and columns of a band.
-    fn band(&self, tile: &Tile) -> [u32; 2] {
-        let reach = |d: usize, outputs: u32| (outputs - 1) * self.steps[d] + (self.taps[d] - 1) * self.dilations[d] + 1;
-        [reach(0, tile.rows), reach(1, self.output[1].next_multiple_of(tile.run))]
+    fn band(&self, shape: &Geometry) -> [u32; 2] {
+        let reach =
+            |d: usize, outputs: u32| (outputs - 1) * shape.steps[d] + (shape.taps[d] - 1) * shape.dilations[d] + 1;
+        [reach(0, self.rows), reach(1, shape.output[1].next_multiple_of(self.run))]
     }
 
     /// Bytes of dynamic shared memory.
-    fn shared(&self, tile: &Tile) -> u64 {
-        let [rows, columns] = self.band(tile).map(u64::from);
-        (u64::from(self.taps[0] * self.taps[1]) + rows * columns) * u64::from(tile.chunk) * 16
+    fn shared(&self, shape: &Geometry) -> u64 {
+        let [rows, columns] = self.band(shape).map(u64::from);
+        (u64::from(shape.taps[0] * shape.taps[1]) + rows * columns) * u64::from(self.chunk) * 16
     }
 
     /// Blocks of one image.
-    fn blocks(&self, tile: &Tile) -> u32 {
-        (self.padded_channels / 8).div_ceil(tile.chunk) * self.output[0].div_ceil(tile.rows)
+    fn blocks(&self, shape: &Geometry) -> u32 {
+        (shape.padded_channels / 8).div_ceil(self.chunk) * shape.output[0].div_ceil(self.rows)
     }
 }
 
 /// Configurations that fit.
-fn tiles(shape: &Shape, target: &Target) -> Vec<Tile> {
+fn tiles(shape: &Geometry, target: &Target) -> Vec<Tile> {
     let mut all = Vec::new();
     for chunk in CHUNKS.into_iter().filter(|&chunk| chunk == 1 || chunk / 2 < shape.padded_channels / 8) {
-        if shape.groups() * chunk > MOST_WEIGHTS {
+        if groups(shape) * chunk > MOST_WEIGHTS {
             continue;
         }
         // Bands of equal height: an eighth of the rows, a seventh, …, all of them, and single ones.
@@ -150,7 +108,7 @@ fn tiles(shape: &Shape, target: &Target) -> Vec<Tile> {
                 for threads in THREADS {
                     let tile = Tile { chunk, rows, run, threads };
                     // The gate's few kilobytes are static.
-                    let fits = shape.shared(&tile) + (24 << 10) <= u64::from(target.shared_per_block);
+                    let fits = tile.shared(shape) + (24 << 10) <= u64::from(target.shared_per_block);
                     let idle = shape.output[1].div_ceil(run) * rows * chunk * 4 < threads;
                     if fits && !idle {
                         all.push(tile);
@@ -176,17 +134,17 @@ fn instructions(program: Option<&Program>) -> f64 {
 impl MbConv {
     /// Expected microseconds: instructions of the warps on four schedulers, bytes from level 2, and the latencies of
     /// one load, of the barrier and of the way out.
-    fn cost(&self, shape: &Shape, tile: &Tile, target: &Target) -> f64 {
+    fn cost(&self, shape: &Geometry, tile: &Tile, target: &Target) -> f64 {
         let [chunk, run, rows, threads] = [tile.chunk, tile.run, tile.rows, tile.threads].map(f64::from);
-        let [band_rows, band_columns] = shape.band(tile);
+        let [band_rows, band_columns] = tile.band(shape);
         let warps = threads / 32.0;
-        let blocks = f64::from(shape.blocks(tile) * shape.images);
+        let blocks = f64::from(tile.blocks(shape) * shape.images);
         let resident = (blocks / f64::from(target.multiprocessors)).ceil();
         let (fill, bytes) = match &self.expand {
             Some(expand) => {
                 let rows = band_rows.min(shape.input[0]);
                 let tiles = (f64::from(rows * shape.input[1]) / 16.0).ceil();
-                let groups = f64::from(shape.groups());
+                let groups = f64::from(groups(shape));
                 let of_tile = groups * (6.0 + 4.0 * chunk)
                     + chunk * 4.0 * (instructions(expand.epilogue.program.as_ref()) + 3.0)
                     + 40.0;
@@ -215,13 +173,13 @@ impl MbConv {
         let gate = self
             .gate
             .as_ref()
-            .map_or(0.0, |gate| 200.0 + gate.gate_cycles(shape.blocks(tile), tile.chunk, tile.threads));
+            .map_or(0.0, |gate| 200.0 + gate.gate_cycles(tile.blocks(shape), tile.chunk, tile.threads));
         let cycles = 1100.0 + fill.max(level_2) + depthwise + gate;
         1.3 + cycles / target.clock
     }
 
-    fn candidate(&self, shape: &Shape, tile: &Tile, cost: f64) -> Candidate {
-        let blocks = shape.blocks(tile);
+    fn candidate(&self, shape: &Geometry, tile: &Tile, cost: f64) -> Candidate {
+        let blocks = tile.blocks(shape);
         let source = self.source(shape, tile, blocks);
         let gate = self.gate.as_ref().map(|gate| gate.gate_operands(self.gate_input(), 1));
         let mut operands = GateOperands::default();
@@ -248,7 +206,7 @@ impl MbConv {
             operands.parameters.join(", ")
         );
         let launch = Launch {
-            shared: shape.shared(tile) as u32,
+            shared: tile.shared(shape) as u32,
             ..Launch::new(source, "mbconv_band", blocks * shape.images, tile.threads, operands.arguments)
         };
         let Tile { chunk, rows, run, threads } = tile;
@@ -271,7 +229,7 @@ impl MbConv {
         1 + convolutions.map(|conv| 1 + usize::from(conv.epilogue.bias)).sum::<usize>()
     }
 
-    fn source(&self, shape: &Shape, tile: &Tile, blocks: u32) -> String {
+    fn source(&self, shape: &Geometry, tile: &Tile, blocks: u32) -> String {
         let (depthwise, expand, image) = (&self.depthwise, self.expand.as_ref(), self.image());
         let output = &depthwise.output;
         let (_, strides) = spatial(output);
@@ -340,7 +298,7 @@ impl MbConv {
     }
 
     /// Rows of taps that are unrolled: all, unless the code would outgrow the instruction cache.
-    fn tap_rows_at_once(&self, shape: &Shape, tile: &Tile) -> u32 {
+    fn tap_rows_at_once(&self, shape: &Geometry, tile: &Tile) -> u32 {
         let taps = shape.taps[0] * shape.taps[1];
         // Conversions from bf16 are hoisted out of the order of loads and take all registers.
         let most = if self.depthwise.output.dtype == DType::F16 { 50 } else { 9 };
@@ -348,7 +306,7 @@ impl MbConv {
     }
 
     /// Packing of all operands: weights of the expansion `[lane][channel]`, filters `[tap][lane]`, rows of the gate's.
-    fn packing(&self, shape: &Shape) -> Vec<Packing> {
+    fn packing(&self, shape: &Geometry) -> Vec<Packing> {
         let mut all = vec![Packing::Keep];
         let mut push = |conv: &Conv, extents: [u32; 2], strides: [i64; 2], taps: i64| {
             let mut view = View { padded_channels: 0, offset: 0, ..conv.weights.clone() };
@@ -363,7 +321,7 @@ impl MbConv {
             all.push(Packing::View(view));
             all.extend(conv.epilogue.bias.then_some(Packing::Keep));
         };
-        let depth = shape.groups() * 32;
+        let depth = groups(shape) * 32;
         if let Some(expand) = &self.expand {
             push(expand, [shape.padded_channels, depth], [depth.into(), 1], 1);
         }

@@ -1,7 +1,6 @@
 //! Reference kernel: the members' reference kernels one after the other.
 
 use super::MbConv;
-use crate::conv::Conv;
 use crate::host::check_operands;
 use crate::host::stages::{self, Stage};
 use crate::{Family, KernelError, MAX_INPUTS, View};
@@ -12,15 +11,14 @@ impl MbConv {
         &self.expand.as_ref().unwrap_or(&self.depthwise).input
     }
 
-    /// Weights and biases after the image: convolutions and the numbers of their operands.
-    fn parameters(&self) -> impl Iterator<Item = (&Conv, usize)> {
-        let gate = self.gate.iter().flat_map(|gate| gate.parameters());
-        self.expand.iter().chain([&self.depthwise]).flat_map(stages::parameters).chain(gate)
-    }
-
     /// The convolutions as stages.
     fn stages(&self) -> heapless::Vec<Stage<'_>, 2> {
         self.expand.iter().chain([&self.depthwise]).map(Stage::of_conv).collect()
+    }
+
+    /// Those, and the stages of the gate.
+    fn all_stages(&self) -> impl Iterator<Item = Stage<'_>> {
+        self.stages().into_iter().chain(self.gate.iter().flat_map(|gate| gate.stages()))
     }
 }
 
@@ -51,10 +49,7 @@ impl Family for MbConv {
     }
 
     fn input(&self, index: usize) -> Option<&View> {
-        match index.checked_sub(1) {
-            None => Some(self.image()),
-            Some(index) => self.parameters().nth(index).and_then(|(conv, i)| conv.input(i)),
-        }
+        stages::input(self.image(), self.all_stages(), index)
     }
 
     fn output(&self, index: usize) -> Option<&View> {
@@ -66,10 +61,7 @@ impl Family for MbConv {
     }
 
     fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {
-        match index.checked_sub(1) {
-            None => self.image().bytes().map(Some),
-            Some(index) => self.parameters().nth(index).map_or(Ok(None), |(conv, i)| conv.input_bytes(i)),
-        }
+        stages::input_bytes(self.image(), self.all_stages(), index)
     }
 
     fn host_workspace(&self) -> u64 {

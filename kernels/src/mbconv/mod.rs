@@ -5,6 +5,8 @@
 pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 pub(crate) mod cuda;
+#[cfg(feature = "codegen")]
+pub(crate) mod geometry;
 mod host;
 #[cfg(test)]
 mod tests;

@@ -46,13 +46,9 @@ pub(super) fn evaluate<'a, R: Register, const N: usize>(
         match instruction {
             Instruction::Input(i) => load(usize::from(i), out),
             Instruction::Float(_) | Instruction::Integer(_) => out.fill(R::constant(instruction)),
-            Instruction::Unary(op, a) => cpu::dispatch(Loop { operation: Operation::Unary(op, block(a)), out }),
-            Instruction::Binary(op, a, b) => {
-                cpu::dispatch(Loop { operation: Operation::Binary(op, block(a), block(b)), out });
-            }
-            Instruction::Select(c, a, b) => {
-                cpu::dispatch(Loop { operation: Operation::Select(block(c), block(a), block(b)), out });
-            }
+            Instruction::Unary(op, a) => apply(Operation::Unary(op, block(a)), out),
+            Instruction::Binary(op, a, b) => apply(Operation::Binary(op, block(a), block(b)), out),
+            Instruction::Select(c, a, b) => apply(Operation::Select(block(c), block(a), block(b)), out),
         }
     }
     let result = program.instructions.len().checked_sub(1).and_then(|last| registers.get(last));
@@ -104,6 +100,12 @@ enum Operation<'a, R> {
     Binary(Binary, &'a [R], &'a [R]),
     /// The second where the first is not zero, otherwise the third.
     Select(&'a [R], &'a [R], &'a [R]),
+}
+
+/// Applies one instruction to a block. Not inlined, so that every function that evaluates programs shares its loops.
+#[inline(never)]
+fn apply<R: Register>(operation: Operation<'_, R>, out: &mut [R]) {
+    cpu::dispatch(Loop { operation, out });
 }
 
 /// One instruction over a block.

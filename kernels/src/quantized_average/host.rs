@@ -4,7 +4,7 @@ use super::QuantizedAverage;
 use crate::host::stages::{self, Stage, padded};
 use crate::host::{cast_mut, check_operands};
 use crate::quantized_conv::QuantizedConv;
-use crate::quantized_mbconv::{is_factor, parameters};
+use crate::quantized_mbconv::is_factor;
 use crate::{DType, Family, KernelError, View};
 
 /// Most elements of a channel, so that no sum of bytes leaves 32 bits.
@@ -26,12 +26,8 @@ impl QuantizedAverage {
         self.image.shape.iter().skip(2).fold(1, |n: u64, &extent| n.saturating_mul(extent.into()))
     }
 
-    fn parameters(&self) -> impl Iterator<Item = (&QuantizedConv, usize)> {
-        self.members().flat_map(|conv| (1..=parameters(conv)).map(move |i| (conv, i)))
-    }
-
     fn stages(&self) -> heapless::Vec<Stage<'_>, 2> {
-        self.members().map(|conv| Stage { family: conv, parameters: parameters(conv), output: &conv.output }).collect()
+        self.members().map(Stage::of_quantized).collect()
     }
 
     /// Bytes of the sums in the workspace.
@@ -119,10 +115,7 @@ impl Family for QuantizedAverage {
     }
 
     fn input(&self, index: usize) -> Option<&View> {
-        match index.checked_sub(1) {
-            None => Some(&self.image),
-            Some(index) => self.parameters().nth(index).and_then(|(conv, i)| conv.input(i)),
-        }
+        stages::input(&self.image, self.stages(), index)
     }
 
     fn output(&self, index: usize) -> Option<&View> {

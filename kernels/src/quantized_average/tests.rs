@@ -25,13 +25,8 @@ fn cases_are_sums_and_their_members_in_turn() {
                 operand[at..at + 4].copy_from_slice(&(sum as i32).to_le_bytes());
             }
         }
-        let mut wanted = testing::run(&Kernel::Pointwise(family.requantise.clone()), &[operand]);
-        let mut parameters = inputs[1..].iter();
-        for conv in family.members() {
-            let member = Kernel::QuantizedConv(conv.clone());
-            let own = std::iter::once(wanted).chain(parameters.by_ref().take(member.inputs() - 1).cloned());
-            wanted = testing::run(&member, &own.collect::<Vec<_>>());
-        }
+        let average = testing::run(&Kernel::Pointwise(family.requantise.clone()), &[operand]);
+        let wanted = testing::in_turn(average, &inputs[1..], family.members());
         let got: Operand = testing::run(&kernel, &inputs);
         assert!(*got == *wanted, "{kernel:?}");
     }

@@ -6,6 +6,7 @@ use crate::codegen::{
     whole_functions,
 };
 use crate::gemm::spatial;
+use crate::mbconv::geometry::{Geometry, Operands};
 use crate::pointwise::{Instruction, Program, Unary};
 use crate::quantized_conv::QuantizedConv;
 use crate::view::Strides;
@@ -27,7 +28,7 @@ const MOST: usize = 10;
 impl Generate for QuantizedMbConv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        let shape = Shape::of(self, target)?;
+        let shape = geometry(self, target)?;
         let mut ranked: Vec<(f64, Tile)> =
             tiles(&shape, target).into_iter().map(|tile| (self.cost(&shape, &tile, target), tile)).collect();
         if ranked.is_empty() {
@@ -46,95 +47,53 @@ struct Tile {
     threads: u32,
 }
 
-/// Extents and strides, checked.
-struct Shape {
-    images: u32,
-    /// Channels that exist in memory: of the wide image, and of the one that is read.
-    padded_channels: u32,
-    depth: u32,
-    input: [u32; 2],
-    output: [u32; 2],
-    taps: [u32; 2],
-    steps: [u32; 2],
-    dilation: u32,
-    pads: [u32; 2],
-    pixel: i64,
+/// The geometry, if these kernels take it.
+fn geometry(kernel: &QuantizedMbConv, target: &Target) -> Result<Geometry, Unsupported> {
+    let refuse = |what: &str| Unsupported(format!("a depthwise convolution of bytes {what}"));
+    let QuantizedConv { input: wide, weights, output, strides, dilations, pads, .. } = &kernel.depthwise;
+    let image = kernel.image();
+    let is_byte = |view: &View| matches!(view.dtype, DType::I8 | DType::U8);
+    if !target.has_async_copy() || ![image, wide, output].into_iter().all(is_byte) {
+        return Err(refuse("before sm_80, or with another result"));
+    }
+    let (expands, strides, dilations, pads) = (kernel.expand.is_some(), *strides, *dilations, *pads);
+    let operands = Operands { image, expands, wide, weights, output, strides, dilations, pads };
+    let shape = Geometry::of(&operands, 16).map_err(|what| refuse(&what))?;
+    if shape.taps[1] > MOST_TAPS || shape.taps[0] > 8 || shape.dilations[1] != 1 {
+        return Err(refuse("with long or spread rows of taps"));
+    }
+    if kernel.members().any(|conv| functions("f", conv).is_none()) {
+        return Err(refuse("without requantisation"));
+    }
+    let reach = |view: &View| view.bytes().unwrap_or(u64::MAX);
+    if reach(image).max(reach(output)) > i32::MAX as u64 {
+        return Err(refuse("of 2 GiB or more"));
+    }
+    Ok(shape)
 }
 
-impl Shape {
-    fn of(kernel: &QuantizedMbConv, target: &Target) -> Result<Self, Unsupported> {
-        let refuse = |what: &str| Err(Unsupported(format!("a depthwise convolution of bytes {what}")));
-        let QuantizedConv { input: wide, weights, output, .. } = &kernel.depthwise;
-        let image = kernel.image();
-        let is_byte = |view: &View| matches!(view.dtype, DType::I8 | DType::U8);
-        if !target.has_async_copy() || ![image, wide, output].into_iter().all(is_byte) {
-            return refuse("before sm_80, or with another result");
-        }
-        let padded_channels = |view: &View| view.padded_channels.max(view.shape[1]);
-        for view in [image, output] {
-            let multiples = (0..view.rank()).all(|d| d == 1 || view.shape[d] == 1 || view.strides[d] % 16 == 0);
-            if view.strides[1] != 1 || padded_channels(view) % 16 != 0 || view.offset % 16 != 0 || !multiples {
-                return refuse("of images that are not channels-last in multiples of 16");
-            }
-        }
-        if kernel.expand.is_none() && padded_channels(image) < padded_channels(output) {
-            return refuse("with fewer channels in memory than it writes");
-        }
-        let [(of_image, strides), (of_wide, _), (of_output, _), (taps, _)] =
-            [image, wide, output, weights].map(spatial);
-        if of_output[0] != 1 || of_wide[0] != 1 || taps[0] != 1 || of_image != of_wide {
-            return refuse("in three spatial dimensions");
-        }
-        if of_wide[1] > 1 && strides[1] != strides[2] * i64::from(of_wide[2]) {
-            return refuse("of an image with gaps between its rows");
-        }
-        let QuantizedConv { strides: steps, dilations, pads, .. } = &kernel.depthwise;
-        if taps[2] > MOST_TAPS || taps[1] > 8 || dilations[2] != 1 {
-            return refuse("with long or spread rows of taps");
-        }
-        if kernel.members().any(|conv| functions("f", conv).is_none()) {
-            return refuse("without requantisation");
-        }
-        let reach = |view: &View| view.bytes().unwrap_or(u64::MAX);
-        if reach(image).max(reach(output)) > i32::MAX as u64 {
-            return refuse("of 2 GiB or more");
-        }
-        let two = |all: [u32; 3]| [all[1], all[2]];
-        Ok(Self {
-            images: output.shape[0],
-            padded_channels: padded_channels(output),
-            depth: if kernel.expand.is_some() { padded_channels(image) } else { 0 },
-            input: two(of_wide),
-            output: two(of_output),
-            taps: two(taps),
-            steps: two(*steps),
-            dilation: dilations[1],
-            pads: two(*pads),
-            pixel: strides[2],
-        })
-    }
+/// Groups of 64 channels of the image.
+fn groups(shape: &Geometry) -> u32 {
+    shape.depth.div_ceil(64)
+}
 
-    /// Groups of 64 channels of the image.
-    fn groups(&self) -> u32 {
-        self.depth.div_ceil(64)
-    }
-
+impl Tile {
     /// Rows of a band, and words of four columns of each.
-    fn band(&self, tile: &Tile) -> [u32; 2] {
-        let rows = (tile.rows - 1) * self.steps[0] + (self.taps[0] - 1) * self.dilation + 1;
-        let columns = (self.output[1].next_multiple_of(RUN) - 1) * self.steps[1] + self.taps[1];
+    fn band(&self, shape: &Geometry) -> [u32; 2] {
+        let rows = (self.rows - 1) * shape.steps[0] + (shape.taps[0] - 1) * shape.dilations[0] + 1;
+        let columns = (shape.output[1].next_multiple_of(RUN) - 1) * shape.steps[1] + shape.taps[1];
         [rows, columns.div_ceil(4)]
     }
 
     /// Bytes of dynamic shared memory.
-    fn shared(&self, tile: &Tile) -> u64 {
-        let [rows, words] = self.band(tile).map(u64::from);
-        rows * words * u64::from(pitch(tile.channels)) * 4
+    fn shared(&self, shape: &Geometry) -> u64 {
+        let [rows, words] = self.band(shape).map(u64::from);
+        rows * words * u64::from(pitch(self.channels)) * 4
     }
 
     /// Blocks of one image.
-    fn blocks(&self, tile: &Tile) -> u32 {
-        self.padded_channels.div_ceil(tile.channels) * self.output[0].div_ceil(tile.rows)
+    fn blocks(&self, shape: &Geometry) -> u32 {
+        shape.padded_channels.div_ceil(self.channels) * shape.output[0].div_ceil(self.rows)
     }
 }
 
@@ -144,10 +103,10 @@ fn pitch(channels: u32) -> u32 {
 }
 
 /// Configurations that fit.
-fn tiles(shape: &Shape, target: &Target) -> Vec<Tile> {
+fn tiles(shape: &Geometry, target: &Target) -> Vec<Tile> {
     let mut all = Vec::new();
     for channels in CHANNELS.into_iter().filter(|&channels| channels == 16 || channels / 2 < shape.padded_channels) {
-        if shape.groups() * (channels / 16) > MOST_WEIGHTS {
+        if groups(shape) * (channels / 16) > MOST_WEIGHTS {
             continue;
         }
         // Bands of equal height, and small ones.
@@ -159,7 +118,7 @@ fn tiles(shape: &Shape, target: &Target) -> Vec<Tile> {
         for rows in heights {
             for threads in THREADS {
                 let tile = Tile { channels, rows, threads };
-                let fits = shape.shared(&tile) <= u64::from(target.shared_per_block);
+                let fits = tile.shared(shape) <= u64::from(target.shared_per_block);
                 let idle = shape.output[1].div_ceil(RUN) * rows * channels * 2 < threads;
                 if fits && !idle {
                     all.push(tile);
@@ -196,16 +155,16 @@ fn slots(program: Option<&Program>) -> f64 {
 impl QuantizedMbConv {
     /// Expected microseconds: issue slots of the warps on four schedulers, bytes from level 2, and the latencies of one
     /// load, of the barrier and of the way out.
-    fn cost(&self, shape: &Shape, tile: &Tile, target: &Target) -> f64 {
+    fn cost(&self, shape: &Geometry, tile: &Tile, target: &Target) -> f64 {
         let [channels, rows, threads] = [tile.channels, tile.rows, tile.threads].map(f64::from);
-        let [band_rows, words] = shape.band(tile).map(f64::from);
+        let [band_rows, words] = tile.band(shape).map(f64::from);
         let warps = threads / 32.0;
-        let blocks = f64::from(shape.blocks(tile) * shape.images);
+        let blocks = f64::from(tile.blocks(shape) * shape.images);
         let resident = (blocks / f64::from(target.multiprocessors)).ceil();
         let (fill, bytes) = match &self.expand {
             Some(expand) => {
                 let tiles = (band_rows * words / 4.0).ceil();
-                let (groups, m_tiles) = (f64::from(shape.groups()), channels / 16.0);
+                let (groups, m_tiles) = (f64::from(groups(shape)), channels / 16.0);
                 let of_tile = groups * (6.0 + 8.0 * m_tiles)
                     + m_tiles * 8.0 * (slots(expand.epilogue.program.as_ref()) + 1.0)
                     + 50.0;
@@ -232,8 +191,8 @@ impl QuantizedMbConv {
         1.3 + cycles / target.clock
     }
 
-    fn candidate(&self, shape: &Shape, tile: &Tile, cost: f64) -> Result<Candidate, Unsupported> {
-        let blocks = shape.blocks(tile);
+    fn candidate(&self, shape: &Geometry, tile: &Tile, cost: f64) -> Result<Candidate, Unsupported> {
+        let blocks = tile.blocks(shape);
         let mut parameters = vec!["const ImageElement* image".to_string()];
         let mut fields = vec!["image".to_string()];
         let mut arguments = vec![Argument::Input(0)];
@@ -264,7 +223,7 @@ impl QuantizedMbConv {
             fields.join(", ")
         );
         let launch = Launch {
-            shared: shape.shared(tile) as u32,
+            shared: tile.shared(shape) as u32,
             ..Launch::new(source, "quantized_mbconv_band", blocks * shape.images, tile.threads, arguments)
         };
         let Tile { channels, rows, threads } = tile;
@@ -279,7 +238,7 @@ impl QuantizedMbConv {
         })
     }
 
-    fn source(&self, shape: &Shape, tile: &Tile, inputs: usize) -> Result<String, Unsupported> {
+    fn source(&self, shape: &Geometry, tile: &Tile, inputs: usize) -> Result<String, Unsupported> {
         let (depthwise, expand, image) = (&self.depthwise, self.expand.as_ref(), self.image());
         let output = &depthwise.output;
         let (_, strides) = spatial(output);
@@ -320,7 +279,7 @@ impl QuantizedMbConv {
             ("TAPS_W", shape.taps[1].into()),
             ("STEP_H", shape.steps[0].into()),
             ("STEP_W", shape.steps[1].into()),
-            ("DILATION_H", shape.dilation.into()),
+            ("DILATION_H", shape.dilations[0].into()),
             ("PAD_H", shape.pads[0].into()),
             ("PAD_W", shape.pads[1].into()),
             ("PIXEL", shape.pixel),
@@ -361,10 +320,10 @@ impl QuantizedMbConv {
     }
 
     /// Packing of all operands: weights of the expansion `[lane][channel]`, filters `[row of taps][lane][8]`.
-    fn packing(&self, shape: &Shape) -> Vec<Packing> {
+    fn packing(&self, shape: &Geometry) -> Vec<Packing> {
         let mut all = vec![Packing::Keep];
         if let Some(expand) = &self.expand {
-            let depth = shape.groups() * 64;
+            let depth = groups(shape) * 64;
             let mut view = View { padded_channels: 0, offset: 0, ..expand.weights.clone() };
             (view.shape[0], view.shape[1]) = (shape.padded_channels, depth);
             view.strides = (0..view.rank()).map(|d| if d == 0 { depth as i32 } else { 1 }).collect::<Strides>();

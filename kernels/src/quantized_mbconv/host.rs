@@ -6,11 +6,6 @@ use crate::host::stages::{self, Stage};
 use crate::quantized_conv::QuantizedConv;
 use crate::{DType, Family, KernelError, View};
 
-/// Operands after the image.
-pub(crate) fn parameters(conv: &QuantizedConv) -> usize {
-    1 + usize::from(conv.bias.is_some()) + conv.epilogue.extras.len()
-}
-
 /// Whether an extra is one factor for each channel.
 pub(crate) fn is_factor(extra: &View) -> bool {
     let mut others = extra.strides.iter().zip(&extra.shape).enumerate();
@@ -28,14 +23,9 @@ impl QuantizedMbConv {
         self.expand.iter().chain([&self.depthwise])
     }
 
-    /// Weights, biases and extras after the image: convolutions and the numbers of their operands.
-    fn parameters(&self) -> impl Iterator<Item = (&QuantizedConv, usize)> {
-        self.members().flat_map(|conv| (1..=parameters(conv)).map(move |i| (conv, i)))
-    }
-
     /// The convolutions as stages.
     fn stages(&self) -> heapless::Vec<Stage<'_>, 2> {
-        self.members().map(|conv| Stage { family: conv, parameters: parameters(conv), output: &conv.output }).collect()
+        self.members().map(Stage::of_quantized).collect()
     }
 }
 
@@ -51,10 +41,7 @@ impl Family for QuantizedMbConv {
             return Err(KernelError::Parameter("extras inside a chain"));
         }
         if let Some(expand) = &self.expand {
-            let one = expand.weights.shape.iter().skip(2).all(|&extent| extent == 1);
-            if !one || expand.strides != [1; 3] || expand.pads != [0; 3] || expand.groups != 1 {
-                return Err(KernelError::Parameter("a pointwise convolution"));
-            }
+            stages::check_fully_connected(&expand.weights, expand.strides, expand.pads, expand.groups)?;
             if expand.output != depthwise.input {
                 return Err(KernelError::Shape("expansion and depthwise convolution"));
             }
@@ -63,10 +50,7 @@ impl Family for QuantizedMbConv {
     }
 
     fn input(&self, index: usize) -> Option<&View> {
-        match index.checked_sub(1) {
-            None => Some(self.image()),
-            Some(index) => self.parameters().nth(index).and_then(|(conv, i)| conv.input(i)),
-        }
+        stages::input(self.image(), self.stages(), index)
     }
 
     fn output(&self, index: usize) -> Option<&View> {
@@ -74,10 +58,7 @@ impl Family for QuantizedMbConv {
     }
 
     fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {
-        match index.checked_sub(1) {
-            None => self.image().bytes().map(Some),
-            Some(index) => self.parameters().nth(index).map_or(Ok(None), |(conv, i)| conv.input_bytes(i)),
-        }
+        stages::input_bytes(self.image(), self.stages(), index)
     }
 
     fn host_workspace(&self) -> u64 {

@@ -9,7 +9,7 @@ mod host;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use host::{is_factor, parameters};
+pub(crate) use host::is_factor;
 
 use crate::quantized_conv::QuantizedConv;
 use serde::{Deserialize, Serialize};

@@ -10,13 +10,7 @@ fn cases_are_their_members_in_turn() {
     for kernel in cases() {
         let Kernel::QuantizedMbConv(family) = &kernel else { panic!("another family") };
         let inputs = testing::inputs(&kernel, 7);
-        let mut parameters = inputs[1..].iter();
-        let mut wanted = inputs[0].clone();
-        for conv in family.members() {
-            let member = Kernel::QuantizedConv(conv.clone());
-            let own = std::iter::once(wanted).chain(parameters.by_ref().take(member.inputs() - 1).cloned());
-            wanted = testing::run(&member, &own.collect::<Vec<_>>());
-        }
+        let wanted = testing::in_turn(inputs[0].clone(), &inputs[1..], family.members());
         let got: Operand = testing::run(&kernel, &inputs);
         assert!(*got == *wanted, "{kernel:?}");
     }

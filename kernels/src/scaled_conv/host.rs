@@ -30,7 +30,8 @@ impl ScaledConv {
 impl Family for ScaledConv {
     fn check(&self) -> Result<(), KernelError> {
         self.conv.check()?;
-        stages::check_fully_connected(&self.conv)?;
+        let conv = &self.conv;
+        stages::check_fully_connected(&conv.weights, conv.strides, conv.pads, conv.groups)?;
         self.product().check()?;
         if self.scale.strides.iter().skip(2).any(|&stride| stride != 0) {
             return Err(KernelError::Shape("one scale for each channel"));

@@ -1,19 +1,14 @@
 //! Reference kernel: the three reference kernels one after the other.
 
 use super::SqueezeExcite;
-use crate::conv::Conv;
 use crate::host::check_operands;
 use crate::host::stages::{self, Stage};
 use crate::reduce::ReduceKind;
 use crate::{Family, KernelError, View};
 
 impl SqueezeExcite {
-    /// Weights and bias of both layers: each convolution's operands after its input.
-    pub(crate) fn parameters(&self) -> impl Iterator<Item = (&Conv, usize)> {
-        [&self.squeeze, &self.excite].into_iter().flat_map(stages::parameters)
-    }
-
-    fn stages(&self) -> [Stage<'_>; 3] {
+    /// The average and both layers as stages.
+    pub(crate) fn stages(&self) -> [Stage<'_>; 3] {
         [
             Stage { family: &self.average, parameters: 0, output: &self.average.output },
             Stage::of_conv(&self.squeeze),
@@ -43,10 +38,7 @@ impl Family for SqueezeExcite {
     }
 
     fn input(&self, index: usize) -> Option<&View> {
-        match index.checked_sub(1) {
-            None => Some(&self.average.input),
-            Some(index) => self.parameters().nth(index).and_then(|(conv, i)| conv.input(i)),
-        }
+        stages::input(&self.average.input, self.stages(), index)
     }
 
     fn output(&self, index: usize) -> Option<&View> {
@@ -54,10 +46,7 @@ impl Family for SqueezeExcite {
     }
 
     fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {
-        match index.checked_sub(1) {
-            None => self.average.input.bytes().map(Some),
-            Some(index) => self.parameters().nth(index).map_or(Ok(None), |(conv, i)| conv.input_bytes(i)),
-        }
+        stages::input_bytes(&self.average.input, self.stages(), index)
     }
 
     fn host_workspace(&self) -> u64 {

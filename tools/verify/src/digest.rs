@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Groups of files and folders, from the repository's root. What differs is named by its group.
-pub const GROUPS: [(&str, &[&str]); 7] = [
+pub const GROUPS: [(&str, &[&str]); 8] = [
     ("engine", &["engine/src"]),
     ("kernels", &["kernels/src"]),
     ("compiler", &["tools/compiler/src", "tools/floec/src", "tools/timings/src"]),
@@ -24,6 +24,7 @@ pub const GROUPS: [(&str, &[&str]); 7] = [
     ),
     ("targets", &["targets/build.rs", "targets/descriptions", "targets/src", "targets/cuda/src"]),
     ("timings", &["targets/timings"]),
+    ("emulator", &["targets/emulator/src"]),
     ("measurement", &["tools/conformance/src", "tools/floe/src", "tools/verify"]),
 ];
 

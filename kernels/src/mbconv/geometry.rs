@@ -1,0 +1,80 @@
+//! Images and window of a depthwise convolution as kernels see them that compute a band of rows from a channels-last image.
+
+use crate::View;
+use crate::gemm::spatial;
+
+/// Extents and strides, checked.
+pub(crate) struct Geometry {
+    /// Number of images.
+    pub images: u32,
+    /// Channels that exist in memory: of the wide image.
+    pub padded_channels: u32,
+    /// Those of the image that the expansion reads; 0 without an expansion.
+    pub depth: u32,
+    /// Rows and columns that the depthwise convolution reads.
+    pub input: [u32; 2],
+    /// Rows and columns that it writes.
+    pub output: [u32; 2],
+    /// Taps, steps, dilations and padding along rows and columns.
+    pub taps: [u32; 2],
+    pub steps: [u32; 2],
+    pub dilations: [u32; 2],
+    pub pads: [u32; 2],
+    /// Elements from one pixel of the image to the next.
+    pub pixel: i64,
+}
+
+/// The operands of a depthwise convolution, and the image that the kernel reads.
+pub(crate) struct Operands<'a> {
+    pub image: &'a View,
+    /// Whether an expansion makes the wide image of that one.
+    pub expands: bool,
+    pub wide: &'a View,
+    pub weights: &'a View,
+    pub output: &'a View,
+    pub strides: [u32; 3],
+    pub dilations: [u32; 3],
+    pub pads: [u32; 3],
+}
+
+impl Geometry {
+    /// The geometry, for kernels that read and write `multiple` channels at once.
+    ///
+    /// # Errors
+    /// What the operands are that such kernels do not take, to be said of a convolution.
+    pub(crate) fn of(operands: &Operands<'_>, multiple: u32) -> Result<Self, String> {
+        let &Operands { image, expands, wide, weights, output, strides: steps, dilations, pads } = operands;
+        let padded_channels = |view: &View| view.padded_channels.max(view.shape[1]);
+        for view in [image, output] {
+            let whole = |d: usize| d == 1 || view.shape[d] == 1 || view.strides[d] % multiple as i32 == 0;
+            let aligned = padded_channels(view).is_multiple_of(multiple) && view.offset.is_multiple_of(multiple);
+            if view.strides[1] != 1 || !aligned || !(0..view.rank()).all(whole) {
+                return Err(format!("of images that are not channels-last in multiples of {multiple}"));
+            }
+        }
+        if !expands && padded_channels(image) < padded_channels(output) {
+            return Err("with fewer channels in memory than it writes".into());
+        }
+        let [(of_image, strides), (of_wide, _), (of_output, _), (taps, _)] =
+            [image, wide, output, weights].map(spatial);
+        if of_output[0] != 1 || of_wide[0] != 1 || taps[0] != 1 || of_image != of_wide {
+            return Err("in three spatial dimensions".into());
+        }
+        if of_wide[1] > 1 && strides[1] != strides[2] * i64::from(of_wide[2]) {
+            return Err("of an image with gaps between its rows".into());
+        }
+        let two = |all: [u32; 3]| [all[1], all[2]];
+        Ok(Self {
+            images: output.shape[0],
+            padded_channels: padded_channels(output),
+            depth: if expands { padded_channels(image) } else { 0 },
+            input: two(of_wide),
+            output: two(of_output),
+            taps: two(taps),
+            steps: two(steps),
+            dilations: two(dilations),
+            pads: two(pads),
+            pixel: strides[2],
+        })
+    }
+}
