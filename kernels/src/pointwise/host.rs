@@ -75,9 +75,11 @@ impl Pointwise {
     }
 
     /// Runs the program row by row of the innermost loop.
-    fn run_rows<R: Register, const N: usize>(
+    // Not inlined, so that both register files share it.
+    #[inline(never)]
+    fn run_rows<R: Register>(
         &self,
-        registers: &mut Registers<R, N>,
+        registers: &mut Registers<R>,
         inputs: &[&[u8]],
         output: &mut [u8],
     ) -> Result<(), KernelError> {

@@ -27,19 +27,19 @@ pub(crate) trait Register: Copy + Default + PartialEq {
     fn store<T: Element>(self) -> T;
 }
 
-/// A register file for programs of up to `N` instructions.
-pub(super) type Registers<R, const N: usize> = [[R; BLOCK]; N];
+/// A register file: a block an instruction.
+pub(super) type Registers<R> = [[R; BLOCK]];
 
-/// Runs a checked program of at most `N` instructions over a block of `count` elements and returns the results.
-/// `load(input, block)` fills a block with elements of an input.
-pub(super) fn evaluate<'a, R: Register, const N: usize>(
+/// Runs a checked program, of no more instructions than there are registers, over a block of `count` elements and returns
+/// the results. `load(input, block)` fills a block with elements of an input.
+pub(super) fn evaluate<'a, R: Register>(
     program: &Program,
-    registers: &'a mut Registers<R, N>,
+    registers: &'a mut Registers<R>,
     count: usize,
     mut load: impl FnMut(usize, &mut [R]),
 ) -> &'a [R] {
     let count = count.min(BLOCK);
-    for (number, &instruction) in program.instructions.iter().enumerate().take(N) {
+    for (number, &instruction) in program.instructions.iter().enumerate().take(registers.len()) {
         let (earlier, rest) = registers.split_at_mut(number);
         let Some(out) = rest.first_mut().and_then(|r| r.get_mut(..count)) else { break };
         let block = |r: u8| earlier.get(usize::from(r)).and_then(|r| r.get(..count)).unwrap_or(&[]);
@@ -81,7 +81,7 @@ impl Program {
     }
 
     /// [`Program::run_f32`] on a register file.
-    fn run_blocks<const N: usize>(&self, registers: &mut Registers<f32, N>, inputs: &[&[f32]], output: &mut [f32]) {
+    fn run_blocks(&self, registers: &mut Registers<f32>, inputs: &[&[f32]], output: &mut [f32]) {
         for (number, out) in output.chunks_mut(BLOCK).enumerate() {
             let start = number * BLOCK;
             let result = evaluate(self, registers, out.len(), |input, block| {
@@ -134,7 +134,7 @@ impl<R: Register> Vectorised for Loop<'_, R> {
 /// A checked program of class `F32` with registers of its own, for results that replace its first input.
 pub(crate) struct Replacement<'a> {
     program: &'a Program,
-    registers: Registers<f32, MAX_INSTRUCTIONS>,
+    registers: [[f32; BLOCK]; MAX_INSTRUCTIONS],
 }
 
 impl<'a> Replacement<'a> {
