@@ -50,13 +50,14 @@ enum Command {
   floe bench resnet50.floe --wait all --memory mapped
   floe bench detect.floe recognise.floe                       in turn, sharing memory")]
     Bench(Bench),
-    /// Time each step of a plan, from graphs beside the product's: which steps take the time, and how near they come to
+    /// Time each step of a plan, on a GPU from graphs beside the product's: which steps take the time, and how near they come to
     /// what arithmetic and memory of the target allow.
     #[command(after_help = "Examples:
   floe profile resnet50.floe
   floe profile resnet50.floe --sms 16 --json profile.json
+  floe profile resnet50.floe --device host
 
-The columns: microseconds that a step adds to a graph of all steps before it; its floor (operations over peak rate, or
+The columns: microseconds that a step adds to a graph of all steps before it, or that it takes on the host; its floor (operations over peak rate, or
 bytes over bandwidth, whichever is longer; a step whose operands are still in the cache can beat it); the share of the
 floor that it reaches; what the plan says, by (m)easured times or as the cost model's (e)xpectation.")]
     Profile(ProfileArguments),
@@ -232,6 +233,8 @@ enum DeviceArgument {
 /// Devices that can be profiled.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ProfiledDevice {
+    /// The CPU: steps run one after another, so their times are those of a replay.
+    Host,
     Cuda,
     /// A GPU in software, for plans with PTX: counts in place of times.
     #[cfg(feature = "emulator")]
@@ -313,7 +316,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench(arguments),
         #[cfg(feature = "emulator")]
         Command::Profile(ProfileArguments { common, device: Some(ProfiledDevice::Emulated) }) => count_steps(common),
-        Command::Profile(arguments) => profile_steps(&arguments.common),
+        Command::Profile(ProfileArguments { common, device }) => profile_steps(common, *device),
         Command::Measure(arguments) => measure_candidates(arguments),
     };
     match result {
@@ -536,18 +539,24 @@ fn bench_in_turn(arguments: &Bench) -> Result<()> {
     Ok(())
 }
 
-fn profile_steps(arguments: &OnGpu) -> Result<()> {
+fn profile_steps(arguments: &OnGpu, device: Option<ProfiledDevice>) -> Result<()> {
     let file = arguments.plan.open()?;
     let plan = file.plan()?;
-    let (mut place, variant) = Place::choose(&plan, &arguments.request())?;
+    let mut request = arguments.request();
+    if device == Some(ProfiledDevice::Host) {
+        request.device = DeviceKind::Host;
+    }
+    let (mut place, variant) = Place::choose(&plan, &request)?;
     let device = place.describe();
     let info = place.device().map(|device| device.info().clone());
     let mut session = place.session(variant)?;
     for input in inputs::gather(&session, &[], Some(0))? {
         session.write(input.binding, &input.bytes)?;
     }
-    let Session::Cuda(session) = &mut session else { bail!("only a plan on a GPU can be profiled") };
-    let profile = profile::profile(session)?;
+    let profile = match &mut session {
+        Session::Host(session) => profile::on_host(session)?,
+        Session::Cuda(session) => profile::on_gpu(session)?,
+    };
     let header = session.variant().header();
     let mut out = io::stdout().lock();
     writeln!(out, "{} for {} ({}) on {device}", plan.model(), header.target, header.precision)?;

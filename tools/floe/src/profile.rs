@@ -3,14 +3,21 @@
 //! For each step a second graph holds the plan up to that step, one step after another; the difference between two such
 //! graphs is the step's time, its launch included, with caches as a replay leaves them. The times of all steps add up to
 //! that of the serial graph; the product's graph, which stays as it is, may be shorter because independent steps overlap.
+//!
+//! The host runs the steps one after another, so there a clock between them is enough.
 
 use crate::measure::Robust;
 use anyhow::Result;
 use floe_engine::{
-    cuda::{Prefix, Session},
-    plan::format::{Purpose, StepNote},
+    cuda::{self, Prefix},
+    host,
+    plan::{
+        Variant,
+        format::{Purpose, StepNote},
+    },
 };
 use serde::Serialize;
+use std::time::{Duration, Instant};
 
 /// Runs of a graph before it counts.
 const WARM_UP: usize = 3;
@@ -18,13 +25,15 @@ const WARM_UP: usize = 3;
 const RUNS: usize = 35;
 /// Rounds: prefixes are timed one after another, again and again, so that a change of clocks meets all.
 const ROUNDS: usize = 5;
+/// Time on the host after which no further replay begins.
+const HOST_TIME: Duration = Duration::from_secs(2);
 
 /// What was found out about one step.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepTime {
     /// Number of the step.
     pub step: usize,
-    /// Microseconds that it adds to the serial graph.
+    /// Microseconds that it adds to the serial graph, or takes on the host.
     pub time_us: f64,
     /// Microseconds that arithmetic and memory allow at best, by the target's description; 0 where the step has no work
     /// of its own (the work of a kernel of several launches is reported with the last one).
@@ -52,18 +61,26 @@ pub struct StepTime {
 /// What was found out about a plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct Profile {
-    /// Microseconds of a replay of the product's graph.
+    /// Microseconds of a replay: on a GPU, of the product's graph.
     pub replay_us: f64,
-    /// Microseconds of the launch of an empty graph.
-    pub launch_us: f64,
-    /// Microseconds of the serial graph, launch included.
-    pub serial_us: f64,
+    /// The serial graph of a plan on a GPU.
+    #[serde(flatten)]
+    pub serial: Option<Serial>,
     /// The steps in order.
     pub steps: Vec<StepTime>,
 }
 
+/// The graph of all steps, one after another.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Serial {
+    /// Microseconds of the launch of an empty graph.
+    pub launch_us: f64,
+    /// Microseconds of the serial graph, launch included.
+    pub serial_us: f64,
+}
+
 /// Times of the prefixes with 0, 1, … `steps` steps, in microseconds.
-fn prefix_times(session: &Session<'_, '_>, steps: u32) -> Result<Vec<f64>> {
+fn prefix_times(session: &cuda::Session<'_, '_>, steps: u32) -> Result<Vec<f64>> {
     let prefixes: Result<Vec<Prefix<'_, '_>>, _> = (0..=steps).map(|steps| session.prefix(steps, true)).collect();
     let prefixes = prefixes?;
     let mut samples = vec![Vec::with_capacity(RUNS); prefixes.len()];
@@ -80,14 +97,17 @@ fn prefix_times(session: &Session<'_, '_>, steps: u32) -> Result<Vec<f64>> {
     Ok(samples.iter().map(|samples| Robust::of(samples).time).collect())
 }
 
-/// Times every step of a session's plan.
+/// Steps of the network: guards and the signal are in no profile.
+fn steps_of(variant: &Variant<'_>) -> usize {
+    variant.steps().take_while(|step| step.purpose() == Purpose::Network).count()
+}
+
+/// Times every step of a plan on a GPU.
 ///
 /// # Errors
-/// Where a driver call fails.
-pub fn profile(session: &mut Session<'_, '_>) -> Result<Profile> {
-    // Guards and the signal are in no prefix.
-    let network = session.variant().steps().take_while(|step| step.purpose() == Purpose::Network);
-    let steps = network.count() as u32;
+/// Returns an error if a driver call fails.
+pub fn on_gpu(session: &mut cuda::Session<'_, '_>) -> Result<Profile> {
+    let steps = steps_of(session.variant()) as u32;
     let mut replays = Vec::with_capacity(10 * RUNS);
     for _ in 0..10 * RUNS {
         // Keeps the device at work while the timed one is submitted.
@@ -103,10 +123,43 @@ pub fn profile(session: &mut Session<'_, '_>) -> Result<Profile> {
     let notes: Vec<StepNote<'_>> = session.variant().notes().collect();
     Ok(Profile {
         replay_us: Robust::of(&replays).time,
-        launch_us: prefixes.first().copied().unwrap_or(0.0),
-        serial_us: prefixes.last().copied().unwrap_or(0.0),
+        serial: Some(Serial {
+            launch_us: prefixes.first().copied().unwrap_or(0.0),
+            serial_us: prefixes.last().copied().unwrap_or(0.0),
+        }),
         steps: step_times(&prefixes, &notes),
     })
+}
+
+/// Times every step of a plan on the host: at least [`ROUNDS`] replays, at most [`RUNS`], two seconds' worth in between.
+///
+/// # Errors
+/// Returns an error if a step's kernel refuses its operands.
+pub fn on_host(session: &mut host::Session<'_, '_>) -> Result<Profile> {
+    let steps = steps_of(session.variant());
+    let mut samples = vec![Vec::with_capacity(RUNS); steps];
+    let mut replays = Vec::with_capacity(RUNS);
+    session.replay()?;
+    let began = Instant::now();
+    while replays.len() < ROUNDS || (replays.len() < RUNS && began.elapsed() < HOST_TIME) {
+        let mut marks = Vec::with_capacity(steps + 1);
+        session.replay_while(|_| {
+            marks.push(Instant::now());
+            true
+        })?;
+        marks.push(Instant::now());
+        let between = |pair: &[Instant]| (pair[1] - pair[0]).as_secs_f64() * 1e6;
+        samples.iter_mut().zip(marks.windows(2)).for_each(|(samples, pair)| samples.push(between(pair)));
+        replays.push(between(&[marks[0], marks[marks.len() - 1]]));
+    }
+    session.reset();
+    let mut prefixes = vec![0.0];
+    prefixes.extend(samples.iter().scan(0.0, |sum, samples| {
+        *sum += Robust::of(samples).time;
+        Some(*sum)
+    }));
+    let notes: Vec<StepNote<'_>> = session.variant().notes().collect();
+    Ok(Profile { replay_us: Robust::of(&replays).time, serial: None, steps: step_times(&prefixes, &notes) })
 }
 
 /// Steps from the times of their prefixes.
@@ -156,10 +209,11 @@ fn step_times(prefixes: &[f64], notes: &[StepNote<'_>]) -> Vec<StepTime> {
 impl Profile {
     /// A table of all steps in order, then the ten that take longest.
     pub fn text(&self) -> String {
-        let mut text = format!(
-            "replay {:.1} us; serial graph {:.1} us, of which {:.1} us for its launch\n",
-            self.replay_us, self.serial_us, self.launch_us
-        );
+        let mut text = format!("replay {:.1} us", self.replay_us);
+        if let Some(Serial { launch_us, serial_us }) = self.serial {
+            text += &format!("; serial graph {serial_us:.1} us, of which {launch_us:.1} us for its launch");
+        }
+        text.push('\n');
         text +=
             &format!("{:>4} {:>9} {:>9} {:>7} {:>9}  kernel <- model nodes\n", "step", "us", "floor", "share", "plan");
         self.steps.iter().for_each(|step| text += &line(step));
@@ -170,8 +224,10 @@ impl Profile {
         text += &format!("slowest {}: {sum:.1} us\n", slowest.len());
         slowest.into_iter().for_each(|step| text += &line(step));
         let floor: f64 = self.steps.iter().map(|step| step.floor_us).sum();
-        let kernels = self.serial_us - self.launch_us;
-        text += &format!("floor of all steps {floor:.1} us, {:.0} % of {kernels:.1} us\n", 100.0 * floor / kernels);
+        if let Some(Serial { launch_us, serial_us }) = self.serial {
+            let kernels = serial_us - launch_us;
+            text += &format!("floor of all steps {floor:.1} us, {:.0} % of {kernels:.1} us\n", 100.0 * floor / kernels);
+        }
         text
     }
 }
@@ -227,7 +283,7 @@ mod tests {
     fn the_table_tells_steps_in_order_and_the_slowest() {
         let notes = [note(10, 1.0), note(0, 0.0), note(200, 2.0)];
         let steps = step_times(&[2.0, 6.0, 7.5, 13.5], &notes);
-        let text = Profile { replay_us: 12.0, launch_us: 2.0, serial_us: 13.5, steps }.text();
+        let text = Profile { replay_us: 12.0, serial: Some(Serial { launch_us: 2.0, serial_us: 13.5 }), steps }.text();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "replay 12.0 us; serial graph 13.5 us, of which 2.0 us for its launch");
         assert_eq!(lines[2], "   0      4.00      1.00    25 %      1.2e  conv direct 8x8 <- a, b");

@@ -450,6 +450,24 @@ fn profile_tells_each_step_and_its_share_of_the_floor() {
     assert_eq!(record["multiprocessors"], 8);
 }
 
+#[test]
+fn profile_of_the_host_adds_up_to_a_replay() {
+    let folder = folder();
+    let output = floe(folder.path(), "profile host.floe --device host --json profile.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("slowest "), "{}", text(&output.stdout));
+    let record = fs::read(folder.path().join("profile.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    let profile = &record["profile"];
+    let times: Vec<f64> =
+        profile["steps"].as_array().unwrap().iter().map(|step| step["time_us"].as_f64().unwrap()).collect();
+    let replay = profile["replay_us"].as_f64().unwrap();
+    assert!(!times.is_empty() && times.iter().all(|&time| time > 0.0), "{profile}");
+    // Medians of steps and of their sum differ, but not by much more than a clock's unit a step.
+    assert!(times.iter().sum::<f64>() <= 2.0 * replay, "{profile}");
+    assert_eq!(record["device"], serde_json::Value::Null);
+}
+
 /// Makes `libcuda.so.1` of the simulated driver. Whoever can link Rust has a `cc`.
 fn simulated_driver(folder: &Path) -> std::path::PathBuf {
     let library = folder.join("libcuda.so.1");
