@@ -4,7 +4,8 @@ A line has `network`, `batch`, `sms` (multiprocessors; 0: the whole GPU), `progr
 `iterations`, and in microseconds `device` and `round_trip`, each with `min`, `median`, `p90` and `max`. Lines of Floe also name
 `target` and `plan` (how kernels were chosen) and hold what `floec inspect` says of the plan: `steps`; `measured`, how many of them a
 timing table chose; `recurrent`, how many are recurrent layers; `flops` and `bytes`, operations and bytes of all operands of all
-steps; and of the model `elements`: numbers in its weights, inputs and outputs. `error` stands in place of times. A network whose
+steps; `expected`, the sum of its steps' expected times, and `predicted` and `dram`, the time and the bytes between level 2 and memory
+that `floec inspect` predicts for the target; and of the model `elements`: numbers in its weights, inputs and outputs. `error` stands in place of times. A network whose
 name ends in `_int8` is the quantised form of the one without: 8-bit weights and activations.
 """
 

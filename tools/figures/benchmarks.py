@@ -192,6 +192,53 @@ class Benchmarks:
         caption = self.caption(0, FLOE).removesuffix("*") + " Batch 1, plans by the cost model.*"
         return "\n\n".join([caption, table(heads, rows), "\n".join(means)])
 
+    def expected(self, case, sms):
+        """Microseconds that the cost model expects on so many multiprocessors, at their clock, and a measured replay over
+        that. No ratio where memory decides, since a slice has another memory than the Jetson. None without times."""
+        target = STANDS_FOR.get(sms, "h200")
+        line = self.line(case, sms, FLOE, target=target, plan=COST_MODEL)
+        if not line or "expected" not in line:
+            return None
+        device, gpu = self.descriptions[target], self.descriptions["h200"]
+        at_clock = line["expected"] * device["clock"] / gpu["clock"]
+        memory = line["dram"] / (device["bandwidth"] * 1e3)
+        bound = sms and memory > MEMORY_BOUND * line["expected"]
+        return at_clock, None if bound else line["device"]["median"] / at_clock
+
+    def predictions(self):
+        """What the cost model expects beside what was measured."""
+        places = [0, *STANDS_FOR]
+        heads = ["network"]
+        for sms in places:
+            heads += [f"{sms} SMs: expected" if sms else "whole GPU: expected", "measured", "ratio"]
+        rows, ratios, bound = [], self.shares(), []
+        for case in [*self.cases, *self.quantised_cases]:
+            found = [self.expected(case, sms) for sms in places]
+            if not any(found):
+                continue
+            row = [label(case)]
+            for at_clock, share in (pair or (None, None) for pair in found):
+                time = at_clock and self.time(case, places[len(row) // 3], FLOE, plan=COST_MODEL)
+                row += [whole(at_clock), whole(time), ratio(share)]
+            rows.append(row)
+            bound += [label(case)] if any(pair and not pair[1] for pair in found) else []
+        if not ratios:
+            return NONE
+        text = f"Geometric mean of {len(ratios)} ratios {statistics.geometric_mean(ratios):.2f}; the least {min(ratios):.2f}, the largest {max(ratios):.2f}."
+        if bound:
+            text += f" No ratio on a slice where memory takes more than {MEMORY_BOUND:.0%} of the Jetson's expected time: {listed(bound)}."
+        return "\n\n".join([self.caption(0, FLOE).removesuffix("*") + " Plans by the cost model.*", table(heads, rows), text])
+
+    def predicted(self, network, target):
+        """What `floec inspect` predicts of a network on a target."""
+        predicted = self.fact((network, 1), "predicted", target=target, plan=COST_MODEL)
+        return NONE if predicted is None else f"{predicted / 1e3:.2f} ms"
+
+    def shares(self):
+        """All ratios of measured to expected times."""
+        found = [self.expected(case, sms) for case in [*self.cases, *self.quantised_cases] for sms in (0, *STANDS_FOR)]
+        return [pair[1] for pair in found if pair and pair[1]]
+
     def short(self):
         """README's table: batch 1, plans by the cost model where there are any."""
         orin, cases = STANDS_FOR[16], [case for case in self.cases if case[1] == 1]
@@ -217,6 +264,8 @@ class Benchmarks:
 
 
 NONE = "*Not measured yet.*"
+# Share of a network's expected time from which memory decides.
+MEMORY_BOUND = 0.35
 
 
 def version(cudnn):

@@ -40,10 +40,19 @@ class Catalogue:
 
     def benchmark(self, name, *arguments):
         """A table of benchmarks.py."""
-        tables = {"whole", "compiled", "slice", "hopper_slice", "quantised", "short"}
+        tables = {"whole", "compiled", "slice", "hopper_slice", "quantised", "short", "predictions", "predicted"}
         if name not in tables:
             raise LookupError(f"'{name}' is not one of {', '.join(sorted(tables))}")
         return getattr(self._benchmarks, name)(*arguments)
+
+    def spread(self):
+        """Bounds of the times that `floec inspect` predicts, if all measured times keep to them."""
+        found = self._constant("tools/floec/src/prediction.rs", r"SPREAD: \[f64; 2\] = \[([0-9.]+), ([0-9.]+)\]")
+        least, most = map(float, found.groups())
+        beyond = [share for share in self._benchmarks.shares() if not least <= share <= most]
+        if beyond:
+            raise LookupError(f"SPREAD in tools/floec/src/prediction.rs does not hold {listed(f'{share:.2f}' for share in beyond)}")
+        return f"{least:g} to {most:g}"
 
     def target(self, name, field):
         """A number of a target's description, with its unit."""

@@ -36,6 +36,7 @@ def measured(slow="vgg16"):
         for number, (sms, target, plan) in enumerate(plans):
             facts = {"steps": 57, "measured": 0 if plan == "cost model" or recurrent else 9, "recurrent": recurrent}
             facts |= {"flops": 8_200_000_000 * batch, "bytes": int(3 * elements), "elements": int(elements)}
+            facts |= {"expected": own, "predicted": own + 1, "dram": 1000 * own * (100 if network == "vgg16" else 1)}
             latency = {"iterations": 500, "device": times(own + number), "round_trip": times(own + 50)}
             lines.append(base | {"sms": sms, "program": "floe", "target": target, "plan": plan} | latency | facts)
         for sms in (0, 16, 8):
@@ -149,6 +150,21 @@ class Tables(unittest.TestCase):
         self.assertAlmostEqual(
             tables.floor(("vgg16_int8", 1), "jetson-agx-orin"), (138.5e6 - orin["l2_bytes"]) / (orin["bandwidth"] * 1e3)
         )
+
+    def test_measured_times_stand_beside_expected_ones_at_the_clock_of_the_slice(self):
+        tables = self.tables(measured())
+        orin, h200 = (tables.descriptions[name] for name in ("jetson-agx-orin", "h200"))
+        at_clock, share = tables.expected(("resnet50", 1), 16)
+        self.assertAlmostEqual(at_clock, 100 * orin["clock"] / h200["clock"])
+        self.assertAlmostEqual(share, 102 / at_clock)
+        self.assertEqual(tables.expected(("resnet50", 1), 0), (100, 1))
+        # Memory takes 200 * 100 / 204.8 of 200 µs there, and less than that on the whole GPU, where it counts.
+        self.assertIsNone(tables.expected(("vgg16", 1), 16)[1])
+        self.assertEqual(tables.expected(("vgg16", 1), 0), (200, 1))
+        text = tables.predictions()
+        self.assertRegex(text, r"\| resnet50 \| 100 \| 100 \| 1.00 \| 66 \| 102 \| 1.55 \|")
+        self.assertIn("expected time: vgg16 and vgg16_int8.", text)
+        self.assertEqual(tables.predicted("resnet50", "jetson-agx-orin"), "0.10 ms")
 
     def test_an_error_is_no_time(self):
         results = measured()

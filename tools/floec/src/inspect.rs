@@ -3,7 +3,7 @@
 use crate::{
     keys,
     output::{self, usage},
-    page, report,
+    page, prediction, report,
 };
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -166,6 +166,14 @@ fn text(report: &Value) -> String {
             output::bytes(number(&session["object"])),
             output::bytes(number(&session["stack"])),
         );
+        let predicted = &variant["predicted"];
+        if let Some(us) = predicted["us"].as_f64().filter(|_| number(&variant["candidates"]) == 0) {
+            let [read, written] = ["dram_read", "dram_written"].map(|way| output::bytes(number(&predicted[way])));
+            let [least, most] = prediction::SPREAD.map(|share| share * us);
+            text += &format!(
+                "  predicted: {us:.0} µs a replay, as measured slices go {least:.0} to {most:.0}; {read} from DRAM, {written} to it\n"
+            );
+        }
         for binding in items(&variant["bindings"]) {
             let shape: Vec<_> = items(&binding["shape"]).iter().map(Value::to_string).collect();
             text += &format!(
@@ -177,9 +185,10 @@ fn text(report: &Value) -> String {
             );
         }
         text += &format!(
-            "  {:>4}  {:>9}  {:>9}  {:>8}           {}\n",
+            "  {:>4}  {:>9}  {:>9}  {:>9}  {:>8}           {}\n",
             "step",
             "bytes",
+            if host { "" } else { "DRAM" },
             "MFLOP",
             if host { "" } else { "µs" },
             "kernel ← model nodes"
@@ -189,9 +198,13 @@ fn text(report: &Value) -> String {
             let expected = step["expected_us"].as_f64().unwrap_or_default();
             let configuration = string(&step["configuration"]);
             text += &format!(
-                "  {:>4}  {:>9}  {:>9.2}  {:>8} {:8}  {} {}{}{} ← {}\n",
+                "  {:>4}  {:>9}  {:>9}  {:>9.2}  {:>8} {:8}  {} {}{}{} ← {}\n",
                 step["step"],
                 output::bytes(number(&step["bytes"])),
+                match step["dram_read"].as_u64() {
+                    Some(read) => output::bytes(read + number(&step["dram_written"])),
+                    None => String::new(),
+                },
                 number(&step["flops"]) as f64 / 1e6,
                 if host { String::new() } else { format!("{expected:.1}") },
                 match (host, step["measured"].as_bool()) {
@@ -206,12 +219,12 @@ fn text(report: &Value) -> String {
                 sources.join(", "),
             );
             for reason in items(&step["reasons"]) {
-                text += &format!("{:51}{}\n", "", string(reason));
+                text += &format!("{:62}{}\n", "", string(reason));
             }
             let runner_up = string(&step["runner_up"]);
             if !runner_up.is_empty() {
                 let expected = step["runner_up_expected_us"].as_f64().unwrap_or_default();
-                text += &format!("{:51}runner-up: {runner_up}, {expected:.1} µs\n", "");
+                text += &format!("{:62}runner-up: {runner_up}, {expected:.1} µs\n", "");
             }
         }
     }

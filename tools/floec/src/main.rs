@@ -5,6 +5,7 @@ mod inspect;
 mod keys;
 mod output;
 mod page;
+mod prediction;
 mod prove;
 mod report;
 mod sign;

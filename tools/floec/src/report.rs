@@ -1,5 +1,7 @@
 //! What `floec inspect` knows of a plan, as data for text, JSON and HTML.
 
+use crate::prediction;
+use floe_compiler::targets;
 use floe_engine::{
     cuda::InitOptions,
     plan::{
@@ -40,6 +42,9 @@ fn variant(variant: &Variant<'_>) -> Value {
     });
     let kernels: Vec<_> = variant.kernels().collect();
     let mut notes = variant.notes();
+    // The host's caches and memory are unknown, and so is a target that another compiler described.
+    let target = targets::find(header.target).ok().filter(|_| !variant.is_host());
+    let predicted = target.map_or_else(Vec::new, |target| prediction::steps(variant, target));
     let steps = variant.steps().enumerate().map(|(number, step)| {
         let note = notes.next();
         let mut value = json!({
@@ -79,6 +84,11 @@ fn variant(variant: &Variant<'_>) -> Value {
             value["runner_up_expected_us"] = json!(note.runner_up_expected);
             value["floor_us"] = json!(note.floor);
         }
+        if let Some(step) = predicted.get(number) {
+            value["dram_read"] = json!(step.read);
+            value["dram_written"] = json!(step.written);
+            value["predicted_us"] = json!(step.time);
+        }
         value
     });
     json!({
@@ -98,6 +108,11 @@ fn variant(variant: &Variant<'_>) -> Value {
         "arena_lower_bound": header.arena_lower_bound,
         "image_bytes": variant.images_bytes(),
         "candidates": header.candidates,
+        "predicted": (!predicted.is_empty()).then(|| json!({
+            "us": predicted.iter().map(|step| step.time).sum::<f64>(),
+            "dram_read": predicted.iter().map(|step| step.read).sum::<u64>(),
+            "dram_written": predicted.iter().map(|step| step.written).sum::<u64>(),
+        })),
         "bindings": bindings.collect::<Vec<_>>(),
         "steps": steps.collect::<Vec<_>>(),
     })
