@@ -8,7 +8,7 @@ use floe_engine::{
 };
 use floe_kernels::{
     DType, Kernel, View,
-    reduce::{Reduce, ReduceKind},
+    reduce::{Reduce, Reduction},
 };
 use support::{Aligned, floats, host_parts, kernel_parts, write};
 
@@ -52,7 +52,7 @@ fn a_small_plan_that_takes_long_is_known_by_its_operations() {
     let mut input = View::contiguous(DType::F32, &[1, 1]).unwrap();
     (input.shape, input.strides) = ([1 << 15, 1 << 15].into_iter().collect(), [0, 0].into_iter().collect());
     let output = View::contiguous(DType::F32, &[1, 1]).unwrap();
-    let kernel = Kernel::Reduce(Reduce { kind: ReduceKind::Sum, input, output });
+    let kernel = Kernel::Reduce(Reduce { kind: Reduction::Sum, input, output });
     let file = write([kernel_parts(kernel)]);
     assert!(file.len() <= 1024);
     with_session(&file, |session| {

@@ -12,7 +12,6 @@ pub type Strides = heapless::Vec<i32, MAX_RANK>;
 
 /// Element type of a tensor. `Bool` is one byte, 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[non_exhaustive]
 #[allow(missing_docs)]
 pub enum DType {
     F32,

@@ -7,47 +7,22 @@ mod detect;
 mod frame;
 mod properties;
 
-pub use detect::{Detect, ScoreActivation};
-pub use frame::{Channels, ColourMatrix, Frame, PixelFormat, Region, Resampling};
+pub use detect::Detect;
+// What reference kernels compute has its words where they do.
+pub use floe_kernels::{
+    detect::ScoreActivation,
+    frame::{Channels, ColourMatrix, PixelFormat, Resampling},
+    grid_sample::{Outside, SampleCoordinates, Sampling},
+    pad::PadMode,
+    pool::Pooling,
+    recurrent::{Activation, ActivationKind, Cell},
+    reduce::Reduction,
+    resize::{Coordinates, Interpolation, Rounding},
+    roi_align::RegionPooling,
+    scatter::ScatterReduction,
+};
+pub use frame::{Frame, Region};
 pub use properties::{Elements, ImageLayout, Inputs, Properties, Size};
-
-use serde::{Deserialize, Serialize};
-
-/// Element type of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub enum DType {
-    F32,
-    F16,
-    Bf16,
-    F64,
-    I8,
-    I16,
-    I32,
-    I64,
-    U8,
-    U16,
-    U32,
-    U64,
-    Bool,
-}
-
-impl DType {
-    /// Bytes of one element.
-    pub const fn size(self) -> usize {
-        match self {
-            Self::I8 | Self::U8 | Self::Bool => 1,
-            Self::F16 | Self::Bf16 | Self::I16 | Self::U16 => 2,
-            Self::F32 | Self::I32 | Self::U32 => 4,
-            Self::F64 | Self::I64 | Self::U64 => 8,
-        }
-    }
-
-    /// Whether the type is a floating-point one.
-    pub const fn is_float(self) -> bool {
-        matches!(self, Self::F32 | Self::F16 | Self::Bf16 | Self::F64)
-    }
-}
 
 /// Window of a convolution or pooling; vectors have one entry for each spatial dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,172 +147,6 @@ pub enum Binary {
     ShiftRight,
     /// x where x ≥ 0, else x·slope.
     PRelu,
-}
-
-/// Pooling kinds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Pooling {
-    Max,
-    Average { include_pads: bool },
-}
-
-/// Reductions, `Arg…` with int64 output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Reduction {
-    Sum,
-    Mean,
-    Max,
-    Min,
-    Product,
-    L1,
-    L2,
-    SumSquare,
-    LogSum,
-    LogSumExp,
-    ArgMax { last: bool },
-    ArgMin { last: bool },
-}
-
-/// What stands outside a padded tensor.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub enum PadMode {
-    Constant(f64),
-    Reflect,
-    Edge,
-    Wrap,
-}
-
-/// What a scattered update does to the element that is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum ScatterReduction {
-    Replace,
-    Add,
-    Multiply,
-    Max,
-    Min,
-}
-
-/// How a value between samples is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Sampling {
-    Nearest,
-    Linear,
-    Cubic,
-}
-
-/// What stands outside an image that is sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Outside {
-    Zeros,
-    Border,
-    Reflection,
-}
-
-/// What the coordinates of samples mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SampleCoordinates {
-    /// −1 and 1 are the outer edges of the first and the last pixel.
-    HalfPixel,
-    /// −1 and 1 are the centres of the first and the last pixel.
-    AlignCorners,
-    /// 0 is the centre of the first pixel, 1 that of the second.
-    Pixels,
-}
-
-/// How the samples of a region's bin become one value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RegionPooling {
-    /// Mean of the interpolated samples.
-    Average,
-    /// Largest of the weighted neighbours of all samples.
-    Max,
-    /// Largest of the pixels that the bin covers once corners are rounded to pixels; no samples, 0 where there is none.
-    Cells,
-}
-
-/// Resize interpolation.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub enum Interpolation {
-    NearestHalfDown,
-    NearestHalfUp,
-    NearestFloor,
-    NearestCeil,
-    Linear,
-    Cubic { coefficient: f32, exclude_outside: bool },
-}
-
-/// Resize coordinate transformation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Coordinates {
-    HalfPixel,
-    HalfPixelSymmetric,
-    PytorchHalfPixel,
-    AlignCorners,
-    Asymmetric,
-}
-
-/// What a recurrent cell computes; formulas as the ONNX operators define them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cell {
-    /// One gate.
-    Rnn,
-    /// Gates i, o, f, c.
-    Lstm {
-        /// The forget gate is one minus the input gate.
-        input_forget: bool,
-    },
-    /// Gates z, r, h.
-    Gru {
-        /// The reset gate scales the product with the weights, not the state that goes into it.
-        linear_before_reset: bool,
-    },
-}
-
-impl Cell {
-    /// Number of gates, G.
-    pub const fn gates(self) -> usize {
-        match self {
-            Self::Rnn => 1,
-            Self::Lstm { .. } => 4,
-            Self::Gru { .. } => 3,
-        }
-    }
-}
-
-/// Kinds of activations of recurrent cells; formulas as in ONNX `RNN`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum ActivationKind {
-    Relu,
-    Tanh,
-    Sigmoid,
-    Affine,
-    LeakyRelu,
-    ThresholdedRelu,
-    ScaledTanh,
-    HardSigmoid,
-    Elu,
-    Softsign,
-    Softplus,
-}
-
-/// An activation of a recurrent cell.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Activation {
-    /// Which function.
-    pub kind: ActivationKind,
-    /// First parameter.
-    pub alpha: f32,
-    /// Second parameter.
-    pub beta: f32,
 }
 
 /// A recurrent layer: what its inputs are and how a step is computed.

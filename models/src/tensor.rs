@@ -1,7 +1,7 @@
 //! Constant tensors: bytes with a type and a shape, row-major, little-endian.
 
-pub use crate::op::DType;
 use bytes::Bytes;
+pub use floe_kernels::DType;
 
 /// A constant tensor. Cloning shares the bytes.
 #[derive(Clone, Debug, PartialEq)]

@@ -173,6 +173,5 @@ fn element_type(dtype: DType) -> ElementType {
         DType::U32 => ElementType::U32,
         DType::U64 => ElementType::U64,
         DType::Bool => ElementType::Bool,
-        _ => ElementType::Other,
     }
 }

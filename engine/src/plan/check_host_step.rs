@@ -5,10 +5,9 @@ use super::{
     check_step::at,
     format::{MAX_OPERANDS, Operand},
 };
+use crate::host;
 use floe_kernels::{Kernel, View};
 
-/// Alignment of the workspace of a host step.
-const WORKSPACE_ALIGNMENT: u64 = 64;
 /// Alignment of a host operand that has no view: a bias, f32.
 const BIAS_ALIGNMENT: u64 = 4;
 /// Most elements of a view, those that it repeats included.
@@ -38,7 +37,7 @@ pub(super) fn check(kernel: &Kernel, operands: &[Operand]) -> Result<(), StepPro
         } else if let Some(view) = family.output(index - inputs) {
             (view.bytes().map_err(StepProblem::Kernel)?, view.dtype.size() as u64)
         } else {
-            (workspace, WORKSPACE_ALIGNMENT)
+            (workspace, host::ALIGNMENT as u64)
         };
         if operand.written != (index >= inputs) {
             return Err(at(index, OperandProblem::Direction));

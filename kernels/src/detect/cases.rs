@@ -1,6 +1,6 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
-use super::{Activation, BOX, Detect, PLACE, Parts};
+use super::{BOX, Detect, PLACE, Parts, ScoreActivation};
 use crate::{DType, Kernel, View};
 
 /// Parts of `[rows, candidates of a row, numbers]`, row-major.
@@ -25,7 +25,7 @@ pub(super) fn head(boxes: Parts, most: u32, points: u32) -> Detect {
         background: false,
         rows_first: false,
         logarithm: None,
-        activation: Activation::None,
+        activation: ScoreActivation::None,
         threshold: 0.25,
         overlap: 0.45,
     }
@@ -48,7 +48,7 @@ fn padded(mut parts: Parts) -> Parts {
 /// Kernels of this family: every encoding, one part and many, few candidates and more than are sorted at once.
 pub fn cases() -> Vec<Kernel> {
     use DType::{Bf16, F16, F32};
-    let sigmoid = |head: Detect| Detect { activation: Activation::Sigmoid, ..head };
+    let sigmoid = |head: Detect| Detect { activation: ScoreActivation::Sigmoid, ..head };
     let mut cases = vec![
         // BlazeFace.
         sigmoid(Detect {
@@ -61,7 +61,7 @@ pub fn cases() -> Vec<Kernel> {
         }),
         // SSD: y first, logarithms of extents, a background.
         Detect {
-            activation: Activation::Softmax,
+            activation: ScoreActivation::Softmax,
             background: true,
             rows_first: true,
             logarithm: Some(0.2),

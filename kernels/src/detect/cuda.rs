@@ -1,6 +1,6 @@
 //! CUDA candidates: one block that does everything, or blocks for the scores in front of it.
 
-use super::{Activation, BOX, Detect};
+use super::{BOX, Detect, ScoreActivation};
 use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Launch, Target, Unsupported, element_type, f32_literal};
 use crate::non_max_suppression::OVERLAP;
@@ -69,7 +69,7 @@ impl Detect {
     /// Neighbouring threads that share a candidate. Sums of exponentials have one order.
     fn padded_channels(&self) -> u32 {
         let together = self.scored().iter().all(|part| part.strides[2] == 1);
-        if together && self.classes > LANES && self.activation != Activation::Softmax { LANES } else { 1 }
+        if together && self.classes > LANES && self.activation != ScoreActivation::Softmax { LANES } else { 1 }
     }
 
     fn launch(&self, stage: u32, entry: &str, blocks: u64, threads: u32) -> Launch {

@@ -1,7 +1,7 @@
 //! Reference kernel: scores of all candidates, the good ones by falling score, each compared with those that stay.
 
 use super::arithmetic::{exp, sigmoid};
-use super::{Activation, BOX, Detect, PLACE, Parts};
+use super::{BOX, Detect, PLACE, Parts, ScoreActivation};
 use crate::host::{cast_mut, check_operands, load_row};
 use crate::non_max_suppression::overlap::{Corners, index_of, key, score_of, too_close};
 use crate::strided::{Real, check_view, offset};
@@ -189,9 +189,9 @@ impl Head<'_> {
             }
         });
         let mut probability = match detect.activation {
-            Activation::None => best,
-            Activation::Sigmoid => sigmoid(best),
-            Activation::Softmax => {
+            ScoreActivation::None => best,
+            ScoreActivation::Sigmoid => sigmoid(best),
+            ScoreActivation::Softmax => {
                 let (mut largest, mut sum) = (best, 0.0);
                 self.scores(index, 0, |_, x| largest = if x > largest { x } else { largest });
                 self.scores(index, 0, |_, x| sum += exp(x - largest));
@@ -201,7 +201,7 @@ impl Head<'_> {
         if let Some(object) = detect.object {
             let mut row = [0.0];
             self.numbers(detect.scored(), detect.first_scored(), index, object, &mut row);
-            probability *= if detect.activation == Activation::None { row[0] } else { sigmoid(row[0]) };
+            probability *= if detect.activation == ScoreActivation::None { row[0] } else { sigmoid(row[0]) };
         }
         (probability, class)
     }

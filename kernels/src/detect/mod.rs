@@ -24,7 +24,7 @@ pub type Parts = heapless::Vec<View, MAX_PARTS>;
 
 /// What makes scores probabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Activation {
+pub enum ScoreActivation {
     /// They are probabilities.
     None,
     /// Of each number.
@@ -73,7 +73,7 @@ pub struct Detect {
     /// Factor of extents that are logarithms.
     pub logarithm: Option<f32>,
     /// What makes scores probabilities.
-    pub activation: Activation,
+    pub activation: ScoreActivation,
     /// What a score must exceed.
     pub threshold: f32,
     /// The intersection over union above which the worse box goes.

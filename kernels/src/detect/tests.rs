@@ -1,7 +1,7 @@
 //! The reference kernel against the definition in f64, and the rules for equals, NaN and classes.
 
 use super::cases::{cases, head, parts};
-use super::{Activation, Detect, Parts};
+use super::{Detect, Parts, ScoreActivation};
 use crate::conv::tests::{any_number, any_view, never_panics};
 use crate::host::testing::{self, Operand, element};
 use crate::{DType, Kernel};
@@ -41,13 +41,13 @@ fn expected(detect: &Detect, inputs: &[Operand]) -> (Vec<Vec<f64>>, bool) {
             }
         }
         let mut probability = match detect.activation {
-            Activation::None => best,
-            Activation::Sigmoid => sigmoid(best),
-            Activation::Softmax => best.exp() / sum,
+            ScoreActivation::None => best,
+            ScoreActivation::Sigmoid => sigmoid(best),
+            ScoreActivation::Softmax => best.exp() / sum,
         };
         if let Some(object) = detect.object {
             let object = score(object);
-            probability *= if detect.activation == Activation::None { object } else { sigmoid(object) };
+            probability *= if detect.activation == ScoreActivation::None { object } else { sigmoid(object) };
         }
         close |= (probability - f64::from(detect.threshold)).abs() < 1e-6;
         if probability > f64::from(detect.threshold) {
@@ -162,7 +162,7 @@ fn equals_thresholds_and_nan() {
     // The background is no class, but takes its share.
     let share = 1.0 / (1.0 + 2.0 * 1f32.exp());
     let softmax = |detect: &mut Detect| {
-        (detect.background, detect.activation, detect.threshold) = (true, Activation::Softmax, 0.1);
+        (detect.background, detect.activation, detect.threshold) = (true, ScoreActivation::Softmax, 0.1);
     };
     let found = run(&[(0.0, &[1.0, 0.0, 1.0])], 1, softmax);
     assert!(found[0][2] == 1.0 && (found[0][1] - share * 1f32.exp()).abs() < 1e-6, "{found:?}");

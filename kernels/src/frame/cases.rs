@@ -1,18 +1,18 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
-use super::{Channels, Format, Frame, Matrix, Region, Resampling};
+use super::{Channels, ColourMatrix, Frame, PixelFormat, Region, Resampling};
 use crate::{DType, Kernel, View};
 
 /// A frame of `frame` = height, width pixels that fills an output of `output` = height, width pixels.
 pub(super) fn case(
     dtype: DType,
-    format: Format,
+    format: PixelFormat,
     channels: Channels,
     [height, width]: [u32; 2],
     output: [u32; 2],
     resampling: Resampling,
 ) -> Frame {
-    let rows = if matches!(format, Format::Nv12 { .. }) { height / 2 * 3 } else { height };
+    let rows = format.rows(height as usize) as u32;
     let shape = [1, channels.count(), output[0], output[1]];
     Frame {
         frame: View::contiguous(DType::U8, &[1, rows, width * format.bytes_per_pixel()]).unwrap(),
@@ -53,11 +53,16 @@ pub fn cases() -> Vec<Kernel> {
     use Channels::{Bgr, Bgra, Gray, Rgb, Rgba};
     use DType::{Bf16, F16, F32, U8};
     use Resampling::{Antialias, Bilinear, Nearest};
-    let nv12 = |matrix, full_range| Format::Nv12 { matrix, full_range };
-    let limited = nv12(Matrix::Bt601, false);
+    let nv12 = |matrix, full_range| PixelFormat::Nv12 { matrix, full_range };
+    let limited = nv12(ColourMatrix::Bt601, false);
     let mut cases = Vec::new();
-    for format in [Format::Packed(Rgb), Format::Packed(Bgra), Format::Packed(Gray), limited, nv12(Matrix::Bt709, true)]
-    {
+    for format in [
+        PixelFormat::Packed(Rgb),
+        PixelFormat::Packed(Bgra),
+        PixelFormat::Packed(Gray),
+        limited,
+        nv12(ColourMatrix::Bt709, true),
+    ] {
         for resampling in [Nearest, Bilinear, Antialias] {
             cases.push(case(F32, format, Rgb, [18, 26], [11, 40], resampling));
             cases.push(case(F32, format, Bgr, [48, 34], [7, 9], resampling));
@@ -69,15 +74,15 @@ pub fn cases() -> Vec<Kernel> {
     cases.push(letterbox(signed(case(F16, limited, Rgb, [1080, 1920], [640, 640], Bilinear)), [360, 640]));
     cases.push(letterbox(last(signed(case(F16, limited, Rgb, [1080, 1920], [320, 320], Antialias))), [180, 320]));
     cases.push(letterbox(
-        last(signed(case(F16, Format::Packed(Bgr), Rgb, [480, 640], [128, 128], Bilinear))),
+        last(signed(case(F16, PixelFormat::Packed(Bgr), Rgb, [480, 640], [128, 128], Bilinear))),
         [96, 128],
     ));
     cases.push(letterbox(signed(case(F32, limited, Rgb, [720, 1280], [128, 128], Antialias)), [72, 128]));
-    cases.push(signed(case(Bf16, Format::Packed(Rgba), Rgb, [240, 320], [224, 224], Bilinear)));
+    cases.push(signed(case(Bf16, PixelFormat::Packed(Rgba), Rgb, [240, 320], [224, 224], Bilinear)));
     // Bytes: what is rounded must be exact.
-    cases.push(case(U8, Format::Packed(Rgb), Bgr, [17, 23], [17, 23], Bilinear));
-    cases.push(case(U8, Format::Packed(Gray), Rgb, [16, 12], [32, 24], Bilinear));
-    cases.push(letterbox(case(U8, Format::Packed(Bgra), Rgb, [9, 15], [40, 40], Nearest), [24, 40]));
+    cases.push(case(U8, PixelFormat::Packed(Rgb), Bgr, [17, 23], [17, 23], Bilinear));
+    cases.push(case(U8, PixelFormat::Packed(Gray), Rgb, [16, 12], [32, 24], Bilinear));
+    cases.push(letterbox(case(U8, PixelFormat::Packed(Bgra), Rgb, [9, 15], [40, 40], Nearest), [24, 40]));
     // A crop of odd origin, and a window that is larger than the output.
     let mut crop = case(F32, limited, Rgb, [64, 96], [31, 29], Bilinear);
     crop.crop = Region { top: 7, left: 13, height: 41, width: 37 };
@@ -91,7 +96,7 @@ pub fn cases() -> Vec<Kernel> {
     crop.window.left = 500;
     cases.push(crop);
     // A batch of frames whose rows are longer than their pixels, upside down, in NHWC without padding.
-    let mut batch = signed(case(F16, Format::Packed(Rgb), Rgb, [20, 30], [10, 24], Bilinear));
+    let mut batch = signed(case(F16, PixelFormat::Packed(Rgb), Rgb, [20, 30], [10, 24], Bilinear));
     batch.frame = View::contiguous(U8, &[2, 20, 128]).unwrap();
     batch.frame.shape[2] = 90;
     batch.frame.offset = 19 * 128;
@@ -101,7 +106,7 @@ pub fn cases() -> Vec<Kernel> {
         batch.output.strides[d] = stride;
     }
     cases.push(batch);
-    cases.push(case(F32, Format::Packed(Rgb), Rgb, [1, 1], [5, 3], Bilinear));
+    cases.push(case(F32, PixelFormat::Packed(Rgb), Rgb, [1, 1], [5, 3], Bilinear));
     cases.push(case(F32, limited, Rgb, [2, 2], [1, 1], Antialias));
     cases.into_iter().map(Kernel::Frame).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::pixels::Conversion;
 use super::taps::Axis;
-use super::{Channels, Format, Frame};
+use super::{Channels, Frame, PixelFormat};
 use crate::codegen::{Candidate, Generate, Target, Unsupported, f32_literal};
 use crate::strided::source::{Source, cost, traffic, vector_width};
 use crate::{DType, Family};
@@ -45,7 +45,7 @@ impl Generate for Frame {
 impl Frame {
     /// Whether the chroma of the frame is read.
     fn reads_chroma(&self) -> bool {
-        matches!(self.format, Format::Nv12 { .. }) && self.channels != Channels::Gray
+        matches!(self.format, PixelFormat::Nv12 { .. }) && self.channels != Channels::Gray
     }
 
     /// Bytes of one read of the frame: the most that every row starts and ends at a multiple of.
@@ -58,7 +58,7 @@ impl Frame {
 
     /// What the starts of tiles in a row are multiples of. Pairs of chroma stay together.
     fn alignment(&self) -> u32 {
-        self.read_bytes().max(if matches!(self.format, Format::Nv12 { .. }) { 2 } else { 1 })
+        self.read_bytes().max(if matches!(self.format, PixelFormat::Nv12 { .. }) { 2 } else { 1 })
     }
 
     /// Slots of a row of the output where it does not share pixels with the next one.
@@ -176,14 +176,14 @@ impl Frame {
 
     /// What a pixel is made of, and `FINISH` and `PADDING`, which put a pixel into `result`.
     fn define_pixels(&self, source: &mut Source) {
-        source.define("NV12", i32::from(matches!(self.format, Format::Nv12 { .. })));
+        source.define("NV12", i32::from(matches!(self.format, PixelFormat::Nv12 { .. })));
         source.define(
             "LUMA",
-            i32::from(self.channels == Channels::Gray && self.format != Format::Packed(Channels::Gray)),
+            i32::from(self.channels == Channels::Gray && self.format != PixelFormat::Packed(Channels::Gray)),
         );
         match self.format {
-            Format::Packed(channels) => source.define("RED", channels.order()[0]),
-            Format::Nv12 { matrix, full_range } => {
+            PixelFormat::Packed(channels) => source.define("RED", channels.order()[0]),
+            PixelFormat::Nv12 { matrix, full_range } => {
                 let conversion = Conversion::new(matrix, full_range);
                 let factors = [
                     ("BLACK", conversion.black),

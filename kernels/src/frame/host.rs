@@ -1,7 +1,7 @@
 //! Reference kernel: for each row of the output the weighted sum of the rows of pixels that it is made of, then columns.
 
 use super::taps::Axis;
-use super::{Channels, Format, Frame, MAX_EXTENT, Region, pixels::Conversion, pixels::LUMA};
+use super::{Channels, Frame, MAX_EXTENT, PixelFormat, Region, pixels::Conversion, pixels::LUMA};
 use crate::host::{Element, cast_mut, check_operands, clear_padding, with_element};
 use crate::strided::{Real, check_view};
 use crate::{DType, Family, KernelError, View};
@@ -52,8 +52,8 @@ impl Family for Frame {
             return Err(KernelError::Shape("an extent above 16384"));
         }
         let whole = match self.format {
-            Format::Packed(channels) => bytes % channels.count() == 0,
-            Format::Nv12 { .. } => rows % 3 == 0 && bytes % 2 == 0,
+            PixelFormat::Packed(channels) => bytes % channels.count() == 0,
+            PixelFormat::Nv12 { .. } => rows % 3 == 0 && bytes % 2 == 0,
         };
         if !whole || self.height() > MAX_EXTENT || self.width() > MAX_EXTENT {
             return Err(KernelError::Shape("rows and bytes of the frame"));
@@ -158,11 +158,11 @@ impl Frame {
             let bytes = row(y);
             let left = self.crop.left as usize;
             match self.format {
-                Format::Packed(channels) => {
+                PixelFormat::Packed(channels) => {
                     let count = channels.count() as usize;
                     self.sum_packed(channels, weight, &bytes[left * count..], sums);
                 }
-                Format::Nv12 { matrix, full_range } => {
+                PixelFormat::Nv12 { matrix, full_range } => {
                     let conversion = Conversion::new(matrix, full_range);
                     if self.channels == Channels::Gray {
                         for (sum, &y) in sums.iter_mut().zip(&bytes[left..]) {

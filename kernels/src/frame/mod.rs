@@ -29,7 +29,7 @@ pub enum Channels {
 
 /// Weights of red and blue in luma.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Matrix {
+pub enum ColourMatrix {
     /// 0.299 and 0.114: standard definition, most cameras, JPEG.
     Bt601,
     /// 0.2126 and 0.0722: high definition video.
@@ -38,13 +38,13 @@ pub enum Matrix {
 
 /// How the pixels of a frame lie in memory, a byte a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Format {
+pub enum PixelFormat {
     /// All channels of a pixel together: rows of width · channels bytes.
     Packed(Channels),
     /// Rows of luma, then half as many rows of Cb, Cr pairs, one for each 2 × 2 pixels.
     Nv12 {
         /// What luma and chroma mean.
-        matrix: Matrix,
+        matrix: ColourMatrix,
         /// Whether bytes use 0…255; else luma uses 16…235 and chroma 16…240.
         full_range: bool,
     },
@@ -89,7 +89,7 @@ pub struct Frame {
     /// f32, f16, bf16 or u8 `[n, channels, height, width]`.
     pub output: View,
     /// Pixels of the frame.
-    pub format: Format,
+    pub format: PixelFormat,
     /// Channels of the output.
     pub channels: Channels,
     /// What is taken from the frame.
@@ -125,7 +125,15 @@ impl Channels {
     }
 }
 
-impl Format {
+impl PixelFormat {
+    /// Rows of bytes of a frame of a height.
+    pub const fn rows(self, height: usize) -> usize {
+        match self {
+            Self::Packed(_) => height,
+            Self::Nv12 { .. } => height / 2 * 3,
+        }
+    }
+
     /// Bytes of a row for each pixel.
     pub const fn bytes_per_pixel(self) -> u32 {
         match self {
@@ -139,7 +147,7 @@ impl Frame {
     /// Height of the frame in pixels.
     pub fn height(&self) -> u32 {
         let rows = self.frame.shape.get(1).copied().unwrap_or(0);
-        if matches!(self.format, Format::Nv12 { .. }) { rows / 3 * 2 } else { rows }
+        if matches!(self.format, PixelFormat::Nv12 { .. }) { rows / 3 * 2 } else { rows }
     }
 
     /// Width of the frame in pixels.

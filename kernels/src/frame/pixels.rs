@@ -1,6 +1,6 @@
 //! From bytes to colours: what is resampled, and what the output takes from it.
 
-use super::{Channels, Format, Frame, Matrix};
+use super::{Channels, ColourMatrix, Frame, PixelFormat};
 
 /// Luma of red, green and blue by BT.601, as OpenCV and Pillow make gray.
 pub(super) const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
@@ -19,10 +19,10 @@ pub(super) struct Conversion {
 }
 
 impl Conversion {
-    pub(super) fn new(matrix: Matrix, full_range: bool) -> Self {
+    pub(super) fn new(matrix: ColourMatrix, full_range: bool) -> Self {
         let (kr, kb) = match matrix {
-            Matrix::Bt601 => (0.299, 0.114),
-            Matrix::Bt709 => (0.2126, 0.0722),
+            ColourMatrix::Bt601 => (0.299, 0.114),
+            ColourMatrix::Bt709 => (0.2126, 0.0722),
         };
         let kg = 1.0 - kr - kb;
         let (black, luma, chroma) = if full_range { (0.0, 1.0, 1.0) } else { (16.0, 255.0 / 219.0, 255.0 / 224.0) };
@@ -57,8 +57,8 @@ impl Frame {
     /// Channels that are resampled: gray, or red, green, blue and perhaps alpha.
     pub(super) fn resampled_channels(&self) -> usize {
         match (self.format, self.channels) {
-            (Format::Packed(Channels::Gray), _) | (_, Channels::Gray) => 1,
-            (Format::Packed(Channels::Rgba | Channels::Bgra), Channels::Rgba | Channels::Bgra) => 4,
+            (PixelFormat::Packed(Channels::Gray), _) | (_, Channels::Gray) => 1,
+            (PixelFormat::Packed(Channels::Rgba | Channels::Bgra), Channels::Rgba | Channels::Bgra) => 4,
             _ => 3,
         }
     }

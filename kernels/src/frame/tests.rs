@@ -1,7 +1,7 @@
 //! The reference kernel against the sum over all pixels in f64, and against Pillow and OpenCV's published conventions.
 
 use super::cases::{case, cases};
-use super::{Channels, Format, Frame, Matrix, Region, Resampling};
+use super::{Channels, ColourMatrix, Frame, PixelFormat, Region, Resampling};
 use crate::conv::tests::{any_view, never_panics};
 use crate::host::testing::{self, Operand, Random, element};
 use crate::{DType, Kernel, View};
@@ -30,12 +30,12 @@ fn weight(resampling: Resampling, source: u32, target: u32, i: i64, x: i64) -> f
 fn colours(frame: &Frame, bytes: &[u8], n: i64, y: i64, x: i64) -> [f64; 4] {
     let byte = |row: i64, column: i64| element(&frame.frame, bytes, &[n, row, column]);
     match frame.format {
-        Format::Packed(Channels::Gray) => [[byte(y, x); 3].as_slice(), &[255.0]].concat().try_into().unwrap(),
-        Format::Packed(Channels::Rgb) => [byte(y, 3 * x), byte(y, 3 * x + 1), byte(y, 3 * x + 2), 255.0],
-        Format::Packed(Channels::Bgr) => [byte(y, 3 * x + 2), byte(y, 3 * x + 1), byte(y, 3 * x), 255.0],
-        Format::Packed(Channels::Rgba) => [0, 1, 2, 3].map(|c| byte(y, 4 * x + c)),
-        Format::Packed(Channels::Bgra) => [2, 1, 0, 3].map(|c| byte(y, 4 * x + c)),
-        Format::Nv12 { matrix, full_range } => {
+        PixelFormat::Packed(Channels::Gray) => [[byte(y, x); 3].as_slice(), &[255.0]].concat().try_into().unwrap(),
+        PixelFormat::Packed(Channels::Rgb) => [byte(y, 3 * x), byte(y, 3 * x + 1), byte(y, 3 * x + 2), 255.0],
+        PixelFormat::Packed(Channels::Bgr) => [byte(y, 3 * x + 2), byte(y, 3 * x + 1), byte(y, 3 * x), 255.0],
+        PixelFormat::Packed(Channels::Rgba) => [0, 1, 2, 3].map(|c| byte(y, 4 * x + c)),
+        PixelFormat::Packed(Channels::Bgra) => [2, 1, 0, 3].map(|c| byte(y, 4 * x + c)),
+        PixelFormat::Nv12 { matrix, full_range } => {
             let row = i64::from(frame.height()) + y / 2;
             let (mut luma, mut cb, mut cr) =
                 (byte(y, x), byte(row, x / 2 * 2) - 128.0, byte(row, x / 2 * 2 + 1) - 128.0);
@@ -45,8 +45,12 @@ fn colours(frame: &Frame, bytes: &[u8], n: i64, y: i64, x: i64) -> [f64; 4] {
             }
             // ITU-R BT.601-7, 2.5.1; BT.709-6, 3.2 and 3.3.
             let [r, g, b] = match matrix {
-                Matrix::Bt601 => [luma + 1.402 * cr, luma - 0.344_136_3 * cb - 0.714_136_3 * cr, luma + 1.772 * cb],
-                Matrix::Bt709 => [luma + 1.574_8 * cr, luma - 0.187_324 * cb - 0.468_124 * cr, luma + 1.855_6 * cb],
+                ColourMatrix::Bt601 => {
+                    [luma + 1.402 * cr, luma - 0.344_136_3 * cb - 0.714_136_3 * cr, luma + 1.772 * cb]
+                }
+                ColourMatrix::Bt709 => {
+                    [luma + 1.574_8 * cr, luma - 0.187_324 * cb - 0.468_124 * cr, luma + 1.855_6 * cb]
+                }
             };
             let limit = |x: f64| x.clamp(0.0, 255.0);
             if frame.channels == Channels::Gray { [limit(luma); 4] } else { [limit(r), limit(g), limit(b), 255.0] }
@@ -74,7 +78,7 @@ fn expected(frame: &Frame, bytes: &[u8], index: &[i64]) -> f64 {
                 sum += a
                     * b
                     * match frame.channels {
-                        Channels::Gray if matches!(frame.format, Format::Packed(_)) => {
+                        Channels::Gray if matches!(frame.format, PixelFormat::Packed(_)) => {
                             0.299 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2]
                         }
                         Channels::Gray => pixel[0],
@@ -129,7 +133,7 @@ fn cases_agree_with_the_sum_over_all_pixels() {
 
 /// Bytes of a row of a gray frame, resampled.
 fn row(resampling: Resampling, values: &[u8], width: u32) -> Vec<f32> {
-    let gray = Format::Packed(Channels::Gray);
+    let gray = PixelFormat::Packed(Channels::Gray);
     let kernel =
         Kernel::Frame(case(DType::F32, gray, Channels::Gray, [1, values.len() as u32], [1, width], resampling));
     let mut operand = Operand::filled(values.len() as u64, 0);
@@ -159,7 +163,7 @@ fn agrees_with_pillow_in_one_dimension() {
 
 #[test]
 fn white_and_black_of_limited_range_are_255_and_0() {
-    let format = Format::Nv12 { matrix: Matrix::Bt601, full_range: false };
+    let format = PixelFormat::Nv12 { matrix: ColourMatrix::Bt601, full_range: false };
     let kernel = Kernel::Frame(case(DType::U8, format, Channels::Rgb, [2, 2], [2, 2], Resampling::Bilinear));
     let mut operand = Operand::filled(6, 128);
     operand[..4].copy_from_slice(&[235, 16, 255, 0]);
@@ -169,7 +173,8 @@ fn white_and_black_of_limited_range_are_255_and_0() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let good = case(DType::F32, Format::Packed(Channels::Rgb), Channels::Rgb, [8, 8], [4, 4], Resampling::Bilinear);
+    let good =
+        case(DType::F32, PixelFormat::Packed(Channels::Rgb), Channels::Rgb, [8, 8], [4, 4], Resampling::Bilinear);
     let refused = |change: &dyn Fn(&mut Frame)| {
         let mut bad = good.clone();
         change(&mut bad);
@@ -181,7 +186,7 @@ fn what_does_not_fit_is_refused() {
     assert!(refused(&|frame| frame.window.height = 0));
     assert!(refused(&|frame| frame.window.top = i32::MIN));
     assert!(refused(&|frame| frame.scale[3] = f32::NAN));
-    assert!(refused(&|frame| frame.format = Format::Nv12 { matrix: Matrix::Bt601, full_range: true }));
+    assert!(refused(&|frame| frame.format = PixelFormat::Nv12 { matrix: ColourMatrix::Bt601, full_range: true }));
     assert!(refused(&|frame| frame.channels = Channels::Gray));
     assert!(refused(&|frame| frame.frame.strides[2] = 2));
     assert!(!refused(&|_| {}));
@@ -199,9 +204,9 @@ proptest! {
         use Channels::{Bgr, Bgra, Gray, Rgb, Rgba};
         let all = [Gray, Rgb, Bgr, Rgba, Bgra];
         let format = match format {
-            5 => Format::Nv12 { matrix: Matrix::Bt601, full_range: false },
-            6 => Format::Nv12 { matrix: Matrix::Bt709, full_range: true },
-            packed => Format::Packed(all[packed]),
+            5 => PixelFormat::Nv12 { matrix: ColourMatrix::Bt601, full_range: false },
+            6 => PixelFormat::Nv12 { matrix: ColourMatrix::Bt709, full_range: true },
+            packed => PixelFormat::Packed(all[packed]),
         };
         let region = |[top, left, height, width]: [i32; 4]| Region { top, left, height: height as u32, width: width as u32 };
         let resampling = [Resampling::Nearest, Resampling::Bilinear, Resampling::Antialias][filter];

@@ -1,6 +1,6 @@
 //! CUDA candidate: a thread for each vector of channels of an output position (one channel unless channels-last).
 
-use super::{Pool, PoolKind};
+use super::{Pool, Pooling};
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
 use crate::strided::source::{Source, cost, lowest, memory_order, traffic, vector_width, wide_type};
 use crate::{DType, Family, View};
@@ -67,7 +67,7 @@ impl Pool {
         let mut source = Source::new(&self.input, &self.output);
         source.define("BLOCK", BLOCK);
         source.define("WIDTH", width);
-        source.define("MAXIMUM", u8::from(self.kind == PoolKind::Max));
+        source.define("MAXIMUM", u8::from(self.kind == Pooling::Max));
         source.define("LOWEST", smallest(self.input.dtype));
         source.define("CHANNELS", format!("{}u", self.output.shape[1]));
         let taps = self.window.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.into()));
@@ -80,7 +80,7 @@ impl Pool {
             let extent = self.extent(&self.input, d);
             source.define(&format!("EXTENT_{d}"), format!("{extent}u"));
             source.define(&format!("INPUT_{d}"), self.spatial(d).map_or(0, |place| self.input.strides[place]));
-            let padded = self.kind == PoolKind::AverageIncludingPads;
+            let padded = self.kind == Pooling::AverageIncludingPads;
             let (first, limit) =
                 if padded { (-i64::from(self.pads[d]), extent + self.pads_end[d]) } else { (0, extent) };
             source.define(&format!("FIRST_{d}"), first);

@@ -1,6 +1,6 @@
 //! Reference kernel: rows along the innermost dimension in memory, every tap folded into a row of accumulators.
 
-use super::{Pool, PoolKind};
+use super::{Pool, Pooling};
 use crate::host::correlate::Axis;
 use crate::host::cpu::{self, Vector, Vectorised};
 use crate::host::window::{Window, spatial_strides, start};
@@ -113,7 +113,7 @@ impl Family for Pool {
         if self.input.shape[..2] != self.output.shape[..2] {
             return Err(KernelError::Shape("batch and channels"));
         }
-        if self.input.dtype != self.output.dtype || (self.kind != PoolKind::Max && !self.input.dtype.is_float()) {
+        if self.input.dtype != self.output.dtype || (self.kind != Pooling::Max && !self.input.dtype.is_float()) {
             return Err(KernelError::Type("pooling operands"));
         }
         Ok(())
@@ -160,7 +160,7 @@ impl Pool {
     /// Taps along an axis that count in an average for output position `j`.
     fn counted(&self, d: usize, axis: &Axis, j: i64) -> i64 {
         let (low, high) = match self.kind {
-            PoolKind::AverageIncludingPads => (axis.shift, axis.input + i64::from(self.pads_end[d])),
+            Pooling::AverageIncludingPads => (axis.shift, axis.input + i64::from(self.pads_end[d])),
             _ => (0, axis.input),
         };
         let first = j * axis.step + axis.shift;
@@ -216,12 +216,12 @@ impl Pool {
         (to, output): (i64, &mut [T]),
     ) {
         let strides = spatial_strides(&self.input);
-        let neutral = if self.kind == PoolKind::Max { T::Wide::LOWEST } else { T::Wide::ZERO };
+        let neutral = if self.kind == Pooling::Max { T::Wide::LOWEST } else { T::Wide::ZERO };
         let mut sums = [neutral; ROW];
         let sums = &mut sums[..count];
         // Input columns under the row, from the first tap of the first output to the last of the last.
         let span = (count as i64 - 1) * axes[2].step + (axes[2].taps - 1) * axes[2].tap_step + 1;
-        if self.kind == PoolKind::Max && matches!(rows, Rows::Positions) && count > 1 && span <= SPAN as i64 {
+        if self.kind == Pooling::Max && matches!(rows, Rows::Positions) && count > 1 && span <= SPAN as i64 {
             self.largest(axes, at, sums, span as usize, (from, input));
             return self.store_row(axes, rows, at, sums, (to, output));
         }
@@ -299,7 +299,7 @@ impl Pool {
         let to = to + at[0] * strides[0] + at[1] * strides[1] + at[2] * strides[2];
         let step = if matches!(rows, Rows::Positions) { strides[2] } else { i64::from(self.output.strides[1]) };
         for (i, sum) in sums.iter().enumerate() {
-            let value = if self.kind == PoolKind::Max {
+            let value = if self.kind == Pooling::Max {
                 *sum
             } else {
                 let column = if matches!(rows, Rows::Positions) { at[2] + i as i64 } else { at[2] };
@@ -325,16 +325,16 @@ impl Pool {
         let first = line + x * stride;
         let dense = if axis.tap_step * stride == 1 { usize::try_from(first).ok() } else { None };
         if let Some(values) = dense.and_then(|first| input.get(first..first.checked_add(inside)?)) {
-            let neutral = if self.kind == PoolKind::Max { T::Wide::LOWEST } else { T::Wide::ZERO };
+            let neutral = if self.kind == Pooling::Max { T::Wide::LOWEST } else { T::Wide::ZERO };
             let (groups, rest) = values.as_chunks::<LANES>();
             let mut lanes = [neutral; LANES];
             for group in groups {
                 for (lane, x) in lanes.iter_mut().zip(group) {
-                    *lane = if self.kind == PoolKind::Max { lane.larger(x.widen()) } else { lane.plus(x.widen()) };
+                    *lane = if self.kind == Pooling::Max { lane.larger(x.widen()) } else { lane.plus(x.widen()) };
                 }
             }
             let all = lanes.into_iter().chain(rest.iter().map(|x| x.widen()));
-            return all.fold(sum, |sum, x| if self.kind == PoolKind::Max { sum.larger(x) } else { sum.plus(x) });
+            return all.fold(sum, |sum, x| if self.kind == Pooling::Max { sum.larger(x) } else { sum.plus(x) });
         }
         let mut sum = [sum];
         for k in 0..inside as i64 {
@@ -346,7 +346,7 @@ impl Pool {
 
 /// Elements `step` apart, folded into a row of accumulators.
 struct Fold<'a, T: Pooled> {
-    kind: PoolKind,
+    kind: Pooling,
     sums: &'a mut [T::Wide],
     input: &'a [T],
     first: i64,
@@ -363,7 +363,7 @@ impl<T: Pooled> Vectorised for Fold<'_, T> {
         macro_rules! fold {
             ($values:expr) => {
                 match kind {
-                    PoolKind::Max => sums.iter_mut().zip($values).for_each(|(sum, x)| *sum = sum.larger(x.widen())),
+                    Pooling::Max => sums.iter_mut().zip($values).for_each(|(sum, x)| *sum = sum.larger(x.widen())),
                     _ => sums.iter_mut().zip($values).for_each(|(sum, x)| *sum = sum.plus(x.widen())),
                 }
             };

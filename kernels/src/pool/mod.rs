@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// How a window becomes one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum PoolKind {
+pub enum Pooling {
     /// Largest element; padding never wins.
     Max,
     /// Mean over the elements inside the input.
@@ -35,7 +35,7 @@ pub struct Pool {
     /// `[n, c, spatial…]`.
     pub output: View,
     /// What is computed.
-    pub kind: PoolKind,
+    pub kind: Pooling,
     /// Window extents, padded with leading 1s to three.
     pub window: [u32; 3],
     /// As in [`crate::conv::Conv`].

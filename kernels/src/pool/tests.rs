@@ -1,6 +1,6 @@
 //! The reference kernel against the definition in f64.
 
-use super::{Pool, PoolKind, cases};
+use super::{Pool, Pooling, cases};
 use crate::conv::tests::{any_number, any_view, never_panics};
 use crate::host::testing::{self, Operand, Values, element};
 use crate::host::{cast, cast_mut, window};
@@ -32,11 +32,11 @@ fn expected(pool: &Pool, operands: &[Operand], index: &[i64]) -> f64 {
             sum += x;
             largest = if largest.is_nan() || x <= largest { largest } else { x };
             count += 1;
-        } else if pool.kind == PoolKind::AverageIncludingPads {
+        } else if pool.kind == Pooling::AverageIncludingPads {
             count += i32::from((0..3).all(|d| at[d] < extents[d] + i64::from(pool.pads_end[d])));
         }
     }
-    if pool.kind == PoolKind::Max { largest } else { sum / f64::from(count.max(1)) }
+    if pool.kind == Pooling::Max { largest } else { sum / f64::from(count.max(1)) }
 }
 
 fn compare(pool: &Pool) {
@@ -60,7 +60,7 @@ fn other_types_agree_with_the_definition() {
         let Kernel::Pool(pool) = kernel else { panic!("another family") };
         let types: &[DType] = match pool.kind {
             _ if pool.input.dtype != DType::F32 => &[],
-            PoolKind::Max => &[DType::F64, DType::Bf16, DType::I32, DType::U64, DType::Bool],
+            Pooling::Max => &[DType::F64, DType::Bf16, DType::I32, DType::U64, DType::Bool],
             _ => &[DType::F64, DType::Bf16],
         };
         for &dtype in types {
@@ -78,7 +78,7 @@ fn nan_wins_in_both_layouts() {
         let pool = Pool {
             input: make(DType::F32, &[1, 2, 3, 3]).unwrap(),
             output: make(DType::F32, &[1, 2, 2, 2]).unwrap(),
-            kind: PoolKind::Max,
+            kind: Pooling::Max,
             window: [1, 2, 2],
             strides: [1; 3],
             dilations: [1; 3],
@@ -100,7 +100,7 @@ proptest! {
     fn nonsense_never_panics(
         input in any_view(), output in any_view(),
         kind in prop::sample::select(vec![
-            PoolKind::Max, PoolKind::AverageExcludingPads, PoolKind::AverageIncludingPads,
+            Pooling::Max, Pooling::AverageExcludingPads, Pooling::AverageIncludingPads,
         ]),
         window in [any_number(), any_number(), any_number()], strides in [any_number(), any_number(), any_number()],
         dilations in [any_number(), any_number(), any_number()], pads in [any_number(), any_number(), any_number()],

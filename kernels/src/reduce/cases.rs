@@ -1,10 +1,10 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
-use super::{Reduce, ReduceKind};
+use super::{Reduce, Reduction};
 use crate::{DType, Kernel, View};
 
 /// A reduction of a row-major or channels-last tensor.
-pub(super) fn case(kind: ReduceKind, dtype: DType, shape: &[u32], reduced: &[usize], channels_last: bool) -> Reduce {
+pub(super) fn case(kind: Reduction, dtype: DType, shape: &[u32], reduced: &[usize], channels_last: bool) -> Reduce {
     let view = |dtype, shape: &[u32]| {
         if channels_last { View::channels_last(dtype, shape) } else { View::contiguous(dtype, shape) }
     };
@@ -17,7 +17,7 @@ pub(super) fn case(kind: ReduceKind, dtype: DType, shape: &[u32], reduced: &[usi
 /// Kernels of this family with odd sizes, types, layouts and parameters.
 pub fn cases() -> Vec<Kernel> {
     use DType::{Bf16, Bool, F16, F32, F64, I8, I32, I64, U8, U64};
-    use ReduceKind::{
+    use Reduction::{
         ArgMax, ArgMaxLast, ArgMin, ArgMinLast, L1, L2, LogSum, LogSumExp, Max, Mean, Min, Product, Sum, SumSquare,
     };
     let mut broadcast = case(Sum, F32, &[3, 5, 70], &[1], false);

@@ -1,7 +1,7 @@
 //! CUDA candidates: `rows` gives each output a group of threads, `columns` reduces vectors of neighbouring outputs side
 //! by side and splits what lies behind them among threads. Both join partial results in a fixed order.
 
-use super::{Reduce, ReduceKind};
+use super::{Reduce, Reduction};
 use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
 use crate::strided::source::{GROUP, Source, cost, highest, lowest, traffic, vector_width, wide_type};
@@ -152,20 +152,20 @@ impl Reduce {
         };
         let sum = |term: &str, result: &str| simple("0", &format!("plus(a, {term})"), "plus(a, b)", result);
         source.line(&match self.kind {
-            ReduceKind::Sum => sum("x", "value"),
-            ReduceKind::Mean => sum("x", &mean),
-            ReduceKind::L1 => sum(&format!("({magnitude})"), "value"),
-            ReduceKind::SumSquare => sum("times(x, x)", "value"),
-            ReduceKind::L2 => sum("times(x, x)", &format!("sqrt{f}(value)")),
-            ReduceKind::LogSum => sum("x", &format!("log{f}(value)")),
-            ReduceKind::Product => simple("1", "times(a, x)", "times(a, b)", "value"),
-            ReduceKind::Max => simple(lowest, "maximum(a, x)", "maximum(a, b)", "value"),
-            ReduceKind::Min => simple(highest, "minimum(a, x)", "minimum(a, b)", "value"),
-            ReduceKind::LogSumExp => LOG_SUM_EXP.replace("LOWEST", lowest).replace("FN(", &format!("{f}(")),
-            ReduceKind::ArgMax => index(">", "<"),
-            ReduceKind::ArgMaxLast => index(">", ">"),
-            ReduceKind::ArgMin => index("<", "<"),
-            ReduceKind::ArgMinLast => index("<", ">"),
+            Reduction::Sum => sum("x", "value"),
+            Reduction::Mean => sum("x", &mean),
+            Reduction::L1 => sum(&format!("({magnitude})"), "value"),
+            Reduction::SumSquare => sum("times(x, x)", "value"),
+            Reduction::L2 => sum("times(x, x)", &format!("sqrt{f}(value)")),
+            Reduction::LogSum => sum("x", &format!("log{f}(value)")),
+            Reduction::Product => simple("1", "times(a, x)", "times(a, b)", "value"),
+            Reduction::Max => simple(lowest, "maximum(a, x)", "maximum(a, b)", "value"),
+            Reduction::Min => simple(highest, "minimum(a, x)", "minimum(a, b)", "value"),
+            Reduction::LogSumExp => LOG_SUM_EXP.replace("LOWEST", lowest).replace("FN(", &format!("{f}(")),
+            Reduction::ArgMax => index(">", "<"),
+            Reduction::ArgMaxLast => index(">", ">"),
+            Reduction::ArgMin => index("<", "<"),
+            Reduction::ArgMinLast => index("<", ">"),
         });
         source
     }

@@ -1,6 +1,6 @@
 //! Reference kernel: blocks of f32 (or f64, i64, u64) partial results, with the rounding error carried between blocks of a sum.
 
-use super::{Reduce, ReduceKind};
+use super::{Reduce, Reduction};
 use crate::host::{cast, cast_mut, check_operands, clear_padding};
 use crate::strided::{
     Axis, Fold, Nest, Number, Real, Widen, check_view, fold_run, largest, offset, product, smallest, sum, with_float,
@@ -8,7 +8,7 @@ use crate::strided::{
 };
 use crate::{DType, Family, KernelError, View};
 
-impl ReduceKind {
+impl Reduction {
     /// Whether the result is an index.
     pub(super) fn is_index(self) -> bool {
         matches!(self, Self::ArgMax | Self::ArgMaxLast | Self::ArgMin | Self::ArgMinLast)
@@ -71,7 +71,7 @@ impl Family for Reduce {
         if self.kind.needs_float() && !dtype.is_float() {
             return Err(KernelError::Type("roots, logarithms and exponentials of integers"));
         }
-        if dtype == DType::Bool && !matches!(self.kind, ReduceKind::Max | ReduceKind::Min) {
+        if dtype == DType::Bool && !matches!(self.kind, Reduction::Max | Reduction::Min) {
             return Err(KernelError::Type("only the largest and the smallest of booleans"));
         }
         Ok(())
@@ -119,9 +119,9 @@ impl Reduce {
     /// Kinds that only floating-point types have; all others through [`Reduce::run_any`].
     fn run_float<T: Widen<Wide: Real>>(&self, input: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
         match self.kind {
-            ReduceKind::L2 => self.fold::<T>(input, output, sum(), square, &|total| total.sqrt()),
-            ReduceKind::LogSum => self.fold::<T>(input, output, sum(), itself, &|total| total.ln()),
-            ReduceKind::LogSumExp => self.log_sum_exp::<T>(input, output),
+            Reduction::L2 => self.fold::<T>(input, output, sum(), square, &|total| total.sqrt()),
+            Reduction::LogSum => self.fold::<T>(input, output, sum(), itself, &|total| total.ln()),
+            Reduction::LogSumExp => self.log_sum_exp::<T>(input, output),
             _ => self.run_any::<T>(input, output),
         }
     }
@@ -129,16 +129,16 @@ impl Reduce {
     fn run_any<T: Widen>(&self, input: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
         let count = self.count();
         match self.kind {
-            ReduceKind::Sum => self.fold::<T>(input, output, sum(), itself, &itself),
-            ReduceKind::Mean => self.fold::<T>(input, output, sum(), itself, &|total| total.over(count)),
-            ReduceKind::Max => self.fold::<T>(input, output, largest(), itself, &itself),
-            ReduceKind::Min => self.fold::<T>(input, output, smallest(), itself, &itself),
-            ReduceKind::Product => self.fold::<T>(input, output, product(), itself, &itself),
-            ReduceKind::L1 => self.fold::<T>(input, output, sum(), Number::magnitude, &itself),
-            ReduceKind::SumSquare => self.fold::<T>(input, output, sum(), square, &itself),
-            ReduceKind::ArgMax | ReduceKind::ArgMaxLast => self.index::<T>(input, output, |a, b| a > b),
-            ReduceKind::ArgMin | ReduceKind::ArgMinLast => self.index::<T>(input, output, |a, b| a < b),
-            ReduceKind::L2 | ReduceKind::LogSum | ReduceKind::LogSumExp => Err(KernelError::Type("input")),
+            Reduction::Sum => self.fold::<T>(input, output, sum(), itself, &itself),
+            Reduction::Mean => self.fold::<T>(input, output, sum(), itself, &|total| total.over(count)),
+            Reduction::Max => self.fold::<T>(input, output, largest(), itself, &itself),
+            Reduction::Min => self.fold::<T>(input, output, smallest(), itself, &itself),
+            Reduction::Product => self.fold::<T>(input, output, product(), itself, &itself),
+            Reduction::L1 => self.fold::<T>(input, output, sum(), Number::magnitude, &itself),
+            Reduction::SumSquare => self.fold::<T>(input, output, sum(), square, &itself),
+            Reduction::ArgMax | Reduction::ArgMaxLast => self.index::<T>(input, output, |a, b| a > b),
+            Reduction::ArgMin | Reduction::ArgMinLast => self.index::<T>(input, output, |a, b| a < b),
+            Reduction::L2 | Reduction::LogSum | Reduction::LogSumExp => Err(KernelError::Type("input")),
         }
     }
 
@@ -226,7 +226,7 @@ impl Reduce {
         let (input, output) = (cast::<T>(input, 0)?, cast_mut::<i64>(output, 1)?);
         let start = [self.input.offset as usize, self.output.offset as usize];
         let (outer, mut inner) = (self.outer(), self.inner());
-        let last = matches!(self.kind, ReduceKind::ArgMaxLast | ReduceKind::ArgMinLast);
+        let last = matches!(self.kind, Reduction::ArgMaxLast | Reduction::ArgMinLast);
         let Axis { extent, strides: [stride] } = inner.pop();
         for [from, to] in outer.walk(start) {
             let (mut best, mut index) = (input[from].widen(), 0);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// What is computed over the reduced elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
-pub enum ReduceKind {
+pub enum Reduction {
     Sum,
     Mean,
     Max,
@@ -51,5 +51,5 @@ pub struct Reduce {
     /// Output.
     pub output: View,
     /// What is computed.
-    pub kind: ReduceKind,
+    pub kind: Reduction,
 }

@@ -1,7 +1,7 @@
 //! The reference kernel against the definitions in f64.
 
 use super::cases::{case, cases};
-use super::{Reduce, ReduceKind};
+use super::{Reduce, Reduction};
 use crate::conv::tests::{any_view, never_panics};
 use crate::host::testing::{self, Operand, Values, element};
 use crate::{DType, Family, Kernel, KernelError};
@@ -23,7 +23,7 @@ fn behind(reduce: &Reduce, operand: &Operand, index: &[i64]) -> Vec<f64> {
     indices.iter().map(|index| element(&reduce.input, operand, index)).collect()
 }
 
-fn expected(kind: ReduceKind, values: &[f64]) -> f64 {
+fn expected(kind: Reduction, values: &[f64]) -> f64 {
     let sum = |term: fn(f64) -> f64| values.iter().map(|&x| term(x)).sum::<f64>();
     // NaN is better than any number.
     let better = |other: f64, best: f64, order: fn(&f64, &f64) -> bool| {
@@ -37,20 +37,20 @@ fn expected(kind: ReduceKind, values: &[f64]) -> f64 {
         if last { places.next_back() } else { places.next() }.unwrap()
     };
     match kind {
-        ReduceKind::Sum => sum(|x| x),
-        ReduceKind::Mean => sum(|x| x) / values.len() as f64,
-        ReduceKind::Max => best(f64::gt).unwrap(),
-        ReduceKind::Min => best(f64::lt).unwrap(),
-        ReduceKind::Product => values.iter().product(),
-        ReduceKind::L1 => sum(f64::abs),
-        ReduceKind::L2 => sum(|x| x * x).sqrt(),
-        ReduceKind::SumSquare => sum(|x| x * x),
-        ReduceKind::LogSum => sum(|x| x).ln(),
-        ReduceKind::LogSumExp => sum(f64::exp).ln(),
-        ReduceKind::ArgMax => position(f64::gt, false),
-        ReduceKind::ArgMaxLast => position(f64::gt, true),
-        ReduceKind::ArgMin => position(f64::lt, false),
-        ReduceKind::ArgMinLast => position(f64::lt, true),
+        Reduction::Sum => sum(|x| x),
+        Reduction::Mean => sum(|x| x) / values.len() as f64,
+        Reduction::Max => best(f64::gt).unwrap(),
+        Reduction::Min => best(f64::lt).unwrap(),
+        Reduction::Product => values.iter().product(),
+        Reduction::L1 => sum(f64::abs),
+        Reduction::L2 => sum(|x| x * x).sqrt(),
+        Reduction::SumSquare => sum(|x| x * x),
+        Reduction::LogSum => sum(|x| x).ln(),
+        Reduction::LogSumExp => sum(f64::exp).ln(),
+        Reduction::ArgMax => position(f64::gt, false),
+        Reduction::ArgMaxLast => position(f64::gt, true),
+        Reduction::ArgMin => position(f64::lt, false),
+        Reduction::ArgMinLast => position(f64::lt, true),
     }
 }
 
@@ -61,7 +61,7 @@ fn cases_agree_with_the_definitions() {
         // Terms of both signs cancel; what remains of their rounding grows with their number.
         let tolerance = 2e-6 + 2e-9 * reduce.count() as f64;
         for values in [Values::Moderate, Values::Signed, Values::Special] {
-            let order = matches!(reduce.kind, ReduceKind::Max | ReduceKind::Min) || reduce.kind.is_index();
+            let order = matches!(reduce.kind, Reduction::Max | Reduction::Min) || reduce.kind.is_index();
             if values == Values::Special && !reduce.input.dtype.is_float() && !order {
                 continue; // f64 does not wrap as sums of the ends of integer types do.
             }
@@ -77,7 +77,7 @@ fn cases_agree_with_the_definitions() {
     }
 }
 
-fn run_f32(kind: ReduceKind, shape: &[u32], reduced: &[usize], values: &[f32]) -> Operand {
+fn run_f32(kind: Reduction, shape: &[u32], reduced: &[usize], values: &[f32]) -> Operand {
     let kernel = Kernel::Reduce(case(kind, DType::F32, shape, reduced, false));
     let mut operand = Operand::filled(values.len() as u64 * 4, 0);
     operand.copy_from_slice(bytemuck::cast_slice(values));
@@ -87,19 +87,19 @@ fn run_f32(kind: ReduceKind, shape: &[u32], reduced: &[usize], values: &[f32]) -
 #[test]
 fn nothing_reduces_to_the_neutral_element() {
     for (kind, wanted) in [
-        (ReduceKind::Sum, 0.0),
-        (ReduceKind::Product, 1.0),
-        (ReduceKind::Max, f32::NEG_INFINITY),
-        (ReduceKind::Min, f32::INFINITY),
-        (ReduceKind::LogSum, f32::NEG_INFINITY),
-        (ReduceKind::LogSumExp, f32::NEG_INFINITY),
+        (Reduction::Sum, 0.0),
+        (Reduction::Product, 1.0),
+        (Reduction::Max, f32::NEG_INFINITY),
+        (Reduction::Min, f32::INFINITY),
+        (Reduction::LogSum, f32::NEG_INFINITY),
+        (Reduction::LogSumExp, f32::NEG_INFINITY),
     ] {
         let mut reduce = case(kind, DType::F32, &[2, 1], &[], false);
         reduce.input = crate::View::contiguous(DType::F32, &[2, 0]).unwrap();
         let output = testing::run(&Kernel::Reduce(reduce), &[Operand::filled(0, 0)]);
         assert_eq!(bytemuck::cast_slice::<u8, f32>(&output), [wanted; 2], "{kind:?}");
     }
-    let mut index = case(ReduceKind::ArgMax, DType::F32, &[2, 1], &[], false);
+    let mut index = case(Reduction::ArgMax, DType::F32, &[2, 1], &[], false);
     index.input = crate::View::contiguous(DType::F32, &[2, 0]).unwrap();
     assert!(matches!(index.check(), Err(KernelError::Shape(_))));
 }
@@ -108,15 +108,15 @@ fn nothing_reduces_to_the_neutral_element() {
 fn nan_wins_over_numbers() {
     let values = [1.0, f32::NAN, 3.0, f32::NAN];
     let float = |kind| bytemuck::pod_read_unaligned::<f32>(&run_f32(kind, &[1, 4], &[1], &values));
-    assert!(float(ReduceKind::Max).is_nan() && float(ReduceKind::Min).is_nan() && float(ReduceKind::Sum).is_nan());
+    assert!(float(Reduction::Max).is_nan() && float(Reduction::Min).is_nan() && float(Reduction::Sum).is_nan());
     let index = |kind| bytemuck::pod_read_unaligned::<i64>(&run_f32(kind, &[1, 4], &[1], &values));
-    assert_eq!((index(ReduceKind::ArgMax), index(ReduceKind::ArgMinLast)), (1, 3));
+    assert_eq!((index(Reduction::ArgMax), index(Reduction::ArgMinLast)), (1, 3));
 }
 
 #[test]
 fn log_sum_exp_neither_overflows_nor_loses_infinities() {
     let value = |values: &[f32]| {
-        let output = run_f32(ReduceKind::LogSumExp, &[1, values.len() as u32], &[1], values);
+        let output = run_f32(Reduction::LogSumExp, &[1, values.len() as u32], &[1], values);
         bytemuck::pod_read_unaligned::<f32>(&output)
     };
     assert_eq!(value(&[1000.0, 1000.0]), 1000.0 + std::f32::consts::LN_2);
@@ -129,7 +129,7 @@ proptest! {
 
     #[test]
     fn nonsense_never_panics(input in any_view(), output in any_view(), alike in any::<bool>(), kind in 0..14_usize) {
-        use ReduceKind::{
+        use Reduction::{
             ArgMax, ArgMaxLast, ArgMin, ArgMinLast, L1, L2, LogSum, LogSumExp, Max, Mean, Min, Product, Sum, SumSquare,
         };
         let kinds = [

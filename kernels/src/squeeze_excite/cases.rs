@@ -4,7 +4,7 @@ use super::SqueezeExcite;
 use crate::conv::Conv;
 use crate::conv::cases::{HARD_SIGMOID, RELU, SIGMOID, SILU, epilogue, view};
 use crate::pointwise::Instruction;
-use crate::reduce::{Reduce, ReduceKind};
+use crate::reduce::{Reduce, Reduction};
 use crate::{DType, Kernel, View};
 
 /// A pointwise convolution between two views.
@@ -35,7 +35,7 @@ pub(crate) fn gate(image: &View, squeezed: u32, bias: bool, programs: [&[Instruc
     SqueezeExcite {
         squeeze: layer(&average, &middle, bias, programs[0]),
         excite: layer(&middle, &gates, bias, programs[1]),
-        average: Reduce { input: image.clone(), output: average, kind: ReduceKind::Mean },
+        average: Reduce { input: image.clone(), output: average, kind: Reduction::Mean },
     }
 }
 

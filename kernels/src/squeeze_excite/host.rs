@@ -3,7 +3,7 @@
 use super::SqueezeExcite;
 use crate::host::check_operands;
 use crate::host::stages::{self, Stage};
-use crate::reduce::ReduceKind;
+use crate::reduce::Reduction;
 use crate::{Family, KernelError, View};
 
 impl SqueezeExcite {
@@ -21,7 +21,7 @@ impl Family for SqueezeExcite {
     fn check(&self) -> Result<(), KernelError> {
         stages::check(&self.stages())?;
         let Self { average, squeeze, excite } = self;
-        if average.kind != ReduceKind::Mean || average.input.rank() < 3 {
+        if average.kind != Reduction::Mean || average.input.rank() < 3 {
             return Err(KernelError::Parameter("average of squeeze-and-excitation"));
         }
         let [n, c, rest @ ..] = average.output.shape.as_slice() else { return Err(KernelError::Shape("rank")) };

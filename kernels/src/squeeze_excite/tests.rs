@@ -57,7 +57,7 @@ fn stages_that_do_not_fit_are_refused() {
             error
         };
         assert_eq!(
-            refused(&|bad| bad.average.kind = crate::reduce::ReduceKind::Sum),
+            refused(&|bad| bad.average.kind = crate::reduce::Reduction::Sum),
             Err(KernelError::Parameter("average of squeeze-and-excitation"))
         );
         assert!(refused(&|bad| bad.average.input.shape[2] = 0).is_err());

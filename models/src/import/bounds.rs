@@ -280,7 +280,9 @@ fn neutral(kind: Reduction, dtype: DType) -> Option<f64> {
         Reduction::Mean
         | Reduction::LogSum
         | Reduction::LogSumExp
-        | Reduction::ArgMax { .. }
-        | Reduction::ArgMin { .. } => None,
+        | Reduction::ArgMax
+        | Reduction::ArgMaxLast
+        | Reduction::ArgMin
+        | Reduction::ArgMinLast => None,
     }
 }

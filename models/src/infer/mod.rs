@@ -7,6 +7,7 @@ mod window;
 pub use window::{Rounding, SamePadding, pooled_extent, same_pads, transposed_extent};
 
 use crate::{DType, Fact, Op, op::Unary};
+use floe_kernels::MAX_RANK;
 use recurrent::recurrent;
 use rules::{
     attention, binary, check_operands, concatenated, convolution, detected, float_parameters, framed, gemm,
@@ -20,8 +21,6 @@ use thiserror::Error;
 #[error("{0}")]
 pub struct ShapeError(pub String);
 
-/// Largest rank of a value.
-pub const MAX_RANK: usize = 8;
 /// Largest extent, and largest stride, dilation or padding: their products stay far below `u64::MAX`.
 pub const MAX_EXTENT: usize = (1 << 31) - 1;
 /// Most elements of a value.

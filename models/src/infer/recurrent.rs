@@ -25,7 +25,7 @@ pub(super) fn recurrent(layer: &Recurrence, inputs: &[&Fact]) -> Result<Vec<Fact
         layer.reverse.len()
     );
     ensure!(
-        layer.cell.gates().checked_mul(units) == Some(rows),
+        units.checked_mul(layer.cell.gates() as usize) == Some(rows),
         "recurrent weights {} are not those of {} gates of {units} units",
         show(&weights.shape),
         layer.cell.gates()

@@ -380,7 +380,7 @@ pub(super) fn attention(inputs: &[&Fact]) -> Result<Fact> {
 }
 
 pub(super) fn reduced(kind: Reduction, axes: &[usize], keep: bool, x: &Fact) -> Result<Fact> {
-    let index = matches!(kind, Reduction::ArgMax { .. } | Reduction::ArgMin { .. });
+    let index = matches!(kind, Reduction::ArgMax | Reduction::ArgMaxLast | Reduction::ArgMin | Reduction::ArgMinLast);
     let distinct = axes.iter().enumerate().all(|(n, axis)| !axes[..n].contains(axis));
     ensure!(distinct && axes.iter().all(|&axis| axis < x.shape.len()), "axes {axes:?} of {}", show(&x.shape));
     if index {
@@ -448,7 +448,7 @@ pub(super) fn framed(frame: &Frame, x: &Fact, declared: &Fact) -> Result<Fact> {
     let &[_, _, height, width] = declared.shape.as_slice() else {
         return Err(ShapeError(format!("a frame becomes a tensor of rank 4, not {}", show(&declared.shape))));
     };
-    Ok(Fact::new(declared.dtype, &[x.shape[0], frame.channels.count(), height, width]))
+    Ok(Fact::new(declared.dtype, &[x.shape[0], frame.channels.count() as usize, height, width]))
 }
 
 pub(super) fn detected(detect: &Detect, inputs: &[&Fact]) -> Result<Vec<Fact>> {

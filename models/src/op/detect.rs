@@ -1,13 +1,6 @@
 //! From what a detector's head says to boxes.
 
-/// What makes scores probabilities.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum ScoreActivation {
-    None,
-    Sigmoid,
-    Softmax,
-}
+use super::ScoreActivation;
 
 /// The objects that the candidates of a detector's head agree on: scores, threshold, decoding, suppression of each class.
 ///

@@ -218,24 +218,24 @@ impl Op {
                 Properties { data: Inputs::At(&[2]), size: Size::OfData, reads_slices: true, ..PROPORTIONAL }
             }
             Self::Reduce { kind, keep, .. } => {
-                use Reduction::{ArgMax, ArgMin, L1, L2, LogSum, LogSumExp, Max, Mean, Min, Product, Sum, SumSquare};
+                use Reduction::{
+                    ArgMax, ArgMaxLast, ArgMin, ArgMinLast, L1, L2, LogSum, LogSumExp, Max, Mean, Min, Product, Sum,
+                    SumSquare,
+                };
                 let layout = if *keep { OfInputs } else { RowMajor };
                 match kind {
                     Max | Min => pooled(true, layout),
                     Mean => pooled(false, layout),
                     Sum | Product | L1 | L2 | SumSquare => Properties { layout, ..ACCUMULATED },
                     LogSum | LogSumExp => Properties { size: Size::Logarithm, layout, ..PROPORTIONAL },
-                    ArgMax { .. } | ArgMin { .. } => Properties { layout, ..OWN },
+                    ArgMax | ArgMaxLast | ArgMin | ArgMinLast => Properties { layout, ..OWN },
                 }
             }
             Self::Resize { interpolation, .. } => {
                 let resized = match interpolation {
-                    Interpolation::NearestHalfDown
-                    | Interpolation::NearestHalfUp
-                    | Interpolation::NearestFloor
-                    | Interpolation::NearestCeil => Properties { moves_quantised: true, integer_images: true, ..MOVED },
+                    Interpolation::Nearest(_) => Properties { moves_quantised: true, integer_images: true, ..MOVED },
                     Interpolation::Linear => pooled(false, OfInputs),
-                    Interpolation::Cubic { .. } => PROPORTIONAL,
+                    Interpolation::Cubic(..) => PROPORTIONAL,
                 };
                 Properties { reads_slices: true, layout: OfInputs, ..resized }
             }

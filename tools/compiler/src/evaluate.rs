@@ -10,6 +10,7 @@ use crate::{
     passes,
     stored::{StoreOptions, StoredGraph},
 };
+use floe_engine::host::{ALIGNMENT, Block};
 use floe_models::{Evaluate, Fact, Graph, Limits, Node, Op, Tensor, TensorId};
 use std::cell::Cell;
 
@@ -139,24 +140,19 @@ fn run(graph: &FusedGraph, kernels: &KernelGraph, inputs: &[&Tensor]) -> Option<
 }
 
 /// Bytes at an address that host kernels accept.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct AlignedBytes {
-    storage: Vec<u8>,
-    start: usize,
+    blocks: Vec<Block>,
     length: usize,
 }
 
 impl AlignedBytes {
-    /// Alignment of operands and workspace.
-    const ALIGNMENT: usize = 64;
-
     /// `None` where memory does not suffice.
     fn zeroed(length: usize) -> Option<Self> {
-        let mut storage = Vec::new();
-        storage.try_reserve_exact(length.checked_add(Self::ALIGNMENT)?).ok()?;
-        storage.resize(length + Self::ALIGNMENT, 0);
-        let start = storage.as_ptr().align_offset(Self::ALIGNMENT).min(Self::ALIGNMENT);
-        Some(Self { storage, start, length })
+        let (mut blocks, count) = (Vec::new(), length.div_ceil(ALIGNMENT));
+        blocks.try_reserve_exact(count).ok()?;
+        blocks.resize(count, Block::ZERO);
+        Some(Self { blocks, length })
     }
 
     fn copied(bytes: &[u8]) -> Option<Self> {
@@ -166,11 +162,11 @@ impl AlignedBytes {
     }
 
     fn get(&self) -> &[u8] {
-        &self.storage[self.start..self.start + self.length]
+        &bytemuck::cast_slice(&self.blocks)[..self.length]
     }
 
     fn get_mut(&mut self) -> &mut [u8] {
-        &mut self.storage[self.start..self.start + self.length]
+        &mut bytemuck::cast_slice_mut(&mut self.blocks)[..self.length]
     }
 }
 

@@ -3,7 +3,7 @@
 //! A node is either one operator of the graph, a pointwise program over broadcast inputs, or a convolution or matrix
 //! product with a program applied to its accumulator.
 
-use floe_kernels::{DType, pointwise::Program};
+use floe_kernels::pointwise::Program;
 use floe_models::{Op, Source, TensorId, Value, op::Properties};
 
 /// What a fused node computes.
@@ -82,26 +82,6 @@ pub struct FusedGraph {
     pub inputs: Vec<TensorId>,
     /// As in the graph.
     pub outputs: Vec<TensorId>,
-}
-
-/// The kernel crate's name of an element type.
-pub fn kernel_dtype(dtype: floe_models::DType) -> DType {
-    use floe_models::DType as M;
-    match dtype {
-        M::F32 => DType::F32,
-        M::F16 => DType::F16,
-        M::Bf16 => DType::Bf16,
-        M::F64 => DType::F64,
-        M::I8 => DType::I8,
-        M::I16 => DType::I16,
-        M::I32 => DType::I32,
-        M::I64 => DType::I64,
-        M::U8 => DType::U8,
-        M::U16 => DType::U16,
-        M::U32 => DType::U32,
-        M::U64 => DType::U64,
-        M::Bool => DType::Bool,
-    }
 }
 
 impl FusedGraph {

@@ -5,13 +5,11 @@
 //! (peak of live bytes) is reported beside it, and where it is not reached a bounded, seeded search improves the order.
 
 use crate::{kernel_graph::Storage, schedule::Schedule};
+use floe_engine::plan::format::BLOB_ALIGNMENT;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
 };
-
-/// Alignment of every buffer in the arena.
-pub const ALIGNMENT: u64 = 256;
 
 /// The arena.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +47,7 @@ pub fn place(schedule: &Schedule) -> Placement {
             placement.zeroed += buffer.bytes.next_multiple_of(16);
         }
     }
-    placement.zeroed = placement.zeroed.next_multiple_of(ALIGNMENT);
+    placement.zeroed = placement.zeroed.next_multiple_of(BLOB_ALIGNMENT);
     let blocks = lifetimes(schedule);
     let peak = peak(&blocks, schedule.steps.len());
     let (offsets, bytes) = best_assignment(&blocks, peak);
@@ -75,7 +73,7 @@ fn lifetimes(schedule: &Schedule) -> Vec<Block> {
         .filter(|(_, buffer)| buffer.storage == Storage::Arena)
         .filter_map(|(number, buffer)| {
             let (first, last) = spans[number]?;
-            Some(Block { buffer: number, bytes: buffer.bytes.next_multiple_of(ALIGNMENT), first, last })
+            Some(Block { buffer: number, bytes: buffer.bytes.next_multiple_of(BLOB_ALIGNMENT), first, last })
         })
         .collect()
 }

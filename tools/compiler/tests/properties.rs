@@ -5,7 +5,7 @@ use floe_models::{
     DType, Evaluate, Fact, Op, Tensor, infer,
     op::{
         Binary, Coordinates, Elements, Interpolation, Outside, PadMode, Pooling, Properties, Reduction, RegionPooling,
-        SampleCoordinates, Sampling, ScatterReduction, Size, Unary, Window,
+        Rounding, SampleCoordinates, Sampling, ScatterReduction, Size, Unary, Window,
     },
 };
 
@@ -57,7 +57,7 @@ fn cases() -> Vec<(Op, Vec<Tensor>, Vec<Vec<usize>>)> {
         (pad(PadMode::Wrap), vec![], vec![]),
         (Op::Pool { kind: Pooling::Max, kernel: kernel(), window: window() }, vec![], vec![vec![1, 4, 3, 3]]),
         (
-            Op::Pool { kind: Pooling::Average { include_pads: true }, kernel: kernel(), window: window() },
+            Op::Pool { kind: Pooling::AverageIncludingPads, kernel: kernel(), window: window() },
             vec![],
             vec![vec![1, 4, 3, 3]],
         ),
@@ -65,8 +65,8 @@ fn cases() -> Vec<(Op, Vec<Tensor>, Vec<Vec<usize>>)> {
         (reduce(Reduction::Max), vec![], vec![]),
         (reduce(Reduction::Min), vec![], vec![]),
         (reduce(Reduction::Mean), vec![], vec![]),
-        (resize(Interpolation::NearestFloor), vec![], larger()),
-        (resize(Interpolation::NearestHalfUp), vec![], larger()),
+        (resize(Interpolation::Nearest(Rounding::Floor)), vec![], larger()),
+        (resize(Interpolation::Nearest(Rounding::HalfUp)), vec![], larger()),
         (resize(Interpolation::Linear), vec![], larger()),
         (Op::TopK { axis: 3, k: 2, largest: false }, vec![], vec![]),
         (sample(Sampling::Nearest, Outside::Border), vec![grid()], vec![]),
@@ -94,7 +94,7 @@ fn run(op: &Op, inputs: &[Tensor], open: &[Vec<usize>]) -> Vec<f64> {
 /// they would be seen to say too much.
 fn beyond() -> Vec<(Op, Vec<Tensor>, Vec<Vec<usize>>)> {
     let reduce = |kind| Op::Reduce { kind, axes: vec![2], keep: true };
-    let cubic = Interpolation::Cubic { coefficient: -0.75, exclude_outside: false };
+    let cubic = Interpolation::Cubic(-0.75, false);
     let grid: Vec<f32> = (0..50).map(|i| (i * 29 % 51) as f32 / 20.0 - 1.2).collect();
     let sample = Op::GridSample {
         sampling: Sampling::Cubic,

@@ -1,6 +1,6 @@
 //! One replay of a case's plan, on any device.
 
-use crate::suite::{Named, model_dtype};
+use crate::suite::Named;
 use anyhow::{Context, Result, bail};
 use floe::{
     inputs::length,
@@ -52,7 +52,7 @@ fn once(mut session: Session<'_, '_>, inputs: &Named) -> Result<Named> {
         let mut bytes = vec![0; length(&binding)?];
         session.read(number, &mut bytes)?;
         let shape = binding.shape.iter().map(|&extent| extent as usize).collect();
-        Ok((binding.name.to_owned(), Tensor::new(model_dtype(binding.dtype), shape, bytes)))
+        Ok((binding.name.to_owned(), Tensor::new(binding.dtype, shape, bytes)))
     });
     outputs.collect()
 }

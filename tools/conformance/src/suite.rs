@@ -168,28 +168,6 @@ fn input_names(model: &[u8]) -> Result<Vec<String>, floe_models::ImportError> {
     Ok(graph.input.iter().map(|input| input.name.clone()).filter(|name| !initial(name)).collect())
 }
 
-/// The graph's name of a kernel element type.
-pub fn model_dtype(dtype: floe_kernels::DType) -> floe_models::DType {
-    use floe_kernels::DType as K;
-    use floe_models::DType as M;
-    match dtype {
-        K::F16 => M::F16,
-        K::Bf16 => M::Bf16,
-        K::F64 => M::F64,
-        K::I8 => M::I8,
-        K::I16 => M::I16,
-        K::I32 => M::I32,
-        K::I64 => M::I64,
-        K::U8 => M::U8,
-        K::U16 => M::U16,
-        K::U32 => M::U32,
-        K::U64 => M::U64,
-        K::Bool => M::Bool,
-        // `DType` may grow; what lowering does not make cannot come back from a plan.
-        _ => M::F32,
-    }
-}
-
 /// The elements of an output that are there: those before a count along the dimension that its extent depends on data
 /// along. Which one that is shows in what is expected.
 ///

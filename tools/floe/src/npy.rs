@@ -64,7 +64,6 @@ fn descriptor(dtype: DType) -> &'static str {
         DType::U32 => "<u4",
         DType::U64 => "<u8",
         DType::Bool => "|b1",
-        _ => "",
     }
 }
 

@@ -17,7 +17,7 @@ use floe_engine::plan::{
 use floe_kernels::{
     DType, Dims, Kernel, View,
     copy::Copy,
-    reduce::{Reduce, ReduceKind},
+    reduce::{Reduce, Reduction},
 };
 use std::{
     fs,
@@ -538,7 +538,7 @@ fn what_takes_longer_than_its_deadline_is_given_up() {
     (input.shape, input.strides) = ([1 << 15, 1 << 15].into_iter().collect(), [0, 0].into_iter().collect());
     let output = View::contiguous(DType::F32, &[1, 1]).unwrap();
     let mut parts = variant("host", 0);
-    parts.steps[0].action = Action::Host(Kernel::Reduce(Reduce { kind: ReduceKind::Sum, input, output }));
+    parts.steps[0].action = Action::Host(Kernel::Reduce(Reduce { kind: Reduction::Sum, input, output }));
     parts.steps = vec![parts.steps[0].clone(); 1000];
     fs::write(folder.path().join("hours.floe"), PlanWriter::new("hours", "test").variant(parts).finish()).unwrap();
 

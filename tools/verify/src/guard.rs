@@ -13,7 +13,6 @@ use floe_compiler::{
     pipeline::{self, CompileOptions, Precision},
     targets,
 };
-use floe_conformance::suite::model_dtype;
 use floe_engine::{
     cuda::Wait,
     plan::{
@@ -62,7 +61,7 @@ const PLACES: [usize; 7] = [0, 3, 2047, 4096, ELEMENTS / 2, ELEMENTS - 2, ELEMEN
 fn network() -> Graph {
     let mut graph = Graph { name: "guard".to_owned(), ..Graph::default() };
     for (dtype, _) in TYPES {
-        let fact = Fact::new(model_dtype(dtype), &[ELEMENTS]);
+        let fact = Fact::new(dtype, &[ELEMENTS]);
         let input = graph.add_value(dtype.name(), fact.clone());
         let name = format!("{} squared", dtype.name());
         let output = graph.add_value(name.clone(), fact);

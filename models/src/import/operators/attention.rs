@@ -9,9 +9,7 @@ use crate::{
     infer::{broadcast, show},
     op::{Binary, PadMode, Unary},
 };
-
-/// Heads of more elements are computed by products and a softmax.
-const LARGEST_FUSED_HEAD: usize = 256;
+use floe_kernels::attention::MAX_HEAD_SIZE;
 
 /// What every attention operator comes down to.
 pub(super) struct Attention {
@@ -50,7 +48,8 @@ impl Attention {
         let sizes = [query.shape.last(), value.last()].map(|extent| extent.copied().unwrap_or(0));
         let fused = self.sink.is_none()
             && matches!(query.dtype, DType::F32 | DType::F16 | DType::Bf16)
-            && sizes.iter().all(|&size| size <= LARGEST_FUSED_HEAD)
+            // Larger heads are computed by products and a softmax.
+            && sizes.iter().all(|&size| size <= MAX_HEAD_SIZE as usize)
             && sizes[0] > 0
             && value.iter().all(|&extent| extent > 0);
         if !fused {

@@ -227,7 +227,7 @@ pub(super) fn hardmax(builder: &mut Builder, node: &mut NodeView) -> Result<Tens
         _ => shape.clone(),
     };
     let x = builder.reshape(x, &rows)?;
-    let kind = Reduction::ArgMax { last: false };
+    let kind = Reduction::ArgMax;
     let largest = builder.emit(Op::Reduce { kind, axes: vec![axis], keep: true }, &[x])?;
     let here = positions(builder, rows.len(), axis, rows[axis])?;
     let hot = builder.binary(Binary::Equal, largest, here)?;

@@ -93,7 +93,7 @@ fn biases(
     directions: usize,
     units: usize,
 ) -> Result<(Option<TensorId>, Option<TensorId>), Problem> {
-    let rows = cell.gates() * units;
+    let rows = cell.gates() as usize * units;
     let dtype = builder.fact(bias).dtype;
     if builder.shape(bias) != [directions, 2 * rows] {
         let found = crate::infer::show(builder.shape(bias));

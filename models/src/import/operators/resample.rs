@@ -4,7 +4,7 @@
 use super::super::builder::Builder;
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
-    op::{Binary, Coordinates, Interpolation},
+    op::{Binary, Coordinates, Interpolation, Rounding},
 };
 
 /// What is resampled along one dimension.
@@ -66,7 +66,7 @@ impl Filter {
     fn weight(&self, distance: f64) -> f64 {
         let x = distance.abs();
         match self.interpolation {
-            Interpolation::Cubic { coefficient, .. } => {
+            Interpolation::Cubic(coefficient, _) => {
                 // Keys, "Cubic convolution interpolation for digital image processing", 1981.
                 let a = f64::from(coefficient);
                 if x <= 1.0 {
@@ -85,9 +85,9 @@ impl Filter {
     fn nearest(&self, place: f64) -> i64 {
         let below = place.floor();
         let up = match self.interpolation {
-            Interpolation::NearestHalfUp => place - below >= 0.5,
-            Interpolation::NearestFloor => false,
-            Interpolation::NearestCeil => place > below,
+            Interpolation::Nearest(Rounding::HalfUp) => place - below >= 0.5,
+            Interpolation::Nearest(Rounding::Floor) => false,
+            Interpolation::Nearest(Rounding::Ceil) => place > below,
             _ => place - below > 0.5,
         };
         below as i64 + i64::from(up)
@@ -98,7 +98,7 @@ impl Filter {
         let place = axis.place(index, self.coordinates);
         let last = axis.input as i64 - 1;
         let mut row = vec![0.0; axis.input];
-        let smooth = matches!(self.interpolation, Interpolation::Linear | Interpolation::Cubic { .. });
+        let smooth = matches!(self.interpolation, Interpolation::Linear | Interpolation::Cubic(..));
         if !smooth {
             row[self.nearest(place).clamp(0, last) as usize] = 1.0;
             return row;

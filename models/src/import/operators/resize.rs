@@ -9,7 +9,7 @@ use super::resample::{Axis, Filter, resample};
 use crate::{
     Fact, Op, Problem, TensorId,
     infer::show,
-    op::{Coordinates, Interpolation},
+    op::{Coordinates, Interpolation, Rounding},
 };
 
 /// `Resize` of opset 10 is still `Upsample`.
@@ -25,7 +25,7 @@ pub(super) fn upsample(builder: &mut Builder, node: &mut NodeView) -> Result<Ten
         None => given_scales(builder, node, 1)?.ok_or_else(|| Problem::Invalid("the scales are missing".into()))?,
     };
     let interpolation = match node.string("mode", "nearest")?.as_str() {
-        "nearest" => Interpolation::NearestFloor,
+        "nearest" => Interpolation::Nearest(Rounding::Floor),
         "linear" | "bilinear" => Interpolation::Linear,
         other => return Err(unsupported("mode", other, "nearest, linear")),
     };
@@ -67,7 +67,7 @@ fn resize(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Proble
         (None, None) => return Err(Problem::Invalid("neither scales nor sizes are given".into())),
     };
     if region.is_some() || antialias {
-        let exclude_outside = matches!(interpolation, Interpolation::Cubic { exclude_outside: true, .. });
+        let exclude_outside = matches!(interpolation, Interpolation::Cubic(_, true));
         let filter = Filter { interpolation, coordinates, antialias, exclude_outside, extrapolation };
         let axes = resampled_axes(&x, &resized, &scales, &shape, region.as_deref())?;
         return resample(builder, node.input(0)?, &axes, &filter);
@@ -122,16 +122,16 @@ fn interpolation(node: &mut NodeView) -> Result<Interpolation, Problem> {
     let coefficient = node.float("cubic_coeff_a", -0.75)?;
     let exclude_outside = node.flag("exclude_outside", false)?;
     Ok(match (node.string("mode", "nearest")?.as_str(), rounding.as_str()) {
-        ("nearest", "round_prefer_floor") => Interpolation::NearestHalfDown,
-        ("nearest", "round_prefer_ceil") => Interpolation::NearestHalfUp,
-        ("nearest", "floor") => Interpolation::NearestFloor,
-        ("nearest", "ceil") => Interpolation::NearestCeil,
+        ("nearest", "round_prefer_floor") => Interpolation::Nearest(Rounding::HalfDown),
+        ("nearest", "round_prefer_ceil") => Interpolation::Nearest(Rounding::HalfUp),
+        ("nearest", "floor") => Interpolation::Nearest(Rounding::Floor),
+        ("nearest", "ceil") => Interpolation::Nearest(Rounding::Ceil),
         ("nearest", other) => {
             return Err(unsupported("nearest_mode", other, "round_prefer_floor, round_prefer_ceil, floor, ceil"));
         }
         // Samples outside the input stand in for the edge with weights that add up: leaving them out changes nothing.
         ("linear", _) => Interpolation::Linear,
-        ("cubic", _) => Interpolation::Cubic { coefficient, exclude_outside },
+        ("cubic", _) => Interpolation::Cubic(coefficient, exclude_outside),
         (other, _) => return Err(unsupported("mode", other, "nearest, linear, cubic")),
     })
 }

@@ -116,8 +116,12 @@ static OPERATORS: &[Operator] = &[
     one(ONNX, "Add", &[1, 6, 7, 13, 14], |b, n| binary(b, n, Binary::Add)),
     one(ONNX, "AffineGrid", &[20], sampling::affine_grid),
     one(ONNX, "And", &[1, 7], |b, n| binary(b, n, Binary::And)),
-    one(ONNX, "ArgMax", &[1, 11, 12, 13], |b, n| reduction::index(b, n, |last| Reduction::ArgMax { last })),
-    one(ONNX, "ArgMin", &[1, 11, 12, 13], |b, n| reduction::index(b, n, |last| Reduction::ArgMin { last })),
+    one(ONNX, "ArgMax", &[1, 11, 12, 13], |b, n| {
+        reduction::index(b, n, |last| if last { Reduction::ArgMaxLast } else { Reduction::ArgMax })
+    }),
+    one(ONNX, "ArgMin", &[1, 11, 12, 13], |b, n| {
+        reduction::index(b, n, |last| if last { Reduction::ArgMinLast } else { Reduction::ArgMin })
+    }),
     one(ONNX, "Asin", &[7, 22], |b, n| unary(b, n, Unary::Asin)),
     one(ONNX, "Asinh", &[9, 22], |b, n| unary(b, n, Unary::Asinh)),
     one(ONNX, "Atan", &[7, 22], |b, n| unary(b, n, Unary::Atan)),

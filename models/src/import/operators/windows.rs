@@ -191,12 +191,13 @@ fn pooling(node: &mut NodeView, x: &[usize]) -> Result<(Window, Vec<usize>, Vec<
 }
 
 pub(super) fn average_pool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
-    let include_pads = node.flag("count_include_pad", false)?;
-    pool(builder, node, Pooling::Average { include_pads })
+    let included = node.flag("count_include_pad", false)?;
+    let kind = if included { Pooling::AverageIncludingPads } else { Pooling::AverageExcludingPads };
+    pool(builder, node, kind)
 }
 
 pub(super) fn global_average_pool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
-    builder.emit(Op::GlobalPool { kind: Pooling::Average { include_pads: false } }, &[node.input(0)?])
+    builder.emit(Op::GlobalPool { kind: Pooling::AverageExcludingPads }, &[node.input(0)?])
 }
 
 fn pool(builder: &mut Builder, node: &mut NodeView, kind: Pooling) -> Result<TensorId, Problem> {

@@ -1,7 +1,7 @@
 //! Attributes of operators, as the opsets have them.
 
 use super::*;
-use crate::op::{Binary, Coordinates, Interpolation, PadMode, Unary, Window};
+use crate::op::{Binary, Coordinates, Interpolation, PadMode, Rounding, Unary, Window};
 
 fn import(opset: i64, shape: &[i64], constants: &[(&str, &[i64])], node: NodeProto) -> Graph {
     let mut model = Model::new(opset).input("x", shape);
@@ -187,7 +187,7 @@ fn resizes() {
     let old = import(8, &[1, 1, 4, 4], &[], node("Upsample", "x", "y", &[scales]));
     let expected = Op::Resize {
         scales: vec![1.0, 1.0, 2.0, 1.5],
-        interpolation: Interpolation::NearestFloor,
+        interpolation: Interpolation::Nearest(Rounding::Floor),
         coordinates: Coordinates::Asymmetric,
     };
     assert_eq!(only(&old), &expected);

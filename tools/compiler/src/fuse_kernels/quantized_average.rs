@@ -7,7 +7,7 @@ use floe_kernels::{
     pointwise::{Class, Instruction},
     quantized_average::QuantizedAverage,
     quantized_conv::QuantizedConv,
-    reduce::ReduceKind,
+    reduce::Reduction,
 };
 
 /// The kernels that begin where the node `first` widens bytes to sum them, the longest first.
@@ -54,7 +54,7 @@ fn average(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Found> {
     let (image, wide) = widened(&graph.nodes[first].kernel)?;
     let second = edges.successor(graph, graph.nodes[first].outputs[0])?;
     let Kernel::Reduce(reduce) = &graph.nodes[second].kernel else { return None };
-    if reduce.kind != ReduceKind::Sum || reduce.input != wide {
+    if reduce.kind != Reduction::Sum || reduce.input != wide {
         return None;
     }
     let third = edges.successor(graph, graph.nodes[second].outputs[0])?;

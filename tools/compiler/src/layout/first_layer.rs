@@ -1,7 +1,7 @@
 //! Convolutions of few channels, which read their input fastest as it lies.
 
 use crate::{
-    fused::{FusedGraph, FusedNode, FusedOp, kernel_dtype},
+    fused::{FusedGraph, FusedNode, FusedOp},
     precision::Factors,
 };
 use floe_kernels::{
@@ -22,7 +22,7 @@ fn is(graph: &FusedGraph, node: &FusedNode, factors: Option<Factors>) -> bool {
     let view = |id: TensorId| {
         let fact = &graph.values[id.0].fact;
         let extents: Option<Vec<u32>> = fact.shape.iter().map(|&e| u32::try_from(e).ok()).collect();
-        let dtype = if integers { kernel_dtype(fact.dtype) } else { factors.dtype };
+        let dtype = if integers { fact.dtype } else { factors.dtype };
         View::contiguous(dtype, &extents?).ok()
     };
     let pair =

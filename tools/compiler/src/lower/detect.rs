@@ -4,7 +4,7 @@ use super::{Form, Located, Lowering};
 use crate::{fused::FusedNode, kernel_graph::BufferRange};
 use floe_kernels::{
     DType, Kernel,
-    detect::{Activation, Detect, Parts},
+    detect::{Detect, Parts},
 };
 use floe_models::{TensorId, op};
 
@@ -41,11 +41,7 @@ impl<'a> Lowering<'a> {
             background: detect.background,
             rows_first: detect.rows_first,
             logarithm: detect.logarithm,
-            activation: match detect.activation {
-                op::ScoreActivation::None => Activation::None,
-                op::ScoreActivation::Sigmoid => Activation::Sigmoid,
-                op::ScoreActivation::Softmax => Activation::Softmax,
-            },
+            activation: detect.activation,
             threshold: detect.threshold,
             overlap: detect.overlap,
         };

@@ -4,7 +4,7 @@ use super::Lowering;
 use crate::fused::FusedNode;
 use floe_kernels::{
     Kernel,
-    frame::{Channels, Format, Frame, Matrix, Region, Resampling},
+    frame::{Frame, Region},
 };
 use floe_models::op;
 
@@ -17,40 +17,17 @@ impl<'a> Lowering<'a> {
         let kernel = Frame {
             frame: bytes,
             output: view,
-            format: match frame.format {
-                op::PixelFormat::Packed(order) => Format::Packed(channels(order)),
-                op::PixelFormat::Nv12 { matrix, full_range } => {
-                    let matrix = match matrix {
-                        op::ColourMatrix::Bt601 => Matrix::Bt601,
-                        op::ColourMatrix::Bt709 => Matrix::Bt709,
-                    };
-                    Format::Nv12 { matrix, full_range }
-                }
-            },
-            channels: channels(frame.channels),
+            format: frame.format,
+            channels: frame.channels,
             crop: region(frame.crop)?,
             window: region(frame.window)?,
-            resampling: match frame.resampling {
-                op::Resampling::Nearest => Resampling::Nearest,
-                op::Resampling::Bilinear => Resampling::Bilinear,
-                op::Resampling::Antialias => Resampling::Antialias,
-            },
+            resampling: frame.resampling,
             padding: frame.padding,
             scale: frame.scale,
             shift: frame.shift,
         };
         self.push(Kernel::Frame(kernel), vec![input], vec![output]);
         Ok(())
-    }
-}
-
-fn channels(order: op::Channels) -> Channels {
-    match order {
-        op::Channels::Gray => Channels::Gray,
-        op::Channels::Rgb => Channels::Rgb,
-        op::Channels::Bgr => Channels::Bgr,
-        op::Channels::Rgba => Channels::Rgba,
-        op::Channels::Bgra => Channels::Bgra,
     }
 }
 

@@ -1,19 +1,12 @@
 //! Lowering of operators with several operands of different kinds: data and indices, images and places.
 
 use super::{Lowering, operators::three};
-use crate::fused::{FusedNode, kernel_dtype};
+use crate::fused::FusedNode;
 use floe_kernels::{
-    Kernel,
-    grid_sample::{GridSample, Outside, SampleCoordinates, Sampling},
-    integer_conv::IntegerConv,
-    non_max_suppression::NonMaxSuppression,
-    non_zero::NonZero,
-    roi_align::{RegionPooling, RoiAlign},
-    scatter::{Scatter, ScatterReduction},
-    top_k::TopK,
-    unique::Unique,
+    Kernel, grid_sample::GridSample, integer_conv::IntegerConv, non_max_suppression::NonMaxSuppression,
+    non_zero::NonZero, roi_align::RoiAlign, scatter::Scatter, top_k::TopK, unique::Unique,
 };
-use floe_models::{Op, op};
+use floe_models::Op;
 
 impl<'a> Lowering<'a> {
     pub(super) fn several_operands(&mut self, node: &'a FusedNode, op: &Op) -> Result<(), String> {
@@ -26,7 +19,7 @@ impl<'a> Lowering<'a> {
                 Op::Scatter { .. } if same => self.read(node, number, dtype)?,
                 // Places need every bit: f16 could not tell neighbouring pixels apart.
                 Op::GridSample { .. } | Op::RoiAlign { .. } | Op::NonMaxSuppression { .. } if number > 0 => {
-                    self.read(node, number, kernel_dtype(self.graph.values[input.0].fact.dtype))?
+                    self.read(node, number, self.graph.values[input.0].fact.dtype)?
                 }
                 _ if number == 0 => self.read(node, 0, dtype)?,
                 _ => self.read_as_stored(node, number)?,
@@ -53,19 +46,9 @@ fn kernel(op: &Op, views: Vec<floe_kernels::View>) -> Result<Kernel, String> {
     let mut views = views.into_iter();
     let mut view = || views.next().ok_or("an operand is missing");
     Ok(match *op {
-        Op::Scatter { reduction } => Kernel::Scatter(Scatter {
-            data: view()?,
-            indices: view()?,
-            updates: view()?,
-            output: view()?,
-            reduction: match reduction {
-                op::ScatterReduction::Replace => ScatterReduction::Replace,
-                op::ScatterReduction::Add => ScatterReduction::Add,
-                op::ScatterReduction::Multiply => ScatterReduction::Multiply,
-                op::ScatterReduction::Max => ScatterReduction::Max,
-                op::ScatterReduction::Min => ScatterReduction::Min,
-            },
-        }),
+        Op::Scatter { reduction } => {
+            Kernel::Scatter(Scatter { data: view()?, indices: view()?, updates: view()?, output: view()?, reduction })
+        }
         Op::TopK { axis, largest, .. } => {
             Kernel::TopK(TopK { input: view()?, values: view()?, indices: view()?, axis: axis as u8, largest })
         }
@@ -90,32 +73,16 @@ fn kernel(op: &Op, views: Vec<floe_kernels::View>) -> Result<Kernel, String> {
             input: view()?,
             grid: view()?,
             output: view()?,
-            sampling: match sampling {
-                op::Sampling::Nearest => Sampling::Nearest,
-                op::Sampling::Linear => Sampling::Linear,
-                op::Sampling::Cubic => Sampling::Cubic,
-            },
-            outside: match outside {
-                op::Outside::Zeros => Outside::Zeros,
-                op::Outside::Border => Outside::Border,
-                op::Outside::Reflection => Outside::Reflection,
-            },
-            coordinates: match coordinates {
-                op::SampleCoordinates::HalfPixel => SampleCoordinates::HalfPixel,
-                op::SampleCoordinates::AlignCorners => SampleCoordinates::AlignCorners,
-                op::SampleCoordinates::Pixels => SampleCoordinates::Pixels,
-            },
+            sampling,
+            outside,
+            coordinates,
         }),
         Op::RoiAlign { kind, samples, scale, half_pixel, .. } => Kernel::RoiAlign(RoiAlign {
             input: view()?,
             regions: view()?,
             batch: view()?,
             output: view()?,
-            kind: match kind {
-                op::RegionPooling::Average => RegionPooling::Average,
-                op::RegionPooling::Max => RegionPooling::Max,
-                op::RegionPooling::Cells => RegionPooling::Cells,
-            },
+            kind,
             samples: u32::try_from(samples).map_err(|_| "the sampling ratio exceeds 32 bits")?,
             scale,
             half_pixel,

@@ -16,7 +16,7 @@ mod recurrent;
 pub use located::Located;
 
 use crate::{
-    fused::{FusedGraph, FusedNode, FusedOp, kernel_dtype},
+    fused::{FusedGraph, FusedNode, FusedOp},
     kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, OwnedBinding, Storage},
     layout::{self, Form, Layout, Slice, Written},
     precision::Reason,
@@ -111,7 +111,7 @@ impl<'a> Lowering<'a> {
             let state = stored.options.states.iter().any(|(_, state)| state == name);
             let buffer = lowering.bind(input, if state { Direction::State } else { Direction::Input })?;
             let fact = &graph.values[input.0].fact;
-            lowering.located[input.0] = Some(Located::plain(buffer, kernel_dtype(fact.dtype), &fact.shape));
+            lowering.located[input.0] = Some(Located::plain(buffer, fact.dtype, &fact.shape));
         }
         for &output in &graph.outputs {
             let buffer = match lowering.state(output) {
@@ -134,8 +134,7 @@ impl<'a> Lowering<'a> {
         for &extent in &value.fact.shape {
             shape.push(u32::try_from(extent).map_err(|_| refuse())?).map_err(|_| refuse())?;
         }
-        let binding =
-            OwnedBinding { name: value.name.clone(), direction, dtype: kernel_dtype(value.fact.dtype), shape };
+        let binding = OwnedBinding { name: value.name.clone(), direction, dtype: value.fact.dtype, shape };
         let bytes = binding.bytes();
         self.result.bindings.push(binding);
         let number = self.result.bindings.len() - 1;
@@ -215,13 +214,13 @@ impl<'a> Lowering<'a> {
             return None;
         }
         let position = self.graph.outputs.iter().position(|&output| output == id)?;
-        let same = *self.layout(id) == Layout::Plain && dtype == kernel_dtype(self.graph.values[id.0].fact.dtype);
+        let same = *self.layout(id) == Layout::Plain && dtype == self.graph.values[id.0].fact.dtype;
         same.then(|| self.output_buffers[position])
     }
 
     /// A constant in the wanted type and form.
     fn constant(&mut self, id: TensorId, tensor: &Tensor, form: Form, dtype: DType) -> Result<Located, String> {
-        let from = Located::plain(BufferId(0), kernel_dtype(tensor.dtype), &tensor.shape);
+        let from = Located::plain(BufferId(0), tensor.dtype, &tensor.shape);
         let to = match form {
             Form::ChannelsLast => Located::channels_last(BufferId(0), dtype, &tensor.shape),
             _ => Located::plain(BufferId(0), dtype, &tensor.shape),
@@ -411,7 +410,7 @@ impl<'a> Lowering<'a> {
         self.current = self.graph.nodes.len();
         let mut states = Vec::new();
         for (position, &output) in self.graph.outputs.iter().enumerate() {
-            let dtype = kernel_dtype(self.graph.values[output.0].fact.dtype);
+            let dtype = self.graph.values[output.0].fact.dtype;
             let to = Located::plain(self.output_buffers[position], dtype, self.shape(output));
             let mut from = self.any(output)?;
             if self.state(output).is_some() {

@@ -1,7 +1,7 @@
 //! Lowering of operators that only move elements: views where strides can express them, copies where not.
 
 use super::{Form, Located, Lowering};
-use crate::fused::{FusedNode, kernel_dtype};
+use crate::fused::FusedNode;
 use floe_models::Op;
 
 impl<'a> Lowering<'a> {
@@ -17,9 +17,9 @@ impl<'a> Lowering<'a> {
             Op::Identity => from,
             Op::BitCast => {
                 // An f32 that is kept as f16 has other bits.
-                let exact = kernel_dtype(self.graph.values[input.0].fact.dtype);
+                let exact = self.graph.values[input.0].fact.dtype;
                 let from = self.request(input, Form::Any, exact)?;
-                Located { dtype: kernel_dtype(self.graph.values[output.0].fact.dtype), ..from }
+                Located { dtype: self.graph.values[output.0].fact.dtype, ..from }
             }
             Op::Expand => from.expanded(shape),
             Op::Transpose { permutation } => from.permuted(permutation),

@@ -2,7 +2,7 @@
 
 use super::{Form, Located, Lowering};
 use crate::{
-    fused::{FusedNode, kernel_dtype},
+    fused::FusedNode,
     kernel_graph::{BufferId, Storage},
 };
 use floe_kernels::{
@@ -16,15 +16,15 @@ use floe_kernels::{
     lrn::Lrn,
     matmul::MatMul,
     normalize::Normalize,
-    pad::{Pad, PadMode},
+    pad::Pad,
     pointwise::{Epilogue, Pointwise, Program},
-    pool::{Pool, PoolKind},
+    pool::{Pool, Pooling},
     pool_indices::PoolIndices,
-    reduce::{Reduce, ReduceKind},
-    resize::{Coordinates, Interpolation, Resize, Rounding},
+    reduce::{Reduce, Reduction},
+    resize::Resize,
     softmax::Softmax,
 };
-use floe_models::{Op, op};
+use floe_models::Op;
 
 /// Spatial parameters padded with leading values to three.
 pub(super) fn three(values: &[usize], fill: u32) -> Result<[u32; 3], String> {
@@ -236,7 +236,7 @@ impl<'a> Lowering<'a> {
         let mask = match node.inputs.get(3) {
             // Masks reach the limits of f32, which f16 does not hold.
             Some(&mask) if self.graph.values[mask.0].constant.is_some() => {
-                Some(self.read(node, 3, kernel_dtype(self.graph.values[mask.0].fact.dtype))?)
+                Some(self.read(node, 3, self.graph.values[mask.0].fact.dtype)?)
             }
             Some(_) => Some(self.read_as_stored(node, 3)?),
             None => None,
@@ -272,11 +272,7 @@ impl<'a> Lowering<'a> {
             Op::Pool { kind, kernel, window } => Kernel::Pool(Pool {
                 input,
                 output,
-                kind: match kind {
-                    op::Pooling::Max => PoolKind::Max,
-                    op::Pooling::Average { include_pads: false } => PoolKind::AverageExcludingPads,
-                    op::Pooling::Average { include_pads: true } => PoolKind::AverageIncludingPads,
-                },
+                kind: *kind,
                 window: three(kernel, 1)?,
                 strides: three(&window.strides, 1)?,
                 dilations: three(&window.dilations, 1)?,
@@ -286,7 +282,7 @@ impl<'a> Lowering<'a> {
             Op::GlobalPool { kind } => Kernel::Reduce(Reduce {
                 input,
                 output,
-                kind: if *kind == op::Pooling::Max { ReduceKind::Max } else { ReduceKind::Mean },
+                kind: if *kind == Pooling::Max { Reduction::Max } else { Reduction::Mean },
             }),
             Op::Lrn { size, alpha, beta, bias } => {
                 Kernel::Lrn(Lrn { input, output, size: *size as u32, alpha: *alpha, beta: *beta, bias: *bias })
@@ -319,10 +315,10 @@ impl<'a> Lowering<'a> {
                     true => (output_range, output),
                     false => self.operand(&to.reshaped(&kept).ok_or("the output of a reduction is not row-major")?)?,
                 };
-                Kernel::Reduce(Reduce { input, output, kind: reduce_kind(*kind) })
+                Kernel::Reduce(Reduce { input, output, kind: *kind })
             }
             Op::Gather { axis } => {
-                let integer = kernel_dtype(self.graph.values[node.inputs[1].0].fact.dtype);
+                let integer = self.graph.values[node.inputs[1].0].fact.dtype;
                 let indices = self.read(node, 1, integer)?;
                 let (range, indices) = self.operand(&indices)?;
                 inputs.push(range);
@@ -341,34 +337,14 @@ impl<'a> Lowering<'a> {
                 input,
                 output,
                 before: list(before.iter().map(|&b| b as i32), "dimensions")?,
-                mode: match *mode {
-                    op::PadMode::Constant(value) => PadMode::Constant(value),
-                    op::PadMode::Reflect => PadMode::Reflect,
-                    op::PadMode::Edge => PadMode::Edge,
-                    op::PadMode::Wrap => PadMode::Wrap,
-                },
+                mode: *mode,
             }),
             Op::Resize { scales, interpolation, coordinates } => Kernel::Resize(Resize {
                 input,
                 output,
                 scales: list(scales.iter().copied(), "dimensions")?,
-                interpolation: match *interpolation {
-                    op::Interpolation::NearestHalfDown => Interpolation::Nearest(Rounding::HalfDown),
-                    op::Interpolation::NearestHalfUp => Interpolation::Nearest(Rounding::HalfUp),
-                    op::Interpolation::NearestFloor => Interpolation::Nearest(Rounding::Floor),
-                    op::Interpolation::NearestCeil => Interpolation::Nearest(Rounding::Ceil),
-                    op::Interpolation::Linear => Interpolation::Linear,
-                    op::Interpolation::Cubic { coefficient, exclude_outside } => {
-                        Interpolation::Cubic(coefficient, exclude_outside)
-                    }
-                },
-                coordinates: match coordinates {
-                    op::Coordinates::HalfPixel => Coordinates::HalfPixel,
-                    op::Coordinates::HalfPixelSymmetric => Coordinates::HalfPixelSymmetric,
-                    op::Coordinates::PytorchHalfPixel => Coordinates::PytorchHalfPixel,
-                    op::Coordinates::AlignCorners => Coordinates::AlignCorners,
-                    op::Coordinates::Asymmetric => Coordinates::Asymmetric,
-                },
+                interpolation: *interpolation,
+                coordinates: *coordinates,
             }),
             other => return Err(format!("{} has no kernel", other.name())),
         };
@@ -415,24 +391,5 @@ impl<'a> Lowering<'a> {
         };
         self.push(Kernel::Normalize(kernel), inputs, vec![range]);
         Ok(())
-    }
-}
-
-fn reduce_kind(kind: op::Reduction) -> ReduceKind {
-    match kind {
-        op::Reduction::Sum => ReduceKind::Sum,
-        op::Reduction::Mean => ReduceKind::Mean,
-        op::Reduction::Max => ReduceKind::Max,
-        op::Reduction::Min => ReduceKind::Min,
-        op::Reduction::Product => ReduceKind::Product,
-        op::Reduction::L1 => ReduceKind::L1,
-        op::Reduction::L2 => ReduceKind::L2,
-        op::Reduction::SumSquare => ReduceKind::SumSquare,
-        op::Reduction::LogSum => ReduceKind::LogSum,
-        op::Reduction::LogSumExp => ReduceKind::LogSumExp,
-        op::Reduction::ArgMax { last: false } => ReduceKind::ArgMax,
-        op::Reduction::ArgMax { last: true } => ReduceKind::ArgMaxLast,
-        op::Reduction::ArgMin { last: false } => ReduceKind::ArgMin,
-        op::Reduction::ArgMin { last: true } => ReduceKind::ArgMinLast,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Form, Located, Lowering, operators::three};
 use crate::{
-    fused::{FusedNode, kernel_dtype},
+    fused::FusedNode,
     kernel_graph::{BufferId, Storage},
 };
 use floe_kernels::{
@@ -24,8 +24,7 @@ impl<'a> Lowering<'a> {
     ) -> Result<(), String> {
         let matrix = matches!(op, Op::QuantizedMatMul);
         let shape = self.shape(node.outputs[0]);
-        let model_type =
-            |lowering: &Self, number: usize| kernel_dtype(lowering.graph.values[node.inputs[number].0].fact.dtype);
+        let model_type = |lowering: &Self, number: usize| lowering.graph.values[node.inputs[number].0].fact.dtype;
         let mut x = self.read(node, 0, model_type(self, 0))?;
         let mut w = self.read(node, 1, model_type(self, 1))?;
         let bias = if operands > 2 { Some(self.read(node, 2, DType::I32)?) } else { None };
@@ -120,7 +119,7 @@ impl<'a> Lowering<'a> {
             let wanted = match position {
                 0 => dtype,
                 2 => self.scale_type(id, dtype),
-                _ => kernel_dtype(self.graph.values[id.0].fact.dtype),
+                _ => self.graph.values[id.0].fact.dtype,
             };
             let located = self.read(node, position, wanted)?;
             let (range, view) = self.operand(&located)?;
@@ -144,7 +143,7 @@ impl<'a> Lowering<'a> {
         let normal = |scale: f64| scale == 0.0 || (6.2e-5..6.5e4).contains(&scale.abs());
         match &value.constant {
             Some(scales) if dtype == DType::F16 && scales.to_f64().into_iter().all(normal) => DType::F16,
-            _ => kernel_dtype(value.fact.dtype),
+            _ => value.fact.dtype,
         }
     }
 

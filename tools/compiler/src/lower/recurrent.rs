@@ -6,12 +6,7 @@ use crate::{
     kernel_graph::{BufferId, Storage},
     precision::Reason,
 };
-use floe_kernels::{
-    DType, Kernel, View,
-    matmul::MatMul,
-    pointwise::Epilogue,
-    recurrent::{Activation, ActivationKind, Cell, Recurrent},
-};
+use floe_kernels::{DType, Kernel, View, matmul::MatMul, pointwise::Epilogue, recurrent::Recurrent};
 use floe_models::op;
 
 impl<'a> Lowering<'a> {
@@ -66,11 +61,7 @@ impl<'a> Lowering<'a> {
         let mut results = results.into_iter();
         let mut result = || results.next().ok_or("an output is missing");
         let kernel = Recurrent {
-            cell: match layer.cell {
-                op::Cell::Rnn => Cell::Rnn,
-                op::Cell::Lstm { input_forget } => Cell::Lstm { input_forget },
-                op::Cell::Gru { linear_before_reset } => Cell::Gru { linear_before_reset },
-            },
+            cell: layer.cell,
             projected,
             weights,
             bias,
@@ -82,7 +73,7 @@ impl<'a> Lowering<'a> {
             hidden: result()?,
             cell_state: result().ok(),
             reverse: layer.reverse.iter().copied().collect(),
-            activations: layer.activations.iter().map(|set| set.iter().map(activation).collect()).collect(),
+            activations: layer.activations.iter().map(|set| set.iter().copied().collect()).collect(),
             clip: layer.clip,
         };
         self.push(Kernel::Recurrent(kernel), inputs, outputs);
@@ -122,21 +113,4 @@ impl<'a> Lowering<'a> {
         self.push_part("projection", kernel, inputs, vec![range], Reason::Projection);
         Ok(whole)
     }
-}
-
-fn activation(activation: &op::Activation) -> Activation {
-    let kind = match activation.kind {
-        op::ActivationKind::Relu => ActivationKind::Relu,
-        op::ActivationKind::Tanh => ActivationKind::Tanh,
-        op::ActivationKind::Sigmoid => ActivationKind::Sigmoid,
-        op::ActivationKind::Affine => ActivationKind::Affine,
-        op::ActivationKind::LeakyRelu => ActivationKind::LeakyRelu,
-        op::ActivationKind::ThresholdedRelu => ActivationKind::ThresholdedRelu,
-        op::ActivationKind::ScaledTanh => ActivationKind::ScaledTanh,
-        op::ActivationKind::HardSigmoid => ActivationKind::HardSigmoid,
-        op::ActivationKind::Elu => ActivationKind::Elu,
-        op::ActivationKind::Softsign => ActivationKind::Softsign,
-        op::ActivationKind::Softplus => ActivationKind::Softplus,
-    };
-    Activation { kind, alpha: activation.alpha, beta: activation.beta }
 }

@@ -22,17 +22,17 @@ pub fn run(mut graph: Graph) -> Graph {
                 extend(window, before, after);
                 true
             }
-            // Elements of the padding count, as those of the padded tensor did.
-            Op::Pool { kind: kind @ Pooling::Average { .. }, kernel, window } if *value == 0.0 => {
-                let own = window.pads_begin.iter().chain(&window.pads_end).any(|&pad| pad != 0);
-                let includes = *kind == Pooling::Average { include_pads: true };
-                *kind = Pooling::Average { include_pads: true };
-                extend(window, before, after);
-                (includes || !own) && every_window_has_data(window, kernel)
-            }
             Op::Pool { kind: Pooling::Max, kernel, window } if *value == f64::NEG_INFINITY => {
                 extend(window, before, after);
                 every_window_has_data(window, kernel)
+            }
+            // Elements of the padding count, as those of the padded tensor did.
+            Op::Pool { kind, kernel, window } if *value == 0.0 => {
+                let own = window.pads_begin.iter().chain(&window.pads_end).any(|&pad| pad != 0);
+                let includes = *kind == Pooling::AverageIncludingPads;
+                *kind = Pooling::AverageIncludingPads;
+                extend(window, before, after);
+                (includes || !own) && every_window_has_data(window, kernel)
             }
             _ => false,
         };

@@ -35,7 +35,7 @@ fn averaged(graph: &Graph, node: &Node) -> Option<Vec<usize>> {
     let rank = graph.fact(*node.inputs.first()?).shape.len();
     let spatial: Vec<usize> = (2..rank).collect();
     let matches = match &node.op {
-        Op::GlobalPool { kind } => matches!(kind, Pooling::Average { .. }),
+        Op::GlobalPool { kind } => *kind != Pooling::Max,
         Op::Reduce { kind: Reduction::Mean, axes, .. } => {
             let mut axes = axes.clone();
             axes.sort_unstable();

@@ -225,7 +225,7 @@ fn squeeze_and_excitation_scales_after_its_own_branch() {
     let x = net.input(&[1, 4, 6, 6]);
     let y = net.conv(x, 8, 3, 8 / 4);
     let y = net.unary(Unary::HardSwish, y);
-    let pooled = net.node(Op::GlobalPool { kind: Pooling::Average { include_pads: false } }, &[y]);
+    let pooled = net.node(Op::GlobalPool { kind: Pooling::AverageExcludingPads }, &[y]);
     let squeezed = net.conv(pooled, 2, 1, 1);
     let squeezed = net.unary(Unary::Relu, squeezed);
     let excited = net.conv(squeezed, 8, 1, 1);
@@ -332,7 +332,7 @@ fn padding_moves_into_windows() {
     let padded = net.node(pad.clone(), &[x]);
     let y = net.conv(padded, 4, 3, 1);
     let padded = net.node(pad, &[y]);
-    let pool = Op::Pool { kind: Pooling::Average { include_pads: false }, kernel: vec![2, 2], window: window(0) };
+    let pool = Op::Pool { kind: Pooling::AverageExcludingPads, kernel: vec![2, 2], window: window(0) };
     let result = net.node_as(pool, &[padded], &[Fact::new(DType::F32, &[1, 4, 8, 8])])[0];
     net.output(result);
     assert_eq!(kinds(&net.finish()), [("Conv", 0), ("Pool", 0)]);

@@ -93,7 +93,7 @@ impl Step {
             Self::Sigmoid => b.emit(Op::Unary(Unary::Sigmoid), &[x])?,
             Self::ArgMax(axis) => {
                 let axis = Self::axis(axis, shape.len())?;
-                let kind = Reduction::ArgMax { last: false };
+                let kind = Reduction::ArgMax;
                 let index = b.emit(Op::Reduce { kind, axes: vec![axis], keep: false }, &[x])?;
                 b.cast(index, if shape[axis] <= 256 { DType::U8 } else { DType::I32 })?
             }

@@ -118,7 +118,7 @@ pub(super) mod tests {
     };
     use floe_models::{
         DType, Fact, Graph, Op, Tensor, TensorId,
-        op::{Binary, Coordinates, Interpolation, Pooling, Reduction, Unary, Window},
+        op::{Binary, Coordinates, Interpolation, Pooling, Reduction, Rounding, Unary, Window},
     };
 
     #[test]
@@ -183,10 +183,10 @@ pub(super) mod tests {
             (Op::Tile { repeats: vec![1, 2, 1, 1] }, vec![]),
             (Op::DepthToSpace { block: 2, column_row_depth: false }, vec![]),
             (Op::SpaceToDepth { block: 2 }, vec![]),
-            (resize(Interpolation::NearestFloor), vec![enlarged.clone()]),
+            (resize(Interpolation::Nearest(Rounding::Floor)), vec![enlarged.clone()]),
             (resize(Interpolation::Linear), vec![enlarged]),
             (pool(Pooling::Max), vec![fact(&[1, 4, 5, 5])]),
-            (pool(Pooling::Average { include_pads: false }), vec![fact(&[1, 4, 5, 5])]),
+            (pool(Pooling::AverageExcludingPads), vec![fact(&[1, 4, 5, 5])]),
         ];
         for (op, facts) in cases {
             let name = op.name();

@@ -20,10 +20,7 @@ mod sums;
 pub use factors::{Factors, factors};
 pub use reason::Reason;
 
-use crate::{
-    fused::{FusedGraph, kernel_dtype},
-    stored::StoreOptions,
-};
+use crate::{fused::FusedGraph, stored::StoreOptions};
 use floe_kernels::DType;
 use floe_models::TensorId;
 
@@ -80,7 +77,7 @@ pub fn assign(graph: &FusedGraph, options: StoreOptions<'_>) -> Vec<Storage> {
     if options.half {
         RULES.iter().for_each(|rule| rule(graph, options, &mut kept));
     }
-    let storage = |(value, reasons): (&floe_models::Value, Vec<Reason>)| match kernel_dtype(value.fact.dtype) {
+    let storage = |(value, reasons): (&floe_models::Value, Vec<Reason>)| match value.fact.dtype {
         DType::F32 if options.half => {
             let dtype = if reasons.is_empty() { DType::F16 } else { DType::F32 };
             Storage { dtype, reasons }
@@ -93,11 +90,11 @@ pub fn assign(graph: &FusedGraph, options: StoreOptions<'_>) -> Vec<Storage> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use floe_models::{DType as ModelType, Fact, Graph, Node, Op};
+    use floe_models::{Fact, Graph, Node, Op};
 
     /// Adds a node whose output has its name.
     pub fn node(graph: &mut Graph, name: &str, op: Op, inputs: &[TensorId], shape: &[usize]) -> TensorId {
-        let output = graph.add_value(name, Fact::new(ModelType::F32, shape));
+        let output = graph.add_value(name, Fact::new(DType::F32, shape));
         let (inputs, outputs) = (inputs.to_vec(), vec![output]);
         graph.nodes.push(Node { name: name.into(), op, inputs, outputs, sources: vec![name.into()] });
         output

@@ -154,7 +154,7 @@ impl Preprocess {
 
     /// What several options say together.
     fn check(&self) -> Result<(), String> {
-        let bytes = self.width * self.format.bytes_per_pixel();
+        let bytes = self.width * self.format.bytes_per_pixel() as usize;
         if let Some(stride) = self.stride
             && !(bytes..=4 * MOST_PIXELS).contains(&stride)
         {

@@ -216,7 +216,7 @@ impl Preprocess {
             3 => Channels::Rgb,
             _ => Channels::Rgba,
         });
-        if order.count() != count {
+        if order.count() as usize != count {
             return Err(self.error(format!("{order:?} has {} channels, the network's input {count}", order.count())));
         }
         Ok(order)
@@ -243,12 +243,12 @@ impl Preprocess {
         layout: ImageLayout,
         [n, channels, height, width]: [usize; 4],
     ) -> TensorId {
-        let (rows, bytes) = (self.format.rows(self.height), self.width * self.format.bytes_per_pixel());
+        let (rows, bytes) = (self.format.rows(self.height), self.width * self.format.bytes_per_pixel() as usize);
         let stride = self.stride.unwrap_or(bytes);
         // A camera's frame in the shape that programs hold it in.
         let mut shape = match self.format {
             PixelFormat::Packed(order) if self.stride.is_none() && order != Channels::Gray => {
-                vec![rows, self.width, order.count()]
+                vec![rows, self.width, order.count() as usize]
             }
             _ => vec![rows, stride],
         };

@@ -3,11 +3,8 @@
 //! Operands that are read lie in one region for each element type, which holds random numbers; written ones lie in a
 //! region that nobody fills, counters in one of zeros. Candidates follow each other in time and share all of it.
 
-use floe_engine::plan::format::{Candidate, CandidateOperand, Role};
+use floe_engine::plan::format::{BLOB_ALIGNMENT, Candidate, CandidateOperand, Role};
 use floe_kernels::DType;
-
-/// Alignment of operands, as in a session's regions.
-const ALIGNMENT: u64 = 256;
 
 /// A region of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +28,7 @@ pub struct Layout {
 
 /// Bytes that an operand takes.
 fn size(operand: &CandidateOperand) -> u64 {
-    operand.bytes.next_multiple_of(ALIGNMENT)
+    operand.bytes.next_multiple_of(BLOB_ALIGNMENT)
 }
 
 fn reads(operand: &CandidateOperand) -> Option<DType> {
@@ -49,7 +46,7 @@ impl Layout {
     /// the same constants in every copy; the written region has at least `written` bytes.
     pub fn new<'a>(candidates: impl Iterator<Item = Candidate<'a>>, copies: u32, rotation: u64, written: u64) -> Self {
         let mut layout = Self { rotation, ..Self::default() };
-        layout.regions.push(Region { read: None, offset: 0, bytes: written.next_multiple_of(ALIGNMENT) });
+        layout.regions.push(Region { read: None, offset: 0, bytes: written.next_multiple_of(BLOB_ALIGNMENT) });
         for candidate in candidates {
             layout.counters.bytes = layout.counters.bytes.max(total(&candidate, None, &[Role::Counters]));
             layout.grow(None, total(&candidate, None, &[Role::Output, Role::Workspace]));

@@ -331,7 +331,7 @@ fn movement_between_unlike_scales_or_that_computes_stays_on_floats() {
     assert!(!turned(1.0 / 32.0, 70, DType::U8));
     assert!(!turned(1.0 / 64.0, 69, DType::U8));
     assert!(!turned(1.0 / 64.0, 70, DType::I8));
-    let kind = Pooling::Average { include_pads: true };
+    let kind = Pooling::AverageIncludingPads;
     let average = Op::Pool { kind, kernel: vec![2, 2], window: window(0) };
     assert!(!moved(1.0 / 64.0, 70, DType::U8, average, &[1, 4, 5, 5]));
 }
@@ -413,7 +413,7 @@ fn an_enlargement_that_chooses_moves_integers_and_is_quantised_before() {
     let (_, other) = net.activation(&[1, 2, 6, 6]);
     let resize = Op::Resize {
         scales: vec![1.0, 1.0, 2.0, 2.0],
-        interpolation: floe_models::op::Interpolation::NearestFloor,
+        interpolation: floe_models::op::Interpolation::Nearest(floe_models::op::Rounding::Floor),
         coordinates: floe_models::op::Coordinates::Asymmetric,
     };
     let large = net.node_as(resize, &[x], &[Fact::new(DType::F32, &[1, 4, 6, 6])])[0];
@@ -470,7 +470,7 @@ fn readers_of_integers_dequantise_for_themselves() {
 fn averages_and_gates_of_integers_stay_integers() {
     let mut net = Network::new();
     let (_, x) = net.activation(&[1, 8, 4, 4]);
-    let mean = net.node(Op::GlobalPool { kind: Pooling::Average { include_pads: false } }, &[x]);
+    let mean = net.node(Op::GlobalPool { kind: Pooling::AverageExcludingPads }, &[x]);
     let mean = net.quantise(mean, 1.0 / 128.0, 90, DType::U8);
     let mean = net.dequantise(mean, 1.0 / 128.0, 90);
     let weights = net.signed(&[8, 8, 1, 1], 0);
