@@ -1,10 +1,11 @@
 //! Functions on sessions: what one takes, INIT, and its end. RUN is in [`run`].
 
 mod run;
+mod turn;
 
 pub use run::*;
 
-use run::Turn;
+use turn::Turn;
 
 use crate::{
     failure::Failure,

@@ -1,9 +1,11 @@
 //! INIT: from a checked plan to a graph that has run once.
 
 use super::{
-    api::{CUdeviceptr, CUfunction, CUgraphNode, CUstream, DriverApi},
+    addresses::Addresses,
+    api::{CUdeviceptr, CUfunction, CUgraphNode, DriverApi},
     completion::{Completion, Wait},
     error::{InitError, Subject},
+    options::{Extras, InitOptions, Stage},
     resources::{Node, Resources},
     session::SizedSession,
     shared::{self, Scratch, Shared, Weights},
@@ -12,89 +14,9 @@ use crate::{
     bindings::Slots,
     plan::{
         Memory, Variant,
-        format::{
-            Action, BLOB_ALIGNMENT, COUNTER_BYTES, MAX_AFTER, MAX_OPERANDS, Operand, Purpose, REPORT_BYTES, Region,
-        },
+        format::{Action, BLOB_ALIGNMENT, COUNTER_BYTES, MAX_AFTER, MAX_OPERANDS, Purpose, REPORT_BYTES},
     },
 };
-
-/// How a session is made.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct InitOptions {
-    /// Stream to replay in; without one the session creates its own.
-    pub stream: Option<CUstream>,
-    /// Whether bindings live in mapped page-locked host memory: right where GPU and CPU share memory (Jetson).
-    pub mapped: bool,
-    /// How to wait for the device.
-    pub wait: Wait,
-    /// Whether to watch float outputs and states for NaN and infinity: see [`Session::guard`](super::Session::guard).
-    pub guard: bool,
-    /// Is told where each stage of INIT begins, for whoever times it.
-    pub observe: Option<fn(Stage)>,
-}
-
-/// A stage of INIT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stage {
-    /// Stream, events, kernel images and functions.
-    Modules,
-    /// Device and host memory, the upload of the weights.
-    Memory,
-    /// The graph: built, instantiated, uploaded.
-    Graph,
-    /// The first replay, which loads what the driver loads lazily.
-    WarmUp,
-    /// INIT is over.
-    Ready,
-}
-
-impl InitOptions {
-    /// Which steps beside the network's are wanted.
-    fn extras(self) -> Extras {
-        Extras { guard: self.guard, signal: self.signals() }
-    }
-
-    /// Whether the plan's last step shall tell the host of its end.
-    pub(crate) fn signals(self) -> bool {
-        self.guard || self.wait == Wait::Poll
-    }
-}
-
-/// Steps beside the network's that a graph holds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Extras {
-    pub guard: bool,
-    pub signal: bool,
-}
-
-/// Device addresses of a session's regions.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Addresses {
-    pub weights: CUdeviceptr,
-    /// The arena's leading part of `counted` bytes.
-    pub counters: CUdeviceptr,
-    pub counted: u64,
-    pub arena: CUdeviceptr,
-    pub bindings: CUdeviceptr,
-    pub counter: CUdeviceptr,
-    pub report: CUdeviceptr,
-}
-
-impl Addresses {
-    fn of(&self, operand: &Operand, slots: &Slots) -> CUdeviceptr {
-        let base = match operand.region {
-            Region::Weights => self.weights,
-            // The check has proven that no operand lies in both parts.
-            Region::Arena if operand.offset < self.counted => self.counters,
-            Region::Arena => self.arena,
-            // The check has proven that the binding exists.
-            Region::Binding(number) => self.bindings + slots.get(usize::from(number)).map_or(0, |slot| slot.offset),
-            Region::Counter => self.counter,
-            Region::Report => self.report,
-        };
-        base + operand.offset
-    }
-}
 
 impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     SizedSession<'p, 'd, STEPS, KERNELS, IMAGES>

@@ -4,7 +4,8 @@
 use super::{
     api::{CUdeviceptr, CUgraphNode, DriverApi},
     error::{CallError, InitError, Subject},
-    init::{Extent, Extras, build_graph, find_functions},
+    init::{Extent, build_graph, find_functions},
+    options::Extras,
     resources::{Node, Resources},
     session::SizedSession,
 };

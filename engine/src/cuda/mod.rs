@@ -53,6 +53,7 @@
 //!
 //! `tests/faults.rs` lets every call of a session's life fail in turn.
 
+mod addresses;
 mod api;
 mod completion;
 mod error;
@@ -60,6 +61,7 @@ mod image;
 mod init;
 #[cfg(feature = "measure")]
 mod measure;
+mod options;
 #[cfg(feature = "recording")]
 pub mod recording;
 mod resources;
@@ -70,8 +72,8 @@ pub use api::*;
 pub use completion::Wait;
 pub use error::{CallError, InitError, RunError, Subject};
 pub use image::{ImageProblem, Part, check_image};
-pub use init::{InitOptions, Stage};
 #[cfg(feature = "measure")]
 pub use measure::{Pool, Prefix, Trial};
+pub use options::{InitOptions, Stage};
 pub use session::{Session, SizedSession};
 pub use shared::{Scratch, SetMemory, Shared, Weights};

@@ -1,9 +1,9 @@
 //! RUN: write, replay, read.
 
 use super::{
+    addresses::Addresses,
     completion::Completion,
     error::{CallError, RunError, Subject},
-    init::Addresses,
     resources::Resources,
 };
 use crate::{

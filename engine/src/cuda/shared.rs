@@ -7,7 +7,7 @@
 use super::{
     api::{CUDA_ERROR_OUT_OF_MEMORY, CUdeviceptr, CUstream, DriverApi},
     error::{InitError, Subject},
-    init::InitOptions,
+    options::InitOptions,
     resources::Resources,
 };
 use crate::plan::{Variant, format::BLOB_ALIGNMENT};

@@ -4,23 +4,44 @@ use super::{
     PlanError, RecordProblem, SectionKind, SectionProblem, StepProblem,
     check_step::{BindingSize, Regions, check_step},
     file::{
-        ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, META, VARIANT_SECTIONS, blob_start, entry_index,
-        front_digest, signature,
+        ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, META, VARIANT_SECTIONS, blob_start, blobs_digest,
+        entry_index, front_digest, signature,
     },
     format::{
         BLOB_ALIGNMENT, Binding, Direction, Image, ImageKind, KernelEntry, MAGIC, MAX_BINDINGS, MAX_CANDIDATES,
-        MAX_KERNELS, MAX_NAME, MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Purpose, Step, StepNote, VERSION,
-        VariantHeader,
+        MAX_KERNELS, MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Purpose, Step, StepNote, VERSION, VariantHeader,
     },
     reader::{Plan, Records},
+    section::{Section, add, check_name, check_text},
 };
-use serde::{Deserialize, Serialize};
 
-/// Sizes that add up to more than this are refused, so that no later sum overflows.
-const MAX_BYTES: u64 = 1 << 62;
+impl<'a> Plan<'a> {
+    /// Checks all of `bytes` except the blobs' contents, which [`Plan::verify_blobs`] compares with their digest.
+    ///
+    /// Work and stack are bounded by the length of the file, whatever it holds.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, PlanError> {
+        check(bytes)
+    }
+
+    /// Compares weights and kernel images with their SHA-256, and equal ones with each other: reads the whole file.
+    ///
+    /// # Errors
+    /// [`PlanError::BlobDigest`] where they differ; [`SectionProblem::StoredTwice`](super::SectionProblem::StoredTwice).
+    pub fn verify_blobs(&self) -> Result<(), PlanError> {
+        let front = usize::try_from(self.header.front).unwrap_or(usize::MAX);
+        let blobs = self.bytes.get(front..).unwrap_or(&[]);
+        if blobs_digest(blobs) != self.header.blobs {
+            return Err(PlanError::BlobDigest);
+        }
+        check_shared(self.bytes, self.meta.variants)
+    }
+}
 
 /// Checks all of `bytes` except the blobs' digest.
-pub(super) fn check(bytes: &[u8]) -> Result<Plan<'_>, PlanError> {
+fn check(bytes: &[u8]) -> Result<Plan<'_>, PlanError> {
     let (header, bytes, signature) = check_header(bytes)?;
     check_table(bytes, &header)?;
     let meta: Meta<'_> = Section::find(bytes, META, SectionKind::Meta, 0)?.single()?;
@@ -129,7 +150,7 @@ fn are_zero(bytes: &[u8], start: u64, end: u64) -> bool {
 }
 
 /// Whether every blob that is not shared differs from those of the same kind before it.
-pub(super) fn check_shared(bytes: &[u8], variants: u32) -> Result<(), PlanError> {
+fn check_shared(bytes: &[u8], variants: u32) -> Result<(), PlanError> {
     let blobs = VARIANT_SECTIONS.iter().enumerate().filter(|(_, kind)| kind.is_blob());
     for (position, &section) in blobs {
         let blob = |variant| Section::find(bytes, entry_index(variant as usize, position), section, variant);
@@ -151,57 +172,6 @@ fn shares_earlier(bytes: &[u8], index: usize, entry: &Entry) -> bool {
     (0..index.saturating_sub(VARIANT_SECTIONS.len()) + 1)
         .filter_map(|earlier| Entry::read(bytes, earlier))
         .any(|earlier| (earlier.kind, earlier.offset, earlier.length) == (entry.kind, entry.offset, entry.length))
-}
-
-/// A section's bytes, with what its errors say.
-pub(super) struct Section<'a> {
-    kind: SectionKind,
-    variant: u32,
-    bytes: &'a [u8],
-}
-
-impl<'a> Section<'a> {
-    fn find(bytes: &'a [u8], index: usize, kind: SectionKind, variant: u32) -> Result<Self, PlanError> {
-        let out = PlanError::Section { section: kind, variant, problem: SectionProblem::OutOfFile };
-        let slice = Entry::read(bytes, index).and_then(|entry| entry.slice(bytes)).ok_or(out)?;
-        Ok(Self { kind, variant, bytes: slice })
-    }
-
-    fn error(&self, record: u32, problem: RecordProblem) -> PlanError {
-        PlanError::Record { section: self.kind, variant: self.variant, record, problem }
-    }
-
-    /// Decodes `expected` records that fill the section, and checks each.
-    pub(super) fn records<T: Deserialize<'a> + Serialize>(
-        &self,
-        expected: u32,
-        mut check_one: impl FnMut(u32, T) -> Result<(), RecordProblem>,
-    ) -> Result<(), PlanError> {
-        let mut records = Records::<T>::new(self.bytes);
-        let mut number = 0;
-        while let Some(record) = records.try_next_exact() {
-            if number == expected {
-                return Err(self.error(number, RecordProblem::Count { found: number + 1, expected }));
-            }
-            let record = record.map_err(|malformed| self.error(number, malformed.into()))?;
-            check_one(number, record).map_err(|problem| self.error(number, problem))?;
-            number += 1;
-        }
-        if number != expected {
-            return Err(self.error(number, RecordProblem::Count { found: number, expected }));
-        }
-        Ok(())
-    }
-
-    /// Decodes the only record.
-    fn single<T: Deserialize<'a> + Serialize>(&self) -> Result<T, PlanError> {
-        let mut only = None;
-        self.records(1, |_, record| {
-            only = Some(record);
-            Ok(())
-        })?;
-        only.ok_or(self.error(0, RecordProblem::Undecodable))
-    }
 }
 
 fn check_variant(bytes: &[u8], variant: u32) -> Result<(), PlanError> {
@@ -327,23 +297,6 @@ fn check_steps(section: &Section<'_>, regions: &Regions<'_>) -> Result<(), PlanE
     Ok(())
 }
 
-/// `total` and `bytes` rounded up to 256, unless that exceeds [`MAX_BYTES`].
-pub(super) fn add(total: u64, bytes: u64) -> Result<u64, RecordProblem> {
-    let sum = bytes.checked_next_multiple_of(BLOB_ALIGNMENT).and_then(|bytes| total.checked_add(bytes));
-    sum.filter(|&sum| sum <= MAX_BYTES).ok_or(RecordProblem::TooLarge)
-}
-
-/// Names are handed to the CUDA driver and to C programs, and are printed.
-pub(super) fn check_name(name: &str) -> Result<(), RecordProblem> {
-    let fits = !name.is_empty() && name.len() <= MAX_NAME;
-    if fits && check_text(name).is_ok() { Ok(()) } else { Err(RecordProblem::Name) }
-}
-
-/// Texts reach terminals and timing tables, where a control character would be a command or another line.
-pub(super) fn check_text(text: &str) -> Result<(), RecordProblem> {
-    if text.contains(char::is_control) { Err(RecordProblem::Text) } else { Ok(()) }
-}
-
 fn check_note(note: &StepNote<'_>) -> Result<(), RecordProblem> {
     [note.sources, note.reasons, note.family, note.algorithm, note.configuration, note.runner_up]
         .into_iter()
@@ -353,7 +306,6 @@ fn check_note(note: &StepNote<'_>) -> Result<(), RecordProblem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::String;
 
     type Change = fn(&mut VariantHeader<'_>);
 
@@ -395,26 +347,5 @@ mod tests {
             change(&mut host);
             assert_eq!(check_description(&host, 0), Err(RecordProblem::Field(field)));
         }
-    }
-
-    #[test]
-    fn sizes_add_up_to_the_largest_and_no_further() {
-        assert_eq!(add(0, 1), Ok(256));
-        assert_eq!(add(MAX_BYTES - 256, 256), Ok(MAX_BYTES));
-        assert_eq!(add(MAX_BYTES - 256, 257), Err(RecordProblem::TooLarge));
-        assert_eq!(add(MAX_BYTES, 0), Ok(MAX_BYTES));
-        for (total, bytes) in [(MAX_BYTES, 1), (u64::MAX, 256), (0, u64::MAX), (1 << 63, 1 << 63)] {
-            assert_eq!(add(total, bytes), Err(RecordProblem::TooLarge), "{total} + {bytes}");
-        }
-    }
-
-    #[test]
-    fn names_have_a_length_and_no_control_characters() {
-        let of = |length| String::from_iter(core::iter::repeat_n('x', length));
-        assert_eq!(check_name(&of(1)), Ok(()));
-        assert_eq!(check_name(&of(MAX_NAME)), Ok(()));
-        assert_eq!(check_name(&of(MAX_NAME + 1)), Err(RecordProblem::Name));
-        assert_eq!(check_name(""), Err(RecordProblem::Name));
-        assert_eq!(check_name("a\n"), Err(RecordProblem::Name));
     }
 }

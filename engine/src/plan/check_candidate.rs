@@ -3,9 +3,9 @@
 
 use super::{
     PlanError, RecordProblem, StepProblem,
-    check::{Section, add, check_name, check_text},
     check_step::check_launch,
     format::{Candidate, CandidateArgument, DEPENDENT_LAUNCH, Image, ImageKind, OPERAND_ALIGNMENT, VariantHeader},
+    section::{Section, add, check_name, check_text},
 };
 
 /// Checks the candidates of a variant; their images lie in `images`.

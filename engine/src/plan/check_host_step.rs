@@ -2,7 +2,6 @@
 
 use super::{
     OperandProblem, StepProblem,
-    check_step::at,
     format::{MAX_OPERANDS, Operand},
 };
 use crate::host;
@@ -40,16 +39,19 @@ pub(super) fn check(kernel: &Kernel, operands: &[Operand]) -> Result<(), StepPro
             (workspace, host::ALIGNMENT as u64)
         };
         if operand.written != (index >= inputs) {
-            return Err(at(index, OperandProblem::Direction));
+            return Err(StepProblem::of_operand(index, OperandProblem::Direction));
         }
         if operand.bytes < needed {
-            return Err(at(index, OperandProblem::TooShort { bytes: operand.bytes, needed }));
+            return Err(StepProblem::of_operand(index, OperandProblem::TooShort { bytes: operand.bytes, needed }));
         }
         if !operand.offset.is_multiple_of(alignment) {
-            return Err(at(index, OperandProblem::Misaligned { offset: operand.offset, alignment }));
+            return Err(StepProblem::of_operand(
+                index,
+                OperandProblem::Misaligned { offset: operand.offset, alignment },
+            ));
         }
         if index >= inputs && family.output(index - inputs).is_some_and(overlaps_itself) {
-            return Err(at(index, OperandProblem::OverlapsItself));
+            return Err(StepProblem::of_operand(index, OperandProblem::OverlapsItself));
         }
     }
     check_overlaps(operands)

@@ -37,7 +37,7 @@ pub(super) fn check_step(regions: &Regions<'_>, number: u32, step: &Step) -> Res
         return Err(StepProblem::Overlaps);
     }
     for (index, operand) in step.operands.iter().enumerate() {
-        check_operand(regions, operand).map_err(|problem| at(index, problem))?;
+        check_operand(regions, operand).map_err(|problem| StepProblem::of_operand(index, problem))?;
     }
     if step.purpose() != Purpose::Network && (regions.header.architecture == 0 || !step.after.is_empty()) {
         return Err(StepProblem::Completion);
@@ -56,10 +56,6 @@ pub(super) fn check_step(regions: &Regions<'_>, number: u32, step: &Step) -> Res
         }
         _ => Err(StepProblem::OtherDevice),
     }
-}
-
-pub(super) fn at(operand: usize, problem: OperandProblem) -> StepProblem {
-    StepProblem::Operand { operand: operand as u8, problem }
 }
 
 /// The range lies inside its region, and the region may be written if the step does.
@@ -92,7 +88,10 @@ fn check_operand(regions: &Regions<'_>, operand: &Operand) -> Result<(), Operand
 fn check_alignment<'a>(operands: impl Iterator<Item = (&'a Operand, u64)>) -> Result<(), StepProblem> {
     for (index, (operand, alignment)) in operands.enumerate() {
         if !operand.offset.is_multiple_of(alignment) {
-            return Err(at(index, OperandProblem::Misaligned { offset: operand.offset, alignment }));
+            return Err(StepProblem::of_operand(
+                index,
+                OperandProblem::Misaligned { offset: operand.offset, alignment },
+            ));
         }
     }
     Ok(())

@@ -193,6 +193,13 @@ pub enum StepProblem {
     },
 }
 
+impl StepProblem {
+    /// `problem` of operand number `operand`.
+    pub(super) fn of_operand(operand: usize, problem: OperandProblem) -> Self {
+        Self::Operand { operand: operand as u8, problem }
+    }
+}
+
 /// What is wrong with an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -14,6 +14,7 @@ mod error;
 mod file;
 pub mod format;
 mod reader;
+mod section;
 #[cfg(feature = "signature")]
 mod signature;
 mod suitability;

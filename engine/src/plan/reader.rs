@@ -1,9 +1,9 @@
 //! A checked plan and its variants: views into the file's bytes.
 
 use super::{
-    PlanError, check,
+    PlanError,
     error::Malformed,
-    file::{Entry, Header, META, SIGNATURE_BYTES, blobs_digest, entry_index},
+    file::{Entry, Header, META, SIGNATURE_BYTES, entry_index},
     format::{BLOB_ALIGNMENT, Binding, Image, KernelEntry, Meta, SIGNATURE_MAGIC, Step, StepNote, VariantHeader},
 };
 use core::marker::PhantomData;
@@ -21,16 +21,6 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Checks all of `bytes` except the blobs' contents, which [`Plan::verify_blobs`] compares with their digest.
-    ///
-    /// Work and stack are bounded by the length of the file, whatever it holds.
-    ///
-    /// # Errors
-    /// What is wrong, and where.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, PlanError> {
-        check::check(bytes)
-    }
-
     /// Name of the model.
     pub fn model(&self) -> &'a str {
         self.meta.model
@@ -103,19 +93,6 @@ impl<'a> Plan<'a> {
     /// The first variant compiled for the target called `target`.
     pub fn variant_for(&self, target: &str) -> Option<Variant<'a>> {
         self.variants().find(|variant| variant.header().target == target)
-    }
-
-    /// Compares weights and kernel images with their SHA-256, and equal ones with each other: reads the whole file.
-    ///
-    /// # Errors
-    /// [`PlanError::BlobDigest`] where they differ; [`SectionProblem::StoredTwice`](super::SectionProblem::StoredTwice).
-    pub fn verify_blobs(&self) -> Result<(), PlanError> {
-        let front = usize::try_from(self.header.front).unwrap_or(usize::MAX);
-        let blobs = self.bytes.get(front..).unwrap_or(&[]);
-        if blobs_digest(blobs) != self.header.blobs {
-            return Err(PlanError::BlobDigest);
-        }
-        check::check_shared(self.bytes, self.meta.variants)
     }
 }
 

@@ -1,8 +1,12 @@
 //! How operands are brought into the form that a candidate wants.
 
-use crate::conv::{fft, winograd};
 use crate::{DType, KernelError, View};
 use half::{bf16, f16};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 /// How an input operand must lie in memory for a candidate. The compiler repacks constants at compile time and inserts
 /// copies for everything else.
@@ -14,37 +18,43 @@ pub enum Packing {
     /// view spans and no element lands on is zero.
     View(View),
     /// Computed from a constant at compile time: a candidate that asks for it cannot run where the operand is not one.
-    Transform(Transform),
+    Transform(Arc<dyn Transform>),
 }
 
-/// Weights in another basis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transform {
-    /// `G·g·Gᵀ` of 3×3 taps.
-    Winograd(winograd::Weights),
-    /// Fourier transforms of long filters.
-    Spectrum(fft::Spectrum),
-}
+/// Weights in another basis, as an algorithm wants them.
+pub trait Transform: fmt::Debug + Send + Sync {
+    /// What the basis is called.
+    fn name(&self) -> &'static str;
 
-impl Transform {
     /// Element type and bytes of what [`Transform::apply`] makes of an operand; `None` where it refuses it.
-    pub fn result(&self, from: &View) -> Option<(DType, u64)> {
-        match self {
-            Self::Winograd(weights) => weights.bytes(from).map(|bytes| (weights.dtype, bytes)),
-            Self::Spectrum(spectrum) => spectrum.bytes(from).map(|bytes| (DType::F32, bytes)),
-        }
-    }
+    fn result(&self, from: &View) -> Option<(DType, u64)>;
 
     /// The transformed operand. `source` holds the elements of `from`.
     ///
     /// # Errors
     /// Where `from` is not what the transform is for, where `source` is too short, or where a result is beyond the range
     /// of its element type.
-    pub fn apply(&self, source: &[u8], from: &View) -> Result<Vec<u8>, KernelError> {
-        match self {
-            Self::Winograd(weights) => weights.apply(source, from),
-            Self::Spectrum(spectrum) => spectrum.apply(source, from),
-        }
+    fn apply(&self, source: &[u8], from: &View) -> Result<Vec<u8>, KernelError>;
+}
+
+/// Name and parameters, which are all of a transform.
+impl fmt::Display for dyn Transform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({self:?})", self.name())
+    }
+}
+
+impl PartialEq for dyn Transform {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for dyn Transform {}
+
+impl Hash for dyn Transform {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.to_string().hash(state);
     }
 }
 

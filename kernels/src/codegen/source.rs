@@ -208,3 +208,8 @@ fn binary(class: Class, op: Binary, a: &str, b: &str) -> String {
         Binary::ShiftRight => format!("shift_right({a}, {b})"),
     }
 }
+
+/// Adds a macro.
+pub(crate) fn define(source: &mut String, name: &str, value: impl std::fmt::Display) {
+    writeln!(source, "#define {name} {value}").expect("writing to a string");
+}

@@ -5,7 +5,7 @@
 //! position, so that whole blocks of lines are sums of a few shifted copies of one array.
 
 use super::Conv;
-use crate::host::correlate::Axis;
+use crate::host::axis::Axis;
 use crate::host::cpu::{self, Vector, Vectorised};
 use crate::host::epilogue::Finish;
 use crate::host::window::{spatial_strides, start};

@@ -1,8 +1,9 @@
 //! Reference kernel: implicit GEMM, direct loops for depthwise f32, and plain loops for f64.
 
 use super::{Conv, depthwise};
+use crate::host::axis::Axis;
 use crate::host::convolution::Convolution;
-use crate::host::correlate::{Axis, Correlation, panel_bytes, rows_are_dense};
+use crate::host::correlate::{Correlation, panel_bytes, rows_are_dense};
 use crate::host::epilogue::Finish;
 use crate::host::window::{self, Window};
 use crate::host::{check_operands, clear_padding};

@@ -5,8 +5,9 @@
 //! No product with an inserted zero is computed.
 
 use super::ConvTranspose;
+use crate::host::axis::Axis;
 use crate::host::convolution::Convolution;
-use crate::host::correlate::{Axis, Correlation, panel_bytes};
+use crate::host::correlate::{Correlation, panel_bytes};
 use crate::host::epilogue::Finish;
 use crate::host::window::{self, Window};
 use crate::host::{check_operands, clear_padding};

@@ -3,6 +3,7 @@
 //! Nothing here allocates or panics. Offsets into operands are element counts; a reference kernel checks operand lengths once with
 //! [`check_operands`], after which every offset that a checked view yields lies inside its operand.
 
+pub(crate) mod axis;
 pub(crate) mod convolution;
 pub(crate) mod correlate;
 pub(crate) mod cpu;

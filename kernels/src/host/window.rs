@@ -1,6 +1,6 @@
 //! Views `[n, c, spatial…]` and the checks that convolutions and poolings share.
 
-use super::correlate::Axis;
+use super::axis::Axis;
 use crate::{KernelError, View};
 
 /// A window that slides over the spatial dimensions of `[n, c, spatial…]`: three of each number, as in

@@ -1,7 +1,7 @@
 //! Reference kernel: rows of outputs along the last spatial dimension, one tap of one channel after the other.
 
 use super::IntegerConv;
-use crate::host::correlate::Axis;
+use crate::host::axis::Axis;
 use crate::host::window::{self, spatial_strides, start};
 use crate::host::{Element, cast, cast_mut, check_operands, clear_padding};
 use crate::{DType, Family, KernelError, View};

@@ -1,7 +1,7 @@
 //! Reference kernel: rows along the innermost dimension in memory, every tap folded into a row of accumulators.
 
 use super::{Pool, Pooling};
-use crate::host::correlate::Axis;
+use crate::host::axis::Axis;
 use crate::host::cpu::{self, Vector, Vectorised};
 use crate::host::window::{Window, spatial_strides, start};
 use crate::host::{Boolean, Element, cast, cast_mut, check_operands, clear_padding, with_element};

@@ -4,7 +4,7 @@
 use super::resident::{Exchange, LEVEL_2_BYTES};
 use super::{Activation, ActivationKind, Cell, Recurrent};
 use crate::codegen::{
-    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, element_type,
+    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, define, element_type,
     elementwise::Operand, f32_literal,
 };
 use crate::{DType, Family, View};
@@ -200,10 +200,6 @@ impl Recurrent {
 fn line(source: &mut String, text: &str) {
     source.push_str(text);
     source.push('\n');
-}
-
-pub(super) fn define(source: &mut String, name: &str, value: impl std::fmt::Display) {
-    line(source, &format!("#define {name} {value}"));
 }
 
 /// `NAME_at(i, j, …)`: the number of an element from its index along each dimension.

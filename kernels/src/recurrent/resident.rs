@@ -2,8 +2,8 @@
 //! read at every step, and the blocks tell each other the new state.
 
 use super::Recurrent;
-use super::cuda::define;
-use crate::codegen::{Candidate, Target};
+
+use crate::codegen::{Candidate, Target, define};
 
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 65_536;

@@ -8,7 +8,8 @@ use crate::{
     kernel_graph::{BufferRange, KernelGraph, Storage},
     lower::lower,
     passes,
-    stored::{StoreOptions, StoredGraph},
+    store_options::StoreOptions,
+    stored::StoredGraph,
 };
 use floe_engine::host::{ALIGNMENT, Block};
 use floe_models::{Evaluate, Fact, Graph, Limits, Node, Op, Tensor, TensorId};

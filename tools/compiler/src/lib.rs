@@ -37,5 +37,6 @@ pub mod preprocess;
 pub mod program;
 pub mod schedule;
 pub mod selection;
+pub mod store_options;
 pub mod stored;
 pub mod targets;

@@ -15,7 +15,8 @@ use crate::{
     postprocess::{Postprocess, PostprocessError},
     preprocess::{Preprocess, PreprocessError},
     schedule::{self, GpuOptions, Schedule, ScheduleError, StepAction},
-    stored::{StoreOptions, StoredGraph},
+    store_options::StoreOptions,
+    stored::StoredGraph,
 };
 use floe_engine::plan::{
     Plan, PlanError, PlanWriter,

@@ -91,7 +91,7 @@ fn describe_packing(packing: &Packing) -> String {
     match packing {
         Packing::Keep => String::new(),
         Packing::View(view) => format!("{} {:?} {:?}", view.dtype.name(), view.shape, view.strides),
-        Packing::Transform(transform) => format!("{transform:?}"),
+        Packing::Transform(transform) => transform.to_string(),
     }
 }
 

@@ -1,16 +1,12 @@
 //! RUN: functions on a ready session.
 
-use super::{Body, Session};
+use super::{Body, Session, turn::Turn};
 use crate::{
     failure::Failure,
     memory,
     status::{Error, Status},
 };
-use core::{
-    ffi::c_void,
-    ops::Range,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use core::{ffi::c_void, ops::Range};
 
 /// Asked whether to go on, with the `context` that was given beside it: anything but 0 for yes. `operations`: on the host a
 /// bound, but for a constant factor, of the operations of the step that comes next; 0 on a GPU. It must not use the session.
@@ -62,28 +58,6 @@ impl Running<'_> {
     fn place<T>(&self, place: *mut T, what: &'static str) -> Result<(), Failure> {
         memory::pointer(place, what)?;
         self.outside(&memory::addresses(place), what)
-    }
-}
-
-/// The right to use a session, which one call has at a time.
-pub(super) struct Turn<'s>(&'s AtomicBool);
-
-impl<'s> Turn<'s> {
-    /// Takes it.
-    ///
-    /// # Errors
-    /// `Busy` where another call has it: of another thread, or one that waits for its `go_on`.
-    pub fn take(busy: &'s AtomicBool) -> Result<Self, Failure> {
-        match busy.swap(true, Ordering::Acquire) {
-            true => Err(Failure::Busy),
-            false => Ok(Self(busy)),
-        }
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
     }
 }
 

@@ -19,9 +19,10 @@ pub use weights::Spectrum;
 
 use super::Conv;
 use crate::DType;
-use crate::codegen::packing::{Packing, Transform};
+use crate::codegen::packing::Packing;
 use crate::codegen::{Argument, Candidate, Launch, PRELUDE, Target, element_type};
 use crate::gemm::{Constants, Geometry, Operand, Problem, launch, spatial};
+use std::sync::Arc;
 
 /// The algorithm's name.
 const ALGORITHM: &str = "fft";
@@ -287,7 +288,7 @@ impl<'a> Blocks<'a> {
     fn candidate(&self, what: String, launches: Vec<Launch>, workspace: u64, cost: f64) -> Candidate {
         let epilogue = &self.conv.epilogue;
         let mut packing = vec![Packing::Keep; 2 + usize::from(epilogue.bias) + epilogue.extras.len()];
-        packing[1] = Packing::Transform(Transform::Spectrum(self.spectrum));
+        packing[1] = Packing::Transform(Arc::new(self.spectrum));
         let [height, width] = self.spectrum.lengths;
         Candidate {
             workspace,

@@ -2,6 +2,7 @@
 
 use super::weights::{Complex, Spectrum, transform};
 use crate::codegen::Generate;
+use crate::codegen::Transform;
 use crate::conv::Conv;
 use crate::gemm::tests::targets;
 use crate::pointwise::Epilogue;
@@ -49,7 +50,7 @@ fn packed_filters_correlate() {
     let taps: Vec<f32> = (0..15).map(|i| (i % 4) as f32 - 1.5).collect();
     let source: Vec<u8> = taps.iter().flat_map(|tap| tap.to_le_bytes()).collect();
     let bytes = spectrum.apply(&source, &view).unwrap();
-    assert_eq!(spectrum.bytes(&view), Some(bytes.len() as u64));
+    assert_eq!(spectrum.result(&view).map(|(_, bytes)| bytes), Some(bytes.len() as u64));
     let packed: Vec<f64> = bytes.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]).into()).collect();
     assert_eq!(packed.len(), 2 * (6 + 32));
     let both = |data: &mut [Complex]| {

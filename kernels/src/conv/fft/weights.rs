@@ -1,6 +1,6 @@
 //! Long filters in the frequency domain, computed by the compiler.
 
-use crate::codegen::packing::{push_float, read_float};
+use crate::codegen::packing::{Transform, push_float, read_float};
 use crate::{DType, KernelError, View};
 use std::f64::consts::PI;
 
@@ -28,19 +28,22 @@ impl Spectrum {
     pub(super) fn factors(&self) -> u32 {
         self.lengths[0].max(self.lengths[1]) / 4 * 3
     }
+}
 
-    /// Bytes of the packed filters of `from`; `None` where it has no filters of one or two dimensions.
-    pub fn bytes(&self, from: &View) -> Option<u64> {
-        let (3 | 4, [m, c, ..]) = (from.rank(), from.shape.as_slice()) else { return None };
-        let filters = u64::from(*m) * u64::from(*c) * u64::from(self.points());
-        Some((u64::from(self.factors()) + filters) * 8)
+impl Transform for Spectrum {
+    fn name(&self) -> &'static str {
+        "Spectrum"
     }
 
-    /// The packed filters of `from`, `[m, c, (height,) width]`.
-    ///
-    /// # Errors
-    /// Where the taps do not fit the lengths, `source` is too short, or a value is beyond the range of f32.
-    pub fn apply(&self, source: &[u8], from: &View) -> Result<Vec<u8>, KernelError> {
+    /// `None` where the operand has no filters of one or two dimensions.
+    fn result(&self, from: &View) -> Option<(DType, u64)> {
+        let (3 | 4, [m, c, ..]) = (from.rank(), from.shape.as_slice()) else { return None };
+        let filters = u64::from(*m) * u64::from(*c) * u64::from(self.points());
+        Some((DType::F32, (u64::from(self.factors()) + filters) * 8))
+    }
+
+    /// Of `[m, c, (height,) width]`; an error where the taps do not fit the lengths.
+    fn apply(&self, source: &[u8], from: &View) -> Result<Vec<u8>, KernelError> {
         let bad = KernelError::Shape("taps of a Fourier transform");
         let (taps, steps) = match (from.shape.as_slice(), from.strides.as_slice()) {
             (&[_, _, w], &[_, _, x]) => ([1, w], [0, x]),

@@ -20,9 +20,10 @@ pub use weights::Weights;
 
 use super::Conv;
 use crate::DType;
-use crate::codegen::packing::{Packing, Transform};
+use crate::codegen::packing::Packing;
 use crate::codegen::{Argument, Candidate, Launch, PRELUDE, Target, Unsupported, element_type};
 use crate::gemm::{self, Constants, Depth, Geometry, Map, Operand, Problem, launch};
+use std::sync::Arc;
 use transform::Transforms;
 
 /// Algorithm whose error is within its family's bound.
@@ -156,7 +157,7 @@ impl<'a> Tiling<'a> {
                 depth: 1,
                 taps: None,
                 group: 0,
-                packing: Packing::Transform(Transform::Winograd(weights)),
+                packing: Packing::Transform(Arc::new(weights)),
             }],
             output: map(DType::F32, pitch, 1),
             bias: false,
@@ -197,7 +198,7 @@ impl<'a> Tiling<'a> {
         let cost =
             transform_cost(target, read) + product.cost.max(weights) + transform_cost(target, written + products * 4);
         let mut packing = vec![Packing::Keep; 2 + usize::from(conv.epilogue.bias) + conv.epilogue.extras.len()];
-        packing[1] = Packing::Transform(Transform::Winograd(Weights {
+        packing[1] = Packing::Transform(Arc::new(Weights {
             tile: self.tile(),
             channels: self.channels,
             dtype: conv.input.dtype,

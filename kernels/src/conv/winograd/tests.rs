@@ -2,6 +2,7 @@
 
 use super::transform::{TAPS, Transforms};
 use super::{RELAXED_TOLERANCE, Weights};
+use crate::codegen::Transform;
 use crate::{DType, View};
 use half::f16;
 
@@ -58,7 +59,7 @@ fn the_transforms_make_a_convolution() {
 /// The values of packed weights.
 fn packed(weights: &Weights, source: &[u8], view: &View) -> Vec<f32> {
     let bytes = weights.apply(source, view).unwrap();
-    assert_eq!(weights.bytes(view), Some(bytes.len() as u64));
+    assert_eq!(weights.result(view).map(|(_, bytes)| bytes), Some(bytes.len() as u64));
     match weights.dtype {
         DType::F16 => bytes.chunks(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
         _ => bytes.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),

@@ -1,7 +1,7 @@
 //! Weights in Winograd's basis, computed by the compiler.
 
 use super::transform::{TAPS, Transforms};
-use crate::codegen::packing::{push_float, read_float};
+use crate::codegen::packing::{Transform, push_float, read_float};
 use crate::{DType, KernelError, View};
 
 /// `U[e][m][channel]`, element `e` of `G·g·Gᵀ` for the 3×3 taps `g` of every output channel `m` and input channel;
@@ -16,19 +16,20 @@ pub struct Weights {
     pub dtype: DType,
 }
 
-impl Weights {
-    /// Bytes of the packed weights of `from`; `None` where it has no 3×3 taps.
-    pub fn bytes(&self, from: &View) -> Option<u64> {
-        let Ok([outputs, _, 3, 3]) = <[u32; 4]>::try_from(from.shape.as_slice()) else { return None };
-        let elements = u64::from(self.tile + 2).pow(2) * u64::from(outputs) * u64::from(self.channels);
-        Some(elements * self.dtype.size() as u64)
+impl Transform for Weights {
+    fn name(&self) -> &'static str {
+        "Winograd"
     }
 
-    /// The packed weights of `from`, `[m, c, 3, 3]`.
-    ///
-    /// # Errors
-    /// Where the view has another shape, `source` is too short, or an element is beyond the range of its type.
-    pub fn apply(&self, source: &[u8], from: &View) -> Result<Vec<u8>, KernelError> {
+    /// `None` where the operand has no 3×3 taps.
+    fn result(&self, from: &View) -> Option<(DType, u64)> {
+        let Ok([outputs, _, 3, 3]) = <[u32; 4]>::try_from(from.shape.as_slice()) else { return None };
+        let elements = u64::from(self.tile + 2).pow(2) * u64::from(outputs) * u64::from(self.channels);
+        Some((self.dtype, elements * self.dtype.size() as u64))
+    }
+
+    /// Of `[m, c, 3, 3]`.
+    fn apply(&self, source: &[u8], from: &View) -> Result<Vec<u8>, KernelError> {
         let Ok([outputs, inputs, 3, 3]) = <[u32; 4]>::try_from(from.shape.as_slice()) else {
             return Err(KernelError::Shape("taps of a Winograd transform"));
         };

@@ -18,7 +18,7 @@ pub use slices::Slice;
 use crate::{
     fused::FusedGraph,
     precision::{Factors, Storage},
-    stored::StoreOptions,
+    store_options::StoreOptions,
 };
 
 /// Memory layout of a value.

@@ -3,7 +3,7 @@
 use super::{Layout, Reason};
 use crate::{
     fused::{FusedGraph, FusedNode, FusedOp},
-    stored::StoreOptions,
+    store_options::StoreOptions,
 };
 use floe_models::{DType, Op, TensorId, op::ImageLayout};
 

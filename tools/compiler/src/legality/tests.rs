@@ -10,7 +10,8 @@ use crate::{
     pipeline::{self, CompileOptions},
     precision::Reason,
     schedule::{Schedule, StepAction},
-    stored::{StoreOptions, StoredGraph},
+    store_options::StoreOptions,
+    stored::StoredGraph,
     targets,
 };
 use floe_engine::plan::format::Direction;

@@ -127,7 +127,8 @@ mod tests {
     use crate::{
         lower,
         passes::{self, tests::Network},
-        stored::{StoreOptions, StoredGraph},
+        store_options::StoreOptions,
+        stored::StoredGraph,
     };
     use floe_models::{Op, op::Unary};
 

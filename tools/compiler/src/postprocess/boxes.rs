@@ -3,7 +3,10 @@
 //! One operator does it all. The anchors and the frame's place on the network's input are in its constants, so that a box
 //! takes one multiplication and one addition a number.
 
-use super::{builder::Builder, places};
+use super::{
+    builder::Builder,
+    places::{self, Map},
+};
 use crate::preprocess::Placement;
 use floe_kernels::detect::MAX_PARTS;
 use floe_models::{
@@ -68,9 +71,6 @@ pub enum BoxDecoder {
     /// (YOLOv8 and its successors).
     Columns,
 }
-
-/// The factor and summand of a coordinate, from the network's input to the frame.
-pub(super) type Map = (f64, f64);
 
 impl Detect {
     pub(super) fn apply(

@@ -1,7 +1,8 @@
 //! The constants that turn a candidate's numbers into places: factor and summand of x, factor of the width, and the same of y
 //! and of the height. `map` leads from pixels of the network's input to those of the frame.
 
-use super::boxes::Map;
+/// The factor and summand of a coordinate, from the network's input to the frame.
+pub(super) type Map = (f64, f64);
 
 /// Numbers are parts of an anchor's size, divided by `scale` (of centres and points, of extents); anchors (centre x, centre y,
 /// width, height) are parts of the input's `size`.

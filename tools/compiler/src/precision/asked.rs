@@ -1,7 +1,7 @@
 //! What the user asks for.
 
 use super::{Kept, Reason};
-use crate::{fused::FusedGraph, stored::StoreOptions};
+use crate::{fused::FusedGraph, store_options::StoreOptions};
 
 /// Keeps what nodes make that `--keep-f32` names, or into which a node that it names went.
 pub(super) fn keep(graph: &FusedGraph, options: StoreOptions<'_>, kept: &mut Kept) {
@@ -18,7 +18,7 @@ mod tests {
         Reason,
         tests::{HALF, kept, node},
     };
-    use crate::{passes, stored::StoreOptions};
+    use crate::{passes, store_options::StoreOptions};
     use floe_models::{
         DType, Fact, Graph, Op,
         op::{Binary, Unary},

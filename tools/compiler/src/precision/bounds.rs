@@ -1,7 +1,7 @@
 //! Bounds: a constant that was rounded puts what equals it on the wrong side of a comparison.
 
 use super::{Kept, Reason};
-use crate::{fused::FusedGraph, stored::StoreOptions};
+use crate::{fused::FusedGraph, store_options::StoreOptions};
 use floe_kernels::pointwise::Instruction;
 
 /// Keeps the constants that programs with a comparison read.

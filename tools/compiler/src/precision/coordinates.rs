@@ -3,7 +3,7 @@
 use super::{Kept, Reason};
 use crate::{
     fused::{FusedGraph, FusedNode, FusedOp},
-    stored::StoreOptions,
+    store_options::StoreOptions,
 };
 use floe_kernels::pointwise::{Binary, Instruction, Unary};
 use floe_models::{TensorId, op::Inputs};

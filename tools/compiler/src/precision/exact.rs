@@ -1,7 +1,7 @@
 //! Inputs that operators do not take rounded: places, and numbers that decide.
 
 use super::{Kept, Reason};
-use crate::{fused::FusedGraph, stored::StoreOptions};
+use crate::{fused::FusedGraph, store_options::StoreOptions};
 
 /// Keeps the inputs that an operator's properties call exact.
 pub(super) fn keep(graph: &FusedGraph, _: StoreOptions<'_>, kept: &mut Kept) {

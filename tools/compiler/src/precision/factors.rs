@@ -38,7 +38,7 @@ mod tests {
     use crate::{
         passes::{self, tests::Network},
         precision::{self, tests::HALF},
-        stored::StoreOptions,
+        store_options::StoreOptions,
     };
     use floe_models::{Graph, op::Binary};
 

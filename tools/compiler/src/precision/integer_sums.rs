@@ -5,7 +5,7 @@ use super::{Kept, Reason};
 use crate::{
     fused::{FusedGraph, FusedOp},
     passes::fuse::is_quantized,
-    stored::StoreOptions,
+    store_options::StoreOptions,
 };
 
 /// Keeps such outputs.

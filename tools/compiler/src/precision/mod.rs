@@ -20,7 +20,7 @@ mod sums;
 pub use factors::{Factors, factors};
 pub use reason::Reason;
 
-use crate::{fused::FusedGraph, stored::StoreOptions};
+use crate::{fused::FusedGraph, store_options::StoreOptions};
 use floe_kernels::DType;
 use floe_models::TensorId;
 

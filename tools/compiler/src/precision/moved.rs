@@ -1,7 +1,7 @@
 //! What is only moved: into values that stay f32 it has to come as f32.
 
 use super::Kept;
-use crate::{fused::FusedGraph, stored::StoreOptions};
+use crate::{fused::FusedGraph, store_options::StoreOptions};
 
 /// Keeps the data of operators that only move it where all their outputs stay f32, for the outputs' reasons.
 pub(super) fn keep(graph: &FusedGraph, _: StoreOptions<'_>, kept: &mut Kept) {
@@ -24,7 +24,7 @@ mod tests {
     };
     use crate::{
         passes::{self, tests::Network},
-        stored::StoreOptions,
+        store_options::StoreOptions,
     };
     use floe_models::{Op, op::Binary};
 

@@ -3,7 +3,7 @@
 use super::{Kept, Reason};
 use crate::{
     fused::{FusedGraph, FusedOp},
-    stored::StoreOptions,
+    store_options::StoreOptions,
 };
 use floe_models::{Op, TensorId};
 

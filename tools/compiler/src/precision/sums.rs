@@ -3,7 +3,7 @@
 use super::{Kept, Reason};
 use crate::{
     fused::{FusedGraph, FusedNode, FusedOp},
-    stored::StoreOptions,
+    store_options::StoreOptions,
 };
 use floe_models::{Op, TensorId, op::Size};
 use std::collections::HashSet;
