@@ -52,24 +52,58 @@ pub(super) fn assign(graph: &FusedGraph, host: bool, first_layers: &[bool]) -> V
 
 /// The form of an operator's input.
 fn operand(op: &Op, number: usize, image: Form) -> Form {
+    let contiguous = |contiguous: bool| if contiguous { Form::Contiguous } else { Form::Any };
     match op {
         Op::Conv { .. } | Op::ConvTranspose { .. } | Op::QuantizedConv { .. } => match number {
             0 => image,
             _ => Form::Contiguous,
         },
         Op::Pool { .. } | Op::Lrn { .. } => image,
-        Op::MatMul | Op::Gemm { .. } if number == 2 => Form::Contiguous,
-        Op::QuantizedMatMul if number > 0 => Form::Contiguous,
-        Op::LayerNormalization { .. } | Op::InstanceNormalization { .. } | Op::GroupNormalization { .. }
-            if number > 0 =>
-        {
-            Form::Contiguous
-        }
+        Op::MatMul | Op::Gemm { .. } => contiguous(number == 2),
+        Op::QuantizedMatMul
+        | Op::LayerNormalization { .. }
+        | Op::InstanceNormalization { .. }
+        | Op::GroupNormalization { .. } => contiguous(number > 0),
         Op::PackedMatMul { .. } => Form::Contiguous,
         // The weights of both products, and the bias that is part of the first.
-        Op::Recurrent(layer) if number == 1 || number == 2 || number == 3 && layer.bias => Form::Contiguous,
+        Op::Recurrent(layer) => contiguous(number == 1 || number == 2 || number == 3 && layer.bias),
         // Kernels that take any strides.
-        _ => Form::Any,
+        Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Where
+        | Op::Cast
+        | Op::BitCast
+        | Op::Identity
+        | Op::Reshape
+        | Op::Transpose { .. }
+        | Op::Expand
+        | Op::Tile { .. }
+        | Op::Concat { .. }
+        | Op::Split { .. }
+        | Op::Slice { .. }
+        | Op::Pad { .. }
+        | Op::Gather { .. }
+        | Op::Scatter { .. }
+        | Op::DepthToSpace { .. }
+        | Op::SpaceToDepth { .. }
+        | Op::Softmax { .. }
+        | Op::Attention { .. }
+        | Op::BatchNormalization { .. }
+        | Op::Reduce { .. }
+        | Op::GlobalPool { .. }
+        | Op::PoolIndices { .. }
+        | Op::Cumulative { .. }
+        | Op::TopK { .. }
+        | Op::Resize { .. }
+        | Op::GridSample { .. }
+        | Op::RoiAlign { .. }
+        | Op::ConvInteger { .. }
+        | Op::NonMaxSuppression { .. }
+        | Op::NonZero
+        | Op::Unique { .. }
+        | Op::Determinant
+        | Op::Frame(_)
+        | Op::Detect(_) => Form::Any,
     }
 }
 
@@ -80,13 +114,8 @@ fn addend(graph: &FusedGraph, node: &FusedNode, op: &Op, number: usize, host: bo
     let constant = graph.values[node.inputs[number].0].constant.is_some();
     match op {
         Op::Conv { .. } | Op::ConvTranspose { .. } if whole && !host => Form::ChannelsLast,
-        Op::QuantizedConv { .. } if whole && !constant => {
-            if host {
-                Form::Plain
-            } else {
-                Form::ChannelsLast
-            }
-        }
+        Op::QuantizedConv { .. } if whole && !constant && host => Form::Plain,
+        Op::QuantizedConv { .. } if whole && !constant => Form::ChannelsLast,
         _ => Form::Any,
     }
 }
