@@ -2,21 +2,12 @@
 //! there are. What lies past the count is never told from a result, so every operator on such a value must either keep it
 //! apart, element by element, or be given something neutral in its place; all others are refused.
 
-use super::builder::Builder;
+use super::{builder::Builder, counted::Bound};
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
     infer::show,
     op::{Binary, Reduction},
 };
-
-/// A dimension of which only the first elements are there, as many as a count says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bound {
-    /// The dimension.
-    pub axis: usize,
-    /// Number of elements (I64, scalar).
-    pub count: TensorId,
-}
 
 /// What an operator makes of a bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +23,7 @@ enum Carried {
 impl Builder<'_> {
     /// The bound of a value whose extent depends on data.
     pub fn bound(&self, id: TensorId) -> Option<Bound> {
-        self.bounds.get(&id).copied()
+        self.counted.bounds.get(&id).copied()
     }
 
     /// Makes an output of an operator one whose extent depends on data; what is constant is cut to what is there.
@@ -58,7 +49,7 @@ impl Builder<'_> {
                 value
             }
         };
-        self.bounds.insert(value, Bound { axis, count });
+        self.counted.bounds.insert(value, Bound { axis, count });
         Ok(value)
     }
 
@@ -106,15 +97,15 @@ impl Builder<'_> {
 
     /// The first elements along the dimension whose extent depends on data, so many at most.
     pub fn first_elements(&mut self, id: TensorId, most: usize) -> Result<TensorId, Problem> {
-        let Some(Bound { axis, count }) = self.bounds.remove(&id) else { return Ok(id) };
+        let Some(Bound { axis, count }) = self.counted.bounds.remove(&id) else { return Ok(id) };
         let mut fact = self.fact(id).clone();
         let rank = fact.shape.len();
         fact.shape[axis] = fact.shape[axis].min(most);
         let slice = Op::Slice { starts: vec![0; rank], steps: vec![1; rank] };
         let cut = self.emit_as(slice, &[id], fact)?;
-        self.bounds.insert(id, Bound { axis, count });
+        self.counted.bounds.insert(id, Bound { axis, count });
         // Of a sum, so many are always there.
-        let sum = self.sums.iter().find(|(_, sum)| **sum == count).map(|(summands, _)| summands);
+        let sum = self.counted.sums.iter().find(|(_, sum)| **sum == count).map(|(summands, _)| summands);
         let least =
             sum.map_or(0, |summands| summands.iter().filter(|(c, _)| c.is_none()).map(|(_, known)| known).sum());
         if least >= most {
@@ -144,7 +135,7 @@ impl Builder<'_> {
 
     /// The value with a number in place of the elements that are missing. Itself where none can be.
     pub fn filled(&mut self, id: TensorId, number: f64) -> Result<TensorId, Problem> {
-        let Some(Bound { axis, count }) = self.bounds.remove(&id) else { return Ok(id) };
+        let Some(Bound { axis, count }) = self.counted.bounds.remove(&id) else { return Ok(id) };
         let Fact { dtype, shape } = self.fact(id).clone();
         let mut along = vec![1; shape.len()];
         along[axis] = shape[axis];
@@ -152,7 +143,7 @@ impl Builder<'_> {
         let there = self.binary(Binary::Less, numbers, count)?;
         let number = self.scalar(dtype, number)?;
         let filled = self.emit(Op::Where, &[there, id, number]);
-        self.bounds.insert(id, Bound { axis, count });
+        self.counted.bounds.insert(id, Bound { axis, count });
         filled
     }
 }

@@ -1,22 +1,15 @@
 //! The graph under construction: scopes of names, emission of nodes with inferred shapes, constant folding.
 
 use super::{
-    bounds::Bound,
-    control_flow::Place,
-    extents::Extent,
+    counted::Counted,
     function::Functions,
-    limits::Limits,
-    node::NodeView,
-    operators::{Importer, Operator},
-    refusals::Refused,
+    limits::{Budget, Limits},
+    refused::Refused,
 };
 use crate::{
     DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Quantized, Tensor, TensorId,
     infer::infer,
-    onnx::{
-        Folder,
-        proto::{FunctionProto, NodeProto, TensorProto},
-    },
+    onnx::Folder,
     op::{Binary, Unary},
 };
 use std::{collections::HashMap, rc::Rc};
@@ -25,12 +18,6 @@ use std::{collections::HashMap, rc::Rc};
 const MOST_FOLDED: usize = 1 << 24;
 /// Operators that only repeat floating-point elements are folded up to this many: beyond it they would swell the plan.
 const MOST_REPEATED: usize = 1 << 16;
-
-/// What a node names.
-enum Called<'f> {
-    Function(&'f FunctionProto),
-    Operator(&'static Operator),
-}
 
 /// A graph under construction.
 pub(super) struct Builder<'a> {
@@ -48,34 +35,19 @@ pub(super) struct Builder<'a> {
     pub refused: Refused,
     /// How many functions are being imported inside each other.
     pub calls: usize,
-    pub(super) limits: Limits,
-    /// Bytes of the constants that operators have made.
-    pub(super) constant_bytes: u64,
-    /// Bytes of the tensors in the model's files, as often as they were read.
-    pub(super) weight_bytes: u64,
-    /// Nodes imported and made so far.
-    pub(super) nodes: u64,
+    /// What may still be taken.
+    pub budget: Budget,
     evaluate: &'a dyn Evaluate,
     /// Values by name, innermost scope last.
     scopes: Vec<HashMap<String, TensorId>>,
     /// Sequences of tensors, by the value that stands for each; no node makes or reads such a value.
-    sequences: HashMap<TensorId, Vec<TensorId>>,
-    /// Values whose extent depends on data.
-    pub bounds: HashMap<TensorId, Bound>,
-    /// Integers that are computed from such extents, by the value that holds them; no constants.
-    pub extents: HashMap<TensorId, Vec<Extent>>,
-    /// Numbers of elements that are multiples of others, with the factor.
-    pub multiples: HashMap<TensorId, (TensorId, usize)>,
-    /// Numbers of elements that are sums of others, by the summands: a count, or all that there is room for.
-    pub sums: HashMap<Vec<(Option<TensorId>, usize)>, TensorId>,
-    /// The smaller of a number of elements and a constant, by both.
-    pub smaller: HashMap<(TensorId, i64), TensorId>,
-    /// Indices of what is not zero in a value.
-    pub non_zero: HashMap<TensorId, TensorId>,
+    pub(super) sequences: HashMap<TensorId, Vec<TensorId>>,
+    /// Extents that depend on data.
+    pub counted: Counted,
     /// Outputs that a node lists but Floe does not make, with the reason.
-    missing: HashMap<String, String>,
+    pub(super) missing: HashMap<String, String>,
     /// Name of the model's node that is being imported.
-    current: String,
+    pub(super) current: String,
     /// Names of nodes, and how often each was wanted.
     names: HashMap<String, usize>,
 }
@@ -90,19 +62,11 @@ impl<'a> Builder<'a> {
             other_sets: Rc::default(),
             refused: Refused::default(),
             calls: 0,
-            limits,
-            constant_bytes: 0,
-            weight_bytes: 0,
-            nodes: 0,
+            budget: Budget::new(limits),
             evaluate,
             scopes: vec![HashMap::new()],
             sequences: HashMap::new(),
-            bounds: HashMap::new(),
-            extents: HashMap::new(),
-            multiples: HashMap::new(),
-            sums: HashMap::new(),
-            smaller: HashMap::new(),
-            non_zero: HashMap::new(),
+            counted: Counted::default(),
             missing: HashMap::new(),
             current: String::new(),
             names: HashMap::new(),
@@ -149,32 +113,6 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Adds the initializers of a graph to the innermost scope, but not those that are bound there already. What they
-    /// take is known before the first is read.
-    pub fn initializers(&mut self, initializers: &[TensorProto]) -> Result<(), ImportError> {
-        for initializer in initializers {
-            let fact = crate::onnx::tensor::fact(initializer)?;
-            self.reserve_weights(&fact).map_err(|problem| ImportError::Tensor {
-                name: initializer.name.clone(),
-                reason: problem.to_string(),
-            })?;
-        }
-        for initializer in initializers {
-            if self.scopes.last().is_some_and(|scope| scope.contains_key(&initializer.name)) {
-                continue;
-            }
-            let tensor = crate::onnx::tensor::read(initializer, self.folder)?;
-            let id = self.graph.add_constant("", tensor);
-            self.bind(&initializer.name, id);
-        }
-        Ok(())
-    }
-
-    /// Imports nodes in order.
-    pub fn nodes(&mut self, nodes: &[NodeProto]) -> Result<(), ImportError> {
-        nodes.iter().enumerate().try_for_each(|(number, node)| self.node(node, number))
-    }
-
     /// Works inside a new innermost scope.
     pub fn scoped<T>(&mut self, names: HashMap<String, TensorId>, work: impl FnOnce(&mut Self) -> T) -> T {
         let current = self.current.clone();
@@ -185,106 +123,12 @@ impl<'a> Builder<'a> {
         result
     }
 
-    /// Imports a node, the model's or a body's `number`th. What is not supported is remembered.
-    pub fn node(&mut self, proto: &NodeProto, number: usize) -> Result<(), ImportError> {
-        self.import_node(proto, number).or_else(|error| self.go_on_behind(proto, number, error))
-    }
-
-    fn import_node(&mut self, proto: &NodeProto, number: usize) -> Result<(), ImportError> {
-        let operator = match proto.domain.as_str() {
-            "" | "ai.onnx" => proto.op_type.clone(),
-            domain => format!("{domain}.{}", proto.op_type),
-        };
-        let name = if proto.name.is_empty() { format!("{}_{number}", proto.op_type) } else { proto.name.clone() };
-        self.current = self.unique(short(&name));
-        let current = self.current.clone();
-        let first_value = self.graph.values.len();
-        let error = |problem: Problem| ImportError::Node { node: current.clone(), operator: operator.clone(), problem };
-        self.count_node().map_err(error)?;
-
-        let functions = Rc::clone(&self.functions);
-        let called = match functions.called_by(proto) {
-            Some(function) => Called::Function(function),
-            None => Called::Operator(super::operators::of(proto, self.opset).map_err(error)?),
-        };
-        let mut inputs = Vec::with_capacity(proto.input.len());
-        for (index, name) in proto.input.iter().enumerate() {
-            let id = (!name.is_empty()).then(|| self.resolve(index, name)).transpose().map_err(error)?;
-            inputs.push(id);
-        }
-        let made = match called {
-            Called::Function(function) => self.call(function, &proto.attribute, &inputs, error)?,
-            Called::Operator(_) if self.any_unknown(inputs.iter().flatten()) => {
-                self.subgraphs(proto)?;
-                self.outputs_unknown(proto);
-                return Ok(());
-            }
-            Called::Operator(operator) => self.apply(operator, proto, inputs, &error)?,
-        };
-        for (index, name) in proto.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-            if self.bound_here(name) {
-                let problem = format!("its output '{name}' has the name of an input, an initializer or another output");
-                return Err(error(Problem::Invalid(problem)));
-            }
-            match made.get(index) {
-                Some(&id) => self.bind(name, id),
-                None => {
-                    let reason = format!("output {index} of {operator} '{current}' is not supported");
-                    self.missing.insert(name.clone(), reason);
-                }
-            }
-        }
-        for (index, value) in self.graph.values[first_value..].iter_mut().enumerate() {
-            if value.name.is_empty() {
-                value.name = format!("{current}/{index}");
-            }
-        }
-        Ok(())
-    }
-
-    /// Imports a node of an operator; gives its outputs.
-    fn apply(
-        &mut self,
-        operator: &Operator,
-        proto: &NodeProto,
-        inputs: Vec<Option<TensorId>>,
-        place: Place,
-    ) -> Result<Vec<TensorId>, ImportError> {
-        if !operator.takes_sequences && inputs.iter().flatten().any(|id| self.sequences.contains_key(id)) {
-            return Err(place(Problem::Invalid("an input is a sequence instead of a tensor".into())));
-        }
-        let bounded = inputs.iter().flatten().any(|&id| self.bound(id).is_some());
-        let mut view = NodeView::new(&self.current, proto, inputs, self.opset);
-        let made = match operator.importer {
-            Importer::Nested(import) => import(view, self, place)?,
-            Importer::One(import) => {
-                let made = import(self, &mut view).and_then(|made| view.finish().map(|()| made));
-                vec![made.map_err(place)?]
-            }
-            Importer::Several(import) => {
-                let made = import(self, &mut view).and_then(|made| view.finish().map(|()| made));
-                made.map_err(place)?
-            }
-        };
-        if bounded && !matches!(operator.importer, Importer::Nested(_)) {
-            self.check_bounds(operator.name, &made).map_err(place)?;
-        }
-        Ok(made)
-    }
-
     /// Whether the innermost scope has the name.
     pub(super) fn bound_here(&self, name: &str) -> bool {
         self.scopes.last().is_some_and(|scope| scope.contains_key(name))
     }
 
-    fn resolve(&self, index: usize, name: &str) -> Result<TensorId, Problem> {
-        self.lookup(name).ok_or_else(|| match self.missing.get(name) {
-            Some(reason) => Problem::Output { reason: reason.clone() },
-            None => Problem::Invalid(format!("input {index} ('{name}') is made by no node before this one")),
-        })
-    }
-
-    fn unique(&mut self, name: &str) -> String {
+    pub(super) fn unique(&mut self, name: &str) -> String {
         let mut unique = name.to_string();
         while let Some(number) = self.names.get_mut(&unique) {
             *number += 1;
@@ -323,7 +167,7 @@ impl<'a> Builder<'a> {
         shape: &[usize],
         elements: impl FnOnce() -> Vec<T>,
     ) -> Result<TensorId, Problem> {
-        self.reserve(&Fact::new(dtype, shape))?;
+        self.budget.reserve(&Fact::new(dtype, shape))?;
         Ok(self.constant(Tensor::from_slice(dtype, shape, &elements())))
     }
 
@@ -358,9 +202,9 @@ impl<'a> Builder<'a> {
 
     /// Adds a node, or the constants that it evaluates to. `declared` as in [`infer`]. At least one output.
     pub fn emit_all(&mut self, op: Op, inputs: &[TensorId], declared: &[Fact]) -> Result<Vec<TensorId>, Problem> {
-        self.count_node()?;
+        self.budget.count_node()?;
         let facts = infer(&op, &inputs.iter().map(|&id| self.fact(id)).collect::<Vec<_>>(), declared)?;
-        facts.iter().try_for_each(|fact| self.limits.check(fact))?;
+        facts.iter().try_for_each(|fact| self.budget.limits.check(fact))?;
         if let Some(tensors) = self.fold(&op, inputs, &facts) {
             let outputs: Vec<_> = tensors.into_iter().map(|tensor| self.constant(tensor)).collect();
             if let ([input], [output]) = (inputs, outputs.as_slice()) {
@@ -377,12 +221,12 @@ impl<'a> Builder<'a> {
         if facts.iter().all(|fact| fact.elements() == 0) {
             let empty = |fact: Fact| Tensor::new(fact.dtype, fact.shape, Vec::new());
             let outputs: Vec<_> = facts.into_iter().map(|fact| self.constant(empty(fact))).collect();
-            self.bounds.extend(outputs.iter().filter_map(|&output| Some((output, bound?))));
+            self.counted.bounds.extend(outputs.iter().filter_map(|&output| Some((output, bound?))));
             return Ok(outputs);
         }
         let outputs: Vec<_> = facts.into_iter().map(|fact| self.graph.add_value("", fact)).collect();
-        self.bounds.extend(outputs.iter().filter_map(|&output| Some((output, bound?))));
-        self.extents.extend(followed.map(|(extents, _)| (outputs[0], extents)));
+        self.counted.bounds.extend(outputs.iter().filter_map(|&output| Some((output, bound?))));
+        self.counted.extents.extend(followed.map(|(extents, _)| (outputs[0], extents)));
         self.push(op, inputs, outputs.clone());
         Ok(outputs)
     }
@@ -502,7 +346,7 @@ impl<'a> Builder<'a> {
 }
 
 /// As much of a name as is kept: a hostile one would fill the memory in a loop's repetitions.
-fn short(name: &str) -> &str {
+pub(super) fn short(name: &str) -> &str {
     const MOST_BYTES: usize = 1024;
     &name[..name.floor_char_boundary(MOST_BYTES)]
 }

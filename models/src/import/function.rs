@@ -1,14 +1,7 @@
 //! Functions: operators that the model defines itself, inlined where they are called.
 
-use super::{builder::Builder, other_sets};
-use crate::{
-    ImportError, Problem, TensorId,
-    onnx::proto::{AttributeProto, FunctionProto, NodeProto},
-};
-use std::{borrow::Cow, collections::HashMap, rc::Rc};
-
-/// Functions may call functions, but not themselves.
-const MOST_NESTED: usize = 32;
+use crate::onnx::proto::{AttributeProto, FunctionProto, NodeProto};
+use std::{borrow::Cow, collections::HashMap};
 
 /// The functions of a model, found by what calls them.
 #[derive(Default)]
@@ -38,46 +31,8 @@ impl Functions {
     }
 }
 
-impl Builder<'_> {
-    /// Imports the body of a function and gives its outputs. `error` places a problem at the calling node.
-    pub(super) fn call(
-        &mut self,
-        function: &FunctionProto,
-        attributes: &[AttributeProto],
-        inputs: &[Option<TensorId>],
-        error: impl Fn(Problem) -> ImportError,
-    ) -> Result<Vec<TensorId>, ImportError> {
-        if self.calls >= MOST_NESTED {
-            return Err(error(Problem::Invalid(format!("functions call each other more than {MOST_NESTED} deep"))));
-        }
-        let opset = function.opset_import.iter().find(|set| matches!(set.domain.as_str(), "" | "ai.onnx"));
-        let opset = opset.map_or(self.opset, |set| set.version);
-        let opset = std::mem::replace(&mut self.opset, opset);
-        let sets = Rc::new(other_sets(&function.opset_import));
-        let sets = std::mem::replace(&mut self.other_sets, sets);
-        self.refused.functions.push(function.name.clone());
-        self.calls += 1;
-        let given = |index: usize| inputs.get(index).copied().flatten();
-        let names = || function.input.iter().enumerate();
-        let arguments = names().filter_map(|(index, name)| Some((name.clone(), given(index)?)));
-        // An optional input that the caller leaves out is left out inside, too.
-        let absent: Vec<&str> =
-            names().filter(|&(index, _)| given(index).is_none()).map(|(_, name)| name.as_str()).collect();
-        let result = self.scoped(arguments.collect(), |builder| {
-            for (number, node) in function.node.iter().enumerate() {
-                builder.node(&inlined(node, attributes, &function.attribute_proto, &absent), number)?;
-            }
-            function.output.iter().map(|name| builder.output(name)).collect()
-        });
-        self.calls -= 1;
-        self.refused.functions.pop();
-        (self.opset, self.other_sets) = (opset, sets);
-        result
-    }
-}
-
 /// A node of a function as it is in one call; itself where it does not depend on the call.
-fn inlined<'n>(
+pub(super) fn inlined<'n>(
     node: &'n NodeProto,
     given: &[AttributeProto],
     defaults: &[AttributeProto],

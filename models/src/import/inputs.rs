@@ -65,7 +65,7 @@ pub(super) fn add(
             })?;
             let error =
                 |problem: Problem| ImportError::Input { input: input.name.clone(), reason: problem.to_string() };
-            builder.reserve(&fact).map_err(error)?;
+            builder.budget.reserve(&fact).map_err(error)?;
             let bytes = element.bytes().repeat(fact.elements());
             let id = builder.constant(Tensor::new(fact.dtype, fact.shape, bytes));
             builder.bind(&input.name, id);

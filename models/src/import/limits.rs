@@ -1,6 +1,5 @@
 //! What an import may take: no model, however small its file, may exhaust the memory or the time of whoever compiles it.
 
-use super::builder::Builder;
 use crate::{Fact, Problem, infer::show};
 
 /// Limits of an import. The defaults are far beyond what a network for a device needs. [`Limits::set`] changes one by its
@@ -75,12 +74,27 @@ impl Limits {
     }
 }
 
-impl Builder<'_> {
+/// What an import has taken of its limits.
+pub(super) struct Budget {
+    pub limits: Limits,
+    /// Bytes of the constants that operators have made.
+    constant_bytes: u64,
+    /// Bytes of the tensors in the model's files, as often as they were read.
+    weight_bytes: u64,
+    /// Nodes imported and made so far.
+    nodes: u64,
+}
+
+impl Budget {
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, constant_bytes: 0, weight_bytes: 0, nodes: 0 }
+    }
+
     /// Takes the bytes of a constant from what all of them may have, before it is made.
     ///
     /// # Errors
     /// Names shape, bytes and limit, or says that memory does not suffice.
-    pub(super) fn reserve(&mut self, fact: &Fact) -> Result<(), Problem> {
+    pub fn reserve(&mut self, fact: &Fact) -> Result<(), Problem> {
         crate::infer::check_fact(fact)?;
         self.limits.check(fact)?;
         self.constant_bytes = self.constant_bytes.saturating_add(fact.bytes());
@@ -97,7 +111,7 @@ impl Builder<'_> {
     ///
     /// # Errors
     /// Names shape, bytes and limit.
-    pub(super) fn reserve_weights(&mut self, fact: &Fact) -> Result<(), Problem> {
+    pub fn reserve_weights(&mut self, fact: &Fact) -> Result<(), Problem> {
         self.limits.check(fact)?;
         self.weight_bytes = self.weight_bytes.saturating_add(fact.bytes());
         if self.weight_bytes <= self.limits.weight_bytes {
@@ -112,7 +126,7 @@ impl Builder<'_> {
     ///
     /// # Errors
     /// Beyond the limit.
-    pub(super) fn count_node(&mut self) -> Result<(), Problem> {
+    pub fn count_node(&mut self) -> Result<(), Problem> {
         self.nodes += 1;
         if self.nodes <= self.limits.nodes {
             return Ok(());

@@ -3,29 +3,30 @@
 mod bounds;
 mod builder;
 mod control_flow;
+mod counted;
 mod extents;
 mod finish;
 mod function;
 mod inputs;
 mod limits;
 mod node;
+mod nodes;
 mod operators;
 mod refusals;
+mod refused;
 #[cfg(test)]
 mod tests;
 
 use crate::{
     Evaluate, Graph, ImportError, Tensor,
-    onnx::{
-        self, Folder,
-        proto::{ModelProto, OperatorSetIdProto},
-    },
+    onnx::{self, Folder, proto::ModelProto},
 };
 use builder::Builder;
 use function::Functions;
 pub use limits::Limits;
+use nodes::other_sets;
 pub use operators::{Operator, operators};
-use std::{collections::HashMap, path::Path, rc::Rc};
+use std::{path::Path, rc::Rc};
 
 /// Versions of the default operator set that are accepted. What Floe promises is 9 to 22; older and newer models import
 /// as far as their operators have kept their meaning, and unknown attributes are refused.
@@ -116,11 +117,6 @@ fn name_problem(name: &str) -> Option<&'static str> {
     } else {
         None
     }
-}
-
-/// Versions of the operator sets beside the default one, by domain.
-fn other_sets(sets: &[OperatorSetIdProto]) -> HashMap<String, i64> {
-    sets.iter().map(|set| (set.domain.clone(), set.version)).collect()
 }
 
 /// Version of the default operator set.

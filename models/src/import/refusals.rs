@@ -7,21 +7,7 @@ use crate::{
     onnx::proto::NodeProto,
     refusal::{Refusal, Refusals},
 };
-use std::collections::{HashMap, HashSet};
-
-/// What has been refused so far, and where the import is.
-#[derive(Default)]
-pub(super) struct Refused {
-    nodes: Vec<Refusal>,
-    /// Values that stand for what is unknown; no node makes or reads them.
-    unknown: HashSet<TensorId>,
-    /// Refused nodes of functions, which may be called many times: function, node, reason.
-    in_functions: HashSet<[String; 3]>,
-    /// The `If`s whose branches are being imported, each with the inputs that its condition depends on.
-    pub branches: Vec<(String, Vec<String>)>,
-    /// The functions that are being imported.
-    pub functions: Vec<String>,
-}
+use std::collections::HashMap;
 
 impl Builder<'_> {
     /// A value that is unknown because a node is not supported.

@@ -1,6 +1,6 @@
 //! Operators that are known when compiling, because all shapes are: they become constants here.
 
-use super::super::{builder::Builder, extents::Extent, node::NodeView};
+use super::super::{builder::Builder, counted::Extent, node::NodeView};
 use super::shapes::counted_once;
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
@@ -30,7 +30,7 @@ pub(super) fn range(builder: &mut Builder, node: &NodeView) -> Result<TensorId, 
 fn value(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
     if let Some(tensor) = node.tensor("value", builder.folder)? {
         // In a loop's body it comes again and again.
-        builder.reserve_weights(&Fact::new(tensor.dtype, &tensor.shape))?;
+        builder.budget.reserve_weights(&Fact::new(tensor.dtype, &tensor.shape))?;
         return Ok(tensor);
     }
     if let Some(value) = node.optional_float("value_float")? {
@@ -62,7 +62,7 @@ pub(super) fn constant_of_shape(builder: &mut Builder, node: &mut NodeView) -> R
     let shape = extents.iter().map(|extent| super::super::node::extent("the shape", extent.room()));
     let shape = shape.collect::<Result<_, _>>()?;
     let fact = Fact { dtype: value.dtype, shape };
-    builder.reserve(&fact)?;
+    builder.budget.reserve(&fact)?;
     let bytes = value.bytes().repeat(fact.elements());
     let made = builder.constant(Tensor::new(fact.dtype, fact.shape, bytes));
     match extents.iter().position(|extent| extent.count().is_some()) {
@@ -121,7 +121,7 @@ fn identity(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor, Proble
     let &[rows, columns] = shape.as_slice() else {
         return Err(Problem::Invalid(format!("an input {} is no matrix", show(&shape))));
     };
-    builder.reserve(&Fact::new(dtype, &shape))?;
+    builder.budget.reserve(&Fact::new(dtype, &shape))?;
     let (zero, one) = (super::super::builder::scalar(dtype, 0.0), super::super::builder::scalar(dtype, 1.0));
     let (Some(zero), Some(one)) = (zero, one) else { return Err(Problem::Invalid("no one".into())) };
     let mut bytes = zero.bytes().repeat(rows * columns);
@@ -168,7 +168,7 @@ fn known_range(builder: &mut Builder, node: &NodeView) -> Result<Tensor, Problem
         // NaN and infinity fail here too.
         let known = (count <= MAX_EXTENT as f64).then_some(count.max(0.0) as usize);
         let known = known.ok_or_else(|| Problem::Invalid(format!("a range of {count} elements")))?;
-        builder.reserve(&Fact::new(dtype, &[known])).map(|()| known)
+        builder.budget.reserve(&Fact::new(dtype, &[known])).map(|()| known)
     };
     let (from, to, step) = (start.to_f64()[0], limit.to_f64()[0], delta.to_f64()[0]);
     match (dtype, start.to_i64(), limit.to_i64(), delta.to_i64()) {

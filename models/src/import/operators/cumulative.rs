@@ -2,7 +2,7 @@
 
 use super::super::{
     builder::Builder,
-    extents::Extent,
+    counted::Extent,
     node::{NodeView, axis, extent},
 };
 use crate::{Op, Problem, Tensor, TensorId, op::Binary};

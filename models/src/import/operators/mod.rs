@@ -103,7 +103,7 @@ fn concat(builder: &mut Builder, tensors: &[TensorId], axis: usize) -> Result<Te
         tensors.iter().zip(&bounds).map(|(&id, bound)| (bound.map(|bound| bound.count), builder.shape(id)[axis]));
     let summands = summands.collect();
     // Equal counts add up to equal ones.
-    let count = *builder.sums.entry(summands).or_insert(end);
+    let count = *builder.counted.sums.entry(summands).or_insert(end);
     builder.bounded(moved, axis, count)
 }
 

@@ -1,9 +1,9 @@
 //! Operators that move elements: joining, cutting, padding, repeating, gathering.
 
 use super::super::{
-    bounds::Bound,
     builder::Builder,
-    extents::Extent,
+    counted::Bound,
+    counted::Extent,
     node::{NodeView, axes, axis, extent, unsupported},
 };
 use crate::{
@@ -226,7 +226,7 @@ fn pad_around(builder: &mut Builder, x: TensorId, pads: [usize; 2], value: f64) 
     let times = pads[0] + pads[1];
     let more = builder.constant(Tensor::i64(&[], &[times as i64]));
     let sum = builder.binary(Binary::Add, count, more)?;
-    let sum = *builder.sums.entry(vec![(Some(count), room), (None, times)]).or_insert(sum);
+    let sum = *builder.counted.sums.entry(vec![(Some(count), room), (None, times)]).or_insert(sum);
     builder.bounded(padded, axis, sum)
 }
 

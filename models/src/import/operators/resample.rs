@@ -132,7 +132,7 @@ pub(super) fn resample(
     let mut value = x;
     let mut outside: Option<TensorId> = None;
     for axis in axes {
-        builder.reserve(&Fact::new(DType::F64, &[axis.input, axis.output]))?;
+        builder.budget.reserve(&Fact::new(DType::F64, &[axis.input, axis.output]))?;
         let rows: Vec<Vec<f64>> = (0..axis.output).map(|index| filter.row(axis, index)).collect();
         value = product(builder, value, axis, &rows)?;
         let last = axis.input as f64 - 1.0;

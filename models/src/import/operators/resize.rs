@@ -1,8 +1,8 @@
 //! Resize and its predecessor Upsample.
 
 use super::super::{
-    bounds::Bound,
     builder::Builder,
+    counted::Bound,
     node::{NodeView, axes, extent, unsupported},
 };
 use super::resample::{Axis, Filter, resample};

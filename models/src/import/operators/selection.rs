@@ -23,13 +23,13 @@ pub(super) fn non_zero(builder: &mut Builder, node: &NodeView) -> Result<TensorI
 /// Indices of the elements that are not zero. What two nodes ask of one value is found once, so that it is known to be
 /// equally much.
 fn indices(builder: &mut Builder, x: TensorId) -> Result<TensorId, Problem> {
-    if let Some(&found) = builder.non_zero.get(&x) {
+    if let Some(&found) = builder.counted.non_zero.get(&x) {
         return Ok(found);
     }
     let there = builder.filled(x, 0.0)?;
     let outputs = builder.emit_all(Op::NonZero, &[there], &[])?;
     let found = builder.bounded(outputs[0], 1, outputs[1])?;
-    builder.non_zero.insert(x, found);
+    builder.counted.non_zero.insert(x, found);
     Ok(found)
 }
 

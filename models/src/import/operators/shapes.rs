@@ -1,9 +1,9 @@
 //! Operators that change only the shape or the order of dimensions, and those that change nothing.
 
 use super::super::{
-    bounds::Bound,
     builder::Builder,
-    extents::Extent,
+    counted::Bound,
+    counted::Extent,
     node::{NodeView, axes, axis, unsupported},
 };
 use crate::{

@@ -290,7 +290,7 @@ pub(in super::super) fn packed_product(builder: &mut Builder, node: &mut NodeVie
         _ => bytes[number / 2] >> (number % 2 * 4) & 15,
     };
     let (factors, floats) = (scales.to_f64(), zeros.as_ref().map(Tensor::to_f64).unwrap_or_default());
-    builder.reserve(&Fact::new(DType::F32, &[k, n]))?;
+    builder.budget.reserve(&Fact::new(DType::F32, &[k, n]))?;
     let mut weights = vec![0.0_f32; k * n];
     for column in 0..n {
         for row in 0..k {
