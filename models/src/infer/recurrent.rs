@@ -1,6 +1,6 @@
 //! The rules of recurrent layers.
 
-use super::{Result, ShapeError, check_fact, ensure, show};
+use super::shape::{Result, ShapeError, check_fact, ensure, show};
 use crate::{
     DType, Fact,
     op::{Cell, Recurrence},

@@ -1,6 +1,9 @@
 //! The rules of operators that need more than a line.
 
-use super::{MAX_EXTENT, Result, Rounding, ShapeError, broadcast, ensure, pooled_extent, show};
+use super::{
+    shape::{self, MAX_EXTENT, Result, ShapeError, broadcast, check_fact, ensure, show},
+    window::{Rounding, pooled_extent},
+};
 use crate::{
     DType, Fact, Op,
     op::{Binary, Detect, Frame, PadMode, Reduction, Window},
@@ -429,7 +432,7 @@ pub(super) fn suppressed(limit: usize, inputs: &[&Fact]) -> Result<Vec<Fact>> {
         thresholds.dtype
     );
     let indices = Fact::new(DType::I64, &[images.saturating_mul(classes).saturating_mul(limit), 3]);
-    super::check_fact(&indices)?;
+    check_fact(&indices)?;
     Ok(vec![indices, Fact::new(DType::I64, &[])])
 }
 
@@ -457,7 +460,7 @@ pub(super) fn detected(detect: &Detect, inputs: &[&Fact]) -> Result<Vec<Fact>> {
     let candidates = |parts: &[&Fact], numbers: usize| -> Result<usize> {
         let mut candidates = 0usize;
         for part in parts {
-            let elements = super::elements(&part.shape)?;
+            let elements = shape::elements(&part.shape)?;
             let rows = !detect.columns || matches!(part.shape.as_slice(), [1, rows, _] if *rows == numbers);
             ensure!(
                 part.dtype.is_float() && numbers > 0 && elements.is_multiple_of(numbers) && rows,
@@ -475,7 +478,7 @@ pub(super) fn detected(detect: &Detect, inputs: &[&Fact]) -> Result<Vec<Fact>> {
     ensure!(scored == count && fits, "{count} boxes, {scored} scores and places {}", show(&places.shape));
     ensure!((1..=count).contains(&detect.most), "{} detections of {count} candidates", detect.most);
     let detections = Fact::new(DType::F32, &[detect.most, detect.points.saturating_mul(2).saturating_add(6)]);
-    super::check_fact(&detections)?;
+    check_fact(&detections)?;
     Ok(vec![detections, Fact::new(DType::I32, &[1])])
 }
 

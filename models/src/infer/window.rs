@@ -1,6 +1,6 @@
 //! Extents and padding of windows: convolution, transposed convolution, pooling.
 
-use super::{MAX_EXTENT, Result, ShapeError, ensure};
+use super::shape::{MAX_EXTENT, Result, ShapeError, ensure};
 use crate::op::Window;
 
 /// What happens with a last window that does not fit.
