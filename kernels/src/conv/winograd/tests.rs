@@ -146,3 +146,13 @@ fn weights_that_overflow_are_refused() {
     assert!(Weights { tile: 2, channels: 8, dtype: DType::F32 }.apply(&source, &view).is_ok());
     assert!(Weights { tile: 2, channels: 8, dtype: DType::F16 }.apply(&source[..16], &view).is_err());
 }
+
+#[test]
+fn transforms_have_names_of_their_own() {
+    // Keys of timing tables are made of them.
+    let weights = |tile| -> Box<dyn Transform> { Box::new(Weights { tile, channels: 16, dtype: DType::F16 }) };
+    assert_eq!(weights(2).to_string(), "Winograd(Weights { tile: 2, channels: 16, dtype: F16 })");
+    let spectrum: &dyn Transform = &crate::conv::fft::Spectrum { lengths: [4, 8] };
+    assert_eq!(spectrum.to_string(), "Spectrum(Spectrum { lengths: [4, 8] })");
+    assert!(*weights(2) == *weights(2) && *weights(2) != *weights(4) && *weights(2) != *spectrum);
+}
