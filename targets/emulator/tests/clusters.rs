@@ -101,6 +101,19 @@ fn threads_that_wait_for_too_much_are_found() {
     assert!(matches!(run(".reqnctapercluster 16", RING, 16, 64, &[]).0.unwrap_err().kind, FaultKind::Launch(_)));
 }
 
+#[test]
+fn what_a_block_did_before_its_fault_is_told() {
+    let read = "mov.u32 %r3, board; ld.shared.u32 %r4, [%r3];";
+    // The second kernel has atomics on global memory: its blocks take turns on one thread.
+    for body in [format!("{read} trap;"), format!("{read} red.global.add.u32 [%d0], 1; trap;")] {
+        for directives in ["", ".reqnctapercluster 2"] {
+            let (result, found) = run(directives, &body, 2, 32, &[]);
+            assert_eq!(result.unwrap_err().kind, FaultKind::Trap);
+            assert_eq!(found, [Defect::UnwrittenShared], "{body}");
+        }
+    }
+}
+
 /// Each block stores into its own memory and then into the other's, with the cluster's barrier between and behind.
 const ROUNDS: &str = "mov.u32 %r4, board; shl.b32 %r8, %r0, 2; add.u32 %r9, %r4, %r8; st.shared.u32 [%r9], %r0;\n\
     barrier.cluster.arrive.release; barrier.cluster.wait.acquire;\n\

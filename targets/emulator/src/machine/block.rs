@@ -204,9 +204,7 @@ impl<'p, W: Watch> Block<'p, W> {
                 moved = true;
             }
             if done {
-                if let Some(watched) = self.watched.take() {
-                    e.watch.block_end(watched);
-                }
+                self.end(e.watch);
                 return Ok(Progress::Done);
             }
             if !moved {
@@ -216,6 +214,13 @@ impl<'p, W: Watch> Block<'p, W> {
             if e.fuel == 0 || self.polls > POLLS * self.warps.len() as u32 {
                 return Ok(Progress::Paused);
             }
+        }
+    }
+
+    /// Tells the watch that nothing more comes of this block.
+    pub fn end(&mut self, watch: &W) {
+        if let Some(watched) = self.watched.take() {
+            watch.block_end(watched);
         }
     }
 

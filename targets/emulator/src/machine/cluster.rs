@@ -214,6 +214,11 @@ impl<'p, W: Watch> Cluster<'p, W> {
         }
     }
 
+    /// Hands what was watched to the watch when a fault has ended the launch.
+    pub fn end(&mut self, watch: &W) {
+        self.blocks.iter_mut().for_each(|block| block.end(watch));
+    }
+
     /// Threads that have arrived at the cluster's barrier, and those that have not returned.
     fn arrived(&self) -> (u32, u32) {
         (self.blocks.iter().map(|block| block.cluster_barrier.arrived).sum(), self.blocks.iter().map(Block::live).sum())

@@ -214,6 +214,7 @@ impl<'a, M: Memory, W: Watch> Run<'a, M, W> {
                 if let Err(fault) = result {
                     // No block after this one begins; those before it have begun.
                     next.store(clusters, Ordering::Relaxed);
+                    cluster.end(self.watch);
                     let mut first = first_fault.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     if first.as_ref().is_none_or(|(other, _)| number < *other) {
                         *first = Some((number, fault));
@@ -239,13 +240,20 @@ impl<'a, M: Memory, W: Watch> Run<'a, M, W> {
 
     /// Blocks that may wait for one another, by turns.
     fn together(&self, clusters: u64) -> Result<Tally, Fault> {
+        let mut resident = VecDeque::new();
+        let result = self.turns(clusters, &mut resident);
+        resident.iter_mut().for_each(|(cluster, _): &mut (Cluster<'_, W>, _)| cluster.end(self.watch));
+        result
+    }
+
+    /// Keeps in `resident` the blocks that have begun and not ended.
+    fn turns(&self, clusters: u64, resident: &mut VecDeque<(Cluster<'a, W>, [u32; 3])>) -> Result<Tally, Fault> {
         let mut e = self.environment();
         let threads: u64 = self.launch.block.iter().map(|extent| u64::from(*extent)).product();
         let warps = threads.div_ceil(32);
         let bytes = u64::from(self.shared)
             + warps * (u64::from(self.program.rows) * 128 + u64::from(self.program.layout.local_bytes) * 32 + 256);
         let bytes = bytes * u64::from(self.program.cluster.iter().product::<u32>());
-        let mut resident: VecDeque<(Cluster<'_, W>, [u32; 3])> = VecDeque::new();
         let mut spare: Vec<Cluster<'_, W>> = Vec::new();
         let mut begun = 0;
         while begun < clusters || !resident.is_empty() {
@@ -267,10 +275,14 @@ impl<'a, M: Memory, W: Watch> Run<'a, M, W> {
                     None => break,
                 }
             };
-            self.refuel(&mut e, index)?;
-            match cluster.run(&mut e)? {
-                Progress::Done => spare.push(cluster),
-                _ => {
+            let progress = self.refuel(&mut e, index).and_then(|()| cluster.run(&mut e));
+            match progress {
+                Ok(Progress::Done) => spare.push(cluster),
+                Err(fault) => {
+                    resident.push_back((cluster, index));
+                    return Err(fault);
+                }
+                Ok(_) => {
                     resident.push_back((cluster, index));
                     if resident.len() as u64 * bytes > self.limits.resident_bytes {
                         let kind = FaultKind::Resident(self.limits.resident_bytes);

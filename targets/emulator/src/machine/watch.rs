@@ -109,7 +109,7 @@ pub trait Watch: Sync {
 
     /// A block begins.
     fn block_start(&self, block: [u32; 3]) -> Self::Block;
-    /// All threads of a block have returned.
+    /// All threads of a block have returned, or a fault has ended the launch.
     fn block_end(&self, block: Self::Block);
     /// Memory is accessed.
     fn access(&self, block: &mut Self::Block, access: &Access<'_>);
