@@ -20,6 +20,7 @@
 use super::lanes::{Registers, Slots, vectorised};
 use super::reader::{Reader, Result};
 use super::rounding::{F32, NAN, Rounding, canonical, flush, narrow, quiet, saturate, sum_to_odd};
+use super::special::{self, Function};
 use crate::ptx::Type;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +40,8 @@ enum Kind {
     Mul,
     Fma,
     Div,
+    /// `div.full`.
+    FullDiv,
     /// `div.approx`.
     QuickDiv,
     Min,
@@ -51,10 +54,8 @@ enum Kind {
     Reciprocal,
     Root,
     ReciprocalRoot,
-    Exp2,
-    Log2,
-    Sin,
-    Cos,
+    /// Of the special function unit.
+    Special(Function),
     Tanh,
 }
 
@@ -86,10 +87,10 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Option<Op>> {
         "rcp" => (Reciprocal, 1),
         "sqrt" => (Root, 1),
         "rsqrt" => (ReciprocalRoot, 1),
-        "ex2" => (Exp2, 1),
-        "lg2" => (Log2, 1),
-        "sin" => (Sin, 1),
-        "cos" => (Cos, 1),
+        "ex2" => (Special(Function::Exp2), 1),
+        "lg2" => (Special(Function::Log2), 1),
+        "sin" => (Special(Function::Sine), 1),
+        "cos" => (Special(Function::Cosine), 1),
         "tanh" => (Tanh, 1),
         _ => return Ok(None),
     };
@@ -108,13 +109,18 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Option<Op>> {
     if directed && (double || approximate || !matches!(kind, Add | Sub | Mul | Fma)) {
         return Err("this rounding here".to_owned());
     }
-    if double && (saturate || nan || matches!(kind, Exp2 | Log2 | Sin | Cos | Tanh)) {
+    if double && (saturate || nan || matches!(kind, Special(_) | Tanh)) {
         return Err("f64 here".to_owned());
     }
     let kind = match kind {
         Min if nan => MinNan,
         Max if nan => MaxNan,
         Div if quick && !double => QuickDiv,
+        Div if approximate && !double => FullDiv,
+        // In f64 the unit gives the upper half; without `.ftz` there is more to it.
+        Reciprocal if approximate && (!double || flush) => Special(Function::Reciprocal),
+        ReciprocalRoot if !double || flush => Special(Function::ReciprocalRoot),
+        Root if approximate => Special(Function::Root),
         kind => kind,
     };
     let slots = reader.slots(r#type, r#type, sources)?;
@@ -161,11 +167,11 @@ fn finish<const FLUSH: bool>(op: &Op, r: &mut Registers<'_>, lanes: u32, after: 
             after(before::<FLUSH>(a).mul_add(before::<FLUSH>(b), before::<FLUSH>(c)))
         }),
         Kind::Div => r.binary(s, lanes, |a: f32, b: f32| after(before::<FLUSH>(a) / before::<FLUSH>(b))),
+        Kind::FullDiv => r.binary(s, lanes, |a: f32, b: f32| {
+            after(special::quotient::<FLUSH>(before::<FLUSH>(a), before::<FLUSH>(b)))
+        }),
         Kind::QuickDiv => r.binary(s, lanes, |a: f32, b: f32| {
-            let (a, b) = (before::<FLUSH>(a), before::<FLUSH>(b));
-            // The reciprocal of such a divisor is subnormal, and so lost.
-            let lost = b.abs() > 8.507_059e37 && b.is_finite();
-            after(if lost { a * 0.0_f32.copysign(b) } else { a / b })
+            after(special::quick_quotient::<FLUSH>(before::<FLUSH>(a), before::<FLUSH>(b)))
         }),
         Kind::Min => r.binary(s, lanes, |a: f32, b: f32| after(least(before::<FLUSH>(a), before::<FLUSH>(b)))),
         Kind::Max => r.binary(s, lanes, |a: f32, b: f32| after(-least(-before::<FLUSH>(a), -before::<FLUSH>(b)))),
@@ -181,11 +187,10 @@ fn finish<const FLUSH: bool>(op: &Op, r: &mut Registers<'_>, lanes: u32, after: 
         Kind::CopySign => r.binary(s, lanes, |a: f32, b: f32| b.copysign(a)),
         Kind::Reciprocal => r.unary(s, lanes, |a: f32| after(1.0 / before::<FLUSH>(a))),
         Kind::Root => r.unary(s, lanes, |a: f32| after(before::<FLUSH>(a).sqrt())),
-        Kind::ReciprocalRoot => r.unary(s, lanes, |a: f32| after((1.0 / f64::from(before::<FLUSH>(a)).sqrt()) as f32)),
-        Kind::Exp2 => slow(r, s, lanes, &after, one(libm::exp2f)),
-        Kind::Log2 => slow(r, s, lanes, &after, one(libm::log2f)),
-        Kind::Sin => slow(r, s, lanes, &after, one(libm::sinf)),
-        Kind::Cos => slow(r, s, lanes, &after, one(libm::cosf)),
+        Kind::ReciprocalRoot => {}
+        Kind::Special(function) => {
+            slow(r, s, lanes, &after, |a| special::evaluate::<FLUSH>(function, before::<FLUSH>(a)));
+        }
         Kind::Tanh => slow(r, s, lanes, &after, one(libm::tanhf)),
     }
 }
@@ -283,7 +288,9 @@ fn double(op: &Op, r: &mut Registers<'_>, lanes: u32) {
         Kind::Root => r.unary(s, lanes, |a: f64| passed(a.sqrt(), [a])),
         Kind::ReciprocalRoot => r.unary(s, lanes, |a: f64| passed(1.0 / a.sqrt(), [a])),
         Kind::MinNan | Kind::MaxNan | Kind::QuickDiv => {}
-        Kind::Exp2 | Kind::Log2 | Kind::Sin | Kind::Cos | Kind::Tanh => {}
+        Kind::Special(Function::Reciprocal) => r.unary(s, lanes, special::upper_reciprocal),
+        Kind::Special(Function::ReciprocalRoot) => r.unary(s, lanes, special::upper_reciprocal_root),
+        Kind::Special(_) | Kind::FullDiv | Kind::Tanh => {}
     }
 }
 

@@ -28,6 +28,7 @@ mod reader;
 mod registers;
 mod roots;
 mod rounding;
+mod special;
 mod sums;
 #[cfg(test)]
 mod tests;
