@@ -2,20 +2,7 @@
 //! exact: the one result that the PTX ISA allows, with the NaN that GPUs make. In f32 there is one; in f64 an operand's is
 //! passed on.
 //!
-//! The approximate functions are correctly rounded or nearly so (`libm`, below 1 ulp). What the PTX ISA grants the GPU,
-//! and with it the most that the two may be apart besides that:
-//!
-//! | function | bound of the ISA |
-//! |---|---|
-//! | `rcp.approx.f32` | 1 ulp |
-//! | `div.approx.f32`, `div.full.f32` | 2 ulp |
-//! | `sqrt.approx.f32` | 1 ulp (relative error 2^-23) |
-//! | `rsqrt.approx.f32` | relative error 2^-22.9 |
-//! | `ex2.approx.f32` | 2 ulp |
-//! | `lg2.approx.f32` | absolute error 2^-22 for 0.5 to 2, else relative error 2^-22 |
-//! | `sin.approx.f32`, `cos.approx.f32` | absolute error 2^-20.5 for -2π to 2π |
-//! | `tanh.approx.f32` | relative error 2^-11 |
-//! | `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64` | the upper 20 bits of the significand |
+//! The approximate functions of f32, and those of f64 with `.ftz`, are [`special`]'s: a GPU's own bits.
 
 use super::lanes::{Registers, Slots, vectorised};
 use super::reader::{Reader, Result};
@@ -56,7 +43,6 @@ enum Kind {
     ReciprocalRoot,
     /// Of the special function unit.
     Special(Function),
-    Tanh,
 }
 
 /// Takes a rounding of results (`.rn`) if there is one.
@@ -91,7 +77,7 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Option<Op>> {
         "lg2" => (Special(Function::Log2), 1),
         "sin" => (Special(Function::Sine), 1),
         "cos" => (Special(Function::Cosine), 1),
-        "tanh" => (Tanh, 1),
+        "tanh" => (Special(Function::Tangent), 1),
         _ => return Ok(None),
     };
     let last = reader.instruction.name.rsplit('.').next();
@@ -109,7 +95,7 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Option<Op>> {
     if directed && (double || approximate || !matches!(kind, Add | Sub | Mul | Fma)) {
         return Err("this rounding here".to_owned());
     }
-    if double && (saturate || nan || matches!(kind, Special(_) | Tanh)) {
+    if double && (saturate || nan || matches!(kind, Special(_))) {
         return Err("f64 here".to_owned());
     }
     let kind = match kind {
@@ -158,7 +144,6 @@ fn single<const FLUSH: bool>(op: &Op, r: &mut Registers<'_>, lanes: u32) {
 #[inline(always)]
 fn finish<const FLUSH: bool>(op: &Op, r: &mut Registers<'_>, lanes: u32, after: impl Fn(f32) -> f32) {
     let s = &op.slots;
-    let one = |f: fn(f32) -> f32| move |a: f32| f(before::<FLUSH>(a));
     match op.kind {
         Kind::Add => r.binary(s, lanes, |a: f32, b: f32| after(before::<FLUSH>(a) + before::<FLUSH>(b))),
         Kind::Sub => r.binary(s, lanes, |a: f32, b: f32| after(before::<FLUSH>(a) - before::<FLUSH>(b))),
@@ -191,7 +176,6 @@ fn finish<const FLUSH: bool>(op: &Op, r: &mut Registers<'_>, lanes: u32, after: 
         Kind::Special(function) => {
             slow(r, s, lanes, &after, |a| special::evaluate::<FLUSH>(function, before::<FLUSH>(a)));
         }
-        Kind::Tanh => slow(r, s, lanes, &after, one(libm::tanhf)),
     }
 }
 
@@ -290,7 +274,7 @@ fn double(op: &Op, r: &mut Registers<'_>, lanes: u32) {
         Kind::MinNan | Kind::MaxNan | Kind::QuickDiv => {}
         Kind::Special(Function::Reciprocal) => r.unary(s, lanes, special::upper_reciprocal),
         Kind::Special(Function::ReciprocalRoot) => r.unary(s, lanes, special::upper_reciprocal_root),
-        Kind::Special(_) | Kind::FullDiv | Kind::Tanh => {}
+        Kind::Special(_) | Kind::FullDiv => {}
     }
 }
 

@@ -3,6 +3,7 @@
 use super::lanes::{Registers, Slots, vectorised};
 use super::reader::{Reader, Result};
 use super::rounding::{self, Format, Rounding, from_bf16, from_f16, narrow, sum_to_odd, to_bf16, to_f16};
+use super::special::{self, Function};
 use crate::ptx::Type;
 
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +120,13 @@ fn run(
     };
     // f32 holds a sum of two halves, or their product, to twice their precision and two bits: rounding twice is rounding once.
     let binary = |f: fn(f32, f32) -> f32| move |a: u16, b: u16, _: u16| finish(f(load(a), load(b)));
-    let unary = |f: fn(f32) -> f32| move |a: u16, _: u16, _: u16| finish(f(load(a)));
+    // The special function unit's f32, cut.
+    let special = |function: Function| {
+        move |a: u16, _: u16, _: u16| {
+            let evaluate = if op.brain { special::evaluate::<true> } else { special::evaluate::<false> };
+            finish(cut(evaluate(function, load(a)), format))
+        }
+    };
     match op.kind {
         Kind::Add => each(op, r, lanes, binary(|a, b| a + b)),
         Kind::Sub => each(op, r, lanes, binary(|a, b| a - b)),
@@ -164,10 +171,16 @@ fn run(
         ),
         Kind::Abs => each(op, r, lanes, |a, _, _| a & 0x7fff),
         Kind::Neg => each(op, r, lanes, |a, _, _| a ^ 0x8000),
-        // Within the 2^-9.9 (ex2) and 2^-10.987 (tanh) of the ISA: rounded from f32.
-        Kind::Exp2 => each(op, r, lanes, unary(libm::exp2f)),
-        Kind::Tanh => each(op, r, lanes, unary(libm::tanhf)),
+        Kind::Exp2 => each(op, r, lanes, special(Function::Exp2)),
+        Kind::Tanh => each(op, r, lanes, special(Function::Tangent)),
     }
+}
+
+/// Rounds towards zero; what the format's exponents do not reach is infinite.
+fn cut(value: f32, format: Format) -> f32 {
+    let next = format.largest + format.largest / f64::from((1 << format.precision) - 1);
+    let infinite = f64::from(value.abs()) >= next;
+    if infinite { f32::INFINITY.copysign(value) } else { narrow(f64::from(value), format, Rounding::Zero) as f32 }
 }
 
 #[inline(always)]

@@ -16,7 +16,7 @@ pub(super) struct Table {
     pub bits: u32,
     /// Value at the segment's begin in quarters of the result's unit; slope and curvature, for the lower bits as they are and
     /// for 15 bits of their square, in units of the sum.
-    pub segments: &'static [(u32, i32, i16)],
+    pub segments: &'static [(u32, i32, i32)],
 }
 
 impl Table {

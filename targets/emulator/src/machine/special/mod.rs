@@ -8,17 +8,24 @@
 //! | `root.rs` | `rsqrt`, `sqrt` |
 //! | `exponential.rs` | `ex2`, `lg2` |
 //! | `circular.rs` | `sin`, `cos` |
+//! | `tangent.rs` | `tanh` |
 //!
 //! Without `.ftz` the driver's compiler scales operands and results that the unit would flush; those sequences are here too.
-//! All 2^32 operands of each function, with and without `.ftz`, have the bits of an H200 (sm_90), and so have 2^33 random pairs
-//! of each division. Earlier GPUs are taken to have the same unit.
+//!
+//! Where this is from: results of an H200 (sm_90) over whole binades. With the square as `interpolator.rs` has it, the results of a
+//! segment leave a polytope of coefficients so small that one point of the table's grid lies in it; without, none is left.
+//! Sums over blocks of 2^18 operands, taken on the GPU, hold the rest: signs, exponents, subnormal numbers, infinities and NaN
+//! (`readings.rs`). Earlier GPUs are assumed to have the same unit.
 
 mod circular;
 mod exponential;
 mod interpolator;
+#[cfg(test)]
+mod readings;
 mod reciprocal;
 mod root;
 mod tables;
+mod tangent;
 
 pub(super) use reciprocal::{quick_quotient, quotient, upper as upper_reciprocal};
 pub(super) use root::upper as upper_reciprocal_root;
@@ -40,6 +47,7 @@ pub(super) enum Function {
     Log2,
     Sine,
     Cosine,
+    Tangent,
 }
 
 /// What the instruction gives, with `.ftz` or without.
@@ -53,6 +61,7 @@ pub(super) fn evaluate<const FLUSH: bool>(function: Function, x: f32) -> f32 {
         Function::Log2 => exponential::log2::<FLUSH>(x),
         Function::Sine => circular::sine::<FLUSH>(x),
         Function::Cosine => circular::cosine::<FLUSH>(x),
+        Function::Tangent => tangent::tangent(x),
     }
 }
 

@@ -4,7 +4,7 @@ use super::tables::RECIPROCAL;
 use super::{INFINITY, NAN, SIGN, fields, flushed, scaled};
 
 /// 2^126: the reciprocal of a larger number is subnormal.
-const LARGE: f32 = 8.507_059_2e37;
+const LARGE: f32 = f32::from_bits((126 + 127) << 23);
 
 /// The instruction. Subnormal numbers count as zero, and results are never subnormal.
 fn unit(x: f32) -> f32 {
