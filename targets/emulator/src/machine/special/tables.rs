@@ -1,4 +1,9 @@
-//! Coefficients of the special function unit, as read off an H200. See [`interpolator`](super::interpolator) for their units.
+//! Coefficients of the special function unit. See [`interpolator`](super::interpolator) for their units.
+//!
+//! They follow from an H200's results over the whole domain of a table. A result `y` of a segment says
+//! `y <= a + b x + c s < y + 1`, where `x` is the operand's lower bits and `s` their square as `interpolator.rs` has it. A linear program
+//! finds the middle of what all results of the segment allow; slope and curvature are the nearest points of the table's grid, the value
+//! is what then fits, and the bias what the values of all segments have in common beyond quarters. No segment needs an exception.
 
 use super::interpolator::Table;
 
