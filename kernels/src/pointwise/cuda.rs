@@ -3,9 +3,10 @@
 use super::Pointwise;
 use crate::codegen::elementwise::{Loops, Operand, distinct_bytes, stored_extents};
 use crate::codegen::{
-    Arithmetic, Candidate, Generate, Target, Unsupported, element_type, load_function, memory_cost, program_function,
+    Arithmetic, Candidate, Generate, Source, Target, Unsupported, element_type, load_function, memory_cost,
+    program_function, whole_functions,
 };
-use crate::{Family, View};
+use crate::{DType, Family, View};
 
 impl Generate for Pointwise {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
@@ -43,11 +44,41 @@ impl Pointwise {
         let load = load_function(self.program.class);
         let arguments: Vec<String> = (0..self.inputs.len()).map(|i| format!("{load}(x{i})")).collect();
         let output = element_type(self.output.dtype);
+        if let Some(whole) = self.whole() {
+            return whole;
+        }
         format!(
             "{}DEVICE {output} element({}) {{ return store_as<{output}>(program({})); }}\n",
             program_function("program", &self.program, Arithmetic::of(self.output.dtype)),
             parameters.join(", "),
             arguments.join(", "),
         )
+    }
+
+    /// The same where the result has 8 bits: without conversions, of which a multiprocessor does few at a time.
+    fn whole(&self) -> Option<String> {
+        if !matches!(self.output.dtype, DType::I8 | DType::U8) {
+            return None;
+        }
+        let source = |view: &View| match view.dtype {
+            dtype @ (DType::I8 | DType::U8 | DType::I32) => Source::Integer(dtype),
+            _ => Source::Float,
+        };
+        let sources: Vec<Source> = self.inputs.iter().map(source).collect();
+        let functions = whole_functions("program", &self.program, &sources, self.output.dtype)?;
+        let load = |(i, view): (usize, &View)| match view.dtype {
+            DType::I8 => format!("value_of_i8((u8)x{i})"),
+            DType::U8 => format!("value_of_u8(x{i})"),
+            _ => format!("to_f32(x{i})"),
+        };
+        let typed = |(i, view): (usize, &View)| format!("const {} x{i}", element_type(view.dtype));
+        let parameters: Vec<String> = self.inputs.iter().enumerate().map(typed).collect();
+        let arguments: Vec<String> = self.inputs.iter().enumerate().map(load).collect();
+        let output = element_type(self.output.dtype);
+        Some(format!(
+            "{functions}DEVICE {output} element({}) {{ return ({output})program_byte({}); }}\n",
+            parameters.join(", "),
+            arguments.join(", "),
+        ))
     }
 }

@@ -66,5 +66,11 @@ pub fn cases() -> Vec<Kernel> {
     }
     cases.push(pool(DType::U8, false, Pooling::Max, &Size { pads: (1, 1), ..size(&[1, 5, 9, 9], &[3, 3], 2) }));
     cases.push(pool(DType::I8, false, Pooling::Max, &size(&[1, 3, 8, 8], &[2, 2], 2)));
+    // Bytes side by side; windows that reach past the image on both sides, and one that lies outside.
+    for dtype in [DType::U8, DType::I8] {
+        cases.push(pool(dtype, true, Pooling::Max, &Size { pads: (2, 2), ..size(&[1, 40, 9, 7], &[5, 5], 1) }));
+        cases.push(pool(dtype, true, Pooling::Max, &Size { pads: (2, 2), ..size(&[2, 19, 2, 3], &[5, 3], 2) }));
+    }
+    cases.push(pool(DType::F16, true, Pooling::Max, &Size { pads: (0, 3), ..size(&[1, 16, 4, 4], &[2, 2], 2) }));
     cases.into_iter().map(Kernel::Pool).collect()
 }

@@ -50,6 +50,18 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether taps outside of the image may read the nearest inside: the same window has that one too, and a maximum does not
+    /// change by it.
+    fn is_clamped(&self) -> bool {
+        self.kind == PoolKind::Max
+            && (0..3).all(|d| {
+                let last = i64::from(self.extent(&self.output, d) - 1) * i64::from(self.strides[d]);
+                self.dilations[d] == 1
+                    && self.pads[d] < self.window[d]
+                    && last - i64::from(self.pads[d]) < i64::from(self.extent(&self.input, d))
+            })
+    }
+
     /// Channels that one load brings; padded channels are read, and written as zeros.
     fn vector_width(&self) -> u32 {
         if self.input.padded_channels != self.output.padded_channels {
@@ -69,6 +81,10 @@ impl Pool {
         source.define("WIDTH", width);
         source.define("MAXIMUM", u8::from(self.kind == Pooling::Max));
         source.define("LOWEST", smallest(self.input.dtype));
+        // What 8 and 16 bits hold is compared in registers of 32.
+        let narrow = self.kind == PoolKind::Max && !self.input.dtype.is_float() && self.input.dtype.size() <= 2;
+        source.line(&format!("typedef {} R;", if narrow { "i32" } else { "W" }));
+        source.define("CLAMPED", u8::from(self.is_clamped()));
         source.define("CHANNELS", format!("{}u", self.output.shape[1]));
         let taps = self.window.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.into()));
         source.define("UNROLL", format!("_Pragma(\"unroll {}\")", if taps <= UNROLLED { taps } else { 1 }));
@@ -98,7 +114,11 @@ impl Pool {
         source.define("VECTORS", format!("{vectors}u"));
         let launch = source.launch(include_str!("pool.cu"), "pool", vectors.div_ceil(BLOCK.into()), BLOCK, 1);
         let waste = if width > 1 { 1.0 } else { 1.5 };
-        let cost = cost(target, traffic(&[&self.input, &self.output]), waste) + taps as f64 * 0.01;
+        // A load and its address, then conversion and comparison of each element; half of the lanes' slots are lost.
+        let work = vectors as f64 * taps as f64 * (4.0 + 2.0 * f64::from(width));
+        let cycles = work / (64.0 * f64::from(target.multiprocessors));
+        let bytes = traffic(&[&self.input, &self.output]);
+        let cost = cost(target, bytes, waste).max(target.launch + cycles / target.clock) + taps as f64 * 0.01;
         Candidate::new("direct", format!("{width} channels a thread"), vec![launch], cost)
     }
 

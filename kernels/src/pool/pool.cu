@@ -1,4 +1,7 @@
-// A thread computes WIDTH neighbouring channels of one output position.
+// A thread computes WIDTH neighbouring channels of one output position. CLAMPED: a tap outside of the image reads the nearest
+// inside, which its window has as well, so that no load waits for a condition.
+DEVICE i32 place(i32 i, u32 extent) { return CLAMPED ? min(max(i, 0), (i32)extent - 1) : i; }
+
 extern "C" __global__ void __launch_bounds__(BLOCK) pool(const T* __restrict__ input, T* __restrict__ output) {
     wait_for_inputs();
     const u32 thread = blockIdx.x * BLOCK + threadIdx.x;
@@ -6,26 +9,27 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pool(const T* __restrict__ i
     if (thread >= VECTORS) return;
     DECODE
     const i32 z0 = (i32)o0 * STRIDE_0 - PAD_0, y0 = (i32)o1 * STRIDE_1 - PAD_1, x0 = (i32)o2 * STRIDE_2 - PAD_2;
-    W result[WIDTH];
+    R result[WIDTH];
 #pragma unroll
-    for (u32 v = 0; v < WIDTH; ++v) result[v] = MAXIMUM ? LOWEST : (W)0;
+    for (u32 v = 0; v < WIDTH; ++v) result[v] = MAXIMUM ? (R)(LOWEST) : (R)0;
     UNROLL
     for (i32 kz = 0; kz < WINDOW_0; ++kz) {
-        const i32 z = z0 + kz * DILATION_0;
-        if ((u32)z >= EXTENT_0) continue;
+        const i32 z = place(z0 + kz * DILATION_0, EXTENT_0);
+        if (!CLAMPED && (u32)z >= EXTENT_0) continue;
         UNROLL
         for (i32 ky = 0; ky < WINDOW_1; ++ky) {
-            const i32 y = y0 + ky * DILATION_1;
-            if ((u32)y >= EXTENT_1) continue;
+            const i32 y = place(y0 + ky * DILATION_1, EXTENT_1);
+            if (!CLAMPED && (u32)y >= EXTENT_1) continue;
             UNROLL
             for (i32 kx = 0; kx < WINDOW_2; ++kx) {
-                const i32 x = x0 + kx * DILATION_2;
-                if ((u32)x >= EXTENT_2) continue;
+                const i32 x = place(x0 + kx * DILATION_2, EXTENT_2);
+                if (!CLAMPED && (u32)x >= EXTENT_2) continue;
                 const Vector<T, WIDTH> in = *(const Vector<T, WIDTH>*)(
                     input + from + (offset_t)z * INPUT_0 + (offset_t)y * INPUT_1 + (offset_t)x * INPUT_2);
 #pragma unroll
                 for (u32 v = 0; v < WIDTH; ++v) {
-                    result[v] = MAXIMUM ? maximum(result[v], widen(in.v[v])) : result[v] + widen(in.v[v]);
+                    const R x = (R)widen(in.v[v]);
+                    result[v] = MAXIMUM ? maximum(result[v], x) : result[v] + x;
                 }
             }
         }
@@ -42,9 +46,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pool(const T* __restrict__ i
 #pragma unroll
     for (u32 v = 0; v < WIDTH; ++v) {
 #if !MAXIMUM
-        result[v] = count > 0 ? result[v] / (W)count : (W)0;
+        result[v] = count > 0 ? result[v] / (R)count : (R)0;
 #endif
-        out.v[v] = channel + v < CHANNELS ? store_as<T>(result[v]) : T{};
+        out.v[v] = channel + v < CHANNELS ? store_as<T>((W)result[v]) : T{};
     }
     *(Vector<T, WIDTH>*)(output + to) = out;
 }

@@ -193,17 +193,35 @@ impl QuantizedAverage {
         let loads = f64::from(image.pixels.div_ceil(parts).div_ceil(THREADS / vectors));
         let rounds = f64::from((blocks * images).div_ceil(target.multiprocessors));
         let padded_channels = f64::from(image.padded_channels);
-        let layers = if self.layers.is_some() {
-            let of_squeeze = (f64::from(squeezed) / 32.0).ceil() * (500.0 + (padded_channels / 512.0).ceil() * 150.0);
-            1400.0 + of_squeeze + (padded_channels / 1024.0).ceil() * (700.0 + f64::from(squeezed) * 4.0)
-        } else {
-            0.0
+        let spread = self.layers.is_some() && parts == 1;
+        let (squeezed_channels, rounds_of_results) = (f64::from(squeezed_lanes), (padded_channels / 512.0).ceil());
+        let layers = match &self.layers {
+            None => 0.0,
+            // Each block has a share of the squeeze, and the last one adds up so many sums for each channel.
+            Some(_) if spread => {
+                let of_block = 300.0 + (squeezed_channels * f64::from(vectors) / 512.0).ceil() * 120.0;
+                let adding = 700.0 + f64::from(blocks) * squeezed_channels / 512.0 * 30.0;
+                of_block + adding + rounds_of_results * (100.0 + squeezed_channels * 4.0)
+            }
+            Some(_) => {
+                let of_squeeze = (squeezed_channels / 32.0).ceil() * (500.0 + rounds_of_results * 150.0);
+                1000.0 + of_squeeze + rounds_of_results * (100.0 + squeezed_channels * 4.0)
+            }
         };
         let sums = rounds * (900.0 + (loads / 4.0).ceil() * 500.0 + loads * 40.0) + 300.0;
-        let cycles =
-            1000.0 + sums + 1500.0 + (padded_channels / 512.0).ceil() * (300.0 + f64::from(parts) * 60.0) + layers;
+        let cycles = 1000.0
+            + sums
+            + 1500.0
+            + if spread { 0.0 } else { rounds_of_results * (300.0 + f64::from(parts) * 60.0) }
+            + layers;
+        // Sums that blocks leave to the last one.
+        let left = if spread {
+            u64::from(blocks) * u64::from(squeezed_lanes)
+        } else {
+            u64::from(parts) * u64::from(image.padded_channels)
+        };
         Ok(Candidate {
-            workspace: u64::from(images) * u64::from(parts) * u64::from(image.padded_channels) * 4,
+            workspace: u64::from(images) * left * 4,
             counters: u64::from(images) * 4,
             packing,
             ..Candidate::new(

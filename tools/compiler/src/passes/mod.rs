@@ -15,6 +15,7 @@ pub mod gemm;
 pub mod global_pool;
 mod heads;
 pub mod integer_products;
+pub mod joined_slices;
 pub mod late_transposes;
 pub mod layer_norm;
 pub mod merge;
@@ -30,6 +31,7 @@ pub mod quantized_moves;
 pub mod requantization;
 mod rewrite;
 pub mod rotary;
+pub mod shared_prefixes;
 pub mod vectors;
 
 #[cfg(test)]
@@ -61,7 +63,8 @@ pub enum PassError {
 type Pass<'a> = (&'static str, &'a dyn Fn(Graph) -> Graph);
 
 /// Bring every operator into the form that fusion expects.
-const NORMALISATION: [Pass<'_>; 8] = [
+const NORMALISATION: [Pass<'_>; 9] = [
+    ("joined_slices", &joined_slices::run),
     ("quantized_moves", &quantized_moves::run),
     ("integer_products", &integer_products::run),
     ("quantized_average", &quantized_average::run),
@@ -73,12 +76,14 @@ const NORMALISATION: [Pass<'_>; 8] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 17] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 19] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
         ("merge", &merge::run),
         ("common", &common::run),
+        ("joined_slices", &joined_slices::run),
+        ("shared_prefixes", &shared_prefixes::run),
         ("gather", &gather::run),
         ("layer_norm", &layer_norm::run),
         ("attention", &attention::run),

@@ -85,30 +85,44 @@ fn join(chains: Chains<'_>, value: TensorId, to: &Dequantized, moves: &mut Vec<M
         let mut own = Vec::new();
         if collect(chains, part, to, &mut own) {
             moves.append(&mut own);
-        } else if let Some((small, resize)) = enlarged(chains, part) {
-            moves.push(Move::Quantise(small));
-            moves.push(Move::Node(Box::new(resize.clone())));
         } else {
-            moves.push(Move::Quantise(part));
+            let (source, nodes) = source(chains, part);
+            moves.push(Move::Quantise(source));
+            moves.extend(nodes.into_iter().rev().map(|node| Move::Node(Box::new(node.clone()))));
         }
     }
     moves.push(Move::Node(Box::new(node.clone())));
     true
 }
 
-/// Where a value is what an enlargement that only chooses among elements makes of a dequantised image, and was quantised with
-/// the image's own scale and zero point: that image, and the enlargement. The fewer elements are then those to quantise.
-fn enlarged<'a>(chains: Chains<'a>, value: TensorId) -> Option<(TensorId, &'a Node)> {
+/// The dequantised value that a part is made from by nodes that only move its elements or enlarge it, and these nodes, the last
+/// first; between them it is quantised by the value's own scale and zero point. What made the value can quantise it, where its
+/// elements lie as they were computed, and there are no more of them.
+fn source<'a>(chains: Chains<'a>, part: TensorId) -> (TensorId, Vec<&'a Node>) {
+    let (mut source, mut nodes) = (part, Vec::new());
+    while let Some((before, node)) = moved(chains, source) {
+        nodes.push(node);
+        source = before;
+    }
+    (source, nodes)
+}
+
+/// Where a value is what one such node makes of a dequantised one: that one, and the node.
+fn moved<'a>(chains: Chains<'a>, value: TensorId) -> Option<(TensorId, &'a Node)> {
     let own = chains.dequantized(value)?;
-    let (enlarged, quantised) = chains.quantized(chains.producer(own.integers)?)?;
-    let resize = chains.producer(enlarged).filter(|node| matches!(node.op, Op::Resize { .. }))?;
-    let image = *resize.inputs.first()?;
-    let from = chains.dequantized(image)?;
+    let (moved, quantised) = chains.quantized(chains.producer(own.integers)?)?;
+    let node = chains.producer(moved).filter(|node| node.op.properties().moves_quantised && node.outputs.len() == 1)?;
+    let &[before] = node.inputs.as_slice() else { return None };
+    let from = chains.dequantized(before)?;
     let elements = |id: TensorId| chains.graph.fact(id).elements();
     let dtype = |id: TensorId| chains.graph.fact(id).dtype;
     let same = from.scale == own.scale && from.zero == own.zero && dtype(from.integers) == dtype(own.integers);
-    let smaller = elements(image) < elements(enlarged);
-    (quantised == own && resize.op.properties().moves_quantised && same && smaller).then_some((image, resize))
+    let useful = match node.op {
+        Op::Resize { .. } => elements(before) < elements(moved),
+        Op::Reshape | Op::Transpose { .. } => true,
+        _ => false,
+    };
+    (quantised == own && same && useful).then_some((before, node))
 }
 
 /// `saturate(round(y / scale) + zero)`, and the nodes that make it.

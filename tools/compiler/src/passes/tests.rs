@@ -105,7 +105,7 @@ impl Network {
     }
 
     /// Simplifies and fuses, checks that the result is legal and that it computes what the unfused nodes do.
-    fn finish(mut self) -> FusedGraph {
+    pub(crate) fn finish(mut self) -> FusedGraph {
         let shapes: Vec<Vec<usize>> =
             self.graph.inputs.iter().map(|&input| self.graph.fact(input).shape.clone()).collect();
         let inputs: Vec<Tensor> =
