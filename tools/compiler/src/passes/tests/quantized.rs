@@ -433,6 +433,76 @@ fn an_enlargement_that_chooses_moves_integers_and_is_quantised_before() {
 }
 
 #[test]
+fn what_is_reshaped_or_turned_before_a_concatenation_is_quantised_where_it_is_made() {
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[1, 4, 6, 6]);
+    let mut parts = Vec::new();
+    for _ in 0..2 {
+        let weights = net.signed(&[4, 4, 3, 3], 0);
+        let mut y = net.node(Op::Conv { window: window(1), groups: 1 }, &[x, weights]);
+        for op in [Op::Reshape, Op::Transpose { permutation: vec![0, 2, 1] }] {
+            y = net.quantise(y, 1.0 / 32.0, 80, DType::U8);
+            y = net.dequantise(y, 1.0 / 32.0, 80);
+            let shape: &[usize] = if op == Op::Reshape { &[1, 4, 36] } else { &[1, 36, 4] };
+            y = net.node_as(op, &[y], &[Fact::new(DType::F32, shape)])[0];
+        }
+        y = net.quantise(y, 1.0 / 32.0, 80, DType::U8);
+        parts.push(net.dequantise(y, 1.0 / 32.0, 80));
+    }
+    let joined = net.node(Op::Concat { axis: 1 }, &parts);
+    let y = net.quantise(joined, 1.0 / 16.0, 90, DType::U8);
+    net.output(y);
+    // Both scales are in the epilogue; nothing follows but movement.
+    assert_eq!(work(&net.finish()), ["pointwise", "QuantizedConv", "QuantizedConv", "Concat"]);
+}
+
+#[test]
+fn halves_that_are_joined_at_another_scale_are_quantised_at_once() {
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[1, 8, 6, 6]);
+    let half = Fact::new(DType::F32, &[1, 4, 6, 6]);
+    let halves = net.node_as(Op::Split { axis: 1 }, &[x], &[half.clone(), half]);
+    let mut parts: Vec<TensorId> = halves
+        .into_iter()
+        .map(|part| {
+            let part = net.quantise(part, 1.0 / 64.0, 70, DType::U8);
+            net.dequantise(part, 1.0 / 64.0, 70)
+        })
+        .collect();
+    let weights = net.signed(&[4, 4, 3, 3], 0);
+    parts.push(net.node(Op::Conv { window: window(1), groups: 1 }, &[parts[1], weights]));
+    let joined = net.node(Op::Concat { axis: 1 }, &parts);
+    let y = net.quantise(joined, 1.0 / 16.0, 90, DType::U8);
+    net.output(y);
+    let work = work(&net.finish());
+    // One for the input, one for both halves.
+    assert_eq!(work.iter().filter(|&&kind| kind == "pointwise").count(), 2, "{work:?}");
+}
+
+#[test]
+fn concatenations_of_integers_share_their_beginnings() {
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[1, 4, 6, 6]);
+    let mut parts = vec![x];
+    for _ in 0..3 {
+        let all = if parts.len() > 1 { net.node(Op::Concat { axis: 1 }, &parts) } else { x };
+        let all = net.quantise(all, 1.0 / 64.0, 70, DType::U8);
+        let all = net.dequantise(all, 1.0 / 64.0, 70);
+        let channels = net.graph.fact(all).shape[1];
+        let weights = net.signed(&[4, channels, 3, 3], 0);
+        let y = net.node(Op::Conv { window: window(1), groups: 1 }, &[all, weights]);
+        let y = net.quantise(y, 1.0 / 64.0, 70, DType::U8);
+        parts.push(net.dequantise(y, 1.0 / 64.0, 70));
+    }
+    let last = net.node(Op::Concat { axis: 1 }, &parts);
+    let last = net.quantise(last, 1.0 / 64.0, 70, DType::U8);
+    net.output(last);
+    let fused = net.finish();
+    let concats = fused.nodes.iter().filter(|node| matches!(node.op, FusedOp::Operator(Op::Concat { .. })));
+    assert_eq!(concats.map(|node| node.inputs.len()).collect::<Vec<_>>(), [2, 2, 2]);
+}
+
+#[test]
 fn readers_of_integers_dequantise_for_themselves() {
     // A residual block: the integers are read by a product, by the sum behind it and by another scale.
     let block = |floats: bool| {
