@@ -219,7 +219,7 @@ mod tests {
         let y = net.node(Op::Concat { axis: 1 }, &scaled);
         net.output(y);
         let graph = dead_code::run(run(net.graph.clone()));
-        assert_eq!(kinds(net.graph.clone()), ["Slice", "Mul", "Relu", "Concat"]);
+        assert_eq!(kinds(net.graph.clone()), ["Slice", "Binary", "Unary", "Concat"]);
         assert_eq!(graph.nodes[0].inputs, [x]);
         net.finish();
     }
