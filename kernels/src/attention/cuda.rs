@@ -171,6 +171,10 @@ impl Attention {
         let softcap = self.softcap != 0.0;
         define(&mut source, "SCALE", f32_literal(if softcap { self.scale / self.softcap } else { self.scale * unit }));
         define(&mut source, "SOFTCAP", u8::from(softcap));
+        // Where a score is nothing but a product by a positive factor, the factor waits for the power's own sum.
+        let plain = !softcap && self.causal.is_none() && self.mask.is_none() && self.scale > 0.0;
+        define(&mut source, "PLAIN", plain);
+        define(&mut source, "UNIT", if plain { "SCALE" } else { "1.0f" });
         define(&mut source, "SOFTCAP_FACTOR", f32_literal(self.softcap * unit));
         define(&mut source, "LOG2_E", f32_literal(unit));
         define(&mut source, "CAUSAL", u8::from(self.causal.is_some()));

@@ -11,6 +11,8 @@ constexpr int K_PITCH = SIZE_PADDED + 8, V_PITCH = VALUE_SIZE_PADDED + 8;  // El
 constexpr int K_BYTES = ROUND * K_PITCH * 2, STAGE_BYTES = K_BYTES + ROUND * V_PITCH * 2;
 constexpr int O_PITCH = VALUE_SIZE_PADDED + 4;  // Floats.
 constexpr bool QUERY_IN_REGISTERS = SIZE_PADDED <= 128;
+// Whether a tile may hold keys that nobody sees.
+constexpr bool PARTIAL = CAUSAL || KEYS % BN != 0;
 
 // Copies COLUMNS elements of `rows` rows to shared memory; zeros up to ROWS rows and PADDED elements.
 template <int ROWS, int COLUMNS, int PADDED, int WIDTH, int COLUMN_STRIDE, int ROW_STRIDE>
@@ -93,33 +95,39 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
         const u32 k_tile = stages + stage * STAGE_BYTES + warp_k * BN * K_PITCH * 2;
         const u32 v_tile = stages + stage * STAGE_BYTES + K_BYTES + warp_k * BN * V_PITCH * 2;
         const u32 q_rows = query_tile + (warp_q * 16 + lane % 16) * K_PITCH * 2 + lane / 16 * 16;
-        const bool seen = first_key < tile.seen;
+        // Keys from here on that some query sees. A warp without queries has nothing to do.
+        const int left = tile.seen - first_key;
+        const bool seen = left > 0 && tile.first + warp_q * 16 < QUERIES;
         f32 scores[BN / 8][4] = {};
         if (QUERY_IN_REGISTERS && round == 0) {
 #pragma unroll
             for (int step = 0; step < K_STEPS; ++step) load_matrices(fq[QUERY_IN_REGISTERS ? step : 0], q_rows + step * 32);
         }
-        if (seen) {
+        const auto weigh = [&](bool whole) {
 #pragma unroll
             for (int step = 0; step < K_STEPS; ++step) {
                 u32(&a)[4] = fq[QUERY_IN_REGISTERS ? step : 0];
                 if (!QUERY_IN_REGISTERS) load_matrices(a, q_rows + step * 32);
 #pragma unroll
                 for (int j = 0; j < BN / 16; ++j) {
+                    if (!whole && j * 16 >= left) continue;
                     u32 b[4];
                     load_matrices(b, k_tile + (j * 16 + lane % 8 + lane / 16 * 8) * K_PITCH * 2 + step * 32 + lane / 8 % 2 * 16);
                     multiply_add(scores[j * 2], a, b[0], b[1], T());
                     multiply_add(scores[j * 2 + 1], a, b[2], b[3], T());
                 }
             }
-            f32 highest[2] = {top[0], top[1]};
+            f32 highest[2] = {LOWEST, LOWEST};
 #pragma unroll
             for (int j = 0; j < BN / 8; ++j)
 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     const int at = first_key + j * 8 + lane % 4 * 2 + e % 2;
-                    const f32 x = score(scores[j][e], tile, row + e / 2 * 8, at MASK_ARGUMENT);
-                    scores[j][e] = x;
+                    f32& x = scores[j][e];
+                    if (!PLAIN)
+                        x = score(x, tile, row + e / 2 * 8, at MASK_ARGUMENT);
+                    else if (!whole && at >= tile.seen)
+                        x = LOWEST;
                     highest[e / 2] = fmaxf(highest[e / 2], x);
                 }
 #pragma unroll
@@ -127,6 +135,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
                 f32& best = highest[half];
                 best = fmaxf(best, __shfl_xor_sync(~0u, best, 1));
                 best = fmaxf(best, __shfl_xor_sync(~0u, best, 2));
+                best = fmaxf(best * UNIT, top[half]);
                 // Where no key has been seen yet, every power is 0 whatever is subtracted.
                 const f32 shift = best == LOWEST ? 0.0f : best;
                 const f32 factor = exp2_16(top[half] - shift);
@@ -136,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
                 for (int j = 0; j < BN / 8; ++j)
 #pragma unroll
                     for (int e = half * 2; e < half * 2 + 2; ++e) {
-                        scores[j][e] = exp2_16(scores[j][e] - shift);
+                        scores[j][e] = exp2_16(scores[j][e] * UNIT - shift);
                         total[half] += scores[j][e];
                     }
 #pragma unroll
@@ -145,12 +154,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
                     sums[j][half * 2 + 1] *= factor;
                 }
             }
-        }
+        };
+        if (seen && (!PARTIAL || left >= BN)) weigh(true);
+        if (PARTIAL && seen && left < BN) weigh(false);
         copy_async_wait<STAGES == 2 ? 2 : 0>();
         __syncthreads();
         if (seen) {
 #pragma unroll
             for (int step = 0; step < BN / 16; ++step) {
+                if (PARTIAL && step * 16 >= left) break;
                 const f32(&low)[4] = scores[step * 2];
                 const f32(&high)[4] = scores[step * 2 + 1];
                 const u32 a[4] = {pack(low[0], low[1], T()), pack(low[2], low[3], T()), pack(high[0], high[1], T()),

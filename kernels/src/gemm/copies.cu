@@ -13,15 +13,16 @@ constexpr int STAGE_BYTES = A_BYTES + BN * CHUNKS * 16;
 static_assert(THREADS % CHUNKS == 0, "tile");
 
 // Byte offset of a chunk in a tile whose rows have WIDTH chunks: 128 bytes hold all 32 banks, so that the eight rows
-// of a matrix must differ in the low three bits of their chunk address.
+// of a matrix must differ in the low three bits of their chunk address. Rows that begin at multiples of POWER chunks do, if
+// chunks of as many are exchanged.
 template <int WIDTH> DEVICE u32 swizzled(int row, int chunk) {
-    constexpr int ROWS_OF_128_BYTES = WIDTH >= 8 ? 1 : 8 / WIDTH, MASK = WIDTH >= 8 ? 7 : WIDTH - 1;
-    return (u32)(row * WIDTH + (chunk ^ (row / ROWS_OF_128_BYTES & MASK))) * 16;
+    constexpr int POWER = WIDTH % 8 == 0 ? 8 : WIDTH & -WIDTH;
+    return (u32)(row * WIDTH + (chunk ^ (row / (8 / POWER) & POWER - 1))) * 16;
 }
 
 #if B_COLUMNS_CONTIGUOUS
+// Threads beyond whole lines copy nothing.
 constexpr int B_CHUNKS = BN / 8, B_LINES = THREADS / B_CHUNKS, B_COPIES = (BK + B_LINES - 1) / B_LINES;
-static_assert(THREADS % B_CHUNKS == 0, "tile");
 #else
 constexpr int B_COPIES = (BN + LINES - 1) / LINES;
 #endif
@@ -52,8 +53,12 @@ struct Copies {
     int chunk, line, column;
     const BElement* b_lines;
     const AElement* a_chunk;
+#if EVEN_ROWS
+    int rows_left;  // From the first row that the thread copies.
+#else
     CopyRow rows[ROWS_IN_TABLE ? 1 : A_COPIES];
     const int2* first_row;  // In the table of rows.
+#endif
 
 #if B_COLUMNS_CONTIGUOUS
     DEVICE void find_b(const Operands& o, const Tile& t) {
@@ -64,6 +69,7 @@ struct Copies {
         const int b_chunk = (int)threadIdx.x % B_CHUNKS, b_line = (int)threadIdx.x / B_CHUNKS;
         const u32 to = ring + stage * STAGE_BYTES + A_BYTES;
         const BElement* from = b_lines + k_tile * BK * B_K;
+        if (THREADS % B_CHUNKS != 0 && b_line >= B_LINES) return;
 #pragma unroll
         for (int i = 0; i < B_COPIES; i++) {
             const int row = b_line + i * B_LINES;
@@ -109,6 +115,26 @@ struct Copies {
             const int at_y = y + pixel / PATCH_W, at_x = x + pixel % PATCH_W;
             const bool inside = (u32)at_y < (u32)IN_H && (u32)at_x < (u32)IN_W;
             copy_async<false>(to + pixel * PIXEL_BYTES + chunk * 16, from + at_y * A_H + at_x * A_W, inside);
+        }
+    }
+#elif EVEN_ROWS
+    // Rows lie A_ROW elements apart and have one tap: nothing is kept of each.
+    DEVICE void find_a(const Operands& o, const Tile& t, unsigned char*) {
+        const int row = t.row + line;
+        a_chunk = o.a + (UNIFORM_TAPS ? chunk * CHUNK : 0) + row_of_a(0, t.batch).offset + (i64)row * A_ROW;
+        rows_left = M - row;
+    }
+    DEVICE void copy_a(int k_tile, int stage) const {
+        const u32 to = ring + stage * STAGE_BYTES;
+        const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * CHUNK);
+        const bool k_inside = K % BK == 0 || k < K;
+        const AElement* from = opaque(a_chunk + tap_of_a(k_inside ? k : 0).offset);
+#pragma unroll
+        for (int i = 0; i < A_COPIES; i++) {
+            const int row = line + i * LINES;
+            if (BM % LINES != 0 && row >= BM) break;
+            const bool inside = k_inside && (M % BM == 0 || i * LINES < rows_left);
+            copy_async<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from + i * LINES * A_ROW, inside);
         }
     }
 #else

@@ -99,7 +99,7 @@ DEVICE void dp4a_tile(const Operands& o) {
     for (int i = 0; i < TM; i++)
 #pragma unroll
         for (int j = 0; j < TN; j += 4)
-            *(uint4*)(buffers + (row + i) * STAGE_PITCH + column + j) =
+            *(uint4*)(buffers + (row + i) * STAGE_PITCH + staged_column(column + j)) =
                 make_uint4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
     __syncthreads();
     Bias bias[8];

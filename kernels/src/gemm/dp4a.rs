@@ -53,6 +53,7 @@ fn candidate(
     let constants = Constants::default()
         .define("SPLIT_IN_CLUSTER", 0)
         .define("PATCH", 0)
+        .define("TURNED", 0)
         .define("OUTSIDE_WORD", padding_value)
         .text(names)
         .int("BM", rows)

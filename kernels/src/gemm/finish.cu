@@ -1,17 +1,25 @@
 // What tiled products share after their K loop: sums of partial tiles in a fixed order, epilogue, 16-byte stores.
 //
-// The accumulators lie in shared memory as WK tiles of BM rows, STAGE_PITCH sums each; a *vector* is eight
-// neighbouring columns of a row, and thread t owns vectors t, t + THREADS, … of the tile.
-constexpr int STAGE_PITCH = BN + 8;  // The 8 keeps fragment stores free of bank conflicts.
+// The accumulators lie in shared memory as STAGED tiles of BM rows, STAGE_PITCH sums each; a *vector* is eight
+// neighbouring columns of a row, and thread t owns vectors t, t + FINISHERS, … of the tile.
+#if TURNED
+constexpr int STAGE_PITCH = BN + 4, STAGED = (WK + 1) / 2;  // The 4 keeps fragment stores free of bank conflicts.
+#else
+constexpr int STAGE_PITCH = BN + 8, STAGED = WK;  // So does the 8.
+#endif
 constexpr int STAGE = BM * STAGE_PITCH;
 constexpr int VECTORS_OF_ROW = BN / 8;
 constexpr int VECTORS = BM * VECTORS_OF_ROW;
 constexpr int SHARES = SPLIT_IN_CLUSTER ? SPLIT : 1;  // Blocks that finish one tile together.
 constexpr int OWNED = VECTORS / SHARES;               // Vectors that this block finishes.
-constexpr int PASSES = (OWNED + THREADS - 1) / THREADS;
-static_assert(THREADS % VECTORS_OF_ROW == 0 && BM % SHARES == 0, "a thread's vectors lie in one column");
+constexpr int FINISHERS = THREADS / VECTORS_OF_ROW * VECTORS_OF_ROW;  // A thread's vectors lie in one column.
+constexpr int PASSES = (OWNED + FINISHERS - 1) / FINISHERS;
+static_assert(BM % SHARES == 0, "tile");
 // Loading residuals before the K loop hides their latency, but only a few fit into registers.
 constexpr bool PREFETCH = EXTRA_REGISTERS > 0 && PASSES * EXTRA_REGISTERS <= 16 && (SPLIT == 1 || SPLIT_IN_CLUSTER);
+
+// Many passes are a loop: their code would come from memory once for each line of it.
+constexpr int UNROLLED = PREFETCH || PASSES <= 8 ? PASSES : 4;
 
 struct Tile {
     int row, column;  // First row and column of the tile.
@@ -45,13 +53,14 @@ DEVICE int row_of(const Tile& t, int in_tile) {
 }
 
 DEVICE int vector_of_pass(const Tile& t, int pass) {
-    return (SPLIT_IN_CLUSTER ? t.slice * OWNED : 0) + pass * THREADS + (int)threadIdx.x;
+    return (SPLIT_IN_CLUSTER ? t.slice * OWNED : 0) + pass * FINISHERS + (int)threadIdx.x;
 }
 
 DEVICE bool vector_exists(const Tile& t, int pass) {
     const int vector = vector_of_pass(t, pass);
     const int row = row_of(t, vector / VECTORS_OF_ROW), column = t.column + vector % VECTORS_OF_ROW * 8;
-    return pass * THREADS + (int)threadIdx.x < OWNED && row < M && column < N_STORED && row_exists(row, t.batch);
+    const bool mine = (FINISHERS == THREADS || (int)threadIdx.x < FINISHERS) && pass * FINISHERS + (int)threadIdx.x < OWNED;
+    return mine && row < M && column < N_STORED && row_exists(row, t.batch);
 }
 
 DEVICE void prefetch_extras(const Operands& o, const Tile& t, Extras (&extras)[PASSES]) {
@@ -63,16 +72,21 @@ DEVICE void prefetch_extras(const Operands& o, const Tile& t, Extras (&extras)[P
     }
 }
 
+// Where a column lies in a staged row: of 64 columns the upper half has its fours exchanged, so that eight threads that each read
+// eight neighbours meet no bank conflict.
+DEVICE int staged_column(int column) { return column ^ column >> 3 & 4; }
+
 DEVICE void add(Sum (&sum)[8], Sum4 low, Sum4 high) {
     sum[0] += low.x; sum[1] += low.y; sum[2] += low.z; sum[3] += low.w;
     sum[4] += high.x; sum[5] += high.y; sum[6] += high.z; sum[7] += high.w;
 }
 
-// This block's sum for a vector: its WK partial tiles in order.
+// This block's sum for a vector: its partial tiles in order.
 DEVICE void add_staged(Sum (&sum)[8], const Sum* stage, int vector) {
-    const Sum* from = stage + vector / VECTORS_OF_ROW * STAGE_PITCH + vector % VECTORS_OF_ROW * 8;
+    const Sum* from = stage + vector / VECTORS_OF_ROW * STAGE_PITCH;
+    const int low = staged_column(vector % VECTORS_OF_ROW * 8), high = low ^ 4;
 #pragma unroll
-    for (int k = 0; k < WK; k++) add(sum, *(const Sum4*)(from + k * STAGE), *(const Sum4*)(from + k * STAGE + 4));
+    for (int k = 0; k < STAGED; k++) add(sum, *(const Sum4*)(from + k * STAGE + low), *(const Sum4*)(from + k * STAGE + high));
 }
 
 // Every block of a tile writes its partial sums; the last one to arrive returns true and finishes the tile.
@@ -132,7 +146,7 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
     if (SPLIT > 1 && !last_to_arrive(o, t, stage)) return;
 #endif
     const int column = t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8;
-#pragma unroll
+#pragma unroll UNROLLED
     for (int pass = 0; pass < PASSES; pass++) {
         const int vector = vector_of_pass(t, pass);
         if (!vector_exists(t, pass)) continue;

@@ -39,6 +39,13 @@ DEVICE void load_matrices(u32 (&r)[4], u32 address) {
                  : "r"(address)
                  : "memory");
 }
+// Two of them, at the addresses of lanes 0 to 15.
+DEVICE void load_two_matrices(u32 (&r)[4], u32 address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(address)
+                 : "memory");
+}
 DEVICE void load_matrices_transposed(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

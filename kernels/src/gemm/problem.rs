@@ -244,6 +244,29 @@ impl Problem {
             && window
     }
 
+    /// The distance between rows of A, where it is the same for all and each has one tap that lies inside of the input.
+    pub fn even_rows(&self) -> Option<i64> {
+        let mut strides = self.a.row.clone();
+        if let Some(window) = &self.depth.window {
+            if window.count() > 1 || window.overreaches(&self.rows) != [false; 3] {
+                return None;
+            }
+            for d in 0..3 {
+                *strides.get_mut(d + 1)? = window.strides[d] * i64::from(window.steps[d]);
+            }
+        }
+        let mut dimensions = self.rows.iter().zip(strides).filter(|&(&extent, _)| extent != 1).rev();
+        let Some((&extent, step)) = dimensions.next() else { return Some(0) };
+        let mut next = step * i64::from(extent);
+        for (&extent, stride) in dimensions {
+            if stride != next {
+                return None;
+            }
+            next *= i64::from(extent);
+        }
+        Some(step)
+    }
+
     /// Whether eight columns of C can be stored as one vector.
     pub fn stores_vectors(&self) -> bool {
         self.stored_columns.is_multiple_of(8)

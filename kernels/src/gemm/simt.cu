@@ -108,7 +108,7 @@ DEVICE void simt_tile(const Operands& o) {
     for (int i = 0; i < TM; i++)
 #pragma unroll
         for (int j = 0; j < TN; j += 4)
-            *(float4*)(buffers + (row + i) * STAGE_PITCH + column + j) =
+            *(float4*)(buffers + (row + i) * STAGE_PITCH + staged_column(column + j)) =
                 make_float4(sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]);
     __syncthreads();
     f32 bias[8];

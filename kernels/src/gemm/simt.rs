@@ -64,6 +64,7 @@ fn candidate(
     let constants = Constants::default()
         .define("SPLIT_IN_CLUSTER", 0)
         .define("PATCH", 0)
+        .define("TURNED", 0)
         .int("BM", rows)
         .int("BN", columns)
         .int("BK", depth)

@@ -177,8 +177,8 @@ DEVICE void tensor_core_tile(const Operands& o) {
 #pragma unroll
         for (int j = 0; j < FRAGMENTS_N * 2; j++) {
             const Sum(&c)[4] = sums[i][j / 2][j % 2];
-            Sum* to = staged + warp_k * STAGE + (warp_row + i * 16 + lane / 4) * STAGE_PITCH + warp_column + j * 8 +
-                      lane % 4 * 2;
+            Sum* to = staged + warp_k * STAGE + (warp_row + i * 16 + lane / 4) * STAGE_PITCH +
+                      staged_column(warp_column + j * 8 + lane % 4 * 2);
             *(Sum2*)to = Sum2{c[0], c[1]};
             *(Sum2*)(to + 8 * STAGE_PITCH) = Sum2{c[2], c[3]};
         }

@@ -36,6 +36,36 @@ const WARP_TILES: [(u32, u32, u32, u32, u32); 25] = [
     (128, 256, 2, 4, 1),
     (256, 128, 4, 2, 1),
 ];
+/// The same where columns of C are the rows of an instruction: rows are multiples of eight for each warp. 56 and 104 rows fit the tokens
+/// and pixels of images of 224² (49, 196, 197), and multiples of 48 columns fit widths of 96, 192, 384 and 768.
+const TURNED_TILES: [(u32, u32, u32, u32, u32); 26] = [
+    (56, 48, 1, 1, 4),
+    (56, 96, 1, 2, 2),
+    (56, 96, 1, 2, 4),
+    (56, 128, 1, 2, 2),
+    (56, 128, 1, 4, 1),
+    (56, 192, 1, 4, 1),
+    (64, 48, 1, 1, 4),
+    (64, 96, 1, 2, 2),
+    (64, 96, 1, 2, 4),
+    (64, 192, 1, 4, 1),
+    (104, 48, 1, 1, 4),
+    (104, 64, 1, 2, 2),
+    (104, 96, 1, 2, 2),
+    (104, 96, 1, 2, 4),
+    (104, 128, 1, 4, 1),
+    (104, 192, 1, 4, 1),
+    (104, 192, 1, 4, 2),
+    (112, 96, 1, 2, 2),
+    (112, 128, 1, 4, 1),
+    (112, 192, 1, 4, 1),
+    (128, 48, 2, 1, 2),
+    (128, 96, 2, 2, 1),
+    (128, 96, 2, 2, 2),
+    (128, 192, 2, 4, 1),
+    (208, 96, 2, 2, 2),
+    (208, 192, 2, 4, 1),
+];
 /// The same for warpgroups, each of which has 64 rows.
 const WARPGROUP_TILES: [(u32, u32, u32, u32, u32); 12] = [
     (64, 32, 1, 1, 1),
@@ -60,6 +90,10 @@ const FRAGMENT: u32 = 32;
 const STAGES: [u32; 4] = [2, 3, 4, 6];
 const SPLITS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
+/// What products with exchanged sides take of the time that the model gives them: 240 of four networks' candidates on 16 and 8
+/// multiprocessors (`TUNING.md`, section 26). Their way out stores single sums.
+const TURNED: f64 = 1.1;
+
 /// Threads that multiply together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Unit {
@@ -81,6 +115,8 @@ struct Tile {
     cluster: bool,
     /// Height and width of the outputs of a tile, where windows share one copy of the pixels that they see.
     patch: Option<[u32; 2]>,
+    /// Whether columns of C are the rows of an instruction.
+    turned: bool,
 }
 
 pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
@@ -108,7 +144,7 @@ fn diverse(mut ranked: Vec<(f64, Tile)>) -> Vec<(f64, Tile)> {
     let mut seen = HashSet::new();
     let (firsts, others): (Vec<_>, Vec<_>) = ranked
         .into_iter()
-        .partition(|(_, t)| seen.insert((t.unit, t.rows, t.columns, t.split, t.cluster, t.patch.is_some())));
+        .partition(|(_, t)| seen.insert((t.unit, t.rows, t.columns, t.split, t.cluster, t.patch.is_some(), t.turned)));
     let firsts = firsts.into_iter().take(super::MOST_CANDIDATES * 2 / 3).collect::<Vec<_>>();
     let rest = super::MOST_CANDIDATES - firsts.len();
     let mut all: Vec<_> = firsts.into_iter().chain(others.into_iter().take(rest)).collect();
@@ -147,14 +183,17 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
         && problem.scale.is_none()
         && problem.integers.is_none();
     let size = problem.a.dtype.size() as u32;
+    // Where there are warpgroups, they win what exchanged sides would.
+    let turns_sides = target.architecture != 90 && problem.scale.is_none() && problem.integers.is_none();
+    let warps = WARP_TILES.map(|tile| (Unit::Warp, false, tile)).into_iter();
+    let turned = TURNED_TILES.into_iter().filter(move |_| turns_sides).map(|tile| (Unit::Warp, true, tile));
     let warpgroups = WARPGROUP_TILES.into_iter().filter(move |_| has_warpgroups);
-    let all =
-        WARP_TILES.map(|tile| (Unit::Warp, tile)).into_iter().chain(warpgroups.map(|tile| (Unit::Warpgroup, tile)));
-    let sized = all.filter(|&(_, (rows, columns, ..))| {
+    let all = warps.chain(turned).chain(warpgroups.map(|tile| (Unit::Warpgroup, false, tile)));
+    let sized = all.filter(|&(_, _, (rows, columns, ..))| {
         let oversize = |tile: u32, extent: u32, least: u32| tile > least && tile >= 2 * extent;
         !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32)
     });
-    sized.flat_map(move |(unit, (rows, columns, wm, wn, wk))| {
+    sized.flat_map(move |(unit, turned, (rows, columns, wm, wn, wk))| {
         let depths = DEPTHS.into_iter().filter(move |&depth| {
             let k = (problem.k() * size).next_multiple_of(2 * FRAGMENT);
             let suits = match unit {
@@ -172,7 +211,7 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
             });
             splits.flat_map(move |split| {
                 let cluster = [false, true].into_iter().filter(move |&cluster| {
-                    !cluster || (matches!(split, 2 | 4 | 8) && (90..120).contains(&target.architecture))
+                    !cluster || (!turned && matches!(split, 2 | 4 | 8) && (90..120).contains(&target.architecture))
                 });
                 cluster.flat_map(move |cluster| {
                     let whole = turns.div_ceil(split);
@@ -186,8 +225,9 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
                     };
                     stages.into_iter().filter_map(move |most| {
                         let units = [wm, wn, wk];
+                        let patch = None;
                         let mut tile =
-                            Tile { unit, rows, columns, depth, units, stages: most, split, cluster, patch: None };
+                            Tile { unit, rows, columns, depth, units, stages: most, split, cluster, patch, turned };
                         let fits = |&stages: &u32| tile.layout(problem, stages).bytes <= target.shared_per_block;
                         // Warpgroups take as many as fit.
                         let least = if unit == Unit::Warp { most } else { 3 };
@@ -218,6 +258,7 @@ impl Tile {
         let window = problem.depth.window.as_ref()?;
         let pieces = problem.depth.channels / self.depth;
         let fits = self.unit == Unit::Warp
+            && !self.turned
             && !self.cluster
             && problem.depth.channels.is_multiple_of(self.depth)
             && pieces.is_multiple_of(self.split)
@@ -261,11 +302,16 @@ impl Tile {
         self.rows * (self.depth / problem.chunk()) / self.threads()
     }
 
+    /// The distance between rows of A where copies need know nothing else of them.
+    fn even_rows(&self, problem: &Problem) -> Option<i64> {
+        problem.even_rows().filter(|_| self.patch.is_none())
+    }
+
     /// Whether the addresses of A's rows, which take divisions, are computed once and shared.
     fn has_row_table(&self, problem: &Problem) -> bool {
         let divides = problem.depth.window.as_ref().is_some_and(|w| w.count() > 1 || w.steps != [1; 3]);
         let shares = divides && problem.taps() <= 32 && self.copies_of_a(problem) > 2;
-        self.patch.is_none() && (shares || self.reads_row_table(problem))
+        self.patch.is_none() && self.even_rows(problem).is_none() && (shares || self.reads_row_table(problem))
     }
 
     /// Whether addresses of rows are read from the table for each copy: sums and fragments of the largest warp tiles leave no
@@ -274,17 +320,24 @@ impl Tile {
         let [wm, wn, _] = self.units;
         let large = self.rows >= 256 || (self.rows / wm) * (self.columns / wn) >= 64 * 64;
         self.patch.is_none()
+            && self.even_rows(problem).is_none()
             && self.unit == Unit::Warp
             && large
             && problem.taps() <= 32
-            && self.copies_of_a(problem) >= 8
+            && self.copies_of_a(problem) >= if self.turned { 4 } else { 8 }
+    }
+
+    /// Tiles of sums on their way out, and the sums of a row.
+    fn staged(&self) -> (u32, u32) {
+        if self.turned { (self.units[2].div_ceil(2), self.columns + 4) } else { (self.units[2], self.columns + 8) }
     }
 
     fn layout(&self, problem: &Problem, stages: u32) -> Layout {
         let patches = self.patch_extents(problem).map(|([h, w], count, pixel)| count * h * w * pixel);
         let rows = if patches.is_some() { self.columns } else { self.rows + self.columns };
         let ring = stages * rows * (self.depth / problem.chunk()) * 16 + patches.unwrap_or(0);
-        let table = ring.max(self.units[2] * self.rows * (self.columns + 8) * 4);
+        let (staged, pitch) = self.staged();
+        let table = ring.max(staged * self.rows * pitch * 4);
         let received = table + if self.has_row_table(problem) { self.rows * 8 } else { 0 };
         let scales = received + if self.cluster { 16 + self.rows * self.columns * 4 } else { 0 };
         let factors = if problem.scale.is_some() { problem.k().next_multiple_of(self.depth) } else { 0 };
@@ -297,6 +350,8 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let threads = tile.threads();
     let (warp_rows, warp_columns) = (tile.rows / wm, tile.columns / wn);
     let registers = match tile.unit {
+        // Sums, the fragments of columns for two steps, those of rows for two loads.
+        Unit::Warp if tile.turned => (68 + warp_rows * warp_columns / 32 + warp_columns / 2).min(255),
         // Sums, and fragments of two steps.
         Unit::Warp => (72 + warp_rows * warp_columns / 32 + (warp_rows + warp_columns) / 2).min(255),
         Unit::Warpgroup => 64 + warp_columns / 2,
@@ -316,7 +371,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         None => rows * bytes,
     };
     let steps = bytes / f64::from(FRAGMENT * wk);
-    let fragments = f64::from(warp_rows / 16 * (warp_columns / 16));
+    let fragments = f64::from(warp_rows * warp_columns) / 256.0;
     let copies = (of_a + columns * bytes) / 16.0 / f64::from(threads);
     // Fragments are read by each warp, a warpgroup's operands once.
     let read = f64::from(wm * wn) * f64::from(warp_rows + warp_columns);
@@ -372,13 +427,21 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         issue,
         turn,
         tile: rows * columns * 4.0,
-        staged: rows * columns * if warps { f64::from(2 + 2 * wk) } else { 4.0 },
+        staged: rows
+            * columns
+            * match tile.unit {
+                // Of warps that share K one leaves its sums, and another reads them before it stores its own.
+                Unit::Warp if tile.turned => f64::from(1 + 3 * wk),
+                Unit::Warp => f64::from(2 + 2 * wk),
+                Unit::Warpgroup => 4.0,
+            },
         residuals: if warps { problem.extras.len() as f64 } else { 0.0 },
         split: f64::from(tile.split),
         cluster: tile.cluster,
         device: weights * b.dtype.size() as f64,
     }
     .time(target)
+        * if tile.turned { TURNED } else { 1.0 }
 }
 
 fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidate {
@@ -389,6 +452,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     let along_depth = b.is_aligned_along_depth(problem, problem.chunk());
     let layout = tile.layout(problem, stages);
     let overreaches = problem.depth.window.as_ref().is_some_and(|w| w.overreaches(&problem.rows) != [false; 3]);
+    let even_rows = tile.even_rows(problem);
     let whole_tiles = problem.m().is_multiple_of(rows) && problem.k().is_multiple_of(depth);
     let constants = Constants::default()
         .define("SPLIT_IN_CLUSTER", u32::from(cluster))
@@ -414,11 +478,14 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .define("SCALED", u32::from(problem.scale.is_some()))
         .int("SCALE_OFFSET", problem.scale.map_or(0, |scale| scale.offset))
         .int("SCALES_AT", layout.scales)
+        .define("EVEN_ROWS", u32::from(even_rows.is_some()))
+        .int("A_ROW", even_rows.unwrap_or(0))
         .flag("ROW_TABLE", tile.has_row_table(problem))
         .flag("ROWS_IN_TABLE", tile.reads_row_table(problem))
         .flag("ALWAYS_INSIDE", whole_tiles && !overreaches)
         // Warps lose by it, at 4.5 % of a product's time: a line that level 1 takes is written twice.
         .flag("A_CACHED", problem.taps() > 1 && tile.unit == Unit::Warpgroup)
+        .define("TURNED", u32::from(tile.turned))
         .flag("UNIFORM_TAPS", problem.depth.channels.is_multiple_of(depth));
     let constants = with_patch(constants, problem, tile);
     let mut parts = vec![include_str!("intrinsics.cu")];
@@ -432,13 +499,18 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         Unit::Warpgroup => warpgroup_multiply(problem.a.dtype, columns / wn),
     };
     let (algorithm, function, text) = match tile.unit {
+        Unit::Warp if tile.turned => ("tensor_core_gemm", "turned_tile", include_str!("turned.cu")),
         Unit::Warp => ("tensor_core_gemm", "tensor_core_tile", include_str!("tensor_core.cu")),
         Unit::Warpgroup => ("warpgroup_gemm", "warpgroup_tile", include_str!("warpgroup.cu")),
     };
     parts.extend([include_str!("finish.cu"), include_str!("copies.cu"), &multiply, text]);
     let scratch = split > 1 && !cluster;
     // Another name, so that verification takes it for another kernel.
-    let entry = if tile.patch.is_some() { "tensor_core_patch" } else { algorithm };
+    let entry = match tile {
+        Tile { patch: Some(_), .. } => "tensor_core_patch",
+        Tile { turned: true, .. } => "tensor_core_turned",
+        _ => algorithm,
+    };
     let launch = launch(
         problem,
         b,
@@ -458,14 +530,17 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     );
     let units = if tile.unit == Unit::Warp { "warps" } else { "warpgroups" };
     let split_name = if cluster { "cluster" } else { "split" };
-    let patch = tile.patch.map(|[h, w]| format!(" patch {h}x{w}")).unwrap_or_default();
+    let mut form = tile.patch.map(|[h, w]| format!(" patch {h}x{w}")).unwrap_or_default();
+    if tile.turned {
+        form += " turned";
+    }
     Candidate {
         workspace: if scratch { u64::from(tiles * split) * u64::from(rows * columns) * 4 } else { 0 },
         counters: if scratch { u64::from(tiles) * 4 } else { 0 },
         packing: packing(problem, b),
         ..Candidate::new(
             algorithm,
-            format!("{rows}x{columns}x{depth} {units} {wm}x{wn}x{wk} stages {stages} {split_name} {split}{patch}"),
+            format!("{rows}x{columns}x{depth} {units} {wm}x{wn}x{wk} stages {stages} {split_name} {split}{form}"),
             vec![launch],
             cost,
         )

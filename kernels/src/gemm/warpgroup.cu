@@ -63,8 +63,8 @@ DEVICE void warpgroup_tile(const Operands& o) {
     f32* const staged = (f32*)shared;
 #pragma unroll
     for (int j = 0; j < GROUP_COLUMNS / 8; j++) {
-        f32* to = staged + group_k * STAGE + (group_row + warp * 16 + lane / 4) * STAGE_PITCH + group_column + j * 8 +
-                  lane % 4 * 2;
+        f32* to = staged + group_k * STAGE + (group_row + warp * 16 + lane / 4) * STAGE_PITCH +
+                  staged_column(group_column + j * 8 + lane % 4 * 2);
         *(float2*)to = make_float2(sums[j * 4], sums[j * 4 + 1]);
         *(float2*)(to + 8 * STAGE_PITCH) = make_float2(sums[j * 4 + 2], sums[j * 4 + 3]);
     }

@@ -1,0 +1,137 @@
+// One BM×BN tile of C = A·Bᵀ on tensor cores by `mma.sync` with the sides exchanged: columns of C are the rows of an instruction and
+// rows of C its columns, which come in eights. So tiles fit extents such as 197 or 49, and a warp may have more than 64 rows. A
+// warp keeps the fragments of its columns for a step and loads those of its rows sixteen at a time, one load ahead.
+constexpr int WARP_ROWS = BM / WM, WARP_COLUMNS = BN / WN;
+constexpr int EIGHTS = WARP_ROWS / 8, PAIRS = (EIGHTS + 1) / 2, FRAGMENTS = WARP_COLUMNS / 16;
+constexpr int STEPS = CHUNKS / 2 / WK;  // K steps of a warp in one tile, two chunks each.
+// Loaded before the products, the bias costs no time but eight registers, which the largest warp tiles do not have.
+constexpr bool EARLY_BIAS = EIGHTS * FRAGMENTS <= 24;
+static_assert(WARP_ROWS % 8 == 0 && WARP_COLUMNS % 16 == 0 && STEPS > 0 && PAIRS > 1, "tile");
+
+// Where a lane reads its fragments: the chunks of a step differ from those of step 0 in bits that the swizzle keeps apart.
+struct Reader {
+    u32 rows;  // Address in stage 0 at step 0.
+#if B_COLUMNS_CONTIGUOUS
+    u32 columns[FRAGMENTS];
+#else
+    u32 columns;
+#endif
+
+    DEVICE Reader(u32 ring, int lane, int warp_row, int warp_column, int warp_k) {
+        const int k_chunk = warp_k * STEPS * 2;
+        rows = ring + swizzled<CHUNKS>(warp_row + lane % 8 + lane / 16 * 8, k_chunk + lane / 8 % 2);
+        // Kept in registers, not computed anew in each turn.
+        asm volatile("" : "+r"(rows));
+#if B_COLUMNS_CONTIGUOUS
+#pragma unroll
+        for (int j = 0; j < FRAGMENTS; j++) {
+            columns[j] = ring + A_BYTES + swizzled<B_CHUNKS>(k_chunk * 8 + lane % 8 + lane / 16 * 8, warp_column / 8 + j * 2 + lane / 8 % 2);
+            asm volatile("" : "+r"(columns[j]));
+        }
+#else
+        columns = ring + A_BYTES + swizzled<CHUNKS>(warp_column + lane % 16, k_chunk + lane / 16);
+        asm volatile("" : "+r"(columns));
+#endif
+    }
+    DEVICE void read_columns(u32 (&to)[FRAGMENTS][4], int stage, int step) const {
+#pragma unroll
+        for (int j = 0; j < FRAGMENTS; j++) {
+#if B_COLUMNS_CONTIGUOUS
+            load_matrices_transposed(to[j], columns[j] + stage * STAGE_BYTES + step * (16 * B_CHUNKS * 16));
+#else
+            load_matrices(to[j], ((columns + stage * STAGE_BYTES) ^ step * 32) + j * (16 * CHUNKS * 16));
+#endif
+        }
+    }
+    DEVICE void read_rows(u32 (&to)[4], int stage, int step, int pair) const {
+        const u32 from = ((rows + stage * STAGE_BYTES) ^ step * 32) + pair * (16 * CHUNKS * 16);
+        if (pair * 2 + 1 < EIGHTS)
+            load_matrices(to, from);
+        else
+            load_two_matrices(to, from);
+    }
+};
+
+DEVICE void turned_tile(const Operands& o) {
+    extern __shared__ __align__(256) unsigned char shared[];
+    const u32 base = shared_address(shared);
+    const Tile t = this_tile();
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int warp_row = warp % WM * WARP_ROWS, warp_column = warp / WM % WN * WARP_COLUMNS, warp_k = warp / (WM * WN);
+    const int first = t.slice * K_TILES / SPLIT, last = (t.slice + 1) * K_TILES / SPLIT;
+    Bias bias[8];
+    const Copies copies = start_copies<STAGES - 1, EARLY_BIAS>(o, t, shared, first, last, bias);
+    Extras extras[PASSES];
+    prefetch_extras(o, t, extras);
+
+    const Reader reader(base, lane, warp_row, warp_column, warp_k);
+    Sum sums[FRAGMENTS][EIGHTS][4] = {};
+    u32 columns_next[FRAGMENTS][4], rows_next[4];
+    copy_async_wait<STAGES - 2>();
+    __syncthreads();
+    reader.read_columns(columns_next, 0, 0);
+    reader.read_rows(rows_next, 0, 0, 0);
+    int stage = 0;
+#pragma unroll 1
+    for (int k_tile = first; k_tile < last; k_tile++) {
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) {
+            u32 columns[FRAGMENTS][4];
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS; j++)
+#pragma unroll
+                for (int r = 0; r < 4; r++) columns[j][r] = columns_next[j][r];
+#pragma unroll
+            for (int pair = 0; pair < PAIRS; pair++) {
+                const u32 rows[4] = {rows_next[0], rows_next[1], rows_next[2], rows_next[3]};
+                if (pair < PAIRS - 1) {
+                    reader.read_rows(rows_next, stage, step, pair + 1);
+                } else {
+                    if (step == STEPS - 1) {
+                        copy_async_wait<STAGES - 2>();
+                        __syncthreads();
+                        // After the last tile there is none: then the reads are of this tile, for nobody.
+                        stage = k_tile + 1 == last ? stage : stage == STAGES - 1 ? 0 : stage + 1;
+                    }
+                    reader.read_columns(columns_next, stage, (step + 1) % STEPS);
+                    reader.read_rows(rows_next, stage, (step + 1) % STEPS, 0);
+                }
+                if (step == 0 && pair == 0) {
+                    // The buffer that this fills was read in the turn before, whose barrier says that all warps are through.
+                    const int ahead = k_tile + STAGES - 1, to = stage == 0 ? STAGES - 1 : stage - 1;
+                    if (ahead < last) copies.copy_b(ahead, to), copies.copy_a(ahead, to);
+                    copy_async_commit();
+                }
+#pragma unroll
+                for (int j = 0; j < FRAGMENTS; j++)
+#pragma unroll
+                    for (int half = 0; half < 2; half++)
+                        if (pair * 2 + half < EIGHTS)
+                            multiply_add(sums[j][pair * 2 + half], columns[j], rows[half * 2], rows[half * 2 + 1], AElement());
+            }
+        }
+    }
+
+    if (!EARLY_BIAS) load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
+    copy_async_wait<0>();
+    __syncthreads();
+    // The accumulators go through shared memory so that a thread gets eight neighbouring columns. Of two warps that share a tile
+    // along K the second leaves its sums where the first adds its own.
+    Sum* const staged = (Sum*)shared + warp_k / 2 * STAGE + (warp_row + lane % 4 * 2) * STAGE_PITCH;
+#pragma unroll
+    for (int part = WK > 1 ? 1 : 0; part >= 0; part--) {
+        if (warp_k % 2 == part) {
+#pragma unroll
+            for (int j = 0; j < FRAGMENTS; j++)
+#pragma unroll
+                for (int e = 0; e < EIGHTS; e++)
+#pragma unroll
+                    for (int r = 0; r < 4; r++) {
+                        Sum* to = staged + (e * 8 + r % 2) * STAGE_PITCH + staged_column(warp_column + j * 16 + r / 2 * 8 + lane / 4);
+                        *to = WK > 1 && part == 0 ? sums[j][e][r] + *to : sums[j][e][r];
+                    }
+        }
+        __syncthreads();
+    }
+    finish_tile(o, t, (Sum*)shared, bias, extras);
+}
