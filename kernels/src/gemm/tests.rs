@@ -148,3 +148,35 @@ fn integers_are_refused_by_name() {
     let error = conv(DType::I32, 8, 8, 8, 3, 1).candidates(&targets()[1]).unwrap_err();
     assert!(error.0.contains("floating-point"), "{}", error.0);
 }
+
+#[test]
+fn rows_in_eights_are_offered_where_warps_multiply_floats() {
+    let view = |shape: &[u32]| View::contiguous(DType::F16, shape).unwrap();
+    let product = MatMul {
+        a: view(&[197, 768]),
+        b: view(&[768, 3072]),
+        output: view(&[197, 3072]),
+        epilogue: Epilogue::default(),
+    };
+    for target in targets() {
+        let candidates = product.candidates(&target).unwrap();
+        assert_sound(&candidates, &target);
+        let turned: Vec<_> = candidates.iter().filter(|c| c.configuration.ends_with("turned")).collect();
+        assert_eq!(!turned.is_empty(), target.architecture == 87, "{}", target.name);
+        assert!(turned.iter().all(|c| c.launches[0].entry == "tensor_core_turned"));
+        assert!(turned.iter().all(|c| c.launches[0].source.contains("#define EVEN_ROWS 1")));
+    }
+}
+
+#[test]
+fn rows_are_even_where_one_stride_leads_from_each_to_the_next() {
+    let even = |conv: &Conv| {
+        let candidates = conv.candidates(&targets()[1]).unwrap();
+        let tiled = candidates.iter().find(|c| c.algorithm == "tensor_core_gemm").unwrap();
+        tiled.launches[0].source.contains("#define EVEN_ROWS 1")
+    };
+    assert!(even(&conv(DType::F16, 64, 14, 64, 1, 1)));
+    // Every second row and column; pixels under several taps.
+    assert!(!even(&conv(DType::F16, 64, 14, 64, 1, 2)));
+    assert!(!even(&conv(DType::F16, 64, 14, 64, 3, 1)));
+}
