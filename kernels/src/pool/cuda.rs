@@ -53,7 +53,7 @@ impl Pool {
     /// Whether taps outside of the image may read the nearest inside: the same window has that one too, and a maximum does not
     /// change by it.
     fn is_clamped(&self) -> bool {
-        self.kind == PoolKind::Max
+        self.kind == Pooling::Max
             && (0..3).all(|d| {
                 let last = i64::from(self.extent(&self.output, d) - 1) * i64::from(self.strides[d]);
                 self.dilations[d] == 1
@@ -82,7 +82,7 @@ impl Pool {
         source.define("MAXIMUM", u8::from(self.kind == Pooling::Max));
         source.define("LOWEST", smallest(self.input.dtype));
         // What 8 and 16 bits hold is compared in registers of 32.
-        let narrow = self.kind == PoolKind::Max && !self.input.dtype.is_float() && self.input.dtype.size() <= 2;
+        let narrow = self.kind == Pooling::Max && !self.input.dtype.is_float() && self.input.dtype.size() <= 2;
         source.line(&format!("typedef {} R;", if narrow { "i32" } else { "W" }));
         source.define("CLAMPED", u8::from(self.is_clamped()));
         source.define("CHANNELS", format!("{}u", self.output.shape[1]));
