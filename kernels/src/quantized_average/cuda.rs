@@ -193,7 +193,7 @@ impl QuantizedAverage {
         let loads = f64::from(image.pixels.div_ceil(parts).div_ceil(THREADS / vectors));
         let rounds = f64::from((blocks * images).div_ceil(target.multiprocessors));
         let padded_channels = f64::from(image.padded_channels);
-        let spread = self.layers.is_some() && parts == 1;
+        let spread = self.layers.is_some() && parts == 1 && squeezed > THREADS / 32;
         let (squeezed_channels, rounds_of_results) = (f64::from(squeezed_lanes), (padded_channels / 512.0).ceil());
         let layers = match &self.layers {
             None => 0.0,

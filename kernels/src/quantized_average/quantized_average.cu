@@ -29,8 +29,9 @@ DEVICE u32 dot_excite(u32 x, u32 w, u32 sum) {
 }
 
 // Where a block has all pixels of its channels, it knows their averages and adds its part of the squeeze's sums, which are exact
-// in any order. The last block then has few sums to add; otherwise it does all of the squeeze.
-constexpr bool SPREAD = PARTS == 1;
+// in any order. The last block then has few sums to add; otherwise, and where its warps do one channel at most each, it does all
+// of the squeeze.
+constexpr bool SPREAD = PARTS == 1 && SQUEEZED > WARPS;
 constexpr int SUMS = SPREAD ? SQUEEZED_LANES : LANES;   // That a block leaves to the last.
 constexpr int LEFT = SPREAD ? BLOCKS : PARTS;           // How many are to be added for each.
 constexpr int ITEMS = SQUEEZED_LANES * VECTORS;         // Vectors of squeeze weights of one block.
