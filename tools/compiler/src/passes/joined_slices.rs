@@ -172,7 +172,8 @@ mod tests {
     use super::*;
     use crate::{
         passes::{dead_code, tests::Network},
-        stored::{StoreOptions, StoredGraph},
+        store_options::StoreOptions,
+        stored::StoredGraph,
     };
     use floe_models::op::{Binary, Unary};
 

@@ -59,11 +59,7 @@ impl Beginnings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        fused::FusedOp,
-        passes::tests::Network,
-        stored::{StoreOptions, StoredGraph},
-    };
+    use crate::{fused::FusedOp, passes::tests::Network, store_options::StoreOptions, stored::StoredGraph};
 
     /// The inputs of every concatenation in order.
     fn joined(graph: &Graph) -> Vec<&[TensorId]> {
