@@ -63,8 +63,11 @@ const CONTROLS: [Control; 9] = [
         arch: "87ptx",
         family: "pool",
         algorithm: "",
-        marks: &[],
-        edit: Edit::Text("if ((u32)x >= EXTENT_2) continue;", "if ((u32)x > EXTENT_2) continue;"),
+        marks: &["#define CLAMPED 0"],
+        edit: Edit::Text(
+            "if (!CLAMPED && (u32)x >= EXTENT_2) continue;",
+            "if (!CLAMPED && (u32)x > EXTENT_2) continue;",
+        ),
         said: "access outside its operand",
     },
     Control {
