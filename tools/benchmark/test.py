@@ -30,8 +30,9 @@ if [ "$1" = compile ]; then
     echo "$@" >"$plan"
 else
     measured=$(grep -q -e --timings "$2" && echo true || echo false)
-    step='{"measured": '$measured', "family": "conv", "flops": 10, "bytes": 20}'
-    echo '{"variants": [{"steps": ['$step, $step, $step', {"family": "guard"}]}]}'
+    step='{"measured": '$measured', "family": "conv", "flops": 10, "bytes": 20, "expected_us": 1.5}'
+    predicted='{"us": 5.0, "dram_read": 30, "dram_written": 10}'
+    echo '{"variants": [{"predicted": '$predicted', "steps": ['$step, $step, $step', {"family": "guard"}]}]}'
 fi
 """
 FLOE = """#!/bin/sh

@@ -232,7 +232,7 @@ class Benchmarks:
     def predicted(self, network, target):
         """What `floec inspect` predicts of a network on a target."""
         predicted = self.fact((network, 1), "predicted", target=target, plan=COST_MODEL)
-        return NONE if predicted is None else f"{predicted / 1e3:.2f} ms"
+        return "not in this run" if predicted is None else f"{predicted / 1e3:.2f} ms"
 
     def shares(self):
         """All ratios of measured to expected times."""
