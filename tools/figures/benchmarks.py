@@ -193,37 +193,41 @@ class Benchmarks:
         return "\n\n".join([caption, table(heads, rows), "\n".join(means)])
 
     def expected(self, case, sms):
-        """Microseconds that the cost model expects on so many multiprocessors, at their clock, and a measured replay over
-        that. No ratio where memory decides, since a slice has another memory than the Jetson. None without times."""
+        """Microseconds that the cost model expects on so many multiprocessors, at their clock; those of a replay; and the second
+        over the first. No ratio where memory decides, since a slice has another memory than the Jetson. None without times."""
         target = STANDS_FOR.get(sms, "h200")
         line = self.line(case, sms, FLOE, target=target, plan=COST_MODEL)
         if not line or "expected" not in line:
             return None
         device, gpu = self.descriptions[target], self.descriptions["h200"]
-        at_clock = line["expected"] * device["clock"] / gpu["clock"]
+        at_clock, time = line["expected"] * device["clock"] / gpu["clock"], line["device"]["median"]
         memory = line["dram"] / (device["bandwidth"] * 1e3)
         bound = sms and memory > MEMORY_BOUND * line["expected"]
-        return at_clock, None if bound else line["device"]["median"] / at_clock
+        return at_clock, time, None if bound else time / at_clock
+
+    def all_expected(self):
+        """By case what is expected and measured on the whole GPU and on each slice, where there is anything."""
+        cases = {case: [self.expected(case, sms) for sms in (0, *STANDS_FOR)] for case in (*self.cases, *self.quantised_cases)}
+        return {case: found for case, found in cases.items() if any(found)}
+
+    def shares(self):
+        """All ratios of measured to expected times."""
+        return [place[2] for found in self.all_expected().values() for place in found if place and place[2]]
 
     def predictions(self):
         """What the cost model expects beside what was measured."""
-        places = [0, *STANDS_FOR]
-        heads = ["network"]
-        for sms in places:
-            heads += [f"{sms} SMs: expected" if sms else "whole GPU: expected", "measured", "ratio"]
-        rows, ratios, bound = [], self.shares(), []
-        for case in [*self.cases, *self.quantised_cases]:
-            found = [self.expected(case, sms) for sms in places]
-            if not any(found):
-                continue
-            row = [label(case)]
-            for at_clock, share in (pair or (None, None) for pair in found):
-                time = at_clock and self.time(case, places[len(row) // 3], FLOE, plan=COST_MODEL)
-                row += [whole(at_clock), whole(time), ratio(share)]
-            rows.append(row)
-            bound += [label(case)] if any(pair and not pair[1] for pair in found) else []
+        ratios = self.shares()
         if not ratios:
             return NONE
+        heads, rows, bound = ["network"], [], []
+        for sms in (0, *STANDS_FOR):
+            heads += [f"{sms} SMs: expected" if sms else "whole GPU: expected", "measured", "ratio"]
+        for case, found in self.all_expected().items():
+            row = [label(case)]
+            for at_clock, time, share in (place or (None, None, None) for place in found):
+                row += [whole(at_clock), whole(time), ratio(share)]
+            rows.append(row)
+            bound += [label(case)] if any(place and not place[2] for place in found) else []
         text = f"Geometric mean of {len(ratios)} ratios {statistics.geometric_mean(ratios):.2f}; the least {min(ratios):.2f}, the largest {max(ratios):.2f}."
         if bound:
             text += f" No ratio on a slice where memory takes more than {MEMORY_BOUND:.0%} of the Jetson's expected time: {listed(bound)}."
@@ -233,11 +237,6 @@ class Benchmarks:
         """What `floec inspect` predicts of a network on a target."""
         predicted = self.fact((network, 1), "predicted", target=target, plan=COST_MODEL)
         return "not in this run" if predicted is None else f"{predicted / 1e3:.2f} ms"
-
-    def shares(self):
-        """All ratios of measured to expected times."""
-        found = [self.expected(case, sms) for case in [*self.cases, *self.quantised_cases] for sms in (0, *STANDS_FOR)]
-        return [pair[1] for pair in found if pair and pair[1]]
 
     def short(self):
         """README's table: batch 1, plans by the cost model where there are any."""

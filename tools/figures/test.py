@@ -157,14 +157,16 @@ class Tables(unittest.TestCase):
     def test_measured_times_stand_beside_expected_ones_at_the_clock_of_the_slice(self):
         tables = self.tables(measured())
         orin, h200 = (tables.descriptions[name] for name in ("jetson-agx-orin", "h200"))
-        at_clock, share = tables.expected(("resnet50", 1), 16)
+        at_clock, time, share = tables.expected(("resnet50", 1), 16)
         self.assertEqual((orin["clock"], h200["clock"]), (1300, 1980))
         self.assertAlmostEqual(at_clock, 100)
+        # Of Orin's code, not of Hopper's on the same slice.
+        self.assertEqual(time, 102)
         self.assertAlmostEqual(share, 102 / 100)
-        self.assertEqual(tables.expected(("resnet50", 1), 0), (100, 1))
+        self.assertEqual(tables.expected(("resnet50", 1), 0), (100, 100, 1))
         # Memory takes 40 MB over 204.8 GB/s there, 64 % of what is expected; on the whole GPU it counts.
-        self.assertIsNone(tables.expected(("vgg16", 1), 16)[1])
-        self.assertEqual(tables.expected(("vgg16", 1), 0), (200, 1))
+        self.assertIsNone(tables.expected(("vgg16", 1), 16)[2])
+        self.assertEqual(tables.expected(("vgg16", 1), 0), (200, 200, 1))
         text = tables.predictions()
         self.assertRegex(text, r"\| resnet50 \| 100 \| 100 \| 1.00 \| 100 \| 102 \| 1.02 \|")
         self.assertIn("expected time: vgg16 and vgg16_int8.", text)

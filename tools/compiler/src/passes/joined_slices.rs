@@ -10,14 +10,12 @@ const MOST_BETWEEN: usize = 16;
 
 /// Joins them wherever a concatenation reads them side by side.
 pub fn run(mut graph: Graph) -> Graph {
-    let mut found: Vec<Vec<Run>> = Vec::with_capacity(graph.nodes.len());
     let edges = Edges::of(&graph);
-    for node in &graph.nodes {
-        found.push(match node.op {
-            Op::Concat { axis } => runs(&edges, node, axis),
-            _ => Vec::new(),
-        });
-    }
+    let of_node = |node: &Node| match node.op {
+        Op::Concat { axis } => runs(&edges, node, axis),
+        _ => Vec::new(),
+    };
+    let found: Vec<Vec<Run>> = graph.nodes.iter().map(of_node).collect();
     if found.iter().all(Vec::is_empty) {
         return graph;
     }
@@ -75,7 +73,7 @@ fn piece(edges: &Edges<'_>, part: TensorId, axis: usize) -> Option<Piece> {
     loop {
         let number = edges.producer(id)?;
         let node = &edges.graph.nodes[number];
-        match &node.op {
+        match node.op {
             Op::Unary(_) | Op::Binary(_) | Op::Cast if between.len() < MOST_BETWEEN => {
                 between.push(number);
                 let next = changed_operand(edges.graph, node)?;
@@ -84,11 +82,11 @@ fn piece(edges: &Edges<'_>, part: TensorId, axis: usize) -> Option<Piece> {
                 }
                 id = next;
             }
-            op => {
+            _ => {
                 between.reverse();
                 let value = *node.inputs.first()?;
                 let extent = edges.graph.fact(id).shape.get(axis).copied()?;
-                let start = start_of(edges.graph, node, op, id, axis)?;
+                let start = start_of(edges.graph, node, id, axis)?;
                 return Some(Piece { value, start, extent, between });
             }
         }
@@ -96,8 +94,8 @@ fn piece(edges: &Edges<'_>, part: TensorId, axis: usize) -> Option<Piece> {
 }
 
 /// Where the output `id` of a node starts in its input, if it is a piece along this dimension and whole along all others.
-fn start_of(graph: &Graph, node: &Node, op: &Op, id: TensorId, axis: usize) -> Option<usize> {
-    match op {
+fn start_of(graph: &Graph, node: &Node, id: TensorId, axis: usize) -> Option<usize> {
+    match &node.op {
         Op::Split { axis: along } if *along == axis => {
             let before = node.outputs.iter().take_while(|&&output| output != id);
             Some(before.map(|output| graph.fact(*output).shape[axis]).sum())
