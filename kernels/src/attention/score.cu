@@ -22,7 +22,7 @@ DEVICE f32 score(f32 product, const Tile& tile, int query, int key MASK_FORMAL) 
 #if CAUSAL
     if (key > query + CAUSAL_OFFSET) return LOWEST;
 #endif
-    f32 x = product * SCALE;
+    f32 x = __fmul_rn(product, SCALE);  // Not contracted with the mask by some compilers.
 #if SOFTCAP
     x = SOFTCAP_FACTOR * tanhf(x);
 #endif

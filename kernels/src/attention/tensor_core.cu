@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
                 for (int j = 0; j < BN / 8; ++j)
 #pragma unroll
                     for (int e = half * 2; e < half * 2 + 2; ++e) {
-                        scores[j][e] = exp2_16(scores[j][e] * UNIT - shift);
+                        scores[j][e] = exp2_16(fmaf(scores[j][e], UNIT, -shift));
                         total[half] += scores[j][e];
                     }
 #pragma unroll

@@ -136,8 +136,7 @@ DEVICE f32 tanh_16(f32 x) {
 // (relative error 2.7e-6); beyond, both are below what x (1 + erf(x)) shows in sixteen bits.
 DEVICE f32 one_plus_erf_16(f32 x) {
     const f32 t = fabsf(x);
-    f32 p = -1.808371432390193e-5f;
-    p = p * t + 4.61232087e-4f;
+    f32 p = fmaf(t, -1.808371432390193e-5f, 4.61232087e-4f);
     p = p * t - 5.12124288e-3f;
     p = p * t + 3.37202150e-2f;
     p = p * t - 1.52282997e-1f;

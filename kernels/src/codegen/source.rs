@@ -182,6 +182,8 @@ fn binary(class: Class, op: Binary, a: &str, b: &str) -> String {
     let logic = |operator: &str| format!("({kind})(({a} != 0) {operator} ({b} != 0))");
     match op {
         Binary::Add => arithmetic("+"),
+        // With a rounding mode: the driver's compiler contracts subtractions that NVRTC leaves.
+        Binary::Sub if class == Class::F32 => format!("__fsub_rn({a}, {b})"),
         Binary::Sub => arithmetic("-"),
         Binary::Mul => arithmetic("*"),
         Binary::Div if float => format!("{a} / {b}"),

@@ -37,9 +37,9 @@ DEVICE Pixel pixel(const u8* bytes, const u8* chroma, i32 x, i32 start) {
 #else
     const uchar2 pair = *(const uchar2*)(chroma + (x / 2 * 2 - start));
     const f32 cb = (f32)pair.x - 128.0f, cr = (f32)pair.y - 128.0f;
-    p.v[0] = clamp(y + RED_CR * cr);
-    p.v[1] = clamp(y + GREEN_CB * cb + GREEN_CR * cr);
-    p.v[2] = clamp(y + BLUE_CB * cb);
+    p.v[0] = clamp(fmaf(RED_CR, cr, y));
+    p.v[1] = clamp(fmaf(GREEN_CR, cr, fmaf(GREEN_CB, cb, y)));
+    p.v[2] = clamp(fmaf(BLUE_CB, cb, y));
 #endif
 #else
     const u8* const from = bytes + (x * BYTES_PER_PIXEL - start);

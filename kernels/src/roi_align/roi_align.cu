@@ -5,7 +5,7 @@ struct Side {
 };
 
 DEVICE Side side(W low, W high, u32 bins) {
-    const W start = low * (W)SCALE - (W)HALF, end = high * (W)SCALE - (W)HALF;
+    const W start = fma(low, (W)SCALE, -(W)HALF), end = fma(high, (W)SCALE, -(W)HALF);
     W size = end - start;
 #if AT_LEAST_ONE
     size = size < (W)1 ? (W)1 : size;

@@ -5,8 +5,9 @@ use crate::{
     launch::Gpu,
     operands::Prepared,
 };
-use anyhow::Result;
+use anyhow::{Result, bail};
 use floe_compiler::nvrtc::{Compiler, Request};
+use floe_emulator::ptx::Module;
 use floe_kernels::codegen::{Candidate, Target};
 use std::{
     collections::BTreeMap,
@@ -47,6 +48,19 @@ pub fn keep_smallest(cases: &mut Vec<Case>) {
     cases.retain(|case| case.candidates.as_ref().is_ok_and(|candidates| !candidates.is_empty()));
 }
 
+/// Returns an error if the driver's compiler may contract a multiplication and an addition: the kernel's bits are then not
+/// those that the emulator computes. `fmaf` or `__fmul_rn` in the source decides.
+pub fn no_contractions(ptx: &[u8]) -> Result<()> {
+    let module = Module::parse(str::from_utf8(ptx)?.trim_end_matches('\0'))?;
+    for kernel in module.kernels() {
+        if let Some(pair) = kernel.contractions().first() {
+            let line = pair.source.map_or(String::new(), |(_, line)| format!(", line {line} of the CUDA source"));
+            bail!("{}: lines {} and {} of the PTX may become one fma{line}", kernel.name, pair.product, pair.sum);
+        }
+    }
+    Ok(())
+}
+
 /// Runs every candidate of the cases.
 ///
 /// # Errors
@@ -71,9 +85,10 @@ pub fn run(
                         let what = format!("{} | {} {}", case.what(), candidate.algorithm, candidate.configuration);
                         let compiled = images.by_ref().take(candidate.launches.len()).collect::<Result<Vec<_>, _>>();
                         let started = std::time::Instant::now();
-                        let verified = compiled
-                            .map_err(anyhow::Error::from)
-                            .and_then(|images| verify(&Gpu::emulated()?, case, &prepared, candidate, &images));
+                        let verified = compiled.map_err(anyhow::Error::from).and_then(|images| {
+                            images.iter().try_for_each(|image| no_contractions(&image.bytes))?;
+                            verify(&Gpu::emulated()?, case, &prepared, candidate, &images)
+                        });
                         match verified {
                             Ok((error, _)) => {
                                 tally.passed += 1;

@@ -8,6 +8,7 @@ mod compare;
 mod controls;
 mod digest;
 mod emulated;
+mod executed;
 mod expected;
 mod guard;
 mod heap;
@@ -62,6 +63,10 @@ enum Command {
     Instructions(instructions::Arguments),
     /// Real kernels, each broken by one edit, on a GPU in software: every defect must be found. Needs no GPU.
     Controls,
+    /// Every kernel that plans choose, on a GPU in software with every access watched. Needs no GPU.
+    #[command(after_help = "Example:
+  floe-verify executed plans/*.floe --state executed.jsonl              as tools/verify/executed calls it")]
+    Executed(executed::Arguments),
     /// Plans on the GPU against their host variants; replays, allocations, memory, driver calls.
     #[command(after_help = "Example:
   floe-verify networks plans/*.floe --record targets/verified/h200.json")]
@@ -181,6 +186,7 @@ fn run(command_line: &CommandLine) -> Result<bool> {
             keep("instructions", instructions::TARGET, json!(report), &report.failures)
         }
         Command::Controls => controls::run(),
+        Command::Executed(arguments) => executed::run(arguments).map(|()| true),
         Command::Soak(arguments) => {
             let report = soak::run(arguments)?;
             let soak::Report { plan, target, precision, memory, wait, failures, .. } = &report;

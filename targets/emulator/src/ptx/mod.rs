@@ -4,6 +4,7 @@
 //! proportional to the text. It checks names, scopes and labels; what instructions mean is the
 //! [machine](crate::machine)'s business.
 
+mod contraction;
 mod error;
 mod inline;
 mod lexer;
@@ -11,6 +12,7 @@ mod parser;
 #[cfg(test)]
 mod tests;
 
+pub use contraction::Pair;
 pub use error::{Error, ErrorKind};
 
 /// Longest text that is read.
