@@ -1,5 +1,6 @@
 //! `floe-verify executed`: every kernel that plans choose, executed on a GPU in software with every access watched.
 
+use crate::record::COMMIT;
 use anyhow::{Context, Result, bail};
 use floe::{
     emulated::Emulated,
@@ -26,9 +27,13 @@ use std::{
 pub struct Arguments {
     /// Plans with PTX. Without any: only the sums of the state.
     plans: Vec<PathBuf>,
-    /// What has been executed, a JSON line a variant; lines are added. A variant whose kernels all have been is not run.
+    /// What has been executed, a JSON line a variant; lines are added. A variant whose kernels all have been is not run,
+    /// whatever the commit they were of.
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
+    /// Print the names of the plans that this build has executed, and do nothing else.
+    #[arg(long, conflicts_with = "plans")]
+    list: bool,
     /// Seed of the random inputs.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
@@ -38,6 +43,8 @@ pub struct Arguments {
 #[derive(Debug, Serialize, Deserialize)]
 struct Row {
     plan: String,
+    /// Commit of the program that executed it.
+    commit: String,
     target: String,
     /// Kernels that its steps launch.
     kernels: Vec<String>,
@@ -48,6 +55,11 @@ struct Row {
 /// Runs `floe-verify executed`; an error names kernels that were not executed.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let mut rows = read(&arguments.state)?;
+    if arguments.list {
+        let plans: BTreeSet<&String> = rows.iter().filter(|row| row.commit == COMMIT).map(|row| &row.plan).collect();
+        plans.iter().for_each(|plan| println!("{plan}"));
+        return Ok(());
+    }
     let mut executed: BTreeSet<String> =
         rows.iter().filter(|row| row.failures.is_empty()).flat_map(|row| row.kernels.clone()).collect();
     for path in &arguments.plans {
@@ -64,7 +76,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             if failures.is_empty() {
                 executed.extend(kernels.iter().cloned());
             }
-            let row = Row { plan: name.clone(), target, kernels: kernels.into_iter().collect(), failures };
+            let row = Row {
+                plan: name.clone(),
+                commit: COMMIT.into(),
+                target,
+                kernels: kernels.into_iter().collect(),
+                failures,
+            };
             let mut state = OpenOptions::new().create(true).append(true).open(&arguments.state)?;
             writeln!(state, "{}", serde_json::to_string(&row)?)?;
             rows.push(row);
@@ -109,12 +127,13 @@ fn read(state: &PathBuf) -> Result<Vec<Row>> {
     BufReader::new(file).lines().map(line).collect::<Result<_>>().with_context(|| format!("'{}'", state.display()))
 }
 
-/// Prints for each target how many of the chosen kernels were executed, and fails if some were not.
+/// Prints for each target how many of the kernels that this build chooses were executed, and fails if some were not.
 fn summary(rows: &[Row]) -> Result<()> {
     let executed: BTreeSet<&String> =
         rows.iter().filter(|row| row.failures.is_empty()).flat_map(|row| &row.kernels).collect();
     let mut targets: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&String>)> = BTreeMap::new();
-    for row in rows {
+    let rows = || rows.iter().filter(|row| row.commit == COMMIT);
+    for row in rows() {
         let (plans, kernels) = targets.entry(&row.target).or_default();
         plans.insert(&row.plan);
         kernels.extend(&row.kernels);
@@ -125,8 +144,8 @@ fn summary(rows: &[Row]) -> Result<()> {
         left += kernels.len() - done;
         println!("{target}: {done} of {} chosen kernels of {} networks executed", kernels.len(), plans.len());
     }
-    let findings: usize = rows.iter().map(|row| row.failures.len()).sum();
-    if rows.is_empty() {
+    let findings: usize = rows().map(|row| row.failures.len()).sum();
+    if targets.is_empty() {
         bail!("nothing was executed");
     }
     if left > 0 || findings > 0 {
@@ -141,7 +160,13 @@ mod tests {
 
     fn row(target: &str, kernels: &[&str], failures: &[&str]) -> Row {
         let strings = |words: &[&str]| words.iter().map(ToString::to_string).collect();
-        Row { plan: "net".into(), target: target.into(), kernels: strings(kernels), failures: strings(failures) }
+        Row {
+            plan: "net".into(),
+            commit: COMMIT.into(),
+            target: target.into(),
+            kernels: strings(kernels),
+            failures: strings(failures),
+        }
     }
 
     #[test]
@@ -149,5 +174,7 @@ mod tests {
         assert!(summary(&[row("nano", &["a", "b"], &[]), row("nx", &["b"], &[])]).is_ok());
         assert!(summary(&[row("nano", &["a"], &[]), row("nx", &["b"], &["strayed"])]).is_err());
         assert!(summary(&[]).is_err());
+        let old = Row { commit: "another".into(), ..row("nano", &["a"], &[]) };
+        assert!(summary(&[old, row("nano", &["a"], &["strayed"])]).is_err());
     }
 }

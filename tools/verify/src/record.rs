@@ -19,7 +19,7 @@ pub fn digests() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// The commit that this program was built from.
-const COMMIT: &str = env!("FLOE_COMMIT");
+pub const COMMIT: &str = env!("FLOE_COMMIT");
 
 /// What must be the same for sections of one record: the GPU, its driver, the sources.
 fn header() -> Result<&'static Map<String, Value>> {
