@@ -9,6 +9,7 @@ use bytes::Bytes;
 pub use folder::Folder;
 use prost::Message;
 use proto::ModelProto;
+pub use tensor::data_type_name;
 
 /// Decodes a model and tells apart: not ONNX at all, cut off, and damaged inside.
 ///

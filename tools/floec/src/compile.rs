@@ -149,6 +149,13 @@ pub fn shape(argument: &str) -> anyhow::Result<(String, Vec<usize>)> {
     Ok((name.to_owned(), extents))
 }
 
+/// Name and value of a `--constant`.
+pub fn constant(argument: &str) -> anyhow::Result<(String, f64)> {
+    let (input, value) = name_and_value(argument, "--constant")?;
+    let number = value.parse().with_context(|| format!("--constant {argument}: '{value}' is no number"))?;
+    Ok((input.to_owned(), number))
+}
+
 fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
     let found: Result<Vec<_>, _> = arguments.targets.iter().map(|name| targets::find(name).cloned()).collect();
     let found = found?;
@@ -169,9 +176,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
     let states = arguments.states.iter().map(|text| pair(text, "--state")).collect::<Result<Vec<_>, _>>()?;
     let mut numbers = Vec::new();
     for text in &arguments.constants {
-        let (input, value) = name_and_value(text, "--constant")?;
-        let number: f64 = value.parse().with_context(|| format!("--constant {text}: '{value}' is no number"))?;
-        numbers.push((input.to_owned(), number));
+        numbers.push(constant(text)?);
     }
     let mut limits = Limits::default();
     for text in &arguments.limits {

@@ -1,13 +1,14 @@
 //! `floec inspect` and `floec check`.
 
 use crate::{
-    keys,
+    keys, model,
     output::{self, usage},
     page, prediction, report,
 };
 use anyhow::{Context, anyhow};
 use clap::Args;
-use floe_engine::plan::Plan;
+use floe_engine::plan::{Plan, format::MAGIC};
+use floe_models::onnx;
 use memmap2::Mmap;
 use serde_json::Value;
 use std::{
@@ -15,21 +16,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Show what is inside a plan, and why.
+/// Show what is inside a plan, and why; or what a model holds, and whether Floe runs it.
 #[derive(Args)]
 #[command(after_help = "Examples:
   floec inspect resnet50.floe
   floec inspect resnet50.floe --json | jq '.variants[0].memory'
-  floec inspect resnet50.floe --html resnet50.html")]
+  floec inspect resnet50.floe --html resnet50.html
+  floec inspect detector.onnx --shape images=1x3x640x640 --target jetson-orin-nano
+
+Exit code: 1 where a model holds what is not supported; all such nodes are listed.")]
 pub struct Arguments {
-    /// The plan.
-    plan: PathBuf,
+    /// A plan, or an ONNX model.
+    file: PathBuf,
     /// Print everything as JSON.
     #[arg(long)]
     json: bool,
-    /// Write a self-contained HTML page.
+    /// Of a plan: write a self-contained HTML page.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    model: model::Options,
 }
 
 /// Run the engine's own check on a plan, and compare its blobs with their digest; needs no GPU.
@@ -88,11 +94,17 @@ pub fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
 
 /// Runs `floec inspect`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let bytes = map(&arguments.plan)?;
-    let plan = parse(&bytes, &arguments.plan)?;
+    let bytes = map(&arguments.file)?;
+    if !bytes.starts_with(&MAGIC) && arguments.html.is_none() {
+        if let Ok(model) = onnx::decode(&bytes) {
+            return model::run(&arguments.file, &model, bytes.len(), &arguments.model, arguments.json);
+        }
+    }
+    arguments.model.none()?;
+    let plan = parse(&bytes, &arguments.file)?;
     let report = report::plan(&plan);
     if let Some(path) = &arguments.html {
-        usage(output::keep_inputs(path, [arguments.plan.as_path()]))?;
+        usage(output::keep_inputs(path, [arguments.file.as_path()]))?;
         output::write_file(path, page::render(&report).as_bytes())?;
         if output::is_stdout(path) {
             return Ok(());

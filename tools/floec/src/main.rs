@@ -3,6 +3,7 @@
 mod compile;
 mod inspect;
 mod keys;
+mod model;
 mod output;
 mod page;
 mod prediction;
