@@ -17,6 +17,7 @@ mod loop_nest;
 mod strided;
 mod view;
 
+pub mod narrow;
 pub mod pointwise;
 
 pub mod attention;

@@ -10,7 +10,7 @@ pub type Dims = heapless::Vec<u32, MAX_RANK>;
 /// Distances between neighbours along each dimension, in elements.
 pub type Strides = heapless::Vec<i32, MAX_RANK>;
 
-/// Element type of a tensor. `Bool` is one byte, 0 or 1.
+/// Element type of a tensor. `Bool` is one byte, 0 or 1; so is each element of the [narrow](crate::narrow) types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum DType {
@@ -27,6 +27,12 @@ pub enum DType {
     U32,
     U64,
     Bool,
+    F8E4M3,
+    F8E4M3Fnuz,
+    F8E5M2,
+    F8E5M2Fnuz,
+    I4,
+    U4,
 }
 
 impl DType {
@@ -34,6 +40,7 @@ impl DType {
     pub const fn size(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool => 1,
+            Self::F8E4M3 | Self::F8E4M3Fnuz | Self::F8E5M2 | Self::F8E5M2Fnuz | Self::I4 | Self::U4 => 1,
             Self::F16 | Self::Bf16 | Self::I16 | Self::U16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::F64 | Self::I64 | Self::U64 => 8,
@@ -46,7 +53,17 @@ impl DType {
         if self.size() == 1 { 16 } else { 8 }
     }
 
-    /// Whether the type is a floating-point one.
+    /// Whether the type is a [narrow](crate::narrow) one, which casts convert and movement moves, and nothing computes in.
+    pub const fn is_narrow(self) -> bool {
+        self.is_float8() || matches!(self, Self::I4 | Self::U4)
+    }
+
+    /// Whether the type is a float of 8 bits.
+    pub const fn is_float8(self) -> bool {
+        matches!(self, Self::F8E4M3 | Self::F8E4M3Fnuz | Self::F8E5M2 | Self::F8E5M2Fnuz)
+    }
+
+    /// Whether the type is a floating-point one that is computed in: of 16 bits or more.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::Bf16 | Self::F64)
     }
@@ -67,6 +84,12 @@ impl DType {
             Self::U32 => "u32",
             Self::U64 => "u64",
             Self::Bool => "bool",
+            Self::F8E4M3 => "f8e4m3",
+            Self::F8E4M3Fnuz => "f8e4m3fnuz",
+            Self::F8E5M2 => "f8e5m2",
+            Self::F8E5M2Fnuz => "f8e5m2fnuz",
+            Self::I4 => "i4",
+            Self::U4 => "u4",
         }
     }
 }

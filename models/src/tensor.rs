@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 pub use floe_kernels::DType;
+use floe_kernels::narrow;
 
 /// A constant tensor. Cloning shares the bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,13 +68,14 @@ impl Tensor {
             .then(|| self.bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
     }
 
-    /// Elements of an integer or bool tensor as i64; `None` for floats.
+    /// Elements of an integer or bool tensor as i64; `None` for floats, those of 8 bits included.
     pub fn to_i64(&self) -> Option<Vec<i64>> {
         Some(match self.dtype {
             DType::I64 => self.to_vec::<i64>()?,
             DType::I32 => self.to_vec::<i32>()?.into_iter().map(i64::from).collect(),
             DType::I16 => self.to_vec::<i16>()?.into_iter().map(i64::from).collect(),
             DType::I8 => self.to_vec::<i8>()?.into_iter().map(i64::from).collect(),
+            DType::I4 | DType::U4 => self.narrow()?.into_iter().map(|v| v as i64).collect(),
             DType::U8 | DType::Bool => self.bytes.iter().map(|&b| i64::from(b)).collect(),
             DType::U16 => self.to_vec::<u16>()?.into_iter().map(i64::from).collect(),
             DType::U32 => self.to_vec::<u32>()?.into_iter().map(i64::from).collect(),
@@ -90,9 +92,15 @@ impl Tensor {
             DType::F32 => cast(self.to_vec::<f32>().map(|v| v.into_iter().map(f64::from).collect())),
             DType::F16 => cast(self.to_vec::<half::f16>().map(|v| v.into_iter().map(f64::from).collect())),
             DType::Bf16 => cast(self.to_vec::<half::bf16>().map(|v| v.into_iter().map(f64::from).collect())),
+            DType::F8E4M3 | DType::F8E4M3Fnuz | DType::F8E5M2 | DType::F8E5M2Fnuz => cast(self.narrow()),
             DType::U64 => cast(self.to_vec::<u64>().map(|v| v.into_iter().map(|x| x as f64).collect())),
             _ => cast(self.to_i64().map(|v| v.into_iter().map(|x| x as f64).collect())),
         }
+    }
+
+    /// Elements of a tensor of a narrow type.
+    fn narrow(&self) -> Option<Vec<f64>> {
+        self.bytes.iter().map(|&element| narrow::number(self.dtype, element)).collect()
     }
 
     /// The same bytes under another shape.

@@ -53,6 +53,18 @@ pub enum ElementType {
     U64 = 11,
     /// One byte, 0 or 1.
     Bool = 12,
+    /// One byte: a float with 4 bits of exponent and 3 of mantissa, with NaN but without infinities (OCP E4M3).
+    F8E4M3 = 13,
+    /// One byte: as that, with one NaN and without a negative zero.
+    F8E4M3Fnuz = 14,
+    /// One byte: a float with 5 bits of exponent and 2 of mantissa, with NaN and infinities (OCP E5M2).
+    F8E5M2 = 15,
+    /// One byte: as that, with one NaN, without infinities and without a negative zero.
+    F8E5M2Fnuz = 16,
+    /// A signed integer of 4 bits, in a byte of its own, sign-extended: `int8_t` from -8 to 7.
+    I4 = 17,
+    /// An unsigned integer of 4 bits, in a byte of its own: `uint8_t` from 0 to 15.
+    U4 = 18,
     /// A type that this library has no name for; the binding's bytes are right all the same.
     Other = 255,
 }
@@ -173,5 +185,11 @@ fn element_type(dtype: DType) -> ElementType {
         DType::U32 => ElementType::U32,
         DType::U64 => ElementType::U64,
         DType::Bool => ElementType::Bool,
+        DType::F8E4M3 => ElementType::F8E4M3,
+        DType::F8E4M3Fnuz => ElementType::F8E4M3Fnuz,
+        DType::F8E5M2 => ElementType::F8E5M2,
+        DType::F8E5M2Fnuz => ElementType::F8E5M2Fnuz,
+        DType::I4 => ElementType::I4,
+        DType::U4 => ElementType::U4,
     }
 }

@@ -1,7 +1,7 @@
 //! Kernels in which a thread computes one vector of neighbouring output elements: pointwise programs and copies, and
 //! the index arithmetic that gather and pad share with them.
 
-use super::{Argument, Launch, PRELUDE, Target, element_type};
+use super::{Argument, Launch, Target, element_type, prelude_for};
 use crate::loop_nest::Nest;
 use crate::{DType, Dims, MAX_INPUTS, Strides, View};
 use std::fmt::Write;
@@ -307,8 +307,9 @@ impl Loops {
         .expect("writing to a string");
         body.push_str(&self.store_source(out));
         let parameters = self.parameters(kind);
+        let prelude = prelude_for(self.operands.iter().map(|operand| operand.dtype));
         let source = format!(
-            "{PRELUDE}\n{functions}\nextern \"C\" __global__ void __launch_bounds__({block}) {entry}({parameters}) {{\n    wait_for_inputs();\n{body}}}\n"
+            "{prelude}\n{functions}\nextern \"C\" __global__ void __launch_bounds__({block}) {entry}({parameters}) {{\n    wait_for_inputs();\n{body}}}\n"
         );
         self.launch(target, entry, source)
     }

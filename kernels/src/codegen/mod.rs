@@ -12,7 +12,7 @@ mod whole;
 
 pub use elementwise::memory_cost;
 pub use packing::{Packing, Transform};
-pub(crate) use source::define;
+pub(crate) use source::{define, prelude_for};
 pub use source::{
     Arithmetic, PRELUDE, element_type, f32_literal, f64_literal, load_function, program_function, register_type,
 };

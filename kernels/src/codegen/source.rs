@@ -8,6 +8,15 @@ use std::fmt::Write;
 /// Types, conversions and scalar functions that every generated source starts with. Needs no header.
 pub const PRELUDE: &str = include_str!("prelude.cu");
 
+/// What follows the prelude where elements are of narrow types.
+const NARROW: &str = include_str!("narrow.cu");
+
+/// What a source that touches elements of these types starts with.
+pub(crate) fn prelude_for(dtypes: impl IntoIterator<Item = DType>) -> String {
+    let narrow = dtypes.into_iter().any(DType::is_narrow);
+    format!("{PRELUDE}{}", if narrow { NARROW } else { "" })
+}
+
 /// The prelude's name of an element type in memory: `f16`, `boolean`, …
 pub const fn element_type(dtype: DType) -> &'static str {
     match dtype {

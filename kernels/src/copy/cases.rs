@@ -7,6 +7,7 @@ use crate::{DType, Kernel, View};
 /// Kernels of this family with odd sizes, types, layouts and parameters.
 pub fn cases() -> Vec<Kernel> {
     use DType::{Bf16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    use DType::{F8E4M3, F8E4M3Fnuz, F8E5M2, F8E5M2Fnuz, I4, U4};
     let mut cases = Vec::new();
     let mut case = |source: View, destination: View| cases.push(Kernel::Copy(Copy { source, destination }));
     // The first and last step of most networks: row-major f32 to padded channels-last f16, and back.
@@ -47,5 +48,16 @@ pub fn cases() -> Vec<Kernel> {
         }
     }
     case(dense(F32, &[1, 64, 112, 112]), channels_last(F16, &[1, 64, 112, 112]));
+    // Narrow types: from and to each class, between them, moved as they are, tiled and padded.
+    for narrow in [F8E4M3, F8E4M3Fnuz, F8E5M2, F8E5M2Fnuz, I4, U4] {
+        for other in [F32, F16, Bf16, F64, I8, I64, U64, Bool, F8E4M3, F8E5M2Fnuz, I4] {
+            case(dense(other, &[3, 43]), dense(narrow, &[3, 43]));
+            case(dense(narrow, &[3, 43]), dense(other, &[3, 43]));
+        }
+        case(permuted(narrow, &[67, 45], &[1, 0]), dense(F16, &[67, 45]));
+        case(permuted(F32, &[67, 45], &[1, 0]), dense(narrow, &[67, 45]));
+        case(dense(narrow, &[1, 5, 6, 7]), channels_last(narrow, &[1, 5, 6, 7]));
+        case(channels_last(F16, &[1, 5, 6, 7]), channels_last(narrow, &[1, 5, 6, 7]));
+    }
     cases
 }

@@ -3,7 +3,7 @@
 
 use crate::DType;
 use crate::codegen::elementwise::{Loops, bits_type};
-use crate::codegen::{Argument, Launch, PRELUDE, Target, element_type};
+use crate::codegen::{Argument, Launch, Target, element_type, prelude_for};
 use std::fmt::Write;
 
 /// Threads of a block.
@@ -127,8 +127,9 @@ impl Tiles {
         )
         .expect("writing to a string");
         let parameters = loops.parameters(kind);
+        let prelude = prelude_for(loops.operands.iter().map(|operand| operand.dtype));
         let source = format!(
-            "{PRELUDE}\n{functions}\nextern \"C\" __global__ void __launch_bounds__({THREADS}) {entry}({parameters}) {{\n    wait_for_inputs();\n{body}}}\n"
+            "{prelude}\n{functions}\nextern \"C\" __global__ void __launch_bounds__({THREADS}) {entry}({parameters}) {{\n    wait_for_inputs();\n{body}}}\n"
         );
         Launch::new(source, entry, blocks as u32, THREADS, vec![Argument::Input(0), Argument::Output(0)])
     }

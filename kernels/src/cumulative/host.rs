@@ -1,7 +1,7 @@
 //! Reference kernel: row after row.
 
 use super::Cumulative;
-use crate::host::{cast, cast_mut, check_operands, clear_padding};
+use crate::host::{cast, cast_mut, check_operands, check_plain, clear_padding};
 use crate::strided::{Nest, Number, Widen, check_alike, offset, with_number};
 use crate::{DType, Family, KernelError, View};
 
@@ -14,7 +14,7 @@ impl Family for Cumulative {
         if self.input.dtype == DType::Bool {
             return Err(KernelError::Type("running sums"));
         }
-        Ok(())
+        check_plain(self.input.dtype)
     }
 
     fn input(&self, index: usize) -> Option<&View> {

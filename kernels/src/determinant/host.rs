@@ -1,7 +1,7 @@
 //! Reference kernel.
 
 use super::Determinant;
-use crate::host::{Element, cast, cast_mut, check_operands, with_element};
+use crate::host::{Element, cast, cast_mut, check_operands, with_plain};
 use crate::strided::{check_float, check_view, offset};
 use crate::{Family, KernelError, View};
 
@@ -42,7 +42,7 @@ impl Family for Determinant {
         let ([input], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
         let n = self.input.shape[1] as usize;
         let matrix = &mut cast_mut::<f64>(workspace, 2)?[..n * n];
-        with_element!(self.input.dtype, T => {
+        with_plain!(self.input.dtype, T => {
             let (input, output) = (cast::<T>(input, 0)?, cast_mut::<T>(output, 1)?);
             let [step, row_step, column_step] = [0, 1, 2].map(|d| i64::from(self.input.strides[d]));
             for number in 0..self.output.shape[0] as usize {

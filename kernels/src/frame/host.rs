@@ -2,7 +2,7 @@
 
 use super::taps::Axis;
 use super::{Channels, Frame, MAX_EXTENT, PixelFormat, Region, pixels::Conversion, pixels::LUMA};
-use crate::host::{Element, cast_mut, check_operands, clear_padding, with_element};
+use crate::host::{Element, cast_mut, check_operands, clear_padding, with_plain};
 use crate::strided::{Real, check_view};
 use crate::{DType, Family, KernelError, View};
 
@@ -95,7 +95,7 @@ impl Family for Frame {
         }
         let sums = cast_mut::<Pixel>(workspace, 2)?;
         let sums = sums.get_mut(..self.crop.width as usize).ok_or(KernelError::OperandTooShort(2))?;
-        with_element!(self.output.dtype, T => self.images::<T>(frame, cast_mut(output, 1)?, sums));
+        with_plain!(self.output.dtype, T => self.images::<T>(frame, cast_mut(output, 1)?, sums));
         clear_padding(&self.output, output);
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::cpu::{self, Vector, Vectorised};
 use super::epilogue::{Channels, Finish, Panel, Placement};
 use super::tile::{self, COLUMNS, PanelRow, ROWS};
 use super::window::{spatial_strides, start};
-use super::{Element, cast, cast_mut, with_element};
+use super::{Element, cast, cast_mut, with_plain};
 use crate::{DType, KernelError, View};
 
 /// A correlation over all images and groups. All views are checked and agree with the axes.
@@ -114,7 +114,7 @@ impl Correlation<'_> {
                 while position < positions {
                     let columns = (positions - position).min(COLUMNS as i64) as usize;
                     let runs = Runs::new(&self.axes, position, columns);
-                    with_element!(self.input.dtype, T => self.gather::<T>(group, image, &runs, cast(input, 0)?, panel));
+                    with_plain!(self.input.dtype, T => self.gather::<T>(group, image, &runs, cast(input, 0)?, panel));
                     let place = |view: &View| self.place(view, group, image, &runs);
                     let target = Panel {
                         output: place(self.output),
@@ -137,7 +137,7 @@ impl Correlation<'_> {
     pub(super) fn pack_weights(&self, group: usize, weights: &[u8], packed: &mut [f32]) -> Result<(), KernelError> {
         let (m, c) = self.group();
         if !self.transposed && rows_are_contiguous(self.weights, c as u32) {
-            with_element!(self.weights.dtype, T => {
+            with_plain!(self.weights.dtype, T => {
                 let weights = cast::<T>(weights, 1)?;
                 for (row, to) in packed.chunks_exact_mut(self.depth().max(1)).enumerate() {
                     let from = weights.get(self.weight_start(group, row, 0) as usize..).unwrap_or(&[]);
@@ -146,7 +146,7 @@ impl Correlation<'_> {
             });
             return Ok(());
         }
-        with_element!(self.weights.dtype, T => {
+        with_plain!(self.weights.dtype, T => {
             let weights = cast::<T>(weights, 1)?;
             let mut packed = packed.iter_mut();
             for (row, column) in (0..m).flat_map(|row| (0..c).map(move |column| (row, column))) {

@@ -1,5 +1,6 @@
 //! The element types as Rust types, with the conversions of ONNX `Cast`.
 
+use crate::{DType, KernelError};
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
@@ -167,15 +168,39 @@ macro_rules! match_type {
 }
 pub(crate) use match_type;
 
-/// Evaluates an expression with `$t` standing for the Rust type of a [`crate::DType`]:
+/// Evaluates an expression with `$t` standing for the Rust type of any [`crate::DType`], for what moves and converts elements:
 /// `with_element!(view.dtype, T => copy::<T>(…))`.
 macro_rules! with_element {
     ($dtype:expr, $t:ident => $body:expr) => {
         $crate::host::match_type!($dtype, $t => $body, {
             F32: f32, F16: half::f16, Bf16: half::bf16, F64: f64,
             I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64,
-            Bool: $crate::host::Boolean
+            Bool: $crate::host::Boolean,
+            F8E4M3: $crate::narrow::F8E4M3, F8E4M3Fnuz: $crate::narrow::F8E4M3Fnuz,
+            F8E5M2: $crate::narrow::F8E5M2, F8E5M2Fnuz: $crate::narrow::F8E5M2Fnuz,
+            I4: $crate::narrow::I4, U4: $crate::narrow::U4
         })
     };
 }
 pub(crate) use with_element;
+
+/// As [`with_element`], for what computes in the type: a [narrow](crate::narrow) one, which a family's check has refused before,
+/// makes the function return an error.
+macro_rules! with_plain {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        $crate::host::match_type!($dtype, $t => $body, {
+            F32: f32, F16: half::f16, Bf16: half::bf16, F64: f64,
+            I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64,
+            Bool: $crate::host::Boolean
+        } else return Err($crate::host::NARROW))
+    };
+}
+pub(crate) use with_plain;
+
+/// What a family says of an operand of a [narrow](crate::narrow) type.
+pub(crate) const NARROW: KernelError = KernelError::Type("8-bit floats and 4-bit integers");
+
+/// Refuses a [narrow](crate::narrow) type.
+pub(crate) fn check_plain(dtype: DType) -> Result<(), KernelError> {
+    if dtype.is_narrow() { Err(NARROW) } else { Ok(()) }
+}

@@ -4,7 +4,7 @@
 use super::correlate::{Correlation, Runs, panel_bytes};
 use super::epilogue::{Channels, Finish, Panel, Placement};
 use super::tile::{self, COLUMNS, PanelRow, ROWS, Tile};
-use super::{cast, cast_mut, with_element};
+use super::{cast, cast_mut, with_plain};
 use crate::{KernelError, View};
 
 /// Products that are added up in f32: 256 of at most 255 · 255 stay below 2²⁴, up to where f32 holds every integer.
@@ -41,7 +41,7 @@ impl Correlation<'_> {
                 for position in (0..positions).step_by(COLUMNS) {
                     let columns = (positions - position).min(COLUMNS as i64) as usize;
                     let runs = Runs::new(&self.axes, position, columns);
-                    with_element!(self.input.dtype, T => self.gather::<T>(group, image, &runs, cast(input, 0)?, panel));
+                    with_plain!(self.input.dtype, T => self.gather::<T>(group, image, &runs, cast(input, 0)?, panel));
                     let place = |view: &View| self.place(view, group, image, &runs);
                     let target = Panel {
                         output: place(self.output),

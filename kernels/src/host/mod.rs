@@ -20,6 +20,6 @@ pub(crate) mod tile;
 mod walk;
 pub(crate) mod window;
 
-pub(crate) use element::{Boolean, Element, match_type, to_f32_odd, with_element};
+pub(crate) use element::{Boolean, Element, NARROW, check_plain, match_type, to_f32_odd, with_element, with_plain};
 pub(crate) use memory::{cast, cast_mut, check_operands, clear_padding, load_row, store_row};
 pub(crate) use walk::Walk;

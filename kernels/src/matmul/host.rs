@@ -4,7 +4,7 @@ use super::MatMul;
 use crate::host::correlate::{multiply_panel, panel_bytes};
 use crate::host::epilogue::{self, Channels, EXTRAS, Finish, Panel, Placement, is_f32_class};
 use crate::host::tile::{self, COLUMNS, PanelRow, ROWS, Tile};
-use crate::host::{Element, Walk, cast, cast_mut, check_operands, clear_padding, with_element};
+use crate::host::{Element, Walk, cast, cast_mut, check_operands, check_plain, clear_padding, with_plain};
 use crate::{DType, Family, KernelError, View};
 
 /// Products with at most this many rows read the right factor where it lies, if its columns are contiguous.
@@ -68,6 +68,7 @@ impl Family for MatMul {
         let types = [self.a.dtype, self.b.dtype, self.output.dtype];
         if !types.iter().all(|&t| is_f32_class(t)) {
             let same = types.iter().all(|&t| t == types[0]) && types[0] != DType::Bool;
+            check_plain(types[0])?;
             if !same {
                 return Err(KernelError::Type("factors and product"));
             }
@@ -121,7 +122,7 @@ impl Family for MatMul {
                 });
                 Ok(())
             }
-            dtype => with_element!(dtype, T => {
+            dtype => with_plain!(dtype, T => {
                 let (a, b) = (cast::<T>(a, 0)?, cast::<T>(b, 1)?);
                 // Wrapping in 64 bits and wrapping in fewer agree in the fewer.
                 self.run_plain(a, b, cast_mut(output, inputs.len())?, |_, products| {
@@ -188,7 +189,7 @@ impl MatMul {
                 (cast(a, 0)?, a_at, steps(&self.a).0 as usize)
             } else {
                 let packed = packed.get_mut(..m * k).ok_or(short)?;
-                with_element!(self.a.dtype, T => pack_rows::<T>(cast(a, 0)?, a_at, steps(&self.a), k, packed));
+                with_plain!(self.a.dtype, T => pack_rows::<T>(cast(a, 0)?, a_at, steps(&self.a), k, packed));
                 (packed, 0, k)
             };
             for column in (0..n).step_by(COLUMNS) {
@@ -221,7 +222,7 @@ impl MatMul {
                 } else {
                     let (row_step, step) = steps(&self.b);
                     let start = b_at as i64 + column as i64 * step;
-                    with_element!(self.b.dtype, T => pack_panel::<T>(cast(b, 1)?, start, (row_step, step), columns, panel));
+                    with_plain!(self.b.dtype, T => pack_panel::<T>(cast(b, 1)?, start, (row_step, step), columns, panel));
                     multiply_panel(rows, first, pitch, m, panel, store)?;
                 }
             }

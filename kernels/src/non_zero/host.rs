@@ -1,7 +1,7 @@
 //! Reference kernel.
 
 use super::{NonZero, UNUSED};
-use crate::host::{Element, Walk, cast, cast_mut, check_operands, with_element};
+use crate::host::{Element, Walk, cast, cast_mut, check_operands, check_plain, with_plain};
 use crate::strided::{check_view, offset};
 use crate::{DType, Family, KernelError, View};
 
@@ -19,7 +19,7 @@ impl Family for NonZero {
         if self.indices.dtype != DType::I64 || self.count.dtype != DType::I64 {
             return Err(KernelError::Type("indices or count"));
         }
-        Ok(())
+        check_plain(self.input.dtype)
     }
 
     fn input(&self, index: usize) -> Option<&View> {
@@ -38,7 +38,7 @@ impl Family for NonZero {
         check_operands(self, inputs, outputs, workspace)?;
         let ([input], [indices, count]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
         let (indices, count) = (cast_mut(indices, 1)?, cast_mut::<i64>(count, 2)?);
-        let found = with_element!(self.input.dtype, T => self.find::<T>(cast(input, 0)?, indices));
+        let found = with_plain!(self.input.dtype, T => self.find::<T>(cast(input, 0)?, indices));
         for column in found..self.indices.shape[1] as usize {
             for d in 0..self.input.rank() {
                 indices[self.place(d, column)] = UNUSED;

@@ -149,6 +149,41 @@ pub fn cases() -> Vec<Kernel> {
             case(dense(dtype, &[1031]), &[dense(dtype, &[1031])], program(Class::F32, 1, &gelu));
         }
     }
+    // To floats of 8 bits and back, with a scale a channel: saturating, and with what lies beyond the largest number.
+    for narrow in [DType::F8E4M3, DType::F8E4M3Fnuz, DType::F8E5M2, DType::F8E5M2Fnuz] {
+        let largest = crate::narrow::largest(narrow).expect("a float of 8 bits");
+        let quotient = [I::Input(0), I::Input(1), I::Binary(B::Div, 0, 1)];
+        let clamped = [I::Float(-largest), I::Binary(B::Max, 2, 3), I::Float(largest), I::Binary(B::Min, 4, 5)];
+        let scales = || broadcast(F32, &[1, 11, 1, 1], &shape);
+        case(dense(narrow, &shape), &[dense(F32, &shape), scales()], program(Class::F32, 2, &quotient));
+        let saturating = [&quotient[..], &clamped].concat();
+        case(channels_last(narrow, &shape), &[channels_last(F16, &shape), scales()], program(Class::F32, 2, &saturating));
+        // From the smallest subnormal number to four times the largest one.
+        for factor in [largest, largest / 65536.0, largest / 1048576.0] {
+            let wide = [I::Input(0), I::Float(factor), I::Binary(B::Mul, 0, 1)];
+            case(dense(narrow, &[1031]), &[dense(F32, &[1031])], program(Class::F32, 1, &wide));
+            let wide = [&wide[..], &[I::Unary(U::Round, 2)]].concat();
+            case(dense(narrow, &[1031]), &[dense(F64, &[1031])], program(Class::F64, 1, &wide));
+        }
+        let product = [I::Input(0), I::Input(1), I::Binary(B::Mul, 0, 1)];
+        case(dense(F32, &shape), &[dense(narrow, &shape), scales()], program(Class::F32, 2, &product));
+        case(channels_last(F16, &shape), &[channels_last(narrow, &shape), scales()], program(Class::F32, 2, &product));
+    }
+    // Likewise 4-bit integers, with zero points; in blocks along a dimension, as weights have them; wrapping.
+    for narrow in [DType::I4, DType::U4] {
+        let spread = |dtype| broadcast(dtype, &[1, 11, 1, 1], &shape);
+        let quotient = [I::Input(0), I::Input(1), I::Binary(B::Div, 0, 1), I::Unary(U::Round, 2)];
+        let quantised = [&quotient[..], &[I::Input(2), I::Binary(B::Add, 3, 4)]].concat();
+        let operands = [dense(F32, &shape), spread(F32), spread(narrow)];
+        case(dense(narrow, &shape), &operands, program(Class::F32, 3, &quantised));
+        let value = [I::Input(0), I::Input(1), I::Binary(B::Sub, 0, 1), I::Input(2), I::Binary(B::Mul, 2, 3)];
+        let operands = [channels_last(narrow, &shape), spread(narrow), spread(F32)];
+        case(channels_last(F16, &shape), &operands, program(Class::F32, 3, &value));
+        let blocks = |dtype| broadcast(dtype, &[5, 3, 1], &[5, 3, 32]);
+        let operands = [dense(narrow, &[5, 3, 32]), blocks(narrow), blocks(F16)];
+        case(dense(F16, &[5, 3, 32]), &operands, program(Class::F32, 3, &value));
+        case(dense(narrow, &[1031]), &[dense(I32, &[1031]), dense(narrow, &[1031])], two(Class::I64, B::Mul));
+    }
     cases
 }
 

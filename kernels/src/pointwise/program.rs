@@ -147,6 +147,7 @@ impl Class {
     pub const fn of(dtype: DType) -> Self {
         match dtype {
             DType::F32 | DType::F16 | DType::Bf16 => Self::F32,
+            dtype if dtype.is_float8() => Self::F32,
             DType::F64 => Self::F64,
             DType::U64 => Self::U64,
             _ => Self::I64,
@@ -158,8 +159,8 @@ impl Class {
     pub const fn loads(self, dtype: DType) -> bool {
         match self {
             Self::F32 | Self::F64 => true,
-            Self::I64 => !dtype.is_float() && !matches!(dtype, DType::U64),
-            Self::U64 => matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool),
+            Self::I64 => !dtype.is_float() && !dtype.is_float8() && !matches!(dtype, DType::U64),
+            Self::U64 => matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool | DType::U4),
         }
     }
 

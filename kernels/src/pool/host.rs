@@ -4,7 +4,7 @@ use super::{Pool, Pooling};
 use crate::host::axis::Axis;
 use crate::host::cpu::{self, Vector, Vectorised};
 use crate::host::window::{Window, spatial_strides, start};
-use crate::host::{Boolean, Element, cast, cast_mut, check_operands, clear_padding, with_element};
+use crate::host::{Boolean, Element, cast, cast_mut, check_operands, check_plain, clear_padding, with_plain};
 use crate::{Family, KernelError, View};
 use half::{bf16, f16};
 
@@ -116,7 +116,7 @@ impl Family for Pool {
         if self.input.dtype != self.output.dtype || (self.kind != Pooling::Max && !self.input.dtype.is_float()) {
             return Err(KernelError::Type("pooling operands"));
         }
-        Ok(())
+        check_plain(self.input.dtype)
     }
 
     fn input(&self, index: usize) -> Option<&View> {
@@ -139,7 +139,7 @@ impl Family for Pool {
             return Ok(());
         }
         clear_padding(&self.output, output);
-        with_element!(self.input.dtype, T => self.pool::<T>(cast(input, 0)?, cast_mut(output, 1)?))
+        with_plain!(self.input.dtype, T => self.pool::<T>(cast(input, 0)?, cast_mut(output, 1)?))
     }
 }
 

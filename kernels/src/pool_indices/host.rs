@@ -2,7 +2,7 @@
 
 use super::PoolIndices;
 use crate::host::window::{self, Window, spatial_strides, start};
-use crate::host::{Boolean, Element, Walk, cast, cast_mut, check_operands, clear_padding, with_element};
+use crate::host::{Boolean, Element, Walk, cast, cast_mut, check_operands, check_plain, clear_padding, with_plain};
 use crate::strided::check_view;
 use crate::{DType, Family, KernelError, View};
 
@@ -45,7 +45,7 @@ impl Family for PoolIndices {
         if self.output.dtype != DType::I64 {
             return Err(KernelError::Type("indices"));
         }
-        Ok(())
+        check_plain(self.input.dtype)
     }
 
     fn input(&self, index: usize) -> Option<&View> {
@@ -66,7 +66,7 @@ impl Family for PoolIndices {
         if self.output.shape.contains(&0) {
             return Ok(());
         }
-        with_element!(self.input.dtype, T => self.windows::<T>(cast(input, 0)?, cast_mut(output, 1)?))?;
+        with_plain!(self.input.dtype, T => self.windows::<T>(cast(input, 0)?, cast_mut(output, 1)?))?;
         clear_padding(&self.output, output);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Reference kernel: blocks of f32 (or f64, i64, u64) partial results, with the rounding error carried between blocks of a sum.
 
 use super::{Reduce, Reduction};
-use crate::host::{cast, cast_mut, check_operands, clear_padding};
+use crate::host::{cast, cast_mut, check_operands, check_plain, clear_padding};
 use crate::strided::{
     Axis, Fold, Nest, Number, Real, Widen, check_view, fold_run, largest, offset, product, smallest, sum, with_float,
     with_number,
@@ -74,7 +74,7 @@ impl Family for Reduce {
         if dtype == DType::Bool && !matches!(self.kind, Reduction::Max | Reduction::Min) {
             return Err(KernelError::Type("only the largest and the smallest of booleans"));
         }
-        Ok(())
+        check_plain(dtype)
     }
 
     fn input(&self, index: usize) -> Option<&View> {

@@ -2,7 +2,7 @@
 
 use super::{Scatter, ScatterReduction};
 use crate::host::movement::move_elements;
-use crate::host::{cast, cast_mut, check_operands};
+use crate::host::{cast, cast_mut, check_operands, check_plain};
 use crate::loop_nest::Nest;
 use crate::strided::{Number, Widen, check_view, offset, with_number};
 use crate::{DType, Family, KernelError, View};
@@ -22,6 +22,7 @@ impl Family for Scatter {
         if self.data.dtype == DType::Bool && self.reduction != ScatterReduction::Replace {
             return Err(KernelError::Type("a reduction of bool"));
         }
+        check_plain(self.data.dtype)?;
         let (&[_, width], &[count], &[updates, slice]) =
             (self.output.shape.as_slice(), self.indices.shape.as_slice(), self.updates.shape.as_slice())
         else {

@@ -1,7 +1,7 @@
 //! Reference kernel: each element is inserted where it belongs among the best so far.
 
 use super::TopK;
-use crate::host::{Element, cast, cast_mut, check_operands, with_element};
+use crate::host::{Element, cast, cast_mut, check_operands, check_plain, with_plain};
 use crate::strided::{Axis, Nest, check_view, offset};
 use crate::{DType, Family, KernelError, View};
 use core::cmp::Ordering;
@@ -54,7 +54,7 @@ impl Family for TopK {
         if self.input.dtype != self.values.dtype || self.indices.dtype != DType::I64 {
             return Err(KernelError::Type("values and indices"));
         }
-        Ok(())
+        check_plain(self.input.dtype)
     }
 
     fn input(&self, index: usize) -> Option<&View> {
@@ -74,7 +74,7 @@ impl Family for TopK {
         check_operands(self, inputs, outputs, workspace)?;
         let ([input], [values, indices]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
         let indices = cast_mut(indices, 2)?;
-        with_element!(self.input.dtype, T => self.rows_of::<T>(cast(input, 0)?, cast_mut(values, 1)?, indices));
+        with_plain!(self.input.dtype, T => self.rows_of::<T>(cast(input, 0)?, cast_mut(values, 1)?, indices));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Reference kernel: rows are sorted; equal ones are then neighbours.
 
 use super::{UNUSED, Unique};
-use crate::host::{Element, cast, cast_mut, check_operands, with_element};
+use crate::host::{Element, cast, cast_mut, check_operands, check_plain, with_plain};
 use crate::strided::{check_view, offset};
 use crate::{DType, Family, KernelError, View};
 use core::cmp::Ordering;
@@ -20,7 +20,7 @@ impl Family for Unique {
         if [&self.first, &self.inverse, &self.counts, &self.count].iter().any(|view| view.dtype != DType::I64) {
             return Err(KernelError::Type("outputs of different rows"));
         }
-        Ok(())
+        check_plain(self.input.dtype)
     }
 
     fn input(&self, index: usize) -> Option<&View> {
@@ -51,7 +51,7 @@ impl Family for Unique {
         let mut first = Column { view: &self.first, elements: cast_mut(first, 1)? };
         let mut inverse = Column { view: &self.inverse, elements: cast_mut(inverse, 2)? };
         let mut counts = Column { view: &self.counts, elements: cast_mut(counts, 3)? };
-        with_element!(self.input.dtype, T => self.lead::<T>(cast(input, 0)?, order, &mut inverse));
+        with_plain!(self.input.dtype, T => self.lead::<T>(cast(input, 0)?, order, &mut inverse));
         // Rows that lead, in the order of the output.
         let mut found = 0;
         for (place, &next) in order.iter().enumerate() {

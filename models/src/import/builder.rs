@@ -370,6 +370,8 @@ pub(super) fn scalar(dtype: DType, value: f64) -> Option<Tensor> {
         DType::U16 => u16::try_from(integer).ok()?.to_le_bytes().to_vec(),
         DType::I8 => i8::try_from(integer).ok()?.to_le_bytes().to_vec(),
         DType::U8 => u8::try_from(integer).ok()?.to_le_bytes().to_vec(),
+        // No operator makes a number of a narrow type.
+        _ => return None,
     };
     Some(Tensor::new(dtype, vec![], bytes))
 }

@@ -3,6 +3,7 @@
 use super::{Folder, proto::TensorProto};
 use crate::{DType, Fact, ImportError, Tensor, infer::check_fact};
 use bytes::Bytes;
+use floe_kernels::narrow;
 
 /// `TensorProto.DataType` to an element type; `None` where Floe has no such type.
 pub fn data_type(number: i32) -> Option<DType> {
@@ -20,13 +21,19 @@ pub fn data_type(number: i32) -> Option<DType> {
         12 => DType::U32,
         13 => DType::U64,
         16 => DType::Bf16,
+        17 => DType::F8E4M3,
+        18 => DType::F8E4M3Fnuz,
+        19 => DType::F8E5M2,
+        20 => DType::F8E5M2Fnuz,
+        21 => DType::U4,
+        22 => DType::I4,
         _ => return None,
     })
 }
 
 /// Name of a `TensorProto.DataType`, for messages.
 pub fn data_type_name(number: i64) -> String {
-    const NAMES: [&str; 24] = [
+    const NAMES: [&str; 27] = [
         "UNDEFINED",
         "FLOAT",
         "UINT8",
@@ -51,6 +58,9 @@ pub fn data_type_name(number: i64) -> String {
         "UINT4",
         "INT4",
         "FLOAT4E2M1",
+        "FLOAT8E8M0",
+        "UINT2",
+        "INT2",
     ];
     let name = usize::try_from(number).ok().and_then(|number| NAMES.get(number));
     name.map_or_else(|| format!("type {number}"), |name| (*name).to_string())
@@ -84,7 +94,9 @@ pub fn fact(proto: &TensorProto) -> Result<Fact, ImportError> {
 
 fn convert(proto: &TensorProto, fact: Fact, folder: Option<&Folder>) -> Result<Tensor, String> {
     let dtype = fact.dtype;
-    let expected = fact.elements() * dtype.size();
+    // Integers of 4 bits lie in pairs; everything else has whole bytes.
+    let pairs = matches!(dtype, DType::I4 | DType::U4);
+    let expected = if pairs { fact.elements().div_ceil(2) } else { fact.elements() * dtype.size() };
     let bytes = if proto.data_location == 1 {
         external(proto, folder, expected)?
     } else if !proto.raw_data.is_empty() {
@@ -99,7 +111,17 @@ fn convert(proto: &TensorProto, fact: Fact, folder: Option<&Folder>) -> Result<T
             bytes.len()
         ));
     }
+    if pairs {
+        let bytes = unpacked(&bytes, dtype == DType::I4, fact.elements());
+        return Ok(Tensor::new(dtype, fact.shape, bytes));
+    }
     Ok(Tensor::of_shared(dtype, fact.shape, bytes))
+}
+
+/// Integers of 4 bits, each in a byte of its own; the first of a pair lies in the lower half.
+fn unpacked(pairs: &[u8], signed: bool, count: usize) -> Vec<u8> {
+    let element = |bits: u8| if signed { narrow::I4::wrapping(bits).0 } else { narrow::U4::wrapping(bits).0 };
+    pairs.iter().flat_map(|&pair| [element(pair), element(pair >> 4)]).take(count).collect()
 }
 
 /// Elements from the typed field that ONNX prescribes for the type.
@@ -114,7 +136,10 @@ fn typed(proto: &TensorProto, dtype: DType) -> Vec<u8> {
         DType::I16 | DType::U16 | DType::F16 | DType::Bf16 => {
             proto.int32_data.iter().flat_map(|&v| (v as u16).to_le_bytes()).collect()
         }
-        DType::I8 | DType::U8 => proto.int32_data.iter().map(|&v| v as u8).collect(),
+        DType::I8 | DType::U8 | DType::I4 | DType::U4 => proto.int32_data.iter().map(|&v| v as u8).collect(),
+        DType::F8E4M3 | DType::F8E4M3Fnuz | DType::F8E5M2 | DType::F8E5M2Fnuz => {
+            proto.int32_data.iter().map(|&v| v as u8).collect()
+        }
         DType::Bool => proto.int32_data.iter().map(|&v| u8::from(v != 0)).collect(),
     }
 }

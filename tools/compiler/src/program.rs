@@ -27,6 +27,7 @@ pub fn class_of(dtype: DType) -> Option<Class> {
     match dtype {
         DType::Bool => None,
         DType::F32 | DType::F16 | DType::Bf16 => Some(Class::F32),
+        dtype if dtype.is_float8() => Some(Class::F32),
         DType::F64 => Some(Class::F64),
         DType::U64 => Some(Class::U64),
         _ => Some(Class::I64),

@@ -68,8 +68,9 @@ pub fn table(cases: &[PathBuf], reports: &[Report]) -> String {
          goes element by element, and is refused where it would need to know the extent when compiling.\n\n\
          The table lists the operators that are imported, with the versions of the operator set that changed them and whose \
          meaning is known, and those of the suite that are not: they have no versions. A model names all that it has of \
-         what is refused in one error. Every operator refuses strings, sparse tensors, floats of 8 bits or fewer, integers \
-         of 4 bits or fewer.\n\n\
+         what is refused in one error. Every operator refuses strings, sparse tensors, FLOAT8E8M0, FLOAT4E2M1 and integers \
+         of 2 bits. Other floats of 8 bits and integers of 4 bits are converted (`Cast`, `CastLike`, `QuantizeLinear`, \
+         `DequantizeLinear`) and moved; other operators refuse them.\n\n\
          | operator | versions | pass | live | baked | folded | refused | constant inputs | of it is refused | why cases are refused |\n\
          |---|---|---:|---:|---:|---:|---:|---|---|---|\n",
         cases.len(),
@@ -108,8 +109,8 @@ fn core(cases: &[PathBuf], reports: &[Report]) -> String {
     let passed = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Passed { .. })).count();
     format!(
         "Of the {} core cases {passed} pass; the bar is {}. They are the single-operator cases (no function bodies) of the \
-         operators that belong in an inference engine, without those that take or give strings or floats and integers of \
-         8 bits or fewer beyond plain bytes; the rule is in `tools/conformance/src/core_cases.rs`.\n\n",
+         operators that belong in an inference engine, without those that take or give strings, FLOAT8E8M0, FLOAT4E2M1 \
+         or integers of 2 bits; the rule is in `tools/conformance/src/core_cases.rs`.\n\n",
         core_cases::CASES,
         core_cases::BAR
     )

@@ -1,5 +1,5 @@
 //! Operators on the host against ONNX Runtime: those of com.microsoft, those whose outputs' extents depend on data, and small
-//! networks of quantised ones.
+//! networks of quantised ones. Those of 8-bit floats and 4-bit integers against ONNX's reference implementation.
 //! `tools/test` makes the cases and runs these tests.
 
 use floe_conformance::suite::{self, Outcome, Tolerance};
@@ -31,6 +31,12 @@ fn microsoft_operators_agree_with_onnx_runtime() {
 #[ignore = "needs references: run tools/test"]
 fn counted_outputs_agree_with_onnx_runtime() {
     agree("counted", 16, &[]);
+}
+
+#[test]
+#[ignore = "needs references: run tools/test"]
+fn narrow_types_agree_with_onnx_s_reference() {
+    agree("narrow", 120, &[]);
 }
 
 #[test]

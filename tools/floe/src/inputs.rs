@@ -106,7 +106,7 @@ fn load(binding: &Binding<'_>, file: &Path) -> Result<Vec<u8>> {
     let contents = fs::read(file)?;
     let array = Array::parse(&contents)?;
     let same_shape = array.shape.iter().copied().eq(binding.shape.iter().map(|&extent| u64::from(extent)));
-    if array.dtype != binding.dtype || !same_shape {
+    if !array.holds(binding.dtype) || !same_shape {
         bail!("it holds {} {:?}, but the plan needs {}", array.dtype.name(), array.shape, describe(binding));
     }
     Ok(array.bytes.to_vec())

@@ -48,7 +48,8 @@ pub enum NpyError {
     },
 }
 
-/// NumPy's name of an element type. bf16, which NumPy lacks, is two opaque bytes, as `ml_dtypes` writes it.
+/// NumPy's name of an element type. bf16, which NumPy lacks, is two opaque bytes, and a float of 8 bits or an integer of 4 is
+/// one, as `ml_dtypes` writes them.
 fn descriptor(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "<f4",
@@ -64,21 +65,32 @@ fn descriptor(dtype: DType) -> &'static str {
         DType::U32 => "<u4",
         DType::U64 => "<u8",
         DType::Bool => "|b1",
+        DType::F8E4M3 | DType::F8E4M3Fnuz | DType::F8E5M2 | DType::F8E5M2Fnuz | DType::I4 | DType::U4 => "|V1",
     }
 }
 
-/// The element type of that name; bytes have no order, so `<`, `|` and `=` are the same for them.
+/// The element type of that name; bytes have no order, so `<`, `|` and `=` are the same for them. One of the narrow types stands
+/// for all of them, which have one name.
 fn dtype(name: &str) -> Result<DType, NpyError> {
-    use DType::{Bf16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    use DType::{Bf16, Bool, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     let unsupported = || NpyError::Type(name.to_owned());
     let kind = name.strip_prefix(['<', '|']).ok_or_else(unsupported)?;
-    [F32, F16, Bf16, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool]
+    if kind == "f1" {
+        return Ok(F8E5M2); // `ml_dtypes` writes this one so, though NumPy does not read it.
+    }
+    [F32, F16, Bf16, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool, F8E4M3]
         .into_iter()
         .find(|&dtype| descriptor(dtype).get(1..) == Some(kind))
         .ok_or_else(unsupported)
 }
 
 impl<'a> Array<'a> {
+    /// Whether its elements may be of a type: of their own, or bytes for a narrow type, which NumPy has no name for.
+    pub fn holds(&self, dtype: DType) -> bool {
+        self.dtype == dtype
+            || dtype.is_narrow() && (self.dtype.is_narrow() || matches!(self.dtype, DType::U8 | DType::I8))
+    }
+
     /// Reads a whole file.
     ///
     /// # Errors
@@ -167,6 +179,27 @@ mod tests {
             assert_eq!((file.len() - bytes.len()) % 64, 0);
             assert_eq!(Array::parse(&file).unwrap(), array);
         }
+    }
+
+    #[test]
+    fn bytes_hold_what_numpy_has_no_name_for() {
+        let file = |descr: &str| {
+            let mut file = format!("\x01\x00v\x00{{'descr': '{descr}', 'fortran_order': False, 'shape': (2,), }}").into_bytes();
+            file.splice(..0, *b"\x93NUMPY");
+            file.resize(127, b' ');
+            file.extend_from_slice(b"\n\x38\xc0");
+            file
+        };
+        // numpy.save of arrays of float8_e4m3fn and int4, of float8_e5m2, and of plain bytes.
+        for descr in ["<V1", "|V1", "<f1", "|u1", "|i1"] {
+            let file = file(descr);
+            let array = Array::parse(&file).unwrap();
+            assert!(array.holds(DType::F8E4M3) && array.holds(DType::I4), "{descr}");
+            assert_eq!((array.holds(DType::U8), array.holds(DType::F16)), (descr == "|u1", false), "{descr}");
+        }
+        let mut written = Vec::new();
+        Array { dtype: DType::F8E5M2, shape: vec![1], bytes: &[0x3c] }.write(&mut written).unwrap();
+        assert!(Array::parse(&written).unwrap().holds(DType::F8E5M2));
     }
 
     #[test]

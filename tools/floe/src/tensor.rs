@@ -1,6 +1,6 @@
 //! Elements of a binding as numbers, for summaries and comparisons.
 
-use floe_kernels::DType;
+use floe_kernels::{DType, narrow};
 use half::{bf16, f16};
 
 /// Every element as a double; exact for all types but 64-bit integers beyond 2⁵³.
@@ -21,7 +21,7 @@ pub fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
         DType::U16 => each(bytes, |e| f64::from(u16::from_le_bytes(e))),
         DType::U32 => each(bytes, |e| f64::from(u32::from_le_bytes(e))),
         DType::U64 => each(bytes, |e| u64::from_le_bytes(e) as f64),
-        _ => each(bytes, |[e]| f64::from(e)),
+        _ => each(bytes, |[e]| narrow::number(dtype, e).unwrap_or_else(|| f64::from(e))),
     }
 }
 

@@ -222,6 +222,8 @@ fn element(dtype: DType, range: Range, generator: &mut Generator, bytes: &mut [u
         DType::U16 => bytes.copy_from_slice(&(magnitude as u16).to_le_bytes()),
         DType::U32 => bytes.copy_from_slice(&(magnitude as u32).to_le_bytes()),
         DType::U64 => bytes.copy_from_slice(&magnitude.to_le_bytes()),
+        // Every code, also of NaN; and the upper half of a byte that holds 4 bits does not count.
+        narrow if narrow.is_narrow() => bytes.fill(generator.bits() as u8),
         _ => bytes.fill((magnitude & 1) as u8),
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     onnx::tensor::{data_type, data_type_name},
     op::{Binary, Unary},
 };
+use floe_kernels::narrow::largest;
 
 /// A function of one input.
 pub(super) fn unary(builder: &mut Builder, node: &mut NodeView, op: Unary) -> Result<TensorId, Problem> {
@@ -167,20 +168,44 @@ pub(super) fn clip(builder: &mut Builder, node: &mut NodeView) -> Result<TensorI
 }
 
 pub(super) fn cast(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
-    // Both attributes matter to 8-bit floats only.
-    node.ignore(&["saturate", "round_mode"]);
+    let saturate = saturates(node)?;
     let to = node.int("to")?.ok_or_else(|| Problem::Invalid("attribute 'to' is missing".into()))?;
     let dtype = i32::try_from(to).ok().and_then(data_type);
     let dtype = dtype.ok_or_else(|| {
-        unsupported("to", data_type_name(to), "floats of 16 to 64 bits, integers of 8 to 64 bits, BOOL")
+        let supported = "floats of 8 to 64 bits but FLOAT8E8M0, integers of 4 to 64 bits, BOOL";
+        unsupported("to", data_type_name(to), supported)
     })?;
-    builder.cast(node.input(0)?, dtype)
+    converted(builder, node.input(0)?, dtype, saturate)
+}
+
+/// Attribute `saturate`. `round_mode` matters to FLOAT8E8M0 only.
+pub(super) fn saturates(node: &mut NodeView) -> Result<bool, Problem> {
+    node.ignore(&["round_mode"]);
+    node.flag("saturate", true)
+}
+
+/// A cast. To floats of 8 bits it may saturate: numbers beyond their largest, infinities too, become the largest.
+pub(super) fn converted(
+    builder: &mut Builder,
+    mut x: TensorId,
+    dtype: DType,
+    saturate: bool,
+) -> Result<TensorId, Problem> {
+    let from = builder.fact(x).dtype;
+    if let Some(largest) = largest(dtype).filter(|_| saturate && from != dtype) {
+        // Only floats hold the bounds of all, and only those that are computed in are clamped.
+        if !from.is_float() {
+            x = builder.cast(x, DType::F32)?;
+        }
+        x = builder.unary(Unary::Clip { min: Some(-largest), max: Some(largest) }, x)?;
+    }
+    builder.cast(x, dtype)
 }
 
 pub(super) fn cast_like(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
-    node.ignore(&["saturate", "round_mode"]);
+    let saturate = saturates(node)?;
     let dtype: DType = builder.fact(node.input(1)?).dtype;
-    builder.cast(node.input(0)?, dtype)
+    converted(builder, node.input(0)?, dtype, saturate)
 }
 
 /// The same bits as another type of the same size.

@@ -5,19 +5,23 @@ use super::super::{
     builder::Builder,
     node::{NodeView, axis, extent},
 };
-use super::windows;
+use super::{pointwise, windows};
 use crate::{
-    DType, Fact, Op, Problem, TensorId, graph,
+    DType, Fact, Op, Problem, Tensor, TensorId, graph,
     infer::show,
     onnx::tensor::{data_type, data_type_name},
     op::{Binary, Reduction, Unary},
 };
 
-/// An integer type that a float is quantised to.
+/// A type that a float is quantised to.
 pub(super) fn check_quantised(dtype: DType) -> Result<DType, Problem> {
     match dtype {
-        DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32 => Ok(dtype),
-        other => Err(Problem::ElementType { found: format!("{other:?}"), supported: "I8, U8, I16, U16, I32".into() }),
+        DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32 | DType::I4 | DType::U4 => Ok(dtype),
+        float if float.is_float8() => Ok(float),
+        other => {
+            let supported = "I4, U4, I8, U8, I16, U16, I32, floats of 8 bits";
+            Err(Problem::ElementType { found: format!("{other:?}"), supported: supported.into() })
+        }
     }
 }
 
@@ -27,7 +31,7 @@ fn output_type(node: &mut NodeView) -> Result<Option<DType>, Problem> {
     let dtype = i32::try_from(given).ok().and_then(data_type);
     dtype.map(Some).ok_or_else(|| Problem::ElementType {
         found: data_type_name(given),
-        supported: "integers of 8 to 32 bits, floats of 16 to 64 bits".into(),
+        supported: "integers of 4 to 32 bits, floats of 8 to 64 bits but FLOAT8E8M0".into(),
     })
 }
 
@@ -84,6 +88,15 @@ impl Granularity {
     }
 }
 
+/// Refuses a zero point of 8-bit floats that is known and not 0: ONNX has no other.
+fn float_zero(builder: &Builder, zero: Option<TensorId>) -> Result<(), Problem> {
+    let constant = zero.and_then(|zero| builder.graph.constant(zero));
+    if constant.is_some_and(|zeros| zeros.to_f64().iter().any(|&zero| zero != 0.0)) {
+        return Err(Problem::Invalid("a zero point of 8-bit floats that is not 0".into()));
+    }
+    Ok(())
+}
+
 /// saturate(round(x / scale) + zero point), halves to even.
 pub(super) fn quantized(
     builder: &mut Builder,
@@ -105,8 +118,9 @@ pub(super) fn quantized(
 }
 
 pub(super) fn quantize_linear(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
-    // Saturation matters to 8-bit floats only; f32 is precise enough for every type.
-    node.ignore(&["saturate", "precision"]);
+    // f32 is precise enough for every type.
+    node.ignore(&["precision"]);
+    let saturate = pointwise::saturates(node)?;
     let x = node.input(0)?;
     let shape = builder.shape(x).to_vec();
     let granularity = Granularity::of(node)?;
@@ -114,6 +128,14 @@ pub(super) fn quantize_linear(builder: &mut Builder, node: &mut NodeView) -> Res
     let zero = node.optional(2).map(|zero| granularity.spread(builder, zero, &shape)).transpose()?;
     let given = output_type(node)?;
     let dtype = zero.map(|zero| builder.fact(zero).dtype).or(given).unwrap_or(DType::U8);
+    if dtype.is_float8() {
+        // Their zero point is always 0, and nothing is rounded but by the conversion.
+        float_zero(builder, zero)?;
+        let working = if builder.fact(scale).dtype == DType::F64 { DType::F64 } else { DType::F32 };
+        let (x, scale) = (builder.cast(x, working)?, builder.cast(scale, working)?);
+        let quotient = builder.binary(Binary::Div, x, scale)?;
+        return pointwise::converted(builder, quotient, dtype, saturate);
+    }
     quantized(builder, x, scale, zero, check_quantised(dtype)?)
 }
 
@@ -131,7 +153,16 @@ pub(super) fn dequantize_linear(builder: &mut Builder, node: &mut NodeView) -> R
 
 /// Keeps the integers of a constant that was dequantised, for products that are computed with them.
 fn remember(builder: &mut Builder, result: TensorId, x: TensorId, scale: TensorId, zero: Option<TensorId>) {
-    let constant = |id: TensorId| builder.graph.constant(id).cloned();
+    if builder.fact(x).dtype.is_float8() {
+        return;
+    }
+    // Products take bytes, which is what an integer of 4 bits lies in.
+    let widened = |tensor: &Tensor| match tensor.dtype {
+        DType::I4 => Tensor::of_shared(DType::I8, tensor.shape.clone(), tensor.shared()),
+        DType::U4 => Tensor::of_shared(DType::U8, tensor.shape.clone(), tensor.shared()),
+        _ => tensor.clone(),
+    };
+    let constant = |id: TensorId| builder.graph.constant(id).map(widened);
     let zeros = zero.map(constant);
     let (Some(_), Some(integers), Some(scale), None | Some(Some(_))) =
         (constant(result), constant(x), constant(scale), &zeros)
@@ -151,7 +182,10 @@ pub(super) fn dequantized(
 ) -> Result<TensorId, Problem> {
     let dtype = check_quantised(builder.fact(x).dtype)?;
     let working = if output == DType::F64 { DType::F64 } else { DType::F32 };
-    let value = match zero {
+    if dtype.is_float8() {
+        float_zero(builder, zero)?;
+    }
+    let value = match zero.filter(|_| !dtype.is_float8()) {
         // Only 32-bit integers are not exact in f32.
         Some(zero) if dtype == DType::I32 => {
             let difference = builder.binary(Binary::Sub, x, zero)?;

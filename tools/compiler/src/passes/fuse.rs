@@ -274,10 +274,12 @@ impl<'a> Fusion<'a> {
                     (None, Some(constant)) if constant.elements() == 1 => builder.scalar(constant)?,
                     (None, _) => {
                         let dtype = graph.fact(input).dtype;
-                        // Epilogues read no integers, but for those of sums of integers.
-                        let float = matches!(class_of(dtype), Some(Class::F32) | None);
+                        // Epilogues read no integers, but for those of sums of integers, and nothing narrow.
+                        let float = matches!(class_of(dtype), Some(Class::F32) | None) && !dtype.is_narrow();
                         let readable = match anchor {
-                            Some(anchor) if is_quantized(&graph.nodes[anchor].op) => float || dtype.size() <= 4,
+                            Some(anchor) if is_quantized(&graph.nodes[anchor].op) => {
+                                float || dtype.size() <= 4 && !dtype.is_narrow()
+                            }
                             Some(_) => float,
                             None => true,
                         };
@@ -358,11 +360,11 @@ impl<'a> Fusion<'a> {
     }
 
     /// An epilogue stores what the anchor alone would: same element type, same extents. That of sums of integers stores
-    /// any type of at most 32 bits.
+    /// any type of at most 32 bits but the narrow ones.
     fn same_output(&self, anchor: usize, root: usize) -> bool {
         let (made, stored) = (self.graph.fact(self.output(anchor)), self.graph.fact(self.output(root)));
         if is_quantized(&self.graph.nodes[anchor].op) {
-            return made.shape == stored.shape && stored.dtype.size() <= 4;
+            return made.shape == stored.shape && stored.dtype.size() <= 4 && !stored.dtype.is_narrow();
         }
         made == stored
     }
