@@ -309,6 +309,16 @@ mod tests {
     }
 
     #[test]
+    fn doubles_are_rounded_once() {
+        // Next to half-way between 1 and 1.125, by less than f32 holds.
+        for (value, expected) in [(1.0625, 1.0), (1.0625 + 2f64.powi(-40), 1.125), (1.0625 - 2f64.powi(-40), 1.0)] {
+            assert_eq!(F8E4M3::from_f64(value).to_f32(), expected);
+        }
+        assert_eq!(F8E4M3::from_u64((17 << 36) + 1).0, F8E4M3::OVERFLOW);
+        assert_eq!(F8E5M2::from_i64(-((9 << 10) + 1)).to_f32(), -10240.0);
+    }
+
+    #[test]
     fn integers_saturate_from_floats_and_wrap_from_integers() {
         for (value, signed, unsigned) in [(7.9, 7, 7), (8.0, 7, 8), (-8.9, -8, 0), (1e9, 7, 15), (f32::NAN, 0, 0)] {
             assert_eq!(I4::from_f32(value).get(), signed);

@@ -184,7 +184,8 @@ pub(super) fn saturates(node: &mut NodeView) -> Result<bool, Problem> {
     node.flag("saturate", true)
 }
 
-/// A cast. To floats of 8 bits it may saturate: numbers beyond their largest, infinities too, become the largest.
+/// A cast as ONNX defines it. To floats of 8 bits it may saturate: numbers beyond their largest, infinities too, become the
+/// largest.
 pub(super) fn converted(
     builder: &mut Builder,
     mut x: TensorId,
@@ -198,6 +199,10 @@ pub(super) fn converted(
             x = builder.cast(x, DType::F32)?;
         }
         x = builder.unary(Unary::Clip { min: Some(-largest), max: Some(largest) }, x)?;
+    }
+    if matches!(dtype, DType::I4 | DType::U4) && (from.is_float() || from.is_float8()) {
+        // They keep an integer's lowest bits, where a cast from floats saturates as quantising wants it.
+        x = builder.cast(x, DType::I32)?;
     }
     builder.cast(x, dtype)
 }
