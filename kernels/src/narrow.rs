@@ -84,7 +84,10 @@ impl<const MANTISSA: u32, const ONE_ZERO: bool> Float8<MANTISSA, ONE_ZERO> {
     pub fn to_f32(self) -> f32 {
         let sign = u32::from(self.0 & Self::SIGN) << 24;
         let code = self.0 & !Self::SIGN;
-        if (ONE_ZERO && self.0 == Self::SIGN) || (!ONE_ZERO && code > Self::OVERFLOW) || (MANTISSA == 3 && code > Self::LARGEST) {
+        if (ONE_ZERO && self.0 == Self::SIGN)
+            || (!ONE_ZERO && code > Self::OVERFLOW)
+            || (MANTISSA == 3 && code > Self::LARGEST)
+        {
             return f32::from_bits(sign | 0x7fc0_0000);
         }
         if code > Self::LARGEST {

@@ -85,9 +85,54 @@ fn decode(dtype: DType, e: &[u8]) -> Number {
         DType::F16 => Float(f16::from_le_bytes(e.try_into().unwrap()).into()),
         DType::Bf16 => Float(bf16::from_le_bytes(e.try_into().unwrap()).into()),
         DType::Bool => Integer(i128::from(e[0] != 0)),
+        float if float.is_float8() => Float(float8(float, e[0])),
+        DType::U4 => Integer((e[0] % 16).into()),
+        DType::I4 => Integer(i128::from(e[0] % 16) - if e[0] % 16 >= 8 { 16 } else { 0 }),
         DType::I8 | DType::I16 | DType::I32 | DType::I64 => int(true),
         _ => int(false),
     }
+}
+
+/// The number of a code of a float of 8 bits, by the definition of its format.
+fn float8(dtype: DType, code: u8) -> f64 {
+    let (mantissa, bias, one_zero) = match dtype {
+        DType::F8E4M3 => (3, 7, false),
+        DType::F8E4M3Fnuz => (3, 8, true),
+        DType::F8E5M2 => (2, 15, false),
+        _ => (2, 16, true),
+    };
+    let sign = if code & 0x80 == 0 { 1.0 } else { -1.0 };
+    let (exponent, fraction) = (i32::from(code & 0x7f) >> mantissa, f64::from(code & ((1 << mantissa) - 1)));
+    match (dtype, code & 0x7f) {
+        (_, 0) if one_zero && code != 0 => f64::NAN,
+        (DType::F8E4M3, 0x7f) | (DType::F8E5M2, 0x7d..) => f64::NAN,
+        (DType::F8E5M2, 0x7c) => f64::INFINITY * sign,
+        _ if exponent == 0 => sign * fraction * 2f64.powi(1 - bias - mantissa),
+        _ => sign * (1.0 + fraction * 2f64.powi(-mantissa)) * 2f64.powi(exponent - bias),
+    }
+}
+
+/// The float of 8 bits nearest to `x` by trying every one of them; ties go to the even code.
+fn nearest8(dtype: DType, x: f64) -> u8 {
+    let one_zero = float8(dtype, 0x80).is_nan();
+    let sign = if x.is_sign_negative() && !x.is_nan() { 0x80 } else { 0 };
+    let overflow = match dtype {
+        DType::F8E4M3 => 0x7f,
+        DType::F8E5M2 => 0x7c,
+        _ => 0x80,
+    };
+    let finite: Vec<u8> = (0..0x80).filter(|&code| float8(dtype, code).is_finite()).collect();
+    let [.., before, last] = finite[..] else { unreachable!() };
+    let (largest, step) = (float8(dtype, last), float8(dtype, last) - float8(dtype, before));
+    let distance = |code: u8| (float8(dtype, code) - x.abs()).abs();
+    let code = if x.is_nan() {
+        (0..=255).find(|&code| float8(dtype, code).is_nan()).unwrap()
+    } else if x.abs() > largest + step / 2.0 || (x.abs() == largest + step / 2.0 && last % 2 == 1) {
+        overflow
+    } else {
+        finite.into_iter().min_by(|&a, &b| distance(a).total_cmp(&distance(b)).then((a % 2).cmp(&(b % 2)))).unwrap()
+    };
+    if one_zero && code == 0 { 0 } else { code | sign }
 }
 
 /// The f16 or bf16 nearest to `x` by trying every one of them; ties go to the even bit pattern.
@@ -114,6 +159,9 @@ fn encode(dtype: DType, number: Number) -> Vec<u8> {
     if let DType::Bool = dtype {
         return vec![u8::from(number.float() != 0.0)];
     }
+    if dtype.is_float8() {
+        return vec![nearest8(dtype, number.float())];
+    }
     if dtype.is_float() {
         let x = number.float();
         let half = f16::from_bits;
@@ -129,6 +177,8 @@ fn encode(dtype: DType, number: Number) -> Vec<u8> {
     let value = match number {
         Number::Float(v) if v.is_nan() => 0,
         Number::Float(v) => (v.trunc() as i128).clamp(low, high),
+        Number::Integer(v) if dtype == DType::I4 => (v + 8).rem_euclid(16) - 8,
+        Number::Integer(v) if dtype == DType::U4 => v.rem_euclid(16),
         Number::Integer(v) => v,
     };
     value.to_le_bytes()[..dtype.size()].to_vec()
@@ -153,7 +203,7 @@ impl Random {
             let draw = (self.next() % 4001) as f64 / 1000.0 - 2.0;
             let value = match self.next() % 8 {
                 0 => special[self.next() as usize % special.len()],
-                _ if dtype.is_float() => Number::Float(draw),
+                _ if dtype.is_float() || dtype.is_float8() => Number::Float(draw),
                 _ => Number::Integer((draw * 40.0) as i128),
             };
             buffer.set(dtype, index, &encode(dtype, value));
@@ -165,6 +215,11 @@ impl Random {
 /// Values of a type that arithmetic treats in a way of their own: zeros of both signs, the smallest and largest subnormal
 /// and normal numbers, halves, infinities, NaN; the ends of an integer type.
 fn special(dtype: DType) -> Vec<Number> {
+    if dtype.is_float8() {
+        // Beside what every float has, each number and NaN of the type itself.
+        let codes = (0..=255).map(|code| Number::Float(float8(dtype, code)));
+        return codes.chain([f64::INFINITY, f64::NEG_INFINITY].map(Number::Float)).collect();
+    }
     if !dtype.is_float() {
         let (low, high) = limits(dtype);
         return [low, low + 1, -1, 0, 1, 2, high - 1, high]
@@ -194,6 +249,8 @@ fn limits(dtype: DType) -> (i128, i128) {
     let bits = 8 * dtype.size() as u32;
     match dtype {
         DType::Bool => (0, 1),
+        DType::I4 => (-8, 7),
+        DType::U4 => (0, 15),
         DType::I8 | DType::I16 | DType::I32 | DType::I64 => (-(1i128 << (bits - 1)), (1 << (bits - 1)) - 1),
         _ => (0, (1i128 << bits) - 1),
     }
@@ -288,9 +345,13 @@ fn copies_move_and_convert_every_element() {
     }
 }
 
-const TYPES: [DType; 13] = {
-    use DType::{Bf16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
-    [F32, F16, Bf16, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool]
+#[rustfmt::skip]
+const TYPES: [DType; 19] = {
+    use DType::{Bf16, Bool, F8E4M3, F8E4M3Fnuz, F8E5M2, F8E5M2Fnuz, F16, F32, F64, I4, I8, I16, I32, I64, U4, U8, U16, U32, U64};
+    [
+        F32, F16, Bf16, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool,
+        F8E4M3, F8E4M3Fnuz, F8E5M2, F8E5M2Fnuz, I4, U4,
+    ]
 };
 
 #[test]
@@ -316,9 +377,14 @@ fn conversions_follow_the_rules_at_the_edges() {
     let ties =
         [1.0 + 2f64.powi(-11), 1.0 + 2f64.powi(-11) + 2f64.powi(-40), 1.0 + 3.0 * 2f64.powi(-11) - 2f64.powi(-40)];
     let ties = ties.into_iter().chain([1.0 + 2f64.powi(-8) + 2f64.powi(-45), 3e-8, 2f64.powi(-25) + 2f64.powi(-60)]);
-    let values: Vec<f64> = special.chain(ties).collect();
+    // Ties of floats of 8 bits, and what lies just beside them; half a step beyond the largest ones.
+    let half = [1.0625, 1.1875, 1.125, 2f64.powi(-10), 3.0 * 2f64.powi(-10), 2f64.powi(-17), 464.0, 248.0, 61440.0];
+    let half = half.into_iter().flat_map(|tie| [tie, tie * (1.0 + 2f64.powi(-40)), tie * (1.0 - 2f64.powi(-40))]);
+    let values: Vec<f64> = special.chain(ties).chain(half).collect();
     use DType::{Bf16, Bool, F16, F32, I8, I16, I32, I64, U8, U16, U32, U64};
-    for to in [F16, Bf16, F32, I8, I16, I32, I64, U8, U16, U32, U64, Bool] {
+    use DType::{F8E4M3, F8E4M3Fnuz, F8E5M2, F8E5M2Fnuz, I4, U4};
+    let narrow = [F8E4M3, F8E4M3Fnuz, F8E5M2, F8E5M2Fnuz, I4, U4];
+    for to in [F16, Bf16, F32, I8, I16, I32, I64, U8, U16, U32, U64, Bool].into_iter().chain(narrow) {
         let view = |dtype| View::contiguous(dtype, &[values.len() as u32]).unwrap();
         let kernel = Kernel::Copy(Copy { source: view(DType::F64), destination: view(to) });
         let mut input = Buffer::poisoned(8 * values.len() as u64);

@@ -12,10 +12,10 @@ mod whole;
 
 pub use elementwise::memory_cost;
 pub use packing::{Packing, Transform};
-pub(crate) use source::{define, prelude_for};
 pub use source::{
     Arithmetic, PRELUDE, element_type, f32_literal, f64_literal, load_function, program_function, register_type,
 };
+pub(crate) use source::{define, prelude_for};
 pub use target::{Rate, Target};
 pub(crate) use whole::{Source, WHOLE, whole_functions};
 

@@ -157,7 +157,11 @@ pub fn cases() -> Vec<Kernel> {
         let scales = || broadcast(F32, &[1, 11, 1, 1], &shape);
         case(dense(narrow, &shape), &[dense(F32, &shape), scales()], program(Class::F32, 2, &quotient));
         let saturating = [&quotient[..], &clamped].concat();
-        case(channels_last(narrow, &shape), &[channels_last(F16, &shape), scales()], program(Class::F32, 2, &saturating));
+        case(
+            channels_last(narrow, &shape),
+            &[channels_last(F16, &shape), scales()],
+            program(Class::F32, 2, &saturating),
+        );
         // From the smallest subnormal number to four times the largest one.
         for factor in [largest, largest / 65536.0, largest / 1048576.0] {
             let wide = [I::Input(0), I::Float(factor), I::Binary(B::Mul, 0, 1)];

@@ -175,7 +175,11 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
         }
         Op::BitCast => {
             let dtype = first(declared)?.dtype;
-            ensure!(dtype.size() == x.dtype.size() && !dtype.is_narrow(), "the bits of {:?} do not make {dtype:?}", x.dtype);
+            ensure!(
+                dtype.size() == x.dtype.size() && !dtype.is_narrow(),
+                "the bits of {:?} do not make {dtype:?}",
+                x.dtype
+            );
             Fact::new(dtype, &x.shape)
         }
         Op::Scatter { .. } => scattered(inputs)?,

@@ -184,7 +184,8 @@ mod tests {
     #[test]
     fn bytes_hold_what_numpy_has_no_name_for() {
         let file = |descr: &str| {
-            let mut file = format!("\x01\x00v\x00{{'descr': '{descr}', 'fortran_order': False, 'shape': (2,), }}").into_bytes();
+            let mut file =
+                format!("\x01\x00v\x00{{'descr': '{descr}', 'fortran_order': False, 'shape': (2,), }}").into_bytes();
             file.splice(..0, *b"\x93NUMPY");
             file.resize(127, b' ');
             file.extend_from_slice(b"\n\x38\xc0");

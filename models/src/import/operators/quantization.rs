@@ -239,7 +239,7 @@ impl Quantized {
         }
         let tensor = builder.cast(self.tensor, wide)?;
         let Some(zero) = self.zero else { return Ok(tensor) };
-        if builder.graph.constant(zero).and_then(crate::Tensor::to_i64).is_some_and(|v| v.iter().all(|&v| v == 0)) {
+        if builder.graph.constant(zero).and_then(Tensor::to_i64).is_some_and(|v| v.iter().all(|&v| v == 0)) {
             return Ok(tensor);
         }
         let zero = match builder.shape(zero).to_vec()[..] {
