@@ -202,6 +202,18 @@ enum floe_element_type
     FLOE_ELEMENT_TYPE_U64 = 11,
     // One byte, 0 or 1.
     FLOE_ELEMENT_TYPE_BOOL = 12,
+    // One byte: a float with 4 bits of exponent and 3 of mantissa, with NaN but without infinities (OCP E4M3).
+    FLOE_ELEMENT_TYPE_F8E4M3 = 13,
+    // One byte: as that, with one NaN and without a negative zero.
+    FLOE_ELEMENT_TYPE_F8E4M3_FNUZ = 14,
+    // One byte: a float with 5 bits of exponent and 2 of mantissa, with NaN and infinities (OCP E5M2).
+    FLOE_ELEMENT_TYPE_F8E5M2 = 15,
+    // One byte: as that, with one NaN, without infinities and without a negative zero.
+    FLOE_ELEMENT_TYPE_F8E5M2_FNUZ = 16,
+    // A signed integer of 4 bits, in a byte of its own, sign-extended: `int8_t` from -8 to 7.
+    FLOE_ELEMENT_TYPE_I4 = 17,
+    // An unsigned integer of 4 bits, in a byte of its own: `uint8_t` from 0 to 15.
+    FLOE_ELEMENT_TYPE_U4 = 18,
     // A type that this library has no name for; the binding's bytes are right all the same.
     FLOE_ELEMENT_TYPE_OTHER = 255,
 };
