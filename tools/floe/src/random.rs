@@ -36,7 +36,7 @@ impl Generator {
         self.bits() % bound.max(1)
     }
 
-    /// Fills a buffer with elements: floats uniform in [-1, 1), integers and booleans 0 or 1, which are valid as
+    /// Fills a buffer with elements: floats uniform in [-1, 1), those of 8 bits below 2, integers and booleans 0 or 1, which are valid as
     /// indices, tokens and flags of any model.
     pub fn fill(&mut self, dtype: DType, bytes: &mut [u8]) {
         for element in bytes.chunks_exact_mut(dtype.size()) {
@@ -45,6 +45,8 @@ impl Generator {
                 DType::F16 => element.copy_from_slice(&f16::from_f32(self.signed_unit()).to_le_bytes()),
                 DType::Bf16 => element.copy_from_slice(&bf16::from_f32(self.signed_unit()).to_le_bytes()),
                 DType::F64 => element.copy_from_slice(&f64::from(self.signed_unit()).to_le_bytes()),
+                // The exponent's highest bit is clear: below 2 in all four formats, and no NaN.
+                float if float.is_float8() => element.fill((self.bits() >> 56) as u8 & 0xbf | 1),
                 _ => {
                     element.fill(0);
                     element[0] = (self.bits() >> 63) as u8;
