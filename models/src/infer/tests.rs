@@ -82,3 +82,24 @@ fn absurd_sizes_are_errors() {
     assert!(check_fact(&f(&[MAX_EXTENT, MAX_EXTENT])).is_err());
     assert!(check_fact(&f(&[0, MAX_EXTENT, MAX_EXTENT, MAX_EXTENT])).is_err());
 }
+
+#[test]
+fn narrow_types_are_converted_and_moved_only() {
+    for dtype in [DType::F8E4M3, DType::F8E4M3Fnuz, DType::F8E5M2, DType::F8E5M2Fnuz, DType::I4, DType::U4] {
+        let x = Fact::new(dtype, &[2, 3]);
+        assert_eq!(shape(&Op::Cast, &[x.clone()], &[f(&[2, 3])]).unwrap(), [2, 3]);
+        assert_eq!(shape(&Op::Transpose { permutation: vec![1, 0] }, &[x.clone()], &[]).unwrap(), [3, 2]);
+        for (op, inputs) in [
+            (Op::Unary(Unary::Abs), 1),
+            (Op::Binary(crate::op::Binary::Add), 2),
+            (Op::MatMul, 2),
+            (Op::BitCast, 1),
+            (Op::Softmax { axis: 0, log: false }, 1),
+        ] {
+            let error = shape(&op, &vec![x.clone(); inputs], &[Fact::new(DType::U8, &[2, 3])]).unwrap_err();
+            assert!(error.0.contains("only converted and moved"), "{}: {}", op.name(), error.0);
+        }
+        let bits = shape(&Op::BitCast, &[Fact::new(DType::U8, &[2, 3])], &[x]).unwrap_err();
+        assert!(bits.0.contains("do not make"), "{}", bits.0);
+    }
+}

@@ -181,10 +181,31 @@ mod tests {
     }
 
     #[test]
+    fn pairs_of_4_bits_are_taken_apart() {
+        let typed = TensorProto { int32_data: vec![0x9f, 0x07], ..proto(22, &[3]) };
+        let tensor = read(&typed, None).unwrap();
+        assert_eq!((tensor.to_i64().unwrap(), tensor.bytes()), (vec![-1, -7, 7], &[0xff, 0xf9, 7][..]));
+        let raw = TensorProto { raw_data: vec![0x9f, 0x07].into(), ..proto(21, &[3]) };
+        assert_eq!(read(&raw, None).unwrap().to_i64().unwrap(), [15, 9, 7]);
+        let short = TensorProto { raw_data: vec![0x9f].into(), ..proto(21, &[3]) };
+        assert!(read(&short, None).unwrap_err().to_string().contains("2 bytes, but there are 1"));
+    }
+
+    #[test]
+    fn floats_of_8_bits_are_bytes() {
+        let typed = TensorProto { int32_data: vec![0x7e, 0xb8], ..proto(17, &[2]) };
+        assert_eq!(read(&typed, None).unwrap().to_f64(), [448.0, -1.0]);
+        let raw = TensorProto { raw_data: vec![0x7c].into(), ..proto(19, &[]) };
+        assert_eq!(read(&raw, None).unwrap().to_f64(), [f64::INFINITY]);
+    }
+
+    #[test]
     fn wrong_tensors_are_errors() {
         for (tensor, part) in [
             (proto(1, &[2]), "8 bytes, but there are 0"),
             (proto(8, &[1]), "STRING"),
+            (proto(24, &[1]), "FLOAT8E8M0"),
+            (proto(26, &[1]), "INT2"),
             (proto(1, &[-1]), "negative"),
             (proto(1, &[i64::MAX, i64::MAX]), "large"),
             (TensorProto { data_location: 1, ..proto(1, &[1]) }, "no location"),

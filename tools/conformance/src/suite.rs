@@ -461,6 +461,17 @@ mod tests {
     }
 
     #[test]
+    fn floats_of_8_bits_agree_in_every_bit_but_those_of_nan() {
+        let tensor = |codes: [u8; 3]| Tensor::new(floe_models::DType::F8E4M3, vec![3], codes.to_vec());
+        let tolerance = Tolerance { absolute: 1.0, relative: 1.0, scaled: true };
+        assert!(compare(&tensor([0x38, 0x80, 0x7f]), &tensor([0x38, 0x80, 0xff]), tolerance).is_ok());
+        // The next number, and a zero of the other sign.
+        for wrong in [[0x39, 0x80, 0x7f], [0x38, 0, 0x7f], [0x38, 0x80, 0x7e]] {
+            assert!(compare(&tensor(wrong), &tensor([0x38, 0x80, 0x7f]), tolerance).unwrap_err().contains("1 of 3"));
+        }
+    }
+
+    #[test]
     fn a_constant_of_one_data_set_is_one_of_the_case() {
         let set = |live: &[&str], constants: &[&str]| Prepared {
             plan: Vec::new(),
