@@ -87,8 +87,8 @@ fn absurd_sizes_are_errors() {
 fn narrow_types_are_converted_and_moved_only() {
     for dtype in [DType::F8E4M3, DType::F8E4M3Fnuz, DType::F8E5M2, DType::F8E5M2Fnuz, DType::I4, DType::U4] {
         let x = Fact::new(dtype, &[2, 3]);
-        assert_eq!(shape(&Op::Cast, &[x.clone()], &[f(&[2, 3])]).unwrap(), [2, 3]);
-        assert_eq!(shape(&Op::Transpose { permutation: vec![1, 0] }, &[x.clone()], &[]).unwrap(), [3, 2]);
+        assert_eq!(shape(&Op::Cast, std::slice::from_ref(&x), &[f(&[2, 3])]).unwrap(), [2, 3]);
+        assert_eq!(shape(&Op::Transpose { permutation: vec![1, 0] }, std::slice::from_ref(&x), &[]).unwrap(), [3, 2]);
         for (op, inputs) in [
             (Op::Unary(Unary::Abs), 1),
             (Op::Binary(crate::op::Binary::Add), 2),
