@@ -94,6 +94,25 @@ impl Error {
         self.product += product;
     }
 
+    /// Takes in what another has gathered.
+    pub fn merge(&mut self, other: &Self) {
+        if other.tensors == 0 {
+            return;
+        }
+        let first = self.tensors == 0;
+        self.worst_cosine = if first { other.worst_cosine } else { self.worst_cosine.min(other.worst_cosine) };
+        self.worst_relative = self.worst_relative.max(other.worst_relative);
+        self.largest = self.largest.max(other.largest);
+        self.tensors += other.tensors;
+        self.elements += other.elements;
+        self.unfinite += other.unfinite;
+        self.beyond += other.beyond;
+        self.difference += other.difference;
+        self.expected += other.expected;
+        self.found += other.found;
+        self.product += other.product;
+    }
+
     /// Euclidean norm of all differences over that of the expected elements. Elements that are not finite take no part.
     pub fn relative(&self) -> f64 {
         relative(self.difference, self.expected)
@@ -291,6 +310,10 @@ mod tests {
         assert!((error.worst_relative - (2.0f64 / 25.0).sqrt()).abs() < 1e-12);
         assert!((error.worst_cosine - 0.96).abs() < 1e-12);
         assert!((error.cosine() - 0.98).abs() < 1e-12);
+        let mut merged = Error::default();
+        merged.merge(&Error::of(&[3.0, 4.0], &[3.0, 4.0], Bound::default()));
+        merged.merge(&Error::of(&[3.0, 4.0], &[4.0, 3.0], Bound::default()));
+        assert_eq!(merged, error);
     }
 
     #[test]
