@@ -87,7 +87,7 @@ impl Layer {
         self.error.map(|error| if error.unfinite > 0 { f64::INFINITY } else { error.relative() })
     }
 
-    /// How many times the error of what it is made of, or one rounding, it is off.
+    /// How many times the error of what it is made of, or one rounding, it is off; `None` where both are not finite.
     pub fn growth(&self) -> Option<f64> {
         let growth = self.relative()? / self.incoming.max(ROUNDING);
         (!growth.is_nan()).then_some(growth)

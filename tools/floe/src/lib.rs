@@ -15,6 +15,7 @@ pub mod outputs;
 pub mod plan_file;
 pub mod profile;
 pub mod random;
+pub mod reference;
 pub mod session;
 pub mod tensor;
 pub mod turns;

@@ -113,13 +113,21 @@ impl Error {
         self.product += other.product;
     }
 
-    /// Euclidean norm of all differences over that of the expected elements. Elements that are not finite take no part.
+    /// Euclidean norm of all differences over that of the expected elements. Elements that are not finite take no part; NaN
+    /// where none is left.
     pub fn relative(&self) -> f64 {
+        if self.unfinite > 0 && self.unfinite == self.elements {
+            return f64::NAN;
+        }
         relative(self.difference, self.expected)
     }
 
-    /// Cosine of the angle between the two; 1 where both are zero. Elements that are not finite take no part.
+    /// Cosine of the angle between the two; 1 where both are zero. Elements that are not finite take no part; NaN
+    /// where none is left.
     pub fn cosine(&self) -> f64 {
+        if self.unfinite > 0 && self.unfinite == self.elements {
+            return f64::NAN;
+        }
         cosine(self.expected, self.found, self.product)
     }
 
@@ -339,7 +347,7 @@ mod tests {
         agreement.add(&expected, &expected, 7);
         assert_eq!((agreement.rows, agreement.top_1), (2, 1));
         agreement.add(&expected, &[f64::NAN; 7], 7);
-        assert_eq!((agreement.rows, agreement.top_1, agreement.top_5), (3, 1, 1));
+        assert_eq!((agreement.rows, agreement.top_1, agreement.top_5), (3, 1, 2));
         // Two of the same score: either is right.
         agreement.add(&[0.5, 0.5], &[0.4, 0.6], 2);
         assert_eq!(agreement.top_1, 2);

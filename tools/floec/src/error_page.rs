@@ -21,6 +21,11 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
+/// A number as it was formatted; a dash for what is none.
+fn finite_or_dash(value: f64, text: String) -> String {
+    if value.is_finite() { text } else { "–".to_owned() }
+}
+
 /// Renders a comparison.
 pub fn render(comparison: &Comparison) -> String {
     let title = escape(&comparison.model);
@@ -65,19 +70,19 @@ pub fn render(comparison: &Comparison) -> String {
         }
         let _ = writeln!(
             page,
-            "<tr{}><td class=n>{number}<td>{} <small>{}</small><td>{}<td>{}<td class=n>{:.2e}<td class=n>{}<td class=n>{:.6}\
+            "<tr{}><td class=n>{number}<td>{} <small>{}</small><td>{}<td>{}<td class=n>{}<td class=n>{}<td class=n>{}\
              <td class=n>{:.3e}<td><small>{}</small></tr>",
             if bad { " class=bad" } else { "" },
             escape(&layer.node),
             escape(&layer.sources.join(", ")),
             escape(&layer.value),
             layer.stored.map_or("", DType::name),
-            error.relative(),
+            finite_or_dash(error.relative(), format!("{:.2e}", error.relative())),
             layer
                 .growth()
                 .filter(|growth| growth.is_finite())
                 .map_or("–".to_owned(), |growth| format!("{growth:.1}")),
-            error.cosine(),
+            finite_or_dash(error.cosine(), format!("{:.6}", error.cosine())),
             layer.range.largest(),
             escape(&notes.join("; ")),
         );

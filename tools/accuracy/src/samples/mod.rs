@@ -232,6 +232,9 @@ impl Samples {
     }
 
     fn add_file(&mut self, file: &Path) -> Result<()> {
+        if !file.exists() {
+            bail!("there is no such file or folder");
+        }
         match Kind::of(file) {
             Some(Kind::Npz) => self.add_arrays(&stem(file), vec![(None, file.to_owned())]),
             Some(Kind::Npy) => {
@@ -259,7 +262,6 @@ impl Samples {
                 self.items.push(Item { name: stem(file), source: Source::Picture(file.to_owned()) });
                 Ok(())
             }
-            _ if !file.exists() => bail!("there is no such file or folder"),
             _ => bail!("it is none of .npz, .npy, .png and .jpg"),
         }
     }
