@@ -354,7 +354,7 @@ impl Comparison {
         }
         let troubles = self.troubles();
         if !troubles.is_empty() {
-            let _ = writeln!(text, "headroom in f16, by the host's f32:");
+            let _ = writeln!(text, "headroom in f16:");
             for (layer, trouble) in troubles {
                 let _ = writeln!(text, "  {} ({}): {trouble}", layer.node, layer.value);
             }
@@ -362,9 +362,18 @@ impl Comparison {
         text
     }
 
-    /// Values that f16 does not hold well.
+    /// Values that f16 does not hold well, and those that cancel: where an error grows many times.
     pub fn troubles(&self) -> Vec<(&Layer, String)> {
-        self.layers.iter().filter_map(|layer| Some((layer, layer.range.trouble()?))).collect()
+        const MANY: f64 = 8.0;
+        let trouble = |layer: &Layer| {
+            let (relative, growth) = (layer.relative().unwrap_or(0.0), layer.growth().unwrap_or(0.0));
+            let cancels = growth.is_finite() && growth > MANY && relative > 10.0 * ROUNDING;
+            let cancels = cancels.then(|| {
+                format!("cancellation: the error is {relative:.1e}, {growth:.0} times that of what it is made of")
+            });
+            layer.range.trouble().or(cancels)
+        };
+        self.layers.iter().filter_map(|layer| Some((layer, trouble(layer)?))).collect()
     }
 
     fn layer_table(&self) -> String {

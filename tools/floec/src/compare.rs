@@ -30,7 +30,7 @@ use std::{collections::HashSet, path::PathBuf};
   floec compare net.onnx --target h200 --device simulated --inputs samples --dump-dir out
 
 Samples are .npz files with an array for each input, .npy files (NAME=FILE.npy where there are several inputs), folders of
-these with a sample a file, ONNX test folders, or pictures (.png, .jpg) with --preprocess. An array with more rows than the
+these with a sample a file, ONNX test folders, Polygraphy's .json, or pictures (.png, .jpg) with --preprocess. An array with more rows than the
 input holds several samples. Without --inputs, they are random.
 
 The plan runs on a GPU where it suits one, else on a GPU in software. A kernel that computes several layers stores the last

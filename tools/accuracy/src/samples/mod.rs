@@ -6,10 +6,12 @@
 //!   more rows than the input, or with one dimension more, holds several samples;
 //! - a folder of such files, or of folders with a file `NAME.npy` for each input;
 //! - an ONNX test folder: `input_0.pb`…, or folders `test_data_set_N` with them;
+//! - Polygraphy's JSON, as its `--save-inputs` and `--save-outputs` write it;
 //! - PNG and JPEG pictures, or a folder of them, which become an input by `--preprocess` words.
 
 mod array;
 mod picture;
+mod polygraphy;
 
 use anyhow::{Context, Result, bail};
 use array::Arrays;
@@ -75,6 +77,8 @@ enum Source {
     /// `input_N.pb` in a folder.
     Onnx(PathBuf),
     Picture(PathBuf),
+    /// In memory: a file that holds a few.
+    Held(Vec<(String, Tensor)>),
     Random(u64),
 }
 
@@ -174,6 +178,7 @@ impl Samples {
             Source::Arrays { files, number } => self.arrays(files, *number),
             Source::Onnx(folder) => self.onnx(folder),
             Source::Picture(file) => self.picture(file),
+            Source::Held(tensors) => Ok(tensors.clone()),
             Source::Random(seed) => Ok(self.made_up(*seed)),
         };
         Ok(Sample { name: name.clone(), inputs: inputs.with_context(|| format!("sample '{name}'"))? })
@@ -215,7 +220,7 @@ impl Samples {
             return self.add_arrays(&stem(path), own);
         }
         let before = self.items.len();
-        for file in files.iter().filter(|file| Kind::of(file).is_some()) {
+        for file in files.iter().filter(|file| !matches!(Kind::of(file), None | Some(Kind::Json))) {
             self.add_file(file).with_context(|| format!("'{}'", file.display()))?;
         }
         for folder in folders.iter().filter(|_| depth > 0) {
@@ -248,6 +253,7 @@ impl Samples {
                 };
                 self.add_arrays(&stem(file), vec![(Some(position), file.to_owned())])
             }
+            Some(Kind::Json) => self.add_polygraphy(file),
             Some(Kind::Picture) if self.role == Role::Inputs => {
                 let [preprocess] = self.preprocess.as_slice() else {
                     bail!(
@@ -262,8 +268,30 @@ impl Samples {
                 self.items.push(Item { name: stem(file), source: Source::Picture(file.to_owned()) });
                 Ok(())
             }
-            _ => bail!("it is none of .npz, .npy, .png and .jpg"),
+            _ => bail!("it is none of .npz, .npy, .json, .png and .jpg"),
         }
+    }
+
+    fn add_polygraphy(&mut self, file: &Path) -> Result<()> {
+        let names: Vec<&str> = self.facts.iter().map(|(name, _)| name.as_str()).collect();
+        let samples = polygraphy::read(file, &names)?;
+        let count = samples.len();
+        for (number, arrays) in samples.into_iter().enumerate() {
+            let mut tensors = Vec::new();
+            for (name, fact) in &self.facts {
+                match arrays.iter().find(|(found, _)| found == name) {
+                    Some((_, array)) => {
+                        let tensor = array::sample(array, fact, 0, self.role == Role::Outputs);
+                        tensors.push((name.clone(), tensor.with_context(|| format!("{} '{name}'", self.role.word()))?));
+                    }
+                    None if self.role == Role::Outputs => {}
+                    None => bail!("it has no array for input '{name}'"),
+                }
+            }
+            let name = if count == 1 { stem(file) } else { format!("{}-{number}", stem(file)) };
+            self.items.push(Item { name, source: Source::Held(tensors) });
+        }
+        Ok(())
     }
 
     /// Adds the samples that files of arrays hold: as many as the array with most has; one of a single sample goes with each.
@@ -367,6 +395,7 @@ impl Samples {
 enum Kind {
     Npz,
     Npy,
+    Json,
     Picture,
 }
 
@@ -375,6 +404,7 @@ impl Kind {
         match file.extension()?.to_string_lossy().to_ascii_lowercase().as_str() {
             "npz" => Some(Self::Npz),
             "npy" => Some(Self::Npy),
+            "json" => Some(Self::Json),
             "png" | "jpg" | "jpeg" => Some(Self::Picture),
             _ => None,
         }
