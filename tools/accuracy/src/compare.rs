@@ -119,6 +119,7 @@ pub struct Comparison {
 struct Part {
     sample: Sample,
     expected: Vec<(String, Tensor)>,
+    /// Outputs, then dumped values.
     found: Vec<(String, Tensor)>,
     layers: Vec<(TensorId, Option<Error>, Range)>,
 }
@@ -167,7 +168,7 @@ pub fn compare(
     };
     let mut done = 0;
     let mut take = |part: Part, comparison: &mut Comparison| -> Result<()> {
-        let Part { sample, expected, mut found, layers } = part;
+        let Part { sample, expected, found, layers } = part;
         comparison.outputs.add(&expected, &found);
         if let Some(reference) = reference.filter(|reference| done < reference.len()) {
             let wanted = reference.load(done)?.inputs;
@@ -181,9 +182,7 @@ pub fn compare(
                 all.get_or_insert_default().merge(&error);
             }
         }
-        // Dumped values follow the outputs.
-        let own: Vec<_> = found.drain(..).collect();
-        dump(&sample.name, &own)?;
+        dump(&sample.name, &found)?;
         done += 1;
         progress(done);
         Ok(())
@@ -218,7 +217,7 @@ pub fn compare(
                         if simulated.is_none() && is_dumped(id) {
                             extra.push((name(id), tensor.clone()));
                         }
-                        if options.layers && tensor.dtype.is_float() {
+                        if options.layers && is_compared(tensor.dtype) {
                             layers.push(layer(id, tensor, values.remove(&id).as_ref(), options.bound));
                         }
                     })?;
@@ -249,7 +248,7 @@ pub fn compare(
                 let mut layers = Vec::new();
                 let mut failed = None;
                 let expected = host.watch(&sample.inputs, &|_| options.layers, &mut |id, tensor| {
-                    if tensor.dtype.is_float() {
+                    if is_compared(tensor.dtype) {
                         match replayed.value(id, &fused.values[id.0].fact) {
                             Ok(found) => layers.push(layer(id, tensor, found.as_ref(), options.bound)),
                             Err(error) => failed = Some(error),
@@ -275,6 +274,11 @@ pub fn compare(
     }
     comparison.layers = assemble(fused, &makers, &gathered, storage.as_deref());
     Ok(comparison)
+}
+
+/// Whether a value of this type has an error worth a line: floats, and what is quantised.
+fn is_compared(dtype: DType) -> bool {
+    dtype.is_float() || matches!(dtype, DType::I8 | DType::U8)
 }
 
 fn layer(id: TensorId, expected: &Tensor, found: Option<&Tensor>, bound: Bound) -> (TensorId, Option<Error>, Range) {

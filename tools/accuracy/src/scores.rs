@@ -64,10 +64,11 @@ impl Scores {
             } else if rows[0].is_some() && !tensor.dtype.is_float() && tensor.shape.len() == 2 {
                 score.boxes.get_or_insert_default().add_rows(expected, found, columns);
                 continue;
-            } else if tensor.dtype.is_float() && expected.len() == found.len() {
-                if let Some(classes) = classes(&tensor.shape, expected) {
-                    score.agreement.get_or_insert_default().add(expected, found, classes);
-                }
+            } else if tensor.dtype.is_float()
+                && expected.len() == found.len()
+                && let Some(classes) = classes(&tensor.shape, expected)
+            {
+                score.agreement.get_or_insert_default().add(expected, found, classes);
             }
             score.error.add(expected, found, self.bound);
         }

@@ -151,7 +151,7 @@ fn options(arguments: &Arguments) -> Result<CompileOptions> {
     {
         bail!("--target host is compared with itself: give --reference, or --device simulated to see what f16 does");
     }
-    if !(arguments.threshold > 0.0) {
+    if arguments.threshold.is_nan() || arguments.threshold <= 0.0 {
         bail!("--threshold is a number above 0");
     }
     if arguments.device == Some(Device::Simulated) && arguments.precision == PrecisionArgument::F32 {
