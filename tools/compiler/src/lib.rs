@@ -20,6 +20,7 @@ pub mod candidates;
 pub mod completion;
 pub mod emit;
 pub mod evaluate;
+pub mod exposed;
 pub mod fuse_kernels;
 pub mod fused;
 pub mod kernel_graph;

@@ -5,10 +5,11 @@ use crate::{
     completion,
     emit::{self, EmitError, Variant, VariantIdentity},
     evaluate::HostEvaluator,
+    exposed::{self, ExposedValue},
     fuse_kernels,
     fused::FusedGraph,
     legality::{self, Illegal},
-    lower::{LowerError, lower},
+    lower::{LowerError, Places, lower_with_places},
     nvrtc::{self, Compiled, Compiler, Request},
     passes::{self, PassError},
     place::{self, Placement},
@@ -63,6 +64,8 @@ pub struct CompileOptions {
     pub candidates: Option<usize>,
     /// Model nodes that an f16 variant computes and stores in f32.
     pub keep_f32: Vec<String>,
+    /// Further ones, which a budget of accuracy needs, each with what f16 there alone does: the relative error of the outputs.
+    pub budget_f32: Vec<(String, f64)>,
     /// Outputs that are inputs of the next replay: output and input by name. The input becomes a state of the plan, the
     /// output is no output any more.
     pub states: Vec<(String, String)>,
@@ -296,7 +299,8 @@ pub fn compile_fused(
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<CompiledPlan, CompileError> {
     let known = |name: &&String| fused.nodes.iter().any(|node| node.is_named(name));
-    if let Some(unknown) = options.keep_f32.iter().find(|name| !known(name)) {
+    let budget_f32 = options.budget_f32.iter().map(|(name, _)| name);
+    if let Some(unknown) = options.keep_f32.iter().chain(budget_f32).find(|name| !known(name)) {
         return Err(CompileError::NoSuchNode(unknown.clone()));
     }
     check_states(fused, &options.states)?;
@@ -320,6 +324,37 @@ pub fn compile_fused(
     let bytes = writer.finish();
     Plan::parse(&bytes).map_err(|error: PlanError| CompileError::Check(error.to_string()))?;
     Ok(CompiledPlan { bytes, variants: reports })
+}
+
+/// A plan that hands out what it stores.
+#[derive(Clone, Debug)]
+pub struct ExposedPlan {
+    /// The file: a usual plan but for one more output, [`exposed::NAME`].
+    pub bytes: Vec<u8>,
+    /// The values of the fused graph that can be read after a replay.
+    pub values: Vec<ExposedValue>,
+}
+
+/// Compiles a fused graph for a target into a plan that computes the same as the one that
+/// [`compile_fused`] makes, kernel by kernel, and hands out every value that its steps store.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_exposed(
+    fused: &FusedGraph,
+    target: &Target,
+    options: &CompileOptions,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<ExposedPlan, CompileError> {
+    check_states(fused, &options.states)?;
+    let (mut schedule, places) = completed(fused, target, options, progress)?;
+    let values = exposed::expose(&mut schedule, &places);
+    legality::debug(|| legality::schedule::check(&schedule, target, "expose"))?;
+    let placement = place::place(&schedule);
+    let (mut variant, _) = finished(schedule, &placement, target, options, progress)?;
+    let bytes = PlanWriter::new(&emit::printable(&fused.name), COMPILER).variant(variant.parts()).finish();
+    Plan::parse(&bytes).map_err(|error: PlanError| CompileError::Check(error.to_string()))?;
+    Ok(ExposedPlan { bytes, values })
 }
 
 /// Every state is an output and an input of one type and shape, and neither is part of another state.
@@ -353,11 +388,21 @@ fn check_states(fused: &FusedGraph, states: &[(String, String)]) -> Result<(), C
 /// # Errors
 /// Where a node cannot run there.
 pub fn schedule(fused: &FusedGraph, target: &Target, options: &CompileOptions) -> Result<Schedule, CompileError> {
+    Ok(schedule_with_places(fused, target, options)?.0)
+}
+
+fn schedule_with_places(
+    fused: &FusedGraph,
+    target: &Target,
+    options: &CompileOptions,
+) -> Result<(Schedule, Places), CompileError> {
     let half = options.precision == Precision::F16 && (options.half_on_host || !target.is_host());
     let (keep_f32, states) = (options.keep_f32.as_slice(), options.states.as_slice());
-    let stored = StoredGraph::of(fused, StoreOptions { host: target.is_host(), half, keep_f32, states });
+    let budget_f32 = options.budget_f32.as_slice();
+    let stored = StoredGraph::of(fused, StoreOptions { host: target.is_host(), half, keep_f32, budget_f32, states });
     legality::debug(|| legality::stored::check(&stored, "store"))?;
-    let kernels = lower(&stored).map_err(|source| CompileError::Lower { target: target.name.clone(), source })?;
+    let lowered = lower_with_places(&stored);
+    let (kernels, places) = lowered.map_err(|source| CompileError::Lower { target: target.name.clone(), source })?;
     legality::debug(|| legality::kernels::check(&kernels, "lower"))?;
     legality::debug(|| legality::kernels::check_reasons(&kernels, half, "lower"))?;
     let schedule = match target.is_host() {
@@ -372,7 +417,7 @@ pub fn schedule(fused: &FusedGraph, target: &Target, options: &CompileOptions) -
         }
     };
     legality::debug(|| legality::schedule::check(&schedule, target, "select"))?;
-    Ok(schedule)
+    Ok((schedule, places))
 }
 
 /// Everything up to the compilation of kernels: the steps, those behind the network included, and where their buffers lie.
@@ -385,8 +430,21 @@ pub fn scheduled_and_placed(
     options: &CompileOptions,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<(Schedule, Placement), CompileError> {
+    let (schedule, _) = completed(fused, target, options, progress)?;
+    progress(Progress::Phase(&format!("{}: place", target.name)));
+    let placement = place::place(&schedule);
+    Ok((schedule, placement))
+}
+
+/// The steps, those behind the network included, and where the values lie.
+fn completed(
+    fused: &FusedGraph,
+    target: &Target,
+    options: &CompileOptions,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<(Schedule, Places), CompileError> {
     progress(Progress::Phase(&format!("{}: select", target.name)));
-    let mut schedule = schedule(fused, target, options)?;
+    let (mut schedule, places) = schedule_with_places(fused, target, options)?;
     if !target.is_host() {
         completion::append(&mut schedule);
         legality::debug(|| legality::schedule::check(&schedule, target, "completion"))?;
@@ -395,9 +453,7 @@ pub fn scheduled_and_placed(
     if count > MAX_STEPS as usize {
         return Err(CompileError::Steps { target: target.name.clone(), count });
     }
-    progress(Progress::Phase(&format!("{}: place", target.name)));
-    let placement = place::place(&schedule);
-    Ok((schedule, placement))
+    Ok((schedule, places))
 }
 
 fn variant(
@@ -406,7 +462,18 @@ fn variant(
     options: &CompileOptions,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<(Variant, VariantReport), CompileError> {
-    let (mut schedule, placement) = scheduled_and_placed(fused, target, options, progress)?;
+    let (schedule, placement) = scheduled_and_placed(fused, target, options, progress)?;
+    finished(schedule, &placement, target, options, progress)
+}
+
+/// Compiles the kernels of a schedule and writes its variant.
+fn finished(
+    mut schedule: Schedule,
+    placement: &Placement,
+    target: &Target,
+    options: &CompileOptions,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<(Variant, VariantReport), CompileError> {
     let image_kind = if options.ptx { ImageKind::Ptx } else { ImageKind::Cubin };
     let mut candidates = CandidateParts::default();
     let (compiled, identity) = if target.is_host() {
@@ -438,9 +505,9 @@ fn variant(
         };
         (compiled, identity)
     };
-    let mut variant = emit::emit(&mut schedule, &placement, &compiled, identity)?;
+    let mut variant = emit::emit(&mut schedule, placement, &compiled, identity)?;
     variant.candidates = candidates;
-    let mut report = report(&schedule, &placement, &compiled, &variant);
+    let mut report = report(&schedule, placement, &compiled, &variant);
     if options.timings.is_some() && !target.is_host() {
         report.measured = Some(schedule.measured);
     }

@@ -10,6 +10,7 @@ use floe::{
     measure, outputs,
     plan_file::{self, PlanFile, Trust},
     profile,
+    reference::Reference,
     session::{DeviceKind, MemoryKind, Place, Request, Session, wait_name},
     turns,
     watch::Watch,
@@ -40,6 +41,7 @@ enum Command {
     #[command(after_help = "Examples:
   floe run resnet50.floe --input image=cat.npy --output-dir out
   floe run resnet50.floe --random 7 --device host
+  floe run resnet50.floe --input image=cat.npy --compare expected.npz
   floe run resnet50.floe --random 7 --public-key plans.key.pub
   floe run resnet50.floe --random 7 --public-key plans.key.pub --model-name resnet50 --least-version 3")]
     Run(Run),
@@ -137,6 +139,9 @@ struct Run {
     /// Write every output to a .npy file in this folder.
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
+    /// Compare the outputs with a .npz file that holds them by name, and fail where one is not finite that should be.
+    #[arg(long, value_name = "FILE.npz")]
+    compare: Option<PathBuf>,
     /// Make up inputs that are not given, reproducibly: floats in [-1, 1), integers 0 or 1.
     #[arg(long, value_name = "SEED")]
     random: Option<u64>,
@@ -340,6 +345,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 fn run(arguments: &Run) -> Result<()> {
     let before_main = cold_start::time_since_process_start();
+    let reference = arguments.compare.as_deref().map(Reference::read).transpose()?;
     mark("read and check");
     let file = arguments.common.plan.open()?;
     let (plan, (mut place, variant)) = file.plan_and(|plan| {
@@ -372,6 +378,12 @@ fn run(arguments: &Run) -> Result<()> {
             writeln!(out, "wrote {}", path.display())?;
         }
     }
+    let mut finite = true;
+    if let Some(reference) = &reference {
+        let (text, is_finite) = reference.compare(&outputs)?;
+        write!(out, "{text}")?;
+        finite = is_finite;
+    }
     if arguments.timings {
         write!(out, "{}", cold.text())?;
     }
@@ -390,6 +402,9 @@ fn run(arguments: &Run) -> Result<()> {
         Some(hit) if !hit.is_empty() => bail!("NaN or infinity in {}", hit.join(", ")),
         Some(_) => writeln!(out, "guard: no NaN and no infinity")?,
         None => {}
+    }
+    if !finite {
+        bail!("an output holds NaN or infinities where --compare does not");
     }
     Ok(())
 }

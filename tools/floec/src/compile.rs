@@ -1,12 +1,18 @@
 //! `floec compile` and `floec targets`.
 
 use crate::{
-    keys,
+    compare, keys,
     output::{self, usage},
 };
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
+use floe::session::DeviceKind;
+use floe_accuracy::{
+    budget::{self, Budget, Decision, Metric, Search},
+    compare::Subject,
+};
 use floe_compiler::{
+    fused::FusedGraph,
     pipeline::{self, CompileOptions, Precision, Progress},
     postprocess::{self, Postprocess},
     preprocess::{self, Preprocess},
@@ -55,13 +61,26 @@ pub struct Arguments {
     /// Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar.
     #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
     shapes: Vec<String>,
-    /// Arithmetic on a GPU; the host always computes in f32.
+    /// Arithmetic on a GPU; the host always computes in f32. `auto` is f16 but for the layers that --budget needs in f32.
     #[arg(long, value_enum, default_value_t = PrecisionArgument::F16)]
     precision: PrecisionArgument,
+    /// With --precision auto: what must hold against the host's f32, 'cosine 0.9999', 'relative 0.01', 'top-1 0.99' or
+    /// 'boxes 0.98'. The fewest and cheapest layers stay f32 that hold it on the samples of --inputs; they are printed as
+    /// --keep-f32 options, and the plan's reasons name them.
+    #[arg(long, value_name = "BUDGET")]
+    budget: Option<String>,
+    /// Samples for --budget: .npz and .npy files, folders of them, ONNX test folders, or pictures with --preprocess;
+    /// repeatable. Without it, four random ones.
+    #[arg(long = "inputs", value_name = "PATH", num_args = 1.., requires = "budget")]
+    inputs: Vec<String>,
     /// Computes and stores the result of a model node in f32 although the plan is f16; repeatable. For networks that lose
     /// accuracy in f16: the first and the last layers are the usual ones.
     #[arg(long = "keep-f32", value_name = "NODE")]
     keep_f32: Vec<String>,
+    /// With --budget: samples on which the target's plan is run on a GPU in software, to confirm what the host decided; 0 for
+    /// none.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "budget")]
+    confirm: usize,
     /// Makes an input the state of the plan whose next value is an output: it stays on the device from replay to replay and
     /// is zero at first. Repeatable. The output is no output of the plan any more; reading the state gives it.
     #[arg(long = "state", value_name = "OUT=IN")]
@@ -123,6 +142,7 @@ pub struct Arguments {
 enum PrecisionArgument {
     F32,
     F16,
+    Auto,
 }
 
 /// List the machines that plans can be compiled for.
@@ -200,6 +220,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
             ("--algorithm", !algorithms.is_empty(), ONE_KERNEL),
             ("--candidates", arguments.candidates.is_some(), ONE_KERNEL),
             ("--keep-f32", !arguments.keep_f32.is_empty(), "the host computes in f32 throughout"),
+            ("--precision auto", arguments.budget.is_some(), "the host computes in f32 throughout"),
         ] {
             if given {
                 bail!("{option} needs a GPU among the targets: {reason}");
@@ -214,7 +235,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
         postprocess,
         precision: match arguments.precision {
             PrecisionArgument::F32 => Precision::F32,
-            PrecisionArgument::F16 => Precision::F16,
+            PrecisionArgument::F16 | PrecisionArgument::Auto => Precision::F16,
         },
         algorithms,
         timings: timings(&arguments.timings)?,
@@ -226,6 +247,106 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
         without_cache: arguments.sign.is_some() && !arguments.trust_cache,
         ..CompileOptions::default()
     })
+}
+
+/// The budget of `--precision auto`; `None` for another precision.
+fn budget(arguments: &Arguments) -> anyhow::Result<Option<Budget>> {
+    match (arguments.precision, &arguments.budget) {
+        (PrecisionArgument::Auto, Some(text)) => {
+            Ok(Some(text.parse().map_err(|error: String| anyhow!("--budget {error}"))?))
+        }
+        (PrecisionArgument::Auto, None) => bail!("--precision auto needs a --budget, for example 'cosine 0.9999'"),
+        (_, Some(_)) => bail!("--budget goes with --precision auto"),
+        (_, None) => Ok(None),
+    }
+}
+
+/// Finds the layers that a budget needs in f32 and notes them in the options.
+fn decide(
+    arguments: &Arguments,
+    budget: Budget,
+    options: &mut CompileOptions,
+    bar: &ProgressBar,
+) -> anyhow::Result<Decision> {
+    let name = arguments.model.display().to_string();
+    // Without the frame of --preprocess: samples are the network's own inputs.
+    let own = CompileOptions { preprocess: Vec::new(), postprocess: Vec::new(), ..options.clone() };
+    let own = if budget.metric == Metric::Boxes {
+        CompileOptions { postprocess: options.postprocess.clone(), ..own }
+    } else {
+        own
+    };
+    let phase = |progress: Progress<'_>| {
+        if let Progress::Phase(phase) = progress {
+            bar.set_message(phase.to_owned());
+        }
+    };
+    let fused = compare::compiled(pipeline::import_and_fuse(&arguments.model, &own, &phase), &name)?;
+    let facts: Vec<_> =
+        fused.inputs.iter().map(|id| (fused.values[id.0].name.clone(), fused.values[id.0].fact.clone())).collect();
+    let mut samples = usage(compare::samples(&arguments.inputs, &facts, &arguments.preprocess, 1, None))?;
+    let costs = options.targets.iter().find(|target| !target.is_host()).map(|target| costs(&fused, target, &own));
+    let progress = |what: &str, done: usize, all: usize| bar.set_message(format!("{what}: {done} of {all}"));
+    let search = Search {
+        fused: &fused,
+        budget,
+        samples: &samples,
+        keep_f32: &options.keep_f32,
+        costs: &costs.unwrap_or_default(),
+        progress: &progress,
+    };
+    let mut decision = budget::search(&search).with_context(|| format!("'{name}'"))?;
+    options.budget_f32 = decision.kept.iter().map(|layer| (layer.node.clone(), layer.effect)).collect();
+    let Some(target) = options.targets.iter().find(|target| !target.is_host()).filter(|_| arguments.confirm > 0) else {
+        return Ok(decision);
+    };
+    let own = CompileOptions { budget_f32: options.budget_f32.clone(), ptx: true, ..own };
+    let plan = compare::compiled(pipeline::compile_exposed(&fused, target, &own, &phase), &name)?;
+    bar.set_message("confirm in software".to_owned());
+    samples.truncate(arguments.confirm);
+    let subject = Subject::Plan { plan: &plan, target: &target.name, device: DeviceKind::Emulated };
+    let outputs = floe_accuracy::compare::Options { layers: false, ..Default::default() };
+    let confirmed = floe_accuracy::compare::compare(
+        &fused,
+        subject,
+        &samples,
+        None,
+        outputs,
+        &|_, _| false,
+        &mut |_, _| Ok(()),
+        &|_| (),
+    )?;
+    decision.confirmed = budget.score(&confirmed.outputs).map(|score| (score, samples.len()));
+    if !budget.holds(&confirmed.outputs) {
+        let score = decision.confirmed.map_or(f64::NAN, |(score, _)| score);
+        bail!(
+            "'{name}': the host's f16 holds --budget '{budget}', but the plan for {} does not: {score} on {} samples. Ask for \
+             a little more than is needed",
+            target.name,
+            samples.len()
+        );
+    }
+    Ok(decision)
+}
+
+/// Microseconds that f32 in place of f16 costs each node on a target, by measured times and the cost model.
+fn costs(fused: &FusedGraph, target: &Target, options: &CompileOptions) -> HashMap<String, f64> {
+    let expected = |precision: Precision| {
+        let options = CompileOptions { precision, ..options.clone() };
+        let mut times: HashMap<String, f64> = HashMap::new();
+        if let Ok(schedule) = pipeline::schedule(fused, target, &options) {
+            for step in &schedule.steps {
+                *times.entry(step.note.node.clone()).or_default() += step.note.expected;
+            }
+        }
+        times
+    };
+    let (single, mut half) = (expected(Precision::F32), expected(Precision::F16));
+    single
+        .into_iter()
+        .map(|(node, time)| (time - half.remove(&node).unwrap_or(0.0), node))
+        .map(|(cost, node)| (node, cost.max(0.0)))
+        .collect()
 }
 
 /// Reads timing tables; `None` where none is given.
@@ -248,7 +369,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if to_stdout && arguments.json {
         return usage(Err(anyhow!("-o - and --json both write to standard output")));
     }
-    let options = usage(options(arguments))?;
+    let mut options = usage(options(arguments))?;
+    let budget = usage(budget(arguments))?;
     let key = usage(arguments.sign.as_deref().map(keys::private).transpose())?;
     // indicatif draws on a terminal only.
     let bar = ProgressBar::new_spinner();
@@ -265,6 +387,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             bar.set_style(kernels.clone());
             bar.set_length(total as u64);
             bar.set_position(done as u64);
+        }
+    };
+    let decided = budget.map(|budget| decide(arguments, budget, &mut options, &bar)).transpose();
+    let decision = match decided {
+        Ok(decision) => decision,
+        Err(error) => {
+            bar.finish_and_clear();
+            return Err(error);
         }
     };
     let compiled = pipeline::compile(&arguments.model, &options, &progress);
@@ -302,10 +432,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 })
             })
             .collect();
-        let report = serde_json::json!({"plan": arguments.output, "bytes": compiled.bytes.len(), "variants": variants});
+        let mut report =
+            serde_json::json!({"plan": arguments.output, "bytes": compiled.bytes.len(), "variants": variants});
+        if let Some(decision) = &decision {
+            report["budget"] = decision.json();
+        }
         return output::print(&format!("{report:#}\n"));
     }
-    let mut text = format!("{}: {}\n", arguments.output.display(), output::bytes(compiled.bytes.len() as u64));
+    let mut text = decision.as_ref().map(Decision::text).unwrap_or_default();
+    text += &format!("{}: {}\n", arguments.output.display(), output::bytes(compiled.bytes.len() as u64));
     for variant in &compiled.variants {
         text += &format!(
             "  {}: {} steps, weights {}, {} kernel images {}, arena {} (lower bound {})",

@@ -1,6 +1,8 @@
 //! `floec`, Floe's command line of the workstation: compiles ONNX models into plans and shows what is inside them.
 
+mod compare;
 mod compile;
+mod error_page;
 mod inspect;
 mod keys;
 mod model;
@@ -39,6 +41,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Compile(Box<compile::Arguments>),
+    Compare(Box<compare::Arguments>),
     Inspect(inspect::Arguments),
     Check(inspect::CheckArguments),
     Keygen(keys::Arguments),
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).format_timestamp(None).init();
     let result = match Arguments::parse().command {
         Command::Compile(arguments) => compile::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Check(arguments) => inspect::check(&arguments),
         Command::Keygen(arguments) => keys::generate(&arguments),

@@ -3,11 +3,14 @@
 use super::{Kept, Reason};
 use crate::{fused::FusedGraph, store_options::StoreOptions};
 
-/// Keeps what nodes make that `--keep-f32` names, or into which a node that it names went.
+/// Keeps what nodes make that `--keep-f32` or a budget names, or into which a node that it names went.
 pub(super) fn keep(graph: &FusedGraph, options: StoreOptions<'_>, kept: &mut Kept) {
     for node in &graph.nodes {
         if options.keep_f32.iter().any(|name| node.is_named(name)) {
             kept.keep_all(&node.outputs, Reason::Asked);
+        }
+        if let Some((_, error)) = options.budget_f32.iter().find(|(name, _)| node.is_named(name)) {
+            kept.keep_all(&node.outputs, Reason::Budget { error: *error });
         }
     }
 }
@@ -44,5 +47,7 @@ mod tests {
         // An epilogue's own value does not exist any more.
         assert_eq!(asked(&["product"]), "activated");
         assert_eq!(asked(&["activated", "scores"]), "activated scores");
+        let options = StoreOptions { budget_f32: &[("scores".to_owned(), 0.5)], ..HALF };
+        assert_eq!(kept(&fused, options, |reason| *reason == Reason::Budget { error: 0.5 }), ["scores"]);
     }
 }

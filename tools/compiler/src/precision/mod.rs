@@ -100,7 +100,8 @@ pub(crate) mod tests {
         output
     }
 
-    pub const HALF: StoreOptions<'_> = StoreOptions { host: false, half: true, keep_f32: &[], states: &[] };
+    pub const HALF: StoreOptions<'_> =
+        StoreOptions { host: false, half: true, keep_f32: &[], budget_f32: &[], states: &[] };
 
     /// The names of the values that stay f32 for a reason, sorted.
     pub fn kept<'g>(

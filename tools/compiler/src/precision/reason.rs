@@ -10,6 +10,11 @@ const LARGEST_HALF: f64 = 65504.0;
 pub enum Reason {
     /// `--keep-f32` names its node.
     Asked,
+    /// A budget of accuracy needs it.
+    Budget {
+        /// Relative error of the outputs where this alone is f16; not finite where they are not.
+        error: f64,
+    },
     /// An operator decides by it, or finds places by it.
     Exact {
         /// Which operator.
@@ -58,6 +63,10 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Asked => write!(f, "asked for by --keep-f32"),
+            Self::Budget { error } if error.is_finite() => {
+                write!(f, "the budget needs it: f16 here alone is a relative error of {error:.1e}")
+            }
+            Self::Budget { .. } => write!(f, "the budget needs it: with f16 here alone outputs are not finite"),
             Self::Exact { operator, input } => write!(f, "input {input} of {operator}, which must not be rounded"),
             Self::Result => write!(f, "a result of postprocessing"),
             Self::Sum { terms } => write!(f, "a sum or product over {terms} elements"),
@@ -85,6 +94,7 @@ mod tests {
         let texts = [
             (Reason::Sum { terms: 512 }, "a sum or product over 512 elements"),
             (Reason::Exact { operator: "GridSample", input: 1 }, "input 1 of GridSample, which must not be rounded"),
+            (Reason::Budget { error: 0.0321 }, "the budget needs it: f16 here alone is a relative error of 3.2e-2"),
             (Reason::Beyond { number: -1e6 }, "numbers up to -1e6 exceed f16's 65504"),
         ];
         for (reason, text) in texts {

@@ -2,6 +2,7 @@
 //! where there is none, except in CI.
 
 mod bad_models;
+mod compare;
 mod compile;
 mod models;
 mod plans;
@@ -136,7 +137,7 @@ fn bad_usage_is_exit_code_2() {
         ("compile conv.onnx -o conv.floe", "--target <NAME>"),
         ("compile conv.onnx --target host", "--output <PLAN.floe>"),
         ("compile --target host -o conv.floe", "<MODEL>"),
-        ("compile conv.onnx --target host -o conv.floe --precision f64", "[possible values: f32, f16]"),
+        ("compile conv.onnx --target host -o conv.floe --precision f64", "[possible values: f32, f16, auto]"),
         ("compile conv.onnx --target host -o conv.floe --fast-math", "unexpected argument '--fast-math'"),
         ("check", "<PLAN>"),
         ("suite", "<FOLDERS>"),

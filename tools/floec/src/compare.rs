@@ -1,0 +1,325 @@
+//! `floec compare`: a target's plan against the host's f32, layer by layer.
+
+use crate::{
+    compile, error_page,
+    output::{self, usage},
+};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, ValueEnum};
+use floe::{npy::Array, npz, session::DeviceKind};
+use floe_accuracy::{
+    budget::Budget,
+    compare::{self, Comparison, Options, Subject},
+    samples::{self, Samples},
+};
+use floe_compiler::{
+    pipeline::{self, CompileOptions, Precision, Progress},
+    postprocess::Postprocess,
+    preprocess::Preprocess,
+    targets,
+};
+use floe_models::{Fact, ImportOptions, Tensor};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::{collections::HashSet, path::PathBuf};
+
+/// Compare a target's plan with the host's f32: outputs, then layer by layer.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  floec compare resnet50.onnx --target jetson-orin-nano --inputs samples --html error.html
+  floec compare detector.onnx --target h200 --inputs frames.npz --reference results.npz --json
+  floec compare net.onnx --target h200 --device simulated --inputs samples --dump-dir out
+
+Samples are .npz files with an array for each input, .npy files (NAME=FILE.npy where there are several inputs), folders of
+these with a sample a file, ONNX test folders, Polygraphy's .json, or pictures (.png, .jpg) with --preprocess. An array with more rows than the
+input holds several samples. Without --inputs, they are random.
+
+The plan runs on a GPU where it suits one, else on a GPU in software. A kernel that computes several layers stores the last
+one's result only: the table has what the plan stores, under the names of the model. `simulated` is the host with the
+rounding of an f16 variant: fast enough for thousands of samples.
+
+Exit code: 0 compared, 1 where --budget is not held or an output is not finite that should be, 2 bad usage.")]
+pub struct Arguments {
+    /// The ONNX model.
+    model: PathBuf,
+    /// Machine to compile for; `host` compares the host with --reference only.
+    #[arg(long, value_name = "NAME", required = true)]
+    target: String,
+    /// Shape of an input that the model leaves open.
+    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
+    shapes: Vec<String>,
+    /// Makes an input a constant, for example `sr=16000`: one number for all its elements. Repeatable.
+    #[arg(long = "constant", value_name = "INPUT=NUMBER")]
+    constants: Vec<String>,
+    /// Samples: files and folders; repeatable.
+    #[arg(long = "inputs", visible_alias = "input", value_name = "PATH", num_args = 1..)]
+    inputs: Vec<String>,
+    /// Use the first N samples.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    samples: Option<u32>,
+    /// Seed of random samples: floats in [-1, 1), integers 0 or 1.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// How pictures become an input, in the words of `floec compile`; the picture's own size takes the place of the frame's.
+    #[arg(long = "preprocess", value_name = "INPUT=rgb:WxH,…")]
+    preprocess: Vec<String>,
+    /// Makes results of outputs, as `floec compile` does: boxes are then matched by overlap.
+    #[arg(long = "postprocess", value_name = "OUTPUT=KIND,…")]
+    postprocess: Vec<String>,
+    /// Results from elsewhere for the same samples, in the same forms: arrays by the names of outputs, or output_0.pb in ONNX
+    /// test folders.
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    reference: Vec<String>,
+    /// Where to run; by default on a GPU that the plan suits, else on one in software.
+    #[arg(long, value_enum)]
+    device: Option<Device>,
+    /// Arithmetic of the plan.
+    #[arg(long, value_enum, default_value_t = PrecisionArgument::F16)]
+    precision: PrecisionArgument,
+    /// Keeps the result of a model node in f32; repeatable.
+    #[arg(long = "keep-f32", value_name = "NODE")]
+    keep_f32: Vec<String>,
+    /// What must hold, else the exit code is 1: 'cosine 0.9999', 'relative 0.01', 'top-1 0.99' or 'boxes 0.98'.
+    #[arg(long, value_name = "BUDGET")]
+    budget: Option<String>,
+    /// A layer whose relative error is beyond this is named as the first.
+    #[arg(long, value_name = "X", default_value_t = 1e-2)]
+    threshold: f64,
+    /// Compare outputs only.
+    #[arg(long)]
+    outputs_only: bool,
+    /// Write the value of this name, or the values that this node makes, to --dump-dir beside the outputs; repeatable.
+    #[arg(long = "dump", value_name = "NODE", requires = "dump_dir")]
+    dump: Vec<String>,
+    /// Write every value that is stored.
+    #[arg(long, requires = "dump_dir")]
+    dump_all: bool,
+    /// Write what the plan computes to this folder: a file SAMPLE.npz for each sample, with its outputs by name.
+    #[arg(long, value_name = "DIR")]
+    dump_dir: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Also write a page with a plot.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Device {
+    /// The host in f32.
+    Host,
+    /// A GPU.
+    Cuda,
+    /// A GPU in software.
+    Emulated,
+    /// The host, with values rounded where an f16 plan stores f16.
+    Simulated,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PrecisionArgument {
+    F32,
+    F16,
+}
+
+/// A bar on a terminal, nothing elsewhere.
+pub fn bar() -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("a fixed template"));
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    bar
+}
+
+/// Shapes and constants of the import.
+pub fn import(shapes: &[String], constants: &[String]) -> Result<ImportOptions> {
+    let shapes = shapes.iter().map(|text| compile::shape(text)).collect::<Result<Vec<_>>>()?;
+    let mut numbers = Vec::new();
+    for text in constants {
+        let (input, value) = text.rsplit_once('=').with_context(|| format!("--constant {text}: write NAME=NUMBER"))?;
+        let number = value.parse().with_context(|| format!("--constant {text}: '{value}' is no number"))?;
+        numbers.push((input.to_owned(), number));
+    }
+    Ok(ImportOptions { shapes, numbers, ..ImportOptions::default() })
+}
+
+fn options(arguments: &Arguments) -> Result<CompileOptions> {
+    let target = targets::find(&arguments.target)?.clone();
+    if target.is_host() && matches!(arguments.device, Some(Device::Cuda | Device::Emulated)) {
+        bail!("--target host runs on no GPU: name a GPU's target, or leave --device out");
+    }
+    if target.is_host() && arguments.device.is_none() && arguments.reference.is_empty() && arguments.dump_dir.is_none()
+    {
+        bail!("--target host is compared with itself: give --reference, or --device simulated to see what f16 does");
+    }
+    if arguments.threshold.is_nan() || arguments.threshold <= 0.0 {
+        bail!("--threshold is a number above 0");
+    }
+    if arguments.device == Some(Device::Simulated) && arguments.precision == PrecisionArgument::F32 {
+        bail!("--device simulated shows what f16 rounds; --precision f32 rounds nothing");
+    }
+    let postprocess = arguments.postprocess.iter().map(|text| Postprocess::parse(text));
+    Ok(CompileOptions {
+        targets: vec![target],
+        import: import(&arguments.shapes, &arguments.constants)?,
+        postprocess: postprocess.collect::<Result<_, _>>()?,
+        precision: if arguments.precision == PrecisionArgument::F32 { Precision::F32 } else { Precision::F16 },
+        keep_f32: arguments.keep_f32.clone(),
+        ptx: true,
+        ..CompileOptions::default()
+    })
+}
+
+/// The samples of a command line; a few random ones where it names none.
+pub fn samples(
+    paths: &[String],
+    inputs: &[(String, Fact)],
+    preprocess: &[String],
+    seed: u64,
+    most: Option<u32>,
+) -> Result<Samples> {
+    const RANDOM: u32 = 4;
+    let words = preprocess.iter().map(|text| Preprocess::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    if paths.is_empty() {
+        return Ok(Samples::random(inputs, most.unwrap_or(RANDOM) as usize, seed));
+    }
+    let mut samples = Samples::open(paths, inputs, &words)?;
+    if let Some(most) = most {
+        samples.truncate(most as usize);
+    }
+    Ok(samples)
+}
+
+/// Runs `floec compare`.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let options = usage(options(arguments))?;
+    let budget: Option<Budget> = usage(
+        arguments.budget.as_deref().map(str::parse).transpose().map_err(|error: String| anyhow!("--budget {error}")),
+    )?;
+    if let Some(html) = &arguments.html {
+        usage(output::keep_inputs(html, [arguments.model.as_path()]))?;
+        if output::is_stdout(html) && arguments.json {
+            return usage(Err(anyhow!("--html - and --json both write to standard output")));
+        }
+    }
+    let bar = bar();
+    let compared = compared(arguments, &options, &bar);
+    bar.finish_and_clear();
+    let comparison = compared?;
+    if let Some(html) = &arguments.html {
+        output::write_file(html, error_page::render(&comparison).as_bytes())?;
+    }
+    if !arguments.html.as_deref().is_some_and(output::is_stdout) {
+        let text = if arguments.json { format!("{:#}\n", comparison.json()) } else { comparison.text() };
+        output::print(&text)?;
+    }
+    if let Some(budget) = budget {
+        let scores = comparison.reference.as_ref().unwrap_or(&comparison.outputs);
+        let Some(score) = budget.score(scores) else {
+            return usage(Err(anyhow!("--budget '{budget}': no output has this metric")));
+        };
+        if !budget.holds(scores) {
+            bail!("the budget '{budget}' is not held: it is {score}");
+        }
+    } else if !comparison.is_finite() {
+        bail!("an output holds NaN or infinities where the host's f32 does not");
+    }
+    Ok(())
+}
+
+fn compared(arguments: &Arguments, options: &CompileOptions, bar: &ProgressBar) -> Result<Comparison> {
+    let phase = |progress: Progress<'_>| match progress {
+        Progress::Phase(phase) => bar.set_message(phase.to_owned()),
+        Progress::Kernels { done, total } => bar.set_message(format!("kernels: {done} of {total}")),
+    };
+    let name = arguments.model.display();
+    let fused = compiled(pipeline::import_and_fuse(&arguments.model, options, &phase), &name.to_string())?;
+    if let Some(unknown) = arguments.keep_f32.iter().find(|name| !fused.nodes.iter().any(|node| node.is_named(name))) {
+        return usage(Err(anyhow!(
+            "--keep-f32 names node '{unknown}', which the network does not have; without it, this command lists the nodes"
+        )));
+    }
+    let facts: Vec<_> =
+        fused.inputs.iter().map(|id| (fused.values[id.0].name.clone(), fused.values[id.0].fact.clone())).collect();
+    let samples = usage(samples(&arguments.inputs, &facts, &arguments.preprocess, arguments.seed, arguments.samples))?;
+    let reference = match arguments.reference.as_slice() {
+        [] => None,
+        paths => Some(usage(compare::reference(paths, &fused, samples.len()))?),
+    };
+    for name in &arguments.dump {
+        let has = fused
+            .nodes
+            .iter()
+            .any(|node| node.is_named(name) || node.outputs.iter().any(|id| fused.values[id.0].name == *name));
+        if !has {
+            return usage(Err(anyhow!(
+                "--dump {name}: the network has no such node or value; without it, this command lists them"
+            )));
+        }
+    }
+    let wanted: HashSet<&str> = arguments.dump.iter().map(String::as_str).collect();
+    let dumped = |value: &str, node: &str| arguments.dump_all || wanted.contains(value) || wanted.contains(node);
+    let mut taken = HashSet::new();
+    let mut dump = |sample: &str, tensors: &[(String, Tensor)]| match &arguments.dump_dir {
+        Some(folder) => {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make folder '{}'", folder.display()))?;
+            let mut name = samples::file_name(sample);
+            let mut number = 2;
+            while !taken.insert(name.clone()) {
+                name = format!("{}_{number}", samples::file_name(sample));
+                number += 1;
+            }
+            output::write_file(&folder.join(format!("{name}.npz")), &packed(tensors)?)
+        }
+        None => Ok(()),
+    };
+    let count = samples.len();
+    let progress = |done: usize| bar.set_message(format!("sample {done} of {count}"));
+    let compare_options =
+        Options { threshold: arguments.threshold, layers: !arguments.outputs_only, ..Options::default() };
+    let mut run = |subject: Subject<'_>| {
+        compare::compare(&fused, subject, &samples, reference.as_ref(), compare_options, &dumped, &mut dump, &progress)
+    };
+    let target = &options.targets[0];
+    let device = match arguments.device {
+        Some(Device::Simulated) => return run(Subject::Simulated { keep_f32: &options.keep_f32 }),
+        Some(Device::Host) => return run(Subject::Host),
+        None if target.is_host() => return run(Subject::Host),
+        Some(Device::Emulated) => DeviceKind::Emulated,
+        Some(Device::Cuda) => DeviceKind::Cuda,
+        None => DeviceKind::Auto,
+    };
+    let plan = compiled(pipeline::compile_exposed(&fused, target, options, &phase), &name.to_string())?;
+    bar.set_message("run".to_owned());
+    let has_gpu = || floe_cuda_device(target.architecture);
+    let device = match device {
+        DeviceKind::Auto if has_gpu() => DeviceKind::Cuda,
+        DeviceKind::Auto => DeviceKind::Emulated,
+        device => device,
+    };
+    run(Subject::Plan { plan: &plan, target: &target.name, device })
+}
+
+/// Whether there is a GPU that runs PTX for an architecture.
+fn floe_cuda_device(architecture: u32) -> bool {
+    floe_cuda::Device::open(floe_cuda::Options::default())
+        .is_ok_and(|device| device.info().architecture >= architecture)
+}
+
+/// Errors of the compiler, those that another command line would not have marked so.
+pub fn compiled<T>(result: Result<T, pipeline::CompileError>, name: &str) -> Result<T> {
+    result.or_else(|error| {
+        let is_usage = error.is_usage();
+        let error = Err(error).with_context(|| format!("cannot compile '{name}'"));
+        if is_usage { usage(error) } else { error }
+    })
+}
+
+/// Tensors as a .npz file; of several with one name the first.
+fn packed(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
+    let mut taken = HashSet::new();
+    let arrays = tensors.iter().filter(|(name, _)| taken.insert(name.as_str())).map(|(name, tensor)| {
+        let shape = tensor.shape.iter().map(|&extent| extent as u64).collect();
+        (name.as_str(), Array { dtype: tensor.dtype, shape, bytes: tensor.bytes() })
+    });
+    npz::bytes(arrays.collect::<Vec<_>>())
+}
