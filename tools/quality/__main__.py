@@ -27,11 +27,12 @@ import bars  # noqa: E402
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 import results  # noqa: E402
+from half import rounded  # noqa: E402
 from macs import share  # noqa: E402
-from methods import by_floe, by_onnx_runtime  # noqa: E402
+from methods import by_floe, by_onnx_runtime, preprocessed  # noqa: E402
 from models import input_name  # noqa: E402
 from rates import compared  # noqa: E402
-from runners import Floe, OnnxRuntime, Simulated  # noqa: E402
+from runners import Floe, OnnxRuntime  # noqa: E402
 
 # The emulator runs plans of this target.
 TARGET = "jetson-orin-nano"
@@ -125,9 +126,11 @@ class Measured:
         if method == "f32":
             return self.counted("f32", lambda: OnnxRuntime(self.model), digest(self.model), self.tests), {}
         if method == "f16":
-            key = digest(self.model, binaries / "floec")
-            counts = self.counted("f16", lambda: Simulated(binaries, self.model, self.work, TARGET), key, self.tests)
-            return counts, self.confirmed(counts, key)
+            path = self.work / "f16.onnx"
+            preprocessed(self.model, path)
+            rounded(path, path)
+            counts = self.counted("f16", lambda: OnnxRuntime(path), digest(path), self.tests)
+            return counts, self.confirmed(counts, digest(self.model, binaries / "floec", binaries / "floe"))
         path = self.quantised(method)
         counts = self.counted(method, lambda: OnnxRuntime(path), digest(path), self.tests)
         low, total = share(path, self.samples()[0])

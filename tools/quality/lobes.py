@@ -12,7 +12,8 @@ import time
 
 import numpy as np
 
-SIZE, CLASSES = 32, 16
+SIZE, CLASSES = 24, 16
+PICTURES = 12800
 
 
 def pictures(count, seed):
@@ -21,11 +22,11 @@ def pictures(count, seed):
     classes = random.integers(CLASSES, size=count)
     uniform = lambda low, high, *shape: random.uniform(low, high, (count, *shape)).astype(np.float32)
     line = np.arange(SIZE, dtype=np.float32) - (SIZE - 1) / 2
-    x = line[None, None, :] - uniform(-4, 4, 1, 1)
-    y = line[None, :, None] - uniform(-4, 4, 1, 1)
+    x = line[None, None, :] - uniform(-2.5, 2.5, 1, 1)
+    y = line[None, :, None] - uniform(-2.5, 2.5, 1, 1)
     angle, radius = np.arctan2(y, x), np.hypot(x, y)
     lobes = (2 + classes % 8).astype(np.float32)[:, None, None]
-    edge = uniform(7.5, 11, 1, 1) * (1 + uniform(0.2, 0.35, 1, 1) * np.cos(lobes * (angle - uniform(0, 2 * np.pi, 1, 1))))
+    edge = uniform(6, 8.5, 1, 1) * (1 + uniform(0.2, 0.35, 1, 1) * np.cos(lobes * (angle - uniform(0, 2 * np.pi, 1, 1))))
     # A pixel's share inside of the figure.
     inside = np.clip(edge - radius + 0.5, 0, 1)
     hole = np.clip(0.55 * edge - radius + 0.5, 0, 1)
@@ -82,17 +83,26 @@ def train(options):
     ids = {id(p) for p in free}
     decayed = [p for p in net.parameters() if id(p) not in ids]
     groups = [{"params": decayed, "weight_decay": options.decay}, {"params": free, "weight_decay": 0.0}]
-    opt = torch.optim.SGD(groups, lr=options.rate, momentum=0.9)
+    opt = torch.optim.Adam(groups, lr=options.rate) if options.adam else torch.optim.SGD(groups, lr=options.rate, momentum=0.9)
     schedule = torch.optim.lr_scheduler.OneCycleLR(opt, options.rate, options.steps, pct_start=0.1)
     began = time.monotonic()
     net.train()
+    known, classes = pictures(PICTURES, (1, options.seed))
+    known, random = known + 0, np.random.default_rng(options.seed)
     for step in range(options.steps):
-        x, y = pictures(options.batch, (1, options.seed, step))
+        if step % (PICTURES // options.batch) == 0:
+            order = random.permutation(PICTURES).reshape(-1, options.batch)
+        at = order[step % len(order)]
+        x, y = known[at], classes[at]
+        if random.random() < 0.5:
+            x = x[..., ::-1].copy()
         loss = torch.nn.functional.cross_entropy(net(torch.from_numpy(x).to(memory_format=torch.channels_last)), torch.from_numpy(y))
         opt.zero_grad()
         loss.backward()
         opt.step()
         schedule.step()
+        if step % 1000 == 999 and options.keep:
+            net.eval(); export(net, f"{options.out}.{step+1}.onnx"); net.train()
         if step % 200 == 199 or step + 1 == options.steps:
             print(f"step {step + 1}: loss {loss.item():.3f}, {time.monotonic() - began:.0f} s", flush=True)
     net.eval()
@@ -100,7 +110,13 @@ def train(options):
     with torch.no_grad():
         right = (net(torch.from_numpy(x)).argmax(1).numpy() == y).mean()
     print(f"accuracy {right:.4f}")
-    torch.onnx.export(net, (torch.zeros(1, 3, SIZE, SIZE),), options.out, dynamo=False, opset_version=17, input_names=["x"], output_names=["scores"])
+    export(net, options.out)
+
+
+def export(net, path):
+    import torch
+
+    torch.onnx.export(net, (torch.zeros(1, 3, SIZE, SIZE),), path, dynamo=False, opset_version=17, input_names=["x"], output_names=["scores"])
 
 
 if __name__ == "__main__":
@@ -111,5 +127,7 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=0.1)
     parser.add_argument("--decay", type=float, default=1e-3)
+    parser.add_argument("--adam", action="store_true")
+    parser.add_argument("--keep", action="store_true")
     parser.add_argument("--free-norm", action="store_true")
     train(parser.parse_args())

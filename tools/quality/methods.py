@@ -19,16 +19,22 @@ class Samples:
         return next(self.rest, None)
 
 
-def by_onnx_runtime(model, name, samples, out, method, per_channel):
-    """QDQ, and otherwise the defaults of `quantize_static`, after its own preprocessing."""
-    from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, quantize_static
+def preprocessed(model, out):
+    """ONNX Runtime's own preprocessing: constants folded, batch norms too. All shapes are static, so that plain inference of them
+    suffices."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     logging.getLogger().setLevel(logging.ERROR)
+    quant_pre_process(str(model), str(out), skip_symbolic_shape=True)
+
+
+def by_onnx_runtime(model, name, samples, out, method, per_channel):
+    """QDQ, and otherwise the defaults of `quantize_static`, after its own preprocessing."""
+    from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, quantize_static
+
     CalibrationDataReader.register(Samples)
     folded = out.with_suffix(".folded")
-    # All shapes are static, so that plain shape inference suffices.
-    quant_pre_process(str(model), str(folded), skip_symbolic_shape=True)
+    preprocessed(model, folded)
     quantize_static(
         str(folded),
         str(out),

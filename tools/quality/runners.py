@@ -61,9 +61,3 @@ def found(files, name):
     plain = "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in name)
     return files.get(name) or files[plain]
 
-
-class Simulated:
-    """The plan of a GPU with f16's rounding simulated on the host."""
-
-    def __init__(self, binaries, model, folder, target):
-        raise NotImplementedError
