@@ -1,7 +1,7 @@
 """Measures trained models on tests with known answers: f32, f16, and 8 bits by ONNX Runtime's static quantiser and by Floe's.
 
 usage: python tools/quality [BAR…] [--binaries FOLDER] [--work FOLDER] [--zoo FOLDER] [--methods NAMES] [--tests N] [--samples N]
-                            [--host N] [--emulated N] [--record] [--check]
+                            [--host N] [--emulated N] [--record] [--check [--least POINTS]]
 
 Without names all bars are measured. Every row is kept in --work, so that what was cut off goes on where it was; a row is measured again
 where its model, its tests or the code that makes them is another. `--record` writes tools/quality/results/BAR.json. `--check` fails
@@ -31,6 +31,7 @@ from half import rounded  # noqa: E402
 from macs import share  # noqa: E402
 from methods import by_floe, by_onnx_runtime, preprocessed  # noqa: E402
 from models import input_name  # noqa: E402
+from onnxruntime import __version__ as onnxruntime_version, set_default_logger_severity  # noqa: E402
 from rates import compared  # noqa: E402
 from runners import Floe, OnnxRuntime  # noqa: E402
 
@@ -56,8 +57,17 @@ class Measured:
         self.work = options.work / name
         self.work.mkdir(parents=True, exist_ok=True)
         self.model = self.work / "model.onnx"
-        self.bar.prepare(options.zoo, self.model)
+        self.whole(self.model, lambda path: self.bar.prepare(options.zoo, path))
         self.made_by = digest(HERE / "bars" / f"{name}.py", *(HERE / file for file in self.bar.MAKERS))
+
+    def whole(self, path, make):
+        """Writes a file whole or not at all, and leaves it alone where it has what would be written: another run may read it."""
+        new = path.with_suffix(".new.onnx")
+        make(new)
+        if path.exists() and new.read_bytes() == path.read_bytes():
+            new.unlink()
+        else:
+            new.replace(path)
 
     def say(self, *words):
         print(f"[{time.strftime('%H:%M:%S')}] {self.name}:", *words, flush=True)
@@ -108,16 +118,19 @@ class Measured:
         return out
 
     def counted(self, what, runner, key, tests):
-        """A row of counts for each test, kept in a file."""
-        file, key = self.work / f"{what}.npz", digest(key, self.made_by)
-        if file.exists():
+        """A row of counts for each test, kept in a file: another method that made the same model has the same counts."""
+        key = digest(key, self.made_by)
+        for file in self.work.glob("*.npz"):
             with np.load(file) as have:
                 if str(have["key"]) == key and len(have["counts"]) >= tests:
                     return have["counts"][:tests]
         self.say(what, "on", tests, "tests")
         run, (inputs, truths) = runner(), self.examples("tests", self.tests)
         counts = [self.bar.outcome(run.run(x), truth) for x, truth in zip(inputs[:tests], truths)]
-        np.savez(file, key=key, counts=np.array(counts))
+        part = self.work / f"{what}.part"
+        with part.open("wb") as file:
+            np.savez(file, key=key, counts=np.array(counts))
+        part.replace(self.work / f"{what}.npz")
         return np.array(counts)
 
     def row(self, method):
@@ -127,8 +140,7 @@ class Measured:
             return self.counted("f32", lambda: OnnxRuntime(self.model), digest(self.model), self.tests), {}
         if method == "f16":
             path = self.work / "f16.onnx"
-            preprocessed(self.model, path)
-            rounded(path, path)
+            self.whole(path, lambda new: (preprocessed(self.model, new), rounded(new, new)))
             counts = self.counted("f16", lambda: OnnxRuntime(path), digest(path), self.tests)
             return counts, self.confirmed(counts, digest(self.model, binaries / "floec", binaries / "floe"))
         path = self.quantised(method)
@@ -177,7 +189,7 @@ class Measured:
             "samples": self.count,
             "commit": commit(),
             "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-            "onnxruntime": __import__("onnxruntime").__version__,
+            "onnxruntime": onnxruntime_version,
             "rows": rows,
         }
 
@@ -201,9 +213,11 @@ def main():
     parser.add_argument("--emulated", type=int, default=20, metavar="N", help="tests that confirm the simulation of f16")
     parser.add_argument("--record", action="store_true", help="write tools/quality/results")
     parser.add_argument("--check", action="store_true", help="fail where Floe's 8 bits miss what is asked of them")
+    parser.add_argument("--least", type=float, metavar="POINTS", help="what they may lose; for few tests, whose rates are less sure")
     parser.add_argument("--strict", action="store_true", help="end with the first method that fails")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    set_default_logger_severity(3)
     options.methods = options.methods.split(",")
     for given, known in ((options.bars, bars.NAMES), (options.methods, results.METHODS)):
         if unknown := set(given) - set(known):
@@ -215,7 +229,7 @@ def main():
         if options.record:
             (HERE / "results").mkdir(exist_ok=True)
             results.write(HERE / "results" / f"{name}.json", result)
-        found = results.misses(result)
+        found = results.misses(result, options.least)
         missed += [f"{name}: {miss}" for miss in found]
         measured.say("; ".join(found) or "holds")
     print("\n".join(missed))

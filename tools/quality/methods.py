@@ -1,5 +1,7 @@
 """The ways to 8 bits: ONNX Runtime's static quantiser with three kinds of calibration, and Floe's."""
 
+import contextlib
+import io
 import logging
 import shutil
 
@@ -35,14 +37,15 @@ def by_onnx_runtime(model, name, samples, out, method, per_channel):
     CalibrationDataReader.register(Samples)
     folded = out.with_suffix(".folded")
     preprocessed(model, folded)
-    quantize_static(
-        str(folded),
-        str(out),
-        Samples(name, samples),
-        quant_format=QuantFormat.QDQ,
-        per_channel=per_channel,
-        calibrate_method=CalibrationMethod[KINDS[method]],
-    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        quantize_static(
+            str(folded),
+            str(out),
+            Samples(name, samples),
+            quant_format=QuantFormat.QDQ,
+            per_channel=per_channel,
+            calibrate_method=CalibrationMethod[KINDS[method]],
+        )
     folded.unlink()
 
 

@@ -18,7 +18,7 @@ def fixed(source, path, shape, constants=()):
     given = [value for value in graph.input if value.name not in dict(constants)]
     del graph.input[:]
     graph.input.extend(given)
-    [only] = given
+    [only] = graph.input  # Those in `given` are no part of the graph any more.
     for axis, extent in zip(only.type.tensor_type.shape.dim, shape, strict=True):
         axis.dim_value = extent
     # Shapes of before; they are found anew.

@@ -45,13 +45,13 @@ def best_of_onnx_runtime(rows):
     return max(rates, default=None)
 
 
-def misses(result):
+def misses(result, least=None):
     """Where Floe's 8 bits do not hold what is asked of them, in words."""
     rows, found = result["rows"], []
     if "floe" not in rows:
         return ["Floe has no row"]
     floe, f32, best = rows["floe"], rows["f32"]["rate"], best_of_onnx_runtime(rows)
-    least = LEAST_OF_LOBES if result["bar"] == "lobes" else LEAST
+    least = least or (LEAST_OF_LOBES if result["bar"] == "lobes" else LEAST)
     if floe["rate"] < f32 - least:
         found.append(f"{f32 - floe['rate']:.2f} points below f32")
     if result["bar"] == "lobes":
