@@ -60,22 +60,32 @@ struct Copies {
     const int2* first_row;  // In the table of rows.
 #endif
 
+    // GUARDED copies are made where `run` is true, without a branch.
+    template <bool GUARDED, bool CACHED = false> DEVICE static void copy(bool run, u32 to, const void* from, bool inside) {
+        if (GUARDED)
+            copy_async_if(run, to, from, inside);
+        else
+            copy_async<CACHED>(to, from, inside);
+    }
+
 #if B_COLUMNS_CONTIGUOUS
     DEVICE void find_b(const Operands& o, const Tile& t) {
         column = t.column + (int)threadIdx.x % B_CHUNKS * 8;
         b_lines = o.b + batch_of_b(t.batch) + (int)threadIdx.x / B_CHUNKS * B_K + column;
     }
-    DEVICE void copy_b(int k_tile, int stage) const {
+    template <bool GUARDED = false> DEVICE void copy_b(int k_tile, int stage, int begin = 0, int end = B_COPIES, bool run = true) const {
         const int b_chunk = (int)threadIdx.x % B_CHUNKS, b_line = (int)threadIdx.x / B_CHUNKS;
         const u32 to = ring + stage * STAGE_BYTES + A_BYTES;
         const BElement* from = b_lines + k_tile * BK * B_K;
-        if (THREADS % B_CHUNKS != 0 && b_line >= B_LINES) return;
+        const bool mine = THREADS % B_CHUNKS == 0 || b_line < B_LINES;
+        if (!GUARDED && !mine) return;
 #pragma unroll
-        for (int i = 0; i < B_COPIES; i++) {
+        for (int i = begin; i < end; i++) {
             const int row = b_line + i * B_LINES;
-            if (BK % B_LINES != 0 && row >= BK) break;
+            const bool exists = BK % B_LINES == 0 || row < BK;
+            if (!GUARDED && !exists) break;
             const bool inside = (K % BK == 0 || k_tile * BK + row < K) && (N % BN == 0 || column < N);
-            copy_async<false>(to + swizzled<B_CHUNKS>(row, b_chunk), from + i * B_LINES * B_K, inside);
+            copy<GUARDED>(run && mine && exists, to + swizzled<B_CHUNKS>(row, b_chunk), from + i * B_LINES * B_K, inside);
         }
     }
 #else
@@ -83,17 +93,18 @@ struct Copies {
         column = t.column + line;
         b_lines = o.b + batch_of_b(t.batch) + column * B_N + (UNIFORM_TAPS ? chunk * CHUNK : 0);
     }
-    DEVICE void copy_b(int k_tile, int stage) const {
+    template <bool GUARDED = false> DEVICE void copy_b(int k_tile, int stage, int begin = 0, int end = B_COPIES, bool run = true) const {
         const u32 to = ring + stage * STAGE_BYTES + A_BYTES;
         const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * CHUNK);
         const bool k_inside = K % BK == 0 || k < K;
         const BElement* from = b_lines + k_of_b(k_inside ? k : 0);
 #pragma unroll
-        for (int i = 0; i < B_COPIES; i++) {
+        for (int i = begin; i < end; i++) {
             const int row = line + i * LINES;
-            if (BN % LINES != 0 && row >= BN) break;
+            const bool exists = BN % LINES == 0 || row < BN;
+            if (!GUARDED && !exists) break;
             const bool inside = k_inside && (N % BN == 0 || column + i * LINES < N);
-            copy_async<false>(to + swizzled<CHUNKS>(row, chunk), from + i * LINES * B_N, inside);
+            copy<GUARDED>(run && exists, to + swizzled<CHUNKS>(row, chunk), from + i * LINES * B_N, inside);
         }
     }
 #endif
@@ -124,17 +135,18 @@ struct Copies {
         a_chunk = o.a + (UNIFORM_TAPS ? chunk * CHUNK : 0) + row_of_a(0, t.batch).offset + (i64)row * A_ROW;
         rows_left = M - row;
     }
-    DEVICE void copy_a(int k_tile, int stage) const {
+    template <bool GUARDED = false> DEVICE void copy_a(int k_tile, int stage, int begin = 0, int end = A_COPIES, bool run = true) const {
         const u32 to = ring + stage * STAGE_BYTES;
         const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * CHUNK);
         const bool k_inside = K % BK == 0 || k < K;
         const AElement* from = opaque(a_chunk + tap_of_a(k_inside ? k : 0).offset);
 #pragma unroll
-        for (int i = 0; i < A_COPIES; i++) {
+        for (int i = begin; i < end; i++) {
             const int row = line + i * LINES;
-            if (BM % LINES != 0 && row >= BM) break;
+            const bool exists = BM % LINES == 0 || row < BM;
+            if (!GUARDED && !exists) break;
             const bool inside = k_inside && (M % BM == 0 || i * LINES < rows_left);
-            copy_async<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from + i * LINES * A_ROW, inside);
+            copy<GUARDED, A_CACHED>(run && exists, to + swizzled<CHUNKS>(row, chunk), from + i * LINES * A_ROW, inside);
         }
     }
 #else

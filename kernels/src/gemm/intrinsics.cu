@@ -17,6 +17,13 @@ template <bool CACHED> DEVICE void copy_async(u32 to, const void* from, bool ins
     else
         asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
+// The same past level 1 where `run` is true, else nothing; no branch parts the instructions around it.
+DEVICE void copy_async_if(bool run, u32 to, const void* from, bool inside) {
+    const int bytes = inside ? 16 : 0;
+    asm volatile("{.reg .pred run; setp.ne.u32 run, %3, 0; @run cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;}" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"((u32)run)
+                 : "memory");
+}
 // The same for 8 bytes, through level 1.
 DEVICE void copy_async_8(u32 to, const void* from, bool inside) {
     const int bytes = inside ? 8 : 0;

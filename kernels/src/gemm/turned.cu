@@ -6,6 +6,13 @@ constexpr int EIGHTS = WARP_ROWS / 8, PAIRS = (EIGHTS + 1) / 2, FRAGMENTS = WARP
 constexpr int STEPS = CHUNKS / 2 / WK;  // K steps of a warp in one tile, two chunks each.
 // Loaded before the products, the bias costs no time but eight registers, which the largest warp tiles do not have.
 constexpr bool EARLY_BIAS = EIGHTS * FRAGMENTS <= 24;
+// Whether a turn's copies lie between its products, a part behind each step's first loads: large warp tiles gain by it, where addresses
+// find registers.
+#if EVEN_ROWS
+constexpr bool SPREAD = EIGHTS * FRAGMENTS > 32 && STEPS <= 2 && A_COPIES + B_COPIES <= 16;
+#else
+constexpr bool SPREAD = false;
+#endif
 static_assert(WARP_ROWS % 8 == 0 && WARP_COLUMNS % 16 == 0 && STEPS > 0 && PAIRS > 1, "tile");
 
 // Where a lane reads its fragments: the chunks of a step differ from those of step 0 in bits that the swizzle keeps apart.
@@ -52,6 +59,22 @@ struct Reader {
     }
 };
 
+// One of the parts of the copies of a turn, STEPS of them. They begin behind the barrier that frees their place, and end before the
+// next one.
+DEVICE void copy_part(const Copies& copies, int turn, int last, int stage, int part) {
+#if EVEN_ROWS
+    if (SPREAD) {
+        // Computed anew in each part: kept from one to the next, addresses would take the registers of sums.
+        asm volatile("" : "+r"(turn));
+        const int ahead = turn + STAGES - 1, to = stage == 0 ? STAGES - 1 : stage - 1;
+        constexpr int ALL = A_COPIES + B_COPIES;
+        const int begin = part * ALL / STEPS, end = (part + 1) * ALL / STEPS;
+        copies.copy_b<true>(ahead, to, begin, end < B_COPIES ? end : B_COPIES, ahead < last);
+        copies.copy_a<true>(ahead, to, begin > B_COPIES ? begin - B_COPIES : 0, end - B_COPIES, ahead < last);
+    }
+#endif
+}
+
 DEVICE void turned_tile(const Operands& o) {
     extern __shared__ __align__(256) unsigned char shared[];
     const u32 base = shared_address(shared);
@@ -72,6 +95,7 @@ DEVICE void turned_tile(const Operands& o) {
     reader.read_columns(columns_next, 0, 0);
     reader.read_rows(rows_next, 0, 0, 0);
     int stage = 0;
+    copy_part(copies, first, last, 0, 0);
 #pragma unroll 1
     for (int k_tile = first; k_tile < last; k_tile++) {
 #pragma unroll
@@ -88,6 +112,7 @@ DEVICE void turned_tile(const Operands& o) {
                     reader.read_rows(rows_next, stage, step, pair + 1);
                 } else {
                     if (step == STEPS - 1) {
+                        if (SPREAD) copy_async_commit();
                         copy_async_wait<STAGES - 2>();
                         __syncthreads();
                         // After the last tile there is none: then the reads are of this tile, for nobody.
@@ -95,8 +120,9 @@ DEVICE void turned_tile(const Operands& o) {
                     }
                     reader.read_columns(columns_next, stage, (step + 1) % STEPS);
                     reader.read_rows(rows_next, stage, (step + 1) % STEPS, 0);
+                    copy_part(copies, k_tile + (step + 1) / STEPS, last, stage, (step + 1) % STEPS);
                 }
-                if (step == 0 && pair == 0) {
+                if (!SPREAD && step == 0 && pair == 0) {
                     // The buffer that this fills was read in the turn before, whose barrier says that all warps are through.
                     const int ahead = k_tile + STAGES - 1, to = stage == 0 ? STAGES - 1 : stage - 1;
                     if (ahead < last) copies.copy_b(ahead, to), copies.copy_a(ahead, to);
