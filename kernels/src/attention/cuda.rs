@@ -2,7 +2,9 @@
 
 use super::host::Extents;
 use super::{Attention, MAX_HEAD_SIZE};
-use crate::codegen::{Argument, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, element_type, f32_literal};
+use crate::codegen::{
+    Argument, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, define, element_type, f32_literal,
+};
 use crate::strided::source::{lowest, vector_width};
 use crate::{DType, Family, View};
 use std::fmt::Write;
@@ -193,10 +195,6 @@ impl Attention {
         define(&mut source, "MASK_ARGUMENT", argument);
         source
     }
-}
-
-fn define(source: &mut String, name: &str, value: impl std::fmt::Display) {
-    writeln!(source, "#define {name} {value}").expect("writing to a string");
 }
 
 /// Offset and strides of a `[batch, head, row, column]` operand, and how many columns one load may take.
