@@ -366,14 +366,14 @@ impl Comparison {
         text
     }
 
-    /// Values that f16 does not hold well, and those that cancel: where an error grows many times.
+    /// Values that f16 does not hold well, and those where an error grows many times: terms cancel.
     pub fn troubles(&self) -> Vec<(&Layer, String)> {
         const MANY: f64 = 8.0;
         let trouble = |layer: &Layer| {
             let (relative, growth) = (layer.relative().unwrap_or(0.0), layer.growth().unwrap_or(0.0));
             let cancels = growth.is_finite() && growth > MANY && relative > 10.0 * ROUNDING;
             let cancels = cancels.then(|| {
-                format!("cancellation: the error is {relative:.1e}, {growth:.0} times that of what it is made of")
+                format!("the error grows {growth:.0} times, to {relative:.1e}: terms cancel, or a rounding falls to the other side")
             });
             layer.range.trouble().or(cancels)
         };

@@ -404,7 +404,7 @@ fn run(arguments: &Run) -> Result<()> {
         None => {}
     }
     if !finite {
-        bail!("an output holds NaN or infinities where --compare does not");
+        bail!("an output holds NaN or infinities where --compare does not, or the other way");
     }
     Ok(())
 }

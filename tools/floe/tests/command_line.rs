@@ -140,6 +140,36 @@ fn run_writes_outputs_under_harmless_names() {
 }
 
 #[test]
+fn run_compares_with_results_from_elsewhere() {
+    let folder = folder();
+    let write = |name: &str, output: &str, values: [f32; 6]| {
+        let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let array = Array { dtype: DType::F32, shape: vec![3, 2], bytes: &bytes };
+        fs::write(folder.path().join(name), floe::npz::bytes([(output, array)]).unwrap()).unwrap();
+    };
+    write("same.npz", "turned/out", [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+    write("off.npz", "turned/out", [1.0, 4.0, 2.0, 5.0, 3.0, 7.0]);
+    write("nan.npz", "turned/out", [1.0, 4.0, f32::NAN, 5.0, 3.0, 6.0]);
+    write("other.npz", "elsewhere", [0.0; 6]);
+    let run = |file: &str| floe(folder.path(), &format!("run host.floe --input matrix=matrix.npy --compare {file}"));
+    let said = run("same.npz");
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    assert!(text(&said.stdout).contains("error of turned/out: largest 0.000e0, relative L2 0.000e0, cosine 1.0000000"));
+    let said = text(&run("off.npz").stdout);
+    assert!(said.contains("largest 1.000e0"), "{said}");
+    for (file, word) in [
+        ("nan.npz", "an output holds NaN or infinities where --compare does not, or the other way"),
+        ("other.npz", "the file holds elsewhere, the plan's outputs are turned/out"),
+        ("none.npz", "--compare none.npz"),
+        ("matrix.npy", "numpy.savez"),
+    ] {
+        let said = run(file);
+        assert_eq!(said.status.code(), Some(1), "{file}");
+        assert!(text(&said.stderr).contains(word), "{file}: {}", text(&said.stderr));
+    }
+}
+
+#[test]
 fn a_signed_plan_runs_with_its_key_and_without_one() {
     let folder = folder();
     let mut results = Vec::new();

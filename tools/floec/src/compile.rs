@@ -315,7 +315,8 @@ fn decide(
         &|_, _| false,
         &mut |_, _| Ok(()),
         &|_| (),
-    )?;
+    )
+    .context("the plan cannot be run in software; --confirm 0 leaves that out")?;
     decision.confirmed = budget.score(&confirmed.outputs).map(|score| (score, samples.len()));
     if !budget.holds(&confirmed.outputs) {
         let score = decision.confirmed.map_or(f64::NAN, |(score, _)| score);

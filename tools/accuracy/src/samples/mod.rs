@@ -40,8 +40,8 @@ pub struct Samples {
     role: Role,
     items: Vec<Item>,
     preprocess: Vec<Preprocess>,
-    /// The file that was read last: it may hold many samples.
-    last: Mutex<Option<(PathBuf, Arrays)>>,
+    /// The files that were read last: they may hold many samples.
+    read: Mutex<Vec<(PathBuf, Arrays)>>,
 }
 
 /// What the tensors are.
@@ -112,7 +112,7 @@ impl Samples {
             role: Role::Inputs,
             items: (0..count).map(item).collect(),
             preprocess: Vec::new(),
-            last: Mutex::default(),
+            read: Mutex::default(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Samples {
             role,
             items: Vec::new(),
             preprocess: preprocess.to_vec(),
-            last: Mutex::default(),
+            read: Mutex::default(),
         };
         let mut named: Vec<(usize, PathBuf)> = Vec::new();
         for path in paths {
@@ -306,7 +306,6 @@ impl Samples {
                     counts.push((name.clone(), count));
                 }
             }
-            *self.last.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some((file.clone(), arrays));
         }
         if self.role == Role::Inputs
             && let Some((missing, _)) =
@@ -328,13 +327,20 @@ impl Samples {
 
     fn arrays(&self, files: &[(Option<usize>, PathBuf)], number: usize) -> Result<Vec<(String, Tensor)>> {
         let mut tensors = Vec::new();
-        let mut last = self.last.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        for (position, file) in files {
-            if last.as_ref().is_none_or(|(read, arrays)| read != file || !arrays.is_of(*position)) {
-                let arrays = Arrays::read(file, *position).with_context(|| format!("'{}'", file.display()))?;
-                *last = Some((file.clone(), arrays));
-            }
-            let Some((_, arrays)) = &*last else { continue };
+        let mut read = self.read.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for (own, file) in files {
+            let known = read.iter().position(|(path, arrays)| path == file && arrays.is_of(*own));
+            let place = match known {
+                Some(place) => place,
+                None => {
+                    // Files of one sample each are read once.
+                    read.retain(|(path, _)| files.iter().any(|(_, file)| file == path));
+                    let arrays = Arrays::read(file, *own).with_context(|| format!("'{}'", file.display()))?;
+                    read.push((file.clone(), arrays));
+                    read.len() - 1
+                }
+            };
+            let arrays = &read[place].1;
             for (position, (name, fact)) in self.facts.iter().enumerate() {
                 if let Some(array) = arrays.find(position, name, self.facts.len()) {
                     let tensor = array::sample(array, fact, number, self.role == Role::Outputs)
@@ -485,6 +491,17 @@ mod tests {
         assert_eq!(second.name, "all-1");
         assert_eq!(second.inputs[0].1.to_f64(), [3.0, 4.0]);
         assert_eq!(second.inputs[1].1.to_i64(), Some(vec![7]));
+        // The same in a file for each input.
+        npy(&folder.path().join("a.npy"), DType::F32, &[3, 2], &x);
+        npy(&folder.path().join("b.npy"), DType::I64, &[3], &[7i64, 8, 9].map(i64::to_le_bytes).concat());
+        let paths = ["x:0=a.npy", "n=b.npy"].map(|pair| pair.replace('=', &format!("={}/", text(folder.path()))));
+        let samples = Samples::open(&paths, &facts(), &[]).unwrap();
+        assert_eq!(samples.len(), 3);
+        for (number, expected) in [(2, 9), (0, 7), (1, 8)] {
+            let sample = samples.load(number).unwrap();
+            assert_eq!(sample.inputs[0].1.to_f64()[0], 1.0 + 2.0 * number as f64);
+            assert_eq!(sample.inputs[1].1.to_i64(), Some(vec![expected]));
+        }
     }
 
     #[test]
