@@ -96,6 +96,8 @@ pub fn cases() -> Vec<Kernel> {
         // Nothing to sum.
         cases.push(product(dtype, &[], [5, 0, 9], plain, bias));
     }
+    // Warp tiles with exchanged sides that are so large that they copy between their products.
+    cases.push(product(DType::F16, &[], [104, 1160, 768], plain, bias));
     // Halves into floats, for epilogues beyond the range of f16.
     for (batch, sizes, transposed) in [
         (&[2, 3][..], [20, 16, 20], b_t),
