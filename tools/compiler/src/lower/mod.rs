@@ -62,7 +62,25 @@ pub fn aligned(bytes: &[u8]) -> Cow<'_, [u8]> {
 /// # Errors
 /// Where a node needs something that no kernel family can express, with node, operator and reason.
 pub fn lower(stored: &StoredGraph<'_>) -> Result<KernelGraph, LowerError> {
+    Ok(lower_with_places(stored)?.0)
+}
+
+/// Where lowering put the values of a graph.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The place of every value; `None` for constants and for what no node makes.
+    pub values: Vec<Option<Located>>,
+    /// For every node how many kernels there are up to its last: behind them, what it makes lies where it belongs.
+    pub ends: Vec<usize>,
+}
+
+/// As [`lower`], and tells where each value lies.
+///
+/// # Errors
+/// As there.
+pub fn lower_with_places(stored: &StoredGraph<'_>) -> Result<(KernelGraph, Places), LowerError> {
     let mut lowering = Lowering::new(stored)?;
+    let mut ends = Vec::with_capacity(stored.graph.nodes.len());
     for (number, node) in stored.graph.nodes.iter().enumerate() {
         lowering.current = number;
         lowering.node(node).map_err(|reason| LowerError {
@@ -70,9 +88,10 @@ pub fn lower(stored: &StoredGraph<'_>) -> Result<KernelGraph, LowerError> {
             op: op_name(&node.op).to_owned(),
             reason,
         })?;
+        ends.push(lowering.result.nodes.len());
     }
     lowering.outputs().map_err(|reason| LowerError { node: "outputs".into(), op: "Copy".into(), reason })?;
-    Ok(lowering.result)
+    Ok((lowering.result, Places { values: lowering.located, ends }))
 }
 
 fn op_name(op: &FusedOp) -> &'static str {
