@@ -1,17 +1,18 @@
 //! How far a network's outputs are from those in f32.
 
-use crate::{Error, run::Sample, Model, normalise::floats, run::Network};
+use crate::{Error, Model, run::Network, run::Sample};
+use floe_accuracy::metrics;
 use floe_models::{ImportOptions, Tensor};
 use serde_json::{Value, json};
 
 /// A distance between outputs, over all samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Distance {
-    /// `‖a − b‖ / ‖a‖`, of the worst output.
+    /// `‖a − b‖ / ‖a‖` over all samples, of the worst output.
     pub relative: f64,
-    /// Mean cosine, of the worst output.
+    /// Cosine of the angle between all samples' values, of the worst output.
     pub cosine: f64,
-    /// Share of rows (along the last dimension) that keep their largest element, of the worst output.
+    /// Share of rows of scores that keep their largest element, of the worst output; 1 where there are no scores.
     pub top1: f64,
 }
 
@@ -110,39 +111,25 @@ pub fn distance(exact: &[Vec<Tensor>], approximate: &[Vec<Tensor>]) -> Distance 
     let count = exact.first().map_or(0, Vec::len);
     let mut worst = Distance { relative: 0.0, cosine: 1.0, top1: 1.0 };
     for output in 0..count {
-        let (mut error, mut norm, mut cosine, mut same, mut rows) = (0.0, 0.0, 0.0, 0usize, 0usize);
-        for (exact, approximate) in exact.iter().zip(approximate) {
-            let (Some(a), Some(b)) = (floats(&exact[output]), floats(&approximate[output])) else { continue };
-            let width = exact[output].shape.last().copied().unwrap_or(1).max(1);
-            let (mut products, mut of_a, mut of_b) = (0.0f64, 0.0f64, 0.0f64);
-            for (&a, &b) in a.iter().zip(&b) {
-                let (a, b) = (f64::from(a), f64::from(b));
-                // What is no number is as far off as can be.
-                let b = if b.is_finite() { b } else { f64::MAX.sqrt() };
-                error += (a - b) * (a - b);
-                products += a * b;
-                of_a += a * a;
-                of_b += b * b;
+        let (mut error, mut agreement) = (metrics::Error::default(), metrics::Agreement::default());
+        for (exact, approximate) in exact.iter().zip(approximate).map(|(a, b)| (&a[output], &b[output])) {
+            if !exact.dtype.is_float() {
+                continue;
             }
-            norm += of_a;
-            let sizes = (of_a * of_b).sqrt();
-            cosine += if sizes > 0.0 { products / sizes } else { f64::from(u8::from(of_a == of_b)) };
-            for (a, b) in a.chunks(width).zip(b.chunks(width)) {
-                same += usize::from(largest(a) == largest(b));
-                rows += 1;
+            let (a, b) = (exact.to_f64(), approximate.to_f64());
+            error.add(&a, &b, metrics::Bound::default());
+            if let Some(classes) = metrics::classes(&exact.shape, &a) {
+                agreement.add(&a, &b, classes);
             }
         }
-        if rows > 0 {
-            worst.relative = worst.relative.max((error / norm.max(f64::MIN_POSITIVE)).sqrt());
-            worst.cosine = worst.cosine.min(cosine / exact.len() as f64);
-            worst.top1 = worst.top1.min(same as f64 / rows as f64);
+        if error.elements > 0 {
+            let broken = error.unfinite > 0;
+            worst.relative = worst.relative.max(if broken { f64::INFINITY } else { error.relative() });
+            worst.cosine = worst.cosine.min(if broken { -1.0 } else { error.cosine() });
+            worst.top1 = worst.top1.min(agreement.share_1());
         }
     }
     worst
-}
-
-fn largest(values: &[f32]) -> usize {
-    values.iter().enumerate().fold(0, |best, (index, value)| if *value > values[best] { index } else { best })
 }
 
 #[cfg(test)]
@@ -169,6 +156,6 @@ mod tests {
         assert_eq!(found.top1, 0.0);
         assert_eq!(distance(&exact, &exact), Distance { relative: 0.0, cosine: 1.0, top1: 1.0 });
         let broken = [vec![tensor(&[f32::NAN, 0.0]), tensor(&[3.0, 4.0])]];
-        assert!(distance(&exact, &broken).relative > 1e100);
+        assert!(distance(&exact, &broken).relative == f64::INFINITY);
     }
 }

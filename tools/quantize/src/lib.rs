@@ -18,6 +18,7 @@ pub mod params;
 pub mod places;
 pub mod product;
 pub mod random;
+pub mod ranges;
 pub mod run;
 mod quantise;
 #[cfg(test)]

@@ -56,11 +56,14 @@ pub fn find(model: &Model, index: &Index, layers: &[&Layer], observed: &HashMap<
         }
     }
     // What is joined is best joined as it is.
-    for node in graph.node.iter().filter(|node| nodes::is(node, "Concat") && places.contains(&node.output[0])) {
+    for node in graph.node.iter().filter(|node| nodes::is(node, "Concat")) {
+        if !places.contains(&node.output[0]) {
+            continue;
+        }
         let range = |name: &str| observed.get(name).map_or(0.0, |histogram| histogram.max.max(-histogram.min));
         let whole = range(&node.output[0]);
-        for part in node.input.iter().filter(|part| places.contains(part)) {
-            if range(part) * SIMILAR >= whole {
+        for part in &node.input {
+            if places.contains(part) && range(part) * SIMILAR >= whole {
                 places.join(&node.output[0], part);
             }
         }

@@ -12,7 +12,9 @@ impl Random {
         if random.0 == 0 {
             random.0 = 1;
         }
-        (0..4).for_each(|_| drop(random.next()));
+        for _ in 0..4 {
+            random.next();
+        }
         random
     }
 
