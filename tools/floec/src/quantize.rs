@@ -7,12 +7,17 @@ use crate::{
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use floe_accuracy::samples;
-use floe_compiler::preprocess::{self, Preprocess};
+use floe_compiler::{
+    preprocess::{self, Preprocess},
+    targets,
+};
 use floe_models::{Fact, ImportOptions};
 use floe_quantize::{
-    Error, Model, Options, Progress, Samples,
+    Effort, Error, Model, Options, Progress, Samples,
     evaluate::Budget,
+    packed,
     params::Activations,
+    report,
     run::{self, Sample},
 };
 use indicatif::{ProgressBar, ProgressStyle};
@@ -59,9 +64,18 @@ pub struct Arguments {
     /// Integers around 0 throughout and float biases, as TensorRT asks.
     #[arg(long)]
     symmetric: bool,
-    /// How hard to try: `least` is min-max ranges alone.
-    #[arg(long, value_enum, default_value_t = Effort::Default)]
-    effort: Effort,
+    /// Machine that the plan will be for: layers that gain no time there stay floats, and the report tells what is saved.
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
+    /// How hard to try: `least` is min-max ranges alone, `high` adds adaptive rounding of the weights.
+    #[arg(long, value_enum, default_value_t = EffortArgument::Default)]
+    effort: EffortArgument,
+    /// Quantises only the weights of matrix products, to MatMulNBits with error compensation; everything else stays float.
+    #[arg(long, value_enum, value_name = "TYPE", conflicts_with_all = ["budget", "target", "symmetric", "effort"])]
+    weights: Option<WeightsArgument>,
+    /// With --weights: so many weights have a scale and a zero point together, a power of two from 16 on.
+    #[arg(long, value_name = "N", requires = "weights", default_value_t = 32)]
+    group: usize,
     /// The model to write; `-` is standard output.
     #[arg(short, long, value_name = "MODEL.qdq.onnx")]
     output: PathBuf,
@@ -71,9 +85,16 @@ pub struct Arguments {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Effort {
+enum EffortArgument {
     Least,
     Default,
+    High,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WeightsArgument {
+    Int8,
+    Int4,
 }
 
 /// Samples of the files that the command line names.
@@ -142,14 +163,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(most) = arguments.most_samples {
         samples.truncate(most);
     }
-    let options = Options {
-        import,
-        activations: if arguments.symmetric { Activations::Symmetric } else { Activations::Any },
-        float_bias: arguments.symmetric,
-        budget,
-        keep: arguments.keep.clone(),
-        plain: arguments.effort == Effort::Least,
-    };
+    let target = usage(arguments.target.as_deref().map(targets::find).transpose().map_err(anyhow::Error::from))?;
     let bar = ProgressBar::new_spinner();
     let style = |template| ProgressStyle::with_template(template).expect("a fixed template");
     let (phases, parts) = (style("{spinner} {msg}"), style("{spinner} {msg} {wide_bar} {pos}/{len} {eta}"));
@@ -157,6 +171,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     bar.enable_steady_tick(std::time::Duration::from_millis(100));
     let progress = |progress: Progress<'_>| match progress {
         Progress::Phase(phase) => {
+            log::info!("{phase}");
             bar.set_style(phases.clone());
             bar.set_message(phase.to_owned());
         }
@@ -166,18 +181,58 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             bar.set_position(done as u64);
         }
     };
-    let result = floe_quantize::quantise(&model, &Files(samples), &options, &progress);
-    bar.finish_and_clear();
-    let result = located(result, &arguments.model)?;
-    let bytes = located(result.model.encode(), &arguments.model)?;
+    let samples = Files(samples);
+    let (bytes, report) = if let Some(weights) = arguments.weights {
+        if arguments.group < 16 || !arguments.group.is_power_of_two() {
+            return usage(Err(anyhow!("--group {}: give a power of two from 16 on", arguments.group)));
+        }
+        let form = (if weights == WeightsArgument::Int8 { 8 } else { 4 }, arguments.group);
+        let result = packed::run(&model, &samples, &import, &arguments.keep, form, &progress);
+        bar.finish_and_clear();
+        let result = located(result, &arguments.model)?;
+        (located(result.model.encode(), &arguments.model)?, report::packed(&result))
+    } else {
+        let place = !to_stdout && (arguments.output.is_file() || !arguments.output.exists());
+        let options = Options {
+            import,
+            activations: if arguments.symmetric { Activations::Symmetric } else { Activations::Any },
+            float_bias: arguments.symmetric,
+            budget,
+            target: target.cloned(),
+            keep: arguments.keep.clone(),
+            effort: match arguments.effort {
+                EffortArgument::Least => Effort::Least,
+                EffortArgument::Default => Effort::Default,
+                EffortArgument::High => Effort::High,
+            },
+            checkpoint: place.then(|| {
+                let mut name = arguments.output.clone().into_os_string();
+                name.push(".checkpoint");
+                name.into()
+            }),
+        };
+        let result = floe_quantize::quantise(&model, &samples, &options, &progress);
+        bar.finish_and_clear();
+        let result = located(result, &arguments.model)?;
+        (located(result.model.encode(), &arguments.model)?, report::eight_bits(&result, &options))
+    };
     output::write_file(&arguments.output, &bytes)?;
     if to_stdout {
         return Ok(());
     }
-    let mut text = format!("{}: {}\n", arguments.output.display(), output::bytes(bytes.len() as u64));
-    text += &format!("  {} products in 8 bits, {} not\n", result.layers.len(), result.left.len());
-    for (stage, distance) in &result.stages {
-        text += &format!("  {stage}: relative error {:.5}, cosine {:.6}\n", distance.relative, distance.cosine);
+    if arguments.json {
+        let mut report = report.clone();
+        report["model"] = serde_json::json!(arguments.output);
+        report["bytes"] = serde_json::json!(bytes.len());
+        output::print(&format!("{report:#}\n"))?;
+    } else {
+        let head = format!("{}: {}\n", arguments.output.display(), output::bytes(bytes.len() as u64));
+        output::print(&(head + &report::text(&report)))?;
     }
-    output::print(&text)
+    match report["within_budget"].as_bool() {
+        Some(false) => bail!(
+            "the budget does not hold although no layer is left to keep in floats; the model is written all the same"
+        ),
+        _ => Ok(()),
+    }
 }

@@ -108,7 +108,8 @@ impl Writer<'_> {
             return;
         };
         let mut weights = quantised.weights.clone();
-        let bias = quantised.bias.as_ref();
+        let addition = layer.addition.as_ref().zip(quantised.bias.as_ref());
+        let bias = quantised.bias.as_ref().filter(|_| addition.is_none());
         let integer_bias = bias.zip(input_scale).filter(|_| !float_bias).map(|(bias, scale)| {
             widen(&mut weights, bias, scale, layer.depth);
             let steps: Vec<f32> = weights.scales.iter().map(|of_weights| scale * of_weights).collect();
@@ -150,6 +151,12 @@ impl Writer<'_> {
             }
             (None, None) => None,
         };
+        if let Some(((node, constant), bias)) = addition {
+            let corrected = self.constant(constant, "corrected", &Tensor::f32(&[layer.outputs], bias));
+            let nodes = &mut self.model.graph_mut().node;
+            let inputs = nodes.iter_mut().filter(|other| other.name == *node).flat_map(|node| &mut node.input);
+            inputs.filter(|input| *input == constant).for_each(|input| input.clone_from(&corrected));
+        }
         let node = &mut self.model.graph_mut().node[number];
         node.input[1] = floats;
         if let Some(bias) = bias_name {

@@ -17,6 +17,8 @@ pub struct Layer {
     pub weights: String,
     /// The constant that it adds.
     pub bias: Option<String>,
+    /// The addition behind a product without a bias of its own: its node and the constant, which is the bias then.
+    pub addition: Option<(String, String)>,
     /// Which product.
     pub kind: Kind,
     /// Groups of channels; 1 for matrices.
@@ -157,7 +159,12 @@ fn layer(
             return refuse("its bias is not one constant for each channel", operations);
         }
     }
+    let addition = match &bias {
+        None if nodes::is(node, "MatMul") => addition(model, index, output, outputs)?,
+        _ => None,
+    };
     Ok(Ok(Layer {
+        addition,
         name: node.name.clone(),
         input: input.clone(),
         output: output.clone(),
@@ -169,6 +176,19 @@ fn layer(
         depth,
         operations,
     }))
+}
+
+/// The addition of one constant for each channel that alone reads a product.
+fn addition(model: &Model, index: &Index, output: &str, outputs: usize) -> Result<Option<(String, String)>, Error> {
+    let Some(reader) = index.sole_reader(output) else { return Ok(None) };
+    let node = &model.graph().node[reader];
+    if !nodes::is(node, "Add") || node.input.len() != 2 {
+        return Ok(None);
+    }
+    let constant = &node.input[usize::from(node.input[0] == output)];
+    let tensor = model.constant(index, constant)?;
+    let fits = tensor.is_some_and(|tensor| tensor.shape == [outputs] && tensor.dtype == DType::F32);
+    Ok(fits.then(|| (node.name.clone(), constant.clone())))
 }
 
 fn window(node: &NodeProto, input: &[usize], weights: &[usize], output: &[usize]) -> Option<Window> {
@@ -208,6 +228,15 @@ fn window(node: &NodeProto, input: &[usize], weights: &[usize], output: &[usize]
 }
 
 impl Layer {
+    /// The operator, for reports.
+    pub fn operator(&self) -> &'static str {
+        match &self.kind {
+            Kind::Conv(_) if self.is_depthwise() => "depthwise Conv",
+            Kind::Conv(_) => "Conv",
+            Kind::Matrix { .. } => "MatMul",
+        }
+    }
+
     /// Output channels of a group.
     pub fn group_outputs(&self) -> usize {
         self.outputs / self.groups
@@ -266,7 +295,8 @@ impl Layer {
             let tensor = model.constant(index, name)?;
             Ok(tensor.and_then(|tensor| floats(&tensor)).unwrap_or_default())
         };
-        let bias = self.bias.as_ref().map_or_else(|| Ok(vec![0.0; self.outputs]), |name| read(name))?;
+        let bias = self.bias.as_ref().or(self.addition.as_ref().map(|(_, constant)| constant));
+        let bias = bias.map_or_else(|| Ok(vec![0.0; self.outputs]), |name| read(name))?;
         Ok((self.rows(&read(&self.weights)?), bias))
     }
 

@@ -5,21 +5,30 @@
 #![warn(missing_docs)]
 
 pub mod calibrate;
+pub mod checkpoint;
+pub mod correct;
+pub mod cost;
 mod error;
 pub mod evaluate;
 pub mod fold;
+pub mod gptq;
+pub mod gram;
 pub mod insert;
 pub mod layers;
 pub mod model;
 pub mod nodes;
 pub mod normalise;
 pub mod observe;
+pub mod packed;
 pub mod params;
 pub mod places;
 pub mod product;
 pub mod random;
 pub mod ranges;
+pub mod report;
+pub mod round;
 pub mod run;
+pub mod smooth;
 mod quantise;
 #[cfg(test)]
 mod testing;
@@ -28,7 +37,7 @@ pub mod weights;
 
 pub use error::Error;
 pub use model::Model;
-pub use quantise::{Options, Progress, Quantized, quantise};
+pub use quantise::{Effort, LayerReport, Options, Progress, Quantized, Stage, quantise};
 
 use run::Sample;
 

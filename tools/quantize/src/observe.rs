@@ -8,6 +8,7 @@
 //! | MSE | the least mean squared error | Sung et al., "Resiliency of deep neural networks under quantization", 2015; Banner et al., "Post training 4-bit quantization of convolutional networks", 2019 |
 
 use crate::params::{Activations, Params};
+use serde_json::{Value, json};
 
 /// Bins on either side of 0.
 const SIDE: usize = 4096;
@@ -120,6 +121,26 @@ impl Histogram {
         }
     }
 
+    /// For a checkpoint.
+    pub fn json(&self) -> Value {
+        let filled = self.bins.iter().enumerate().filter(|(_, count)| **count > 0);
+        let bins: Vec<[u64; 2]> = filled.map(|(bin, &count)| [bin as u64, count]).collect();
+        let ends = [self.min.to_bits(), self.max.to_bits()];
+        json!({"ends": ends, "broken": self.broken, "exponent": self.exponent, "bins": bins})
+    }
+
+    /// From a checkpoint; `None` where it is none.
+    pub fn of_json(value: &Value) -> Option<Self> {
+        let end = |number: usize| Some(f32::from_bits(u32::try_from(value["ends"][number].as_u64()?).ok()?));
+        let exponent = i32::try_from(value["exponent"].as_i64()?).ok()?;
+        let mut read =
+            Self { min: end(0)?, max: end(1)?, broken: value["broken"].as_bool()?, exponent, ..Self::default() };
+        for pair in value["bins"].as_array()? {
+            *read.bins.get_mut(usize::try_from(pair[0].as_u64()?).ok()?)? = pair[1].as_u64()?;
+        }
+        Some(read)
+    }
+
     /// Number of values.
     pub fn count(&self) -> u64 {
         self.bins.iter().sum()
@@ -166,25 +187,21 @@ impl Histogram {
         ((low * self.width()).max(self.min).min(0.0), (high * self.width()).min(self.max).max(0.0))
     }
 
-    /// Squared error of quantising what was seen, a bin at a time.
-    fn error(&self, params: &Params) -> f64 {
-        let bins = self.bins.iter().enumerate().filter(|(_, count)| **count > 0);
-        bins.map(|(bin, &count)| {
-            let centre = self.centre(bin);
-            let error = f64::from(params.rounded(centre) - centre);
-            count as f64 * error * error
-        })
-        .sum()
+    /// Centres and counts of the bins that hold something.
+    fn filled(&self) -> (Vec<f32>, Vec<f32>) {
+        let filled = self.bins.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(bin, &count)| (self.centre(bin), count as f32)).unzip()
     }
 
     /// Least squared error: both ends are drawn in together, then each by itself.
     fn least_error(&self, activations: Activations) -> (f32, f32) {
         let (min, max) = (self.min.min(0.0), self.max.max(0.0));
+        let filled = self.filled();
         let error = |low: f32, high: f32| match activations {
-            Activations::Any => self.error(&Params::affine(low, high)),
-            Activations::Symmetric => self.error(&Params::symmetric(high.max(-low))),
+            Activations::Any => squared_error(&filled, &Params::affine(low, high)),
+            Activations::Symmetric => squared_error(&filled, &Params::symmetric(high.max(-low))),
         };
-        let shares = || (1..=40).rev().map(|step| step as f32 / 40.0);
+        let shares = || (1..=32).rev().map(|step| step as f32 / 32.0);
         let mut best = (error(min, max), min, max);
         let try_range = |low: f32, high: f32, best: &mut (f64, f32, f32)| {
             let error = error(low, high);
@@ -223,7 +240,7 @@ impl Histogram {
         let mut inside: f64 = sizes[..STEPS].iter().sum();
         for end in STEPS + 1..=used {
             inside += sizes[end - 1];
-            if (end - STEPS) % 8 != 0 && end != used {
+            if (end - STEPS) % 32 != 0 && end != used {
                 continue;
             }
             let outside = all - inside;
@@ -249,6 +266,18 @@ impl Histogram {
         let limit = best.1 as f32 * self.width();
         (self.min.max(-limit).min(0.0), self.max.min(limit).max(0.0))
     }
+}
+
+/// Squared error of quantising values that occur so often.
+fn squared_error((values, counts): &(Vec<f32>, Vec<f32>), params: &Params) -> f64 {
+    let parts = values.chunks(256).zip(counts.chunks(256)).map(|(values, counts)| {
+        let errors = values.iter().zip(counts).map(|(&value, count)| {
+            let error = params.rounded(value) - value;
+            count * error * error
+        });
+        f64::from(errors.sum::<f32>())
+    });
+    parts.sum()
 }
 
 /// Bins of this power of two hold a size on one side of 0.
@@ -325,7 +354,10 @@ mod tests {
         // Of fewer outliers' weight: the squared error as a whole is least.
         values[77] = 20.0;
         let histogram = of(&values);
-        let total = |method| histogram.error(&params(histogram.range(method, Activations::Any), Activations::Any));
+        let total = |method| {
+            let params = params(histogram.range(method, Activations::Any), Activations::Any);
+            squared_error(&histogram.filled(), &params)
+        };
         for method in METHODS {
             assert!(total(Method::Mse) <= total(method) * 1.001, "{method}");
         }

@@ -9,7 +9,8 @@ use crate::{
     places::Groups,
     product::{product, relative},
 };
-use std::collections::{BTreeMap, HashMap};
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Rows that the choice is measured on.
 const ROWS: usize = 256;
@@ -50,8 +51,7 @@ pub fn choose(
     activations: Activations,
     methods: &[Method],
 ) -> BTreeMap<String, Choice> {
-    let mut chosen = BTreeMap::new();
-    for group in groups {
+    let of_group = |group: &BTreeSet<String>| -> Option<Choice> {
         let histogram = joined(group, &seen.histograms);
         let readers: Vec<&&Layer> = layers.iter().filter(|layer| group.contains(&layer.input)).collect();
         let exact: Vec<(&Layer, &[f32], Vec<f32>)> = readers
@@ -78,12 +78,13 @@ pub fn choose(
                 }
             }
         }
-        let Some(first) = tried.first().copied() else { continue };
+        let first = tried.first().copied()?;
         let best = tried.iter().fold(first, |best, next| if next.2 < best.2 { *next } else { best });
-        let choice = Choice { params: best.0, method: best.1, errors: [first.2, best.2] };
-        chosen.extend(group.iter().map(|name| (name.clone(), choice.clone())));
-    }
-    chosen
+        Some(Choice { params: best.0, method: best.1, errors: [first.2, best.2] })
+    };
+    let choices: Vec<Option<Choice>> = groups.par_iter().map(of_group).collect();
+    let named = groups.iter().zip(choices).filter_map(|(group, choice)| Some((group, choice?)));
+    named.flat_map(|(group, choice)| group.iter().map(move |name| (name.clone(), choice.clone()))).collect()
 }
 
 /// The parameters of a range.
