@@ -14,6 +14,7 @@ use crate::{
     insert::{self, Quantised},
     layers::{self, Layer, Left},
     normalise,
+    observe::Method,
     params::{Activations, Params},
     places,
     product::{product, relative},
@@ -87,8 +88,17 @@ pub struct Stage {
     pub name: String,
     /// Distance from f32 with it and all that were kept before.
     pub distance: Distance,
+    /// The same with biases corrected too, where that was tried.
+    pub corrected: Option<Distance>,
     /// Whether it was kept.
     pub kept: bool,
+}
+
+impl Stage {
+    /// The distance with biases corrected or not, whichever is less.
+    pub fn best(&self) -> Distance {
+        self.corrected.filter(|corrected| corrected.relative < self.distance.relative).unwrap_or(self.distance)
+    }
 }
 
 /// What is known of a product in 8 bits.
@@ -142,7 +152,7 @@ const MANY_ROWS: usize = 4096;
 /// Samples of the first look, which decides on smoothing.
 const FIRST_LOOK: usize = 64;
 /// Samples that the effect on the outputs is measured with.
-const EVALUATED: usize = 16;
+const EVALUATED: usize = 24;
 /// Samples that the effect of one layer alone is measured with.
 const ALONE: usize = 8;
 /// Rows that weights and biases are judged by.
@@ -179,9 +189,11 @@ pub fn quantise(
     let mut smoothed = Vec::new();
 
     work.observe("first", if everything { &first_look } else { &all })?;
-    work.choose(false);
-    let mut distance = reference.distance(&work.write()?, &options.import)?;
-    stages.push(Stage { name: "min-max".into(), distance, kept: true });
+    work.choose();
+    let mut first = work.measure("min-max", &reference)?;
+    first.kept = true;
+    let mut distance = first.best();
+    stages.push(first);
     if everything {
         let plain = (work.model.clone(), work.state.clone());
         progress(Progress::Phase("even out channels"));
@@ -190,35 +202,37 @@ pub fn quantise(
         if !done.is_empty() {
             work.find_layers()?;
             work.observe("evened", &all)?;
-            work.choose(false);
-            let next = reference.distance(&work.write()?, &options.import)?;
-            let kept = next.relative < distance.relative;
-            stages.push(Stage { name: "channels evened out".into(), distance: next, kept });
-            evened = Some(kept);
-            if kept {
-                (distance, smoothed) = (next, done);
+            work.choose();
+            let mut stage = work.measure("channels evened out", &reference)?;
+            stage.kept = stage.best().relative < distance.relative;
+            evened = Some(stage.kept);
+            if stage.kept {
+                (distance, smoothed) = (stage.best(), done);
             }
+            stages.push(stage);
         }
         if evened != Some(true) {
             (work.model, work.state) = plain;
             if first_look.len() < count {
                 work.observe("all", &all)?;
-                work.choose(false);
-                distance = reference.distance(&work.write()?, &options.import)?;
+                work.choose();
+                distance = work.measure("min-max", &reference)?.best();
             }
         }
-        work.stage("ranges by effect", &reference, &mut distance, &mut stages, |work| {
-            work.choose(true);
-            Ok(())
-        })?;
+        // Where all that help a little do not help together, those that help much may.
+        for (name, share) in [("ranges by effect", 1.0), ("ranges of large effect", 0.5)] {
+            work.stage(name, &reference, &mut distance, &mut stages, |work| {
+                work.choose_by_effect(share);
+                Ok(())
+            })?;
+            if stages.last().is_some_and(|stage| stage.kept) {
+                break;
+            }
+        }
         work.stage("weights of least error", &reference, &mut distance, &mut stages, Work::weights_of_least_error)?;
         if options.effort == Effort::High {
             work.stage("adaptive rounding", &reference, &mut distance, &mut stages, Work::adapt)?;
         }
-        work.stage("bias correction", &reference, &mut distance, &mut stages, |work| {
-            work.correct_biases();
-            Ok(())
-        })?;
     }
     progress(Progress::Phase("expected times"));
     let expected = work.leave_what_gains_nothing()?;
@@ -232,7 +246,7 @@ pub fn quantise(
             work.hold(&budget, &reference)?;
             best = work.write()?;
             distance = reference.distance(&best, &options.import)?;
-            stages.push(Stage { name: format!("floats kept for {budget}"), distance, kept: true });
+            stages.push(Stage { name: format!("floats kept for {budget}"), distance, corrected: None, kept: true });
         }
         within_budget = Some(budget.holds(&distance));
     }
@@ -442,16 +456,32 @@ impl<'a> Work<'a> {
         let State { choices, rounded, corrected, .. } = &self.state;
         let before = (choices.clone(), rounded.clone(), corrected.clone());
         method(self)?;
-        self.phase("measure");
-        let next = reference.distance(&self.write()?, &self.options.import)?;
-        let kept = next.relative <= distance.relative;
-        stages.push(Stage { name: name.into(), distance: next, kept });
-        if kept {
-            *distance = next;
+        let mut stage = self.measure(name, reference)?;
+        stage.kept = stage.best().relative <= distance.relative;
+        if stage.kept {
+            *distance = stage.best();
         } else {
             (self.state.choices, self.state.rounded, self.state.corrected) = before;
         }
+        stages.push(stage);
         Ok(())
+    }
+
+    /// The distance of the model as it would be written, with and without corrected biases; those are taken that are better.
+    fn measure(&mut self, name: &str, reference: &Reference) -> Result<Stage, Error> {
+        self.phase("measure");
+        self.state.corrected.clear();
+        let distance = reference.distance(&self.write()?, &self.options.import)?;
+        let mut corrected = None;
+        if self.options.effort > Effort::Least {
+            self.correct_biases();
+            let other = reference.distance(&self.write()?, &self.options.import)?;
+            if other.relative >= distance.relative {
+                self.state.corrected.clear();
+            }
+            corrected = Some(other);
+        }
+        Ok(Stage { name: name.into(), distance, corrected, kept: false })
     }
 
     /// The layers in 8 bits.
@@ -459,12 +489,26 @@ impl<'a> Work<'a> {
         self.state.layers.iter().filter(|layer| !self.floats.contains(&layer.name)).collect()
     }
 
-    fn choose(&mut self, by_effect: bool) {
+    /// Min-max ranges of all values.
+    fn choose(&mut self) {
+        self.state.choices = self.choices(ranges::methods(false));
+    }
+
+    /// The ranges with the least effect, where that is at most `share` of min-max's.
+    fn choose_by_effect(&mut self, share: f64) {
+        let tried = self.choices(ranges::methods(true));
+        for (name, choice) in tried {
+            if choice.errors[1] <= choice.errors[0] * share {
+                self.state.choices.insert(name, choice);
+            }
+        }
+    }
+
+    fn choices(&self, methods: &[Method]) -> BTreeMap<String, Choice> {
         let layers = self.enabled();
         let groups = places::find(&self.model, &self.model.index(), &layers, &self.state.seen.histograms);
-        let methods = ranges::methods(by_effect);
         let State { weights, seen, .. } = &self.state;
-        self.state.choices = ranges::choose(&groups, &layers, weights, seen, self.options.activations, methods);
+        ranges::choose(&groups, &layers, weights, seen, self.options.activations, methods)
     }
 
     /// Scales of weights with the least error, where the results of the layer say so too.
@@ -567,26 +611,34 @@ impl<'a> Work<'a> {
         let import = &self.options.import;
         let names: HashSet<String> = self.state.layers.iter().map(|layer| layer.name.clone()).collect();
         let floats = cost::predict(&self.model, import, target, &names)?;
-        let integers = cost::predict(&self.write()?, import, target, &names)?;
         let of = |cost: &Cost, name: &String| cost.nodes.get(name).copied().unwrap_or(0.0);
-        let mut useless = HashSet::new();
+        let mut integers = cost::predict(&self.write()?, import, target, &names)?;
         for layer in &self.state.layers {
             let expected = [of(&floats, &layer.name), of(&integers, &layer.name)];
             self.reports.entry(layer.name.clone()).or_default().expected = Some(expected);
-            if expected[1] >= expected[0] {
-                useless.insert(layer.name.clone());
+        }
+        // What its neighbours are decides what a layer takes: again until nothing becomes faster.
+        loop {
+            let before = self.floats.clone();
+            let useless = |layer: &&Layer| of(&integers, &layer.name) >= of(&floats, &layer.name);
+            let useless: Vec<String> = self.enabled().into_iter().filter(useless).map(|l| l.name.clone()).collect();
+            self.floats.extend(useless);
+            if self.floats == before {
+                break;
             }
+            let next = cost::predict(&self.write()?, import, target, &names)?;
+            if next.total > integers.total {
+                self.floats = before;
+                break;
+            }
+            integers = next;
         }
-        if useless.is_empty() {
-            return Ok(Some(floats));
-        }
-        self.floats = useless;
-        let without = cost::predict(&self.write()?, import, target, &names)?;
-        if without.total > integers.total {
-            self.floats.clear();
-        }
+        let nothing = integers.total >= floats.total;
         for layer in self.state.layers.clone() {
-            if self.floats.contains(&layer.name) {
+            if nothing {
+                self.floats.insert(layer.name.clone());
+                self.leave(&layer, format!("8 bits gain no time on {} as a whole", target.name));
+            } else if self.floats.contains(&layer.name) {
                 self.leave(&layer, format!("it gains no time on {}", target.name));
             }
         }

@@ -31,6 +31,7 @@ pub fn eight_bits(result: &Quantized, options: &Options) -> Value {
         let mut value = stage.distance.json();
         value["method"] = json!(stage.name);
         value["kept"] = json!(stage.kept);
+        value["corrected"] = json!(stage.corrected.map(|corrected| corrected.json()));
         value
     });
     let smoothed = result.smoothed.iter().map(|smoothed| {
@@ -102,15 +103,24 @@ pub fn text(report: &Value) -> String {
             report["samples"],
         );
         for stage in report["stages"].as_array().into_iter().flatten() {
+            let corrected = match stage["corrected"]["relative"].as_f64() {
+                Some(corrected) => format!("; biases corrected {corrected:.5}"),
+                None => String::new(),
+            };
             text += &format!(
-                "  {:26} relative error {:.5}, cosine {:.6}, top-1 {:.4}{}\n",
+                "  {:24} relative error {:.5}{corrected}{}\n",
                 stage["method"].as_str().unwrap_or_default(),
                 number(&stage["relative"]),
-                number(&stage["cosine"]),
-                number(&stage["top1"]),
-                if stage["kept"] == true { "" } else { "   (not kept)" },
+                if stage["kept"] == true { "" } else { " (not kept)" },
             );
         }
+        let distance = &report["distance"];
+        text += &format!(
+            "  result: relative error {:.5}, cosine {:.6}, top-1 {:.4}\n",
+            number(&distance["relative"]),
+            number(&distance["cosine"]),
+            number(&distance["top1"]),
+        );
         let smoothed = report["evened_out"].as_array().map_or(&[][..], Vec::as_slice);
         if !smoothed.is_empty() {
             let added = smoothed.iter().filter(|one| one["multiplication"] == true).count();
