@@ -91,7 +91,13 @@ pub fn run(
                 seen.channels.entry(name.to_owned()).or_insert(sizes);
                 let mut random = Random::new(seed(&layer.name) ^ number as u64);
                 let kept = seen.rows.entry(layer.name.clone()).or_default();
-                layer.gather(tensor, each[layer.name.as_str()], &mut |places| random.below(places), kept);
+                let (wanted, mut row) = (each[layer.name.as_str()], 0);
+                // One place in each of as many equal parts: none twice.
+                let mut pick = |places: usize| {
+                    row += 1;
+                    ((row - 1) * places + random.below(places)) / wanted.min(places)
+                };
+                layer.gather(tensor, wanted, &mut pick, kept);
             }
         })?;
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, numbers.len());

@@ -197,7 +197,7 @@ fn adaptive_rounding_lowers_the_error_on_other_rows() {
         let rows = &other.rows[&layer.name];
         let exact = product(layer, rows, &weights);
         let error = |weights: &weights::Weights| relative(&exact, &product(layer, rows, &weights.floats()));
-        assert!(error(&adapted) < error(&near) / 2.0, "{groups}: {} {}", error(&adapted), error(&near));
+        assert!(error(&adapted) < error(&near) * 0.7, "{groups}: {} {}", error(&adapted), error(&near));
         // Every weight is one of its two neighbours.
         let step = |(index, value): (usize, f32)| (value - weights[index]).abs() < scales[index / layer.depth] * 1.001;
         assert!(adapted.floats().into_iter().enumerate().all(step));
@@ -209,16 +209,13 @@ fn adaptive_rounding_lowers_the_error_on_other_rows() {
 fn a_budget_keeps_the_layer_that_costs_most() {
     let mut build = Build::new();
     let x = build.input("x", &[1, 4, 8, 8]);
-    let y = build.conv(&x, &normal(1, 8 * 36), [8, 4, 3, 3], None, 1);
+    // A channel that is never positive, with weights behind it that take all the steps.
+    let mut bias = vec![0.1; 8];
+    bias[7] = -1000.0;
+    let y = build.conv(&x, &normal(1, 8 * 36), [8, 4, 3, 3], Some(&bias), 1);
     let y = build.node("Relu", &[&y], vec![]);
-    // Differences of large numbers that lie close together.
-    let mut fragile = vec![0.0f32; 8 * 8 * 9];
-    for output in 0..8 {
-        for input in 0..8 {
-            let sign = if (input + output) % 2 == 0 { 1.0 } else { -1.0 };
-            fragile[(output * 8 + input) * 9 + 4] = sign * 300.0 + random((output * 8 + input) as u64, 1)[0];
-        }
-    }
+    let mut fragile = normal(2, 8 * 8 * 9);
+    (0..8).for_each(|output| fragile[(output * 8 + 7) * 9 + 4] = 300.0);
     let pooled = build.node("GlobalAveragePool", &[&y], vec![]);
     let shape = build.constant("s", Tensor::i64(&[2], &[1, 8]));
     let flat = build.node("Reshape", &[&pooled, &shape], vec![]);
@@ -227,12 +224,14 @@ fn a_budget_keeps_the_layer_that_costs_most() {
     let y = build.conv(&y, &fragile, [8, 8, 3, 3], None, 1);
     let model = build.finish(&[&y, &other]);
     let samples = samples(8, &[1, 4, 8, 8]);
-    let free = quantised(&model, &samples, &Options::default());
-    let budget = Budget::Relative(free.distance.relative / 1.5);
-    let done = quantised(&model, &samples, &Options { budget: Some(budget), ..Options::default() });
+    let least = Options { effort: Effort::Least, ..Options::default() };
+    let free = quantised(&model, &samples, &least);
+    let budget = Budget::Relative(0.05);
+    assert!(!budget.holds(&free.distance), "{:?}", free.distance);
+    let done = quantised(&model, &samples, &Options { budget: Some(budget), ..least });
     let kept: Vec<&str> = done.left.iter().map(|left| left.name.as_str()).collect();
     assert_eq!((done.within_budget, kept), (Some(true), vec!["Conv_5"]), "{:?}", done.reports);
-    // One that cannot be held leaves nothing in 8 bits that costs anything, and says so.
+    // One that allows nothing leaves nothing in 8 bits.
     let none = quantised(&model, &samples, &Options { budget: Some(Budget::Relative(0.0)), ..Options::default() });
     assert_eq!((none.within_budget, none.layers.len()), (Some(true), 0));
 }
