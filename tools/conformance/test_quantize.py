@@ -22,7 +22,7 @@ class Network:
 
     def __init__(self, shape):
         self.random = np.random.default_rng(5)
-        self.shape, self.nodes, self.constants = shape, [], []
+        self.shape, self.rank, self.nodes, self.constants = shape, len(shape), [], []
 
     def constant(self, values):
         name = f"c{len(self.constants)}"
@@ -45,7 +45,8 @@ class Network:
 
     def save(self, file, output, opset=17):
         value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        graph = helper.make_graph(self.nodes, "net", [value("x", self.shape)], [value(output, None)], self.constants)
+        result = value(output, [f"d{number}" for number in range(self.rank)])
+        graph = helper.make_graph(self.nodes, "net", [value("x", self.shape)], [result], self.constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
         onnx.checker.check_model(model)
         onnx.save(model, file)
@@ -62,6 +63,7 @@ def residual():
     x = net.node("Relu", net.node("Add", net.conv(y, 16, 16, 3), x))
     x = net.node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
     x = net.node("Flatten", net.node("GlobalAveragePool", x))
+    net.rank = 2
     return net, net.node("Gemm", x, net.normal(10, 16), net.normal(10, scale=0.1), transB=1)
 
 

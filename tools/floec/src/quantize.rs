@@ -64,6 +64,10 @@ pub struct Arguments {
     /// Integers around 0 throughout and float biases, as TensorRT asks.
     #[arg(long)]
     symmetric: bool,
+    /// Quantises the factors of products of two values too, such as those of attention, for programs that compute these in
+    /// 8 bits. Floe computes them in floats.
+    #[arg(long)]
+    all_products: bool,
     /// Machine that the plan will be for: layers that gain no time there stay floats, and the report tells what is saved.
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
@@ -199,6 +203,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             float_bias: arguments.symmetric,
             budget,
             target: target.cloned(),
+            all_products: arguments.all_products,
             keep: arguments.keep.clone(),
             effort: match arguments.effort {
                 EffortArgument::Least => Effort::Least,

@@ -1,8 +1,12 @@
 //! How far a network's outputs are from those in f32.
 
-use crate::{Error, Model, run::Network, run::Sample};
+use crate::{
+    Error, Model, nodes,
+    run::{Network, Sample},
+};
 use floe_accuracy::metrics;
-use floe_models::{ImportOptions, Tensor};
+use floe_models::{ImportOptions, Tensor, onnx::proto::NodeProto};
+use rayon::prelude::*;
 use serde_json::{Value, json};
 
 /// A distance between outputs, over all samples.
@@ -10,6 +14,8 @@ use serde_json::{Value, json};
 pub struct Distance {
     /// `‖a − b‖ / ‖a‖` over all samples, of the worst output.
     pub relative: f64,
+    /// The same in front of a last softmax, whose results hardly show how far the scores are off; what methods are judged by.
+    pub scores: f64,
     /// Cosine of the angle between all samples' values, of the worst output.
     pub cosine: f64,
     /// Share of rows of scores that keep their largest element, of the worst output; 1 where there are no scores.
@@ -19,7 +25,7 @@ pub struct Distance {
 impl Distance {
     /// For a report.
     pub fn json(&self) -> Value {
-        json!({"relative": self.relative, "cosine": self.cosine, "top1": self.top1})
+        json!({"relative": self.relative, "scores": self.scores, "cosine": self.cosine, "top1": self.top1})
     }
 }
 
@@ -83,8 +89,13 @@ impl std::fmt::Display for Budget {
 #[derive(Debug)]
 pub struct Reference {
     samples: Vec<Sample>,
-    outputs: Vec<Vec<Tensor>>,
+    /// Values in front of a last softmax.
+    scores: Vec<String>,
+    found: Vec<Found>,
 }
+
+/// Outputs of a run, and scores by the place of their names.
+type Found = (Vec<Tensor>, Vec<Tensor>);
 
 impl Reference {
     /// Runs the network in f32.
@@ -92,8 +103,29 @@ impl Reference {
     /// # Errors
     /// Where it cannot run.
     pub fn new(model: &Model, options: &ImportOptions, samples: Vec<Sample>) -> Result<Self, Error> {
-        let outputs = Network::new(model, options, &[])?.all(&samples)?;
-        Ok(Self { samples, outputs })
+        let graph = model.graph();
+        let last = |node: &&NodeProto| {
+            (nodes::is(node, "Softmax") || nodes::is(node, "LogSoftmax"))
+                && graph.output.iter().any(|output| node.output.contains(&output.name))
+        };
+        let scores = graph.node.iter().filter(last).map(|node| node.input[0].clone()).collect();
+        let mut reference = Self { samples, scores, found: Vec::new() };
+        reference.found = reference.run(model, options)?;
+        Ok(reference)
+    }
+
+    fn run(&self, model: &Model, options: &ImportOptions) -> Result<Vec<Found>, Error> {
+        let network = Network::new(model, options, &self.scores)?;
+        let one = |sample: &Sample| {
+            let mut scores = vec![Tensor::f32(&[0], &[]); self.scores.len()];
+            let outputs = network.run(sample, &mut |name, tensor| {
+                if let Some(place) = self.scores.iter().position(|known| known == name) {
+                    scores[place] = tensor.clone();
+                }
+            })?;
+            Ok((outputs, scores))
+        };
+        self.samples.par_iter().map(one).collect()
     }
 
     /// How far another form of the network is from it.
@@ -101,15 +133,19 @@ impl Reference {
     /// # Errors
     /// Where it cannot run.
     pub fn distance(&self, model: &Model, options: &ImportOptions) -> Result<Distance, Error> {
-        let outputs = Network::new(model, options, &[])?.all(&self.samples)?;
-        Ok(distance(&self.outputs, &outputs))
+        let (exact, exact_scores): (Vec<_>, Vec<_>) = self.found.iter().cloned().unzip();
+        let (outputs, scores): (Vec<_>, Vec<_>) = self.run(model, options)?.into_iter().unzip();
+        let mut found = distance(&exact, &outputs);
+        let of_scores = distance(&exact_scores, &scores).relative;
+        found.scores = if self.scores.is_empty() { found.relative } else { of_scores };
+        Ok(found)
     }
 }
 
 /// The distance between outputs: by sample, then by output.
 pub fn distance(exact: &[Vec<Tensor>], approximate: &[Vec<Tensor>]) -> Distance {
     let count = exact.first().map_or(0, Vec::len);
-    let mut worst = Distance { relative: 0.0, cosine: 1.0, top1: 1.0 };
+    let mut worst = Distance { relative: 0.0, scores: 0.0, cosine: 1.0, top1: 1.0 };
     for output in 0..count {
         let (mut error, mut agreement) = (metrics::Error::default(), metrics::Agreement::default());
         for (exact, approximate) in exact.iter().zip(approximate).map(|(a, b)| (&a[output], &b[output])) {
@@ -129,6 +165,7 @@ pub fn distance(exact: &[Vec<Tensor>], approximate: &[Vec<Tensor>]) -> Distance 
             worst.top1 = worst.top1.min(agreement.share_1());
         }
     }
+    worst.scores = worst.relative;
     worst
 }
 
@@ -154,7 +191,7 @@ mod tests {
         let found = distance(&exact, &near);
         assert!((found.cosine - 24.0 / 25.0).abs() < 1e-12 && (found.relative - 0.08f64.sqrt()).abs() < 1e-12);
         assert_eq!(found.top1, 0.0);
-        assert_eq!(distance(&exact, &exact), Distance { relative: 0.0, cosine: 1.0, top1: 1.0 });
+        assert_eq!(distance(&exact, &exact), Distance { relative: 0.0, scores: 0.0, cosine: 1.0, top1: 1.0 });
         let broken = [vec![tensor(&[f32::NAN, 0.0]), tensor(&[3.0, 4.0])]];
         assert!(distance(&exact, &broken).relative == f64::INFINITY);
     }

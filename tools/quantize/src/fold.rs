@@ -60,7 +60,9 @@ fn folding(model: &Model, index: &Index, number: usize) -> Result<Option<Folding
         return Ok(None);
     }
     let (Some(reader), Some(name)) = (index.sole_reader(&node.output[0]), node.input.get(1)) else { return Ok(None) };
-    let Some(weights) = model.constant(index, name)?.filter(|weights| floats(weights).is_some()) else { return Ok(None) };
+    let Some(weights) = model.constant(index, name)?.filter(|weights| floats(weights).is_some()) else {
+        return Ok(None);
+    };
     let Some((axis, Some(rank))) = channels(node, &weights) else { return Ok(None) };
     let count = weights.shape[axis];
     let bias = match node.input.get(2).filter(|name| !name.is_empty()) {

@@ -184,7 +184,8 @@ mod tests {
             (0..count * outputs)
                 .map(|i| {
                     let (x, n) = (&inputs[i / outputs * depth..][..depth], i % outputs);
-                    let difference = (0..depth).map(|k| f64::from(x[k] * (weights[n * depth + k] - rows[n * depth + k])));
+                    let difference =
+                        (0..depth).map(|k| f64::from(x[k] * (weights[n * depth + k] - rows[n * depth + k])));
                     difference.sum::<f64>().powi(2)
                 })
                 .sum()

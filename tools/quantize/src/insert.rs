@@ -113,7 +113,8 @@ impl Writer<'_> {
         let integer_bias = bias.zip(input_scale).filter(|_| !float_bias).map(|(bias, scale)| {
             widen(&mut weights, bias, scale, layer.depth);
             let steps: Vec<f32> = weights.scales.iter().map(|of_weights| scale * of_weights).collect();
-            let integers: Vec<i32> = bias.iter().zip(&steps).map(|(b, step)| (b / step).round_ties_even() as i32).collect();
+            let integers: Vec<i32> =
+                bias.iter().zip(&steps).map(|(b, step)| (b / step).round_ties_even() as i32).collect();
             (integers, steps)
         });
         let shape: Vec<usize> = {

@@ -97,6 +97,19 @@ pub fn find(model: &Model, facts: &HashMap<String, Fact>) -> Result<(Vec<Layer>,
     Ok((layers, left))
 }
 
+/// Why a product of two values that depend on the inputs is left.
+pub const BOTH: &str = "both factors depend on the input";
+
+/// The factors of products of two values that depend on the inputs.
+pub fn factors(model: &Model, facts: &HashMap<String, Fact>) -> Vec<String> {
+    let depends = |name: &String| facts.get(name).is_some_and(|fact| fact.dtype == DType::F32);
+    let products = model.graph().node.iter().filter(|node| nodes::is(node, "MatMul") && node.input.iter().all(depends));
+    let mut names: Vec<String> = products.flat_map(|node| node.input.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
 type Refusal = (String, u64);
 
 fn layer(
@@ -118,7 +131,7 @@ fn layer(
     }
     let Some(weights) = model.constant(index, name)? else {
         let operations = to.elements() as u64 * from.shape.last().copied().unwrap_or(1) as u64;
-        return refuse("both factors depend on the input", operations);
+        return refuse(BOTH, operations);
     };
     let Some(values) = floats(&weights).filter(|_| weights.dtype == DType::F32) else {
         return refuse("its weights are not f32", 0);
@@ -126,7 +139,9 @@ fn layer(
     let bias = node.input.get(2).filter(|bias| !bias.is_empty()).cloned();
     let (kind, groups, outputs) = match node.op_type.as_str() {
         "Conv" => {
-            let Some(window) = window(node, &from.shape, &weights.shape, &to.shape) else { return refuse("its window is odd", 0) };
+            let Some(window) = window(node, &from.shape, &weights.shape, &to.shape) else {
+                return refuse("its window is odd", 0);
+            };
             let groups = usize::try_from(nodes::int(node, "group", 1)).unwrap_or(1).max(1);
             (Kind::Conv(window), groups, weights.shape[0])
         }
@@ -152,9 +167,8 @@ fn layer(
         return refuse("its weights hold infinities or NaN", operations);
     }
     if let Some(bias) = &bias {
-        let fits = model.constant(index, bias)?.is_some_and(|tensor| {
-            tensor.shape == [outputs] && tensor.dtype == DType::F32
-        });
+        let fits =
+            model.constant(index, bias)?.is_some_and(|tensor| tensor.shape == [outputs] && tensor.dtype == DType::F32);
         if !fits {
             return refuse("its bias is not one constant for each channel", operations);
         }

@@ -56,13 +56,13 @@ pub mod packed;
 pub mod params;
 pub mod places;
 pub mod product;
+mod quantise;
 pub mod random;
 pub mod ranges;
 pub mod report;
 pub mod round;
 pub mod run;
 pub mod smooth;
-mod quantise;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -92,9 +92,7 @@ impl Model {
 
     /// Names the version of an operator set.
     pub fn set_opset(&mut self, domain: &str, version: i64) {
-        let same = |set: &OperatorSetIdProto| {
-            set.domain == domain || (domain.is_empty() && set.domain == "ai.onnx")
-        };
+        let same = |set: &OperatorSetIdProto| set.domain == domain || (domain.is_empty() && set.domain == "ai.onnx");
         match self.proto.opset_import.iter_mut().find(|set| same(set)) {
             Some(set) => set.version = version,
             None => self.proto.opset_import.push(OperatorSetIdProto { domain: domain.into(), version }),
@@ -212,7 +210,10 @@ fn check_graph(graph: &GraphProto) -> Result<(), Error> {
     }
     for value in graph.input.iter().chain(&graph.output) {
         if value.r#type.as_ref().is_some_and(|kind| kind.tensor_type.is_none()) {
-            return Err(Error::Refused(format!("'{}' is no tensor; only tensors can be inputs and outputs", value.name)));
+            return Err(Error::Refused(format!(
+                "'{}' is no tensor; only tensors can be inputs and outputs",
+                value.name
+            )));
         }
     }
     graph.node.iter().try_for_each(check_node)
@@ -293,7 +294,8 @@ mod tests {
     #[test]
     fn what_would_be_lost_is_refused_by_name() {
         let attribute = AttributeProto { name: "body".into(), r#type: 10, ..AttributeProto::default() };
-        let node = NodeProto { name: "n".into(), op_type: "X".into(), attribute: vec![attribute], ..Default::default() };
+        let node =
+            NodeProto { name: "n".into(), op_type: "X".into(), attribute: vec![attribute], ..Default::default() };
         let bytes = model(GraphProto { name: "g".into(), node: vec![node], ..GraphProto::default() });
         let error = Model::decode(bytes.into(), None).unwrap_err();
         assert!(error.to_string().contains("node 'n' (X): attribute 'body' is a list of graphs"), "{error}");

@@ -103,7 +103,9 @@ fn identities(model: &mut Model) {
     let mut renamed: HashMap<String, String> = HashMap::new();
     model.graph_mut().node.retain(|node| {
         let copies = nodes::is(node, "Identity")
-            || (nodes::is(node, "Dropout") && node.input.len() == 1 && node.output.iter().skip(1).all(String::is_empty));
+            || (nodes::is(node, "Dropout")
+                && node.input.len() == 1
+                && node.output.iter().skip(1).all(String::is_empty));
         let seen = node.output.iter().any(|name| index.outputs.contains(name) || index.captured.contains(name));
         let (true, false, Some(input), Some(output)) = (copies, seen, node.input.first(), node.output.first()) else {
             return true;
@@ -125,7 +127,9 @@ fn moved_constants(model: &mut Model) -> Result<(), Error> {
         let index = model.index();
         let mut folded = Vec::new();
         for (number, node) in model.graph().node.iter().enumerate() {
-            let Some(input) = node.input.first().filter(|name| index.initializers.contains_key(*name)) else { continue };
+            let Some(input) = node.input.first().filter(|name| index.initializers.contains_key(*name)) else {
+                continue;
+            };
             let moves = ["Unsqueeze", "Squeeze", "Reshape", "Transpose", "Flatten"];
             if !moves.iter().any(|operator| nodes::is(node, operator)) || index.outputs.contains(&node.output[0]) {
                 continue;
@@ -159,9 +163,8 @@ fn moved_constants(model: &mut Model) -> Result<(), Error> {
 fn moved(node: &NodeProto, tensor: &Tensor, second: Option<&[i64]>) -> Option<Tensor> {
     let rank = tensor.shape.len();
     let at = |axis: i64, rank: usize| usize::try_from(if axis < 0 { axis + rank as i64 } else { axis }).ok();
-    let reshaped = |shape: Vec<usize>| {
-        (shape.iter().product::<usize>() == tensor.elements()).then(|| tensor.reshaped(shape))
-    };
+    let reshaped =
+        |shape: Vec<usize>| (shape.iter().product::<usize>() == tensor.elements()).then(|| tensor.reshaped(shape));
     match node.op_type.as_str() {
         "Unsqueeze" => {
             let axes = second.or_else(|| nodes::ints(node, "axes"))?;
@@ -244,7 +247,8 @@ fn own_weights(model: &mut Model) {
         }
         for position in 1..node.input.len() {
             let name = model.graph().node[number].input[position].clone();
-            let shared = index.readers(&name).len() > 1 || index.captured.contains(&name) || index.outputs.contains(&name);
+            let shared =
+                index.readers(&name).len() > 1 || index.captured.contains(&name) || index.outputs.contains(&name);
             let Some(&constant) = index.initializers.get(&name).filter(|_| shared) else { continue };
             let copy = unused(&mut taken, &format!("{name}/{}", nodes::name(&model.graph().node[number])));
             copies.push(TensorProto { name: copy.clone(), ..model.graph().initializer[constant].clone() });

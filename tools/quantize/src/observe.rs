@@ -298,7 +298,9 @@ pub fn params((low, high): (f32, f32), activations: Activations) -> Params {
     match activations {
         Activations::Symmetric => Params::symmetric(high.max(-low)),
         // Up to a fiftieth of the steps for sums without corrections.
-        Activations::Any if low < 0.0 && high.max(-low) * 2.0 <= (high - low) * 1.02 => Params::symmetric(high.max(-low)),
+        Activations::Any if low < 0.0 && high.max(-low) * 2.0 <= (high - low) * 1.02 => {
+            Params::symmetric(high.max(-low))
+        }
         Activations::Any => Params::affine(low, high),
     }
 }

@@ -2,8 +2,7 @@
 //! 8 bits in groups. What they are multiplied with stays float.
 
 use crate::{
-    Error, Model, Samples,
-    calibrate,
+    Error, Model, Samples, calibrate,
     gptq::{self, Grouped},
     layers::{self, Kind, Layer, Left},
     model::tensor_proto,
@@ -148,7 +147,8 @@ fn write(model: &mut Model, layer: &Layer, weights: &Grouped, bias: Option<&[f32
         inputs.push(name);
     }
     let attributes = [("K", k), ("N", n), ("bits", weights.bits as usize), ("block_size", weights.group)];
-    let sums = if bias.is_some() { unused(&mut taken, &format!("{}/sums", layer.output)) } else { layer.output.clone() };
+    let sums =
+        if bias.is_some() { unused(&mut taken, &format!("{}/sums", layer.output)) } else { layer.output.clone() };
     let node = NodeProto {
         name: layer.name.clone(),
         op_type: "MatMulNBits".into(),

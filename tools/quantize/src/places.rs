@@ -1,13 +1,7 @@
 //! Which values become 8-bit integers: what the products in 8 bits read, and what only moves on its way there. Nothing is
 //! quantised between a product and the functions on elements behind it, which its kernel computes before it rounds once.
 
-use crate::{
-    Model,
-    layers::Layer,
-    model::Index,
-    nodes,
-    observe::Histogram,
-};
+use crate::{Model, layers::Layer, model::Index, nodes, observe::Histogram};
 use floe_models::onnx::proto::NodeProto;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -31,12 +25,19 @@ pub fn moves(node: &NodeProto) -> bool {
     }
 }
 
-/// The values that become integers where these layers are computed with them, in groups that share parameters.
-pub fn find(model: &Model, index: &Index, layers: &[&Layer], observed: &HashMap<String, Histogram>) -> Groups {
+/// The values that become integers where these layers are computed with them, and those of `also`, in groups that share
+/// parameters.
+pub fn find(
+    model: &Model,
+    index: &Index,
+    layers: &[&Layer],
+    also: &[String],
+    observed: &HashMap<String, Histogram>,
+) -> Groups {
     let graph = model.graph();
     let usable = |name: &str| observed.get(name).is_some_and(|histogram| !histogram.broken);
     let mut places = Places::default();
-    let mut queue: Vec<String> = layers.iter().map(|layer| layer.input.clone()).collect();
+    let mut queue: Vec<String> = layers.iter().map(|layer| &layer.input).chain(also).cloned().collect();
     let wanted: HashSet<String> = queue.iter().cloned().collect();
     queue.sort();
     queue.dedup();

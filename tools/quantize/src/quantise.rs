@@ -61,6 +61,8 @@ pub struct Options {
     pub budget: Option<Budget>,
     /// Where it is to run: a layer that gains no time there stays as it is.
     pub target: Option<Target>,
+    /// Quantises the factors of products of two values too, as other programs do that compute these in 8 bits. Floe does not.
+    pub all_products: bool,
     /// Nodes that stay as they are.
     pub keep: Vec<String>,
     /// Where to note what is found on the way.
@@ -97,7 +99,7 @@ pub struct Stage {
 impl Stage {
     /// The distance with biases corrected or not, whichever is less.
     pub fn best(&self) -> Distance {
-        self.corrected.filter(|corrected| corrected.relative < self.distance.relative).unwrap_or(self.distance)
+        self.corrected.filter(|corrected| corrected.scores < self.distance.scores).unwrap_or(self.distance)
     }
 }
 
@@ -204,7 +206,7 @@ pub fn quantise(
             work.observe("evened", &all)?;
             work.choose();
             let mut stage = work.measure("channels evened out", &reference)?;
-            stage.kept = stage.best().relative < distance.relative;
+            stage.kept = stage.best().scores < distance.scores;
             evened = Some(stage.kept);
             if stage.kept {
                 (distance, smoothed) = (stage.best(), done);
@@ -307,8 +309,11 @@ fn key(model: &Model, samples: &dyn Samples, options: &Options) -> Result<[u8; 3
     let mut digest = Sha256::new();
     digest.update(env!("CARGO_PKG_VERSION"));
     digest.update(model.encode()?);
-    let Options { import, activations, float_bias, effort, keep, .. } = options;
-    digest.update(format!("{import:?} {activations:?} {float_bias} {effort:?} {keep:?} {}", samples.len()));
+    let Options { import, activations, float_bias, effort, keep, all_products, .. } = options;
+    digest.update(format!(
+        "{import:?} {activations:?} {float_bias} {effort:?} {keep:?} {all_products} {}",
+        samples.len()
+    ));
     for number in spread(samples.len(), 4) {
         for (name, tensor) in samples.load(number)? {
             digest.update(name);
@@ -340,6 +345,8 @@ struct Work<'a> {
     saved: Checkpoint,
     state: State,
     left: Vec<Left>,
+    /// Factors of products of two values, where they are quantised.
+    factors: Vec<String>,
     reports: BTreeMap<String, LayerReport>,
     /// Layers that could be in 8 bits and are not.
     floats: HashSet<String>,
@@ -361,6 +368,7 @@ impl<'a> Work<'a> {
             saved,
             state: State::default(),
             left: Vec::new(),
+            factors: Vec::new(),
             reports: BTreeMap::new(),
             floats: HashSet::new(),
         };
@@ -383,6 +391,10 @@ impl<'a> Work<'a> {
         let facts = run::facts(&self.model, &self.options.import)?;
         let (layers, left) = layers::find(&self.model, &facts)?;
         self.left = left;
+        if self.options.all_products {
+            self.factors = layers::factors(&self.model, &facts);
+            self.left.retain(|left| left.reason != layers::BOTH);
+        }
         let (kept, layers): (Vec<Layer>, Vec<Layer>) =
             layers.into_iter().partition(|layer| self.options.keep.contains(&layer.name));
         kept.iter().for_each(|layer| self.leave(layer, "--keep names it".into()));
@@ -406,6 +418,7 @@ impl<'a> Work<'a> {
         // What may be quantised on the way to the layers.
         let mut watched: Vec<String> = self.state.layers.iter().map(|layer| layer.input.clone()).collect();
         let moved = self.model.graph().node.iter().filter(|node| places::moves(node) || node.op_type == "Concat");
+        watched.extend(self.factors.iter().cloned());
         watched.extend(moved.flat_map(|node| node.input.iter().chain(&node.output)).cloned());
         watched.retain(|name| !name.is_empty() && !index.initializers.contains_key(name));
         watched.sort();
@@ -457,7 +470,7 @@ impl<'a> Work<'a> {
         let before = (choices.clone(), rounded.clone(), corrected.clone());
         method(self)?;
         let mut stage = self.measure(name, reference)?;
-        stage.kept = stage.best().relative <= distance.relative;
+        stage.kept = stage.best().scores <= distance.scores;
         if stage.kept {
             *distance = stage.best();
         } else {
@@ -476,7 +489,7 @@ impl<'a> Work<'a> {
         if self.options.effort > Effort::Least {
             self.correct_biases();
             let other = reference.distance(&self.write()?, &self.options.import)?;
-            if other.relative >= distance.relative {
+            if other.scores >= distance.scores {
                 self.state.corrected.clear();
             }
             corrected = Some(other);
@@ -506,7 +519,8 @@ impl<'a> Work<'a> {
 
     fn choices(&self, methods: &[Method]) -> BTreeMap<String, Choice> {
         let layers = self.enabled();
-        let groups = places::find(&self.model, &self.model.index(), &layers, &self.state.seen.histograms);
+        let groups =
+            places::find(&self.model, &self.model.index(), &layers, &self.factors, &self.state.seen.histograms);
         let State { weights, seen, .. } = &self.state;
         ranges::choose(&groups, &layers, weights, seen, self.options.activations, methods)
     }
@@ -583,11 +597,11 @@ impl<'a> Work<'a> {
 
     /// The model with the enabled layers in 8 bits.
     fn write(&self) -> Result<Model, Error> {
-        self.write_layers(&self.enabled())
+        self.write_layers(&self.enabled(), &self.factors)
     }
 
-    fn write_layers(&self, layers: &[&Layer]) -> Result<Model, Error> {
-        let groups = places::find(&self.model, &self.model.index(), layers, &self.state.seen.histograms);
+    fn write_layers(&self, layers: &[&Layer], also: &[String]) -> Result<Model, Error> {
+        let groups = places::find(&self.model, &self.model.index(), layers, also, &self.state.seen.histograms);
         let names = groups.iter().flatten();
         let params: BTreeMap<String, Params> =
             names.filter_map(|name| Some((name.clone(), self.state.choices.get(name)?.params))).collect();
@@ -653,8 +667,8 @@ impl<'a> Work<'a> {
         let layers: Vec<Layer> = self.enabled().into_iter().cloned().collect();
         let mut ranked = Vec::new();
         for (number, layer) in layers.iter().enumerate() {
-            let model = self.write_layers(&[layer])?;
-            let alone = few.distance(&model, &self.options.import)?.relative;
+            let model = self.write_layers(&[layer], &[])?;
+            let alone = few.distance(&model, &self.options.import)?.scores;
             let report = self.reports.entry(layer.name.clone()).or_default();
             report.alone = Some(alone);
             let gain = match report.expected {

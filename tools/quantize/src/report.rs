@@ -72,9 +72,7 @@ pub fn packed(result: &WeightOnly) -> Value {
 }
 
 fn left(left: &[Left]) -> Value {
-    let one = |left: &Left| {
-        json!({"node": left.name, "operator": left.operator, "reason": left.reason, "operations": left.operations})
-    };
+    let one = |left: &Left| json!({"node": left.name, "operator": left.operator, "reason": left.reason, "operations": left.operations});
     left.iter().map(one).collect()
 }
 
@@ -103,14 +101,14 @@ pub fn text(report: &Value) -> String {
             report["samples"],
         );
         for stage in report["stages"].as_array().into_iter().flatten() {
-            let corrected = match stage["corrected"]["relative"].as_f64() {
+            let corrected = match stage["corrected"]["scores"].as_f64() {
                 Some(corrected) => format!("; biases corrected {corrected:.5}"),
                 None => String::new(),
             };
             text += &format!(
                 "  {:24} relative error {:.5}{corrected}{}\n",
                 stage["method"].as_str().unwrap_or_default(),
-                number(&stage["relative"]),
+                number(&stage["scores"]),
                 if stage["kept"] == true { "" } else { " (not kept)" },
             );
         }
@@ -124,11 +122,17 @@ pub fn text(report: &Value) -> String {
         let smoothed = report["evened_out"].as_array().map_or(&[][..], Vec::as_slice);
         if !smoothed.is_empty() {
             let added = smoothed.iter().filter(|one| one["multiplication"] == true).count();
-            text += &format!("  channels evened out in {} values, {added} of them by a multiplication\n", smoothed.len());
+            text +=
+                &format!("  channels evened out in {} values, {added} of them by a multiplication\n", smoothed.len());
         }
-        if let (Some(f16), Some(bits)) = (report["expected_us"]["f16"].as_f64(), report["expected_us"]["quantised"].as_f64()) {
+        if let (Some(f16), Some(bits)) =
+            (report["expected_us"]["f16"].as_f64(), report["expected_us"]["quantised"].as_f64())
+        {
             let target = report["target"].as_str().unwrap_or_default();
-            text += &format!("  expected on {target}: {f16:.0} µs in f16, {bits:.0} µs quantised ({:.2} times as fast)\n", f16 / bits);
+            text += &format!(
+                "  expected on {target}: {f16:.0} µs in f16, {bits:.0} µs quantised ({:.2} times as fast)\n",
+                f16 / bits
+            );
         }
         if let (Some(budget), Some(holds)) = (report["budget"].as_str(), report["within_budget"].as_bool()) {
             text += &format!("  budget '{budget}': {}\n", if holds { "holds" } else { "does not hold" });

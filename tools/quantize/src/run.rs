@@ -4,7 +4,6 @@ use crate::{Error, Model};
 use floe_accuracy::values::{Values, Wanted};
 use floe_compiler::evaluate::HostEvaluator;
 use floe_models::{Fact, Graph, ImportOptions, Tensor};
-use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 
 /// Inputs of one run, by name.
@@ -70,14 +69,6 @@ impl Network {
     pub fn outputs(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
         let named = self.inputs().iter().map(|(name, _)| name.clone()).zip(inputs.iter().cloned()).collect();
         self.run(&named, &mut |_, _| ())
-    }
-
-    /// The outputs of all samples, in parallel.
-    ///
-    /// # Errors
-    /// As [`Self::run`].
-    pub fn all(&self, samples: &[Sample]) -> Result<Vec<Vec<Tensor>>, Error> {
-        samples.par_iter().map(|sample| self.run(sample, &mut |_, _| ())).collect()
     }
 }
 

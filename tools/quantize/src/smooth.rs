@@ -5,7 +5,7 @@
 //! activations with `f(s·x) = s·f(x)`: cross-layer equalisation (Nagel et al., "Data-free quantization through weight equalization
 //! and bias correction", 2019). A layer normalisation takes them into its scale and bias (Xiao et al., "SmoothQuant", 2023).
 //! Behind every other function, such as SiLU, the factors are a multiplication of its own, which Floe computes in the same kernel;
-//! it is put there only where it at least halves the error. A depthwise convolution costs nothing on its side: its weights have a
+//! it is put there only where it at least halves the error, also where others read the value as it is. A depthwise convolution costs nothing on its side: its weights have a
 //! scale for each channel anyway.
 
 use crate::{
@@ -66,10 +66,13 @@ pub fn run(
         let of_layers: HashSet<&str> = layers.iter().map(|layer| layer.name.as_str()).collect();
         let graph = model.graph();
         let only_layers = index.readers(value).iter().all(|&reader| {
-            of_layers.contains(graph.node[reader].name.as_str()) && !graph.node[reader].input[1..].contains(&value.into())
+            of_layers.contains(graph.node[reader].name.as_str())
+                && !graph.node[reader].input[1..].contains(&value.into())
         });
         let seen_elsewhere = index.outputs.contains(value) || index.captured.contains(value);
-        if !only_layers || seen_elsewhere || places::moves(&graph.node[producer]) {
+        // Others that read the value need it as it is: then only a multiplication will do.
+        let shared = !only_layers || seen_elsewhere;
+        if places::moves(&graph.node[producer]) {
             continue;
         }
         let Some(sizes) = seen.channels.get(value) else { continue };
@@ -86,9 +89,10 @@ pub fn run(
             Kind::Conv(window) => window.kernel.len() + 2,
             Kind::Matrix { .. } => 0,
         };
-        let edits = absorbers(model, &index, value, factors.len(), rank)?;
+        let edits = if shared { None } else { absorbers(model, &index, value, factors.len(), rank)? };
         let helps = errors[1] < errors[0] * 0.9;
-        let worth_a_node = errors[1] < errors[0] * 0.5 && errors[0] > SMALL;
+        // Shared values are then stored twice.
+        let worth_a_node = errors[1] < errors[0] * if shared { 0.35 } else { 0.5 } && errors[0] > SMALL;
         let (into, added) = match edits {
             Some(edits) if helps => (divide(model, &edits, &factors), false),
             None if worth_a_node => (vec![multiply(model, value, &factors, rank, &of_layers)], true),
@@ -132,10 +136,8 @@ fn best(
             *size = size.max(weight.abs());
         }
     }
-    let exact: Vec<Vec<f32>> = layers
-        .iter()
-        .map(|layer| product(layer, first_rows(layer, seen, ROWS), &parameters[&layer.name]))
-        .collect();
+    let exact: Vec<Vec<f32>> =
+        layers.iter().map(|layer| product(layer, first_rows(layer, seen, ROWS), &parameters[&layer.name])).collect();
     let error = |factors: &[f32]| -> f64 {
         let of = |(layer, exact): (&&Layer, &Vec<f32>)| {
             let taps = layer.taps();
@@ -166,12 +168,18 @@ fn factors(sizes: &[f32], of_weights: &[f32], share: f32) -> Vec<f32> {
     let raw: Vec<f32> = sizes
         .iter()
         .zip(of_weights)
-        .map(|(&size, &weight)| if size > 0.0 && weight > 0.0 { size.powf(share) / weight.powf(1.0 - share) } else { 0.0 })
+        .map(
+            |(&size, &weight)| {
+                if size > 0.0 && weight > 0.0 { size.powf(share) / weight.powf(1.0 - share) } else { 0.0 }
+            },
+        )
         .collect();
     // What is never seen, or never used, has no say; it gets the factor of the largest channel.
     let most = raw.iter().copied().filter(|f| f.is_finite()).fold(0.0f32, f32::max);
-    let clamped: Vec<f32> =
-        raw.iter().map(|&f| if f > 0.0 && f.is_finite() { f.max(most / MOST) } else { most.max(f32::MIN_POSITIVE) }).collect();
+    let clamped: Vec<f32> = raw
+        .iter()
+        .map(|&f| if f > 0.0 && f.is_finite() { f.max(most / MOST) } else { most.max(f32::MIN_POSITIVE) })
+        .collect();
     let now = sizes.iter().zip(&clamped).map(|(size, factor)| size / factor).fold(0.0f32, f32::max);
     let norm = if largest > 0.0 && now > 0.0 { now / largest } else { 1.0 };
     clamped.iter().map(|factor| factor * norm).collect()
@@ -186,13 +194,7 @@ struct Edit {
 }
 
 /// The constants that make a value smaller by a factor for each channel, where there are such.
-fn absorbers(
-    model: &Model,
-    index: &Index,
-    value: &str,
-    count: usize,
-    rank: usize,
-) -> Result<Option<Vec<Edit>>, Error> {
+fn absorbers(model: &Model, index: &Index, value: &str, count: usize, rank: usize) -> Result<Option<Vec<Edit>>, Error> {
     let graph = model.graph();
     let mut edits = Vec::new();
     let mut name = value.to_owned();
@@ -224,9 +226,12 @@ fn absorbers(
             }
             return Ok(Some(edits));
         } else if (is("Gemm") || is("MatMul")) && rank == 0 {
-            let plain = is("MatMul") || (nodes::float(node, "alpha", 1.0) == 1.0 && nodes::float(node, "beta", 1.0) == 1.0);
+            let plain =
+                is("MatMul") || (nodes::float(node, "alpha", 1.0) == 1.0 && nodes::float(node, "beta", 1.0) == 1.0);
             let turned = is("Gemm") && nodes::int(node, "transB", 0) != 0;
-            let Some(weights) = constant(1)?.filter(|weights| plain && weights.shape.len() == 2) else { return Ok(None) };
+            let Some(weights) = constant(1)?.filter(|weights| plain && weights.shape.len() == 2) else {
+                return Ok(None);
+            };
             if weights.shape[usize::from(!turned)] != count {
                 return Ok(None);
             }

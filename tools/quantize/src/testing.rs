@@ -1,10 +1,6 @@
 //! Small models for tests.
 
-use crate::{
-    Model,
-    model::tensor_proto,
-    nodes,
-};
+use crate::{Model, model::tensor_proto, nodes};
 use floe_models::{
     Tensor,
     onnx::proto::{
@@ -28,7 +24,12 @@ pub fn normal(seed: u64, count: usize) -> Vec<f32> {
 
 /// A list of integers as an attribute.
 pub fn ints(name: &str, values: &[i64]) -> AttributeProto {
-    AttributeProto { name: name.into(), ints: values.to_vec(), r#type: AttributeType::Ints.into(), ..Default::default() }
+    AttributeProto {
+        name: name.into(),
+        ints: values.to_vec(),
+        r#type: AttributeType::Ints.into(),
+        ..Default::default()
+    }
 }
 
 /// A model in the making.
@@ -92,8 +93,7 @@ impl Build {
             self.graph.output.push(ValueInfoProto { name: (*output).into(), r#type });
         }
         let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: self.opset }];
-        let model =
-            ModelProto { ir_version: 8, graph: Some(self.graph), opset_import, ..ModelProto::default() };
+        let model = ModelProto { ir_version: 8, graph: Some(self.graph), opset_import, ..ModelProto::default() };
         Model::decode(model.encode_to_vec().into(), None).expect("a test's model")
     }
 }

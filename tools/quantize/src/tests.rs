@@ -1,8 +1,7 @@
 //! Whole runs on small networks, each made so that one method has to help.
 
 use crate::{
-    Effort, Model, Options, Quantized,
-    calibrate,
+    Effort, Model, Options, Quantized, calibrate,
     evaluate::Budget,
     fold, insert,
     insert::Quantised,
@@ -131,11 +130,14 @@ fn products_behind_a_normalisation_are_smoothed() {
 fn outliers_are_cut_off_where_that_helps() {
     let mut build = Build::new();
     let x = build.input("x", &[1, 512]);
-    let w = build.constant("w", Tensor::f32(&[512, 16], &{
-        let mut weights = normal(1, 512 * 16);
-        weights[..16].fill(1e-4);
-        weights
-    }));
+    let w = build.constant(
+        "w",
+        Tensor::f32(&[512, 16], &{
+            let mut weights = normal(1, 512 * 16);
+            weights[..16].fill(1e-4);
+            weights
+        }),
+    );
     let y = build.node("MatMul", &[&x, &w], vec![]);
     let model = build.finish(&[&y]);
     let mut samples = samples(32, &[1, 512]);
@@ -243,15 +245,29 @@ fn the_form_is_what_kernels_compute() {
     let x = build.input("x", &[1, 4, 8, 8]);
     let a = build.conv(&x, &normal(1, 8 * 36), [8, 4, 3, 3], Some(&random(2, 8)), 1);
     let a = build.node("Relu", &[&a], vec![]);
-    let pooled = build.node("MaxPool", &[&a], vec![testing::ints("kernel_shape", &[2, 2]), testing::ints("strides", &[2, 2])]);
+    let pooled =
+        build.node("MaxPool", &[&a], vec![testing::ints("kernel_shape", &[2, 2]), testing::ints("strides", &[2, 2])]);
     let y = build.conv(&pooled, &normal(3, 8 * 72), [8, 8, 3, 3], Some(&random(4, 8)), 1);
     let y = build.node("Add", &[&y, &pooled], vec![]);
     let model = build.finish(&[&y]);
     let samples = samples(4, &[1, 4, 8, 8]);
     let done = quantised(&model, &samples, &Options { effort: Effort::Least, ..Options::default() });
     let expected = [
-        "DequantizeLinear", "DequantizeLinear", "DequantizeLinear", "DequantizeLinear", "QuantizeLinear", "DequantizeLinear",
-        "Conv", "Relu", "QuantizeLinear", "DequantizeLinear", "MaxPool", "QuantizeLinear", "DequantizeLinear", "Conv", "Add",
+        "DequantizeLinear",
+        "DequantizeLinear",
+        "DequantizeLinear",
+        "DequantizeLinear",
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "Conv",
+        "Relu",
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "MaxPool",
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "Conv",
+        "Add",
     ];
     let mut found = operators(&done.model);
     found[..6].sort_unstable();

@@ -27,9 +27,8 @@ impl Weights {
 /// Rounds weights to steps of these sizes.
 pub fn rounded(rows: &[f32], scales: &[f32]) -> Weights {
     let depth = rows.len() / scales.len().max(1);
-    let integer = |(index, &value): (usize, &f32)| {
-        (value / scales[index / depth]).clamp(-MOST, MOST).round_ties_even() as i8
-    };
+    let integer =
+        |(index, &value): (usize, &f32)| (value / scales[index / depth]).clamp(-MOST, MOST).round_ties_even() as i8;
     Weights { integers: rows.iter().enumerate().map(integer).collect(), scales: scales.to_vec() }
 }
 
@@ -54,9 +53,9 @@ pub fn least_error(layer: &Layer, rows: &[f32], squares: &[f32]) -> Vec<f32> {
         };
         let shares = (0..=20).map(|step| 1.0 - step as f32 * 0.025);
         let candidates = shares.map(|share| most[output] * share);
-        candidates.map(|scale| (error(scale), scale)).fold((f64::INFINITY, most[output]), |best, next| {
-            if next.0 < best.0 { next } else { best }
-        })
+        candidates
+            .map(|scale| (error(scale), scale))
+            .fold((f64::INFINITY, most[output]), |best, next| if next.0 < best.0 { next } else { best })
     };
     rows.par_chunks(layer.depth).enumerate().map(|pair| best(pair).1).collect()
 }
