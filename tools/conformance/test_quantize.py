@@ -165,6 +165,28 @@ class Quantized(unittest.TestCase):
         tensors = [t for t in model.graph.initializer if t.name in zeros]
         self.assertTrue(tensors and all(t.data_type == TensorProto.INT8 and not numpy_helper.to_array(t).any() for t in tensors))
 
+    def test_refusals(self):
+        net, output = residual()
+        self.quantize(net, output)
+        self.assertEqual(sorted(file.name for file in self.path.iterdir()), ["net.onnx", "q.onnx", "samples.npz"])
+        before = (self.path / "q.onnx").read_bytes()
+        for arguments, word in [
+            ("net.onnx --samples none -o q.onnx", "none"),
+            ("net.onnx --samples samples.npz -o net.onnx", "would be overwritten"),
+            ("net.onnx --samples samples.npz -o q.onnx --budget mAP", "cosine 0.999"),
+            ("net.onnx --samples samples.npz -o q.onnx --keep nothing", "'nothing'"),
+            ("net.onnx --samples samples.npz -o q.onnx --target nowhere", "nowhere"),
+            ("net.onnx --samples samples.npz -o q.onnx --weights int4 --group 24", "power of two"),
+            ("q.onnx --samples samples.npz -o r.onnx", "quantised already"),
+            ("samples.npz --samples samples.npz -o r.onnx", "samples.npz"),
+        ]:
+            command = [BINARIES / "floec", "quantize", *arguments.split()]
+            done = subprocess.run(command, capture_output=True, text=True, cwd=self.path)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), arguments + done.stderr)
+            self.assertIn(word, done.stderr)
+        self.assertEqual((self.path / "q.onnx").read_bytes(), before)
+        self.assertFalse((self.path / "r.onnx").exists())
+
     def test_packed_weights(self):
         for form, most in (["--weights", "int4", "--group", "16"], 0.2), (["--weights", "int8"], 0.01):
             report = self.check(rows, *form, most=most)

@@ -179,7 +179,8 @@ mod tests {
         let left: Vec<&str> = folded.graph().node.iter().map(|node| node.op_type.as_str()).collect();
         assert_eq!(left, ["Conv", "Relu"]);
         let x = Tensor::f32(&[1, 3, 6, 6], &random(6, 108));
-        let (before, after) = (testing::run(&model, &[x.clone()]), testing::run(&folded, &[x]));
+        let (before, after) =
+            (testing::run(&model, std::slice::from_ref(&x)), testing::run(&folded, std::slice::from_ref(&x)));
         let (a, b) = (before[0].to_f64(), after[0].to_f64());
         assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-4), "{a:?} {b:?}");
     }

@@ -240,7 +240,7 @@ impl Histogram {
         let mut inside: f64 = sizes[..STEPS].iter().sum();
         for end in STEPS + 1..=used {
             inside += sizes[end - 1];
-            if (end - STEPS) % 32 != 0 && end != used {
+            if !(end - STEPS).is_multiple_of(32) && end != used {
                 continue;
             }
             let outside = all - inside;

@@ -194,7 +194,7 @@ mod tests {
             let samples = vec![vec![("x".to_owned(), input.clone())]];
             let done = run(&model, &samples, &ImportOptions::default(), &[], (bits, 32), &|_| ()).unwrap();
             assert_eq!((done.packed.len(), done.left.len()), (1, 0));
-            let exact = testing::run(&model, &[input.clone()])[0].to_f64();
+            let exact = testing::run(&model, std::slice::from_ref(&input))[0].to_f64();
             let found = testing::run(&done.model, &[input])[0].to_f64();
             let error: f64 = exact.iter().zip(&found).map(|(a, b)| (a - b).powi(2)).sum();
             let norm: f64 = exact.iter().map(|a| a * a).sum();

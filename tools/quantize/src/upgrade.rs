@@ -35,7 +35,7 @@ pub fn run(model: &mut Model, ranks: &HashMap<String, usize>) -> Result<(), Erro
         )));
     }
     let mut upgrade = Upgrade { from, ranks, taken: names(model), made: Vec::new() };
-    for function in &model.proto.functions {
+    if let Some(function) = model.proto.functions.first() {
         return Err(Error::Refused(format!(
             "the model has opset {from} and a function '{}'; bring it to opset {OPSET} with onnx.version_converter",
             function.name
