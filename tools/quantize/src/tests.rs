@@ -246,7 +246,7 @@ fn the_form_is_what_kernels_compute() {
     let a = build.conv(&x, &normal(1, 8 * 36), [8, 4, 3, 3], Some(&random(2, 8)), 1);
     let a = build.node("Relu", &[&a], vec![]);
     let pooled =
-        build.node("MaxPool", &[&a], vec![testing::ints("kernel_shape", &[2, 2]), testing::ints("strides", &[2, 2])]);
+        build.node("MaxPool", &[&a], vec![testing::ints("kernel_shape", &[1, 1]), testing::ints("strides", &[3, 3])]);
     let y = build.conv(&pooled, &normal(3, 8 * 72), [8, 8, 3, 3], Some(&random(4, 8)), 1);
     let y = build.node("Add", &[&y, &pooled], vec![]);
     let model = build.finish(&[&y]);
