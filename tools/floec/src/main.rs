@@ -10,6 +10,7 @@ mod output;
 mod page;
 mod prediction;
 mod prove;
+mod quantize;
 mod report;
 mod sign;
 mod suite;
@@ -48,6 +49,7 @@ enum Command {
     Sign(sign::Arguments),
     Targets(compile::TargetArguments),
     Prove(prove::Arguments),
+    Quantize(Box<quantize::Arguments>),
     Suite(suite::Arguments),
     Zoo(zoo::Arguments),
 }
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Sign(arguments) => sign::run(&arguments),
         Command::Targets(arguments) => compile::targets(&arguments),
         Command::Prove(arguments) => prove::run(&arguments),
+        Command::Quantize(arguments) => quantize::run(&arguments),
         Command::Suite(arguments) => suite::run(&arguments),
         Command::Zoo(arguments) => zoo::run(&arguments),
     };

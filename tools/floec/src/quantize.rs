@@ -1,0 +1,243 @@
+//! `floec quantize`.
+
+use crate::{
+    compile,
+    output::{self, usage},
+};
+use anyhow::{Context, anyhow, bail};
+use clap::{Args, ValueEnum};
+use floe_accuracy::samples;
+use floe_compiler::{
+    preprocess::{self, Preprocess},
+    targets,
+};
+use floe_models::{Fact, ImportOptions};
+use floe_quantize::{
+    Effort, Error, Model, Options, Progress, Samples,
+    evaluate::Budget,
+    packed,
+    params::Activations,
+    report,
+    run::{self, Sample},
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "Examples:
+  floec quantize net.onnx --samples calibration/ -o net.qdq.onnx
+  floec quantize net.onnx --samples photos/ -o net.qdq.onnx \\
+      --preprocess 'image=rgb:640x480,cover=256,range=0..1,mean=0.485/0.456/0.406,std=0.229/0.224/0.225'
+  floec quantize net.onnx --samples inputs.npz --budget 'cosine 0.999' --target jetson-orin-nano -o net.qdq.onnx
+
+Samples are .npy and .npz files, ONNX test folders or pictures (which need --preprocess), or folders of them; a few hundred that
+are like what the network will see. The result is a float ONNX model with QuantizeLinear and DequantizeLinear, which ONNX Runtime
+runs too; with --symmetric also TensorRT.";
+
+/// Quantise a float ONNX model to 8 bits with samples of its inputs.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\nPictures:\n{}", preprocess::HELP))]
+pub struct Arguments {
+    /// The ONNX model, in floats.
+    model: PathBuf,
+    /// Inputs to calibrate with: a file or a folder; repeatable, also as `INPUT=FILE.npy`.
+    #[arg(long, value_name = "PATH", required = true)]
+    samples: Vec<String>,
+    /// Take this many samples at most.
+    #[arg(long, value_name = "N")]
+    most_samples: Option<usize>,
+    /// Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar.
+    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
+    shapes: Vec<String>,
+    /// Makes an input a constant while calibrating, for example `sr=16000`. Repeatable.
+    #[arg(long = "constant", value_name = "INPUT=NUMBER")]
+    constants: Vec<String>,
+    /// What pictures become on their way to an input, as for `floec compile`. Repeatable.
+    #[arg(long = "preprocess", value_name = "INPUT=FORMAT:WxH,…")]
+    preprocess: Vec<String>,
+    /// What the network may lose against f32 on the samples: `cosine 0.999`, `top-1 0.99` or `relative 0.02`. The layers that
+    /// cost most stay floats until it holds.
+    #[arg(long, value_name = "BUDGET")]
+    budget: Option<String>,
+    /// Leaves a node in floats; repeatable.
+    #[arg(long, value_name = "NODE")]
+    keep: Vec<String>,
+    /// Integers around 0 throughout and float biases, as TensorRT asks.
+    #[arg(long)]
+    symmetric: bool,
+    /// Quantises the factors of products of two values too, such as those of attention, for programs that compute these in
+    /// 8 bits. Floe computes them in floats.
+    #[arg(long)]
+    all_products: bool,
+    /// Machine that the plan will be for: layers that gain no time there stay floats, and the report tells what is saved.
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
+    /// How hard to try: `least` is min-max ranges alone, `high` adds adaptive rounding of the weights.
+    #[arg(long, value_enum, default_value_t = EffortArgument::Default)]
+    effort: EffortArgument,
+    /// Quantises only the weights of matrix products, to MatMulNBits with error compensation; everything else stays float.
+    #[arg(long, value_enum, value_name = "TYPE", conflicts_with_all = ["budget", "target", "symmetric", "effort"])]
+    weights: Option<WeightsArgument>,
+    /// With --weights: so many weights have a scale and a zero point together, a power of two from 16 on.
+    #[arg(long, value_name = "N", requires = "weights", default_value_t = 32)]
+    group: usize,
+    /// The model to write; `-` is standard output.
+    #[arg(short, long, value_name = "MODEL.qdq.onnx")]
+    output: PathBuf,
+    /// Print the report as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EffortArgument {
+    Least,
+    Default,
+    High,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WeightsArgument {
+    Int8,
+    Int4,
+}
+
+/// Samples of the files that the command line names.
+struct Files(samples::Samples);
+
+impl Samples for Files {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn load(&self, number: usize) -> Result<Sample, Error> {
+        self.0.load(number).map(|sample| sample.inputs).map_err(|error| Error::Samples(format!("{error:#}")))
+    }
+}
+
+fn import_options(arguments: &Arguments) -> anyhow::Result<ImportOptions> {
+    let mut options = ImportOptions::default();
+    for text in &arguments.shapes {
+        let (input, extents) = compile::shape(text)?;
+        if options.shapes.iter().any(|(given, _)| *given == input) {
+            bail!("--shape names input '{input}' twice");
+        }
+        options.shapes.push((input, extents));
+    }
+    for text in &arguments.constants {
+        let (input, value) = compile::name_and_value(text, "--constant")?;
+        let number: f64 = value.parse().with_context(|| format!("--constant {text}: '{value}' is no number"))?;
+        options.numbers.push((input.to_owned(), number));
+    }
+    Ok(options)
+}
+
+/// An error of the quantiser, with the exit code that it has.
+fn located<T>(result: Result<T, Error>, model: &Path) -> anyhow::Result<T> {
+    result.or_else(|error| {
+        let is_usage = error.is_usage();
+        let error = Err(error).with_context(|| format!("cannot quantise '{}'", model.display()));
+        if is_usage { usage(error) } else { error }
+    })
+}
+
+/// Runs `floec quantize`.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    usage(output::keep_inputs(&arguments.output, [arguments.model.as_path()]))?;
+    let to_stdout = output::is_stdout(&arguments.output);
+    if to_stdout && arguments.json {
+        return usage(Err(anyhow!("-o - and --json both write to standard output")));
+    }
+    let import = usage(import_options(arguments))?;
+    let parsed = arguments.preprocess.iter().map(|text| Preprocess::parse(text)).collect::<Result<Vec<_>, _>>();
+    let preprocess = usage(parsed.map_err(anyhow::Error::from))?;
+    let budget = arguments.budget.as_deref().map(Budget::parse).transpose();
+    let budget = usage(budget.map_err(|reason| anyhow!("--budget: {reason}")))?;
+    let model = located(Model::read(&arguments.model), &arguments.model)?;
+    for name in &arguments.keep {
+        let known = |node: &floe_models::onnx::proto::NodeProto| floe_quantize::nodes::name(node) == name;
+        if !model.graph().node.iter().any(known) {
+            return usage(Err(anyhow!("--keep names node '{name}', which the model does not have")));
+        }
+    }
+    let graph = located(run::import(&model, &import), &arguments.model)?;
+    let inputs: Vec<(String, Fact)> =
+        graph.inputs.iter().map(|&id| (graph.value(id).name.clone(), graph.fact(id).clone())).collect();
+    drop(graph);
+    let mut samples = usage(samples::Samples::open(&arguments.samples, &inputs, &preprocess))?;
+    if let Some(most) = arguments.most_samples {
+        samples.truncate(most);
+    }
+    let target = usage(arguments.target.as_deref().map(targets::find).transpose().map_err(anyhow::Error::from))?;
+    let bar = ProgressBar::new_spinner();
+    let style = |template| ProgressStyle::with_template(template).expect("a fixed template");
+    let (phases, parts) = (style("{spinner} {msg}"), style("{spinner} {msg} {wide_bar} {pos}/{len} {eta}"));
+    bar.set_style(phases.clone());
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    let progress = |progress: Progress<'_>| match progress {
+        Progress::Phase(phase) => {
+            log::info!("{phase}");
+            bar.set_style(phases.clone());
+            bar.set_message(phase.to_owned());
+        }
+        Progress::Parts { done, total } => {
+            bar.set_style(parts.clone());
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+        }
+    };
+    let samples = Files(samples);
+    let (bytes, report) = if let Some(weights) = arguments.weights {
+        if arguments.group < 16 || !arguments.group.is_power_of_two() {
+            return usage(Err(anyhow!("--group {}: give a power of two from 16 on", arguments.group)));
+        }
+        let form = (if weights == WeightsArgument::Int8 { 8 } else { 4 }, arguments.group);
+        let result = packed::run(&model, &samples, &import, &arguments.keep, form, &progress);
+        bar.finish_and_clear();
+        let result = located(result, &arguments.model)?;
+        (located(result.model.encode(), &arguments.model)?, report::packed(&result))
+    } else {
+        let place = !to_stdout && (arguments.output.is_file() || !arguments.output.exists());
+        let options = Options {
+            import,
+            activations: if arguments.symmetric { Activations::Symmetric } else { Activations::Any },
+            float_bias: arguments.symmetric,
+            budget,
+            target: target.cloned(),
+            all_products: arguments.all_products,
+            keep: arguments.keep.clone(),
+            effort: match arguments.effort {
+                EffortArgument::Least => Effort::Least,
+                EffortArgument::Default => Effort::Default,
+                EffortArgument::High => Effort::High,
+            },
+            checkpoint: place.then(|| {
+                let mut name = arguments.output.clone().into_os_string();
+                name.push(".checkpoint");
+                name.into()
+            }),
+        };
+        let result = floe_quantize::quantise(&model, &samples, &options, &progress);
+        bar.finish_and_clear();
+        let result = located(result, &arguments.model)?;
+        (located(result.model.encode(), &arguments.model)?, report::eight_bits(&result, &options))
+    };
+    output::write_file(&arguments.output, &bytes)?;
+    if to_stdout {
+        return Ok(());
+    }
+    if arguments.json {
+        let mut report = report.clone();
+        report["model"] = serde_json::json!(arguments.output);
+        report["bytes"] = serde_json::json!(bytes.len());
+        output::print(&format!("{report:#}\n"))?;
+    } else {
+        let head = format!("{}: {}\n", arguments.output.display(), output::bytes(bytes.len() as u64));
+        output::print(&(head + &report::text(&report)))?;
+    }
+    match report["within_budget"].as_bool() {
+        Some(false) => bail!(
+            "the budget does not hold although no layer is left to keep in floats; the model is written all the same"
+        ),
+        _ => Ok(()),
+    }
+}

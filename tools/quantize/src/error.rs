@@ -1,0 +1,44 @@
+//! Why a model cannot be quantised.
+
+use floe_models::ImportError;
+use std::path::PathBuf;
+
+/// Why a model cannot be quantised. Every message names what to do where something can be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("cannot read '{path}': {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Decoding or importing the model.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// The model holds something that rewriting would lose or that quantising has no meaning for.
+    #[error("{0}")]
+    Refused(String),
+    /// The samples do not fit the model.
+    #[error("{0}")]
+    Samples(String),
+    /// A run of the network on the host.
+    #[error("{0}")]
+    Run(String),
+    /// The checkpoint beside the output.
+    #[error("cannot write the checkpoint '{path}': {source}")]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// Whether another option, or another file, would mend it.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Import(_) | Self::Refused(_) | Self::Samples(_))
+    }
+}
