@@ -5,7 +5,9 @@ A line has `network`, `batch`, `sms` (multiprocessors; 0: the whole GPU), `progr
 `target` and `plan` (how kernels were chosen) and hold what `floec inspect` says of the plan: `steps`; `measured`, how many of them a
 timing table chose; `recurrent`, how many are recurrent layers; `flops` and `bytes`, operations and bytes of all operands of all
 steps; `expected`, the sum of its steps' expected times, and `predicted` and `dram`, the time and the bytes between level 2 and memory
-that `floec inspect` predicts for the target; and of the model `elements`: numbers in its weights, inputs and outputs. `error` stands in place of times. A network whose
+that `floec inspect` predicts for the target; and of the model `elements`: numbers in its weights, inputs and outputs. `f16_error` is how
+far the results in f16 are from PyTorch's in f32 on the CPU, of the same weights and inputs: length of the difference over that of the
+reference (rounding.py), null where it is not finite. `error` stands in place of times. A network whose
 name ends in `_int8` is the quantised form of the one without: 8-bit weights and activations.
 """
 

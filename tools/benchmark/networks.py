@@ -117,6 +117,25 @@ def quantise(plain, path):
     Path(folded).unlink()
 
 
+def result(network, x):
+    """The one output of a network."""
+    found = network(x)
+    return found["out"] if isinstance(found, dict) else found
+
+
+def save_reference(network, x, path):
+    """Writes beside the model at `path` what the network makes of the input in f32: .input.npy and .reference.npy, and the input's
+    name to .input."""
+    import onnx
+
+    torch.backends.mha.set_fastpath_enabled(False)
+    with torch.no_grad():
+        np.save(path.with_suffix(".reference.npy"), result(network, x).numpy())
+    np.save(path.with_suffix(".input.npy"), x.numpy())
+    [given] = onnx.load(path.with_suffix(".new"), load_external_data=False).graph.input
+    path.with_suffix(".input").write_text(given.name)
+
+
 def export(name, batch, path):
     """Writes the network as ONNX: in f32, or quantised where its name says so."""
     if name.endswith(QUANTISED):

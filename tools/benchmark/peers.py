@@ -1,15 +1,16 @@
-"""Times PyTorch with cuDNN on this GPU: f16, channels-last, autotuned, inside a CUDA graph. Prints a line of results for each
-network as soon as it is measured.
+"""Times PyTorch with cuDNN on this GPU: f16, channels-last, autotuned, inside a CUDA graph, and says how far its results are from f32.
+Prints a line of results for each network as soon as it is measured.
 
 usage: peers.py [--sms N] [--compile] [--made FOLDER] NETWORK/BATCH…
 """
 
 import argparse
 import json
+import math
 import pathlib
 
 import torch
-from networks import make
+from networks import make, result
 from measurements import COMPILED, PYTORCH, spread
 
 ITERATIONS = 200
@@ -45,17 +46,25 @@ def graphed(run):
     return graph.replay
 
 
+def f16_error(found, reference):
+    """Length of the difference over that of the reference, or None where a number is not finite."""
+    relative = ((found.double().cpu() - reference).norm() / reference.norm()).item()
+    return float(f"{relative:.3g}") if math.isfinite(relative) else None
+
+
 def measure(name, batch, compiled, made):
     file = made and made / f"{name}-{batch}.pt"
     # Settling its weights takes longer than measuring a network.
     network, x = torch.load(file, weights_only=False) if file and file.exists() else make(name, batch, "cpu")
+    reference = result(network, x).double()
     network, x = network.cuda().half(), x.cuda().half()
     if x.dim() == 4:
         network, x = network.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     if compiled:
         torch.compiler.reset()
         network = torch.compile(network, fullgraph=True, dynamic=False)
-    return {"iterations": ITERATIONS, "device": times(graphed(lambda: network(x)))}
+    error = f16_error(result(network, x), reference)
+    return {"iterations": ITERATIONS, "device": times(graphed(lambda: network(x))), "f16_error": error}
 
 
 def main():

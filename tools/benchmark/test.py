@@ -2,11 +2,13 @@
 `python3 tools/benchmark/test.py`."""
 
 import concurrent.futures.process  # Here, since what is imported under a patch of sys.modules is dropped behind it.
+import array
 import contextlib
 import importlib.machinery
 import importlib.util
 import io
 import os
+import struct
 import sys
 import tempfile
 import types
@@ -16,6 +18,7 @@ from unittest import mock
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+import rounding
 from measurements import Results, spread
 
 loader = importlib.machinery.SourceFileLoader("run", str(HERE / "run"))
@@ -36,6 +39,10 @@ else
 fi
 """
 FLOE = """#!/bin/sh
+if [ "$1" = run ]; then
+    for folder; do :; done
+    exec cp "$(dirname "$0")/output.npy" "$folder"
+fi
 echo "$@" >>"$(dirname "$0")/log"
 times='{"min": 1.0, "median": 2.0, "p90": 3.0, "p99": 4.0, "max": 5.0}'
 for word; do
@@ -58,8 +65,19 @@ echo "NVIDIA H200, 580.1, GPU-${UUID-1}"
 """
 
 
+def npy(path, numbers, kind="<f4", major=1):
+    """A .npy file as NumPy writes it."""
+    header = repr({"descr": kind, "fortran_order": False, "shape": (len(numbers),)}).encode().ljust(63) + b"\n"
+    length = struct.pack("<H" if major == 1 else "<I", len(header))
+    path.write_bytes(b"\x93NUMPY" + bytes([major, 0]) + length + header + array.array("f", numbers).tobytes())
+
+
 def elements(case, path):
     path.touch()
+    if not case[0].endswith("_int8"):
+        npy(path.with_suffix(".input.npy"), [1.0])
+        npy(path.with_suffix(".reference.npy"), [3.0, 4.0])
+        path.with_suffix(".input").write_text("x")
     return 1000
 
 
@@ -74,6 +92,7 @@ class Run(unittest.TestCase):
             (self.folder / name).write_text(text)
             (self.folder / name).chmod(0o755)
         self.out = self.folder / "out.json"
+        npy(self.folder / "output.npy", [3.0, 4.5])
         torch = types.SimpleNamespace(
             __version__="2.11", backends=types.SimpleNamespace(cudnn=types.SimpleNamespace(version=lambda: 91900))
         )
@@ -179,6 +198,36 @@ class Run(unittest.TestCase):
         self.assertEqual(len(lines), 3 * (4 + 3) + 1)
         self.assertEqual({line.get("plan") for line in lines}, {"cost model", None})
         self.assertEqual(self.call("--resume", "--plans", "guess")[0], 2)
+
+    def test_the_error_of_f16_stands_beside_the_time(self):
+        self.cases = [*self.cases, ("b_int8", 1)]
+        status, said = self.call("--no-peers")
+        self.assertEqual(status, 0)
+        # 0.5 of 5.
+        self.assertIn("2.0 us, f16 error 1.0e-01", said)
+        errors = {(line["network"], line.get("f16_error")) for line in Results(self.out).lines}
+        self.assertEqual(errors, {("a", 0.1), ("b", 0.1), ("b_int8", None)})
+        npy(self.folder / "output.npy", [3.0, float("nan")])
+        _, said = self.call("--resume", "--no-peers", "--only", "b", "--commit", "abc")
+        self.assertNotIn("f16 error", said)
+        self.out.unlink()
+        self.assertIn("2.0 us, f16 error not finite", self.call("--no-peers")[1])
+        npy(self.folder / "output.npy", [3.0])
+        self.out.unlink()
+        status, said = self.call("--no-peers")
+        self.assertEqual(status, 1)
+        self.assertIn("1 numbers, the reference has 2", said)
+
+    def test_numbers_are_read_as_numpy_writes_them(self):
+        for major in (1, 2):
+            npy(self.folder / "a.npy", [1.0, -2.5], major=major)
+            self.assertEqual(list(rounding.load(self.folder / "a.npy")), [1.0, -2.5])
+        npy(self.folder / "a.npy", [1.0], kind="<i4")
+        with self.assertRaisesRegex(ValueError, "holds <i4"):
+            rounding.load(self.folder / "a.npy")
+        (self.folder / "a.npy").write_text("no numbers")
+        with self.assertRaisesRegex(ValueError, "is no .npy file"):
+            rounding.load(self.folder / "a.npy")
 
     def test_percentiles_are_by_nearest_rank(self):
         self.assertEqual(spread(range(200, 0, -1)), {"min": 1, "median": 100, "p90": 180, "max": 200})

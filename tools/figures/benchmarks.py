@@ -7,6 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmark"))
 from measurements import COMPILED, COST_MODEL, FLOE, PYTORCH, QUANTISED, TIMING_TABLE, Results
+from rounding import said
 
 # A Jetson that so many multiprocessors of another GPU stand for.
 STANDS_FOR = {16: "jetson-agx-orin", 8: "jetson-orin-nano"}
@@ -49,6 +50,11 @@ class Benchmarks:
         """Median in microseconds, or None."""
         line = self.line(case, sms, program, **wanted)
         return line[column]["median"] if line else None
+
+    def f16_error(self, case, sms, program, **wanted):
+        """How far results in f16 are from f32, or nothing where that was not measured."""
+        line = self.line(case, sms, program, **wanted)
+        return said(line["f16_error"]) if line and "f16_error" in line else ""
 
     def fact(self, case, name, **wanted):
         """What was counted of a plan of Floe, or None."""
@@ -109,7 +115,8 @@ class Benchmarks:
         plans = {name: {"target": target, "plan": plan} for name, target, plan in plans}
         ratios = {name: self.ratios(sms, peer, **wanted) for name, wanted in plans.items()}
         heads = ["network", "batch", "steps", "measured", *(f"Floe, {name}" for name in plans), "round trip", PEERS[peer]]
-        heads += [*(f"ratio, {name}" for name in plans), *(name for name, _ in more)]
+        heads += [*(f"ratio, {name}" for name in plans), "f16 error: Floe", f"f16 error: {PEERS[peer].split()[0]}"]
+        heads += [name for name, _ in more]
         rows = []
         for case in self.cases:
             times = [self.time(case, sms, FLOE, **wanted) for wanted in plans.values()]
@@ -130,6 +137,7 @@ class Benchmarks:
                 whole(self.time(case, sms, peer)),
             ]
             row += [ratio(found.get(case)) for found in ratios.values()]
+            row += [self.f16_error(case, sms, FLOE, **first), self.f16_error(case, sms, peer)]
             rows.append([*row, *(at_least(column(case)) for _, column in more)])
         if not rows:
             return NONE
