@@ -7,6 +7,7 @@ import tomllib
 from functools import cached_property
 
 from benchmarks import Benchmarks, listed, table
+from quality import Quality
 
 KIB = 1024
 
@@ -66,6 +67,12 @@ class Catalogue:
             "multiprocessors": "",
         }
         return f"{value / KIB**2:g} MiB" if field == "l2_bytes" else f"{value:,g} {units[field]}".rstrip()
+
+    # Accuracy in f16 and 8 bits.
+
+    def quality(self):
+        """What tools/quality measured: a row for each task."""
+        return Quality(self._root / "tools/quality/results").text()
 
     # The record of a GPU.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from benchmarks import Benchmarks
+from quality import Quality
 from documents import process
 from marks import Broken, differences, replaced, uncovered
 
@@ -172,6 +173,21 @@ class Tables(unittest.TestCase):
         self.assertIn("expected time: vgg16 and vgg16_int8.", text)
         self.assertEqual(tables.predicted("resnet50", "jetson-agx-orin"), "0.10 ms")
 
+    def test_errors_of_f16_stand_beside_times(self):
+        results = measured()
+        self.assertNotIn("f16 error", self.tables(results).whole())
+        for line in results["results"]:
+            if line["network"] in ("resnet50", "vgg16"):
+                line["f16_error"] = {"floe": 2.04e-2, "pytorch": 1.5e-2, "torch.compile": 1e-2}[line["program"]]
+            if line["network"] == "vgg16" and line["program"] == "floe":
+                line["f16_error"] = None
+        tables = self.tables(results)
+        self.assertIn("| ratio, timing table | f16 error: Floe | f16 error: PyTorch |", tables.whole())
+        self.assertRegex(tables.whole(), r"\| resnet50 \| 1 \| .*\| 2.0e-02 \| 1.5e-02 \|")
+        self.assertRegex(tables.whole(), r"\| vgg16 \| 1 \| .*\| not finite \| 1.5e-02 \|")
+        self.assertRegex(tables.whole(), r"\| lstm \| 1 \| .*\|  \|  \|")
+        self.assertIn("f16 error: torch.compile |", tables.compiled())
+
     def test_an_error_is_no_time(self):
         results = measured()
         for line in results["results"]:
@@ -181,6 +197,61 @@ class Tables(unittest.TestCase):
         text = self.tables(results).whole()
         self.assertIn("geometric mean of 3 rows", text)
         self.assertRegex(text, r"\| vgg16 \| 1 \| 57 \| 9 \| 200 \| 201 \| 250 \|  \|  \|  \|")
+
+
+def quality(bar, f32, **rates):
+    """Results of a bar as tools/quality writes them: rates and, for 8 bits, shares."""
+    rows = [{"method": "f32", "rate": f32, "interval": [f32 - 1, f32 + 1], "difference": 0.0, "difference_interval": [0.0, 0.0]}]
+    for method, (rate, share) in rates.items():
+        off = rate - f32
+        row = {"method": method, "rate": rate, "difference": off, "difference_interval": [off - 0.2, off + 0.2]}
+        rows.append(row | ({"share": share} if share else {}))
+    head = {"bar": bar, "title": f"the task {bar}", "metric": "right", "model": "net", "tests": 1000, "samples": 100}
+    return head | {"commit": "0123456789" * 4, "date": "2026-11-23", "onnxruntime": "1.31.1", "rows": rows}
+
+
+class QualityTable(unittest.TestCase):
+    def text(self, *found):
+        with tempfile.TemporaryDirectory() as folder:
+            for result in found:
+                (Path(folder) / f"{result['bar']}.json").write_text(json.dumps(result))
+            return Quality(Path(folder)).text()
+
+    def test_rates_stand_beside_those_of_f32_and_onnx_runtime(self):
+        text = self.text(
+            quality("text", 90.0, f16=(90.1, None), minmax=(80.0, 99.0), entropy=(85.0, 98.0), floe=(89.6, 98.04)),
+            quality("faces", 90.0, minmax=(89.9, 99.0), floe=(89.9, 99.0)),
+        )
+        self.assertIn("| the task text, net | right | 1,000 | 90.0 | 90.1 (-0.1 to +0.3) | 80.0 (-10.2 to -9.8) | 85.0", text)
+        self.assertIn("| 89.6 (-0.6 to -0.2) | 98.0 | 98.0 |", text)
+        self.assertNotIn("its defaults", text)
+        self.assertIn("commit 0123456, 2026-11-23", text)
+        self.assertIn("hold what is asked of them on 2 of 2 tasks.", text)
+        self.assertEqual(self.text(), "*Not measured yet.*")
+
+    def test_what_is_missed_is_named(self):
+        for floe, others, missed in [
+            ((89.0, 99.0), {"minmax": (80.0, 99.0)}, "1.00 points below f32"),
+            ((89.6, 99.0), {"minmax": (80.0, 99.0), "percentile": (89.7, 99.0)}, "not better than ONNX Runtime's best of 89.70"),
+            ((89.9, 98.0), {"minmax": (80.0, 97.0), "percentile": (89.8, 99.0)}, "98.0% of the multiply-adds in 8 bits where ONNX Runtime's best has 99.0%"),
+            (None, {"minmax": (80.0, 99.0)}, "Floe has no row"),
+        ]:  # fmt: skip
+            text = self.text(quality("text", 90.0, **others, **({"floe": floe} if floe else {})))
+            self.assertIn(f"- Not on the task text: {missed}.", text)
+            self.assertIn("on 0 of 1 tasks", text)
+        held = quality("lobes", 90.0, minmax_tensor=(44.9, 99.0), floe=(89.1, 90.0))
+        self.assertIn("on 1 of 1 tasks", self.text(held))
+        self.assertIn("| 44.9 (-45.3 to -44.9) |", self.text(held))
+        text = self.text(quality("lobes", 90.0, minmax_tensor=(45.1, 99.0), floe=(88.9, 90.0)))
+        self.assertIn("1.10 points below f32 and ONNX Runtime's defaults do not collapse", text)
+
+    def test_confirmations_are_summed(self):
+        found = quality("text", 90.0, f16=(90.0, None), floe=(90.0, 99.0))
+        found["rows"][1]["emulated"] = {"tests": 20, "same": 19}
+        found["rows"][2]["host"] = {"tests": 50, "same": 50, "rate": 90.0}
+        text = self.text(found, found | {"bar": "faces"})
+        self.assertIn("has the outcome of the simulated f16 on 38 of 40 tests", text)
+        self.assertIn("for Floe's 8 bits on 100 of 100 tests", text)
 
 
 # What tools/conformance/architectures/results.py offers, in short.
@@ -199,7 +270,7 @@ class Documents(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
-        for path in ["README.md", "BENCHMARKS.md", "SUPPORT.md", "Cargo.toml", "engine/tests", "models/zoo.toml", "targets", "tools/floec/src"]:
+        for path in ["README.md", "BENCHMARKS.md", "SUPPORT.md", "Cargo.toml", "engine/tests", "models/zoo.toml", "targets", "tools/floec/src", "tools/quality"]:
             copy = shutil.copytree if (ROOT / path).is_dir() else shutil.copy
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             copy(ROOT / path, self.root / path)
