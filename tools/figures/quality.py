@@ -64,4 +64,9 @@ def cell(method, found):
     if method == "f32":
         return f"{found['rate']:.1f}"
     low, high = found["difference_interval"]
-    return f"{found['rate']:.1f} ({low:+.1f} to {high:+.1f})"
+    return f"{found['rate']:.1f} ({signed(low)} to {signed(high)})"
+
+
+def signed(value):
+    """Without a negative zero."""
+    return f"{round(value, 1) + 0.0:+.1f}"
