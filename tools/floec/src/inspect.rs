@@ -95,10 +95,9 @@ pub fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
 /// Runs `floec inspect`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let bytes = map(&arguments.file)?;
-    if !bytes.starts_with(&MAGIC) && arguments.html.is_none() {
-        if let Ok(model) = onnx::decode(&bytes) {
-            return model::run(&arguments.file, &model, bytes.len(), &arguments.model, arguments.json);
-        }
+    let is_plan = bytes.starts_with(&MAGIC) || arguments.html.is_some();
+    if let Some(model) = (!is_plan).then(|| onnx::decode(&bytes).ok()).flatten() {
+        return model::run(&arguments.file, &model, bytes.len(), &arguments.model, arguments.json);
     }
     arguments.model.none()?;
     let plan = parse(&bytes, &arguments.file)?;

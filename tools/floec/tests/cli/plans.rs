@@ -130,8 +130,10 @@ fn a_plan_cut_anywhere_is_refused() {
 fn files_that_are_no_plans() {
     let folder = Folder::new();
     folder.write("conv.onnx", models::convolution());
+    folder.write("text.txt", "neither a plan nor a model");
+    folder.refuses("check conv.onnx", &["'conv.onnx' is not a sound plan", "FLOEPLAN"]);
     for command in ["check", "inspect"] {
-        folder.refuses(&format!("{command} conv.onnx"), &["'conv.onnx' is not a sound plan", "FLOEPLAN"]);
+        folder.refuses(&format!("{command} text.txt"), &["'text.txt' is not a sound plan", "FLOEPLAN"]);
         folder.refuses(&format!("{command} nowhere.floe"), &["cannot read 'nowhere.floe'", "No such file"]);
         folder.refuses(&format!("{command} tmp"), &["'tmp'"]);
     }
