@@ -110,6 +110,18 @@ class Benchmarks:
             text += f"; {statistics.geometric_mean(plain.values()):.2f} without the {left} with recurrent layers"
         return f"{text}). Floe is slower on {losses(ratios)}."
 
+    def errors(self, sms, peer, wanted):
+        """A sentence: where the results in f16 are further from f32 than the peer's; nothing where that was not measured."""
+        pairs = {case: (self.line(case, sms, FLOE, **wanted), self.line(case, sms, peer)) for case in self.cases}
+        found = {case: [line.get("f16_error") for line in pair] for case, pair in pairs.items() if all(pair)}
+        ratios = {case: own / other for case, (own, other) in found.items() if own and other}
+        if not ratios:
+            return []
+        beyond = [f"{case[0]} ({value:.2f} times)" for case, value in ratios.items() if value > 1]
+        mean = statistics.geometric_mean(ratios.values())
+        text = f"- Floe's f16 error is **{mean:.2f}** times {PEERS[peer].split()[0]}'s (geometric mean of {len(ratios)} rows); "
+        return [text + (f"larger on {listed(beyond)}." if beyond else "larger on none.")]
+
     def comparison(self, sms, plans, peer=PYTORCH, more=()):
         """Rows of networks: times of Floe by each plan (a name, target and kind), of a peer, ratios, and further columns."""
         plans = {name: {"target": target, "plan": plan} for name, target, plan in plans}
@@ -142,6 +154,7 @@ class Benchmarks:
         if not rows:
             return NONE
         means = [f"- {self.mean(found, peer, f'Plans by the {name}')}" for name, found in ratios.items() if found]
+        means += self.errors(sms, peer, next(iter(plans.values())))
         return "\n\n".join([self.caption(sms, peer), table(heads, rows), "\n".join(means)]).rstrip()
 
     # The figures.

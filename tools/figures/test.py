@@ -120,6 +120,16 @@ class Tables(unittest.TestCase):
         self.assertIn("commit abc1234, 2026-11-22", text)
         self.assertIn("Floe is slower on none of them", self.tables(measured(slow=None)).whole())
 
+    def test_larger_errors_of_f16_are_named(self):
+        results = measured()
+        self.assertNotIn("f16 error", self.tables(results).whole())
+        errors = {("resnet50", "floe"): 1e-3, ("resnet50", "pytorch"): 2e-3, ("vgg16", "floe"): 3e-3, ("vgg16", "pytorch"): 2e-3}
+        for line in results["results"]:
+            if (line["network"], line["program"]) in errors and line["batch"] == 1:
+                line["f16_error"] = errors[line["network"], line["program"]]
+        text = self.tables(results).whole()
+        self.assertIn("Floe's f16 error is **0.87** times PyTorch's (geometric mean of 2 rows); larger on vgg16 (1.50 times).", text)
+
     def test_a_network_without_measured_kernels_has_no_time_by_the_table(self):
         [row] = [line for line in self.tables(measured()).whole().splitlines() if line.startswith("| lstm")]
         self.assertEqual(row, "| lstm | 1 | 57 |  | 50 |  | 100 | 200 | 4.00 |  | 13 |")

@@ -382,7 +382,7 @@ impl Comparison {
 
     fn layer_table(&self) -> String {
         let mut rows =
-            vec![["", "node", "value", "stored", "relative", "growth", "largest |x|", ""].map(str::to_owned)];
+            vec![["", "stored", "relative", "growth", "largest |x|", "", "value", "node"].map(str::to_owned)];
         for (number, layer) in self.layers.iter().enumerate() {
             let (Some(error), Some(relative)) = (&layer.error, layer.relative()) else { continue };
             let note = if error.unfinite > 0 {
@@ -392,8 +392,6 @@ impl Comparison {
             };
             rows.push([
                 number.to_string(),
-                layer.node.clone(),
-                layer.value.clone(),
                 layer.stored.map_or("", DType::name).to_owned(),
                 if relative.is_finite() { format!("{relative:.2e}") } else { "-".to_owned() },
                 layer
@@ -402,9 +400,12 @@ impl Comparison {
                     .map_or("-".to_owned(), |growth| format!("{growth:.1}")),
                 format!("{:.3e}", layer.range.largest()),
                 note,
+                // Names are long: numbers stay in sight in front of them.
+                layer.value.clone(),
+                layer.node.clone(),
             ]);
         }
-        table(&rows, &[true, false, false, false, true, true, true, false])
+        table(&rows, &[true, false, true, true, true, false, false, false])
     }
 
     fn verdict(&self) -> String {
