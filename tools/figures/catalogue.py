@@ -235,7 +235,7 @@ class Catalogue:
         """Bound of targets/cross/check on code for aarch64."""
         bounds = {
             "engine": (r'"\$code" -le \$\(\((\d+) \* 1024\)\)', "KiB"),
-            "floe": (r'stat -c %s \$binary\)" -le \$\(\((\d+) \* 1024 \* 1024\)\)', "MiB"),
+            "floe": (r'stat -c %s \$binary\)" -le \$\(\((\d+) \* 1024\)\)', "KiB"),
         }
         pattern, unit = bounds[what]
         return f"{self._constant('targets/cross/check', pattern)[1]} {unit}"
