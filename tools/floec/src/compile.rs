@@ -154,7 +154,7 @@ pub struct TargetArguments {
 }
 
 /// Splits `NAME=VALUE` at the last `=`, since names of tensors may hold any character.
-pub fn name_and_value<'a>(argument: &'a str, option: &str) -> anyhow::Result<(&'a str, &'a str)> {
+fn name_and_value<'a>(argument: &'a str, option: &str) -> anyhow::Result<(&'a str, &'a str)> {
     argument.rsplit_once('=').with_context(|| format!("{option} {argument}: write NAME=VALUE"))
 }
 

@@ -124,9 +124,7 @@ fn import_options(arguments: &Arguments) -> anyhow::Result<ImportOptions> {
         options.shapes.push((input, extents));
     }
     for text in &arguments.constants {
-        let (input, value) = compile::name_and_value(text, "--constant")?;
-        let number: f64 = value.parse().with_context(|| format!("--constant {text}: '{value}' is no number"))?;
-        options.numbers.push((input.to_owned(), number));
+        options.numbers.push(compile::constant(text)?);
     }
     Ok(options)
 }
