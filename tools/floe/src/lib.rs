@@ -4,6 +4,7 @@
 
 pub mod bench;
 pub mod cold_start;
+pub mod command_line;
 #[cfg(feature = "emulator")]
 pub mod emulated;
 pub mod inputs;

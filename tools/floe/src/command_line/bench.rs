@@ -1,0 +1,236 @@
+//! `floe bench`: one plan, or several in turn.
+
+use super::{
+    Usage,
+    options::{Common, DeviceArgument},
+    progress::Progress,
+    write_json,
+};
+use crate::{
+    bench::{self, Times},
+    inputs,
+    plan_file::PlanFile,
+    session::{DeviceKind, MemoryKind, Place, Request, wait_name},
+    turns,
+};
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use floe_engine::{
+    cuda::{SetMemory, Wait},
+    plan::Plan,
+};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+#[derive(Args)]
+pub(super) struct Bench {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// Further plans: all of them replay in turn on one stream of the GPU, over one scratch memory, and with equal weights
+    /// there once.
+    #[arg(conflicts_with_all = ["inputs", "wait", "guard"])]
+    pub(super) more: Vec<PathBuf>,
+    /// Replays to measure; 1000 on a GPU, 50 on the host.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) iterations: Option<u32>,
+    /// Replays before that; a tenth of the iterations by default.
+    #[arg(long, value_name = "N")]
+    pub(super) warmup: Option<u32>,
+    /// How to wait for the GPU, or all ways one after another: as the driver chooses, asleep, asking the driver again and
+    /// again, or looking at host memory that the plan's last step writes.
+    #[arg(long, value_enum, default_value = "driver")]
+    pub(super) wait: WaitArgument,
+    /// Use only N multiprocessors of the GPU (a green context).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) sms: Option<u32>,
+    /// Also write the numbers to a file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum WaitArgument {
+    Driver,
+    Block,
+    Spin,
+    Poll,
+    All,
+}
+
+impl WaitArgument {
+    pub(super) fn ways(self) -> &'static [Wait] {
+        match self {
+            Self::Driver => &[Wait::Driver],
+            Self::Block => &[Wait::Block],
+            Self::Spin => &[Wait::Spin],
+            Self::Poll => &[Wait::Poll],
+            Self::All => &Wait::ALL,
+        }
+    }
+}
+
+impl Bench {
+    pub(super) fn run(&self) -> Result<()> {
+        if self.more.is_empty() {
+            return self.one();
+        }
+        if matches!(self.common.device, Some(DeviceArgument::Host)) {
+            return Err(Usage("several plans take turns on a GPU; --device host takes one plan").into());
+        }
+        self.in_turn()
+    }
+
+    fn one(&self) -> Result<()> {
+        let file = self.common.plan.open()?;
+        let request = self.common.request(self.sms);
+        let (plan, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
+        #[cfg(feature = "emulator")]
+        if let Place::Emulated(_) = place {
+            let counted = crate::emulated::count(&mut place, variant, &self.common.inputs)?;
+            return super::print_counts(&counted, false, self.json.as_deref());
+        }
+        let device = place.describe();
+        let default = if place.device().is_some() { 1000 } else { 50 };
+        let info = place.device().map(|device| device.info().clone());
+        let memory = place.memory();
+        let iterations = self.iterations.map_or(default, |iterations| iterations as usize);
+        let warm_up = self.warmup.map_or(iterations.div_ceil(10), |warm_up| warm_up as usize);
+        let progress = Progress::new(warm_up + iterations);
+        let header = variant.header().clone();
+        let ways = if memory.is_some() { self.wait.ways() } else { &[Wait::Driver] };
+        let mut latencies = Vec::new();
+        let mut guarded = None;
+        let watch = self.common.watch()?;
+        for &wait in ways {
+            place.set_wait(wait);
+            let working = watch.work("INIT");
+            let mut session = place.session(variant.clone())?;
+            drop(working);
+            let inputs = inputs::gather(&session, &self.common.inputs, Some(0))?;
+            let latency =
+                bench::measure(&mut session, &inputs, warm_up, iterations, &watch, |done| progress.show(done))?;
+            latencies.push((wait, latency));
+            guarded = self.common.guarded(&mut session)?;
+        }
+        progress.clear();
+        let [(_, latency), ..] = latencies[..] else { bail!("no way to wait") };
+
+        let mut out = io::stdout().lock();
+        writeln!(
+            out,
+            "{} for {} ({}) on {device}, {iterations} replays",
+            plan.model(),
+            header.target,
+            header.precision
+        )?;
+        writeln!(out, "{:<12} {:>10} {:>10} {:>10} {:>10}", "us", "min", "median", "p99", "max")?;
+        let mut line = |name: &str, times: Times| {
+            let Times { min, median, p99, max, .. } = times;
+            writeln!(out, "{name:<12} {min:>10.1} {median:>10.1} {p99:>10.1} {max:>10.1}")
+        };
+        match &latencies[..] {
+            [(_, latency)] => line("round trip", latency.host)?,
+            all => all.iter().try_for_each(|(wait, latency)| line(wait_name(*wait), latency.host))?,
+        }
+        if let Some(times) = latency.device {
+            line("device", times)?;
+        }
+        if let Some(memory) = memory {
+            let waited: Vec<&str> = ways.iter().copied().map(wait_name).collect();
+            writeln!(out, "inputs and outputs in {} memory; waited for by {}", memory.name(), waited.join(", "))?;
+        }
+        match &guarded {
+            Some(hit) if hit.is_empty() => writeln!(out, "guard: no NaN and no infinity")?,
+            Some(hit) => writeln!(out, "guard: NaN or infinity in {}", hit.join(", "))?,
+            None => {}
+        }
+        if let Some(path) = &self.json {
+            let record = serde_json::json!({
+                "plan": file.name(),
+                "model": plan.model(),
+                "target": header.target,
+                "precision": header.precision,
+                "device": info.as_ref().map_or("host", |info| &info.name),
+                "multiprocessors": info.as_ref().map(|info| info.multiprocessors),
+                "driver": info.as_ref().map(|info| info.driver),
+                "iterations": latency.iterations,
+                "unit": "microseconds",
+                "memory": memory.map(MemoryKind::name),
+                "wait": wait_name(latencies[0].0),
+                "round_trip": latency.host,
+                "device_time": latency.device,
+                "waits": latencies.iter().map(|(wait, latency)| {
+                    serde_json::json!({"wait": wait_name(*wait), "round_trip": latency.host, "device_time": latency.device})
+                }).collect::<Vec<_>>(),
+                "guard": guarded,
+            });
+            write_json(path, &record)?;
+        }
+        Ok(())
+    }
+
+    fn in_turn(&self) -> Result<()> {
+        let mut files = vec![self.common.plan.open()?];
+        for plan in &self.more {
+            files.push(self.common.plan.open_other(plan)?);
+        }
+        let plans: Vec<Plan<'_>> = files.iter().map(PlanFile::plan).collect::<Result<_>>()?;
+        let request = Request { device: DeviceKind::Cuda, ..self.common.request(self.sms) };
+        let (place, first) = Place::choose(&plans[0], &request)?;
+        let mut variants = vec![first];
+        for (plan, file) in plans.iter().zip(&files).skip(1) {
+            let variant = place.variant_of(plan, request.variant.as_deref());
+            variants.push(variant.with_context(|| file.name().to_owned())?);
+        }
+        let iterations = self.iterations.map_or(1000, |iterations| iterations as usize);
+        let warm_up = self.warmup.map_or(iterations.div_ceil(10), |warm_up| warm_up as usize);
+        let progress = Progress::new(warm_up + iterations);
+        let watch = self.common.watch()?;
+        let (latencies, memory) =
+            turns::measure(&place, &variants, warm_up, iterations, &watch, |done| progress.show(done))?;
+        progress.clear();
+
+        let kind = place.memory().map_or("", MemoryKind::name);
+        let mut out = io::stdout().lock();
+        writeln!(out, "{} plans in turn on {}, {iterations} replays each", plans.len(), place.describe())?;
+        writeln!(out, "{:<24} {:>10} {:>10} {:>10} {:>10}", "round trip, us", "min", "median", "p99", "max")?;
+        for (plan, latency) in plans.iter().zip(&latencies) {
+            let Times { min, median, p99, max, .. } = latency.host;
+            writeln!(out, "{:<24} {min:>10.1} {median:>10.1} {p99:>10.1} {max:>10.1}", plan.model())?;
+        }
+        let SetMemory { weights, scratch, own, total, apart } = memory;
+        writeln!(
+            out,
+            "device memory: weights {weights} + scratch {scratch} + each session's own {own} = {total} bytes; sharing nothing, \
+             {apart}"
+        )?;
+        writeln!(out, "inputs and outputs in {kind} memory")?;
+        if let Some(path) = &self.json {
+            let sessions =
+                files.iter().zip(&plans).zip(&variants).zip(&latencies).map(|(((file, plan), variant), latency)| {
+                    let header = variant.header();
+                    serde_json::json!({
+                        "plan": file.name(),
+                        "model": plan.model(),
+                        "target": header.target,
+                        "precision": header.precision,
+                        "round_trip": latency.host,
+                    })
+                });
+            let record = serde_json::json!({
+                "device": place.describe(),
+                "iterations": iterations,
+                "unit": "microseconds",
+                "memory": kind,
+                "device_bytes": {
+                    "weights": weights, "scratch": scratch, "own": own, "total": total, "sharing_nothing": apart,
+                },
+                "sessions": sessions.collect::<Vec<_>>(),
+            });
+            write_json(path, &record)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! `floe measure`.
+
+use super::{options::OnGpu, progress::Progress, write_json};
+use crate::{measure, session::Place};
+use anyhow::{Context, Result};
+use clap::Args;
+use floe_timings::Timings;
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
+
+#[derive(Args)]
+pub(super) struct Measure {
+    #[command(flatten)]
+    pub(super) common: OnGpu,
+    /// The timing table to write, or to add to.
+    #[arg(short, long, value_name = "TIMINGS")]
+    pub(super) output: PathBuf,
+    /// Leave out the candidates of an algorithm, or the one with a key; repeatable.
+    #[arg(long = "skip", value_name = "NAME")]
+    pub(super) skipped: Vec<String>,
+}
+
+impl Measure {
+    pub(super) fn run(&self) -> Result<()> {
+        let file = self.common.plan.open()?;
+        let plan = file.plan()?;
+        let output = &self.output;
+        // Before anything is measured: a file that is no table must not be lost, nor the measurement because of it.
+        let mut timings = match std::fs::read_to_string(output) {
+            Ok(text) => text.parse::<Timings>().with_context(|| format!("{} is there already", output.display()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Timings::default(),
+            Err(error) => return Err(error).with_context(|| output.display().to_string()),
+        };
+        let (place, variant) = Place::choose(&plan, &self.common.request())?;
+        let info = place.device().context("candidates are measured on a GPU")?.info().clone();
+        let start = std::time::Instant::now();
+        let progress = Progress::new(0);
+        let mut measured = Vec::new();
+        let result = measure::measure(&place, &variant, &self.skipped, &mut measured, |done, total| {
+            progress.show_of(done, total)
+        });
+        progress.clear();
+        // What was measured before a kernel failed is worth keeping.
+        if measured.iter().all(|candidate| candidate.time.is_none()) {
+            result?;
+            return Ok(());
+        }
+
+        let device = floe_timings::Device { gpu: info.name.clone(), multiprocessors: info.multiprocessors };
+        timings.merge(measure::table(&measured, &device, info.clock));
+        // A family that is no more has nothing to choose.
+        let dropped = timings.retain_families(|family| floe_kernels::FAMILIES.contains(&family));
+        floe_files::write(output, timings.to_string()).with_context(|| output.display().to_string())?;
+        let mut out = io::stdout().lock();
+        let times = measured.iter().filter(|candidate| candidate.time.is_some()).count();
+        let seconds = start.elapsed().as_secs_f64();
+        writeln!(out, "{} on {}: {times} candidates timed in {seconds:.1} s", plan.model(), place.describe())?;
+        write!(out, "{}", measure::report::text(&measured))?;
+        let note =
+            if dropped == 0 { String::new() } else { format!(", without {dropped} of families that are no more") };
+        writeln!(out, "wrote {}: {} entries{note}", output.display(), timings.len())?;
+        if let Some(path) = &self.common.json {
+            let record = serde_json::json!({
+                "plan": file.name(),
+                "model": plan.model(),
+                "device": info.name,
+                "multiprocessors": info.multiprocessors,
+                "clock": info.clock,
+                "driver": info.driver,
+                "seconds": seconds,
+                "unit": "microseconds",
+                "problems": measure::report::json(&measured),
+            });
+            write_json(path, &record)?;
+        }
+        result
+    }
+}

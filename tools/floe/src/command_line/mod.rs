@@ -1,0 +1,127 @@
+//! The command line `floe`: one file a command.
+
+mod bench;
+mod measure;
+mod options;
+mod profile;
+mod progress;
+mod run;
+
+use anyhow::{Context, Result};
+use clap::{CommandFactory, Parser, Subcommand};
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true, after_help = "Exit code: 0 success, 1 a failed run, 2 bad usage.")]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Replay a plan once and show its outputs.
+    #[command(after_help = "Examples:
+  floe run resnet50.floe --input image=cat.npy --output-dir out
+  floe run resnet50.floe --random 7 --device host
+  floe run resnet50.floe --input image=cat.npy --compare expected.npz
+  floe run resnet50.floe --random 7 --public-key plans.key.pub
+  floe run resnet50.floe --random 7 --public-key plans.key.pub --model-name resnet50 --least-version 3")]
+    Run(Box<run::Run>),
+    /// Measure latency: host round trip (write, replay, read) and device time.
+    #[command(after_help = "Examples:
+  floe bench resnet50.floe
+  floe bench resnet50.floe --sms 16 --iterations 5000 --json times.json
+  floe bench resnet50.floe --wait all --memory mapped
+  floe bench detect.floe recognise.floe                       in turn, sharing memory")]
+    Bench(Box<bench::Bench>),
+    /// Time each step of a plan, on a GPU from graphs beside the product's: which steps take the time, and how near they come to
+    /// what arithmetic and memory of the target allow.
+    #[command(after_help = "Examples:
+  floe profile resnet50.floe
+  floe profile resnet50.floe --sms 16 --json profile.json
+  floe profile resnet50.floe --device host
+
+The columns: microseconds that a step adds to a graph of all steps before it, or that it takes on the host; its floor (operations over peak rate, or
+bytes over bandwidth, whichever is longer; a step whose operands are still in the cache can beat it); the share of the
+floor that it reaches; what the plan says, by (m)easured times or as the cost model's (e)xpectation.")]
+    Profile(profile::Profile),
+    /// Time every candidate of a candidates plan, for `floec compile --timings`.
+    #[command(after_help = "Examples:
+  floec compile resnet50.onnx --target h200 --candidates -o candidates.floe       on the workstation
+  floe measure candidates.floe -o h200.timings                                    on the device
+  floec compile resnet50.onnx --target h200 --timings h200.timings -o r50.floe    on the workstation
+  floe measure candidates.floe -o slice.timings --sms 16 --json report.json
+
+An existing table is kept: new times are added to it, or replace its own.")]
+    Measure(measure::Measure),
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    main_with(std::env::args_os())
+}
+
+/// Runs a command line, its program's name first: prints what `floe` would print, and returns what it would exit with. Asked for
+/// help, or given no command line that it understands, it ends the process, as clap does.
+#[must_use]
+pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    // Whoever calls this a second time in one process keeps the first logger.
+    let _ = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
+        .format_timestamp(None)
+        .try_init();
+    let result = match &CommandLine::parse_from(arguments).command {
+        Command::Run(arguments) => arguments.run(),
+        Command::Bench(arguments) => arguments.run(),
+        Command::Profile(arguments) => arguments.run(),
+        Command::Measure(arguments) => arguments.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever closed the pipe has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            #[cfg(feature = "emulator")]
+            if error.is::<crate::emulated::MachineCode>() {
+                return ExitCode::from(2);
+            }
+            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// The command line's description, for what is generated from it.
+#[must_use]
+pub fn command() -> clap::Command {
+    CommandLine::command()
+}
+
+/// Options that do not go together, beyond what clap knows: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(&'static str);
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(feature = "emulator")]
+fn print_counts(counted: &crate::emulated::Counted, steps: bool, json: Option<&Path>) -> Result<()> {
+    counted.print(steps, io::stdout().lock())?;
+    match json {
+        Some(path) => write_json(path, &counted.json()),
+        None => Ok(()),
+    }
+}
+
+/// Writes a record as JSON.
+fn write_json(path: &Path, record: &serde_json::Value) -> Result<()> {
+    floe_files::write(path, format!("{record:#}\n")).with_context(|| path.display().to_string())
+}

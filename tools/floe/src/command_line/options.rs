@@ -1,0 +1,147 @@
+//! Options that several commands share.
+
+use crate::{
+    cold_start,
+    inputs::Source,
+    plan_file::{self, PlanFile, Trust},
+    session::{DeviceKind, MemoryKind, Request, Session},
+    watch::Watch,
+};
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use floe_engine::cuda::{Stage, Wait};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+#[derive(Args)]
+pub(super) struct PlanArguments {
+    /// The plan.
+    pub(super) plan: PathBuf,
+    /// Refuse the plan unless it was signed with the private key of this public key: PEM, as `floec keygen` and OpenSSL
+    /// write it.
+    #[arg(long, value_name = "FILE")]
+    pub(super) public_key: Option<PathBuf>,
+    /// Refuse a plan whose version is below this one; `floec compile --plan-version` gives plans their versions.
+    #[arg(long, value_name = "N", requires = "public_key")]
+    pub(super) least_version: Option<u32>,
+    /// Refuse a plan of another model than the one with this name: that of the model's file, without its ending.
+    #[arg(long, value_name = "NAME", requires = "public_key")]
+    pub(super) model_name: Option<String>,
+}
+
+impl PlanArguments {
+    pub(super) fn open(&self) -> Result<PlanFile> {
+        self.open_other(&self.plan)
+    }
+
+    /// Opens a plan of which the same is asked.
+    pub(super) fn open_other(&self, plan: &Path) -> Result<PlanFile> {
+        let Some(key) = &self.public_key else { return PlanFile::open(plan) };
+        let trust = Trust {
+            key: plan_file::public_key(key)?,
+            model: self.model_name.clone(),
+            least_version: self.least_version.unwrap_or(0),
+        };
+        PlanFile::open_signed(plan, trust)
+    }
+}
+
+#[derive(Args)]
+pub(super) struct Common {
+    #[command(flatten)]
+    pub(super) plan: PlanArguments,
+    /// Contents of an input; repeatable.
+    #[arg(long = "input", value_name = "NAME=FILE.npy")]
+    pub(super) inputs: Vec<Source>,
+    /// Where to run; by default on the GPU where the plan suits one, else on the host.
+    #[arg(long, value_enum)]
+    pub(super) device: Option<DeviceArgument>,
+    /// Use the variant of this target instead of the most suitable one.
+    #[arg(long, value_name = "TARGET")]
+    pub(super) variant: Option<String>,
+    /// Where inputs and outputs live on a GPU; by default in mapped host memory where the GPU shares the CPU's memory.
+    #[arg(long, value_enum)]
+    pub(super) memory: Option<MemoryArgument>,
+    /// Watch float outputs and states for NaN and infinity.
+    #[arg(long)]
+    pub(super) guard: bool,
+    /// Give up, with exit code 1, where INIT, or a replay with its inputs and outputs, takes longer than this: for a GPU that
+    /// never finishes, or a plan that computes for hours.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) deadline: Option<u64>,
+}
+
+#[derive(Args)]
+pub(super) struct OnGpu {
+    #[command(flatten)]
+    pub(super) plan: PlanArguments,
+    /// Use the variant of this target instead of the most suitable one.
+    #[arg(long, value_name = "TARGET")]
+    pub(super) variant: Option<String>,
+    /// Use only N multiprocessors of the GPU (a green context).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) sms: Option<u32>,
+    /// Also write the numbers to a file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) json: Option<PathBuf>,
+}
+
+impl OnGpu {
+    pub(super) fn request(&self) -> Request {
+        Request {
+            device: DeviceKind::Cuda,
+            multiprocessors: self.sms,
+            variant: self.variant.clone(),
+            ..Request::default()
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum DeviceArgument {
+    Host,
+    Cuda,
+    /// A GPU in software, for plans with PTX: counts in place of times.
+    #[cfg(feature = "emulator")]
+    Emulated,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum MemoryArgument {
+    Mapped,
+    Device,
+}
+
+impl Common {
+    /// What ends the process where something takes too long.
+    pub(super) fn watch(&self) -> Result<Watch> {
+        match self.deadline {
+            None => Ok(Watch::default()),
+            Some(deadline) => Watch::deadline(Duration::from_millis(deadline), self.plan.plan.display().to_string()),
+        }
+    }
+
+    /// What the guard has seen, where it was asked for.
+    pub(super) fn guarded<'p>(&self, session: &mut Session<'p, '_>) -> Result<Option<Vec<&'p str>>> {
+        if self.guard { session.guard() } else { Ok(None) }
+    }
+
+    pub(super) fn request(&self, multiprocessors: Option<u32>) -> Request {
+        let device = match self.device {
+            None => DeviceKind::Auto,
+            Some(DeviceArgument::Host) => DeviceKind::Host,
+            Some(DeviceArgument::Cuda) => DeviceKind::Cuda,
+            #[cfg(feature = "emulator")]
+            Some(DeviceArgument::Emulated) => DeviceKind::Emulated,
+        };
+        let memory = self.memory.map(|memory| match memory {
+            MemoryArgument::Mapped => MemoryKind::Mapped,
+            MemoryArgument::Device => MemoryKind::Device,
+        });
+        let variant = self.variant.clone();
+        let observe = Some(cold_start::mark_stage as fn(Stage));
+        Request { device, multiprocessors, variant, memory, wait: Wait::default(), guard: self.guard, observe }
+    }
+}
