@@ -23,7 +23,10 @@ use floe_kernels::codegen::Target;
 use floe_models::{ImportOptions, Limits};
 use floe_timings::Timings;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 const EXAMPLES: &str = "Examples:
   floec compile resnet50.onnx --target jetson-orin-nano -o resnet50.floe
@@ -136,6 +139,26 @@ pub struct Arguments {
     /// Print a report as JSON.
     #[arg(long)]
     json: bool,
+}
+
+impl Arguments {
+    /// The model.
+    pub fn model(&self) -> &Path {
+        &self.model
+    }
+
+    /// Whether a target is named.
+    pub fn has_targets(&self) -> bool {
+        !self.targets.is_empty()
+    }
+
+    /// The plan to write: in place of standard output, `plan` from now on.
+    pub fn output_or(&mut self, plan: &Path) -> PathBuf {
+        if output::is_stdout(&self.output) {
+            self.output = plan.to_owned();
+        }
+        self.output.clone()
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -4,6 +4,7 @@
 
 mod compare;
 mod compile;
+mod deploy;
 mod error_page;
 mod inspect;
 mod keys;
@@ -49,6 +50,12 @@ enum Command {
     Check(inspect::CheckArguments),
     Keygen(keys::Arguments),
     Sign(sign::Arguments),
+    #[command(
+        mut_arg("model", |argument| argument.index(1).value_name("MODEL|PLAN").help("An ONNX model, with a --target, or a plan")),
+        mut_arg("targets", |argument| argument.required(false)),
+        mut_arg("output", |argument| argument.required(false).default_value("-").hide_default_value(true).help("Also keep the plan that is compiled, here")),
+    )]
+    Deploy(Box<deploy::Arguments>),
     Targets(compile::TargetArguments),
     Prove(prove::Arguments),
     Quantize(Box<quantize::Arguments>),
@@ -83,6 +90,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Check(arguments) => inspect::check(&arguments),
         Command::Keygen(arguments) => keys::generate(&arguments),
         Command::Sign(arguments) => sign::run(&arguments),
+        Command::Deploy(mut arguments) => deploy::run(&mut arguments),
         Command::Targets(arguments) => compile::targets(&arguments),
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Quantize(arguments) => quantize::run(&arguments),

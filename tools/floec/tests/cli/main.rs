@@ -4,6 +4,7 @@
 mod bad_models;
 mod compare;
 mod compile;
+mod deploy;
 mod inspect;
 mod models;
 mod plans;
