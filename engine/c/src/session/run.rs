@@ -57,7 +57,7 @@ impl Running<'_> {
     }
 
     /// Checks a place for a result: not null, aligned, and apart from the session's own memory.
-    fn place<T>(&self, place: *mut T, what: &'static str) -> Result<(), Failure> {
+    pub fn place<T>(&self, place: *mut T, what: &'static str) -> Result<(), Failure> {
         memory::pointer(place, what)?;
         self.outside(&memory::addresses(place), what)
     }

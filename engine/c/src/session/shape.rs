@@ -1,7 +1,7 @@
 //! Choosing among the shapes that a plan has for a session's target.
 
 use super::{
-    Session,
+    Body, Session,
     run::{Running, on, with},
 };
 use crate::{
