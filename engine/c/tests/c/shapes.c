@@ -53,7 +53,7 @@ int main(int count, char **words) {
     floe_requirements needed;
     OK(floe_session_requirements(plan, variant, &options, &needed, &error));
     void *memory = aligned_alloc(FLOE_SESSION_ALIGNMENT, (needed.bytes + 63) / 64 * 64);
-    REQUIRE(memory);
+    REQUIRE(memory != NULL);
     OK(floe_session_init(memory, needed.bytes, plan, variant, &options, &session, &error));
 
     float pictures[2][PIXELS], one[DIGITS], two[2][DIGITS];
