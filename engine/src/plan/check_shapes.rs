@@ -12,7 +12,9 @@ use super::{
 const SHARED: [SectionKind; 4] =
     [SectionKind::Kernels, SectionKind::ImageTable, SectionKind::Weights, SectionKind::Images];
 
-/// Checks the variants of each target against one another, after each of them was found sound.
+/// Checks the variants of each target against one another, after each of them was found sound. A function of its own, so that its
+/// stack and that of decoding do not add up.
+#[inline(never)]
 pub(super) fn check_shapes(plan: &Plan<'_>) -> Result<(), PlanError> {
     for variant in plan.variants() {
         let number = variant.number();
