@@ -15,6 +15,9 @@
  *     floe_session_destroy
  *     floe_plan_close
  *
+ * A plan may have several variants for one target, each for other shapes, behind one another. A session of one of them holds
+ * them all: floe_session_choose changes from one to another between replays.
+ *
  * In place of a write and a read, floe_session_input and floe_session_output lend a session's own memory. Several sessions on
  * one GPU share constants and scratch: floe_set_requirements says what they take, floe_weights_upload and
  * floe_scratch_allocate make what they share, before the first floe_session_init and until after the last
@@ -112,7 +115,7 @@ enum floe_status
     FLOE_STATUS_PLAN_DAMAGED = 14,
     // The plan is not signed, or not by the holder of the key.
     FLOE_STATUS_SIGNATURE = 15,
-    // No variant or binding of that number, name or direction.
+    // No variant or binding of that number, name or direction, or none with these extents.
     FLOE_STATUS_NOT_FOUND = 16,
     // No variant of the plan runs on that device.
     FLOE_STATUS_NO_VARIANT = 17,
@@ -376,6 +379,16 @@ typedef struct floe_requirements {
 // Asked whether to go on, with the `context` that was given beside it: anything but 0 for yes. `operations`: on the host a
 // bound, but for a constant factor, of the operations of the step that comes next; 0 on a GPU. It must not use the session.
 typedef uint32_t (*floe_go_on)(void *context, uint64_t operations);
+
+// Extents that an input is to hold.
+typedef struct floe_input_shape {
+    // Number of the input.
+    uint32_t binding;
+    // Number of dimensions.
+    uint32_t rank;
+    // Extents, outermost first; nothing beyond `rank` is looked at.
+    uint32_t extents[FLOE_MAX_RANK];
+} floe_input_shape;
 
 // A session of a set: a variant of an open plan.
 typedef struct floe_set_member {
@@ -685,6 +698,36 @@ floe_status floe_session_guard(struct floe_session *session,
 //
 // Errors: those of a session's handle; `DRIVER`.
 floe_status floe_session_reset(struct floe_session *session, struct floe_error *error);
+
+// Chooses the shape of the replays from now on: variant `variant` of the plan, of the same target as the session's.
+// `floe_plan_variant` and `floe_plan_binding` describe them. Nothing is allocated, and a GPU's driver is not called: replays that
+// were enqueued before are of the shape before, and their outputs are to be read before.
+//
+// Bindings keep their numbers and addresses, and states what they hold. So does an input whose shape is equal; any other is to
+// be written before the next replay, and outputs are read after it. What was lent has to be lent again.
+//
+// Errors: those of a session's handle; `NOT_FOUND` where the plan has no such variant, or it is another target's: the session is
+// as it was.
+floe_status floe_session_choose(struct floe_session *session,
+                                uint32_t variant,
+                                struct floe_error *error);
+
+// As `floe_session_choose`, of the smallest variant in which no extent of these inputs is less than the one given: that whose
+// inputs have the fewest bytes, the first among equals. The caller fills what is left over. Floe adds no mask: where the
+// network has an input that says what counts, such as an attention mask or a length, it has to say so. What outputs hold for
+// the filling has no meaning.
+//
+// `inputs`: `count` of them; may be null where `count` is 0.
+// `variant`: set to the number of the variant that was chosen, unless it is null.
+//
+// Errors: those of a session's handle; of `inputs`, `NULL_POINTER`, `MISALIGNED`, `TOO_LONG` and `OVERLAP`; of `variant`,
+// `MISALIGNED` and `OVERLAP`; `NOT_FOUND` where an input is none or has another number of dimensions, or no variant is large
+// enough: the session is as it was.
+floe_status floe_session_choose_holding(struct floe_session *session,
+                                        const struct floe_input_shape *inputs,
+                                        size_t count,
+                                        uint32_t *variant,
+                                        struct floe_error *error);
 
 // Part of INIT: allocates memory of a GPU for the constants of variant `variant`, and waits until they are there. Sessions of
 // every variant with equal constants can then be made with `weights` of their options: of the same plan, or of another.

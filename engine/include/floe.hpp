@@ -345,6 +345,19 @@ public:
         detail::check([&](floe_error *error) { return floe_session_output(get(), binding, &data, &bytes, error); });
         return {static_cast<const T *>(data), elements<T>(bytes)};
     }
+    // Chooses the shape of the replays from now on: another variant of the same target. As floe.h says.
+    void choose(std::uint32_t variant) {
+        detail::check([&](floe_error *error) { return floe_session_choose(get(), variant, error); });
+    }
+    // The smallest variant that holds these extents, which `inputs`, an array or vector of floe_input_shape, gives; its number.
+    template <typename C> std::uint32_t choose_holding(const C &inputs) {
+        const Span<const floe_input_shape> span(inputs);
+        std::uint32_t variant = 0;
+        detail::check([&](floe_error *error) {
+            return floe_session_choose_holding(get(), span.data(), span.size(), &variant, error);
+        });
+        return variant;
+    }
     void replay() {
         detail::check([&](floe_error *error) { return floe_session_replay(get(), error); });
     }

@@ -89,12 +89,12 @@ impl Access {
     }
 }
 
-/// Where a binding lies in a session's memory.
+/// Where a binding lies in a session's memory: at the same place in every shape.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     /// First byte, from the start of the bindings' memory.
     pub offset: u64,
-    /// Bytes, without padding.
+    /// Bytes in the chosen shape, without padding.
     pub bytes: u64,
     pub direction: Direction,
 }
@@ -109,17 +109,24 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Lays the bindings out, each at a multiple of `alignment`.
+    /// Lays the bindings out, each at a multiple of `alignment`, with room for the largest of the variant's shapes.
     pub fn new(variant: &Variant<'_>, alignment: u64) -> Self {
         let mut slots = heapless::Vec::new();
         let mut offset = 0;
-        for binding in variant.bindings() {
+        for (binding, most) in variant.bindings().zip(variant.largest_bindings()) {
             let bytes = binding.bytes().unwrap_or(0);
             // The check has proven that there are at most MAX_BINDINGS and that their sum does not overflow.
             let _ = slots.push(Slot { offset, bytes, direction: binding.direction });
-            offset += bytes.next_multiple_of(alignment);
+            offset += most.next_multiple_of(alignment);
         }
         Self { slots, bytes: offset }
+    }
+
+    /// Takes the lengths of another shape.
+    pub fn choose(&mut self, shape: &Variant<'_>) {
+        for (slot, binding) in self.slots.iter_mut().zip(shape.bindings()) {
+            slot.bytes = binding.bytes().unwrap_or(0);
+        }
     }
 
     /// Slot `number`.

@@ -46,9 +46,11 @@ pub mod cuda;
 pub mod host;
 pub mod plan;
 mod requirements;
+mod shapes;
 
 pub use bindings::{BindingError, BindingRef};
 pub use requirements::{INIT_STACK_BYTES, Requirements};
+pub use shapes::{ShapeError, ShapeRef};
 
 /// Includes a plan file in the program, aligned as a session needs it (`include_bytes!` alone promises no alignment).
 #[macro_export]

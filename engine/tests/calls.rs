@@ -13,7 +13,7 @@ use support::{driver::API, floats, signalling_parts, write};
 
 type Operation = (&'static str, fn(&mut Session<'_, '_>) -> Result<(), RunError>);
 
-const OPERATIONS: [Operation; 18] = [
+const OPERATIONS: [Operation; 19] = [
     ("write x", |session| session.write("x", &floats([1.0; 4]))),
     ("write x", |session| session.write("x", &floats([1.0; 4]))),
     ("replay", |session| session.replay()),
@@ -34,6 +34,7 @@ const OPERATIONS: [Operation; 18] = [
         Ok(_) | Err(RunError::NotGuarded) => Ok(()),
         Err(error) => Err(error),
     }),
+    ("choose", |session| Ok(session.choose(session.variant().number()).unwrap())),
     ("synchronize", |session| session.synchronize()),
 ];
 

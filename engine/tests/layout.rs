@@ -4,8 +4,8 @@
 mod support;
 
 use floe_engine::plan::{
-    OperandProblem, Plan, PlanError, RecordProblem, SectionKind, SectionProblem, StepProblem,
-    format::{Action, Region},
+    OperandProblem, Plan, PlanError, RecordProblem, SectionKind, SectionProblem, StepProblem, VariantParts,
+    format::{Action, Region, VariantHeader},
 };
 use floe_kernels::{DType, Dims, Kernel, Strides, View, copy::Copy};
 use sha2::{Digest, Sha256};
@@ -90,7 +90,8 @@ impl Pieces {
 fn full() -> Aligned {
     let mut gpu = candidates_parts();
     gpu.notes = host_parts().notes;
-    write([host_parts(), gpu, cuda_parts()])
+    let other = VariantParts { header: VariantHeader { target: "other", ..cuda_parts().header }, ..cuda_parts() };
+    write([host_parts(), gpu, other])
 }
 
 fn refusal(pieces: &Pieces) -> PlanError {
@@ -178,7 +179,7 @@ fn images_lie_one_behind_another() {
 
 #[test]
 fn equal_blobs_are_stored_once() {
-    let twice = Pieces { share: false, ..Pieces::of(&write([cuda_parts(), cuda_parts()])) };
+    let twice = Pieces { share: false, ..Pieces::of(&write([host_parts(), cuda_parts()])) };
     let problem = SectionProblem::StoredTwice;
     assert_eq!(refusal(&twice), PlanError::Section { section: SectionKind::Weights, variant: 1, problem });
 }

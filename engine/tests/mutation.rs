@@ -13,7 +13,7 @@ use floe_kernels::{Kernel, codegen::all_cases};
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Number, Value, json};
 use std::sync::LazyLock;
-use support::{Aligned, candidates_parts, cuda_parts, host_parts, kernel_parts, rewrite, seal, write};
+use support::{Aligned, candidates_parts, cuda_parts, host_parts, kernel_parts, rewrite, seal, two_shapes, write};
 
 /// More work than this is legal, but not for a test.
 const WORK: u64 = 1 << 20;
@@ -45,6 +45,13 @@ fn parse_and_replay(bytes: &[u8]) -> bool {
         let mut session = host::Session::init(variant, bytemuck::cast_slice_mut(&mut memory)).unwrap();
         session.replay().unwrap();
         session.replay().unwrap();
+        let shapes: Vec<_> = session.variant().shapes().collect();
+        for shape in shapes {
+            session.choose(shape.number()).unwrap();
+            if shape.steps().map(|step| step.host_operations()).fold(0, u64::saturating_add) <= WORK {
+                session.replay().unwrap();
+            }
+        }
     }
     true
 }
@@ -168,7 +175,7 @@ fn change_section(mut bytes: Vec<u8>, section: usize, changes: Vec<(Index, u8)>)
     let entry = 96 + 24 * section;
     let field = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
     let (start, length) = (field(entry + 8), field(entry + 16));
-    for (index, value) in changes {
+    for (index, value) in changes.into_iter().filter(|_| length > 0) {
         bytes[start + index.index(length)] = value;
     }
     seal(&mut bytes);
@@ -221,6 +228,12 @@ proptest! {
     #[test]
     fn changed_steps(changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..4), host: bool) {
         change_section(write([if host { host_parts() } else { cuda_parts() }]).to_vec(), 2, changes);
+    }
+
+    /// Changes inside a section of a plan with several shapes.
+    #[test]
+    fn changed_shapes(section in 1usize..41, changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..4)) {
+        change_section(two_shapes(), section, changes);
     }
 
     /// Changes inside the candidates of a candidates plan.

@@ -20,7 +20,9 @@ fn variants() -> [Variant<'static>; 3] {
     let mut counting = cuda_parts();
     counting.header.arena_bytes = 1024;
     counting.header.zeroed_bytes = 16;
+    counting.header.target = "counting";
     let mut other = cuda_parts();
+    other.header.target = "other";
     // Not a multiple of what memory is rounded up to.
     other.weights = vec![0; 300];
     let bytes: &'static Aligned = Box::leak(Box::new(write([cuda_parts(), counting, other])));

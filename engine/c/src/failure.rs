@@ -2,7 +2,7 @@
 
 use crate::status::Status;
 use core::fmt;
-use floe_engine::{BindingError, cuda, plan::PlanError};
+use floe_engine::{BindingError, ShapeError, cuda, plan::PlanError};
 
 #[cfg(feature = "cuda")]
 use floe_engine::cuda::RunError;
@@ -95,6 +95,8 @@ pub enum Failure {
     Plan(PlanError),
     /// What a session says of a binding.
     Binding(BindingError),
+    /// What a session says of a shape.
+    Shape(ShapeError),
     /// What INIT on the host says.
     #[cfg(feature = "host")]
     HostInit(host::InitError),
@@ -136,6 +138,7 @@ impl Failure {
             Self::Plan(PlanError::OtherModel | PlanError::Outdated { .. }) => Status::Release,
             Self::Plan(_) => Status::PlanDamaged,
             Self::Binding(error) => binding_status(error),
+            Self::Shape(_) => Status::NotFound,
             #[cfg(feature = "host")]
             Self::HostInit(_) => Status::Options,
             #[cfg(feature = "host")]
@@ -206,6 +209,7 @@ impl fmt::Display for Failure {
             Self::NoSuchSymbol(name) => write!(f, "the CUDA driver has no function {name}"),
             Self::Plan(error) => error.fmt(f),
             Self::Binding(error) => error.fmt(f),
+            Self::Shape(error) => error.fmt(f),
             #[cfg(feature = "host")]
             Self::HostInit(error) => error.fmt(f),
             #[cfg(feature = "host")]
@@ -228,7 +232,7 @@ macro_rules! from {
     };
 }
 
-from!(PlanError => Plan, BindingError => Binding, cuda::InitError => CudaInit);
+from!(PlanError => Plan, BindingError => Binding, ShapeError => Shape, cuda::InitError => CudaInit);
 #[cfg(feature = "host")]
 from!(host::InitError => HostInit, host::ReplayError => HostReplay);
 #[cfg(feature = "cuda")]

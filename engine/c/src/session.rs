@@ -1,9 +1,11 @@
 //! Functions on sessions: what one takes, INIT, and its end. RUN is in [`run`].
 
 mod run;
+mod shape;
 mod turn;
 
 pub use run::*;
+pub use shape::*;
 
 use turn::Turn;
 

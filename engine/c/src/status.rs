@@ -41,7 +41,7 @@ pub enum Status {
     PlanDamaged = 14,
     /// The plan is not signed, or not by the holder of the key.
     Signature = 15,
-    /// No variant or binding of that number, name or direction.
+    /// No variant or binding of that number, name or direction, or none with these extents.
     NotFound = 16,
     /// No variant of the plan runs on that device.
     NoVariant = 17,

@@ -1,7 +1,7 @@
 //! CUDA sessions, from INIT to their end.
 
 use floe_engine::{
-    BindingRef,
+    BindingRef, ShapeRef,
     cuda::{DriverApi, InitOptions, Scratch, Session, SetMemory, Shared, Weights},
 };
 
@@ -60,6 +60,9 @@ pub unsafe extern "C" fn shared(
 fn use_up(mut session: Session<'_, '_>, binding: BindingRef<'_>, data: &mut [u8]) -> Option<()> {
     session.write(binding, data).ok()?;
     session.input_mut(binding).ok()?.fill(0);
+    session.choose(ShapeRef::Holding(&[("x", &[1])])).ok()?;
+    session.choose(ShapeRef::Exactly(&[])).ok()?;
+    session.choose(data.len()).ok()?;
     session.replay().ok()?;
     session.replay_timed().ok()?;
     session.is_done().ok()?;

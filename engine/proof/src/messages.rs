@@ -1,7 +1,7 @@
 //! The texts of all errors.
 
 use core::fmt::{self, Display, Formatter};
-use floe_engine::{BindingError, cuda, plan::PlanError};
+use floe_engine::{BindingError, ShapeError, cuda, plan::PlanError};
 
 /// Any error of the engine.
 #[allow(dead_code)] // Made by whoever calls.
@@ -14,6 +14,8 @@ pub enum Error {
     Run(cuda::RunError),
     /// Of a binding.
     Binding(BindingError),
+    /// Of choosing a shape.
+    Shape(ShapeError),
 }
 
 /// Writes an error's text.
@@ -24,6 +26,7 @@ pub extern "C" fn message(error: &Error, formatter: &mut Formatter<'_>) -> bool 
         Error::Init(error) => error.fmt(formatter),
         Error::Run(error) => error.fmt(formatter),
         Error::Binding(error) => error.fmt(formatter),
+        Error::Shape(error) => error.fmt(formatter),
     };
     written.is_ok()
 }

@@ -1,7 +1,7 @@
 //! INIT: from a checked plan to a graph that has run once.
 
 use super::{
-    addresses::Addresses,
+    addresses::{Addresses, Arena},
     api::{CUdeviceptr, CUfunction, CUgraphNode, DriverApi},
     completion::{Completion, Wait},
     error::{InitError, Subject},
@@ -21,7 +21,8 @@ use crate::{
 impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
     SizedSession<'p, 'd, STEPS, KERNELS, IMAGES>
 {
-    /// INIT: loads, allocates, uploads, builds the graph and replays it once, then zeroes the states. The module's
+    /// INIT: loads, allocates, uploads, builds a graph for each shape of the variant's target and replays it once, then zeroes
+    /// the states. The variant's own shape is chosen. The module's
     /// documentation lists what it allocates; [`Variant::memory`] says how much. Bindings are zero afterwards, except
     /// outputs, which hold what the network makes of zeros.
     ///
@@ -59,7 +60,8 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         let stream = shared.scratch.map(Scratch::stream).or(options.stream);
         check_capacities::<STEPS, KERNELS, IMAGES>(&variant)?;
         let extras = options.extras();
-        if extras.signal && !variant.steps().any(|step| step.purpose() == Purpose::Signal) {
+        let signals = |shape: Variant<'_>| shape.steps().any(|step| step.purpose() == Purpose::Signal);
+        if extras.signal && !variant.shapes().all(signals) {
             return Err(InitError::NoSignal);
         }
         let enter = |stage| {
@@ -81,7 +83,9 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         let addresses = allocate(&mut resources, &variant, memory, options, shared)?;
         enter(Stage::Graph);
         let all = Extent { steps: u32::MAX, serial: false, extras };
-        build_graph::<STEPS, KERNELS, IMAGES>(&mut resources, &variant, &functions, &addresses, &slots, all)?;
+        for shape in variant.shapes() {
+            build_graph::<STEPS, KERNELS, IMAGES>(&mut resources, &shape, &functions, &addresses, &slots, all)?;
+        }
         log::debug!("CUDA session of {}: {memory:?}", variant.header().target);
 
         let completion = Completion {
@@ -109,8 +113,8 @@ fn check_capacities<const STEPS: usize, const KERNELS: usize, const IMAGES: usiz
         return Err(InitError::HostVariant);
     }
     let header = variant.header();
-    let capacities =
-        [("STEPS", STEPS, header.steps), ("KERNELS", KERNELS, header.kernels), ("IMAGES", IMAGES, header.images)];
+    let steps = variant.shapes().map(|shape| shape.header().steps).max().unwrap_or(0);
+    let capacities = [("STEPS", STEPS, steps), ("KERNELS", KERNELS, header.kernels), ("IMAGES", IMAGES, header.images)];
     for (parameter, capacity, needed) in capacities {
         let needed = needed as usize;
         if needed > capacity {
@@ -120,13 +124,13 @@ fn check_capacities<const STEPS: usize, const KERNELS: usize, const IMAGES: usiz
     Ok(())
 }
 
-/// Finds every kernel and allows it the most dynamic shared memory that any of its steps uses.
+/// Finds every kernel and allows it the most dynamic shared memory that any of its steps uses in any shape.
 pub(super) fn find_functions<const KERNELS: usize, const IMAGES: usize>(
     variant: &Variant<'_>,
     resources: &Resources<'_, IMAGES>,
 ) -> Result<heapless::Vec<CUfunction, KERNELS>, InitError> {
     let mut most = [0; KERNELS];
-    for step in variant.steps() {
+    for step in variant.shapes().flat_map(|shape| shape.steps()) {
         if let Action::Launch { kernel, shared, .. } = step.action
             && let Some(most) = most.get_mut(kernel as usize)
         {
@@ -178,9 +182,9 @@ fn allocate<const IMAGES: usize>(
     if on_device > weights_bytes {
         resources.zero(Subject::Session, counters, on_device - weights_bytes)?;
     }
-    let counted = variant.header().zeroed_bytes;
-    let (weights, arena) = (shared_weights.unwrap_or(start), scratch.unwrap_or(counters));
-    Ok(Addresses { weights, counters, counted, arena, bindings, counter, report })
+    let weights = shared_weights.unwrap_or(start);
+    let arena = scratch.map_or(Arena::Behind(counters + variant.counter_bytes()), Arena::Scratch);
+    Ok(Addresses { weights, counters, arena, bindings, counter, report })
 }
 
 /// How much of a plan a graph holds.
@@ -234,7 +238,7 @@ pub(super) fn build_graph<const STEPS: usize, const KERNELS: usize, const IMAGES
         }
         let after = if purpose == Purpose::Network { &named[..] } else { &nodes[..] };
         let arguments: heapless::Vec<CUdeviceptr, MAX_OPERANDS> =
-            gather(step.operands.iter().map(|operand| addresses.of(operand, slots)));
+            gather(step.operands.iter().map(|operand| addresses.of(operand, variant, slots)));
         let node = Node { step: number, function, grid, block, shared, arguments, after, overlaps: step.overlaps };
         let node = resources.add_node(node)?;
         if purpose != Purpose::Network {

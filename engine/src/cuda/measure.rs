@@ -147,7 +147,7 @@ pub struct Prefix<'s, 'd> {
 }
 
 impl<'d, const STEPS: usize, const KERNELS: usize, const IMAGES: usize> SizedSession<'_, 'd, STEPS, KERNELS, IMAGES> {
-    /// A second graph of the first `steps` steps. With `serial` each comes after the one before it, else edges are the
+    /// A second graph of the first `steps` steps of the chosen shape. With `serial` each comes after the one before it, else edges are the
     /// plan's. The session's own graph stays as it is; what a prefix leaves in the arena, outputs and states is overwritten
     /// by the next replay, except states.
     ///

@@ -2,11 +2,12 @@
 //!
 //! [`Session::init`] is INIT: it loads every kernel image, allocates one block of device memory (weights, arena,
 //! bindings) and one of page-locked host memory (the bindings' host side), builds the graph node by node, instantiates
-//! and uploads it, and replays it once. Everything after is RUN and calls only what [`DriverApi`] marks so:
+//! and uploads it, and replays it once; so for each shape that the plan has for the target. Everything after is RUN and calls only what [`DriverApi`] marks so:
 //!
 //! | call of the session | calls of the driver |
 //! |---|---|
 //! | [`Session::write`] | `cuMemcpyHtoDAsync_v2`; before it `cuStreamSynchronize` where an earlier copy may still read |
+//! | [`Session::choose`] | none |
 //! | [`Session::replay`] | `cuGraphLaunch` |
 //! | [`Session::replay_timed`] | `cuEventRecord`, `cuGraphLaunch`, `cuEventRecord` |
 //! | [`Session::read`] | `cuMemcpyDtoHAsync_v2`, `cuStreamSynchronize` |

@@ -9,7 +9,7 @@ use super::{
     error::{CallError, InitError, Subject},
     image::check_image,
 };
-use crate::plan::format::{ImageKind, MAX_NAME, MAX_OPERANDS};
+use crate::plan::format::{ImageKind, MAX_NAME, MAX_OPERANDS, MAX_SHAPES};
 use core::{
     ffi::{CStr, c_void},
     ops::Range,
@@ -53,7 +53,10 @@ pub(super) struct Resources<'d, const IMAGES: usize> {
     host: *mut u8,
     host_bytes: usize,
     graph: CUgraph,
-    exec: CUgraphExec,
+    /// Ready graphs, one for each shape.
+    execs: heapless::Vec<CUgraphExec, MAX_SHAPES>,
+    /// Which of them is launched.
+    chosen: usize,
 }
 
 /// Turns a result into `Ok` or the error of a call.
@@ -101,7 +104,8 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
             host: null_mut(),
             host_bytes: 0,
             graph: null_mut(),
-            exec: null_mut(),
+            execs: heapless::Vec::new(),
+            chosen: 0,
         };
         if stream.is_none() {
             call!(new, cuStreamCreate, Subject::Session, stream_create(&mut new.stream, CU_STREAM_NON_BLOCKING))?;
@@ -322,18 +326,28 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
         Ok(handle)
     }
 
-    /// Makes the graph ready, frees its description and uploads it.
+    /// Makes the graph ready, frees its description and uploads it. It is launched from now on.
     pub fn finish_graph(&mut self) -> Result<(), CallError> {
         let subject = Subject::Session;
-        call!(self, cuGraphInstantiateWithFlags, subject, graph_instantiate(&mut self.exec, self.graph, 0))?;
+        let mut exec = null_mut();
+        call!(self, cuGraphInstantiateWithFlags, subject, graph_instantiate(&mut exec, self.graph, 0))?;
+        self.chosen = self.execs.len();
+        // Fits: the check has counted the shapes of a target.
+        let _ = self.execs.push(exec);
         let graph = core::mem::replace(&mut self.graph, null_mut());
         call!(self, cuGraphDestroy, subject, graph_destroy(graph))?;
-        call!(self, cuGraphUpload, subject, graph_upload(self.exec, self.stream))
+        call!(self, cuGraphUpload, subject, graph_upload(exec, self.stream))
     }
 
-    /// Launches the graph.
+    /// Launches graph `number` from now on.
+    pub fn choose(&mut self, number: usize) {
+        self.chosen = number;
+    }
+
+    /// Launches the chosen graph.
     pub fn launch(&self) -> Result<(), CallError> {
-        call!(self, cuGraphLaunch, Subject::Session, graph_launch(self.exec, self.stream))
+        let exec = self.execs.get(self.chosen).copied().unwrap_or(null_mut());
+        call!(self, cuGraphLaunch, Subject::Session, graph_launch(exec, self.stream))
     }
 
     /// Records the first or the second of the two events.
@@ -418,8 +432,8 @@ impl<const IMAGES: usize> Drop for Resources<'_, IMAGES> {
         if holds && !self.finished {
             warn(self.synchronize());
         }
-        if !self.exec.is_null() {
-            warn(call!(self, cuGraphExecDestroy, subject, graph_exec_destroy(self.exec)));
+        for &exec in &self.execs {
+            warn(call!(self, cuGraphExecDestroy, subject, graph_exec_destroy(exec)));
         }
         if !self.graph.is_null() {
             warn(call!(self, cuGraphDestroy, subject, graph_destroy(self.graph)));

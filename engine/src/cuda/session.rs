@@ -7,7 +7,7 @@ use super::{
     resources::Resources,
 };
 use crate::{
-    BindingRef,
+    BindingRef, ShapeError, ShapeRef,
     bindings::{Access, Slot, Slots},
     plan::{
         Variant,
@@ -20,7 +20,7 @@ use core::ops::Range;
 /// for each kernel; the session itself keeps 8 bytes for each image.
 pub type Session<'p, 'd> = SizedSession<'p, 'd, 4096, 1024, 1024>;
 
-/// A ready session whose plan has at most `STEPS` steps, `KERNELS` kernels and `IMAGES` images.
+/// A ready session whose plan has at most `STEPS` steps in each shape, `KERNELS` kernels and `IMAGES` images.
 ///
 /// It belongs to the thread whose CUDA context it was made in. Dropping it waits for the device and frees everything that it
 /// made; after a [`Self::synchronize_while`] that ended with [`RunError::StillRunning`] it neither waits nor frees, unless
@@ -65,12 +65,40 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         }
     }
 
-    /// The end of INIT: one replay, which loads what the driver loads lazily, then states back to zero.
+    /// The end of INIT: one replay of each shape, the chosen one last, which loads what the driver loads lazily, then states
+    /// back to zero.
     pub(super) fn warm_up(&mut self) -> Result<(), CallError> {
-        self.launch()?;
-        self.wait()?;
-        self.zero_states()?;
-        if self.busy { self.wait() } else { Ok(()) }
+        let chosen = self.variant.clone();
+        let others = chosen.shapes().filter(|shape| shape.number() != chosen.number());
+        for shape in others.chain([chosen.clone()]) {
+            self.take(shape);
+            self.launch()?;
+            self.wait()?;
+            self.zero_states()?;
+            if self.busy {
+                self.wait()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, shape: Variant<'p>) {
+        self.resources.choose(shape.place());
+        self.slots.choose(&shape);
+        self.variant = shape;
+    }
+
+    /// Chooses the shape of the replays from now on. Calls no function of the driver and does not wait: replays that were
+    /// enqueued before are of the shape before, and their outputs are to be read before.
+    ///
+    /// Bindings keep their addresses, and states what they hold. So does an input whose shape is equal; any other is to be
+    /// written before the next replay, and outputs are read after it.
+    ///
+    /// # Errors
+    /// Where the variant's target has no such shape; the session is as it was.
+    pub fn choose<'s>(&mut self, shape: impl Into<ShapeRef<'s>>) -> Result<(), ShapeError> {
+        self.take(self.variant.find_shape(shape.into())?);
+        Ok(())
     }
 
     #[cfg(feature = "measure")]
@@ -88,7 +116,7 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         &self.slots
     }
 
-    /// The variant that is replayed.
+    /// The variant that is replayed: its shapes are the chosen ones.
     pub fn variant(&self) -> &Variant<'p> {
         &self.variant
     }

@@ -4,7 +4,7 @@ mod memory;
 mod split;
 
 use crate::{
-    BindingError, BindingRef,
+    BindingError, BindingRef, ShapeError, ShapeRef,
     bindings::{Access, Slots},
     plan::{
         Variant,
@@ -31,7 +31,8 @@ impl Block {
     pub const ZERO: Self = Self([0; ALIGNMENT]);
 }
 
-/// Bytes of memory that a session of `variant` needs: arena and bindings, each rounded up to [`ALIGNMENT`].
+/// Bytes of memory that a session of `variant` needs: arena and bindings, each rounded up to [`ALIGNMENT`] and with room for
+/// the largest of the variant's shapes.
 pub fn memory_bytes(variant: &Variant<'_>) -> u64 {
     arena_bytes(variant) + Slots::new(variant, ALIGNMENT as u64).bytes
 }
@@ -42,7 +43,7 @@ pub fn blocks(variant: &Variant<'_>) -> usize {
 }
 
 fn arena_bytes(variant: &Variant<'_>) -> u64 {
-    variant.header().arena_bytes.next_multiple_of(ALIGNMENT as u64)
+    variant.shapes().map(|shape| shape.header().arena_bytes).max().unwrap_or(0).next_multiple_of(ALIGNMENT as u64)
 }
 
 /// A ready session. Weights stay in the plan's bytes; everything else is in the caller's memory.
@@ -56,7 +57,7 @@ pub struct Session<'p, 'm> {
 }
 
 impl<'p, 'm> Session<'p, 'm> {
-    /// Binds a host variant to memory of at least [`memory_bytes`] bytes, aligned to [`ALIGNMENT`], and zeroes that memory.
+    /// Binds a host variant, and the other shapes of its target, to memory of at least [`memory_bytes`] bytes, aligned to [`ALIGNMENT`], and zeroes that memory.
     ///
     /// # Errors
     /// Where the variant is for a GPU, or memory or plan bytes do not fit.
@@ -82,9 +83,21 @@ impl<'p, 'm> Session<'p, 'm> {
         Ok(Self { variant, memory: Memory::new(memory), bindings, slots })
     }
 
-    /// The variant that is replayed.
+    /// The variant that is replayed: its shapes are the chosen ones.
     pub fn variant(&self) -> &Variant<'p> {
         &self.variant
+    }
+
+    /// Chooses the shape of the replays from now on. Bindings keep their addresses, and states what they hold. So does an input
+    /// whose shape is equal; any other is to be written before the next replay, and outputs are read after it.
+    ///
+    /// # Errors
+    /// Where the variant's target has no such shape; the session is as it was.
+    pub fn choose<'s>(&mut self, shape: impl Into<ShapeRef<'s>>) -> Result<(), ShapeError> {
+        let shape = self.variant.find_shape(shape.into())?;
+        self.slots.choose(&shape);
+        self.variant = shape;
+        Ok(())
     }
 
     /// Copies `bytes` into an input or state: row-major, in the binding's element type.

@@ -2,6 +2,7 @@
 
 use super::{
     PlanError, RecordProblem, SectionKind, SectionProblem, StepProblem,
+    check_shapes::check_shapes,
     check_step::{BindingSize, Regions, check_step},
     file::{
         ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, META, VARIANT_SECTIONS, blob_start, blobs_digest,
@@ -53,7 +54,9 @@ fn check(bytes: &[u8]) -> Result<Plan<'_>, PlanError> {
     for variant in 0..meta.variants {
         check_variant(bytes, variant)?;
     }
-    Ok(Plan { bytes, header, meta, signature })
+    let plan = Plan { bytes, header, meta, signature };
+    check_shapes(&plan)?;
+    Ok(plan)
 }
 
 /// The header, the plan without its signature, and the signature.

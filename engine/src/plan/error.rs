@@ -1,7 +1,7 @@
 //! Why bytes are not a plan that may be replayed.
 
 use super::file::SectionKind;
-use super::format::{MAX_NAME, MAX_SHARED, MAX_THREADS, VERSION};
+use super::format::{MAX_NAME, MAX_SHAPES, MAX_SHARED, MAX_THREADS, VERSION};
 use core::fmt;
 use floe_kernels::KernelError;
 
@@ -62,6 +62,13 @@ pub enum PlanError {
         /// What is wrong.
         problem: RecordProblem,
     },
+    /// A variant does not go with the other ones of its target.
+    Shapes {
+        /// Variant.
+        variant: u32,
+        /// What is wrong.
+        problem: ShapesProblem,
+    },
     /// A step is wrong.
     Step {
         /// Variant.
@@ -101,6 +108,29 @@ pub enum SectionProblem {
     Padding,
     /// An earlier variant's blob of the same kind holds the same bytes, and its entry names other ones.
     StoredTwice,
+}
+
+/// Why a variant does not go with the other ones of its target, of which it should be another shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShapesProblem {
+    /// Variants of other targets stand between them.
+    Apart,
+    /// They are more than [`MAX_SHAPES`].
+    TooMany,
+    /// Its inputs have the shapes that those of an earlier one have.
+    Equal {
+        /// Number of the earlier one.
+        other: u32,
+    },
+    /// A field of its header differs; `.0` names it.
+    Field(&'static str),
+    /// A section that they share differs; `.0` names it.
+    Section(&'static str),
+    /// Binding `.0` differs in name, direction, element type or number of dimensions, or is a state and differs in extents.
+    Binding(u32),
+    /// The sizes of all shapes add up to more than 2⁶² bytes.
+    TooLarge,
 }
 
 /// What is wrong with a record.
@@ -277,6 +307,7 @@ impl fmt::Display for PlanError {
             Self::Record { section, variant, record, problem } => {
                 write!(f, "section {} of variant {variant}, record {record}: {problem}; {REPORT}", section.name())
             }
+            Self::Shapes { variant, problem } => write!(f, "variant {variant}: {problem}; {REPORT}"),
             Self::Step { variant, step, problem } => write!(f, "step {step} of variant {variant}: {problem}; {REPORT}"),
         }
     }
@@ -294,6 +325,20 @@ impl fmt::Display for SectionProblem {
             Self::OutOfFile => write!(f, "reaches outside its part of the file"),
             Self::Padding => write!(f, "bytes before it are not zero"),
             Self::StoredTwice => write!(f, "holds the bytes of an earlier variant's once more"),
+        }
+    }
+}
+
+impl fmt::Display for ShapesProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Apart => write!(f, "stands apart from the other variants of its target"),
+            Self::TooMany => write!(f, "its target has more than {MAX_SHAPES} variants"),
+            Self::Equal { other } => write!(f, "its inputs have the shapes of variant {other}, of the same target"),
+            Self::Field(field) => write!(f, "field '{field}' is not that of the other variants of its target"),
+            Self::Section(section) => write!(f, "section {section} is not that of the other variants of its target"),
+            Self::Binding(number) => write!(f, "binding {number} is not that of the other variants of its target"),
+            Self::TooLarge => write!(f, "the sizes of its target's variants add up to more than 2^62 bytes"),
         }
     }
 }

@@ -10,7 +10,7 @@ pub const MAGIC: [u8; 8] = *b"FLOEPLAN";
 /// First bytes of a signature behind the plan, and of the message that it signs.
 pub const SIGNATURE_MAGIC: [u8; 8] = *b"FLOESIGN";
 /// Version of the format. Any change of a structure below, or of [`Kernel`], raises it.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// First architecture with programmatic dependent launch.
 pub const DEPENDENT_LAUNCH: u32 = 90;
 /// Alignment of blobs in the file and of the arena's base: 256 bytes.
@@ -23,6 +23,8 @@ pub const MAX_OPERANDS: usize = 16;
 pub const MAX_AFTER: usize = 16;
 /// Most variants of one file.
 pub const MAX_VARIANTS: u32 = 64;
+/// Most variants of one target, each for other shapes.
+pub const MAX_SHAPES: usize = 32;
 /// Most steps of one variant.
 pub const MAX_STEPS: u32 = 1 << 20;
 /// Most entries of a variant's kernel table, and most images.
@@ -229,7 +231,7 @@ pub struct Image {
 /// What a variant needs; the fixed part of its description. The writer fills in the counts at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariantHeader<'a> {
-    /// Name of the target it was compiled for.
+    /// Name of the target it was compiled for. Variants of one target stand behind one another and differ in shapes only.
     pub target: &'a str,
     /// Compute capability times ten; 0 for the host.
     pub architecture: u32,

@@ -9,6 +9,7 @@ mod check;
 mod check_candidate;
 #[cfg(feature = "host")]
 mod check_host_step;
+mod check_shapes;
 mod check_step;
 mod error;
 mod file;
@@ -22,7 +23,7 @@ mod suitability;
 mod writer;
 
 pub use check_step::check_launch;
-pub use error::{OperandProblem, PlanError, RecordProblem, SectionProblem, StepProblem};
+pub use error::{OperandProblem, PlanError, RecordProblem, SectionProblem, ShapesProblem, StepProblem};
 pub use file::SectionKind;
 pub use reader::{Memory, Plan, Records, Variant};
 #[cfg(feature = "signature")]

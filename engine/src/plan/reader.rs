@@ -4,9 +4,11 @@ use super::{
     PlanError,
     error::Malformed,
     file::{Entry, Header, META, SIGNATURE_BYTES, entry_index},
-    format::{BLOB_ALIGNMENT, Binding, Image, KernelEntry, Meta, SIGNATURE_MAGIC, Step, StepNote, VariantHeader},
+    format::{
+        BLOB_ALIGNMENT, Binding, Image, KernelEntry, MAX_BINDINGS, Meta, SIGNATURE_MAGIC, Step, StepNote, VariantHeader,
+    },
 };
-use core::marker::PhantomData;
+use core::{marker::PhantomData, ops::Range};
 use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +89,7 @@ impl<'a> Plan<'a> {
     /// Variant `number`; `None` past the last.
     pub fn variant(&self, number: usize) -> Option<Variant<'a>> {
         (number < self.meta.variants as usize).then_some(())?;
-        Variant::read(self.bytes, number)
+        Variant::read(self.bytes, number, shapes_around(self.bytes, number, self.meta.variants as usize)?)
     }
 
     /// The first variant compiled for the target called `target`.
@@ -96,9 +98,30 @@ impl<'a> Plan<'a> {
     }
 }
 
+/// The target of variant `number`; `None` where there is no such variant.
+fn target(bytes: &[u8], number: usize) -> Option<&str> {
+    let header: VariantHeader<'_> =
+        postcard::from_bytes(Entry::read(bytes, entry_index(number, 0))?.slice(bytes)?).ok()?;
+    Some(header.target)
+}
+
+/// The numbers of the variants of one target, `number` among them.
+fn shapes_around(bytes: &[u8], number: usize, variants: usize) -> Option<Range<usize>> {
+    let wanted = target(bytes, number)?;
+    let is_other = |&other: &usize| target(bytes, other) != Some(wanted);
+    let first = (0..number).rev().find(is_other).map_or(0, |other| other + 1);
+    let end = (number + 1..variants).find(is_other).unwrap_or(variants);
+    Some(first..end)
+}
+
 /// One variant of a checked plan. Borrows the file's bytes; a copy costs nothing.
 #[derive(Clone, Debug)]
 pub struct Variant<'a> {
+    /// The plan without its signature.
+    file: &'a [u8],
+    number: usize,
+    /// Numbers of the variants of the same target.
+    shapes: Range<usize>,
     header: VariantHeader<'a>,
     steps: &'a [u8],
     kernels: &'a [u8],
@@ -115,9 +138,12 @@ pub struct Variant<'a> {
 
 impl<'a> Variant<'a> {
     /// Finds the sections of variant `number`; `None` where the table or the header does not decode.
-    pub(super) fn read(bytes: &'a [u8], number: usize) -> Option<Self> {
+    fn read(bytes: &'a [u8], number: usize, shapes: Range<usize>) -> Option<Self> {
         let section = |kind| Entry::read(bytes, entry_index(number, kind))?.slice(bytes);
         Some(Self {
+            file: bytes,
+            number,
+            shapes,
             header: postcard::from_bytes(section(0)?).ok()?,
             steps: section(1)?,
             kernels: section(2)?,
@@ -137,6 +163,9 @@ impl<'a> Variant<'a> {
     fn empty() -> Self {
         let none: &[u8] = &[];
         Self {
+            file: none,
+            number: 0,
+            shapes: 0..0,
             header: VariantHeader::default(),
             steps: none,
             kernels: none,
@@ -155,6 +184,44 @@ impl<'a> Variant<'a> {
     /// Its description.
     pub fn header(&self) -> &VariantHeader<'a> {
         &self.header
+    }
+
+    /// Its number in the plan.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The variants of its target, in the plan's order, itself among them: the same network, weights and kernels for other
+    /// shapes. A session can run all of them.
+    pub fn shapes(&self) -> impl ExactSizeIterator<Item = Self> + Clone + use<'a> {
+        let this = self.clone();
+        self.shapes.clone().map(move |number| this.shape(number).unwrap_or_else(Self::empty))
+    }
+
+    /// The variant of its target that has this number in the plan; `None` where another target's has.
+    pub(crate) fn shape(&self, number: usize) -> Option<Self> {
+        self.shapes.contains(&number).then(|| Self::read(self.file, number, self.shapes.clone())).flatten()
+    }
+
+    /// Where among the variants of its target it stands.
+    pub(crate) fn place(&self) -> usize {
+        self.number.saturating_sub(self.shapes.start)
+    }
+
+    /// The bytes of each binding in the shape in which it is largest.
+    pub(crate) fn largest_bindings(&self) -> heapless::Vec<u64, MAX_BINDINGS> {
+        let mut largest = heapless::Vec::new();
+        for shape in self.shapes() {
+            for (number, binding) in shape.bindings().enumerate() {
+                let bytes = binding.bytes().unwrap_or(0);
+                match largest.get_mut(number) {
+                    Some(most) => *most = bytes.max(*most),
+                    // Fits: the check has counted the bindings.
+                    None => drop(largest.push(bytes)),
+                }
+            }
+        }
+        largest
     }
 
     /// Whether the CPU runs it.
@@ -227,19 +294,27 @@ impl<'a> Variant<'a> {
     }
 
     /// Bytes of the arena's leading part, which is zero before the first replay and which every replay leaves as it found
-    /// it, rounded up to 256.
+    /// it, rounded up to 256: the most that one of the shapes has.
     pub fn counter_bytes(&self) -> u64 {
+        self.shapes().map(|shape| shape.own_counter_bytes()).max().unwrap_or(0)
+    }
+
+    /// As [`Self::counter_bytes`], of this shape alone.
+    pub(crate) fn own_counter_bytes(&self) -> u64 {
         self.header.zeroed_bytes.next_multiple_of(BLOB_ALIGNMENT)
     }
 
-    /// Device memory that a CUDA session of this variant allocates, each part rounded up to 256 bytes. Modules and the
-    /// graph come on top: the driver keeps those.
+    /// Device memory that a CUDA session of this variant allocates, each part rounded up to 256 bytes: for all shapes of its
+    /// target, whose arenas lie over one another. Modules and graphs come on top: the driver keeps those.
     pub fn memory(&self) -> Memory {
         // The check has proven that none of these sums overflows.
         let round = |bytes: u64| bytes.next_multiple_of(BLOB_ALIGNMENT);
         let weights = round(self.weights.len() as u64);
-        let arena = round(self.header.arena_bytes);
-        let bindings = self.bindings().map(|binding| round(binding.bytes().unwrap_or(0))).sum();
+        let counters = self.counter_bytes();
+        // Counters of all shapes are one; what follows them lies behind the largest.
+        let behind = |shape: Self| round(shape.header.arena_bytes) - shape.own_counter_bytes();
+        let arena = counters + self.shapes().map(behind).max().unwrap_or(0);
+        let bindings = self.largest_bindings().into_iter().map(round).sum();
         Memory { weights, arena, bindings, total: weights + arena + bindings }
     }
 }

@@ -43,7 +43,8 @@ pub struct PlanWriter<'a> {
     model: &'a str,
     compiler: &'a str,
     version: u32,
-    variants: Vec<VariantParts<'a>>,
+    /// Each with whether kernel table, images and weights are those of the one before.
+    variants: Vec<(VariantParts<'a>, bool)>,
 }
 
 impl<'a> PlanWriter<'a> {
@@ -61,7 +62,16 @@ impl<'a> PlanWriter<'a> {
     /// Adds a variant.
     #[must_use]
     pub fn variant(mut self, parts: VariantParts<'a>) -> Self {
-        self.variants.push(parts);
+        self.variants.push((parts, false));
+        self
+    }
+
+    /// Adds a variant of the same target as the last one, for other shapes. Kernel table, images and weights are that one's,
+    /// whatever `parts` has for them.
+    #[must_use]
+    pub fn shape(mut self, mut parts: VariantParts<'a>) -> Self {
+        (parts.kernels, parts.images, parts.weights) = (Vec::new(), Vec::new(), Vec::new());
+        self.variants.push((parts, true));
         self
     }
 
@@ -75,11 +85,20 @@ impl<'a> PlanWriter<'a> {
         let meta = Meta { model: self.model, compiler: self.compiler, variants };
         entries.push(structured(&mut front, SectionKind::Meta, self.version, once(&meta)));
         let mut blobs = Blobs::default();
-        for (number, parts) in (0..).zip(self.variants) {
-            let (table, images) = pack_images(&parts.images, parts.header.image_kind);
+        let mut kernels = Vec::new();
+        let mut table = Vec::new();
+        for (number, (parts, shares)) in (0..).zip(self.variants) {
+            let mut images = Vec::new();
+            if !shares {
+                (table, images) = pack_images(&parts.images, parts.header.image_kind);
+                kernels = parts.kernels;
+            }
+            let mut blob =
+                |kind, bytes| if shares { blobs.repeat(kind, number) } else { blobs.add(kind, number, bytes) };
+            let (weights, images) = (blob(SectionKind::Weights, parts.weights), blob(SectionKind::Images, images));
             let header = VariantHeader {
                 steps: parts.steps.len() as u32,
-                kernels: parts.kernels.len() as u32,
+                kernels: kernels.len() as u32,
                 images: table.len() as u32,
                 bindings: parts.bindings.len() as u32,
                 candidates: parts.candidates.len() as u32,
@@ -88,12 +107,12 @@ impl<'a> PlanWriter<'a> {
             entries.extend([
                 structured(&mut front, SectionKind::Variant, number, once(&header)),
                 structured(&mut front, SectionKind::Steps, number, &parts.steps),
-                structured(&mut front, SectionKind::Kernels, number, &parts.kernels),
+                structured(&mut front, SectionKind::Kernels, number, &kernels),
                 structured(&mut front, SectionKind::ImageTable, number, &table),
                 structured(&mut front, SectionKind::Bindings, number, &parts.bindings),
                 structured(&mut front, SectionKind::Notes, number, &parts.notes),
-                blobs.add(SectionKind::Weights, number, parts.weights),
-                blobs.add(SectionKind::Images, number, images),
+                weights,
+                images,
                 structured(&mut front, SectionKind::Candidates, number, &parts.candidates),
                 blobs.add(SectionKind::CandidateImages, number, parts.candidate_images),
             ]);
@@ -160,6 +179,13 @@ struct Blobs {
 }
 
 impl Blobs {
+    /// The range of the last blob of that kind, for one more variant.
+    fn repeat(&mut self, kind: SectionKind, variant: u32) -> Entry {
+        let last = self.entries.iter().rfind(|entry| entry.kind == kind as u32).copied();
+        let none = Entry { kind: kind as u32, variant, offset: self.bytes.len() as u64, length: 0 };
+        last.map_or(none, |last| Entry { variant, ..last })
+    }
+
     /// Appends a blob, or shares the range of an equal one of the same kind.
     fn add(&mut self, kind: SectionKind, variant: u32, blob: Vec<u8>) -> Entry {
         let equal = |entry: &&Entry| entry.kind == kind as u32 && entry.slice(&self.bytes) == Some(&blob[..]);

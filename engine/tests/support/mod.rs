@@ -160,6 +160,49 @@ pub fn cuda_parts() -> VariantParts<'static> {
     }
 }
 
+/// Bindings of two rows, but for the state.
+fn wide_bindings() -> Vec<Binding<'static>> {
+    let mut bindings = bindings();
+    for number in [0, 2] {
+        bindings[number].shape = Dims::from_slice(&[2, ELEMENTS as u32]).unwrap();
+    }
+    bindings
+}
+
+/// [`host_parts`] for two rows, which it copies from `x` to `y`.
+pub fn wide_host_parts() -> VariantParts<'static> {
+    let view = View::contiguous(DType::F32, &[2, ELEMENTS as u32]).unwrap();
+    let copy = Action::Host(Kernel::Copy(Copy { source: view.clone(), destination: view }));
+    let both = |binding, written| Operand { bytes: 2 * BYTES, ..operand(Region::Binding(binding), 0, written) };
+    let steps = vec![step(copy, &[both(0, false), both(2, true)], &[])];
+    VariantParts { steps, bindings: wide_bindings(), notes: vec![note("copy")], ..host_parts() }
+}
+
+/// [`cuda_parts`] for two rows, of which the first gives the state; with a counter in front of its arena.
+pub fn wide_cuda_parts() -> VariantParts<'static> {
+    let launch = |kernel| Action::Launch { kernel, grid: [2, 1, 1], block: [32, 2, 1], shared: 0 };
+    let row = |region, row: u64, written| operand(region, row * BYTES, written);
+    let (x, total, y) = (Region::Binding(0), Region::Binding(1), Region::Binding(2));
+    let mut parts = cuda_parts();
+    (parts.header.arena_bytes, parts.header.arena_lower_bound, parts.header.zeroed_bytes) = (288, 288, 16);
+    let arena = |row: u64, written| operand(Region::Arena, 256 + row * BYTES, written);
+    parts.steps = vec![
+        step(launch(0), &[row(x, 0, false), row(Region::Weights, 0, false), arena(0, true)], &[]),
+        step(launch(0), &[row(x, 1, false), row(Region::Weights, 0, false), arena(1, true)], &[]),
+        step(launch(1), &[arena(0, false), row(total, 0, false), row(y, 0, true)], &[0]),
+        step(launch(1), &[arena(1, false), row(total, 0, false), row(y, 1, true)], &[1]),
+        step(launch(1), &[arena(0, false), arena(0, false), row(total, 0, true)], &[2, 3]),
+    ];
+    parts.bindings = wide_bindings();
+    parts
+}
+
+/// A plan of two shapes for the host, and two for a GPU.
+pub fn two_shapes() -> Vec<u8> {
+    let writer = PlanWriter::new("tiny", "tests 1.0").variant(host_parts()).shape(wide_host_parts());
+    writer.variant(cuda_parts()).shape(wide_cuda_parts()).finish()
+}
+
 /// [`cuda_parts`] with a guard of `y` and a signal.
 pub fn signalling_parts() -> VariantParts<'static> {
     let mut parts = cuda_parts();

@@ -99,6 +99,9 @@ pub fn check(variant: &VariantHeader<'_>, device: &DeviceInfo, needed: u64, free
 
 /// What a plan holds, in words.
 fn held(variants: &[&VariantHeader<'_>]) -> String {
+    let mut variants = variants.to_vec();
+    // Those of one target, for different shapes, stand behind one another.
+    variants.dedup_by_key(|variant| variant.target);
     let words: Vec<String> = variants
         .iter()
         .map(|variant| match (variant.architecture, variant.image_kind) {

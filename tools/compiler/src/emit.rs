@@ -105,7 +105,24 @@ pub fn emit(
     compiled: &[Compiled],
     identity: VariantIdentity,
 ) -> Result<Variant, EmitError> {
-    let (weights, constants) = gather_constants(schedule)?;
+    let mut pool = Pool::default();
+    let mut variant = emit_into(&mut pool, schedule, placement, compiled, identity)?;
+    pool.move_into(&mut variant);
+    Ok(variant)
+}
+
+/// As [`emit`], with constants, kernels and images in a pool: the variants of a target have them in common.
+///
+/// # Errors
+/// As [`emit`].
+pub fn emit_into(
+    pool: &mut Pool,
+    schedule: &mut Schedule,
+    placement: &Placement,
+    compiled: &[Compiled],
+    identity: VariantIdentity,
+) -> Result<Variant, EmitError> {
+    let constants = pool.constants(schedule)?;
     let schedule = &*schedule;
     let region = |operand: &StepOperand| {
         let BufferId(number) = operand.range.buffer;
@@ -145,10 +162,6 @@ pub fn emit(
         .collect();
     let after = bounded(dependencies(&accesses))?;
 
-    let mut kernels: Vec<(u32, String)> = Vec::new();
-    let mut kernel_numbers: HashMap<(u32, &str), usize> = HashMap::new();
-    let mut images: Vec<Vec<u8>> = Vec::new();
-    let mut image_numbers: HashMap<&[u8], u32> = HashMap::new();
     let mut compiled = compiled.iter();
     let mut steps = Vec::with_capacity(schedule.steps.len());
     let nothing = iter::repeat_with(heapless::Vec::new);
@@ -157,15 +170,8 @@ pub fn emit(
             StepAction::Host(kernel) => Action::Host(kernel.clone()),
             StepAction::Launch(launch) => {
                 let bytes = &compiled.next().expect("one compiled kernel for each launch").bytes;
-                let image = *image_numbers.entry(bytes).or_insert_with(|| {
-                    images.push(bytes.clone());
-                    images.len() as u32 - 1
-                });
-                let kernel = *kernel_numbers.entry((image, launch.entry.as_str())).or_insert_with(|| {
-                    kernels.push((image, launch.entry.clone()));
-                    kernels.len() - 1
-                });
-                Action::Launch { kernel: kernel as u32, grid: launch.grid, block: launch.block, shared: launch.shared }
+                let kernel = pool.kernel(bytes, &launch.entry);
+                Action::Launch { kernel, grid: launch.grid, block: launch.block, shared: launch.shared }
             }
         };
         let mut operands = heapless::Vec::new();
@@ -195,11 +201,11 @@ pub fn emit(
         arena: (placement.bytes, placement.lower_bound, placement.zeroed),
         multiprocessors,
         steps,
-        kernels,
-        images,
+        kernels: Vec::new(),
+        images: Vec::new(),
         bindings: schedule.graph.bindings.iter().map(printable_binding).collect(),
         notes: notes.collect(),
-        weights,
+        weights: Vec::new(),
         candidates: CandidateParts::default(),
     })
 }
@@ -286,39 +292,86 @@ impl Variant {
     }
 }
 
-/// The weights blob, equal constants stored once, and where each constant buffer lies in it. Each constant is dropped once it
-/// is in the blob, so that not all of them are held twice.
-fn gather_constants(schedule: &mut Schedule) -> Result<(Vec<u8>, HashMap<usize, u64>), EmitError> {
-    let mut blob: Vec<u8> = Vec::new();
-    // Places of constants in the blob by a hash of their bytes.
-    let hasher = RandomState::new();
-    let mut by_content: HashMap<u64, Vec<Range<usize>>> = HashMap::new();
-    let mut offsets = HashMap::new();
-    for operand in schedule.steps.iter().flat_map(|step| &step.operands) {
-        let number = operand.range.buffer.0;
-        let Storage::Constant(bytes) = &mut schedule.graph.buffers[number].storage else { continue };
-        if offsets.contains_key(&number) {
-            continue;
-        }
-        let bytes = std::mem::take(bytes);
-        let places = by_content.entry(hasher.hash_one(&bytes)).or_default();
-        let start = match places.iter().find(|place| blob[(*place).clone()] == bytes[..]) {
-            Some(place) => place.start,
+/// What the variants of a target have in common, each thing once.
+#[derive(Debug, Default)]
+pub struct Pool {
+    weights: Vec<u8>,
+    images: Vec<Vec<u8>>,
+    /// Kernel table: image and function.
+    kernels: Vec<(u32, String)>,
+    hasher: RandomState,
+    /// Places of constants in the weights by a hash of their bytes.
+    constants: HashMap<u64, Vec<Range<usize>>>,
+    /// Numbers of images by a hash of their bytes.
+    image_numbers: HashMap<u64, Vec<u32>>,
+    kernel_numbers: HashMap<(u32, String), u32>,
+}
+
+impl Pool {
+    /// Bytes of the constants so far.
+    pub fn weight_bytes(&self) -> u64 {
+        self.weights.len() as u64
+    }
+
+    /// Number and bytes of the images so far.
+    pub fn images(&self) -> (usize, u64) {
+        (self.images.len(), self.images.iter().map(|image| image.len() as u64).sum())
+    }
+
+    /// Gives everything to the variant that a plan holds it with, the first of its target.
+    pub fn move_into(self, variant: &mut Variant) {
+        (variant.weights, variant.images, variant.kernels) = (self.weights, self.images, self.kernels);
+    }
+
+    /// Number of a kernel, by its image and function.
+    fn kernel(&mut self, bytes: &[u8], entry: &str) -> u32 {
+        let same = self.image_numbers.entry(self.hasher.hash_one(bytes)).or_default();
+        let image = match same.iter().find(|&&image| self.images[image as usize] == bytes) {
+            Some(&image) => image,
             None => {
-                let start = blob.len().next_multiple_of(BLOB_ALIGNMENT as usize);
-                let more = start - blob.len() + bytes.len();
-                // Growing moves pages where it can; twice as much at once would be held for nothing.
-                let reserve = more.max(blob.len() / 8);
-                blob.try_reserve_exact(reserve).map_err(|_| EmitError::OutOfMemory(start + bytes.len()))?;
-                blob.resize(start, 0);
-                blob.extend_from_slice(&bytes);
-                places.push(start..blob.len());
-                start
+                let image = self.images.len() as u32;
+                self.images.push(bytes.to_vec());
+                same.push(image);
+                image
             }
         };
-        offsets.insert(number, start as u64);
+        *self.kernel_numbers.entry((image, entry.to_owned())).or_insert_with(|| {
+            self.kernels.push((image, entry.to_owned()));
+            self.kernels.len() as u32 - 1
+        })
     }
-    Ok((blob, offsets))
+
+    /// Adds a schedule's constants, equal ones once: where each constant buffer lies. Each constant is dropped once it is in
+    /// the pool, so that not all of them are held twice.
+    fn constants(&mut self, schedule: &mut Schedule) -> Result<HashMap<usize, u64>, EmitError> {
+        let blob = &mut self.weights;
+        let mut offsets = HashMap::new();
+        for operand in schedule.steps.iter().flat_map(|step| &step.operands) {
+            let number = operand.range.buffer.0;
+            let Storage::Constant(bytes) = &mut schedule.graph.buffers[number].storage else { continue };
+            if offsets.contains_key(&number) {
+                continue;
+            }
+            let bytes = std::mem::take(bytes);
+            let places = self.constants.entry(self.hasher.hash_one(&bytes)).or_default();
+            let start = match places.iter().find(|place| blob[(*place).clone()] == bytes[..]) {
+                Some(place) => place.start,
+                None => {
+                    let start = blob.len().next_multiple_of(BLOB_ALIGNMENT as usize);
+                    let more = start - blob.len() + bytes.len();
+                    // Growing moves pages where it can; twice as much at once would be held for nothing.
+                    let reserve = more.max(blob.len() / 8);
+                    blob.try_reserve_exact(reserve).map_err(|_| EmitError::OutOfMemory(start + bytes.len()))?;
+                    blob.resize(start, 0);
+                    blob.extend_from_slice(&bytes);
+                    places.push(start..blob.len());
+                    start
+                }
+            };
+            offsets.insert(number, start as u64);
+        }
+        Ok(offsets)
+    }
 }
 
 /// Dependencies as a plan stores them. Where a step has too many, the surplus ones are chained: each waits for the one

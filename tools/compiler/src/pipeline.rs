@@ -1,11 +1,13 @@
 //! From a model file to the bytes of a plan.
 
 use crate::{
+    assembly::Assembly,
     candidates::CandidateParts,
     completion,
-    emit::{self, EmitError, Variant, VariantIdentity},
+    emit::{self, EmitError, Pool, Variant, VariantIdentity},
     evaluate::HostEvaluator,
     exposed::{self, ExposedValue},
+    forms::Forms,
     fuse_kernels,
     fused::FusedGraph,
     legality::{self, Illegal},
@@ -21,7 +23,7 @@ use crate::{
 };
 use floe_engine::plan::{
     Plan, PlanError, PlanWriter,
-    format::{ImageKind, MAX_BINDINGS, MAX_STEPS},
+    format::{Direction, ImageKind, MAX_BINDINGS, MAX_STEPS},
 };
 use floe_kernels::codegen::Target;
 use floe_models::{Graph, ImportError, ImportOptions, TensorId};
@@ -48,6 +50,8 @@ pub struct CompileOptions {
     pub targets: Vec<Target>,
     /// Shapes and constants for the import.
     pub import: ImportOptions,
+    /// Further shapes, each in place of all of `import`: a variant more of every target, with the same weights.
+    pub further_shapes: Vec<Vec<(String, Vec<usize>)>>,
     /// Inputs that become frames of a camera.
     pub preprocess: Vec<Preprocess>,
     /// Outputs that become results.
@@ -102,11 +106,13 @@ pub struct VariantReport {
     pub target: String,
     /// Steps of a replay.
     pub steps: usize,
-    /// Kernel images.
+    /// Names and extents of the inputs.
+    pub inputs: Vec<(String, Vec<u32>)>,
+    /// Kernel images: those that the target's variants before do not have.
     pub images: usize,
-    /// Bytes of kernel images.
+    /// Bytes of these kernel images.
     pub image_bytes: u64,
-    /// Bytes of constants.
+    /// Bytes of constants: of those that the target's variants before do not have.
     pub weight_bytes: u64,
     /// Bytes of the arena.
     pub arena_bytes: u64,
@@ -170,6 +176,14 @@ pub enum CompileError {
         /// What is wrong.
         reason: String,
     },
+    /// A further shape does not go with those before it.
+    #[error("--shape: the {number}. shape {reason}")]
+    Shapes {
+        /// Which one, counted from 1.
+        number: usize,
+        /// What is wrong.
+        reason: String,
+    },
     /// More inputs and outputs than a plan holds.
     #[error(
         "the network has {count} inputs and outputs; a plan holds {MAX_BINDINGS} at most. --constant and --state leave fewer"
@@ -212,7 +226,11 @@ impl CompileError {
                     | ImportError::ShapeMismatch { .. }
                     | ImportError::UnknownInput { .. }
             ),
-            Self::Preprocess(_) | Self::Postprocess(_) | Self::NoSuchNode(_) | Self::State { .. } => true,
+            Self::Preprocess(_)
+            | Self::Postprocess(_)
+            | Self::NoSuchNode(_)
+            | Self::State { .. }
+            | Self::Shapes { .. } => true,
             Self::Pass(_)
             | Self::Illegal(_)
             | Self::Lower { .. }
@@ -285,8 +303,15 @@ pub fn compile(
     options: &CompileOptions,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<CompiledPlan, CompileError> {
-    let fused = import_and_fuse(model, options, progress)?;
-    compile_fused(&fused, options, progress)
+    let mut assembly = Assembly::new(options, progress);
+    assembly.add(&import_and_fuse(model, options, progress)?)?;
+    for shapes in &options.further_shapes {
+        // One shape at a time: networks may be large.
+        let import = ImportOptions { shapes: shapes.clone(), ..options.import.clone() };
+        let options = CompileOptions { import, ..options.clone() };
+        assembly.add(&import_and_fuse(model, &options, progress)?)?;
+    }
+    assembly.finish()
 }
 
 /// Compiles a fused graph into a plan.
@@ -298,6 +323,13 @@ pub fn compile_fused(
     options: &CompileOptions,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<CompiledPlan, CompileError> {
+    let mut assembly = Assembly::new(options, progress);
+    assembly.add(fused)?;
+    assembly.finish()
+}
+
+/// Compares the options with the network.
+pub(crate) fn check(fused: &FusedGraph, options: &CompileOptions) -> Result<(), CompileError> {
     let known = |name: &&String| fused.nodes.iter().any(|node| node.is_named(name));
     let budget_f32 = options.budget_f32.iter().map(|(name, _)| name);
     if let Some(unknown) = options.keep_f32.iter().chain(budget_f32).find(|name| !known(name)) {
@@ -308,22 +340,7 @@ pub fn compile_fused(
     if count > MAX_BINDINGS {
         return Err(CompileError::Bindings { count });
     }
-    let mut variants = Vec::new();
-    let mut reports = Vec::new();
-    for target in &options.targets {
-        let (variant, report) = variant(fused, target, options, progress)?;
-        variants.push(variant);
-        reports.push(report);
-    }
-    progress(Progress::Phase("write"));
-    let name = emit::printable(&fused.name);
-    let mut writer = PlanWriter::new(&name, COMPILER).version(options.version);
-    for variant in &mut variants {
-        writer = writer.variant(variant.parts());
-    }
-    let bytes = writer.finish();
-    Plan::parse(&bytes).map_err(|error: PlanError| CompileError::Check(error.to_string()))?;
-    Ok(CompiledPlan { bytes, variants: reports })
+    Ok(())
 }
 
 /// A plan that hands out what it stores.
@@ -347,11 +364,13 @@ pub fn compile_exposed(
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<ExposedPlan, CompileError> {
     check_states(fused, &options.states)?;
-    let (mut schedule, places) = completed(fused, target, options, progress)?;
+    let (mut schedule, places) = completed(fused, target, options, None, progress)?;
     let values = exposed::expose(&mut schedule, &places);
     legality::debug(|| legality::schedule::check(&schedule, target, "expose"))?;
     let placement = place::place(&schedule);
-    let (mut variant, _) = finished(schedule, &placement, target, options, progress)?;
+    let mut pool = Pool::default();
+    let (mut variant, _) = finished(schedule, &placement, target, options, &mut pool, progress)?;
+    pool.move_into(&mut variant);
     let bytes = PlanWriter::new(&emit::printable(&fused.name), COMPILER).variant(variant.parts()).finish();
     Plan::parse(&bytes).map_err(|error: PlanError| CompileError::Check(error.to_string()))?;
     Ok(ExposedPlan { bytes, values })
@@ -388,13 +407,14 @@ fn check_states(fused: &FusedGraph, states: &[(String, String)]) -> Result<(), C
 /// # Errors
 /// Where a node cannot run there.
 pub fn schedule(fused: &FusedGraph, target: &Target, options: &CompileOptions) -> Result<Schedule, CompileError> {
-    Ok(schedule_with_places(fused, target, options)?.0)
+    Ok(schedule_with_places(fused, target, options, None)?.0)
 }
 
 fn schedule_with_places(
     fused: &FusedGraph,
     target: &Target,
     options: &CompileOptions,
+    mut forms: Option<&mut Forms>,
 ) -> Result<(Schedule, Places), CompileError> {
     let half = options.precision == Precision::F16 && (options.half_on_host || !target.is_host());
     let (keep_f32, states) = (options.keep_f32.as_slice(), options.states.as_slice());
@@ -408,12 +428,12 @@ fn schedule_with_places(
     let schedule = match target.is_host() {
         true => schedule::for_host(kernels)?,
         false => {
-            let kernels = fuse_kernels::run(kernels, target, &options.algorithms);
+            let kernels = fuse_kernels::run(kernels, target, &options.algorithms, forms.as_deref_mut());
             legality::debug(|| legality::kernels::check(&kernels, "fuse_kernels"))?;
             legality::debug(|| legality::kernels::check_reasons(&kernels, half, "fuse_kernels"))?;
             let timings = options.timings.as_ref();
             let options = GpuOptions { forced: &options.algorithms, timings, collect: options.candidates };
-            schedule::for_gpu(kernels, target, options)?
+            schedule::for_gpu(kernels, target, options, forms)?
         }
     };
     legality::debug(|| legality::schedule::check(&schedule, target, "select"))?;
@@ -430,7 +450,17 @@ pub fn scheduled_and_placed(
     options: &CompileOptions,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<(Schedule, Placement), CompileError> {
-    let (schedule, _) = completed(fused, target, options, progress)?;
+    placed(fused, target, options, None, progress)
+}
+
+fn placed(
+    fused: &FusedGraph,
+    target: &Target,
+    options: &CompileOptions,
+    forms: Option<&mut Forms>,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<(Schedule, Placement), CompileError> {
+    let (schedule, _) = completed(fused, target, options, forms, progress)?;
     progress(Progress::Phase(&format!("{}: place", target.name)));
     let placement = place::place(&schedule);
     Ok((schedule, placement))
@@ -441,10 +471,11 @@ fn completed(
     fused: &FusedGraph,
     target: &Target,
     options: &CompileOptions,
+    forms: Option<&mut Forms>,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<(Schedule, Places), CompileError> {
     progress(Progress::Phase(&format!("{}: select", target.name)));
-    let (mut schedule, places) = schedule_with_places(fused, target, options)?;
+    let (mut schedule, places) = schedule_with_places(fused, target, options, forms)?;
     if !target.is_host() {
         completion::append(&mut schedule);
         legality::debug(|| legality::schedule::check(&schedule, target, "completion"))?;
@@ -456,14 +487,17 @@ fn completed(
     Ok((schedule, places))
 }
 
-fn variant(
+/// A target's variant for one shape; what it shares with those for others goes into the pool.
+pub(crate) fn variant(
     fused: &FusedGraph,
     target: &Target,
     options: &CompileOptions,
+    forms: Option<&mut Forms>,
+    pool: &mut Pool,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<(Variant, VariantReport), CompileError> {
-    let (schedule, placement) = scheduled_and_placed(fused, target, options, progress)?;
-    finished(schedule, &placement, target, options, progress)
+    let (schedule, placement) = placed(fused, target, options, forms, progress)?;
+    finished(schedule, &placement, target, options, pool, progress)
 }
 
 /// Compiles the kernels of a schedule and writes its variant.
@@ -472,6 +506,7 @@ fn finished(
     placement: &Placement,
     target: &Target,
     options: &CompileOptions,
+    pool: &mut Pool,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<(Variant, VariantReport), CompileError> {
     let image_kind = if options.ptx { ImageKind::Ptx } else { ImageKind::Cubin };
@@ -505,9 +540,13 @@ fn finished(
         };
         (compiled, identity)
     };
-    let mut variant = emit::emit(&mut schedule, placement, &compiled, identity)?;
+    let (weights, (images, image_bytes)) = (pool.weight_bytes(), pool.images());
+    let mut variant = emit::emit_into(pool, &mut schedule, placement, &compiled, identity)?;
     variant.candidates = candidates;
     let mut report = report(&schedule, placement, &compiled, &variant);
+    let (all_images, all_image_bytes) = pool.images();
+    (report.images, report.image_bytes) = (all_images - images, all_image_bytes - image_bytes);
+    report.weight_bytes = pool.weight_bytes() - weights;
     if options.timings.is_some() && !target.is_host() {
         report.measured = Some(schedule.measured);
     }
@@ -533,12 +572,15 @@ fn report(schedule: &Schedule, placement: &Placement, compiled: &[Compiled], var
             }
         }
     }
+    let inputs = variant.bindings.iter().filter(|binding| binding.direction == Direction::Input);
+    let inputs = inputs.map(|binding| (binding.name.clone(), binding.shape.to_vec()));
     VariantReport {
         target: variant.identity.target.clone(),
         steps: variant.steps.len(),
-        images: variant.images.len(),
-        image_bytes: variant.images.iter().map(|image| image.len() as u64).sum(),
-        weight_bytes: variant.weights.len() as u64,
+        inputs: inputs.collect(),
+        images: 0,
+        image_bytes: 0,
+        weight_bytes: 0,
         arena_bytes: placement.bytes,
         arena_lower_bound: placement.lower_bound,
         expected: schedule.steps.iter().map(|step| step.note.expected).sum(),

@@ -5,6 +5,7 @@
 
 use crate::{
     candidates::{Problem, Problems},
+    forms::Forms,
     kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, Storage},
     layout::Written,
     lower::{aligned, repack},
@@ -214,11 +215,16 @@ pub struct GpuOptions<'a> {
     pub collect: Option<usize>,
 }
 
-/// Schedules for a GPU.
+/// Schedules for a GPU. Where `forms` are given, those of the shapes before, constants keep their forms wherever that costs little.
 ///
 /// # Errors
 /// Where a kernel has no candidate, or not the forced one.
-pub fn for_gpu(mut graph: KernelGraph, target: &Target, options: GpuOptions<'_>) -> Result<Schedule, ScheduleError> {
+pub fn for_gpu(
+    mut graph: KernelGraph,
+    target: &Target,
+    options: GpuOptions<'_>,
+    forms: Option<&mut Forms>,
+) -> Result<Schedule, ScheduleError> {
     let nodes = std::mem::take(&mut graph.nodes);
     let GpuOptions { forced, timings, collect } = options;
     if let Some(unknown) = forced.keys().filter(|name| !nodes.iter().any(|node| node.is_named(name))).min() {
@@ -230,6 +236,7 @@ pub fn for_gpu(mut graph: KernelGraph, target: &Target, options: GpuOptions<'_>)
         forced,
         timings: timings.map(|timings| DeviceTimings::new(timings, target)),
         problems: collect.map(Problems::new),
+        forms,
         packed: HashMap::new(),
         grid_barrier: None,
         steps: Vec::new(),
@@ -250,6 +257,8 @@ struct Scheduler<'a> {
     timings: Option<DeviceTimings<'a>>,
     /// Where candidates are collected, if they are.
     problems: Option<Problems>,
+    /// The forms of constants in other shapes, if there are any.
+    forms: Option<&'a mut Forms>,
     /// Repacked operands: (buffer, offset, wanted form) → where.
     packed: HashMap<(BufferId, u64, Packing), BufferRange>,
     /// Counters of all launches whose blocks wait for each other: one buffer, so that no two of them run at the same time.
@@ -361,12 +370,35 @@ impl Scheduler<'_> {
             candidates.retain(|candidate| candidate.relaxed_tolerance.is_none());
         }
         self.collect(node, &candidates);
-        selection::choose(candidates, self.timings.as_ref()).ok_or_else(|| ScheduleError::Unsupported {
+        self.choose_with_forms(node, candidates).ok_or_else(|| ScheduleError::Unsupported {
             node: node.name.clone(),
             family: family.name().to_owned(),
             target: self.target.name.clone(),
             reason: "no candidate".into(),
         })
+    }
+
+    /// The fastest of ranked candidates, or the fastest of those that read constants in the forms that other shapes have.
+    fn choose_with_forms(&mut self, node: &KernelNode, candidates: Vec<Candidate>) -> Option<Choice> {
+        let timings = self.timings.as_ref();
+        let Some(forms) = &mut self.forms else { return selection::choose(candidates, timings) };
+        let graph = &self.graph;
+        let mut chosen = selection::choose(candidates.clone(), timings)?;
+        let added = forms.added(graph, node, &chosen.best);
+        if added > 0 {
+            let adds_none = |candidate: &Candidate| forms.added(graph, node, candidate) == 0;
+            let kept: Vec<Candidate> = candidates.into_iter().filter(adds_none).collect();
+            if let Some(kept) = selection::choose(kept, timings) {
+                // What was measured and what was not cannot be compared.
+                let comparable = kept.measured == chosen.measured;
+                let longer = if comparable { kept.expected / chosen.expected - 1.0 } else { f64::INFINITY };
+                if !forms.allows(added, longer) {
+                    chosen = kept;
+                }
+            }
+        }
+        forms.choose(graph, node, &chosen.best);
+        Some(chosen)
     }
 
     /// Remembers candidates for a measurement, if one was asked for.

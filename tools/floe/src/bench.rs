@@ -89,6 +89,26 @@ pub fn measure(
     Ok(Latency { iterations, host: Times::of(host), device })
 }
 
+/// Microseconds that it takes to choose another shape; `None` where there is one only. The session is left as it was.
+///
+/// # Errors
+/// What the engine says.
+pub fn choices(session: &mut Session<'_, '_>, iterations: usize) -> Result<Option<Times>> {
+    let chosen = session.variant().number();
+    let numbers: Vec<usize> = session.variant().shapes().map(|shape| shape.number()).collect();
+    if numbers.len() < 2 {
+        return Ok(None);
+    }
+    let mut times = Vec::with_capacity(iterations);
+    for &number in numbers.iter().cycle().take(iterations) {
+        let start = Instant::now();
+        session.choose(number)?;
+        times.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    session.choose(chosen)?;
+    Ok(Some(Times::of(times)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ pub mod profile;
 pub mod random;
 pub mod reference;
 pub mod session;
+pub mod shapes;
 pub mod tensor;
 pub mod turns;
 pub mod watch;

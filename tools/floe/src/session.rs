@@ -287,7 +287,10 @@ fn run_error(error: RunError) -> anyhow::Error {
 
 /// Names of a plan's targets.
 fn targets(plan: &Plan<'_>) -> String {
-    plan.variants().map(|variant| variant.header().target.to_owned()).collect::<Vec<_>>().join(", ")
+    let mut targets: Vec<_> = plan.variants().map(|variant| variant.header().target).collect();
+    // Those of one target stand behind one another.
+    targets.dedup();
+    targets.join(", ")
 }
 
 /// A ready session on either device.
@@ -310,6 +313,17 @@ impl<'p> Session<'p, '_> {
     /// Numbers and descriptions of the bindings that go one way.
     pub fn bindings(&self, direction: Direction) -> Vec<(usize, Binding<'p>)> {
         self.variant().bindings().enumerate().filter(|(_, binding)| binding.direction == direction).collect()
+    }
+
+    /// Chooses the variant of this number, of the same target: another shape.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn choose(&mut self, number: usize) -> Result<()> {
+        match self {
+            Self::Host(session) => Ok(session.choose(number)?),
+            Self::Cuda(session) => Ok(session.choose(number)?),
+        }
     }
 
     /// Writes an input or state by number.

@@ -1,8 +1,9 @@
 //! `floec compare`: a target's plan against the host's f32, layer by layer.
 
 use crate::{
-    compile, error_page,
+    error_page,
     output::{self, usage},
+    shapes,
 };
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -132,7 +133,7 @@ pub fn bar() -> ProgressBar {
 
 /// Shapes and constants of the import.
 pub fn import(shapes: &[String], constants: &[String]) -> Result<ImportOptions> {
-    let shapes = shapes.iter().map(|text| compile::shape(text)).collect::<Result<Vec<_>>>()?;
+    let shapes = shapes::single(shapes)?;
     let mut numbers = Vec::new();
     for text in constants {
         let (input, value) = text.rsplit_once('=').with_context(|| format!("--constant {text}: write NAME=NUMBER"))?;

@@ -3,6 +3,7 @@
 use crate::{
     compare, keys,
     output::{self, usage},
+    shapes,
 };
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -31,6 +32,8 @@ use std::{
 const EXAMPLES: &str = "Examples:
   floec compile resnet50.onnx --target jetson-orin-nano -o resnet50.floe
   floec compile detector.onnx --target host --target h200 --shape images=1x3x640x640 -o detector.floe
+  floec compile detector.onnx --target jetson-orin-nano --shape images=1x3x320x320,1x3x640x640 -o detector.floe
+  floec compile encoder.onnx --target host --shape ids=1x64,1x128,1x256 --shape mask=1x64,1x128,1x256 -o encoder.floe
   floec compile net.onnx --target a100 --precision f32 --algorithm conv1=simt_gemm -o net.floe
 
 Outputs whose extent depends on data (after NonMaxSuppression, NonZero, Compress, Unique) have room for the most elements
@@ -61,8 +64,10 @@ pub struct Arguments {
     /// Machine to compile for; repeat it for several variants in one plan. `floec targets` lists them.
     #[arg(long = "target", value_name = "NAME", required = true)]
     targets: Vec<String>,
-    /// Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar.
-    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
+    /// Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar. Commas separate further
+    /// shapes, among which a session chooses: `images=1x3x320x320,1x3x640x640`. With several inputs the first of each belong
+    /// together, then the second; one with a single shape has it always. The kernels of the first choose how weights lie.
+    #[arg(long = "shape", value_name = "INPUT=1x3x224x224,…")]
     shapes: Vec<String>,
     /// Arithmetic on a GPU; the host always computes in f32. `auto` is f16 but for the layers that --budget needs in f32.
     #[arg(long, value_enum, default_value_t = PrecisionArgument::F16)]
@@ -181,17 +186,6 @@ fn name_and_value<'a>(argument: &'a str, option: &str) -> anyhow::Result<(&'a st
     argument.rsplit_once('=').with_context(|| format!("{option} {argument}: write NAME=VALUE"))
 }
 
-pub fn shape(argument: &str) -> anyhow::Result<(String, Vec<usize>)> {
-    let (name, value) = name_and_value(argument, "--shape")?;
-    let extents = value.split('x').filter(|_| !value.is_empty());
-    let extents: Result<Vec<usize>, _> = extents.map(str::parse).collect();
-    let extents = extents.with_context(|| format!("--shape {argument}: write extents as 1x3x224x224"))?;
-    if extents.contains(&0) {
-        bail!("--shape {argument}: an extent of 0 leaves nothing to compute");
-    }
-    Ok((name.to_owned(), extents))
-}
-
 /// Name and value of a `--constant`.
 pub fn constant(argument: &str) -> anyhow::Result<(String, f64)> {
     let (input, value) = name_and_value(argument, "--constant")?;
@@ -207,13 +201,12 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
             bail!("--target {} is given twice", target.name);
         }
     }
-    let mut shapes: Vec<(String, Vec<usize>)> = Vec::new();
-    for text in &arguments.shapes {
-        let (input, extents) = shape(text)?;
-        if shapes.iter().any(|(given, _)| *given == input) {
-            bail!("--shape names input '{input}' twice");
-        }
-        shapes.push((input, extents));
+    let mut further_shapes = shapes::parse(&arguments.shapes)?;
+    let shapes = further_shapes.remove(0);
+    if !further_shapes.is_empty() && arguments.candidates.is_some() {
+        bail!(
+            "--candidates goes with one --shape: measure one shape after another, and give all timing tables to --timings"
+        );
     }
     let pair = |text: &String, option| name_and_value(text, option).map(|(a, b)| (a.to_owned(), b.to_owned()));
     let states = arguments.states.iter().map(|text| pair(text, "--state")).collect::<Result<Vec<_>, _>>()?;
@@ -253,6 +246,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
     Ok(CompileOptions {
         targets: found,
         import: ImportOptions { shapes, numbers, limits, ..ImportOptions::default() },
+        further_shapes,
         states,
         preprocess,
         postprocess,
@@ -445,7 +439,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             .iter()
             .map(|variant| {
                 serde_json::json!({
-                    "target": variant.target, "steps": variant.steps, "images": variant.images,
+                    "target": variant.target,
+                    "inputs": variant.inputs.iter().map(|(name, extents)| serde_json::json!({"name": name, "shape": extents})).collect::<Vec<_>>(),
+                    "steps": variant.steps, "images": variant.images,
                     "image_bytes": variant.image_bytes, "weight_bytes": variant.weight_bytes,
                     "arena_bytes": variant.arena_bytes, "arena_lower_bound": variant.arena_lower_bound,
                     "expected_us": variant.expected,
@@ -465,10 +461,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let mut text = decision.as_ref().map(Decision::text).unwrap_or_default();
     text += &format!("{}: {}\n", arguments.output.display(), output::bytes(compiled.bytes.len() as u64));
+    let shapes = options.further_shapes.len() + 1;
     for variant in &compiled.variants {
         text += &format!(
-            "  {}: {} steps, weights {}, {} kernel images {}, arena {} (lower bound {})",
+            "  {}{}: {} steps, weights {}, {} kernel images {}, arena {} (lower bound {})",
             variant.target,
+            if shapes > 1 { format!(" with {}", described(&variant.inputs)) } else { String::new() },
             variant.steps,
             output::bytes(variant.weight_bytes),
             variant.images,
@@ -492,6 +490,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     }
     output::print(&text)
+}
+
+/// Inputs with their extents, as --shape takes them.
+fn described(inputs: &[(String, Vec<u32>)]) -> String {
+    let extents = |extents: &[u32]| extents.iter().map(u32::to_string).collect::<Vec<_>>().join("x");
+    inputs.iter().map(|(name, shape)| format!("{name}={}", extents(shape))).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs `floec targets`.

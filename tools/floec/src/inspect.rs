@@ -88,7 +88,8 @@ pub fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
     };
     plan.verify_release(arguments.model_name.as_deref(), arguments.least_version.unwrap_or(0))
         .map_err(|error| anyhow!("'{name}', of model '{}': {error}", plan.model()))?;
-    let targets: Vec<_> = plan.variants().map(|variant| variant.header().target.to_owned()).collect();
+    let mut targets: Vec<_> = plan.variants().map(|variant| variant.header().target).collect();
+    targets.dedup();
     output::print(&format!("{name}: {sound}, for {}\n", targets.join(", ")))
 }
 
@@ -147,6 +148,10 @@ fn text(report: &Value) -> String {
         let memory = &variant["memory"];
         let host = number(&variant["architecture"]) == 0;
         text += &format!("\nvariant {}: {}", string(&variant["target"]), string(&variant["precision"]));
+        let (shape, shapes) = (number(&variant["shape"]), number(&variant["shapes"]));
+        if shapes > 1 {
+            text += &format!(", shape {} of {shapes}", shape + 1);
+        }
         if !host {
             text += &format!(
                 ", sm_{} {} by NVRTC {}, driver interface {} or later",

@@ -15,6 +15,7 @@ mod prediction;
 mod prove;
 mod quantize;
 mod report;
+mod shapes;
 mod sign;
 mod suite;
 mod zoo;

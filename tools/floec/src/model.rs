@@ -128,7 +128,7 @@ fn support(path: &Path, options: &Options) -> Result<(Value, bool)> {
     for text in &options.constants {
         numbers.push(usage(crate::compile::constant(text))?);
     }
-    let shapes = usage(options.shapes.iter().map(|text| crate::compile::shape(text)).collect::<Result<Vec<_>>>())?;
+    let shapes = usage(crate::shapes::single(&options.shapes))?;
     let names = options.targets.iter().map(String::as_str).filter(|name| *name != "host");
     let found: Result<Vec<_>> = ["host"].into_iter().chain(names).map(|name| Ok(targets::find(name)?)).collect();
     let (import, targets) = (ImportOptions { shapes, numbers, ..ImportOptions::default() }, usage(found)?);

@@ -119,7 +119,7 @@ fn plan_bytes(arguments: &Arguments) -> Result<Vec<u8>> {
         let (input, value) = text.rsplit_once('=').with_context(|| format!("--constant {text}: write NAME=VALUE"))?;
         numbers.push((input.to_owned(), value.parse().with_context(|| format!("--constant {text}"))?));
     }
-    let shapes = arguments.shapes.iter().map(|text| crate::compile::shape(text)).collect::<Result<Vec<_>>>()?;
+    let shapes = output::usage(crate::shapes::single(&arguments.shapes))?;
     let options = CompileOptions {
         targets: vec![targets::find(&arguments.target)?.clone(), targets::find("host")?.clone()],
         import: ImportOptions { shapes, numbers, ..ImportOptions::default() },

@@ -3,6 +3,7 @@
 use crate::{
     compile,
     output::{self, usage},
+    shapes,
 };
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -115,14 +116,7 @@ impl Samples for Files {
 }
 
 fn import_options(arguments: &Arguments) -> anyhow::Result<ImportOptions> {
-    let mut options = ImportOptions::default();
-    for text in &arguments.shapes {
-        let (input, extents) = compile::shape(text)?;
-        if options.shapes.iter().any(|(given, _)| *given == input) {
-            bail!("--shape names input '{input}' twice");
-        }
-        options.shapes.push((input, extents));
-    }
+    let mut options = ImportOptions { shapes: shapes::single(&arguments.shapes)?, ..ImportOptions::default() };
     for text in &arguments.constants {
         options.numbers.push(compile::constant(text)?);
     }

@@ -28,6 +28,7 @@ fn variant(variant: &Variant<'_>) -> Value {
     let header = variant.header();
     let memory = variant.memory();
     let requirements = variant.requirements(InitOptions::default());
+    let shape = variant.shapes().position(|shape| shape.number() == variant.number());
     let bindings = variant.bindings().map(|binding| {
         json!({
             "name": binding.name,
@@ -93,6 +94,8 @@ fn variant(variant: &Variant<'_>) -> Value {
     });
     json!({
         "target": header.target,
+        "shape": shape,
+        "shapes": variant.shapes().len(),
         "architecture": header.architecture,
         "images": format!("{:?}", header.image_kind).to_lowercase(),
         "driver": header.driver,

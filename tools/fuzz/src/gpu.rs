@@ -82,7 +82,8 @@ fn session(variant: &Variant<'_>, random: &mut Random) {
     let (mapped, guard) = (random.below(2) == 0, random.below(2) == 0);
     let options = InitOptions { mapped, guard, wait: Wait::ALL[random.below(4)], ..InitOptions::default() };
     let signals = guard || options.wait == Wait::Poll;
-    let launches = variant.steps().filter_map(|step| {
+    // A launch of one graph runs those of all shapes, which does no harm.
+    let launches = variant.shapes().flat_map(|shape| shape.steps()).filter_map(|step| {
         let purpose = step.purpose();
         let wanted = match purpose {
             Purpose::Network => true,
@@ -132,6 +133,10 @@ fn session(variant: &Variant<'_>, random: &mut Random) {
         }
     }
     session.reset().expect("a checked plan");
+    for shape in variant.shapes() {
+        session.choose(shape.number()).expect("a shape of the plan");
+        session.replay().expect("a checked plan");
+    }
     session.synchronize().expect("a checked plan");
 }
 

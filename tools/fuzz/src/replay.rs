@@ -106,6 +106,13 @@ pub fn plan(file: &File) -> bool {
         }
         session.replay().expect("a checked plan");
         session.reset();
+        let shapes: Vec<_> = session.variant().shapes().collect();
+        for shape in shapes {
+            session.choose(shape.number()).expect("a shape of the plan");
+            if shape.steps().map(|step| work(&step)).fold(0, u64::saturating_add) <= WORK {
+                session.replay().expect("a checked plan");
+            }
+        }
     }
     true
 }

@@ -8,7 +8,7 @@ use floe_fuzz::{
     gpu, hostile, layout, plan,
     random::Random,
     replay::File,
-    support::{candidates_parts, cuda_parts, parts, signalling_parts, write},
+    support::{candidates_parts, cuda_parts, parts, signalling_parts, two_shapes, write},
 };
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
@@ -24,9 +24,10 @@ fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
 
 /// A plan to begin with.
 fn fresh(random: &mut Random) -> Vec<u8> {
-    let parts = match random.below(3) {
+    let parts = match random.below(4) {
         0 => cuda_parts(),
         1 => candidates_parts(),
+        2 => return two_shapes(),
         _ => signalling_parts(),
     };
     write([parts]).to_vec()

@@ -7,7 +7,7 @@ use floe_fuzz::{
     hostile, layout, plan,
     random::Random,
     replay::{self, File},
-    support::{candidates_parts, cuda_parts, host_parts, kernel_parts, write},
+    support::{candidates_parts, cuda_parts, host_parts, kernel_parts, two_shapes, write},
 };
 use floe_kernels::Kernel;
 use libfuzzer_sys::{Corpus, fuzz_mutator, fuzz_target};
@@ -30,6 +30,7 @@ fn fresh(random: &mut Random) -> Vec<u8> {
     match random.below(32) {
         0 => write([host_parts(), cuda_parts()]).to_vec(),
         1 => write([candidates_parts()]).to_vec(),
+        2 => two_shapes(),
         _ => plan_of(hostile::case(random)),
     }
 }

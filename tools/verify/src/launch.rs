@@ -243,7 +243,7 @@ impl Gpu {
         // SAFETY: as above.
         self.check("cuGraphCreate", unsafe { (api.graph_create)(&mut made.graph, 0) })?;
         if let Machine::Emulated(emulator) = &self.device {
-            emulator.describe(described(layout, candidate));
+            emulator.describe(vec![described(layout, candidate)]);
         }
         let mut previous: CUgraphNode = null_mut();
         for (launch, compiled) in candidate.launches.iter().zip(compiled) {

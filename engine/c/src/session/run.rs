@@ -25,9 +25,11 @@ macro_rules! on {
     };
 }
 
+pub(super) use on;
+
 /// The parts of a session that RUN uses: references to single fields, since the body borrows others.
-struct Running<'s> {
-    body: &'s mut Body,
+pub(super) struct Running<'s> {
+    pub body: &'s mut Body,
     timed: &'s mut bool,
     guard: bool,
     memory: &'s Range<usize>,
@@ -36,7 +38,7 @@ struct Running<'s> {
 
 impl Running<'_> {
     /// Checks that the caller's data lie apart from the session's own memory, and gives their addresses.
-    fn apart(&self, data: *const c_void, bytes: usize) -> Result<Range<usize>, Failure> {
+    pub fn apart(&self, data: *const c_void, bytes: usize) -> Result<Range<usize>, Failure> {
         if bytes == 0 {
             return Ok(0..0);
         }
@@ -55,7 +57,7 @@ impl Running<'_> {
     }
 
     /// Checks a place for a result: not null, aligned, and apart from the session's own memory.
-    fn place<T>(&self, place: *mut T, what: &'static str) -> Result<(), Failure> {
+    pub fn place<T>(&self, place: *mut T, what: &'static str) -> Result<(), Failure> {
         memory::pointer(place, what)?;
         self.outside(&memory::addresses(place), what)
     }
@@ -65,7 +67,7 @@ impl Running<'_> {
 ///
 /// # Safety
 /// As the header's introduction says of every pointer: nothing else may use the session meanwhile.
-unsafe fn with(
+pub(super) unsafe fn with(
     session: *mut Session,
     mut error: *mut Error,
     body: impl FnOnce(Running<'_>) -> Result<(), Failure>,

@@ -126,6 +126,8 @@ static void refuse_session(floe_session *bad, floe_status wanted) {
     EACH(floe_session_device_time(bad, &milliseconds, &error));
     EACH(floe_session_synchronize(bad, &error));
     EACH(floe_session_reset(bad, &error));
+    EACH(floe_session_choose(bad, 0, &error));
+    EACH(floe_session_choose_holding(bad, NULL, 0, &done, &error));
     EACH(floe_session_guard(bad, &done, &error));
     EACH(floe_session_replay_while(bad, NULL, NULL, &error));
     EACH(floe_session_synchronize_while(bad, NULL, NULL, &error));

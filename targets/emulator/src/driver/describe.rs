@@ -36,8 +36,13 @@ pub struct Step {
     pub optional: bool,
 }
 
-/// The steps of a plan's variant.
-pub fn of_plan(variant: &Variant<'_>) -> Vec<Step> {
+/// The steps of each shape of a variant's target, as a session makes its graphs.
+pub fn of_plan(variant: &Variant<'_>) -> Vec<Vec<Step>> {
+    variant.shapes().map(|shape| of_shape(&shape)).collect()
+}
+
+/// The steps of a variant.
+fn of_shape(variant: &Variant<'_>) -> Vec<Step> {
     let bindings: Vec<_> = variant.bindings().collect();
     let kernels: Vec<_> = variant.kernels().collect();
     let counted = variant.header().zeroed_bytes;

@@ -46,14 +46,22 @@ pub struct Node {
 pub struct Graph {
     /// Its launches; each waits for earlier ones only.
     pub nodes: Vec<Node>,
+    /// Which description is its own.
+    description: usize,
     /// How many of the description's steps the nodes so far stand for or leave out.
     described: usize,
 }
 
 impl Graph {
+    /// An empty one, which has description `description`.
+    pub fn new(description: usize) -> Self {
+        Self { description, ..Self::default() }
+    }
+
     /// The description of the next node: that of the next step with its kernel, where only such steps lie between as a graph
     /// may be without.
-    pub fn describe<'d>(&mut self, steps: &'d [Step], kernel: &str, arguments: usize) -> Option<&'d Step> {
+    pub fn describe<'d>(&mut self, graphs: &'d [Vec<Step>], kernel: &str, arguments: usize) -> Option<&'d Step> {
+        let steps = graphs.get(self.description)?;
         let fits = |step: &Step| step.kernel == kernel && step.arguments.len() == arguments;
         let rest = steps.get(self.described..)?;
         let skipped = rest.iter().position(|step| fits(step) || !step.optional)?;

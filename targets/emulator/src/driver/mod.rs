@@ -99,7 +99,10 @@ struct State {
     options: Options,
     memory: Allocations,
     handles: Handles,
-    described: Vec<Step>,
+    /// What the launches of graphs mean: of the next graphs in turn, and of all after them as of the last.
+    described: Vec<Vec<Step>>,
+    /// Graphs that were made since.
+    graphs: usize,
     kernels: Vec<Kernel>,
     numbers: BTreeMap<(u64, String), usize>,
     findings: Findings,
@@ -131,6 +134,7 @@ impl Emulator {
             memory: Allocations::default(),
             handles: Handles::default(),
             described: Vec::new(),
+            graphs: 0,
             kernels: Vec::new(),
             numbers: BTreeMap::new(),
             findings: Findings::default(),
@@ -152,10 +156,10 @@ impl Emulator {
         self.with(|state| state.options.mode = mode);
     }
 
-    /// What the launches of graphs mean that are built from now on, in order. Arguments of launches without a description
-    /// are held to their allocations.
-    pub fn describe(&self, steps: Vec<Step>) {
-        self.with(|state| state.described = steps);
+    /// What the launches of graphs mean that are built from now on, in order: of one graph after another, and of all further
+    /// ones as of the last. Arguments of launches without a description are held to their allocations.
+    pub fn describe(&self, graphs: Vec<Vec<Step>>) {
+        self.with(|state| (state.described, state.graphs) = (graphs, 0));
     }
 
     /// What was found so far.

@@ -241,8 +241,10 @@ unsafe extern "C" fn event_destroy(event: CUevent) -> CUresult {
 
 unsafe extern "C" fn graph_create(graph: *mut CUgraph, _: c_uint) -> CUresult {
     call(|state| {
+        let description = state.graphs.min(state.described.len().saturating_sub(1));
+        state.graphs += 1;
         // SAFETY: the caller passes a place for a handle.
-        unsafe { store(graph, state.handles.add(Object::Graph(Graph::default()))) };
+        unsafe { store(graph, state.handles.add(Object::Graph(Graph::new(description)))) };
         Ok(())
     })
 }

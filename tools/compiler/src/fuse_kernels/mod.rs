@@ -11,7 +11,10 @@ mod quantized_mbconv;
 mod scaled_conv;
 mod squeeze_excite;
 
-use crate::kernel_graph::{BufferRange, KernelGraph, KernelNode};
+use crate::{
+    forms::Forms,
+    kernel_graph::{BufferRange, KernelGraph, KernelNode},
+};
 use edges::Edges;
 use floe_kernels::{
     Kernel,
@@ -35,14 +38,19 @@ type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
 const PASSES: [Pass; 5] =
     [squeeze_excite::offers, mbconv::offers, quantized_average::offers, quantized_mbconv::offers, scaled_conv::offers];
 
-/// Replaces chains of kernels by fused ones. `forced` maps node names to algorithms.
-pub fn run(mut graph: KernelGraph, target: &Target, forced: &HashMap<String, String>) -> KernelGraph {
+/// Replaces chains of kernels by fused ones. `forced` maps node names to algorithms; `forms` knows what other shapes have fused.
+pub fn run(
+    mut graph: KernelGraph,
+    target: &Target,
+    forced: &HashMap<String, String>,
+    mut forms: Option<&mut Forms>,
+) -> KernelGraph {
     for pass in PASSES {
         let mut number = 0;
         let mut edges = Edges::of(&graph);
         while number < graph.nodes.len() {
             let offers = pass(&graph, &edges, number);
-            match offers.into_iter().find(|offer| accept(&graph, offer, target, forced)) {
+            match offers.into_iter().find(|offer| accept(&graph, offer, target, forced, forms.as_deref_mut())) {
                 Some(offer) => {
                     replace(&mut graph, offer);
                     edges = Edges::of(&graph);
@@ -59,7 +67,13 @@ fn cost(candidates: &[Candidate]) -> Option<f64> {
     candidates.iter().map(|candidate| candidate.cost).min_by(f64::total_cmp)
 }
 
-fn accept(graph: &KernelGraph, offer: &Offer, target: &Target, forced: &HashMap<String, String>) -> bool {
+fn accept(
+    graph: &KernelGraph,
+    offer: &Offer,
+    target: &Target,
+    forced: &HashMap<String, String>,
+    forms: Option<&mut Forms>,
+) -> bool {
     if offer.kernel.family().check().is_err() {
         return false;
     }
@@ -73,7 +87,8 @@ fn accept(graph: &KernelGraph, offer: &Offer, target: &Target, forced: &HashMap<
     // A member without a candidate cannot run by itself.
     let alone = |member: &KernelNode| member.kernel.candidates(target).ok().and_then(|candidates| cost(&candidates));
     let apart = members().map(|member| alone(member).unwrap_or(f64::INFINITY)).sum::<f64>();
-    fused < apart
+    let nodes = || members().map(|member| member.name.clone()).collect();
+    forms.map_or(fused < apart, |forms| forms.fuses(offer.kernel.family().name(), nodes(), fused, apart))
 }
 
 fn replace(graph: &mut KernelGraph, offer: Offer) {

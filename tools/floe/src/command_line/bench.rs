@@ -11,7 +11,7 @@ use crate::{
     inputs,
     plan_file::PlanFile,
     session::{DeviceKind, MemoryKind, Place, Request, wait_name},
-    turns,
+    shapes, turns,
 };
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -86,6 +86,7 @@ impl Bench {
         let file = self.common.plan.open()?;
         let request = self.common.request(self.sms);
         let (plan, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
+        let variant = self.common.shape(&variant)?;
         #[cfg(feature = "emulator")]
         if let Place::Emulated(_) = place {
             let counted = crate::emulated::count(&mut place, variant, &self.common.inputs)?;
@@ -101,7 +102,7 @@ impl Bench {
         let header = variant.header().clone();
         let ways = if memory.is_some() { self.wait.ways() } else { &[Wait::Driver] };
         let mut latencies = Vec::new();
-        let mut guarded = None;
+        let (mut guarded, mut choices) = (None, None);
         let watch = self.common.watch()?;
         for &wait in ways {
             place.set_wait(wait);
@@ -113,6 +114,7 @@ impl Bench {
                 bench::measure(&mut session, &inputs, warm_up, iterations, &watch, |done| progress.show(done))?;
             latencies.push((wait, latency));
             guarded = self.common.guarded(&mut session)?;
+            choices = bench::choices(&mut session, iterations)?;
         }
         progress.clear();
         let [(_, latency), ..] = latencies[..] else { bail!("no way to wait") };
@@ -136,6 +138,11 @@ impl Bench {
         }
         if let Some(times) = latency.device {
             line("device", times)?;
+        }
+        if let Some(times) = choices {
+            line("choose", times)?;
+            let shapes = variant.shapes().len();
+            writeln!(out, "{shapes} shapes, of which {} was replayed", shapes::describe(&variant))?;
         }
         if let Some(memory) = memory {
             let waited: Vec<&str> = ways.iter().copied().map(wait_name).collect();
@@ -161,6 +168,8 @@ impl Bench {
                 "wait": wait_name(latencies[0].0),
                 "round_trip": latency.host,
                 "device_time": latency.device,
+                "shape": shapes::describe(&variant),
+                "choose": choices,
                 "waits": latencies.iter().map(|(wait, latency)| {
                     serde_json::json!({"wait": wait_name(*wait), "round_trip": latency.host, "device_time": latency.device})
                 }).collect::<Vec<_>>(),
@@ -179,6 +188,7 @@ impl Bench {
         let plans: Vec<Plan<'_>> = files.iter().map(PlanFile::plan).collect::<Result<_>>()?;
         let request = Request { device: DeviceKind::Cuda, ..self.common.request(self.sms) };
         let (place, first) = Place::choose(&plans[0], &request)?;
+        let first = self.common.shape(&first)?;
         let mut variants = vec![first];
         for (plan, file) in plans.iter().zip(&files).skip(1) {
             let variant = place.variant_of(plan, request.variant.as_deref());

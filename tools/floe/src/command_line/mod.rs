@@ -7,6 +7,7 @@ mod profile;
 mod progress;
 mod run;
 
+use crate::shapes;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::{
@@ -29,6 +30,7 @@ enum Command {
     #[command(after_help = "Examples:
   floe run resnet50.floe --input image=cat.npy --output-dir out
   floe run resnet50.floe --random 7 --device host
+  floe run detector.floe --shape images=1x3x640x640 --random 7       of a plan with several shapes
   floe run resnet50.floe --input image=cat.npy --compare expected.npz
   floe run resnet50.floe --random 7 --public-key plans.key.pub
   floe run resnet50.floe --random 7 --public-key plans.key.pub --model-name resnet50 --least-version 3")]
@@ -92,7 +94,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             if error.is::<crate::emulated::MachineCode>() {
                 return ExitCode::from(2);
             }
-            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<Usage>() || error.is::<shapes::Unfit>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -5,11 +5,15 @@ use crate::{
     inputs::Source,
     plan_file::{self, PlanFile, Trust},
     session::{DeviceKind, MemoryKind, Request, Session},
+    shapes::{self, InputShape},
     watch::Watch,
 };
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use floe_engine::cuda::{Stage, Wait};
+use floe_engine::{
+    cuda::{Stage, Wait},
+    plan::Variant,
+};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -55,6 +59,10 @@ pub(super) struct Common {
     /// Contents of an input; repeatable.
     #[arg(long = "input", value_name = "NAME=FILE.npy")]
     pub(super) inputs: Vec<Source>,
+    /// Of a plan with several shapes: the one in which this input has these extents; repeatable. By default the one of the
+    /// files of --input, else the first.
+    #[arg(long = "shape", value_name = "NAME=1x3x224x224")]
+    pub(super) shapes: Vec<InputShape>,
     /// Where to run; by default on the GPU where the plan suits one, else on the host.
     #[arg(long, value_enum)]
     pub(super) device: Option<DeviceArgument>,
@@ -80,6 +88,9 @@ pub(super) struct OnGpu {
     /// Use the variant of this target instead of the most suitable one.
     #[arg(long, value_name = "TARGET")]
     pub(super) variant: Option<String>,
+    /// Of a plan with several shapes: the one in which this input has these extents; repeatable. By default the first.
+    #[arg(long = "shape", value_name = "NAME=1x3x224x224")]
+    pub(super) shapes: Vec<InputShape>,
     /// Use only N multiprocessors of the GPU (a green context).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) sms: Option<u32>,
@@ -121,6 +132,11 @@ impl Common {
             None => Ok(Watch::default()),
             Some(deadline) => Watch::deadline(Duration::from_millis(deadline), self.plan.plan.display().to_string()),
         }
+    }
+
+    /// The variant for the shape that was asked for.
+    pub(super) fn shape<'p>(&self, variant: &Variant<'p>) -> Result<Variant<'p>> {
+        Ok(shapes::choose(variant, &self.shapes, &self.inputs)?)
     }
 
     /// What the guard has seen, where it was asked for.

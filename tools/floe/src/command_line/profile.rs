@@ -4,6 +4,7 @@ use super::{options::OnGpu, write_json};
 use crate::{
     inputs, profile,
     session::{DeviceKind, Place, Session},
+    shapes,
 };
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -48,7 +49,7 @@ impl Profile {
         let (mut place, variant) = Place::choose(&plan, &request)?;
         let device = place.describe();
         let info = place.device().map(|device| device.info().clone());
-        let mut session = place.session(variant)?;
+        let mut session = place.session(shapes::choose(&variant, &self.common.shapes, &[])?)?;
         for input in inputs::gather(&session, &[], Some(0))? {
             session.write(input.binding, &input.bytes)?;
         }
@@ -80,6 +81,7 @@ impl Profile {
         let file = self.common.plan.open()?;
         let request = crate::session::Request { device: DeviceKind::Emulated, ..self.common.request() };
         let (_, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
+        let variant = shapes::choose(&variant, &self.common.shapes, &[])?;
         let counted = crate::emulated::count(&mut place, variant, &[])?;
         super::print_counts(&counted, true, self.common.json.as_deref())
     }

@@ -49,7 +49,7 @@ impl Run {
         let watch = self.common.watch()?;
         let mut session = {
             let _working = watch.work("INIT");
-            place.session(variant)?
+            place.session(self.common.shape(&variant)?)?
         };
         let inputs = inputs::gather(&session, &self.common.inputs, self.random)?;
         mark("first result");

@@ -8,6 +8,7 @@ mod deploy;
 mod inspect;
 mod models;
 mod plans;
+mod shapes;
 mod signatures;
 mod suite;
 mod timings;

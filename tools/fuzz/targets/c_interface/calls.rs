@@ -259,7 +259,7 @@ impl Program {
                 }
                 16 if input.ratio(1, 4)? => floe_session_replay_timed(session, errors),
                 16 => floe_session_replay(session, errors),
-                17 => match input.int_in_range(0..=4)? {
+                17 => match input.int_in_range(0..=5)? {
                     0 => floe_session_is_done(session, spoil(input, word)?, errors),
                     1 => {
                         let mut real = 0.0;
@@ -267,6 +267,7 @@ impl Program {
                     }
                     2 => floe_session_synchronize(session, errors),
                     3 => floe_session_reset(session, errors),
+                    4 => floe_session_choose(session, number, errors),
                     _ => floe_session_guard(session, spoil(input, word)?, errors),
                 },
                 18 => {
