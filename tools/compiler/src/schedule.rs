@@ -326,7 +326,7 @@ impl Scheduler<'_> {
     fn choose(&mut self, node: &KernelNode) -> Result<Choice, ScheduleError> {
         let family = node.kernel.family();
         family.check().map_err(kernel_error(node))?;
-        let mut candidates = node.kernel.candidates(self.target).map_err(|reason| ScheduleError::Unsupported {
+        let mut candidates = node.candidates(self.target).map_err(|reason| ScheduleError::Unsupported {
             node: node.name.clone(),
             family: family.name().to_owned(),
             target: self.target.name.clone(),
@@ -405,6 +405,7 @@ impl Scheduler<'_> {
             sources: node.sources.clone(),
             reasons: Vec::new(),
             layout: None,
+            code: None,
             kernel: Kernel::Copy(Copy { source, destination }),
             inputs: vec![BufferRange { buffer, offset: 0, bytes }],
             outputs: vec![range],
@@ -449,6 +450,7 @@ impl Scheduler<'_> {
                 sources: node.sources.clone(),
                 reasons: Vec::new(),
                 layout: None,
+                code: None,
                 kernel: Kernel::Copy(Copy { source: from, destination: to.clone() }),
                 inputs: vec![from_range],
                 outputs: vec![range],
