@@ -8,6 +8,7 @@ mod error_page;
 mod inspect;
 mod keys;
 mod model;
+mod operators;
 mod output;
 mod page;
 mod prediction;

@@ -6,6 +6,7 @@ mod compare;
 mod compile;
 mod inspect;
 mod models;
+mod operators;
 mod plans;
 mod signatures;
 mod suite;
