@@ -18,7 +18,7 @@ use crate::{MAX_INPUTS, MAX_OUTPUTS, View};
 use serde::{Deserialize, Serialize};
 
 /// Longest name of an operator, with its domain, in bytes.
-pub const MAX_NAME: usize = 127;
+pub const MAX_NAME: usize = 95;
 /// Most numbers in the attributes of an operator.
 pub const MAX_ATTRIBUTES: usize = 32;
 

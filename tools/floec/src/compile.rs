@@ -95,7 +95,7 @@ pub struct Arguments {
     #[arg(long = "limit", value_name = "NAME=NUMBER")]
     limits: Vec<String>,
     #[command(flatten)]
-    operators: operators::Options,
+    operators: operators::Folders,
     /// Makes an input a u8 frame as it comes from a camera, for example `image=nv12:1920x1080,letterbox,pad=114`: crop,
     /// resize, colours and normalisation are the first step of the plan. Repeatable, one for each input.
     #[arg(long = "preprocess", value_name = "INPUT=FORMAT:WxH,…")]

@@ -38,7 +38,7 @@ pub struct Options {
     #[arg(long = "constant", value_name = "INPUT=NUMBER")]
     constants: Vec<String>,
     #[command(flatten)]
-    operators: operators::Options,
+    operators: operators::Folders,
 }
 
 impl Options {

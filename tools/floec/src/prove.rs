@@ -54,7 +54,7 @@ pub struct Arguments {
     #[arg(long = "constant", value_name = "INPUT=NUMBER")]
     constants: Vec<String>,
     #[command(flatten)]
-    operators: operators::Options,
+    operators: operators::Folders,
     /// Contents of an input; repeatable. Others are random.
     #[arg(long = "inputs", visible_alias = "input", value_name = "NAME=FILE.npy")]
     inputs: Vec<Source>,
