@@ -334,6 +334,62 @@ typedef struct floe_binding_info {
 // `floe_weights_upload` and `floe_scratch_allocate`.
 typedef void *(*floe_find_symbol)(void *context, const char *name);
 
+// A tensor that an operator's function works on: row-major elements without gaps.
+typedef struct floe_tensor {
+    // The elements. Those of an input must not be written; those of an output mean nothing before they are.
+    void *data;
+    // Their bytes.
+    size_t bytes;
+    // Their type.
+    floe_element_type element_type;
+    // Number of dimensions.
+    uint32_t rank;
+    // Extents, outermost first; 0 beyond `rank`.
+    uint32_t shape[FLOE_MAX_RANK];
+} floe_tensor;
+
+// A number of an operator's attributes.
+typedef struct floe_number {
+    // The number, where it is an integer or that of a choice; else 0.
+    int64_t integer;
+    // The number, of either kind.
+    double real;
+} floe_number;
+
+// One call of an operator's function. Nothing of it may be used afterwards.
+typedef struct floe_operator_call {
+    // The inputs.
+    const struct floe_tensor *inputs;
+    // Their number.
+    size_t input_count;
+    // The outputs, all of whose elements the function writes.
+    const struct floe_tensor *outputs;
+    // Their number.
+    size_t output_count;
+    // All numbers of the attributes, in the order of the operator's description; lists have one after another.
+    const struct floe_number *numbers;
+    // How many there are.
+    size_t number_count;
+    // Scratch, at a multiple of 64 bytes.
+    void *workspace;
+    // Its bytes, as the description says.
+    size_t workspace_bytes;
+} floe_operator_call;
+
+// An operator's function: 0 for success, else a number that the text of the error tells. It must not use the session, and gives
+// the same outputs for the same inputs.
+typedef uint32_t (*floe_operator_function)(void *context, const struct floe_operator_call *call);
+
+// An operator's function under its name.
+typedef struct floe_operator {
+    // The operator's domain and name, `DOMAIN.NAME`, closed by NUL.
+    const char *name;
+    // The function.
+    floe_operator_function function;
+    // What the function gets as its context.
+    void *context;
+} floe_operator;
+
 // How a session is made. Zero is the usual value of every field but the first.
 typedef struct floe_session_options {
     // `sizeof(floe_session_options)`: so the library knows what the caller knows. Fields beyond it count as zero.
@@ -360,6 +416,11 @@ typedef struct floe_session_options {
     // must be as large as `arena_bytes` of the variant, and stay until the session is destroyed. The session replays in
     // its stream, so `stream` must be null.
     struct floe_scratch *scratch;
+    // On the host: functions for the plan's operators that are not Floe's own; null for none. They and their names stay in place
+    // until the session is destroyed. A variant for a GPU has their CUDA in it, and needs none.
+    const struct floe_operator *operators;
+    // How many there are.
+    size_t operator_count;
 } floe_session_options;
 
 // What a session takes. All of it is known before: a session takes nothing more until it is destroyed.

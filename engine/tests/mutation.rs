@@ -18,6 +18,25 @@ use support::{Aligned, candidates_parts, cuda_parts, host_parts, kernel_parts, r
 /// More work than this is legal, but not for a test.
 const WORK: u64 = 1 << 20;
 
+/// Functions for operators of all names: they read and write everything that they get.
+struct Any;
+
+impl host::Operators for Any {
+    fn has(&self, _: &str) -> bool {
+        true
+    }
+
+    fn run(&self, call: &mut host::Call<'_, '_>) -> Result<(), u32> {
+        let sum = call.inputs.iter().flat_map(|input| *input).fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+        call.outputs.iter_mut().for_each(|output| output.fill(sum));
+        call.workspace.fill(sum);
+        for (view, bytes) in call.operator.inputs.iter().zip(call.inputs) {
+            assert_eq!(view.bytes().unwrap(), bytes.len() as u64);
+        }
+        Ok(())
+    }
+}
+
 /// Whether the plan is legal.
 fn parse_and_replay(bytes: &[u8]) -> bool {
     let bytes = Aligned::new(bytes);
@@ -42,7 +61,7 @@ fn parse_and_replay(bytes: &[u8]) -> bool {
             continue;
         }
         let mut memory = vec![Block::ZERO; host::blocks(&variant)];
-        let mut session = host::Session::init(variant, bytemuck::cast_slice_mut(&mut memory)).unwrap();
+        let mut session = host::Session::init_with(variant, bytemuck::cast_slice_mut(&mut memory), &Any).unwrap();
         session.replay().unwrap();
         session.replay().unwrap();
         let shapes: Vec<_> = session.variant().shapes().collect();
@@ -59,6 +78,7 @@ fn parse_and_replay(bytes: &[u8]) -> bool {
 /// Kernels of every family that are small enough to be replayed, without infinite parameters, which JSON has not.
 static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
     let mut kernels = all_cases();
+    kernels.push(Kernel::Custom(floe_kernels::custom::example()));
     kernels.retain(|kernel| {
         let whole = serde_json::to_value(kernel).and_then(serde_json::from_value::<Kernel>).is_ok();
         let bytes = kernel_parts(kernel.clone()).header.arena_bytes;

@@ -18,8 +18,8 @@ const KIB: usize = 1024;
 const AARCH64: bool = cfg!(target_arch = "aarch64");
 /// `Plan::parse`, `Plan::verify_blobs` and `Plan::variant` of any plan.
 const READ: usize = if AARCH64 { 112 } else { 96 } * KIB;
-/// INIT of a host session.
-const HOST_INIT: usize = if AARCH64 { 64 } else { 48 } * KIB;
+/// INIT of a host session, which reads its steps.
+const HOST_INIT: usize = if AARCH64 { 128 } else { 96 } * KIB;
 /// A replay on the host.
 const HOST_RUN: usize = if AARCH64 { 128 } else { 96 } * KIB;
 /// INIT of a CUDA session of the default size.

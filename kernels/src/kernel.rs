@@ -94,6 +94,7 @@ families! {
     PackedMatMul in packed_matmul,
     QuantizedMbConv in quantized_mbconv,
     QuantizedAverage in quantized_average,
+    Custom in custom,
 }
 
 /// A family's name, for reports: that of its module.

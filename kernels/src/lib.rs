@@ -25,6 +25,7 @@ pub mod conv;
 pub mod conv_transpose;
 pub mod copy;
 pub mod cumulative;
+pub mod custom;
 pub mod detect;
 pub mod determinant;
 pub mod frame;

@@ -4,6 +4,7 @@
 //! values whose [`Fact`] is known. What depends on constants only is folded on the way.
 #![warn(missing_docs)]
 
+pub mod custom;
 mod error;
 pub mod graph;
 mod import;

@@ -7,6 +7,7 @@ mod detect;
 mod frame;
 mod properties;
 
+pub use crate::custom::Custom;
 pub use detect::Detect;
 // What reference kernels compute has its words where they do.
 pub use floe_kernels::{
@@ -23,6 +24,8 @@ pub use floe_kernels::{
 };
 pub use frame::{Frame, Region};
 pub use properties::{Elements, ImageLayout, Inputs, Properties, Size};
+
+use std::sync::Arc;
 
 /// Window of a convolution or pooling; vectors have one entry for each spatial dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -492,6 +495,8 @@ pub enum Op {
         /// Bits of a weight.
         bits: u32,
     },
+    /// An operator that is described outside of Floe. Inputs and outputs as its description says; it works on row-major ones.
+    Custom(Arc<Custom>),
 }
 
 impl Op {
@@ -551,6 +556,7 @@ impl Op {
             Self::Unique { .. } => "Unique",
             Self::Determinant => "Det",
             Self::PackedMatMul { .. } => "MatMulNBits",
+            Self::Custom(custom) => custom.description.name,
         }
     }
 }

@@ -170,7 +170,7 @@ impl From<format::Direction> for Direction {
     }
 }
 
-fn element_type(dtype: DType) -> ElementType {
+pub(crate) fn element_type(dtype: DType) -> ElementType {
     match dtype {
         DType::F32 => ElementType::F32,
         DType::F16 => ElementType::F16,

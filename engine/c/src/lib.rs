@@ -8,6 +8,7 @@
 //! - [`memory`]: every check of a pointer, and every conversion of one.
 //! - [`plan`]: functions on plans. [`description`]: what they say of variants and bindings.
 //! - [`session`]: functions on sessions. [`options`]: how a session is made. [`shared`]: what sessions on a GPU share.
+//! - [`operators`]: functions for operators from outside of Floe.
 //!
 //! The library is `no_std` and allocates nothing. Build it as a static library for C with
 //!
@@ -27,6 +28,7 @@ compile_error!("the library needs a device: feature `host`, `cuda` or both");
 pub mod description;
 pub mod failure;
 pub mod memory;
+pub mod operators;
 pub mod options;
 pub mod plan;
 pub mod session;

@@ -3,6 +3,7 @@
 use crate::{
     failure::Failure,
     memory,
+    operators::Operator,
     shared::{Scratch, Weights},
 };
 use core::{
@@ -45,6 +46,11 @@ pub struct SessionOptions {
     /// must be as large as `arena_bytes` of the variant, and stay until the session is destroyed. The session replays in
     /// its stream, so `stream` must be null.
     pub scratch: *mut Scratch,
+    /// On the host: functions for the plan's operators that are not Floe's own; null for none. They and their names stay in place
+    /// until the session is destroyed. A variant for a GPU has their CUDA in it, and needs none.
+    pub operators: *const Operator,
+    /// How many there are.
+    pub operator_count: usize,
 }
 
 /// How a session waits for the GPU.
@@ -78,6 +84,8 @@ impl SessionOptions {
         reserved: 0,
         weights: core::ptr::null_mut(),
         scratch: core::ptr::null_mut(),
+        operators: core::ptr::null(),
+        operator_count: 0,
     };
 
     /// Reads what the caller gives; null stands for zeros.
@@ -93,7 +101,7 @@ impl SessionOptions {
         }
         // SAFETY: promise of the caller; all fields may be zero or anything else.
         let options = unsafe { memory::sized(options, FIRST)? };
-        // Later fields are pointers: whoever knows one knows all of it.
+        // Later fields are as large as pointers: whoever knows one knows all of it.
         if !(options.struct_bytes - FIRST).is_multiple_of(size_of::<*mut c_void>()) {
             let (smallest, largest) = (FIRST, size_of::<Self>());
             return Err(Failure::OptionsSize { smallest, largest, found: options.struct_bytes });

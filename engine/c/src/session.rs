@@ -26,7 +26,8 @@ use core::{
 };
 use floe_engine::{Requirements as Needs, plan::Variant};
 
-#[cfg(feature = "cuda")]
+#[cfg(feature = "host")]
+use crate::operators::Registered;
 use core::mem::MaybeUninit;
 #[cfg(feature = "cuda")]
 use floe_engine::cuda::{self, DriverApi};
@@ -59,6 +60,9 @@ pub struct Session {
     /// The driver's functions, which the body borrows. Beside it, so that neither moves.
     #[cfg(feature = "cuda")]
     api: MaybeUninit<DriverApi>,
+    /// The functions of operators, which the body borrows as well.
+    #[cfg(feature = "host")]
+    operators: MaybeUninit<Registered>,
     body: Body,
     /// What it shares with others: dropped after the body, which borrows it.
     uses: Uses,
@@ -238,7 +242,14 @@ unsafe fn make(
                 start.write_bytes(0, room.len() - used);
                 core::slice::from_raw_parts_mut(start, room.len() - used)
             };
-            Body::Host(host::Session::init(variant, rest)?)
+            // SAFETY: promise of the caller; then a place inside the object, which nothing refers to yet, and which stays as
+            // long as the session that borrows it.
+            let operators: &'static Registered = unsafe {
+                let place = (&raw mut (*target).operators).cast::<Registered>();
+                place.write(Registered::of(options.operators, options.operator_count)?);
+                &*place
+            };
+            Body::Host(host::Session::init_with(variant, rest, operators)?)
         }
         #[cfg(feature = "cuda")]
         false => {

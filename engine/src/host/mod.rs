@@ -1,5 +1,6 @@
 //! The host as a device: replays a plan with the reference kernels.
 
+mod custom;
 mod memory;
 mod split;
 
@@ -12,7 +13,9 @@ use crate::{
     },
 };
 use core::fmt;
-use floe_kernels::{DType, KernelError, MAX_INPUTS};
+use custom::Table;
+pub use custom::{Call, Function, Operator, Operators};
+use floe_kernels::{DType, Kernel, KernelError, MAX_INPUTS, custom::MAX_NAME};
 use memory::Memory;
 use split::{Range, Split};
 
@@ -54,6 +57,7 @@ pub struct Session<'p, 'm> {
     /// Where the bindings start in `memory`.
     bindings: usize,
     slots: Slots,
+    operators: Table<'m>,
 }
 
 impl<'p, 'm> Session<'p, 'm> {
@@ -62,6 +66,32 @@ impl<'p, 'm> Session<'p, 'm> {
     /// # Errors
     /// Where the variant is for a GPU, or memory or plan bytes do not fit.
     pub fn init(variant: Variant<'p>, memory: &'m mut [u8]) -> Result<Self, InitError> {
+        Self::init_with(variant, memory, &NO_OPERATORS)
+    }
+
+    /// As [`Self::init`], with functions for the variant's operators from outside of Floe.
+    ///
+    /// ```no_run
+    /// # use floe_engine::{host::{Call, Operator, Session}, plan::Variant};
+    /// # fn run(variant: Variant<'_>, memory: &mut [u8]) -> Result<(), Box<dyn core::error::Error>> {
+    /// let double = |call: &mut Call<'_, '_>| {
+    ///     let x = call.input::<f32>(0).ok_or(1u32)?;
+    ///     call.output(0).ok_or(2u32)?.iter_mut().zip(x).for_each(|(y, x): (&mut f32, _)| *y = 2.0 * x);
+    ///     Ok(())
+    /// };
+    /// let operators = [Operator { name: "example.Double", function: &double }];
+    /// let session = Session::init_with(variant, memory, &operators)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Self::init`], and where an operator has no function.
+    pub fn init_with(
+        variant: Variant<'p>,
+        memory: &'m mut [u8],
+        operators: &'m dyn Operators,
+    ) -> Result<Self, InitError> {
         if !variant.is_host() {
             return Err(InitError::OtherDevice { architecture: variant.header().architecture });
         }
@@ -76,11 +106,18 @@ impl<'p, 'm> Session<'p, 'm> {
         if !weights.is_empty() && !weights.as_ptr().addr().is_multiple_of(WEIGHTS_ALIGNMENT) {
             return Err(InitError::PlanMisaligned);
         }
+        for (number, step) in (0..).zip(variant.steps()) {
+            if let Action::Host(Kernel::Custom(custom)) = &step.action
+                && !operators.has(&custom.name)
+            {
+                return Err(InitError::NoFunction { step: number, operator: custom.name.clone() });
+            }
+        }
         memory.fill(0);
         let slots = Slots::new(&variant, ALIGNMENT as u64);
         let bindings = arena_bytes(&variant) as usize;
         log::debug!("host session of {}: {needed} bytes, {} of them bindings", variant.header().target, slots.bytes);
-        Ok(Self { variant, memory: Memory::new(memory), bindings, slots })
+        Ok(Self { variant, memory: Memory::new(memory), bindings, slots, operators: Table(operators) })
     }
 
     /// The variant that is replayed: its shapes are the chosen ones.
@@ -185,7 +222,7 @@ impl<'p, 'm> Session<'p, 'm> {
             if !go_on(&step) {
                 return Err(ReplayError::Stopped { step: number });
             }
-            self.run(&step).map_err(|error| ReplayError::Kernel { step: number, error })?;
+            self.run(&step).map_err(|failure| failure.at(number))?;
         }
         Ok(())
     }
@@ -212,9 +249,9 @@ impl<'p, 'm> Session<'p, 'm> {
         }
     }
 
-    fn run(&mut self, step: &Step) -> Result<(), KernelError> {
-        let Action::Host(kernel) = &step.action else { return Err(KernelError::Parameter("action")) };
-        let Self { variant, memory, bindings, slots } = self;
+    fn run(&mut self, step: &Step) -> Result<(), Failure> {
+        let Action::Host(kernel) = &step.action else { return Err(KernelError::Parameter("action").into()) };
+        let Self { variant, memory, bindings, slots, operators } = self;
         // Where an operand lies in the memory; `None` for the weights.
         let place = |operand: &Operand| -> Option<Range> {
             let base = match operand.region {
@@ -241,7 +278,34 @@ impl<'p, 'm> Session<'p, 'm> {
         let count = kernel.outputs().min(split.written.len());
         let (outputs, workspace) = split.written.split_at_mut(count);
         let workspace = workspace.first_mut().map_or(&mut [][..], |workspace| &mut **workspace);
-        kernel.family().run(&inputs, outputs, workspace)
+        match kernel {
+            Kernel::Custom(custom) => operators.call(custom, &inputs, outputs, workspace),
+            kernel => Ok(kernel.family().run(&inputs, outputs, workspace)?),
+        }
+    }
+}
+
+/// For plans without operators from outside.
+const NO_OPERATORS: [Operator<'_>; 0] = [];
+
+/// Why a step failed.
+enum Failure {
+    Kernel(KernelError),
+    Operator(u32),
+}
+
+impl From<KernelError> for Failure {
+    fn from(error: KernelError) -> Self {
+        Self::Kernel(error)
+    }
+}
+
+impl Failure {
+    fn at(self, step: u32) -> ReplayError {
+        match self {
+            Self::Kernel(error) => ReplayError::Kernel { step, error },
+            Self::Operator(code) => ReplayError::Operator { step, code },
+        }
     }
 }
 
@@ -267,7 +331,7 @@ fn weights<'p>(weights: &'p [u8], operand: &Operand) -> Option<&'p [u8]> {
 }
 
 /// Why a host session cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InitError {
     /// The variant is for a GPU.
@@ -286,6 +350,13 @@ pub enum InitError {
     MemoryMisaligned,
     /// The plan's weights do not lie at a multiple of [`WEIGHTS_ALIGNMENT`].
     PlanMisaligned,
+    /// An operator from outside of Floe has no function.
+    NoFunction {
+        /// Number of the first step that needs it.
+        step: u32,
+        /// The operator, `DOMAIN.NAME`.
+        operator: heapless::String<MAX_NAME>,
+    },
 }
 
 impl fmt::Display for InitError {
@@ -308,6 +379,11 @@ impl fmt::Display for InitError {
                 "plan must start at a multiple of {WEIGHTS_ALIGNMENT} bytes (better 256) in memory: map the file, or use \
                  `include_plan!`"
             ),
+            Self::NoFunction { step, operator } => write!(
+                f,
+                "step {step} is the operator {operator}, which is not Floe's: register a function of this name when the session \
+                 is made, or run a GPU variant"
+            ),
         }
     }
 }
@@ -325,6 +401,13 @@ pub enum ReplayError {
         /// Why.
         error: KernelError,
     },
+    /// The function of an operator from outside of Floe failed.
+    Operator {
+        /// Number of the step.
+        step: u32,
+        /// What the function said.
+        code: u32,
+    },
     /// The caller of [`Session::replay_while`] wanted no more of it.
     Stopped {
         /// Number of the first step that did not run.
@@ -336,6 +419,9 @@ impl fmt::Display for ReplayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kernel { step, error } => write!(f, "step {step}: {error}"),
+            Self::Operator { step, code } => {
+                write!(f, "step {step}: the operator's own function failed with code {code}")
+            }
             Self::Stopped { step } => write!(f, "replay was stopped before step {step}: reset the session"),
         }
     }
@@ -345,7 +431,7 @@ impl core::error::Error for ReplayError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Kernel { error, .. } => Some(error),
-            Self::Stopped { .. } => None,
+            Self::Operator { .. } | Self::Stopped { .. } => None,
         }
     }
 }

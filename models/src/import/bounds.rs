@@ -219,6 +219,7 @@ fn carried(op: &Op, inputs: &[&Fact], bounds: &[Option<Bound>], outputs: &[Fact]
         | Op::GlobalPool { .. }
         | Op::DepthToSpace { .. }
         | Op::SpaceToDepth { .. } => along(first.filter(|&d| d == 0)?),
+        Op::Custom(custom) if custom.description.element_wise => along(broadcast(inputs, bounds, output)?),
         // Region by region.
         Op::RoiAlign { .. } => match *bounds {
             [None, Some(regions), Some(batch)] if regions == batch && regions.axis == 0 => along(0),
@@ -241,6 +242,7 @@ fn carried(op: &Op, inputs: &[&Fact], bounds: &[Option<Bound>], outputs: &[Fact]
         | Op::NonZero
         | Op::Unique { .. }
         | Op::Determinant
+        | Op::Custom(_)
         | Op::Gemm { .. } => None,
     }
 }

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Quantized, Tensor, TensorId,
+    custom::Operators,
     infer::infer,
     onnx::Folder,
     op::{Binary, Unary},
@@ -31,6 +32,8 @@ pub(super) struct Builder<'a> {
     pub functions: Rc<Functions>,
     /// Versions of the other operator sets, by domain.
     pub other_sets: Rc<HashMap<String, i64>>,
+    /// Operators that are described outside of Floe.
+    pub operators: Operators,
     /// What is not supported.
     pub refused: Refused,
     /// How many functions are being imported inside each other.
@@ -60,6 +63,7 @@ impl<'a> Builder<'a> {
             folder,
             functions: Rc::default(),
             other_sets: Rc::default(),
+            operators: Operators::default(),
             refused: Refused::default(),
             calls: 0,
             budget: Budget::new(limits),

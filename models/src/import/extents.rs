@@ -281,7 +281,8 @@ fn made(op: &Op, inputs: &[Vec<Extent>], facts: &[&Fact], output: &Fact) -> Opti
         | Op::Recurrent(_)
         | Op::Determinant
         | Op::Detect(_)
-        | Op::Frame(_) => None,
+        | Op::Frame(_)
+        | Op::Custom(_) => None,
     }
 }
 

@@ -19,6 +19,7 @@ mod tests;
 
 use crate::{
     Evaluate, Graph, ImportError, Tensor,
+    custom::Operators,
     onnx::{self, Folder, proto::ModelProto},
 };
 use builder::Builder;
@@ -43,6 +44,8 @@ pub struct ImportOptions {
     pub numbers: Vec<(String, f64)>,
     /// What the import may take.
     pub limits: Limits,
+    /// Operators beside Floe's own.
+    pub operators: Operators,
 }
 
 /// Imports an ONNX file. External data is looked for in its folder.
@@ -94,6 +97,7 @@ fn build(
     builder.graph.name = graph.name;
     builder.functions = Rc::new(Functions::new(model.functions));
     builder.other_sets = Rc::new(other_sets(&model.opset_import));
+    builder.operators = options.operators.clone();
     inputs::add(&mut builder, &graph.input, &graph.initializer, options)?;
     builder.initializers(&graph.initializer)?;
     let imported = builder.nodes(&graph.node);

@@ -132,9 +132,13 @@ impl<'p> NodeView<'p> {
 
     /// A string attribute with its default.
     pub fn string(&mut self, name: &str, default: &str) -> Result<String, Problem> {
+        Ok(self.optional_string(name)?.unwrap_or_else(|| default.to_string()))
+    }
+
+    /// An optional string attribute.
+    pub fn optional_string(&mut self, name: &str) -> Result<Option<String>, Problem> {
         let attribute = self.take(name, AttributeType::String)?;
-        Ok(attribute
-            .map_or_else(|| default.to_string(), |attribute| String::from_utf8_lossy(&attribute.s).into_owned()))
+        Ok(attribute.map(|attribute| String::from_utf8_lossy(&attribute.s).into_owned()))
     }
 
     /// An optional attribute of strings.

@@ -9,9 +9,10 @@ use super::{
 };
 use crate::{
     ImportError, Problem, TensorId,
+    custom::Description,
     onnx::proto::{AttributeProto, FunctionProto, NodeProto, OperatorSetIdProto, TensorProto},
 };
-use std::{collections::HashMap, rc::Rc};
+use std::{collections::HashMap, rc::Rc, sync::Arc};
 
 /// Functions may call functions, but not themselves.
 const MOST_NESTED: usize = 32;
@@ -20,6 +21,7 @@ const MOST_NESTED: usize = 32;
 enum Called<'f> {
     Function(&'f FunctionProto),
     Operator(&'static Operator),
+    Custom(Arc<Description>),
 }
 
 impl Builder<'_> {
@@ -67,9 +69,10 @@ impl Builder<'_> {
         self.budget.count_node().map_err(error)?;
 
         let functions = Rc::clone(&self.functions);
-        let called = match functions.called_by(proto) {
-            Some(function) => Called::Function(function),
-            None => Called::Operator(operators::of(proto, self.opset).map_err(error)?),
+        let called = match (operators::custom::described(self, proto).map_err(error)?, functions.called_by(proto)) {
+            (Some(description), _) => Called::Custom(description),
+            (None, Some(function)) => Called::Function(function),
+            (None, None) => Called::Operator(operators::of(proto, self.opset).map_err(error)?),
         };
         let mut inputs = Vec::with_capacity(proto.input.len());
         for (index, name) in proto.input.iter().enumerate() {
@@ -78,12 +81,16 @@ impl Builder<'_> {
         }
         let made = match called {
             Called::Function(function) => self.call(function, &proto.attribute, &inputs, error)?,
-            Called::Operator(_) if self.any_unknown(inputs.iter().flatten()) => {
+            Called::Operator(_) | Called::Custom(_) if self.any_unknown(inputs.iter().flatten()) => {
                 self.subgraphs(proto)?;
                 self.outputs_unknown(proto);
                 return Ok(());
             }
             Called::Operator(operator) => self.apply(operator, proto, inputs, &error)?,
+            Called::Custom(description) => {
+                let view = NodeView::new(&self.current, proto, inputs, self.opset);
+                operators::custom::import(self, view, description).map_err(error)?
+            }
         };
         for (index, name) in proto.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             if self.bound_here(name) {

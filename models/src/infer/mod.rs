@@ -233,6 +233,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
         }
         Op::Frame(frame) => framed(frame, x, first(declared)?)?,
         Op::Detect(detect) => return detected(detect, inputs),
+        Op::Custom(custom) => return custom.infer(inputs),
     };
     check_fact(&output)?;
     Ok(vec![output])

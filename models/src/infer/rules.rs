@@ -51,6 +51,7 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
             (parts.saturating_add(1), parts.saturating_add(1))
         }
         Op::Recurrent(_) => (3, 9),
+        Op::Custom(custom) => (custom.description.inputs.len(), custom.description.inputs.len()),
         Op::Unary(_)
         | Op::Cast
         | Op::BitCast

@@ -55,6 +55,8 @@ pub enum Inputs {
     First(usize),
     /// These.
     At(&'static [usize]),
+    /// Those whose bits are set.
+    Mask(u32),
 }
 
 /// How large the outputs of an operator are.
@@ -106,6 +108,7 @@ impl Inputs {
             Self::All => true,
             Self::First(count) => number < count,
             Self::At(numbers) => numbers.contains(&number),
+            Self::Mask(bits) => number < u32::BITS as usize && bits >> number & 1 == 1,
         }
     }
 }
@@ -273,6 +276,12 @@ impl Op {
             // What rounds to zero or to its neighbour is still not it.
             Self::NonZero | Self::Unique { .. } => Properties { exact: Inputs::First(1), ..OWN },
             Self::Frame(_) => Properties { layout: OfReaders, ..OWN },
+            // No more is known than its description says.
+            Self::Custom(custom) => {
+                let alone = custom.description.element_wise;
+                let elements = if alone { Elements::EachAlone } else { Elements::Computed };
+                Properties { elements, exact: Inputs::Mask(custom.exact_inputs()), ..PROPORTIONAL }
+            }
         }
     }
 }

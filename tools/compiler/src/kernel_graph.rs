@@ -2,8 +2,13 @@
 
 use crate::{layout::Written, precision::Reason};
 use bytes::Bytes;
-use floe_engine::plan::format::Binding;
-use floe_kernels::{DType, Kernel};
+use floe_engine::plan::{check_launch, format::Binding};
+use floe_kernels::{
+    DType, Kernel,
+    codegen::{Candidate, Target, Unsupported},
+    custom::Code,
+};
+use std::sync::Arc;
 
 /// Number of a buffer in [`KernelGraph::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,6 +66,8 @@ pub struct KernelNode {
     pub layout: Option<Written>,
     /// What runs.
     pub kernel: Kernel,
+    /// Of an operator from outside: its CUDA, for a GPU.
+    pub code: Option<Arc<Code>>,
     /// Inputs.
     pub inputs: Vec<BufferRange>,
     /// Outputs.
@@ -68,6 +75,25 @@ pub struct KernelNode {
 }
 
 impl KernelNode {
+    /// All ways to run it on a target.
+    ///
+    /// # Errors
+    /// Where there is none, with a reason.
+    pub fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        let (Kernel::Custom(custom), Some(code)) = (&self.kernel, &self.code) else {
+            return self.kernel.candidates(target);
+        };
+        check_launch(code.grid, code.block, code.shared).map_err(|problem| {
+            let Code { grid, block, shared, .. } = &**code;
+            Unsupported(format!("{problem}: grid {grid:?}, block {block:?}, {shared} bytes of shared memory"))
+        })?;
+        if code.shared > target.shared_per_block {
+            let (wanted, most) = (code.shared, target.shared_per_block);
+            return Err(Unsupported(format!("{wanted} bytes of shared memory; a block has at most {most}")));
+        }
+        Ok(vec![custom.candidate(code, target)?])
+    }
+
     /// Whether a name on the command line means this node: its own name or that of a model node that went into it.
     pub fn is_named(&self, name: &str) -> bool {
         self.name == name || self.sources.iter().any(|source| source == name)

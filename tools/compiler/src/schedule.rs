@@ -335,7 +335,7 @@ impl Scheduler<'_> {
     fn choose(&mut self, node: &KernelNode) -> Result<Choice, ScheduleError> {
         let family = node.kernel.family();
         family.check().map_err(kernel_error(node))?;
-        let mut candidates = node.kernel.candidates(self.target).map_err(|reason| ScheduleError::Unsupported {
+        let mut candidates = node.candidates(self.target).map_err(|reason| ScheduleError::Unsupported {
             node: node.name.clone(),
             family: family.name().to_owned(),
             target: self.target.name.clone(),
@@ -437,6 +437,7 @@ impl Scheduler<'_> {
             sources: node.sources.clone(),
             reasons: Vec::new(),
             layout: None,
+            code: None,
             kernel: Kernel::Copy(Copy { source, destination }),
             inputs: vec![BufferRange { buffer, offset: 0, bytes }],
             outputs: vec![range],
@@ -481,6 +482,7 @@ impl Scheduler<'_> {
                 sources: node.sources.clone(),
                 reasons: Vec::new(),
                 layout: None,
+                code: None,
                 kernel: Kernel::Copy(Copy { source: from, destination: to.clone() }),
                 inputs: vec![from_range],
                 outputs: vec![range],

@@ -1,7 +1,7 @@
 //! `floec compile` and `floec targets`.
 
 use crate::{
-    compare, keys,
+    compare, keys, operators,
     output::{self, usage},
     shapes,
 };
@@ -102,6 +102,8 @@ pub struct Arguments {
     /// small hostile files from exhausting memory or time.
     #[arg(long = "limit", value_name = "NAME=NUMBER")]
     limits: Vec<String>,
+    #[command(flatten)]
+    operators: operators::Folders,
     /// Makes an input a u8 frame as it comes from a camera, for example `image=nv12:1920x1080,letterbox,pad=114`: crop,
     /// resize, colours and normalisation are the first step of the plan. Repeatable, one for each input.
     #[arg(long = "preprocess", value_name = "INPUT=FORMAT:WxH,…")]
@@ -245,7 +247,13 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
     }
     Ok(CompileOptions {
         targets: found,
-        import: ImportOptions { shapes, numbers, limits, ..ImportOptions::default() },
+        import: ImportOptions {
+            shapes,
+            numbers,
+            limits,
+            operators: arguments.operators.load()?,
+            ..ImportOptions::default()
+        },
         further_shapes,
         states,
         preprocess,

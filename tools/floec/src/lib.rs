@@ -9,6 +9,7 @@ mod error_page;
 mod inspect;
 mod keys;
 mod model;
+mod operators;
 mod output;
 mod page;
 mod prediction;

@@ -1,6 +1,9 @@
 //! `floec inspect MODEL.onnx`: what a model holds, and whether Floe runs it.
 
-use crate::output::{self, usage};
+use crate::{
+    operators,
+    output::{self, usage},
+};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use floe_compiler::{
@@ -9,6 +12,7 @@ use floe_compiler::{
 };
 use floe_models::{
     ImportOptions,
+    custom::Operators,
     onnx::{
         self,
         proto::{DimensionValue, GraphProto, ModelProto, ValueInfoProto},
@@ -33,15 +37,17 @@ pub struct Options {
     /// Of a model: an input that is a constant, for example `sr=16000`: one number for all its elements. Repeatable.
     #[arg(long = "constant", value_name = "INPUT=NUMBER")]
     constants: Vec<String>,
+    #[command(flatten)]
+    operators: operators::Folders,
 }
 
 impl Options {
     /// Returns an error if there are any: plans have neither open shapes nor other targets.
     pub fn none(&self) -> Result<()> {
-        if self.targets.is_empty() && self.shapes.is_empty() && self.constants.is_empty() {
+        if self.targets.is_empty() && self.shapes.is_empty() && self.constants.is_empty() && self.operators.is_empty() {
             return Ok(());
         }
-        usage(Err(anyhow!("--target, --shape and --constant are for models, and the file is a plan")))
+        usage(Err(anyhow!("--target, --shape, --constant and --operators are for models, and the file is a plan")))
     }
 }
 
@@ -51,7 +57,7 @@ pub fn run(path: &Path, model: &ModelProto, bytes: usize, options: &Options, jso
     let (mut support, mut refused) = support(path, options)?;
     if support["open"] == true {
         // Known without any shape.
-        let unknown = unknown(model);
+        let unknown = unknown(model, &options.operators.load()?);
         refused |= !unknown.is_empty();
         support["unknown_operators"] = json!(unknown);
     }
@@ -61,7 +67,7 @@ pub fn run(path: &Path, model: &ModelProto, bytes: usize, options: &Options, jso
 }
 
 /// Operators of a model that Floe does not know and the model does not define, each once.
-fn unknown(model: &ModelProto) -> BTreeSet<String> {
+fn unknown(model: &ModelProto, described: &Operators) -> BTreeSet<String> {
     let qualified = |domain: &str, name: &str| match domain {
         "" | "ai.onnx" => name.to_owned(),
         domain => format!("{domain}::{name}"),
@@ -69,6 +75,7 @@ fn unknown(model: &ModelProto) -> BTreeSet<String> {
     let mut known: HashSet<String> =
         floe_models::operators().iter().map(|operator| qualified(operator.domain, operator.name)).collect();
     known.extend(model.functions.iter().map(|function| qualified(&function.domain, &function.name)));
+    known.extend(described.descriptions().map(|operator| qualified(&operator.domain, operator.name)));
     let nodes = model.graph.iter().flat_map(|graph| &graph.node);
     nodes.map(|node| qualified(&node.domain, &node.op_type)).filter(|name| !known.contains(name)).collect()
 }
@@ -131,7 +138,10 @@ fn support(path: &Path, options: &Options) -> Result<(Value, bool)> {
     let shapes = usage(crate::shapes::single(&options.shapes))?;
     let names = options.targets.iter().map(String::as_str).filter(|name| *name != "host");
     let found: Result<Vec<_>> = ["host"].into_iter().chain(names).map(|name| Ok(targets::find(name)?)).collect();
-    let (import, targets) = (ImportOptions { shapes, numbers, ..ImportOptions::default() }, usage(found)?);
+    let (import, targets) = (
+        ImportOptions { shapes, numbers, operators: options.operators.load()?, ..ImportOptions::default() },
+        usage(found)?,
+    );
     let options = CompileOptions { import, ..CompileOptions::default() };
     let fused = match pipeline::import_and_fuse(path, &options, &|_| ()) {
         Ok(fused) => fused,

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 /// The cases of every kernel family's tests that are small.
 static CASES: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
     let mut cases = all_cases();
+    cases.push(Kernel::Custom(floe_kernels::custom::example()));
     cases.retain(|kernel| kernel.family().host_operations() < crate::replay::WORK / 4);
     cases
 });

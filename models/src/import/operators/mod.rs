@@ -3,6 +3,7 @@
 mod attention;
 mod constants;
 mod cumulative;
+pub(super) mod custom;
 mod einsum;
 mod indexing;
 mod losses;
@@ -40,7 +41,11 @@ pub(super) fn of(node: &NodeProto, opset: i64) -> Result<&'static Operator, Prob
         let hint = match default || operators().iter().any(|operator| operator.domain == node.domain) {
             true => String::new(),
             false => {
-                format!(", nor is any other of domain '{}'; export the model with operators of ai.onnx", node.domain)
+                format!(
+                    ", nor is any other of domain '{}'; export the model with operators of ai.onnx, or describe it for --operators \
+                     (OPERATORS.md)",
+                    node.domain
+                )
             }
         };
         return Err(Problem::Operator { hint });

@@ -53,7 +53,7 @@ pub(in crate::import) enum Importer {
 
 impl Operator {
     /// The operator that a node names.
-    pub(in crate::import) fn find(domain: &str, name: &str) -> Option<&'static Self> {
+    pub(crate) fn find(domain: &str, name: &str) -> Option<&'static Self> {
         let domain = if domain.is_empty() { ONNX } else { domain };
         let found = OPERATORS.binary_search_by_key(&(domain, name), |operator| (operator.domain, operator.name));
         found.ok().map(|number| &OPERATORS[number])

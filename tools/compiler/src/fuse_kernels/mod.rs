@@ -102,7 +102,7 @@ fn replace(graph: &mut KernelGraph, offer: Offer) {
     }
     let name = graph.nodes[members[0]].name.clone();
     let (reasons, layout) = (std::mem::take(&mut graph.nodes[last].reasons), graph.nodes[last].layout);
-    graph.nodes[last] = KernelNode { name, sources, reasons, layout, kernel, inputs, outputs };
+    graph.nodes[last] = KernelNode { name, sources, reasons, layout, kernel, code: None, inputs, outputs };
     for &member in before.iter().rev() {
         graph.nodes.remove(member);
     }

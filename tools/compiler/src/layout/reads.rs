@@ -64,7 +64,7 @@ fn operand(op: &Op, number: usize, image: Form) -> Form {
         | Op::LayerNormalization { .. }
         | Op::InstanceNormalization { .. }
         | Op::GroupNormalization { .. } => contiguous(number > 0),
-        Op::PackedMatMul { .. } => Form::Contiguous,
+        Op::PackedMatMul { .. } | Op::Custom(_) => Form::Contiguous,
         // The weights of both products, and the bias that is part of the first.
         Op::Recurrent(layer) => contiguous(number == 1 || number == 2 || number == 3 && layer.bias),
         // Kernels that take any strides.

@@ -4,6 +4,7 @@
 //! become other views of the same buffer, and the inputs of a concatenation are written straight into their slice of
 //! its output. A copy appears only where a kernel needs another form than the one a value has.
 
+mod custom;
 mod detect;
 mod frame;
 mod indexed;
@@ -366,7 +367,7 @@ impl<'a> Lowering<'a> {
             Some(node) => (self.reasons(&kernel, &node.outputs), self.written(node)),
             None => (Vec::new(), None),
         };
-        self.result.nodes.push(KernelNode { name, sources, reasons, layout, kernel, inputs, outputs });
+        self.result.nodes.push(KernelNode { name, sources, reasons, layout, kernel, code: None, inputs, outputs });
     }
 
     /// Why a kernel stores f32 in an f16 variant that makes one of these values; nothing where it does not.
@@ -408,6 +409,7 @@ impl<'a> Lowering<'a> {
             reasons,
             layout: None,
             kernel,
+            code: None,
             inputs,
             outputs,
         });

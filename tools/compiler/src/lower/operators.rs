@@ -204,6 +204,7 @@ impl<'a> Lowering<'a> {
             Op::Recurrent(layer) => self.recurrent(node, layer),
             Op::Frame(frame) => self.frame(node, frame),
             Op::Detect(detect) => self.detect(node, detect),
+            Op::Custom(custom) => self.custom(node, custom),
             Op::Attention { scale, softcap, causal } => self.attention(node, |[query, key, value, output], mask| {
                 Attention { query, key, value, mask, output, scale: *scale, softcap: *softcap, causal: *causal }
             }),

@@ -6,6 +6,7 @@
 mod asked;
 mod bounds;
 mod coordinates;
+mod described;
 mod exact;
 mod factors;
 mod integer_sums;
@@ -57,9 +58,10 @@ impl Kept {
 type Rule = fn(&FusedGraph, StoreOptions<'_>, &mut Kept);
 
 /// In the order in which their reasons are printed. `moved` follows the rules before it, and `magnitude` all data by itself.
-const RULES: [Rule; 11] = [
+const RULES: [Rule; 12] = [
     asked::keep,
     exact::keep,
+    described::keep,
     results::keep,
     sums::keep,
     logarithms::keep,

@@ -22,6 +22,11 @@ pub enum Reason {
         /// Which of its inputs, counted from 0.
         input: usize,
     },
+    /// The description of an operator from outside says so.
+    Described {
+        /// Which operator makes or reads it.
+        operator: &'static str,
+    },
     /// Postprocessing makes it.
     Result,
     /// Many elements are added or multiplied.
@@ -68,6 +73,7 @@ impl fmt::Display for Reason {
             }
             Self::Budget { .. } => write!(f, "the budget needs it: with f16 here alone outputs are not finite"),
             Self::Exact { operator, input } => write!(f, "input {input} of {operator}, which must not be rounded"),
+            Self::Described { operator } => write!(f, "the description of {operator} says so"),
             Self::Result => write!(f, "a result of postprocessing"),
             Self::Sum { terms } => write!(f, "a sum or product over {terms} elements"),
             Self::Term { terms } => write!(f, "a term of a sum over {terms} elements"),

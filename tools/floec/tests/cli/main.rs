@@ -7,6 +7,7 @@ mod compile;
 mod deploy;
 mod inspect;
 mod models;
+mod operators;
 mod plans;
 mod shapes;
 mod signatures;

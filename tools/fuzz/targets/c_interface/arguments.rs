@@ -96,6 +96,8 @@ impl Program {
             reserved: u32::from(input.ratio(1, 32)?),
             weights: if shared(input)? { self.handle(input, Kind::Weights)? } else { null_mut() },
             scratch: if shared(input)? { self.handle(input, Kind::Scratch)? } else { null_mut() },
+            operators: std::ptr::null(),
+            operator_count: if input.ratio(1, 32)? { 1 } else { 0 },
         };
         // SAFETY: all fields may be zero; larger structures of later versions end with zeros.
         let mut all = [options; 4].map(|_| unsafe { MaybeUninit::<SessionOptions>::zeroed().assume_init() });
