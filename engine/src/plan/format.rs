@@ -10,7 +10,7 @@ pub const MAGIC: [u8; 8] = *b"FLOEPLAN";
 /// First bytes of a signature behind the plan, and of the message that it signs.
 pub const SIGNATURE_MAGIC: [u8; 8] = *b"FLOESIGN";
 /// Version of the format. Any change of a structure below, or of [`Kernel`], raises it.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// First architecture with programmatic dependent launch.
 pub const DEPENDENT_LAUNCH: u32 = 90;
 /// Alignment of blobs in the file and of the arena's base: 256 bytes.
@@ -35,6 +35,8 @@ pub const MAX_LAUNCHES: usize = 8;
 pub const MAX_BINDINGS: usize = 256;
 /// Longest name of a binding or kernel, in bytes.
 pub const MAX_NAME: usize = 255;
+/// Longest [`Binding::content`], in bytes.
+pub const MAX_CONTENT: usize = 511;
 /// Most threads of a block.
 pub const MAX_THREADS: u32 = 1024;
 /// Most dynamic shared memory of a block in bytes: 227 KiB, what compute capability 9.0 gives.
@@ -111,6 +113,8 @@ pub struct Binding<'a> {
     pub dtype: DType,
     /// Extents.
     pub shape: Dims,
+    /// What it holds, for programs that show it, in the words of [`Content`](super::content::Content); empty for a tensor of the network.
+    pub content: &'a str,
 }
 
 impl Binding<'_> {

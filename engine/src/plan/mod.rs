@@ -10,6 +10,7 @@ mod check_candidate;
 #[cfg(feature = "host")]
 mod check_host_step;
 mod check_step;
+pub mod content;
 mod error;
 mod file;
 pub mod format;

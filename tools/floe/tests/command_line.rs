@@ -42,6 +42,7 @@ fn variant(target: &'static str, architecture: u32) -> VariantParts<'static> {
         direction,
         dtype: DType::F32,
         shape: Dims::from_slice(&shape).unwrap(),
+        content: "",
     };
     VariantParts {
         header: VariantHeader {
