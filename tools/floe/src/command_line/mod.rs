@@ -6,7 +6,9 @@ mod options;
 mod profile;
 mod progress;
 mod run;
+mod shots;
 
+use crate::inputs::BadInput;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::{
@@ -17,7 +19,11 @@ use std::{
 };
 
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true, after_help = "Exit code: 0 success, 1 a failed run, 2 bad usage.")]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit code: 0 success, 1 a failed run, 2 bad usage or input."
+)]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
@@ -29,6 +35,8 @@ enum Command {
     #[command(after_help = "Examples:
   floe run resnet50.floe --input image=cat.npy --output-dir out
   floe run resnet50.floe --random 7 --device host
+  floe run faces.floe --input image=group.jpg --draw found.png
+  floe run detect.floe --input image=pictures/ --labels coco.txt --draw drawn/ --json -
   floe run resnet50.floe --input image=cat.npy --compare expected.npz
   floe run resnet50.floe --random 7 --public-key plans.key.pub
   floe run resnet50.floe --random 7 --public-key plans.key.pub --model-name resnet50 --least-version 3")]
@@ -92,7 +100,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             if error.is::<crate::emulated::MachineCode>() {
                 return ExitCode::from(2);
             }
-            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<Usage>() || error.is::<BadInput>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

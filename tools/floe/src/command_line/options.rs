@@ -52,8 +52,8 @@ impl PlanArguments {
 pub(super) struct Common {
     #[command(flatten)]
     pub(super) plan: PlanArguments,
-    /// Contents of an input; repeatable.
-    #[arg(long = "input", value_name = "NAME=FILE.npy")]
+    /// Contents of an input: a .npy file, or a picture where the plan takes frames; repeatable.
+    #[arg(long = "input", value_name = "NAME=FILE")]
     pub(super) inputs: Vec<Source>,
     /// Where to run; by default on the GPU where the plan suits one, else on the host.
     #[arg(long, value_enum)]
