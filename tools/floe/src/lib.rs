@@ -16,6 +16,7 @@ pub mod outputs;
 #[cfg(feature = "pictures")]
 pub mod pictures;
 pub mod plan_file;
+pub mod power;
 pub mod profile;
 pub mod random;
 pub mod reference;

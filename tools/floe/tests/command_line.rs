@@ -835,3 +835,28 @@ fn pictures_where_none_fit_are_refused_with_what_to_do() {
         assert!(output.status.code() == Some(code) && said.contains(word), "{arguments}: {said}");
     }
 }
+
+#[test]
+fn bench_tells_rate_and_power() {
+    let folder = folder();
+    let monitor = folder.path().join("sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon3");
+    fs::create_dir_all(&monitor).unwrap();
+    for (name, value) in [("in1_label", "VDD_IN"), ("in1_input", "5000"), ("curr1_input", "1500")] {
+        fs::write(monitor.join(name), format!("{value}\n")).unwrap();
+    }
+    let output = floe(folder.path(), "bench host.floe --iterations 20 --sysfs sys --json power.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.contains("a second") && said.contains("VDD_IN: 7.50 W, "), "{said}");
+    let record: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.path().join("power.json")).unwrap()).unwrap();
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let (mean, power) = (number(&record["round_trip"]["mean"]), &record["power"][0]);
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b;
+    assert!(near(number(&record["replays_per_second"]), 1e6 / mean), "{record}");
+    assert_eq!((&power["rail"], number(&power["watts"])), (&"VDD_IN".into(), 7.5));
+    assert!(near(number(&power["joules_per_replay"]), 7.5 * mean / 1e6), "{record}");
+    // No sensors, nothing about power.
+    let output = floe(folder.path(), "bench host.floe --iterations 5 --sysfs none");
+    assert!(!text(&output.stdout).contains(" W, "), "{}", text(&output.stdout));
+}
