@@ -2,7 +2,7 @@
 
 use super::Picture;
 use anyhow::{Result, anyhow};
-use floe_engine::plan::content::FrameContent;
+use floe_engine::{host::Block, plan::content::FrameContent};
 use floe_kernels::{
     DType, Family, View,
     frame::{Channels, Frame, PixelFormat, Region, Resampling, VideoLayout},
@@ -89,7 +89,7 @@ pub(super) fn convert(
     kernel.check().map_err(|e| refuse(&e))?;
     let mut rgb = vec![0; 3 * width * height];
     // Aligned as the kernel asks.
-    let mut workspace = vec![0u64; usize::try_from(kernel.host_workspace())?.div_ceil(8)];
+    let mut workspace = vec![Block::ZERO; usize::try_from(kernel.host_workspace())?.div_ceil(size_of::<Block>())];
     kernel.run(&[bytes], &mut [&mut rgb], bytemuck::cast_slice_mut(&mut workspace)).map_err(|e| refuse(&e))?;
     Ok(rgb)
 }
