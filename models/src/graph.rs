@@ -4,6 +4,7 @@ use crate::{
     Op,
     tensor::{DType, Tensor},
 };
+use std::collections::BTreeMap;
 
 /// Number of a value in [`Graph::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -118,6 +119,17 @@ pub struct Graph {
     pub inputs: Vec<TensorId>,
     /// Outputs, in the model's order. May be inputs or constants.
     pub outputs: Vec<TensorId>,
+    /// What inputs and outputs hold that are no tensors of the model.
+    pub contents: Contents,
+}
+
+/// What inputs and outputs hold, by name, in words of the plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Of inputs.
+    pub inputs: BTreeMap<String, String>,
+    /// Of outputs.
+    pub outputs: BTreeMap<String, String>,
 }
 
 impl Graph {

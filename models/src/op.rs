@@ -12,7 +12,7 @@ pub use detect::Detect;
 // What reference kernels compute has its words where they do.
 pub use floe_kernels::{
     detect::ScoreActivation,
-    frame::{Channels, ColourMatrix, PixelFormat, Resampling},
+    frame::{Channels, ColourMatrix, Mosaic, PixelFormat, Resampling, VideoLayout},
     grid_sample::{Outside, SampleCoordinates, Sampling},
     pad::PadMode,
     pool::Pooling,

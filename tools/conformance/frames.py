@@ -7,7 +7,7 @@ make of them.
 A case is a folder: `option` (the text of --preprocess), `shape` of the network's input, `frame.bin` (u8), `tensor.bin`
 (f32) and `tolerance`. What Pillow filters is filtered in mode F, so in floats, without its rounding between the passes;
 cases that end in _bytes are what Pillow makes of bytes, within a step. Bilinear sampling (OpenCV's INTER_LINEAR, half-pixel
-centres) and NV12 (ITU-R BT.601-7, BT.709-6) are written out in NumPy, in f64.
+centres), video formats (ITU-R BT.601-7, BT.709-6, BT.2020-2) and the interpolation of mosaics are written out in NumPy, in f64.
 """
 
 import sys
@@ -29,13 +29,56 @@ def smooth(height, width, channels):
     return np.clip(np.stack(planes, -1) + noise, 0, 255).astype(np.uint8)
 
 
-def from_nv12(luma, chroma, bt709, full):
-    """Red, green, blue in f64; chroma [h / 2, w / 2, 2] stands for its 2 × 2 pixels."""
-    kr, kb = (0.2126, 0.0722) if bt709 else (0.299, 0.114)
-    y = luma.astype(float)
-    cb, cr = (np.repeat(np.repeat(chroma[..., i].astype(float) - 128, 2, 0), 2, 1) for i in (0, 1))
-    if not full:
-        y, cb, cr = (y - 16) * 255 / 219, cb * 255 / 224, cr * 255 / 224
+VIDEO = ("nv12", "nv21", "i420", "yuyv", "uyvy", "p010")
+MOSAICS = ("rggb", "bggr", "grbg", "gbrg")
+WEIGHTS = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
+
+
+def video(source, height, width):
+    """Bytes of a frame [rows, bytes], its luma, and its Cb and Cr repeated for every pixel, as codes."""
+    bits = 10 if source == "p010" else 8
+    rows = height if source in ("yuyv", "uyvy") else height // 2
+    luma = smooth(height, width, 1)[..., 0].astype(np.uint16) << (bits - 8) | RANDOM.integers(0, 1 << (bits - 8), (height, width))
+    cb, cr = RANDOM.integers(0, 1 << bits, (2, rows, width // 2))
+    if source in ("yuyv", "uyvy"):
+        pair = [luma[:, 0::2], cb, luma[:, 1::2], cr] if source == "yuyv" else [cb, luma[:, 0::2], cr, luma[:, 1::2]]
+        frame = np.stack(pair, -1).reshape(height, 2 * width)
+    elif source == "i420":
+        frame = np.concatenate([luma.ravel(), cb.ravel(), cr.ravel()]).reshape(height * 3 // 2, width)
+    else:
+        pair = [cr, cb] if source == "nv21" else [cb, cr]
+        frame = np.concatenate([luma, np.stack(pair, -1).reshape(rows, width)])
+    if bits == 10:
+        frame = (frame.astype("<u2") << 6).view(np.uint8)
+    cb, cr = (np.repeat(np.repeat(plane, height // rows, 0), 2, 1) for plane in (cb, cr))
+    return frame.astype(np.uint8), luma, cb, cr
+
+
+def mosaic(source, height, width):
+    """Bytes of a frame whose pixels have one colour each, and all colours by the mean of the nearest sites; mirrored outside."""
+    names, bits = source[:4], int(source[4:] or 8)
+    codes = smooth(height, width, 1)[..., 0].astype(np.uint16) << (bits - 8) | RANDOM.integers(0, 1 << (bits - 8), (height, width))
+    frame = codes.astype(np.uint8) if bits == 8 else codes.astype("<u2").view(np.uint8)
+    padded = np.pad(codes.astype(float), 1, mode="reflect")
+    site = np.array([[names[(y - 1) % 2 * 2 + (x - 1) % 2] for x in range(width + 2)] for y in range(height + 2)])
+    tent = {"g": [[0, 1, 0], [1, 4, 1], [0, 1, 0]], "r": [[1, 2, 1], [2, 4, 2], [1, 2, 1]], "b": [[1, 2, 1], [2, 4, 2], [1, 2, 1]]}
+    planes = []
+    for name in "rgb":
+        known = np.where(site == name, padded, 0)
+        weights = np.array(tent[name]) / 4
+        planes.append(sum(weights[i, j] * known[i:i + height, j:j + width] for i in range(3) for j in range(3)))
+    return frame, np.stack(planes, -1) * 255 / ((1 << bits) - 1)
+
+
+def from_video(luma, cb, cr, matrix, full, bits):
+    """Red, green, blue in f64."""
+    kr, kb = WEIGHTS[matrix]
+    step = 1 << (bits - 8)
+    y, cb, cr = luma.astype(float), cb.astype(float) - 128 * step, cr.astype(float) - 128 * step
+    if full:
+        y, cb, cr = (x * 255 / ((1 << bits) - 1) for x in (y, cb, cr))
+    else:
+        y, cb, cr = (y - 16 * step) * 255 / (219 * step), cb * 255 / (224 * step), cr * 255 / (224 * step)
     red, blue = y + 2 * (1 - kr) * cr, y + 2 * (1 - kb) * cb
     green = (y - kr * red - kb * blue) / (1 - kr - kb)
     return np.clip(np.stack([red, green, blue], -1), 0, 255)
@@ -63,14 +106,15 @@ def resized(image, height, width, kind, as_bytes):
 
 
 def case(out, name, source, size, target, kind="bilinear", order="rgb", fit="stretch", pad=0, crop=None, stride=0,
-         bt709=False, full=False, mean=(0,), std=(1,), nhwc=False, as_bytes=False):
+         matrix="bt601", full=False, mean=(0,), std=(1,), nhwc=False, as_bytes=False):
     """`size` and `target` are (height, width)."""
     height, width = size
-    if source == "nv12":
-        frame = RANDOM.integers(0, 256, (height * 3 // 2, width)).astype(np.uint8)
-        frame[:height] = smooth(height, width, 1)[..., 0]
-        pixels = from_nv12(frame[:height], frame[height:].reshape(height // 2, width // 2, 2), bt709, full)
-        names = "RGB"
+    names = "RGB"
+    if source in VIDEO:
+        frame, luma, cb, cr = video(source, height, width)
+        pixels = from_video(luma, cb, cr, matrix, full, 10 if source == "p010" else 8)
+    elif source[:4] in MOSAICS:
+        frame, pixels = mosaic(source, height, width)
     else:
         names = ORDER[source]
         pixels = smooth(height, width, len(names))
@@ -78,9 +122,14 @@ def case(out, name, source, size, target, kind="bilinear", order="rgb", fit="str
         pixels = pixels.astype(float)
     options = [f"{source}:{width}x{height}", kind, order, fit]
     if stride:
-        frame = np.pad(frame, [(0, 0), (0, stride - frame.shape[1])], constant_values=99)
+        if source == "i420":  # Rows of chroma have half the stride, two in one of luma.
+            halves = np.pad(frame[height:].reshape(height, width // 2), [(0, 0), (0, (stride - width) // 2)], constant_values=99)
+            luma = np.pad(frame[:height], [(0, 0), (0, stride - width)], constant_values=99)
+            frame = np.concatenate([luma, halves.reshape(height // 2, stride)])
+        else:
+            frame = np.pad(frame, [(0, 0), (0, stride - frame.shape[1])], constant_values=99)
         options.append(f"stride={stride}")
-    options += ["bt709"] * bt709 + ["full"] * full + ["nhwc" if nhwc else "nchw"]
+    options += [matrix] * (source in VIDEO) + ["full"] * full + ["nhwc" if nhwc else "nchw"]
     if crop:
         h, w, top, left = crop
         pixels = pixels[top:top + h, left:left + w]
@@ -135,9 +184,20 @@ def main():
              order="gray" if source != "nv12" else "rgba")
         case(out, f"{source}_letterbox", source, (90, 160), (64, 64), fit="letterbox", pad=114, **imagenet)
         case(out, f"{source}_letterbox_odd", source, (48, 32), (41, 63), "antialias", fit="letterbox", pad=7)
-    for bt709 in (False, True):
-        for full in (False, True):
-            case(out, f"nv12_{bt709}_{full}", "nv12", (36, 52), (36, 52), bt709=bt709, full=full)
+    for source in VIDEO:
+        for matrix in WEIGHTS:
+            for full in (False, True):
+                case(out, f"{source}_{matrix}_{full}", source, (36, 52), (36, 52), matrix=matrix, full=full)
+    for source in [*VIDEO[1:], *MOSAICS, "rggb10", "gbrg12"]:
+        # Strides that are no multiple of anything, where the format allows it.
+        row = 54 * (2 if source in ("yuyv", "uyvy", "p010") or len(source) == 6 else 1)
+        odd = row + (14 if source == "i420" else 13)
+        case(out, f"{source}_down", source, (38, 54), (13, 17), order="bgr", stride=odd)
+        case(out, f"{source}_up", source, (22, 18), (47, 61), "antialias")
+        case(out, f"{source}_crop", source, (40, 54), (31, 37), "nearest", crop=(31, 37, 5, 9))
+        case(out, f"{source}_letterbox", source, (90, 160), (63, 65), "antialias", fit="letterbox", pad=114, **imagenet)
+    for source in (*MOSAICS, "bggr12"):
+        case(out, f"{source}_gray", source, (2, 4), (5, 7), order="gray")
     case(out, "bytes_down", "rgb", (120, 161), (37, 50), "antialias", as_bytes=True)
     case(out, "bytes_up", "bgr", (21, 33), (64, 65), "antialias", as_bytes=True)
     case(out, "top_left", "bgr", (61, 45), (32, 32), fit="letterbox=top-left", pad=114)

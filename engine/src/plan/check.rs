@@ -10,7 +10,8 @@ use super::{
     },
     format::{
         BLOB_ALIGNMENT, Binding, Direction, Image, ImageKind, KernelEntry, MAGIC, MAX_BINDINGS, MAX_CANDIDATES,
-        MAX_KERNELS, MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Purpose, Step, StepNote, VERSION, VariantHeader,
+        MAX_CONTENT, MAX_KERNELS, MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Purpose, Step, StepNote, VERSION,
+        VariantHeader,
     },
     reader::{Plan, Records},
     section::{Section, add, check_name, check_text},
@@ -250,6 +251,10 @@ fn check_bindings(
     let mut total = header.arena_bytes + weights;
     section.records(header.bindings, |number, binding: Binding<'_>| {
         check_name(binding.name)?;
+        if binding.content.len() > MAX_CONTENT {
+            return Err(RecordProblem::Field("content"));
+        }
+        check_text(binding.content)?;
         // An input that is also an output of the model keeps its name in both.
         let meets = |other: &Binding<'_>| {
             let pair = [binding.direction, other.direction];

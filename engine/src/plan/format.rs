@@ -37,6 +37,8 @@ pub const MAX_LAUNCHES: usize = 8;
 pub const MAX_BINDINGS: usize = 256;
 /// Longest name of a binding or kernel, in bytes.
 pub const MAX_NAME: usize = 255;
+/// Longest [`Binding::content`], in bytes.
+pub const MAX_CONTENT: usize = 511;
 /// Most threads of a block.
 pub const MAX_THREADS: u32 = 1024;
 /// Most dynamic shared memory of a block in bytes: 227 KiB, what compute capability 9.0 gives.
@@ -113,6 +115,8 @@ pub struct Binding<'a> {
     pub dtype: DType,
     /// Extents.
     pub shape: Dims,
+    /// What it holds, for programs that show it, in the words of [`Content`](super::content::Content); empty for a tensor of the network.
+    pub content: &'a str,
 }
 
 impl Binding<'_> {

@@ -11,6 +11,7 @@ mod check_candidate;
 mod check_host_step;
 mod check_shapes;
 mod check_step;
+pub mod content;
 mod error;
 mod file;
 pub mod format;

@@ -40,7 +40,8 @@ pub fn step(action: Action, operands: &[Operand], after: &[u32]) -> Step {
 }
 
 pub fn binding(name: &str, direction: Direction) -> Binding<'_> {
-    Binding { name, direction, dtype: DType::F32, shape: Dims::from_slice(&[1, ELEMENTS as u32]).unwrap() }
+    let shape = Dims::from_slice(&[1, ELEMENTS as u32]).unwrap();
+    Binding { name, direction, dtype: DType::F32, shape, content: "" }
 }
 
 fn header(target: &str, architecture: u32, arena_bytes: u64) -> VariantHeader<'_> {

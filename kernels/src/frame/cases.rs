@@ -1,6 +1,6 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
-use super::{Channels, ColourMatrix, Frame, PixelFormat, Region, Resampling};
+use super::{Channels, ColourMatrix, Frame, Mosaic, PixelFormat, Region, Resampling, VideoLayout};
 use crate::{DType, Kernel, View};
 
 /// A frame of `frame` = height, width pixels that fills an output of `output` = height, width pixels.
@@ -53,15 +53,15 @@ pub fn cases() -> Vec<Kernel> {
     use Channels::{Bgr, Bgra, Gray, Rgb, Rgba};
     use DType::{Bf16, F16, F32, U8};
     use Resampling::{Antialias, Bilinear, Nearest};
-    let nv12 = |matrix, full_range| PixelFormat::Nv12 { matrix, full_range };
-    let limited = nv12(ColourMatrix::Bt601, false);
+    let video = |layout, matrix, full_range| PixelFormat::Video { layout, matrix, full_range };
+    let limited = video(VideoLayout::Nv12, ColourMatrix::Bt601, false);
     let mut cases = Vec::new();
     for format in [
         PixelFormat::Packed(Rgb),
         PixelFormat::Packed(Bgra),
         PixelFormat::Packed(Gray),
         limited,
-        nv12(ColourMatrix::Bt709, true),
+        video(VideoLayout::Nv12, ColourMatrix::Bt709, true),
     ] {
         for resampling in [Nearest, Bilinear, Antialias] {
             cases.push(case(F32, format, Rgb, [18, 26], [11, 40], resampling));
@@ -83,6 +83,32 @@ pub fn cases() -> Vec<Kernel> {
     cases.push(case(U8, PixelFormat::Packed(Rgb), Bgr, [17, 23], [17, 23], Bilinear));
     cases.push(case(U8, PixelFormat::Packed(Gray), Rgb, [16, 12], [32, 24], Bilinear));
     cases.push(letterbox(case(U8, PixelFormat::Packed(Bgra), Rgb, [9, 15], [40, 40], Nearest), [24, 40]));
+    // The other formats: filters that read rows on their own and together, ends of frames, crops of odd origin, gray.
+    let others = [
+        video(VideoLayout::Nv21, ColourMatrix::Bt601, false),
+        video(VideoLayout::I420, ColourMatrix::Bt709, false),
+        video(VideoLayout::Yuyv, ColourMatrix::Bt601, true),
+        video(VideoLayout::Uyvy, ColourMatrix::Bt601, false),
+        video(VideoLayout::P010, ColourMatrix::Bt2020, false),
+        video(VideoLayout::P010, ColourMatrix::Bt709, true),
+        PixelFormat::Bayer { mosaic: Mosaic::Rggb, bits: 8 },
+        PixelFormat::Bayer { mosaic: Mosaic::Grbg, bits: 8 },
+        PixelFormat::Bayer { mosaic: Mosaic::Bggr, bits: 10 },
+        PixelFormat::Bayer { mosaic: Mosaic::Gbrg, bits: 12 },
+    ];
+    for (number, format) in others.into_iter().enumerate() {
+        cases.push(case(F32, format, Rgb, [18, 26], [18, 26], Nearest));
+        cases.push(case(F32, format, Rgb, [48, 36], [7, 9], Bilinear));
+        cases.push(last(signed(case(F16, format, Bgr, [18, 24], [29, 40], Bilinear))));
+        let mut crop = case(F32, format, if number % 2 == 0 { Rgb } else { Gray }, [44, 64], [11, 19], Antialias);
+        crop.crop = Region { top: 5, left: 7, height: 39, width: 41 };
+        cases.push(crop);
+        cases.push(case(F32, format, Gray, [2, 2], [5, 3], Bilinear));
+    }
+    let camera = case(F16, video(VideoLayout::Yuyv, ColourMatrix::Bt601, false), Rgb, [480, 640], [320, 320], Bilinear);
+    cases.push(letterbox(signed(camera), [240, 320]));
+    cases.push(signed(case(F16, others[1], Rgb, [720, 1280], [224, 224], Antialias)));
+    cases.push(last(signed(case(F16, others[6], Rgb, [480, 640], [128, 128], Antialias))));
     // A crop of odd origin, and a window that is larger than the output.
     let mut crop = case(F32, limited, Rgb, [64, 96], [31, 29], Bilinear);
     crop.crop = Region { top: 7, left: 13, height: 41, width: 37 };

@@ -2,7 +2,7 @@
 
 use super::pixels::Conversion;
 use super::taps::Axis;
-use super::{Channels, Frame, PixelFormat};
+use super::{Channels, Frame, PixelFormat, VideoLayout};
 use crate::codegen::{Candidate, Generate, Target, Unsupported, f32_literal};
 use crate::strided::source::{Source, cost, traffic, vector_width};
 use crate::{DType, Family};
@@ -43,9 +43,20 @@ impl Generate for Frame {
 }
 
 impl Frame {
-    /// Whether the chroma of the frame is read.
+    /// Whether rows of chroma below the luma are read.
     fn reads_chroma(&self) -> bool {
-        matches!(self.format, PixelFormat::Nv12 { .. }) && self.channels != Channels::Gray
+        let planes = matches!(self.format, PixelFormat::Video { layout, .. } if layout.has_planes());
+        planes && self.channels != Channels::Gray
+    }
+
+    /// Rows of chroma that each row of luma has: Cb and Cr, or both in one.
+    fn chroma_planes(&self) -> u32 {
+        if self.has_separate_chroma() { 2 } else { 1 }
+    }
+
+    /// Pixels on every side of a pixel that its colours are made of.
+    fn neighbours(&self) -> u32 {
+        u32::from(matches!(self.format, PixelFormat::Bayer { .. }))
     }
 
     /// Bytes of one read of the frame: the most that every row starts and ends at a multiple of.
@@ -53,16 +64,22 @@ impl Frame {
         let view = &self.frame;
         let outer = [(view.shape[0], view.strides[0]), (view.shape[1], view.strides[1])];
         let strides = outer.into_iter().filter(|&(extent, _)| extent > 1).map(|(_, stride)| i64::from(stride));
-        vector_width(DType::U8, strides.chain([view.offset.into(), view.shape[2].into()]))
+        let row = i64::from(view.shape[2] / self.chroma_planes());
+        vector_width(DType::U8, strides.chain([view.offset.into(), row]))
     }
 
-    /// What the starts of tiles in a row are multiples of. Pairs of chroma stay together.
+    /// What the starts of tiles in a row are multiples of, so that rows of chroma start at a read too. Pairs of chroma stay together.
     fn alignment(&self) -> u32 {
-        self.read_bytes().max(if matches!(self.format, PixelFormat::Nv12 { .. }) { 2 } else { 1 })
+        let block = self.format.block()[0] as u32 * self.format.bytes_per_pixel();
+        let pairs = if matches!(self.format, PixelFormat::Video { .. }) { block } else { 1 };
+        (self.chroma_planes() * self.read_bytes()).max(pairs)
     }
 
     /// Slots of a row of the output where it does not share pixels with the next one.
     fn gathered(&self) -> Option<u32> {
+        if self.neighbours() > 0 {
+            return None;
+        }
         let [rows, _] = self.axes();
         let most = match rows.radius {
             0 => 1,
@@ -79,13 +96,15 @@ impl Frame {
         let column_spans = spans(columns, window.1, self.output.shape[3], width);
         let longest =
             |spans: &[(i32, i32)]| spans.iter().map(|(first, last)| (last - first + 1) as u32).max().unwrap_or(1);
-        let slots = self.gathered().map_or_else(|| longest(&row_spans), |slots| slots * height);
+        let around = 2 * self.neighbours();
+        let slots = self.gathered().map_or_else(|| longest(&row_spans) + around, |slots| slots * height);
         // A pixel more on either side for pairs of chroma.
-        let pitch = ((longest(&column_spans) + 2) * self.format.bytes_per_pixel()).next_multiple_of(16) + 16;
+        let columns_read = longest(&column_spans) + 2 + around;
+        let pitch = (columns_read * self.format.bytes_per_pixel()).next_multiple_of(16) + self.alignment().max(16);
         let chroma_slots = match (self.reads_chroma(), self.gathered()) {
             (false, _) => 0,
-            (true, Some(_)) => slots,
-            (true, None) => slots / 2 + 1,
+            (true, Some(_)) => slots * self.chroma_planes(),
+            (true, None) => (slots / 2 + 1) * self.chroma_planes(),
         };
         let resampled = slots * self.resampled_channels() as u32 * width * 4;
         let share = if self.reads_chroma() { 1.5 } else { 1.0 };
@@ -121,7 +140,7 @@ impl Frame {
                 vector_width(output.dtype, strides.chain([padded_channels.into(), output.offset.into()]))
             }
         };
-        let numbers: [(&str, i64); 35] = [
+        let numbers: [(&str, i64); 37] = [
             ("BLOCK", BLOCK.into()),
             ("TILE_H", tile.height.into()),
             ("TILE_W", tile.width.into()),
@@ -144,6 +163,8 @@ impl Frame {
             ("RADIUS_H", rows.radius.into()),
             ("RADIUS_W", columns.radius.into()),
             ("HEIGHT", self.height().into()),
+            ("FRAME_W", self.width().into()),
+            ("CHROMA_PLANES", self.chroma_planes().into()),
             ("BYTES_PER_PIXEL", self.format.bytes_per_pixel().into()),
             ("RESAMPLED", self.resampled_channels() as i64),
             ("STORED", stored.into()),
@@ -176,18 +197,33 @@ impl Frame {
 
     /// What a pixel is made of, and `FINISH` and `PADDING`, which put a pixel into `result`.
     fn define_pixels(&self, source: &mut Source) {
-        source.define("NV12", i32::from(matches!(self.format, PixelFormat::Nv12 { .. })));
+        source.define("VIDEO", i32::from(matches!(self.format, PixelFormat::Video { .. })));
+        source.define("BAYER", i32::from(matches!(self.format, PixelFormat::Bayer { .. })));
         source.define(
             "LUMA",
             i32::from(self.channels == Channels::Gray && self.format != PixelFormat::Packed(Channels::Gray)),
         );
         match self.format {
             PixelFormat::Packed(channels) => source.define("RED", channels.order()[0]),
-            PixelFormat::Nv12 { matrix, full_range } => {
-                let conversion = Conversion::new(matrix, full_range);
+            PixelFormat::Video { layout, matrix, full_range } => {
+                let places = layout.places();
+                let numbers = [
+                    ("LUMA_FIRST", places.luma),
+                    ("LUMA_STEP", places.step),
+                    ("PAIR", places.pair),
+                    ("CB", places.cb),
+                    ("CR", places.cr),
+                    ("SAMPLE_BYTES", places.bytes),
+                    ("SHIFT", if layout == VideoLayout::P010 { 6 } else { 0 }),
+                ];
+                for (name, value) in numbers {
+                    source.define(name, value);
+                }
+                let conversion = Conversion::new(layout, matrix, full_range);
                 let factors = [
                     ("BLACK", conversion.black),
                     ("LUMA_FACTOR", conversion.luma),
+                    ("CENTRE", conversion.centre),
                     ("RED_CR", conversion.red),
                     ("GREEN_CB", conversion.green[0]),
                     ("GREEN_CR", conversion.green[1]),
@@ -196,6 +232,14 @@ impl Frame {
                 for (name, value) in factors {
                     source.define(name, f32_literal(value));
                 }
+            }
+            PixelFormat::Bayer { mosaic, bits } => {
+                let [row, column] = mosaic.red();
+                for (name, value) in [("RED_Y", row), ("RED_X", column), ("SHIFT", 0)] {
+                    source.define(name, value);
+                }
+                source.define("SAMPLE_BYTES", self.format.bytes_per_pixel());
+                source.define("BAYER_SCALE", f32_literal(255.0 / ((1u32 << bits) - 1) as f32));
             }
         }
         let store = if self.output.dtype == DType::U8 { "store_as<T>(rintf(" } else { "store_as<T>((" };

@@ -27,21 +27,69 @@ DEVICE f32 clamp(f32 x) { return x < 0.0f ? 0.0f : x > 255.0f ? 255.0f : x; }
 
 struct Pixel { f32 v[RESAMPLED]; };
 
-// Pixel x of the frame from its bytes, which start at byte `start` of the row.
-DEVICE Pixel pixel(const u8* bytes, const u8* chroma, i32 x, i32 start) {
+#if VIDEO || BAYER
+DEVICE f32 code(const u8* sample) { return SAMPLE_BYTES == 2 ? (f32)(*(const u16*)sample >> SHIFT) : (f32)*sample; }
+#endif
+
+#if BAYER
+// Beyond the frame it is mirrored.
+DEVICE i32 before(i32 at) { return at == 0 ? 1 : at - 1; }
+DEVICE i32 after(i32 at, i32 extent) { return at == extent - 1 ? at - 1 : at + 1; }
+
+// Pixel x of row y; `rows` are the bytes of the rows before, at and after it, which start at byte `start`.
+DEVICE Pixel demosaic(const u8* const (&rows)[3], i32 y, i32 x, i32 start) {
+    const i32 columns[3] = {before(x), x, after(x, FRAME_W)};
+    f32 site[3][3];
+#pragma unroll
+    for (i32 i = 0; i < 9; ++i) site[i / 3][i % 3] = code(rows[i / 3] + (columns[i % 3] * BYTES_PER_PIXEL - start));
+    const f32 own = site[1][1], beside = 0.5f * (site[1][0] + site[1][2]), above = 0.5f * (site[0][1] + site[2][1]);
+    const f32 cross = 0.5f * (beside + above);
+    const f32 corners = 0.25f * ((site[0][0] + site[0][2]) + (site[2][0] + site[2][2]));
+    const bool row = ((y ^ RED_Y) & 1) == 0, column = ((x ^ RED_X) & 1) == 0;
+    f32 colours[3] = {row ? (column ? own : beside) : (column ? above : corners), row == column ? cross : own,
+                      row ? (column ? corners : above) : (column ? beside : own)};
     Pixel p;
-#if NV12
-    const f32 y = LUMA_FACTOR * ((f32)bytes[x - start] - BLACK);
+#pragma unroll
+    for (i32 k = 0; k < 3; ++k) {
+        const f32 scaled = BAYER_SCALE * colours[k];
+        colours[k] = scaled < 255.0f ? scaled : 255.0f;
+    }
+#if RESAMPLED == 1
+    p.v[0] = 0.299f * colours[0] + 0.587f * colours[1] + 0.114f * colours[2];
+#else
+    p.v[0] = colours[0], p.v[1] = colours[1], p.v[2] = colours[2];
+#endif
+    return p;
+}
+#endif
+
+#if VIDEO
+// Pixel x of a row from its bytes and from those of its chroma, which start at bytes `start` and `chroma_start` of their rows.
+DEVICE Pixel video(const u8* bytes, const u8* cb_row, const u8* cr_row, i32 x, i32 start, i32 chroma_start) {
+    Pixel p;
+    const f32 y = LUMA_FACTOR * (code(bytes + (x * LUMA_STEP + LUMA_FIRST - start)) - BLACK);
 #if RESAMPLED == 1
     p.v[0] = clamp(y);
 #else
-    const uchar2 pair = *(const uchar2*)(chroma + (x / 2 * 2 - start));
-    const f32 cb = (f32)pair.x - 128.0f, cr = (f32)pair.y - 128.0f;
+    const i32 at = x / 2 * PAIR - chroma_start;
+#if PAIR == 2
+    const uchar2 pair = *(const uchar2*)(cb_row + at);
+    const f32 cb = (f32)(CB == 0 ? pair.x : pair.y) - CENTRE, cr = (f32)(CB == 0 ? pair.y : pair.x) - CENTRE;
+#else
+    const f32 cb = code(cb_row + at + CB) - CENTRE, cr = code(cr_row + at + CR) - CENTRE;
+#endif
     p.v[0] = clamp(fmaf(RED_CR, cr, y));
     p.v[1] = clamp(fmaf(GREEN_CR, cr, fmaf(GREEN_CB, cb, y)));
     p.v[2] = clamp(fmaf(BLUE_CB, cb, y));
 #endif
-#else
+    return p;
+}
+#endif
+
+#if !VIDEO && !BAYER
+// Pixel x of a row from its bytes, which start at byte `start` of the row.
+DEVICE Pixel packed(const u8* bytes, i32 x, i32 start) {
+    Pixel p;
     const u8* const from = bytes + (x * BYTES_PER_PIXEL - start);
 #if LUMA
     p.v[0] = 0.299f * (f32)from[RED] + 0.587f * (f32)from[1] + 0.114f * (f32)from[2 - RED];
@@ -55,9 +103,9 @@ DEVICE Pixel pixel(const u8* bytes, const u8* chroma, i32 x, i32 start) {
     p.v[3] = (f32)from[3];
 #endif
 #endif
-#endif
     return p;
 }
+#endif
 
 // Where a tile lies on the window, and the rows and bytes of the frame that it needs.
 struct Tile {
@@ -91,9 +139,10 @@ struct Tile {
     }
 };
 
-DEVICE void read(const u8* __restrict__ row, u8* to, const Tile& tile, i32 at) {
-    const i32 byte = tile.start + at * (i32)sizeof(Read);
-    if (byte < tile.end) *(Read*)(to + at * sizeof(Read)) = *(const Read*)(row + byte);
+// Bytes `start` to `end` of a row, one read of them.
+DEVICE void read(const u8* __restrict__ row, u8* to, i32 start, i32 end, i32 at) {
+    const i32 byte = start + at * (i32)sizeof(Read);
+    if (byte < end) *(Read*)(to + at * sizeof(Read)) = *(const Read*)(row + byte);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) frame(const u8* __restrict__ input, T* __restrict__ output) {
@@ -112,36 +161,66 @@ extern "C" __global__ void __launch_bounds__(BLOCK) frame(const u8* __restrict__
 
     wait_for_inputs();
     if (tile.top < tile.bottom && tile.left < tile.right) {
-        tile.row = CROP_TOP + Rows::taps(tile.top).first;
-        tile.rows = CROP_TOP + Rows::taps(tile.bottom - 1).last + 1 - tile.row;
-        const i32 first = CROP_LEFT + Columns::taps(tile.left).first, last = CROP_LEFT + Columns::taps(tile.right - 1).last;
+        const i32 top = CROP_TOP + Rows::taps(tile.top).first, bottom = CROP_TOP + Rows::taps(tile.bottom - 1).last;
+        i32 first = CROP_LEFT + Columns::taps(tile.left).first, last = CROP_LEFT + Columns::taps(tile.right - 1).last;
+        tile.row = top, tile.rows = bottom + 1 - top;
+#if BAYER
+        // With the neighbours, as far as there are any.
+        tile.row = top > 0 ? top - 1 : 0, tile.rows = (bottom + 1 < HEIGHT ? bottom + 2 : HEIGHT) - tile.row;
+        first = first > 0 ? first - 1 : 0, last = last + 1 < FRAME_W ? last + 1 : last;
+#endif
         tile.start = first * BYTES_PER_PIXEL / ALIGNMENT * ALIGNMENT;
-        tile.end = NV12 ? last / 2 * 2 + 2 : (last + 1) * BYTES_PER_PIXEL;
+        tile.end = VIDEO ? (last / 2 + 1) * 2 * BYTES_PER_PIXEL : (last + 1) * BYTES_PER_PIXEL;
+        // Where Cb and Cr have planes, their rows have half the bytes, and two of them are one row of the frame.
+        const i32 chroma_start = tile.start / CHROMA_PLANES, chroma_end = tile.end / CHROMA_PLANES;
         const u8* const image = input + (INPUT_OFFSET + (offset_t)n * INPUT_N);
         constexpr i32 READS = PITCH / (i32)sizeof(Read);
 #pragma unroll 4
         for (i32 i = thread; i < SLOTS * READS; i += BLOCK) {
             const i32 slot = i / READS, y = tile.source(slot);
             if (y < 0) continue;
-            read(image + (offset_t)y * INPUT_ROW, luma + slot * PITCH, tile, i % READS);
+            read(image + (offset_t)y * INPUT_ROW, luma + slot * PITCH, tile.start, tile.end, i % READS);
 #if CHROMA_SLOTS > 0
             // The first of the slots that share a row of chroma reads it.
             const i32 own = tile.chroma_slot(slot, y);
             const bool shares = slot > 0 && tile.source(slot - 1) == y - 1 && tile.chroma_slot(slot - 1, y - 1) == own;
-            if (!shares) read(image + (offset_t)(HEIGHT + y / 2) * INPUT_ROW, chroma + own * PITCH, tile, i % READS);
+            if (!shares) {
+                const u8* const from = image + (offset_t)HEIGHT * INPUT_ROW + (offset_t)(y / 2) * (INPUT_ROW / CHROMA_PLANES);
+                read(from, chroma + own * PITCH, chroma_start, chroma_end, i % READS);
+#if CHROMA_PLANES == 2
+                read(from + (offset_t)(HEIGHT / 2) * (INPUT_ROW / 2), chroma + (own + CHROMA_SLOTS / 2) * PITCH, chroma_start, chroma_end,
+                     i % READS);
+#endif
+            }
 #endif
         }
         __syncthreads();
         for (i32 i = thread; i < SLOTS * TILE_W; i += BLOCK) {
             const i32 slot = i / TILE_W, column = i % TILE_W, x = tile_x + column - WINDOW_LEFT, y = tile.source(slot);
             if (y < 0 || x < tile.left || x >= tile.right) continue;
+            const u8* const row = luma + slot * PITCH;
+#if BAYER
+            if (y < top || y > bottom) continue;
+            const u8* const rows[3] = {row + (before(y) - y) * PITCH, row, row + (after(y, HEIGHT) - y) * PITCH};
+#elif CHROMA_SLOTS > 0
+            const u8* const cb = chroma + tile.chroma_slot(slot, y) * PITCH;
+            const u8* const cr = cb + (CHROMA_PLANES == 2 ? CHROMA_SLOTS / 2 * PITCH : 0);
+#elif VIDEO
+            const u8 *const cb = row, *const cr = row;
+#endif
             const Taps taps = Columns::taps(x);
             Pixel sum = {};
             i32 total = 0;
             for (i32 source = taps.first; source <= taps.last; ++source) {
                 const i32 weight = Columns::weight(x, source);
                 total += weight;
-                const Pixel p = pixel(luma + slot * PITCH, chroma + tile.chroma_slot(slot, y) * PITCH, CROP_LEFT + source, tile.start);
+#if BAYER
+                const Pixel p = demosaic(rows, y, CROP_LEFT + source, tile.start);
+#elif VIDEO
+                const Pixel p = video(row, cb, cr, CROP_LEFT + source, tile.start, chroma_start);
+#else
+                const Pixel p = packed(row, CROP_LEFT + source, tile.start);
+#endif
 #pragma unroll
                 for (i32 k = 0; k < RESAMPLED; ++k) sum.v[k] += (f32)weight * p.v[k];
             }

@@ -1,7 +1,8 @@
 //! Reference kernel: for each row of the output the weighted sum of the rows of pixels that it is made of, then columns.
 
+use super::pixels::{Conversion, LUMA, code, demosaic};
 use super::taps::Axis;
-use super::{Channels, Frame, MAX_EXTENT, PixelFormat, Region, pixels::Conversion, pixels::LUMA};
+use super::{Channels, Frame, MAX_EXTENT, Mosaic, PixelFormat, Region, VideoLayout};
 use crate::host::{Element, cast_mut, check_operands, clear_padding, with_plain};
 use crate::strided::{Real, check_view};
 use crate::{DType, Family, KernelError, View};
@@ -10,6 +11,11 @@ use crate::{DType, Family, KernelError, View};
 type Pixel = [f32; 4];
 
 impl Frame {
+    /// Whether Cb and Cr have planes of their own.
+    pub(super) fn has_separate_chroma(&self) -> bool {
+        matches!(self.format, PixelFormat::Video { layout: VideoLayout::I420, .. })
+    }
+
     fn check_regions(&self) -> Result<(), KernelError> {
         let positive =
             |region: &Region| (1..=MAX_EXTENT).contains(&region.height) && (1..=MAX_EXTENT).contains(&region.width);
@@ -51,12 +57,17 @@ impl Family for Frame {
         if rows > 2 * MAX_EXTENT || bytes > 4 * MAX_EXTENT || height > MAX_EXTENT || width > MAX_EXTENT {
             return Err(KernelError::Shape("an extent above 16384"));
         }
-        let whole = match self.format {
-            PixelFormat::Packed(channels) => bytes % channels.count() == 0,
-            PixelFormat::Nv12 { .. } => rows % 3 == 0 && bytes % 2 == 0,
-        };
-        if !whole || self.height() > MAX_EXTENT || self.width() > MAX_EXTENT {
+        let pixel = self.format.bytes_per_pixel();
+        let known = !matches!(self.format, PixelFormat::Bayer { bits, .. } if !matches!(bits, 8 | 10 | 12));
+        let [across, down] = self.format.block().map(|extent| extent as u32);
+        let whole = bytes % (pixel * across) == 0 && rows % (self.format.rows(down as usize) as u32) == 0;
+        if !known || !whole || self.height() > MAX_EXTENT || self.width() > MAX_EXTENT {
             return Err(KernelError::Shape("rows and bytes of the frame"));
+        }
+        // Planes of chroma go on where those of luma end.
+        let apart = self.has_separate_chroma() && rows > 1 && i64::from(self.frame.strides[1]) != i64::from(bytes);
+        if apart {
+            return Err(KernelError::Shape("rows of I420 lie apart"));
         }
         if self.frame.strides[2] != 1 || self.frame.padded_channels != 0 {
             return Err(KernelError::Shape("bytes of a row lie apart"));
@@ -155,30 +166,88 @@ impl Frame {
         for source in taps.first..=taps.last {
             let weight = rows.weight(i, source) as f32 / total;
             let y = self.crop.top + source;
-            let bytes = row(y);
             let left = self.crop.left as usize;
             match self.format {
                 PixelFormat::Packed(channels) => {
                     let count = channels.count() as usize;
-                    self.sum_packed(channels, weight, &bytes[left * count..], sums);
+                    self.sum_packed(channels, weight, &row(y)[left * count..], sums);
                 }
-                PixelFormat::Nv12 { matrix, full_range } => {
-                    let conversion = Conversion::new(matrix, full_range);
-                    if self.channels == Channels::Gray {
-                        for (sum, &y) in sums.iter_mut().zip(&bytes[left..]) {
-                            sum[0] += weight * conversion.gray(y);
-                        }
-                        continue;
-                    }
-                    let chroma = row(self.height() as i32 + y / 2);
-                    for (x, sum) in (left..).zip(sums.iter_mut()) {
-                        let pair = x / 2 * 2;
-                        let colour = conversion.colour(bytes[x], [chroma[pair], chroma[pair + 1]]);
-                        for (sum, value) in sum.iter_mut().zip(colour) {
-                            *sum += weight * value;
-                        }
-                    }
+                PixelFormat::Video { layout, matrix, full_range } => {
+                    let conversion = Conversion::new(layout, matrix, full_range);
+                    self.sum_video(layout, &conversion, weight, y, &row, sums);
                 }
+                PixelFormat::Bayer { mosaic, bits } => {
+                    // Mirrored: the row beyond the first is the second.
+                    let last = self.height() as i32 - 1;
+                    let below = if y == last { y - 1 } else { y + 1 };
+                    let bytes = [row((y - 1).abs()), row(y), row(below)];
+                    self.sum_bayer((mosaic, bits), weight, y as usize, bytes, sums);
+                }
+            }
+        }
+    }
+
+    fn sum_video<'a>(
+        &self,
+        layout: VideoLayout,
+        conversion: &Conversion,
+        weight: f32,
+        y: i32,
+        row: &impl Fn(i32) -> &'a [u8],
+        sums: &mut [Pixel],
+    ) {
+        let (luma, places) = (row(y), layout.places());
+        let columns = self.crop.left as usize..;
+        let luma = |x: usize| code(&luma[places.luma + x * places.step..][..places.bytes]);
+        if self.channels == Channels::Gray {
+            for (x, sum) in columns.zip(sums) {
+                sum[0] += weight * conversion.gray(luma(x));
+            }
+            return;
+        }
+        let height = self.height() as i32;
+        let [cb, cr] = if self.has_separate_chroma() {
+            // Two rows of chroma in one of luma's length.
+            let half = self.frame.shape[2] as usize / 2;
+            [y / 2, height / 2 + y / 2]
+                .map(|plane_row| &row(height + plane_row / 2)[plane_row as usize % 2 * half..][..half])
+        } else if layout.has_planes() {
+            [row(height + y / 2); 2]
+        } else {
+            [row(y); 2]
+        };
+        for (x, sum) in columns.zip(sums) {
+            let pair = x / 2 * places.pair;
+            let [cb, cr] =
+                [&cb[pair + places.cb..], &cr[pair + places.cr..]].map(|sample| code(&sample[..places.bytes]));
+            for (sum, value) in sum.iter_mut().zip(conversion.colour(luma(x), [cb, cr])) {
+                *sum += weight * value;
+            }
+        }
+    }
+
+    fn sum_bayer(&self, (mosaic, bits): (Mosaic, u8), weight: f32, y: usize, rows: [&[u8]; 3], sums: &mut [Pixel]) {
+        let last = self.width() as usize - 1;
+        let scale = 255.0 / ((1u32 << bits) - 1) as f32;
+        let site = |row: usize, x: usize| match bits {
+            8 => f32::from(rows[row][x]),
+            _ => f32::from(u16::from_le_bytes([rows[row][2 * x], rows[row][2 * x + 1]])),
+        };
+        for (x, sum) in (self.crop.left as usize..).zip(sums) {
+            let column = |dx: i32| match dx {
+                0 => x,
+                1 if x < last => x + 1,
+                -1 if x == 0 => 1,
+                _ => x - 1,
+            };
+            let colours = demosaic(mosaic, y, x, |dy, dx| site((1 + dy) as usize, column(dx)));
+            let colours = colours.map(|colour| (scale * colour).min(255.0));
+            if self.channels == Channels::Gray {
+                sum[0] += weight * colours.iter().zip(LUMA).map(|(colour, factor)| factor * colour).sum::<f32>();
+                continue;
+            }
+            for (sum, colour) in sum.iter_mut().zip(colours) {
+                *sum += weight * colour;
             }
         }
     }

@@ -4,51 +4,20 @@
 pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
+mod format;
 mod host;
 mod pixels;
 mod taps;
 #[cfg(test)]
 mod tests;
 
+pub use format::{Channels, ColourMatrix, Mosaic, PixelFormat, Places, VideoLayout};
+
 use crate::View;
 use serde::{Deserialize, Serialize};
 
 /// Largest extent of a frame, an output or what lies between: products of two of them stay below 2³¹.
 pub const MAX_EXTENT: u32 = 1 << 14;
-
-/// Channels of a pixel, the first in memory first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub enum Channels {
-    Gray,
-    Rgb,
-    Bgr,
-    Rgba,
-    Bgra,
-}
-
-/// Weights of red and blue in luma.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum ColourMatrix {
-    /// 0.299 and 0.114: standard definition, most cameras, JPEG.
-    Bt601,
-    /// 0.2126 and 0.0722: high definition video.
-    Bt709,
-}
-
-/// How the pixels of a frame lie in memory, a byte a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum PixelFormat {
-    /// All channels of a pixel together: rows of width · channels bytes.
-    Packed(Channels),
-    /// Rows of luma, then half as many rows of Cb, Cr pairs, one for each 2 × 2 pixels.
-    Nv12 {
-        /// What luma and chroma mean.
-        matrix: ColourMatrix,
-        /// Whether bytes use 0…255; else luma uses 16…235 and chroma 16…240.
-        full_range: bool,
-    },
-}
 
 /// How a pixel of the output is found. All filters are aligned at the outer edges of the image: the centre of output
 /// pixel i lies at (i + ½) · source / target − ½.
@@ -78,13 +47,19 @@ pub struct Region {
 /// `output[n, c, y, x] = pixel · scale[c] + shift[c]`, where `pixel` is the frame's `crop`, resampled to fill `window` of
 /// the output, or `padding[c]` outside the window; between 0 and 255. u8 outputs are rounded, halves to even.
 ///
-/// NV12 pixels are converted with the chroma of their 2 × 2 block and clamped before they are resampled. Gray from
-/// colours is luma by BT.601; gray from NV12 is its own luma. The alpha of a frame without one is 255.
+/// Pixels of video are converted with the chroma of their block and clamped before they are resampled: chroma is neither
+/// interpolated nor shifted, so that it is sited in the middle of its block. Codes of more than 8 bits keep their fractions.
+///
+/// Of a Bayer frame a pixel's missing colours are the means of the two or four nearest sites that have them, as in OpenCV's
+/// `COLOR_Bayer…`; beyond the frame it is mirrored at its outermost rows and columns. Codes become 0…255 linearly: black
+/// level, white balance and gamma are the sensor driver's business, or the network's.
+///
+/// Gray from colours is luma by BT.601; gray from video is its own luma. The alpha of a frame without one is 255.
 ///
 /// Operands: frame; one output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// u8 `[n, rows, bytes of a row]`, bytes one after the other. NV12 has 3/2 · height rows of an even width.
+    /// u8 `[n, rows, bytes of a row]`, bytes one after the other; 3/2 · height rows in video formats with planes.
     pub frame: View,
     /// f32, f16, bf16 or u8 `[n, channels, height, width]`.
     pub output: View,
@@ -106,48 +81,10 @@ pub struct Frame {
     pub shift: [f32; 4],
 }
 
-impl Channels {
-    /// Number of channels.
-    pub const fn count(self) -> u32 {
-        match self {
-            Self::Gray => 1,
-            Self::Rgb | Self::Bgr => 3,
-            Self::Rgba | Self::Bgra => 4,
-        }
-    }
-
-    /// For each channel of a pixel which one it is: 0 red (or gray), 1 green, 2 blue, 3 alpha. Its own inverse.
-    pub(crate) const fn order(self) -> [usize; 4] {
-        match self {
-            Self::Gray | Self::Rgb | Self::Rgba => [0, 1, 2, 3],
-            Self::Bgr | Self::Bgra => [2, 1, 0, 3],
-        }
-    }
-}
-
-impl PixelFormat {
-    /// Rows of bytes of a frame of a height.
-    pub const fn rows(self, height: usize) -> usize {
-        match self {
-            Self::Packed(_) => height,
-            Self::Nv12 { .. } => height / 2 * 3,
-        }
-    }
-
-    /// Bytes of a row for each pixel.
-    pub const fn bytes_per_pixel(self) -> u32 {
-        match self {
-            Self::Packed(channels) => channels.count(),
-            Self::Nv12 { .. } => 1,
-        }
-    }
-}
-
 impl Frame {
     /// Height of the frame in pixels.
     pub fn height(&self) -> u32 {
-        let rows = self.frame.shape.get(1).copied().unwrap_or(0);
-        if matches!(self.format, PixelFormat::Nv12 { .. }) { rows / 3 * 2 } else { rows }
+        self.format.height(self.frame.shape.get(1).copied().unwrap_or(0))
     }
 
     /// Width of the frame in pixels.

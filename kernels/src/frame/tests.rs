@@ -1,7 +1,7 @@
 //! The reference kernel against the sum over all pixels in f64, and against Pillow and OpenCV's published conventions.
 
 use super::cases::{case, cases};
-use super::{Channels, ColourMatrix, Frame, PixelFormat, Region, Resampling};
+use super::{Channels, ColourMatrix, Frame, Mosaic, PixelFormat, Region, Resampling, VideoLayout};
 use crate::conv::tests::{any_view, never_panics};
 use crate::host::testing::{self, Operand, Random, element};
 use crate::{DType, Kernel, View};
@@ -35,15 +35,29 @@ fn colours(frame: &Frame, bytes: &[u8], n: i64, y: i64, x: i64) -> [f64; 4] {
         PixelFormat::Packed(Channels::Bgr) => [byte(y, 3 * x + 2), byte(y, 3 * x + 1), byte(y, 3 * x), 255.0],
         PixelFormat::Packed(Channels::Rgba) => [0, 1, 2, 3].map(|c| byte(y, 4 * x + c)),
         PixelFormat::Packed(Channels::Bgra) => [2, 1, 0, 3].map(|c| byte(y, 4 * x + c)),
-        PixelFormat::Nv12 { matrix, full_range } => {
-            let row = i64::from(frame.height()) + y / 2;
-            let (mut luma, mut cb, mut cr) =
-                (byte(y, x), byte(row, x / 2 * 2) - 128.0, byte(row, x / 2 * 2 + 1) - 128.0);
-            if !full_range {
-                luma = (luma - 16.0) * 255.0 / 219.0;
-                (cb, cr) = (cb * 255.0 / 224.0, cr * 255.0 / 224.0);
-            }
-            // ITU-R BT.601-7, 2.5.1; BT.709-6, 3.2 and 3.3.
+        PixelFormat::Video { layout, matrix, full_range } => {
+            let (height, width) = (i64::from(frame.height()), i64::from(frame.width()));
+            // Byte `at` of the whole frame, for planes whose rows are shorter.
+            let flat = |at: i64| byte(at / width, at % width);
+            let word = |row, at: i64| f64::from(((byte(row, at) + 256.0 * byte(row, at + 1)) as u16) >> 6);
+            let (row, pair) = (height + y / 2, x / 2);
+            let (mut luma, cb, cr) = match layout {
+                VideoLayout::Nv12 => (byte(y, x), byte(row, 2 * pair), byte(row, 2 * pair + 1)),
+                VideoLayout::Nv21 => (byte(y, x), byte(row, 2 * pair + 1), byte(row, 2 * pair)),
+                VideoLayout::I420 => {
+                    let cb = height * width + y / 2 * (width / 2) + pair;
+                    (byte(y, x), flat(cb), flat(cb + height / 2 * (width / 2)))
+                }
+                VideoLayout::Yuyv => (byte(y, 2 * x), byte(y, 4 * pair + 1), byte(y, 4 * pair + 3)),
+                VideoLayout::Uyvy => (byte(y, 2 * x + 1), byte(y, 4 * pair), byte(y, 4 * pair + 2)),
+                VideoLayout::P010 => (word(y, 2 * x), word(row, 4 * pair), word(row, 4 * pair + 2)),
+            };
+            let (codes, most) = if layout == VideoLayout::P010 { (4.0, 1023.0) } else { (1.0, 255.0) };
+            let (mut cb, mut cr) = (cb - 128.0 * codes, cr - 128.0 * codes);
+            let scale = |low: f64, high: f64| if full_range { 255.0 / most } else { 255.0 / (codes * (high - low)) };
+            luma = (luma - if full_range { 0.0 } else { 16.0 * codes }) * scale(16.0, 235.0);
+            (cb, cr) = (cb * scale(16.0, 240.0), cr * scale(16.0, 240.0));
+            // ITU-R BT.601-7, 2.5.1; BT.709-6, 3.2 and 3.3; BT.2020-2, table 4.
             let [r, g, b] = match matrix {
                 ColourMatrix::Bt601 => {
                     [luma + 1.402 * cr, luma - 0.344_136_3 * cb - 0.714_136_3 * cr, luma + 1.772 * cb]
@@ -51,9 +65,43 @@ fn colours(frame: &Frame, bytes: &[u8], n: i64, y: i64, x: i64) -> [f64; 4] {
                 ColourMatrix::Bt709 => {
                     [luma + 1.574_8 * cr, luma - 0.187_324 * cb - 0.468_124 * cr, luma + 1.855_6 * cb]
                 }
+                ColourMatrix::Bt2020 => {
+                    [luma + 1.474_6 * cr, luma - 0.164_553 * cb - 0.571_353 * cr, luma + 1.881_4 * cb]
+                }
             };
             let limit = |x: f64| x.clamp(0.0, 255.0);
             if frame.channels == Channels::Gray { [limit(luma); 4] } else { [limit(r), limit(g), limit(b), 255.0] }
+        }
+        PixelFormat::Bayer { mosaic, bits } => {
+            let (height, width) = (i64::from(frame.height()), i64::from(frame.width()));
+            let mirrored = |at: i64, extent: i64| (extent - 1) - ((extent - 1) - at.abs()).abs();
+            let names = ["rggb", "bggr", "grbg", "gbrg"][mosaic as usize].as_bytes();
+            // The mean of the nearest sites of a colour, by the weights of the tent around the pixel.
+            let colour = |name: u8| {
+                let (mut sum, mut total) = (0.0, 0.0);
+                for (dy, dx) in (-1..=1).flat_map(|dy| (-1..=1).map(move |dx| (dy, dx))) {
+                    let (row, column) = (mirrored(y + dy, height), mirrored(x + dx, width));
+                    if names[(row % 2 * 2 + column % 2) as usize] == name {
+                        let weight = f64::from(2 - i32::from(dy != 0)) * f64::from(2 - i32::from(dx != 0));
+                        let site = match bits {
+                            8 => byte(row, column),
+                            _ => byte(row, 2 * column) + 256.0 * byte(row, 2 * column + 1),
+                        };
+                        sum += weight * site;
+                        total += weight;
+                    }
+                }
+                (255.0 * sum / total / f64::from((1 << bits) - 1)).min(255.0)
+            };
+            let own = |name: u8| names[(y % 2 * 2 + x % 2) as usize] == name;
+            // Green's own site stands alone; its neighbours count where it has none.
+            let green = if own(b'g') {
+                let byte = if bits == 8 { byte(y, x) } else { byte(y, 2 * x) + 256.0 * byte(y, 2 * x + 1) };
+                (255.0 * byte / f64::from((1 << bits) - 1)).min(255.0)
+            } else {
+                colour(b'g')
+            };
+            [colour(b'r'), green, colour(b'b'), 255.0]
         }
     }
 }
@@ -78,7 +126,7 @@ fn expected(frame: &Frame, bytes: &[u8], index: &[i64]) -> f64 {
                 sum += a
                     * b
                     * match frame.channels {
-                        Channels::Gray if matches!(frame.format, PixelFormat::Packed(_)) => {
+                        Channels::Gray if !matches!(frame.format, PixelFormat::Video { .. }) => {
                             0.299 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2]
                         }
                         Channels::Gray => pixel[0],
@@ -163,7 +211,7 @@ fn agrees_with_pillow_in_one_dimension() {
 
 #[test]
 fn white_and_black_of_limited_range_are_255_and_0() {
-    let format = PixelFormat::Nv12 { matrix: ColourMatrix::Bt601, full_range: false };
+    let format = PixelFormat::Video { layout: VideoLayout::Nv12, matrix: ColourMatrix::Bt601, full_range: false };
     let kernel = Kernel::Frame(case(DType::U8, format, Channels::Rgb, [2, 2], [2, 2], Resampling::Bilinear));
     let mut operand = Operand::filled(6, 128);
     operand[..4].copy_from_slice(&[235, 16, 255, 0]);
@@ -186,7 +234,17 @@ fn what_does_not_fit_is_refused() {
     assert!(refused(&|frame| frame.window.height = 0));
     assert!(refused(&|frame| frame.window.top = i32::MIN));
     assert!(refused(&|frame| frame.scale[3] = f32::NAN));
-    assert!(refused(&|frame| frame.format = PixelFormat::Nv12 { matrix: ColourMatrix::Bt601, full_range: true }));
+    let video = |layout| PixelFormat::Video { layout, matrix: ColourMatrix::Bt601, full_range: true };
+    assert!(refused(&|frame| frame.format = video(VideoLayout::Nv12)));
+    for bits in [0, 7, 16, 255] {
+        assert!(refused(&|frame| frame.format = PixelFormat::Bayer { mosaic: Mosaic::Rggb, bits }));
+    }
+    let apart = |layout, stride| {
+        let mut frame = case(DType::F32, video(layout), Channels::Rgb, [8, 8], [4, 4], Resampling::Bilinear);
+        frame.frame.strides[1] = stride;
+        Kernel::Frame(frame).family().check().is_err()
+    };
+    assert!(apart(VideoLayout::I420, 16) && !apart(VideoLayout::I420, 8) && !apart(VideoLayout::Nv12, 16));
     assert!(refused(&|frame| frame.channels = Channels::Gray));
     assert!(refused(&|frame| frame.frame.strides[2] = 2));
     assert!(!refused(&|_| {}));
@@ -197,15 +255,22 @@ proptest! {
 
     #[test]
     fn nonsense_never_panics(
-        frame in any_view(), output in any_view(), format in 0..7_usize, channels in 0..5_usize, filter in 0..3_usize,
+        frame in any_view(), output in any_view(), format in 0..14_usize, channels in 0..5_usize, filter in 0..3_usize,
         crop in prop::array::uniform4(prop_oneof![20 => 0..6_i32, 1 => any::<i32>()]),
         window in prop::array::uniform4(prop_oneof![20 => -3..9_i32, 1 => any::<i32>()]), plausible in any::<bool>(),
     ) {
         use Channels::{Bgr, Bgra, Gray, Rgb, Rgba};
         let all = [Gray, Rgb, Bgr, Rgba, Bgra];
         let format = match format {
-            5 => PixelFormat::Nv12 { matrix: ColourMatrix::Bt601, full_range: false },
-            6 => PixelFormat::Nv12 { matrix: ColourMatrix::Bt709, full_range: true },
+            5 => PixelFormat::Video { layout: VideoLayout::Nv12, matrix: ColourMatrix::Bt601, full_range: false },
+            6 => PixelFormat::Video { layout: VideoLayout::Nv21, matrix: ColourMatrix::Bt709, full_range: true },
+            7 => PixelFormat::Video { layout: VideoLayout::I420, matrix: ColourMatrix::Bt709, full_range: true },
+            8 => PixelFormat::Video { layout: VideoLayout::Yuyv, matrix: ColourMatrix::Bt709, full_range: false },
+            9 => PixelFormat::Video { layout: VideoLayout::P010, matrix: ColourMatrix::Bt2020, full_range: true },
+            10 => PixelFormat::Bayer { mosaic: Mosaic::Rggb, bits: 8 },
+            11 => PixelFormat::Bayer { mosaic: Mosaic::Gbrg, bits: 10 },
+            12 => PixelFormat::Bayer { mosaic: Mosaic::Bggr, bits: 12 },
+            13 => PixelFormat::Bayer { mosaic: Mosaic::Grbg, bits: 3 },
             packed => PixelFormat::Packed(all[packed]),
         };
         let region = |[top, left, height, width]: [i32; 4]| Region { top, left, height: height as u32, width: width as u32 };

@@ -223,7 +223,7 @@ pub fn printable(text: &str) -> String {
 }
 
 fn printable_binding(binding: &OwnedBinding) -> OwnedBinding {
-    OwnedBinding { name: printable(&binding.name), ..binding.clone() }
+    OwnedBinding { name: printable(&binding.name), content: printable(&binding.content), ..binding.clone() }
 }
 
 impl VariantIdentity {

@@ -84,6 +84,7 @@ pub fn expose(schedule: &mut Schedule, places: &Places) -> Vec<ExposedValue> {
         direction: Direction::Output,
         dtype: DType::U8,
         shape,
+        content: String::new(),
     });
     let all = graph.add_buffer(NAME, total, Storage::Binding(number));
     for operand in schedule.steps.iter_mut().flat_map(|step| &mut step.operands) {

@@ -4,7 +4,7 @@
 //! product with a program applied to its accumulator.
 
 use floe_kernels::pointwise::Program;
-use floe_models::{Op, Source, TensorId, Value, op::Properties};
+use floe_models::{Contents, Op, Source, TensorId, Value, op::Properties};
 
 /// What a fused node computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +82,8 @@ pub struct FusedGraph {
     pub inputs: Vec<TensorId>,
     /// As in the graph.
     pub outputs: Vec<TensorId>,
+    /// As in the graph.
+    pub contents: Contents,
 }
 
 impl FusedGraph {

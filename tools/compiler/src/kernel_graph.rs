@@ -111,12 +111,15 @@ pub struct OwnedBinding {
     pub dtype: DType,
     /// Extents.
     pub shape: floe_kernels::Dims,
+    /// As in [`Binding`].
+    pub content: String,
 }
 
 impl OwnedBinding {
     /// The plan's form.
     pub fn borrowed(&self) -> Binding<'_> {
-        Binding { name: &self.name, direction: self.direction, dtype: self.dtype, shape: self.shape.clone() }
+        let Self { name, direction, dtype, shape, content } = self;
+        Binding { name, direction: *direction, dtype: *dtype, shape: shape.clone(), content }
     }
 
     /// Size in bytes.

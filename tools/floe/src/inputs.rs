@@ -9,7 +9,7 @@ use std::{
     str::FromStr,
 };
 
-/// `NAME=FILE.npy` of a command line.
+/// `NAME=FILE` of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Name of the input.
@@ -27,7 +27,7 @@ impl FromStr for Source {
             Some((name, file)) if !name.is_empty() && !file.is_empty() => {
                 Ok(Self { name: name.to_owned(), file: PathBuf::from(file) })
             }
-            _ => Err("expected NAME=FILE.npy".to_owned()),
+            _ => Err("expected NAME=FILE".to_owned()),
         }
     }
 }
@@ -41,11 +41,29 @@ pub struct Input {
     pub bytes: Vec<u8>,
 }
 
+/// An input that does not suit the plan, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadInput(pub String);
+
 /// Gathers contents for every input: from `sources`, the rest random from `seed`. States may be given too.
 ///
 /// # Errors
 /// An unknown name, a file that does not fit, or an input without contents.
 pub fn gather(session: &Session<'_, '_>, sources: &[Source], seed: Option<u64>) -> Result<Vec<Input>> {
+    gather_except(session, sources, seed, None)
+}
+
+/// As [`gather`], without the input of number `except`.
+///
+/// # Errors
+/// As [`gather`].
+pub fn gather_except(
+    session: &Session<'_, '_>,
+    sources: &[Source],
+    seed: Option<u64>,
+    except: Option<usize>,
+) -> Result<Vec<Input>> {
     let inputs = session.bindings(Direction::Input);
     let names = || inputs.iter().map(|(_, binding)| binding.name).collect::<Vec<_>>().join(", ");
     let mut gathered = Vec::new();
@@ -58,12 +76,14 @@ pub fn gather(session: &Session<'_, '_>, sources: &[Source], seed: Option<u64>) 
         else {
             bail!("the plan has no input '{}'; its inputs are: {}", source.name, names());
         };
-        let bytes = load(binding, &source.file)
-            .with_context(|| format!("input '{}': {}", source.name, source.file.display()))?;
+        if Some(*number) == except {
+            continue;
+        }
+        let bytes = of(source, load(binding, &source.file))?;
         gathered.push(Input { binding: *number, bytes });
     }
     for (number, binding) in &inputs {
-        if gathered.iter().any(|input| input.binding == *number) {
+        if gathered.iter().any(|input| input.binding == *number) || Some(*number) == except {
             continue;
         }
         let Some(seed) = seed else {
@@ -102,7 +122,23 @@ pub fn describe(binding: &Binding<'_>) -> String {
     format!("{} {:?}", binding.dtype.name(), binding.shape.as_slice())
 }
 
+/// Names the input that an error is about.
+pub(crate) fn of<T>(source: &Source, result: Result<T>) -> Result<T> {
+    result.with_context(|| format!("input '{}'", source.name))
+}
+
+/// Of an array, or of a picture, the first of a folder or a video.
 fn load(binding: &Binding<'_>, file: &Path) -> Result<Vec<u8>> {
+    #[cfg(feature = "pictures")]
+    if let Some(mut stream) = crate::pictures::Stream::open(file)? {
+        crate::pictures::frame_of(binding)?;
+        let shot = stream.next()?.context("no picture")?;
+        return Ok(crate::pictures::contents(binding, &shot.picture)?.0);
+    }
+    array(binding, file).with_context(|| file.display().to_string())
+}
+
+fn array(binding: &Binding<'_>, file: &Path) -> Result<Vec<u8>> {
     let contents = fs::read(file)?;
     let array = Array::parse(&contents)?;
     let same_shape = array.shape.iter().copied().eq(binding.shape.iter().map(|&extent| u64::from(extent)));

@@ -1,4 +1,4 @@
-//! Running plans from a program with `std`: opening the file, choosing a device, inputs and outputs as `.npy` files,
+//! Running plans from a program with `std`: opening the file, choosing a device, inputs and outputs as `.npy` files or pictures,
 //! measuring. The command line `floe` is a thin layer over it, and `floe-verify` uses it too.
 #![warn(missing_docs)]
 
@@ -13,7 +13,10 @@ pub mod metrics;
 pub mod npy;
 pub mod npz;
 pub mod outputs;
+#[cfg(feature = "pictures")]
+pub mod pictures;
 pub mod plan_file;
+pub mod power;
 pub mod profile;
 pub mod random;
 pub mod reference;

@@ -157,7 +157,7 @@ mod tests {
     fn output(name: &str, shape: &[u32], values: &[f32]) -> Output<'static> {
         let name = Box::leak(name.to_owned().into_boxed_str());
         let shape = Dims::from_slice(shape).unwrap();
-        let binding = Binding { name, direction: Direction::Output, dtype: DType::F32, shape };
+        let binding = Binding { name, direction: Direction::Output, dtype: DType::F32, shape, content: "" };
         Output { binding, bytes: values.iter().flat_map(|value| value.to_le_bytes()).collect() }
     }
 

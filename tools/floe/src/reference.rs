@@ -83,7 +83,7 @@ mod tests {
     fn outputs_are_held_to_the_arrays_of_their_names() {
         let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
         let shape = Dims::from_slice(&[1, 2]).unwrap();
-        let binding = Binding { name: "y", direction: Direction::Output, dtype: DType::F32, shape };
+        let binding = Binding { name: "y", direction: Direction::Output, dtype: DType::F32, shape, content: "" };
         let outputs = [Output { binding, bytes: floats(&[3.0, 4.5]) }];
         let reference = |name: &str, values: &[f32]| {
             Reference(vec![(

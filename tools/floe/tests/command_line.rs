@@ -42,6 +42,7 @@ fn variant(target: &'static str, architecture: u32) -> VariantParts<'static> {
         direction,
         dtype: DType::F32,
         shape: Dims::from_slice(&shape).unwrap(),
+        content: "",
     };
     VariantParts {
         header: VariantHeader {
@@ -682,4 +683,180 @@ fn plans_take_turns_and_share_memory() {
     assert_eq!(run("bench gpu.floe both.floe --wait block").status.code(), Some(2));
     let message = text(&run("bench gpu.floe host.floe").stderr);
     assert!(message.contains("error: host.floe: this plan holds a host variant"), "{message}");
+}
+
+/// A plan that takes a frame of 8 × 4 pixels, gives it back as `seen`, and finds one box with a point on its right half.
+#[cfg(feature = "pictures")]
+fn finder(image: &'static str) -> Vec<u8> {
+    let copy = |dtype, shape: &[u32]| {
+        let view = View::contiguous(dtype, shape).unwrap();
+        Action::Host(Kernel::Copy(Copy { source: view.clone(), destination: view }))
+    };
+    let operand = |region, bytes, written| Operand { region, offset: 0, bytes, written };
+    let step = |action, operands: [Operand; 2]| Step {
+        action,
+        operands: operands.into_iter().collect(),
+        after: Default::default(),
+        overlaps: false,
+    };
+    let binding = |name, direction, dtype, shape: &[u32], content| Binding {
+        name,
+        direction,
+        dtype,
+        shape: Dims::from_slice(shape).unwrap(),
+        content,
+    };
+    let boxes: [f32; 16] = [4.0, 0.0, 8.0, 4.0, 0.75, 1.0, 6.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    let mut parts = variant("host", 0);
+    parts.steps = vec![
+        step(
+            copy(DType::U8, &[4, 8, 3]),
+            [operand(Region::Binding(0), 96, false), operand(Region::Binding(1), 96, true)],
+        ),
+        step(copy(DType::F32, &[2, 8]), [operand(Region::Weights, 64, false), operand(Region::Binding(2), 64, true)]),
+    ];
+    parts.bindings = vec![
+        binding("image", Direction::Input, DType::U8, &[4, 8, 3], image),
+        binding("seen", Direction::Output, DType::U8, &[4, 8, 3], ""),
+        binding("detections", Direction::Output, DType::F32, &[2, 8], "boxes:image"),
+    ];
+    parts.weights = boxes.iter().flat_map(|x| x.to_le_bytes()).collect();
+    PlanWriter::new("finder", "test").variant(parts).finish()
+}
+
+/// [`folder`] with a plan that takes pictures, one that takes a tensor, and red pictures.
+#[cfg(feature = "pictures")]
+fn with_pictures() -> tempfile::TempDir {
+    use floe::pictures::Picture;
+    let folder = folder();
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    write("finder.floe", &finder("bgr:8x4,crop=8x4+0+0,window=8x4+0+0,network=8x4"));
+    write("silent.floe", &finder(""));
+    let red = |width, height| Picture { width, height, rgb: [200, 20, 10].repeat(width * height) }.to_png().unwrap();
+    write("wide.jpg", &red(64, 32));
+    write("tall.png", &red(32, 64));
+    write("labels.txt", b"nothing\nthing\n");
+    fs::create_dir(folder.path().join("album")).unwrap();
+    write("album/b.png", &red(64, 32));
+    write("album/a.png", &red(64, 32));
+    write("album/notes.txt", b"hello");
+    let frame = [[128; 8 * 4].as_slice(), &[90; 8], &[240; 8]].concat();
+    write("clip", &[b"YUV4MPEG2 W8 H4 C420jpeg\n".as_slice(), b"FRAME\n", &frame, b"FRAME\n", &frame].concat());
+    folder
+}
+
+#[cfg(feature = "pictures")]
+#[test]
+fn a_picture_becomes_the_frame_that_the_plan_takes() {
+    let folder = with_pictures();
+    let run = |arguments: &str| {
+        let output = floe(folder.path(), &format!("run finder.floe {arguments}"));
+        assert_eq!(output.status.code(), Some(0), "{arguments}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let seen = |path: &str| Array::parse(&fs::read(folder.path().join(path)).unwrap()).unwrap().bytes.to_vec();
+    // By content, not by ending: the .jpg is a PNG. Blue first, as the plan says.
+    let said = run("--input image=wide.jpg --output-dir out --labels labels.txt");
+    assert_eq!(seen("out/seen.npy"), [10, 20, 200].repeat(32));
+    // The right half of the frame is that of the picture, which is eight times as large.
+    assert!(said.contains("wide: 1 box: thing 0.750 [32.0, 0.0, 64.0, 32.0]"), "{said}");
+    // A tall picture is in the middle: two columns of eight, black beside.
+    let said = run("--input image=tall.png --output-dir out");
+    let row = [[0; 9].as_slice(), &[10, 20, 200, 10, 20, 200], &[0; 9]].concat();
+    assert_eq!(seen("out/seen.npy"), row.repeat(4));
+    assert!(said.contains("class 1 0.750 [16.0, 0.0, 80.0, 64.0]"), "{said}");
+    // Also for the other commands.
+    let output = floe(folder.path(), "bench finder.floe --iterations 3 --input image=wide.jpg");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[cfg(feature = "pictures")]
+#[test]
+fn results_are_drawn_and_told_a_line_a_frame() {
+    use floe::pictures::Picture;
+    let folder = with_pictures();
+    let run = |arguments: &str| {
+        let output = floe(folder.path(), &format!("run finder.floe --labels labels.txt {arguments}"));
+        assert_eq!(output.status.code(), Some(0), "{arguments}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let picture = |path: &str| Picture::decode(&fs::read(folder.path().join(path)).unwrap()).unwrap();
+    run("--input image=wide.jpg --draw drawn.png");
+    let drawn = picture("drawn.png");
+    let is_red = |x: usize, y: usize| drawn.rgb[3 * (64 * y + x)..][..3] == [200, 20, 10];
+    assert_eq!((drawn.width, drawn.height), (64, 32));
+    // The lower left corner of the box, its point, and what it leaves alone.
+    assert!(!is_red(32, 31) && !is_red(48, 16) && is_red(0, 31) && is_red(40, 24));
+    for (source, names) in [("album", ["a", "b"]), ("clip", ["clip-000001", "clip-000002"])] {
+        let lines = run(&format!("--input image={source} --draw all --output-dir out --json - --loop 2"));
+        let lines: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 4);
+        for (number, line) in lines.iter().enumerate() {
+            let name = names[number % 2];
+            assert_eq!((&line["replay"], &line["name"]), (&number.into(), &name.into()));
+            assert_eq!((&line["boxes"][0]["class"], &line["boxes"][0]["label"]), (&1.into(), &"thing".into()));
+            assert!(line["microseconds"].as_f64().unwrap() > 0.0);
+            assert!(folder.path().join(format!("out/{name}/seen.npy")).is_file());
+            picture(&format!("all/{name}.png"));
+        }
+    }
+    // To a file, with text beside it.
+    let said = run("--input image=album --json found.jsonl");
+    assert!(said.contains("a: 1 box: thing") && said.contains("b: 1 box: thing"), "{said}");
+    assert_eq!(fs::read_to_string(folder.path().join("found.jsonl")).unwrap().lines().count(), 2);
+}
+
+#[cfg(feature = "pictures")]
+#[test]
+fn pictures_where_none_fit_are_refused_with_what_to_do() {
+    let folder = with_pictures();
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    let png = fs::read(folder.path().join("tall.png")).unwrap();
+    write("cut.png", &png[..png.len() / 2]);
+    write("cut.y4m", b"YUV4MPEG2 W8 H4\nFRAME\nabc");
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    let npy = "input 'matrix' (f32 [2, 3]) takes a tensor, not a picture: compile the model with `floec compile --preprocess \
+               'matrix=rgb:640x480,";
+    for (arguments, code, word) in [
+        ("run host.floe --input matrix=tall.png", 2, npy),
+        ("bench host.floe --input matrix=tall.png", 2, npy),
+        ("run silent.floe --input image=tall.png", 2, "takes a tensor, not a picture"),
+        ("run finder.floe --input image=cut.png", 1, "input 'image': cut.png: damaged PNG"),
+        ("run finder.floe --input image=cut.y4m", 1, "cut.y4m: it ends inside a frame"),
+        ("run finder.floe --input image=empty", 1, "empty: no PNG or JPEG picture in this folder"),
+        ("run finder.floe --random 1 --draw x.png", 2, "--draw needs a picture"),
+        ("run finder.floe --input image=tall.png --labels none.txt", 1, "none.txt: No such file"),
+        ("run finder.floe --input image=tall.png --result seen=masks", 2, "write boxes, scores or classes"),
+        ("run finder.floe --input image=tall.png --result look=scores", 2, "its outputs are: seen, detections"),
+        ("run finder.floe --input image=album --compare finder.floe", 1, "--compare finder.floe"),
+    ] {
+        let output = floe(folder.path(), arguments);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && said.contains(word), "{arguments}: {said}");
+    }
+}
+
+#[test]
+fn bench_tells_rate_and_power() {
+    let folder = folder();
+    let monitor = folder.path().join("sys/bus/i2c/drivers/ina3221/1-0040/hwmon/hwmon3");
+    fs::create_dir_all(&monitor).unwrap();
+    for (name, value) in [("in1_label", "VDD_IN"), ("in1_input", "5000"), ("curr1_input", "1500")] {
+        fs::write(monitor.join(name), format!("{value}\n")).unwrap();
+    }
+    let output = floe(folder.path(), "bench host.floe --iterations 20 --sysfs sys --json power.json");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.contains("a second") && said.contains("VDD_IN: 7.50 W, "), "{said}");
+    let record: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.path().join("power.json")).unwrap()).unwrap();
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let (mean, power) = (number(&record["round_trip"]["mean"]), &record["power"][0]);
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b;
+    assert!(near(number(&record["replays_per_second"]), 1e6 / mean), "{record}");
+    assert_eq!((&power["rail"], number(&power["watts"])), (&"VDD_IN".into(), 7.5));
+    assert!(near(number(&power["joules_per_replay"]), 7.5 * mean / 1e6), "{record}");
+    // No sensors, nothing about power.
+    let output = floe(folder.path(), "bench host.floe --iterations 5 --sysfs none");
+    assert!(!text(&output.stdout).contains(" W, "), "{}", text(&output.stdout));
 }

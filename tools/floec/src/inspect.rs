@@ -193,11 +193,13 @@ fn text(report: &Value) -> String {
         for binding in items(&variant["bindings"]) {
             let shape: Vec<_> = items(&binding["shape"]).iter().map(Value::to_string).collect();
             text += &format!(
-                "  {:6} {}: {} [{}]\n",
+                "  {:6} {}: {} [{}]{}{}\n",
                 string(&binding["direction"]),
                 string(&binding["name"]),
                 string(&binding["dtype"]),
                 shape.join(", "),
+                if string(&binding["content"]).is_empty() { "" } else { "  " },
+                string(&binding["content"]),
             );
         }
         text += &format!(

@@ -39,6 +39,7 @@ fn variant(variant: &Variant<'_>) -> Value {
             },
             "dtype": binding.dtype.name(),
             "shape": binding.shape.as_slice(),
+            "content": binding.content,
         })
     });
     let kernels: Vec<_> = variant.kernels().collect();

@@ -167,7 +167,7 @@ mod tests {
 
     fn output(numbers: [f32; 2]) -> [Output<'static>; 1] {
         let shape = Dims::from_slice(&[1, 2]).unwrap();
-        let binding = Binding { name: "y", direction: Direction::Output, dtype: DType::F32, shape };
+        let binding = Binding { name: "y", direction: Direction::Output, dtype: DType::F32, shape, content: "" };
         [Output { binding, bytes: numbers.iter().flat_map(|x| x.to_le_bytes()).collect() }]
     }
 

@@ -387,7 +387,7 @@ mod tests {
 
     fn output(numbers: &[f32]) -> Output<'static> {
         let shape = Dims::from_slice(&[1, numbers.len() as u32]).unwrap();
-        let binding = Binding { name: "y", direction: Direction::Output, dtype: DType::F32, shape };
+        let binding = Binding { name: "y", direction: Direction::Output, dtype: DType::F32, shape, content: "" };
         Output { binding, bytes: numbers.iter().flat_map(|x| x.to_le_bytes()).collect() }
     }
 

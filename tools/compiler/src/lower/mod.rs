@@ -154,7 +154,10 @@ impl<'a> Lowering<'a> {
         for &extent in &value.fact.shape {
             shape.push(u32::try_from(extent).map_err(|_| refuse())?).map_err(|_| refuse())?;
         }
-        let binding = OwnedBinding { name: value.name.clone(), direction, dtype: value.fact.dtype, shape };
+        let contents =
+            if direction == Direction::Output { &self.graph.contents.outputs } else { &self.graph.contents.inputs };
+        let content = contents.get(&value.name).cloned().unwrap_or_default();
+        let binding = OwnedBinding { name: value.name.clone(), direction, dtype: value.fact.dtype, shape, content };
         let bytes = binding.bytes();
         self.result.bindings.push(binding);
         let number = self.result.bindings.len() - 1;

@@ -55,8 +55,8 @@ pub fn run(graph: Graph) -> Result<FusedGraph, FuseError> {
     fusion.grow(&element_wise)?;
     fusion.attach()?;
     let nodes = fusion.emit()?;
-    let Graph { name, values, inputs, outputs, .. } = graph;
-    Ok(FusedGraph { name, nodes, values, inputs, outputs })
+    let Graph { name, values, inputs, outputs, contents, .. } = graph;
+    Ok(FusedGraph { name, nodes, values, inputs, outputs, contents })
 }
 
 /// Whether an operator takes an epilogue.

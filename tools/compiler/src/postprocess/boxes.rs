@@ -8,6 +8,7 @@ use super::{
     places::{self, Map},
 };
 use crate::preprocess::Placement;
+use floe_engine::plan::content::Content;
 use floe_kernels::detect::MAX_PARTS;
 use floe_models::{
     DType, Op, TensorId,
@@ -79,7 +80,7 @@ impl Detect {
         boxes: &[TensorId],
         scores: &[TensorId],
         placements: &[(String, Placement)],
-    ) -> Result<Vec<(String, TensorId)>, String> {
+    ) -> Result<Vec<(String, TensorId, String)>, String> {
         let map = match (&self.input, placements) {
             (None, []) => [(1.0, 0.0); 2],
             (None, [(_, placement)]) => self.map(placement)?,
@@ -106,8 +107,14 @@ impl Detect {
         let inputs = [boxes.as_slice(), &scores, &[places]].concat();
         let head = op::Detect { boxes: boxes.len(), scores: scores.len(), ..head };
         let results = b.emit_all(Op::Detect(Box::new(head)), &inputs)?;
-        let named = |name: &str| format!("{}{name}", self.name);
-        Ok(vec![(named("detections"), results[0]), (named("count"), results[1])])
+        let [boxes, count] = ["detections", "count"].map(|name| format!("{}{name}", self.name));
+        let input = match (&self.input, placements) {
+            (Some(input), _) | (None, [(input, _)]) => input,
+            _ => "",
+        };
+        let contents = [Content::Boxes { input }, Content::Count { boxes: &boxes }].map(|content| content.to_string());
+        let [about_boxes, about_count] = contents;
+        Ok(vec![(boxes, results[0], about_boxes), (count, results[1], about_count)])
     }
 
     /// Maps of x and y, from pixels of the network's input to those of the frame.

@@ -13,6 +13,7 @@ pub use language::HELP;
 
 use crate::preprocess::Placement;
 use builder::Builder;
+use floe_engine::plan::content::Content;
 use floe_models::{
     DType, Fact, Graph, Op, TensorId,
     op::{Reduction, Unary},
@@ -82,6 +83,25 @@ impl Step {
             .ok_or_else(|| format!("axis {axis} is outside rank {rank}"))
     }
 
+    /// What the plan says of the results of a chain, the first of which has this shape.
+    fn contents(steps: &[Self], results: &[(String, TensorId)], shape: &[usize]) -> Vec<String> {
+        let vector = shape.last().is_some_and(|&classes| shape.iter().product::<usize>() == classes);
+        let contents = match steps.last() {
+            Some(Self::TopK(_)) if results.len() == 2 => {
+                vec![Content::Best, Content::BestClasses { scores: &results[0].0 }]
+            }
+            Some(Self::ArgMax(_)) => vec![Content::Classes],
+            Some(Self::Softmax(_) | Self::Sigmoid) if vector => vec![Content::Scores],
+            _ => Vec::new(),
+        };
+        contents
+            .into_iter()
+            .chain(std::iter::repeat(Content::Tensor))
+            .take(results.len())
+            .map(|c| c.to_string())
+            .collect()
+    }
+
     /// Adds the step behind `x`; its result, and another output with the end of its name.
     fn apply(self, b: &mut Builder, x: TensorId) -> Result<(TensorId, Option<TensorId>), String> {
         let Fact { dtype, shape } = b.fact(x).clone();
@@ -143,7 +163,7 @@ impl Postprocess {
         let place = graph.outputs.iter().position(|id| used.contains(id)).unwrap_or(graph.outputs.len());
         let name = self.outputs.join("+");
         let mut b = Builder::new(graph, &name);
-        let results = match &self.kind {
+        let results: Vec<(String, TensorId, String)> = match &self.kind {
             Kind::Steps(steps) => {
                 let (mut x, mut others) = (outputs[0], Vec::new());
                 for step in steps {
@@ -151,7 +171,9 @@ impl Postprocess {
                     x = next;
                     others.extend(other.map(|other| (format!("{name}.indices"), other)));
                 }
-                [vec![(name, x)], others].concat()
+                let results = [vec![(name, x)], others].concat();
+                let contents = Step::contents(steps, &results, b.shape(x));
+                results.into_iter().zip(contents).map(|((name, id), content)| (name, id, content)).collect()
             }
             Kind::Detect(detect) => {
                 detect.apply(&mut b, &outputs, &scores, placements).map_err(|reason| self.error(reason))?
@@ -162,16 +184,17 @@ impl Postprocess {
         for &id in &used {
             graph.values[id.0].name += " as a tensor";
         }
-        for (name, _) in &results {
+        for (name, ..) in &results {
             if graph.outputs.iter().any(|&id| graph.value(id).name == *name) {
                 return Err(self.error(format!("another output is called '{name}' already; write name=…")));
             }
         }
         let place = place.min(graph.outputs.len());
-        for (name, id) in &results {
+        for (name, id, content) in &results {
             graph.values[id.0].name.clone_from(name);
+            graph.contents.outputs.insert(name.clone(), content.clone());
         }
-        graph.outputs.splice(place..place, results.into_iter().map(|(_, id)| id));
+        graph.outputs.splice(place..place, results.into_iter().map(|(_, id, _)| id));
         Ok(())
     }
 

@@ -1,14 +1,17 @@
 //! The text of `--preprocess`: `INPUT=FORMAT:WIDTHxHEIGHT[,OPTION]…`.
 
 use super::{Fit, ImageLayout, Preprocess, PreprocessError, whole};
-use floe_models::op::{Channels, ColourMatrix, PixelFormat, Region, Resampling};
+use floe_models::op::{Channels, ColourMatrix, PixelFormat, Region, Resampling, VideoLayout};
 
 /// What `floec compile --help` says about the options.
 pub const HELP: &str = "\
 --preprocess INPUT=FORMAT:WIDTHxHEIGHT[,OPTION]… makes INPUT a u8 frame of a camera:
-  FORMAT             rgb, bgr, rgba, bgra, gray: [H, W, channels]; nv12: [H·3/2, W]
+  FORMAT             rgb, bgr, rgba, bgra: [H, W, channels]; gray: [H, W];
+                     nv12, nv21, i420: [H·3/2, W]; p010: [H·3/2, W·2]; yuyv, uyvy: [H, W·2];
+                     rggb, bggr, grbg, gbrg: [H, W], with 10 or 12 behind for as many bits: [H, W·2]
   stride=BYTES       bytes of a row where that is more than its pixels have: [rows, BYTES]
-  bt709, full        nv12: BT.709 in place of BT.601; 0…255 in place of 16…235
+  bt709, bt2020      video: in place of BT.601
+  full               video: all codes in place of 16…235
   crop=WxH+X+Y       only this part of the frame
   letterbox          resize with the aspect kept, padding beside it; letterbox=top-left
   cover              resize with the aspect kept and cut the centre out; cover=256: the shorter
@@ -77,17 +80,17 @@ impl Preprocess {
                 self.stride = Some(positive(needed()?)?);
                 "stride"
             }
-            "bt601" | "bt709" => {
-                let PixelFormat::Nv12 { matrix, .. } = &mut self.format else { return Err("only nv12 has it".into()) };
-                *matrix = if key == "bt709" { ColourMatrix::Bt709 } else { ColourMatrix::Bt601 };
+            "bt601" | "bt709" | "bt2020" => {
+                *self.video()?.0 = match key {
+                    "bt709" => ColourMatrix::Bt709,
+                    "bt2020" => ColourMatrix::Bt2020,
+                    _ => ColourMatrix::Bt601,
+                };
                 "the matrix"
             }
             "full" | "limited" => {
-                let PixelFormat::Nv12 { full_range, .. } = &mut self.format else {
-                    return Err("only nv12 has it".into());
-                };
-                *full_range = key == "full";
-                "the range of nv12"
+                *self.video()?.1 = key == "full";
+                "the range of codes"
             }
             "crop" => {
                 self.crop = Some(rectangle(needed()?)?);
@@ -146,10 +149,18 @@ impl Preprocess {
                 "the layout"
             }
             _ => {
-                self.channels = Some(channels(key).ok_or_else(|| unknown(key))?);
+                self.channels = Some(Channels::from_word(key).ok_or_else(|| unknown(key))?);
                 "the colours"
             }
         })
+    }
+
+    /// Matrix and range of a video format.
+    fn video(&mut self) -> Result<(&mut ColourMatrix, &mut bool), String> {
+        match &mut self.format {
+            PixelFormat::Video { matrix, full_range, .. } => Ok((matrix, full_range)),
+            other => Err(format!("{other} has none: only video formats, such as nv12, have it")),
+        }
     }
 
     /// What several options say together.
@@ -159,6 +170,12 @@ impl Preprocess {
             && !(bytes..=4 * MOST_PIXELS).contains(&stride)
         {
             return Err(format!("stride={stride}: a row of the frame has {bytes} bytes"));
+        }
+        let i420 = matches!(self.format, PixelFormat::Video { layout: VideoLayout::I420, .. });
+        if i420 && self.stride.is_some_and(|stride| stride % 2 != 0 || stride > MOST_PIXELS) {
+            return Err(format!(
+                "the stride of i420 is even and at most {MOST_PIXELS}: rows of chroma have half of it"
+            ));
         }
         let all = whole(self.height, self.width);
         let crop = self.crop.unwrap_or(all);
@@ -171,41 +188,28 @@ impl Preprocess {
 }
 
 fn is_known(key: &str) -> bool {
-    let words = ["bt601", "bt709", "full", "limited", "stretch", "bilinear", "nearest", "antialias", "nchw", "nhwc"];
-    words.contains(&key) || channels(key).is_some()
+    let words =
+        ["bt601", "bt709", "bt2020", "full", "limited", "stretch", "bilinear", "nearest", "antialias", "nchw", "nhwc"];
+    words.contains(&key) || Channels::from_word(key).is_some()
 }
 
 fn unknown(key: &str) -> String {
     format!(
-        "no option is called '{key}'; there are stride, bt709, full, crop, letterbox, cover, stretch, pad, bilinear, \
+        "no option is called '{key}'; there are stride, bt709, bt2020, full, crop, letterbox, cover, stretch, pad, bilinear, \
          antialias, nearest, rgb, bgr, rgba, bgra, gray, range, mean, std, nchw, nhwc"
     )
-}
-
-fn channels(word: &str) -> Option<Channels> {
-    Some(match word {
-        "gray" => Channels::Gray,
-        "rgb" => Channels::Rgb,
-        "bgr" => Channels::Bgr,
-        "rgba" => Channels::Rgba,
-        "bgra" => Channels::Bgra,
-        _ => return None,
-    })
 }
 
 /// `FORMAT:WIDTHxHEIGHT`.
 fn frame(text: &str) -> Result<(PixelFormat, usize, usize), String> {
     let (word, size) = text.split_once(':').ok_or("write FORMAT:WIDTHxHEIGHT, for example nv12:1920x1080")?;
-    let format = match word {
-        "nv12" => PixelFormat::Nv12 { matrix: ColourMatrix::Bt601, full_range: false },
-        word => PixelFormat::Packed(
-            channels(word)
-                .ok_or_else(|| format!("no format is called '{word}'; there are rgb, bgr, rgba, bgra, gray, nv12"))?,
-        ),
-    };
+    let format = PixelFormat::from_word(word)
+        .ok_or_else(|| format!("no format is called '{word}'; there are {}", PixelFormat::WORDS))?;
     let (width, height) = extents(size)?;
-    if matches!(format, PixelFormat::Nv12 { .. }) && (width % 2 != 0 || height % 2 != 0) {
-        return Err("nv12 has an even width and height".into());
+    match format.block() {
+        [across, down] if width % across == 0 && height % down == 0 => {}
+        [_, 1] => return Err(format!("{format} has an even width")),
+        _ => return Err(format!("{format} has an even width and height")),
     }
     Ok((format, width, height))
 }

@@ -6,9 +6,10 @@ mod tests;
 
 pub use language::HELP;
 
+use floe_engine::plan::content::{Content, FrameContent};
 use floe_models::{
     DType, Fact, Graph, Node, Op, Origin, Source, TensorId,
-    op::{Channels, Frame, PixelFormat, Region, Resampling},
+    op::{Channels, Frame, PixelFormat, Region, Resampling, VideoLayout},
 };
 
 /// What [`parse`](Preprocess::parse) reads: a frame and what becomes of it. The network's input settles the rest.
@@ -181,7 +182,35 @@ impl Preprocess {
         };
         graph.values[tensor.0].name = format!("{} as a tensor", self.input);
         graph.inputs[position] = self.insert(graph, frame, tensor, layout, [n, channels, height, width]);
-        Ok(Placement { crop, window, extents: [height, width] })
+        let placement = Placement { crop, window, extents: [height, width] };
+        graph.contents.inputs.insert(self.input.clone(), self.content(placement)?);
+        Ok(placement)
+    }
+
+    /// What the plan says of the frame.
+    fn content(
+        &self,
+        Placement { crop, window, extents: [height, width] }: Placement,
+    ) -> Result<String, PreprocessError> {
+        let narrow =
+            |extent: usize| u32::try_from(extent).map_err(|_| self.error(format!("an extent of {extent} pixels")));
+        let region = |Region { top, left, height, width }| {
+            Ok(floe_kernels::frame::Region { top, left, height: narrow(height)?, width: narrow(width)? })
+        };
+        let frame = FrameContent {
+            format: self.format,
+            size: [narrow(self.width)?, narrow(self.height)?],
+            stride: narrow(self.row_bytes())?,
+            crop: region(crop)?,
+            window: region(window)?,
+            network: [narrow(width)?, narrow(height)?],
+        };
+        Ok(Content::Frame(frame).to_string())
+    }
+
+    /// Bytes from one row to the next.
+    fn row_bytes(&self) -> usize {
+        self.stride.unwrap_or(self.width * self.format.bytes_per_pixel() as usize)
     }
 
     /// Order and extents (batch, channels, height, width) of the network's input.
@@ -244,7 +273,7 @@ impl Preprocess {
         [n, channels, height, width]: [usize; 4],
     ) -> TensorId {
         let (rows, bytes) = (self.format.rows(self.height), self.width * self.format.bytes_per_pixel() as usize);
-        let stride = self.stride.unwrap_or(bytes);
+        let stride = self.row_bytes();
         // A camera's frame in the shape that programs hold it in.
         let mut shape = match self.format {
             PixelFormat::Packed(order) if self.stride.is_none() && order != Channels::Gray => {
@@ -268,7 +297,9 @@ impl Preprocess {
         };
         let image = Fact::new(dtype, &[n, channels, height, width]);
         let mut from = node(graph, Op::Reshape, binding, Fact::new(DType::U8, &[n, rows, stride]), None);
-        if stride != bytes {
+        // Planes of chroma lie in rows of half the stride, which goes on where luma ends; the crop leaves out what is behind the pixels.
+        let whole = matches!(self.format, PixelFormat::Video { layout: VideoLayout::I420, .. });
+        if stride != bytes && !whole {
             let slice = Op::Slice { starts: vec![0; 3], steps: vec![1; 3] };
             from = node(graph, slice, from, Fact::new(DType::U8, &[n, rows, bytes]), None);
         }

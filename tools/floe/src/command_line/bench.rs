@@ -7,9 +7,10 @@ use super::{
     write_json,
 };
 use crate::{
-    bench::{self, Times},
+    bench::{self, Latency, Times},
     inputs,
     plan_file::PlanFile,
+    power::{Power, Rail},
     session::{DeviceKind, MemoryKind, Place, Request, wait_name},
     shapes, turns,
 };
@@ -48,6 +49,9 @@ pub(super) struct Bench {
     /// Also write the numbers to a file.
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    /// Where the board's sensors are found.
+    #[arg(long, value_name = "DIR", default_value = "/sys", hide = true)]
+    pub(super) sysfs: PathBuf,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -69,6 +73,15 @@ impl WaitArgument {
             Self::All => &Wait::ALL,
         }
     }
+}
+
+/// What each rail took, and of that a round trip's share.
+fn powers(latency: &Latency, power: &[Power]) -> Vec<serde_json::Value> {
+    let rail = |Power { rail, watts, samples }: &Power| {
+        let joules = watts * latency.host.mean / 1e6;
+        serde_json::json!({"rail": rail, "watts": watts, "joules_per_replay": joules, "samples": samples})
+    };
+    power.iter().map(rail).collect()
 }
 
 impl Bench {
@@ -104,15 +117,19 @@ impl Bench {
         let mut latencies = Vec::new();
         let (mut guarded, mut choices) = (None, None);
         let watch = self.common.watch()?;
+        let rails = Rail::find(&self.sysfs);
+        let mut power = Vec::new();
         for &wait in ways {
             place.set_wait(wait);
             let working = watch.work("INIT");
             let mut session = place.session(variant.clone())?;
             drop(working);
             let inputs = inputs::gather(&session, &self.common.inputs, Some(0))?;
-            let latency =
-                bench::measure(&mut session, &inputs, warm_up, iterations, &watch, |done| progress.show(done))?;
+            let show = |done| progress.show(done);
+            let (latency, taken) =
+                bench::measure_with_power(&mut session, &inputs, warm_up, iterations, &watch, &rails, show)?;
             latencies.push((wait, latency));
+            power.push(taken);
             guarded = self.common.guarded(&mut session)?;
             choices = bench::choices(&mut session, iterations)?;
         }
@@ -127,10 +144,15 @@ impl Bench {
             header.target,
             header.precision
         )?;
-        writeln!(out, "{:<12} {:>10} {:>10} {:>10} {:>10}", "us", "min", "median", "p99", "max")?;
+        writeln!(
+            out,
+            "{:<12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "us", "min", "median", "mean", "p99", "max", "a second"
+        )?;
         let mut line = |name: &str, times: Times| {
-            let Times { min, median, p99, max, .. } = times;
-            writeln!(out, "{name:<12} {min:>10.1} {median:>10.1} {p99:>10.1} {max:>10.1}")
+            let Times { min, median, mean, p99, max, .. } = times;
+            let rate = 1e6 / mean;
+            writeln!(out, "{name:<12} {min:>10.1} {median:>10.1} {mean:>10.1} {p99:>10.1} {max:>10.1} {rate:>10.1}")
         };
         match &latencies[..] {
             [(_, latency)] => line("round trip", latency.host)?,
@@ -143,6 +165,13 @@ impl Bench {
             line("choose", times)?;
             let shapes = variant.shapes().len();
             writeln!(out, "{shapes} shapes, of which {} was replayed", shapes::describe(&variant))?;
+        }
+        for ((wait, latency), rails) in latencies.iter().zip(&power) {
+            let way = if latencies.len() > 1 { format!(", waiting by {}", wait_name(*wait)) } else { String::new() };
+            for Power { rail, watts, samples } in rails {
+                let energy = watts * latency.host.mean / 1e3;
+                writeln!(out, "{rail}: {watts:.2} W, {energy:.3} mJ a replay ({samples} samples{way})")?;
+            }
         }
         if let Some(memory) = memory {
             let waited: Vec<&str> = ways.iter().copied().map(wait_name).collect();
@@ -170,9 +199,14 @@ impl Bench {
                 "device_time": latency.device,
                 "shape": shapes::describe(&variant),
                 "choose": choices,
-                "waits": latencies.iter().map(|(wait, latency)| {
-                    serde_json::json!({"wait": wait_name(*wait), "round_trip": latency.host, "device_time": latency.device})
-                }).collect::<Vec<_>>(),
+                "replays_per_second": 1e6 / latency.host.mean,
+                "power": powers(&latency, &power[0]),
+                "waits": latencies.iter().zip(&power).map(|((wait, latency), power)| serde_json::json!({
+                    "wait": wait_name(*wait),
+                    "round_trip": latency.host,
+                    "device_time": latency.device,
+                    "power": powers(latency, power),
+                })).collect::<Vec<_>>(),
                 "guard": guarded,
             });
             write_json(path, &record)?;
@@ -205,10 +239,14 @@ impl Bench {
         let kind = place.memory().map_or("", MemoryKind::name);
         let mut out = io::stdout().lock();
         writeln!(out, "{} plans in turn on {}, {iterations} replays each", plans.len(), place.describe())?;
-        writeln!(out, "{:<24} {:>10} {:>10} {:>10} {:>10}", "round trip, us", "min", "median", "p99", "max")?;
+        writeln!(
+            out,
+            "{:<24} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "round trip, us", "min", "median", "mean", "p99", "max"
+        )?;
         for (plan, latency) in plans.iter().zip(&latencies) {
-            let Times { min, median, p99, max, .. } = latency.host;
-            writeln!(out, "{:<24} {min:>10.1} {median:>10.1} {p99:>10.1} {max:>10.1}", plan.model())?;
+            let Times { min, median, mean, p99, max, .. } = latency.host;
+            writeln!(out, "{:<24} {min:>10.1} {median:>10.1} {mean:>10.1} {p99:>10.1} {max:>10.1}", plan.model())?;
         }
         let SetMemory { weights, scratch, own, total, apart } = memory;
         writeln!(

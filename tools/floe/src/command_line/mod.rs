@@ -6,8 +6,9 @@ mod options;
 mod profile;
 mod progress;
 mod run;
+mod shots;
 
-use crate::shapes;
+use crate::{inputs::BadInput, shapes};
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::{
@@ -18,7 +19,11 @@ use std::{
 };
 
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true, after_help = "Exit code: 0 success, 1 a failed run, 2 bad usage.")]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit code: 0 success, 1 a failed run, 2 bad usage or input."
+)]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
@@ -31,6 +36,8 @@ enum Command {
   floe run resnet50.floe --input image=cat.npy --output-dir out
   floe run resnet50.floe --random 7 --device host
   floe run detector.floe --shape images=1x3x640x640 --random 7       of a plan with several shapes
+  floe run faces.floe --input image=group.jpg --draw found.png
+  floe run detect.floe --input image=pictures/ --labels coco.txt --draw drawn/ --json -
   floe run resnet50.floe --input image=cat.npy --compare expected.npz
   floe run resnet50.floe --random 7 --public-key plans.key.pub
   floe run resnet50.floe --random 7 --public-key plans.key.pub --model-name resnet50 --least-version 3")]
@@ -94,7 +101,8 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             if error.is::<crate::emulated::MachineCode>() {
                 return ExitCode::from(2);
             }
-            if error.is::<Usage>() || error.is::<shapes::Unfit>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            let is_usage = error.is::<Usage>() || error.is::<BadInput>() || error.is::<shapes::Unfit>();
+            if is_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

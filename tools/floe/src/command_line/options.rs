@@ -56,8 +56,8 @@ impl PlanArguments {
 pub(super) struct Common {
     #[command(flatten)]
     pub(super) plan: PlanArguments,
-    /// Contents of an input; repeatable.
-    #[arg(long = "input", value_name = "NAME=FILE.npy")]
+    /// Contents of an input: a .npy file, or a picture where the plan takes frames; repeatable.
+    #[arg(long = "input", value_name = "NAME=FILE")]
     pub(super) inputs: Vec<Source>,
     /// Of a plan with several shapes: the one in which this input has these extents; repeatable. By default the one of the
     /// files of --input, else the first.

@@ -1,24 +1,34 @@
 //! `floe run`.
 
-use super::{options::Common, write_json};
+use super::{
+    options::Common,
+    shots::{Shot, Shots},
+    write_json,
+};
+#[cfg(feature = "pictures")]
+use crate::pictures::{self, Labels, Meaning};
 use crate::{
     cold_start::{self, ColdStart, mark},
-    inputs, outputs,
+    inputs::BadInput,
+    outputs::{self, Output},
     reference::Reference,
-    session::Place,
+    session::{Place, Session},
 };
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
+use floe_engine::plan::format::Direction;
+use floe_files::OutputFile;
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
+    time::Instant,
 };
 
 #[derive(Args)]
 pub(super) struct Run {
     #[command(flatten)]
     pub(super) common: Common,
-    /// Write every output to a .npy file in this folder.
+    /// Write every output to a .npy file in this folder, or, of several pictures, in a folder of each.
     #[arg(long, value_name = "DIR")]
     pub(super) output_dir: Option<PathBuf>,
     /// Compare the outputs with a .npz file that holds them by name, and fail where one is not finite that should be.
@@ -27,12 +37,39 @@ pub(super) struct Run {
     /// Make up inputs that are not given, reproducibly: floats in [-1, 1), integers 0 or 1.
     #[arg(long, value_name = "SEED")]
     pub(super) random: Option<u64>,
+    /// Go through the pictures, or replay the same inputs, so often; states go on from replay to replay.
+    #[arg(long = "loop", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) rounds: u32,
     /// Tell where the time went from the start of the process to the first result.
     #[arg(long)]
     pub(super) timings: bool,
-    /// Also write those times to a file.
-    #[arg(long, value_name = "FILE", requires = "timings")]
+    /// Write what was found as JSON, a line a replay, in place of the text where it is `-`; with --timings, those times.
+    #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    #[cfg(feature = "pictures")]
+    #[command(flatten)]
+    pub(super) found: Finding,
+}
+
+/// What is done with results on pictures.
+#[cfg(feature = "pictures")]
+#[derive(Args)]
+pub(super) struct Finding {
+    /// Draw boxes, keypoints, classes and class maps onto the picture: a PNG, or, of several pictures, a folder of them.
+    #[arg(long, value_name = "FILE.png")]
+    draw: Option<PathBuf>,
+    /// Names of classes: a name a line, that of class 0 first.
+    #[arg(long, value_name = "FILE.txt")]
+    labels: Option<PathBuf>,
+    /// What an output holds where the plan does not say it: boxes, scores or classes; repeatable.
+    #[arg(long = "result", value_name = "OUTPUT=WORD", value_parser = told)]
+    results: Vec<(String, String)>,
+}
+
+#[cfg(feature = "pictures")]
+fn told(text: &str) -> Result<(String, String), &'static str> {
+    let (name, word) = text.rsplit_once('=').ok_or("expected OUTPUT=boxes, OUTPUT=scores or OUTPUT=classes")?;
+    Ok((name.to_owned(), word.to_owned()))
 }
 
 impl Run {
@@ -51,36 +88,66 @@ impl Run {
             let _working = watch.work("INIT");
             place.session(self.common.shape(&variant)?)?
         };
-        let inputs = inputs::gather(&session, &self.common.inputs, self.random)?;
+        let mut shots = Shots::open(&session, &self.common.inputs, self.random, self.rounds)?;
+        let mut report = Report::new(self, &session, &shots)?;
         mark("first result");
-        let working = watch.work("the replay");
-        for input in &inputs {
-            session.write(input.binding, &input.bytes)?;
-        }
-        session.replay()?;
-        let outputs = outputs::read(&mut session)?;
-        drop(working);
-        let cold = ColdStart::until_now(before_main);
-        let header = session.variant().header();
-        let mut out = io::stdout().lock();
-        let signature = file.signature(&plan);
-        writeln!(out, "{} for {} ({}) on {device}; {signature}", plan.model(), header.target, header.precision)?;
-        outputs::print(&outputs, &mut out)?;
-        if let Some(folder) = &self.output_dir {
-            for path in outputs::save(&outputs, folder)? {
-                writeln!(out, "wrote {}", path.display())?;
+        let mut cold = None;
+        let mut number = 0;
+        while let Some(shot) = shots.next(&session)? {
+            let start = Instant::now();
+            let working = watch.work("the replay");
+            for input in shots.fixed().iter().chain(&shot.input) {
+                session.write(input.binding, &input.bytes)?;
             }
+            session.replay()?;
+            let outputs = outputs::read(&mut session)?;
+            drop(working);
+            let microseconds = start.elapsed().as_secs_f64() * 1e6;
+            cold.get_or_insert_with(|| ColdStart::until_now(before_main));
+            let many = shots.is_many();
+            if number == 0 && report.text {
+                let header = session.variant().header();
+                let signature = file.signature(&plan);
+                let mut out = io::stdout().lock();
+                writeln!(
+                    out,
+                    "{} for {} ({}) on {device}; {signature}",
+                    plan.model(),
+                    header.target,
+                    header.precision
+                )?;
+                if !many {
+                    outputs::print(&outputs, &mut out)?;
+                }
+            }
+            report.shot(number, shot, &outputs, microseconds, many)?;
+            if let Some(reference) = &reference {
+                if many {
+                    return Err(
+                        BadInput("--compare takes the outputs of one replay: give one picture".to_owned()).into()
+                    );
+                }
+                let (text, finite) = reference.compare(&outputs)?;
+                write!(io::stdout(), "{text}")?;
+                if !finite {
+                    bail!("an output holds NaN or infinities where --compare does not, or the other way");
+                }
+            }
+            if let Some(hit) = self.common.guarded(&mut session)?.filter(|hit| !hit.is_empty()) {
+                bail!("NaN or infinity in {}", hit.join(", "));
+            }
+            number += 1;
         }
-        let mut finite = true;
-        if let Some(reference) = &reference {
-            let (text, is_finite) = reference.compare(&outputs)?;
-            write!(out, "{text}")?;
-            finite = is_finite;
+        if self.common.guard && report.text && self.common.guarded(&mut session)?.is_some() {
+            writeln!(io::stdout(), "guard: no NaN and no infinity")?;
         }
+        report.finish()?;
+        let cold = cold.context("no picture")?;
         if self.timings {
-            write!(out, "{}", cold.text())?;
+            write!(io::stdout(), "{}", cold.text())?;
         }
-        if let Some(path) = &self.json {
+        if let Some(path) = self.json.as_ref().filter(|_| self.timings) {
+            let header = session.variant().header();
             let record = serde_json::json!({
                 "plan": file.name(),
                 "model": plan.model(),
@@ -91,14 +158,120 @@ impl Run {
             });
             write_json(path, &record)?;
         }
-        match self.common.guarded(&mut session)? {
-            Some(hit) if !hit.is_empty() => bail!("NaN or infinity in {}", hit.join(", ")),
-            Some(_) => writeln!(out, "guard: no NaN and no infinity")?,
-            None => {}
+        Ok(())
+    }
+}
+
+/// What is told and written of each replay.
+struct Report<'a> {
+    arguments: &'a Run,
+    /// Whether there is text on standard output.
+    text: bool,
+    json: Option<OutputFile>,
+    #[cfg(feature = "pictures")]
+    meaning: Meaning,
+    #[cfg(feature = "pictures")]
+    labels: Labels,
+}
+
+impl<'a> Report<'a> {
+    fn new(arguments: &'a Run, session: &Session<'_, '_>, shots: &Shots) -> Result<Self> {
+        let lines = arguments.json.as_deref().filter(|_| !arguments.timings);
+        let text = lines != Some(Path::new("-"));
+        let outputs: Vec<_> = session.bindings(Direction::Output).into_iter().map(|(_, binding)| binding).collect();
+        #[cfg(not(feature = "pictures"))]
+        let _ = (shots.has_pictures(), outputs);
+        #[cfg(feature = "pictures")]
+        let meaning = Meaning::of(&outputs, &arguments.found.results)?;
+        #[cfg(feature = "pictures")]
+        if arguments.found.draw.is_some() {
+            let refuse = |what: &str| Err(BadInput(what.to_owned()).into());
+            if !shots.has_pictures() {
+                return refuse("--draw needs a picture to draw on: --input NAME=FILE.jpg");
+            }
+            if meaning.is_empty() {
+                return refuse(
+                    "--draw: the plan does not say what its outputs hold: compile it with --postprocess, or add \
+                     --result OUTPUT=scores, OUTPUT=classes or OUTPUT=boxes",
+                );
+            }
         }
-        if !finite {
-            bail!("an output holds NaN or infinities where --compare does not, or the other way");
+        let json = match lines.filter(|_| text) {
+            Some(path) => Some(OutputFile::create(path).with_context(|| path.display().to_string())?),
+            None => None,
+        };
+        Ok(Self {
+            arguments,
+            text,
+            json,
+            #[cfg(feature = "pictures")]
+            meaning,
+            #[cfg(feature = "pictures")]
+            labels: arguments.found.labels.as_deref().map(Labels::read).transpose()?.unwrap_or_default(),
+        })
+    }
+
+    fn shot(&mut self, number: usize, shot: Shot, outputs: &[Output<'_>], microseconds: f64, many: bool) -> Result<()> {
+        let name = shot.name.clone().unwrap_or_else(|| format!("{number:06}"));
+        if let Some(folder) = &self.arguments.output_dir {
+            let folder = if many { folder.join(&name) } else { folder.clone() };
+            for path in outputs::save(outputs, &folder)? {
+                if self.text {
+                    writeln!(io::stdout(), "wrote {}", path.display())?;
+                }
+            }
+        }
+        let mut record = serde_json::json!({"replay": number, "name": shot.name, "microseconds": microseconds});
+        #[cfg(feature = "pictures")]
+        let said = self.results(&name, shot, outputs, &mut record, many)?;
+        #[cfg(not(feature = "pictures"))]
+        let said = String::new();
+        if self.text && (many || !said.is_empty()) {
+            let said = if said.is_empty() { format!("{microseconds:.0} us") } else { said };
+            writeln!(io::stdout(), "{name}: {said}")?;
+        }
+        let line = format!("{record}\n");
+        if let Some(file) = &mut self.json {
+            file.as_file_mut().write_all(line.as_bytes())?;
+        } else if !self.text {
+            io::stdout().lock().write_all(line.as_bytes())?;
         }
         Ok(())
+    }
+
+    /// Reads and draws what was found; a line about it, empty where the plan finds nothing.
+    #[cfg(feature = "pictures")]
+    fn results(
+        &self,
+        name: &str,
+        shot: Shot,
+        outputs: &[Output<'_>],
+        record: &mut serde_json::Value,
+        many: bool,
+    ) -> Result<String> {
+        if self.meaning.is_empty() {
+            return Ok(String::new());
+        }
+        let results = self.meaning.read(outputs, shot.shown.as_ref().map(|(.., place)| place))?;
+        if let (Some(record), serde_json::Value::Object(found)) = (record.as_object_mut(), results.json(&self.labels)) {
+            record.extend(found);
+        }
+        if let (Some(to), Some((mut picture, frame, place))) = (&self.arguments.found.draw, shot.shown) {
+            pictures::draw(&mut picture, &results, &self.labels, &frame, &place);
+            let path = if many || to.is_dir() {
+                std::fs::create_dir_all(to).with_context(|| to.display().to_string())?;
+                to.join(format!("{name}.png"))
+            } else {
+                to.clone()
+            };
+            floe_files::write(&path, picture.to_png()?).with_context(|| path.display().to_string())?;
+        }
+        Ok(results.text(&self.labels))
+    }
+
+    fn finish(self) -> Result<()> {
+        let Some(file) = self.json else { return Ok(()) };
+        let name = file.path().display().to_string();
+        file.commit().context(name)
     }
 }
