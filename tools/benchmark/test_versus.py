@@ -140,6 +140,7 @@ class Versus(unittest.TestCase):
         absent = {entry["program"]: entry["install"] for entry in report["absent"]}
         self.assertEqual(set(absent), {"ONNX Runtime CUDA", "ONNX Runtime TensorRT", "TensorRT", "PyTorch", "PyTorch CUDA"})
         self.assertIn("pip install torch", absent["PyTorch"])
+        self.assertTrue(all(absent.values()), absent)
         _, out, _ = self.run_with()
         self.assertIn("to have it: pip install torch", out)
         self.assertIn("Never run where this was written: ONNX Runtime CUDA", out)
