@@ -10,6 +10,7 @@ import math
 import pathlib
 
 import torch
+from graphed import graphed
 from networks import make, result
 from measurements import COMPILED, PYTORCH, spread
 
@@ -30,20 +31,6 @@ def times(run):
         end.synchronize()
         measured.append(start.elapsed_time(end) * 1e3)
     return spread(measured)
-
-
-def graphed(run):
-    """The same work as replays of a CUDA graph."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(5):
-            run()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        run()
-    return graph.replay
 
 
 def f16_error(found, reference):

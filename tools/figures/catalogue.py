@@ -48,11 +48,11 @@ class Catalogue:
 
     def spread(self):
         """Bounds of the times that `floec inspect` predicts, if all measured times keep to them."""
-        found = self._constant("tools/floec/src/prediction.rs", r"SPREAD: \[f64; 2\] = \[([0-9.]+), ([0-9.]+)\]")
+        found = self._constant("tools/floec/src/inspect/prediction.rs", r"SPREAD: \[f64; 2\] = \[([0-9.]+), ([0-9.]+)\]")
         least, most = map(float, found.groups())
         beyond = [share for share in self._benchmarks.shares() if not least <= share <= most]
         if beyond:
-            raise LookupError(f"SPREAD in tools/floec/src/prediction.rs does not hold {listed(f'{share:.2f}' for share in beyond)}")
+            raise LookupError(f"SPREAD in tools/floec/src/inspect/prediction.rs does not hold {listed(f'{share:.2f}' for share in beyond)}")
         return f"{least:g} to {most:g}"
 
     def target(self, name, field):

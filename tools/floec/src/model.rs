@@ -1,17 +1,20 @@
 //! `floec inspect MODEL.onnx`: what a model holds, and whether Floe runs it.
 
 use crate::{
+    inspect::{graph, page},
     operators,
     output::{self, usage},
 };
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use floe_compiler::{
-    pipeline::{self, CompileOptions},
+    pipeline::{self, CompileError, CompileOptions},
+    schedule::{Schedule, ScheduleError},
     targets,
 };
+use floe_kernels::codegen::Target;
 use floe_models::{
-    ImportOptions,
+    ImportError, ImportOptions,
     custom::Operators,
     onnx::{
         self,
@@ -51,19 +54,48 @@ impl Options {
     }
 }
 
-/// Prints what the model at `path` holds. Returns an error if some node is not supported.
-pub fn run(path: &Path, model: &ModelProto, bytes: usize, options: &Options, json: bool) -> Result<()> {
-    let mut report = contents(model, path, bytes);
-    let (mut support, mut refused) = support(path, options)?;
+/// What is known of a model.
+pub struct Inspected {
+    /// What it holds, and who runs it.
+    pub report: Value,
+    /// Its steps on the targets that run it.
+    schedules: Vec<(&'static Target, Schedule)>,
+    /// Nodes that are not supported, with what is wrong.
+    refused: BTreeMap<String, String>,
+    is_refused: bool,
+}
+
+impl Inspected {
+    /// The report as text.
+    pub fn text(&self) -> String {
+        output::harmless(&text(&self.report))
+    }
+
+    /// The report as a page of HTML.
+    pub fn page(&self, model: &ModelProto) -> String {
+        let graph = model.graph.clone().unwrap_or_default();
+        page::model(&self.report, &graph::model(&graph, &self.report, &self.refused), &self.schedules)
+    }
+
+    /// Returns an error if some node is not supported.
+    pub fn verdict(&self, path: &Path) -> Result<()> {
+        if self.is_refused { bail!("'{}' is not supported as it stands", path.display()) } else { Ok(()) }
+    }
+}
+
+/// Finds out what the model at `path` holds, and whether Floe runs it.
+pub fn inspect(path: &Path, model: &ModelProto, bytes: usize, options: &Options) -> Result<Inspected> {
+    let report = contents(model, path, bytes);
+    let mut inspected = Inspected { report, schedules: Vec::new(), refused: BTreeMap::new(), is_refused: false };
+    let mut support = support(path, options, &mut inspected)?;
     if support["open"] == true {
         // Known without any shape.
         let unknown = unknown(model, &options.operators.load()?);
-        refused |= !unknown.is_empty();
+        inspected.is_refused |= !unknown.is_empty();
         support["unknown_operators"] = json!(unknown);
     }
-    report["support"] = support;
-    output::print(&if json { format!("{report:#}\n") } else { output::harmless(&text(&report)) })?;
-    if refused { bail!("'{}' is not supported as it stands", path.display()) } else { Ok(()) }
+    inspected.report["support"] = support;
+    Ok(inspected)
 }
 
 /// Operators of a model that Floe does not know and the model does not define, each once.
@@ -129,8 +161,8 @@ fn binding(value: &ValueInfoProto) -> Value {
     json!({"name": value.name, "dtype": dtype, "shape": shape})
 }
 
-/// What importing and scheduling say, by target; whether something is refused.
-fn support(path: &Path, options: &Options) -> Result<(Value, bool)> {
+/// What importing and scheduling say, by target; schedules and refused nodes go to `inspected`.
+fn support(path: &Path, options: &Options, inspected: &mut Inspected) -> Result<Value> {
     let mut numbers = Vec::new();
     for text in &options.constants {
         numbers.push(usage(crate::compile::constant(text))?);
@@ -148,23 +180,44 @@ fn support(path: &Path, options: &Options) -> Result<(Value, bool)> {
         Err(error) => {
             // What a shape would mend is not refused.
             let open = error.is_usage();
-            return Ok((json!({"import": message(&error.into()), "open": open}), !open));
+            inspected.is_refused = !open;
+            if let CompileError::Import(error) = &error {
+                inspected.refused = refused_nodes(error);
+            }
+            return Ok(json!({"import": message(&error.into()), "open": open}));
         }
     };
-    let mut refused = false;
-    let rows = targets.into_iter().map(|target| match pipeline::schedule(&fused, target, &options) {
-        Ok(schedule) => {
-            let notes = || schedule.steps.iter().map(|step| &step.note);
-            let expected = (!target.is_host()).then(|| notes().map(|note| note.expected).sum::<f64>());
-            let flops: u64 = notes().map(|note| note.flops).sum();
-            json!({"target": target.name, "steps": schedule.steps.len(), "flops": flops, "expected_us": expected})
+    let mut rows = Vec::new();
+    for target in targets {
+        rows.push(match pipeline::schedule(&fused, target, &options) {
+            Ok(schedule) => {
+                let notes = || schedule.steps.iter().map(|step| &step.note);
+                let expected = (!target.is_host()).then(|| notes().map(|note| note.expected).sum::<f64>());
+                let (steps, flops) = (schedule.steps.len(), notes().map(|note| note.flops).sum::<u64>());
+                inspected.schedules.push((target, schedule));
+                json!({"target": target.name, "steps": steps, "flops": flops, "expected_us": expected})
+            }
+            Err(error) => {
+                inspected.is_refused = true;
+                if let CompileError::Schedule(ScheduleError::Unsupported { node, reason, .. }) = &error {
+                    inspected.refused.insert(node.clone(), format!("for {}: {reason}", target.name));
+                }
+                json!({"target": target.name, "refused": message(&error.into())})
+            }
+        });
+    }
+    Ok(json!({"targets": rows}))
+}
+
+/// The nodes that an import names, with what is wrong.
+fn refused_nodes(error: &ImportError) -> BTreeMap<String, String> {
+    match error {
+        ImportError::Unsupported(refusals) => {
+            refusals.nodes().iter().map(|refusal| (refusal.node.clone(), refusal.error.to_string())).collect()
         }
-        Err(error) => {
-            refused = true;
-            json!({"target": target.name, "refused": message(&error.into())})
-        }
-    });
-    Ok((json!({"targets": rows.collect::<Vec<_>>()}), refused))
+        ImportError::Node { node, .. } => BTreeMap::from([(node.clone(), error.to_string())]),
+        _ => BTreeMap::new(),
+    }
 }
 
 fn message(error: &anyhow::Error) -> String {

@@ -45,3 +45,73 @@ fn options_of_models_are_refused_for_plans() {
     assert_eq!(folder.run("compile net.onnx --target host -o net.floe").code, Some(0));
     folder.misused("inspect net.floe --target host", &["--target", "plan"]);
 }
+
+#[test]
+fn a_page_shows_a_model_and_what_of_it_is_refused() {
+    let folder = Folder::new();
+    folder.write("net.onnx", models::convolution());
+    let run = folder.run("inspect net.onnx --target jetson-orin-nano --html net.html");
+    assert_eq!(run.succeeded(), "net.html: written\n");
+    let data = page_data(&folder, "net.html");
+    let labels: Vec<_> = data["graph"]["nodes"].as_array().unwrap().iter().map(|node| &node["label"]).collect();
+    assert_eq!(labels, ["x", "Conv", "Relu", "y"]);
+    assert_eq!(data["variants"][1]["target"], "jetson-orin-nano");
+    assert_eq!(data["variants"][1]["steps"][0]["sources"][0], "edges");
+    let node = models::node("n<b>", "Wobble", &["x"], "y");
+    folder.write("odd.onnx", models::model(vec![node], Vec::new(), &["1"]));
+    let run = folder.run("inspect odd.onnx --html odd.html");
+    assert_eq!((run.code, run.stdout.as_str()), (Some(1), "odd.html: written\n"), "{}", run.stderr);
+    let refused = page_data(&folder, "odd.html")["graph"]["nodes"][1]["refused"].clone();
+    assert!(refused.as_str().unwrap().contains("not supported"), "{refused}");
+    folder.misused("inspect net.onnx --html net.onnx", &["'net.onnx' would be overwritten"]);
+}
+
+/// The data that a page draws.
+fn page_data(folder: &Folder, name: &str) -> Value {
+    let page = String::from_utf8(folder.read(name)).unwrap();
+    serde_json::from_str(page.split_once("id=\"data\">").unwrap().1.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn measured_times_stand_beside_the_steps_of_their_plan_only() {
+    let folder = Folder::new();
+    folder.write("net.onnx", models::convolution());
+    assert_eq!(folder.run("compile net.onnx --target host -o net.floe").code, Some(0));
+    let report: Value = serde_json::from_str(&folder.run("inspect net.floe --json").succeeded()).unwrap();
+    let mut steps = report["variants"][0]["steps"].clone();
+    steps.as_array_mut().unwrap().iter_mut().for_each(|step| step["time_us"] = 2.5.into());
+    let profile = |steps: &Value| {
+        serde_json::json!({"target": "host", "profile": {"replay_us": 7.5, "steps": steps}}).to_string()
+    };
+    folder.write("times.json", profile(&steps));
+    let report: Value =
+        serde_json::from_str(&folder.run("inspect net.floe --profile times.json --json").succeeded()).unwrap();
+    assert_eq!(report["variants"][0]["steps"][0]["measured_us"], 2.5);
+    assert_eq!(report["variants"][0]["profile"]["replay_us"], 7.5);
+    folder.write("other.json", profile(&Value::Array(Vec::new())));
+    folder.write("text.json", "fast");
+    for (arguments, word) in [
+        ("inspect net.floe --profile other.json --html net.html", "of another plan"),
+        ("inspect net.floe --profile text.json", "is not JSON"),
+        ("inspect net.floe --profile none.json", "cannot be read"),
+        ("inspect net.floe --profile times.json --html times.json", "would be overwritten"),
+        ("inspect net.onnx --profile times.json", "for plans"),
+    ] {
+        folder.misused(arguments, &[word]);
+    }
+}
+
+#[test]
+fn values_lead_from_the_input_through_the_steps_to_the_output() {
+    let folder = Folder::new();
+    let nodes = vec![models::node("a", "Softmax", &["x"], "m"), models::node("b", "Softmax", &["m"], "y")];
+    folder.write("net.onnx", models::model(nodes, Vec::new(), &["1", "4"]));
+    assert_eq!(folder.run("compile net.onnx --target host -o net.floe").code, Some(0));
+    let report: Value = serde_json::from_str(&folder.run("inspect net.floe --json").succeeded()).unwrap();
+    let values = report["variants"][0]["values"].as_array().unwrap();
+    let field = |name: &'static str| values.iter().map(|value| &value[name]).collect::<Vec<_>>();
+    assert_eq!(field("region"), ["binding 0", "arena", "binding 1"]);
+    assert_eq!(field("writer"), [&Value::Null, &0.into(), &1.into()]);
+    assert_eq!(field("readers"), [&serde_json::json!([0]), &serde_json::json!([1]), &serde_json::json!([])]);
+    assert_eq!(field("bytes"), [16, 16, 16]);
+}

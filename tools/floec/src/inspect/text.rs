@@ -1,123 +1,8 @@
-//! `floec inspect` and `floec check`.
+//! What `floec inspect` prints of a plan.
 
-use crate::{
-    keys, model,
-    output::{self, usage},
-    page, prediction, report,
-};
-use anyhow::{Context, anyhow};
-use clap::Args;
-use floe_engine::plan::{Plan, format::MAGIC};
-use floe_models::onnx;
-use memmap2::Mmap;
+use super::prediction;
+use crate::output;
 use serde_json::Value;
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
-
-/// Show what is inside a plan, and why; or what a model holds, and whether Floe runs it.
-#[derive(Args)]
-#[command(after_help = "Examples:
-  floec inspect resnet50.floe
-  floec inspect resnet50.floe --json | jq '.variants[0].memory'
-  floec inspect resnet50.floe --html resnet50.html
-  floec inspect detector.onnx --shape images=1x3x640x640 --target jetson-orin-nano
-
-Exit code: 1 where a model holds what is not supported; all such nodes are listed.")]
-pub struct Arguments {
-    /// A plan, or an ONNX model.
-    file: PathBuf,
-    /// Print everything as JSON.
-    #[arg(long)]
-    json: bool,
-    /// Of a plan: write a self-contained HTML page.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    #[command(flatten)]
-    model: model::Options,
-}
-
-/// Run the engine's own check on a plan, and compare its blobs with their digest; needs no GPU.
-#[derive(Args)]
-#[command(after_help = "Examples:
-  floec check resnet50.floe && scp resnet50.floe jetson:
-  floec check resnet50.floe --public-key plans.key.pub
-  floec check resnet50.floe --public-key plans.key.pub --model-name resnet50 --least-version 3")]
-pub struct CheckArguments {
-    /// The plan.
-    plan: PathBuf,
-    /// Also check that the plan was signed with the private key of this public key: PEM, as `floec keygen` and OpenSSL
-    /// write it.
-    #[arg(long, value_name = "FILE")]
-    public_key: Option<PathBuf>,
-    /// Also check that the plan's version is not below this one.
-    #[arg(long, value_name = "N", requires = "public_key")]
-    least_version: Option<u32>,
-    /// Also check that the plan is of the model with this name: that of the model's file, without its ending.
-    #[arg(long, value_name = "NAME", requires = "public_key")]
-    model_name: Option<String>,
-}
-
-/// Maps a file into memory; empty files, which cannot be mapped, fail in the check like any other.
-pub fn map(path: &Path) -> anyhow::Result<Mmap> {
-    let file = File::open(path).with_context(|| format!("cannot read '{}'", path.display()))?;
-    // SAFETY: plans are read-only here; a file that somebody truncates meanwhile is outside of what we promise.
-    unsafe { Mmap::map(&file) }.with_context(|| format!("cannot map '{}'", path.display()))
-}
-
-/// The checked plan in `bytes`.
-pub fn parse<'a>(bytes: &'a [u8], path: &Path) -> anyhow::Result<Plan<'a>> {
-    Plan::parse(bytes).map_err(|error| anyhow!("'{}' is not a sound plan: {error}", path.display()))
-}
-
-/// Runs `floec check`.
-pub fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
-    let bytes = map(&arguments.plan)?;
-    let plan = parse(&bytes, &arguments.plan)?;
-    let name = arguments.plan.display();
-    let sound = match &arguments.public_key {
-        Some(file) => {
-            plan.verify_signature(&keys::public(file)?).map_err(|error| anyhow!("'{name}': {error}"))?;
-            "signed with this key and sound"
-        }
-        None => {
-            plan.verify_blobs().map_err(|error| anyhow!("'{name}' is damaged: {error}"))?;
-            if plan.is_signed() { "sound, signed (--public-key checks by whom)" } else { "sound, not signed" }
-        }
-    };
-    plan.verify_release(arguments.model_name.as_deref(), arguments.least_version.unwrap_or(0))
-        .map_err(|error| anyhow!("'{name}', of model '{}': {error}", plan.model()))?;
-    let mut targets: Vec<_> = plan.variants().map(|variant| variant.header().target).collect();
-    targets.dedup();
-    output::print(&format!("{name}: {sound}, for {}\n", targets.join(", ")))
-}
-
-/// Runs `floec inspect`.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let bytes = map(&arguments.file)?;
-    let is_plan = bytes.starts_with(&MAGIC) || arguments.html.is_some();
-    if let Some(model) = (!is_plan).then(|| onnx::decode(&bytes).ok()).flatten() {
-        return model::run(&arguments.file, &model, bytes.len(), &arguments.model, arguments.json);
-    }
-    arguments.model.none()?;
-    let plan = parse(&bytes, &arguments.file)?;
-    let report = report::plan(&plan);
-    if let Some(path) = &arguments.html {
-        usage(output::keep_inputs(path, [arguments.file.as_path()]))?;
-        output::write_file(path, page::render(&report).as_bytes())?;
-        if output::is_stdout(path) {
-            return Ok(());
-        }
-        if !arguments.json {
-            return output::print(&format!("{}: written\n", path.display()));
-        }
-    }
-    if arguments.json {
-        return output::print(&format!("{report:#}\n"));
-    }
-    output::print(&text(&report))
-}
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
@@ -131,7 +16,8 @@ fn string(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn text(report: &Value) -> String {
+/// The report of [`super::plan::report`] as text.
+pub fn plan(report: &Value) -> String {
     let mut text = format!(
         "{}{} · {} · {} · sha256 {}{}\n",
         string(&report["model"]),
@@ -255,7 +141,7 @@ mod tests {
     fn a_step_says_why_it_stores_f32_and_in_which_layout() {
         let step = serde_json::json!({"step": 0, "family": "reduce", "reasons": ["f32: a state", "channels last: an input lies so"]});
         let report = serde_json::json!({"variants": [{"architecture": 87, "steps": [step]}]});
-        let text = super::text(&report);
+        let text = super::plan(&report);
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         assert!(lines.ends_with(&["f32: a state", "channels last: an input lies so"]), "{text}");
     }

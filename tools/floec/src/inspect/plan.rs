@@ -1,6 +1,6 @@
 //! What `floec inspect` knows of a plan, as data for text, JSON and HTML.
 
-use crate::prediction;
+use super::{prediction, values};
 use floe_compiler::targets;
 use floe_engine::{
     cuda::InitOptions,
@@ -9,10 +9,11 @@ use floe_engine::{
         format::{Action, Direction, Region},
     },
 };
+use floe_kernels::codegen::{Rate, Target};
 use serde_json::{Value, json};
 
 /// Everything of a plan that a person or a script may want to know.
-pub fn plan(plan: &Plan<'_>) -> Value {
+pub fn report(plan: &Plan<'_>) -> Value {
     json!({
         "model": plan.model(),
         "version": plan.version(),
@@ -53,14 +54,7 @@ fn variant(variant: &Variant<'_>) -> Value {
             "step": number,
             "after": step.after.as_slice(),
             "operands": step.operands.iter().map(|operand| {
-                let region = match operand.region {
-                    Region::Weights => "weights".to_owned(),
-                    Region::Arena => "arena".to_owned(),
-                    Region::Binding(binding) => format!("binding {binding}"),
-                    Region::Counter => "counter".to_owned(),
-                    Region::Report => "report".to_owned(),
-                };
-                json!({"region": region, "offset": operand.offset, "bytes": operand.bytes, "written": operand.written})
+                json!({"region": region(operand.region), "offset": operand.offset, "bytes": operand.bytes, "written": operand.written})
             }).collect::<Vec<_>>(),
         });
         match &step.action {
@@ -117,7 +111,37 @@ fn variant(variant: &Variant<'_>) -> Value {
             "dram_read": predicted.iter().map(|step| step.read).sum::<u64>(),
             "dram_written": predicted.iter().map(|step| step.written).sum::<u64>(),
         })),
+        "ceilings": target.map(ceilings),
         "bindings": bindings.collect::<Vec<_>>(),
         "steps": steps.collect::<Vec<_>>(),
+        "values": values::of(variant).iter().map(|value| json!({
+            "region": region(value.region),
+            "offset": value.bytes.start,
+            "bytes": value.bytes.end - value.bytes.start,
+            "writer": value.writer,
+            "readers": value.readers,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn region(region: Region) -> String {
+    match region {
+        Region::Weights => "weights".to_owned(),
+        Region::Arena => "arena".to_owned(),
+        Region::Binding(binding) => format!("binding {binding}"),
+        Region::Counter => "counter".to_owned(),
+        Region::Report => "report".to_owned(),
+    }
+}
+
+/// What a GPU can do at most: GB/s of its memory, and operations per microsecond by kind of arithmetic.
+pub fn ceilings(target: &Target) -> Value {
+    json!({
+        "bandwidth": target.bandwidth,
+        "rates": [
+            {"name": "int8", "rate": target.peak(Rate::Int8)},
+            {"name": "f16", "rate": target.peak(Rate::F16)},
+            {"name": "f32", "rate": target.peak(Rate::F32)},
+        ],
     })
 }
