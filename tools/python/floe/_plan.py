@@ -97,6 +97,9 @@ class Plan:
             wait: how to wait for a GPU: 'driver', 'block', 'spin' or 'poll'.
             multiprocessors: use so many of the GPU's multiprocessors only.
 
+        The package's tests run 'host' and 'emulated'. 'cuda' goes through the same code as `floe run`, but no test of the package
+        has run it. Inputs and outputs are NumPy arrays there too: tensors in a GPU's memory are refused.
+
         Raises:
             DeviceError: the device is not there, or does not suit the plan.
         """
