@@ -264,7 +264,32 @@ pub fn import_and_fuse(
 ) -> Result<FusedGraph, CompileError> {
     progress(Progress::Phase("import"));
     let evaluator = HostEvaluator::within(&options.import.limits);
-    let mut graph = floe_models::import(model, &options.import, &evaluator)?;
+    let graph = floe_models::import(model, &options.import, &evaluator)?;
+    between_camera_and_results(graph, options, &evaluator, progress)
+}
+
+/// As [`import_and_fuse`], of a model that is in memory: without external data, and under its graph's own name.
+///
+/// # Errors
+/// As [`import_and_fuse`].
+pub fn import_bytes_and_fuse(
+    model: &[u8],
+    options: &CompileOptions,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<FusedGraph, CompileError> {
+    progress(Progress::Phase("import"));
+    let evaluator = HostEvaluator::within(&options.import.limits);
+    let graph = floe_models::from_bytes(model, None, &options.import, &evaluator)?;
+    between_camera_and_results(graph, options, &evaluator, progress)
+}
+
+/// Makes frames of inputs and results of outputs, and runs every pass up to fusion.
+fn between_camera_and_results(
+    mut graph: Graph,
+    options: &CompileOptions,
+    evaluator: &HostEvaluator,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<FusedGraph, CompileError> {
     let mut placements = Vec::new();
     for preprocess in &options.preprocess {
         placements.push((preprocess.input.clone(), preprocess.apply(&mut graph)?));
@@ -272,7 +297,7 @@ pub fn import_and_fuse(
     for postprocess in &options.postprocess {
         postprocess.apply(&mut graph, &placements)?;
     }
-    fuse_with(graph, &evaluator, progress)
+    fuse_with(graph, evaluator, progress)
 }
 
 /// Runs every pass up to fusion.

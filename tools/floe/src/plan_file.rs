@@ -87,6 +87,18 @@ impl PlanFile {
         Ok(Self { blocks, length, trust, name })
     }
 
+    /// A plan's file that is in memory already; `name` stands for its path in messages.
+    pub fn from_bytes(bytes: &[u8], name: String) -> Self {
+        let mut blocks = vec![Block::ZERO; bytes.len().div_ceil(size_of::<Block>())];
+        bytemuck::cast_slice_mut(&mut blocks)[..bytes.len()].copy_from_slice(bytes);
+        Self { blocks, length: bytes.len(), trust: None, name }
+    }
+
+    /// The file's bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.blocks)[..self.length]
+    }
+
     /// The checked plan.
     ///
     /// # Errors
@@ -101,8 +113,7 @@ impl PlanFile {
     /// # Errors
     /// What the engine's check says, naming the file; else the caller's error.
     pub fn plan_and<'a, T>(&'a self, meanwhile: impl FnOnce(&Plan<'a>) -> Result<T>) -> Result<(Plan<'a>, T)> {
-        let bytes = &bytemuck::cast_slice(&self.blocks)[..self.length];
-        let plan = Plan::parse(bytes).with_context(|| self.name.clone())?;
+        let plan = Plan::parse(self.bytes()).with_context(|| self.name.clone())?;
         // The structure is checked by now; kernel images and weights must be what the compiler wrote, too.
         let verify = || match &self.trust {
             None => plan.verify_blobs().map_err(anyhow::Error::from),

@@ -82,7 +82,20 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let _ = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
         .format_timestamp(None)
         .try_init();
-    let result = match Arguments::parse_from(arguments).command {
+    match run(Arguments::parse_from(arguments).command) {
+        Ok(()) => ExitCode::SUCCESS,
+        // A closed pipe (`floec inspect … | head`) is no failure.
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let failure = Failure::of(error);
+            eprintln!("error: {}", output::harmless(&failure.message));
+            ExitCode::from(if failure.is_usage { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Compile(arguments) => compile::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
@@ -95,22 +108,52 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Quantize(arguments) => quantize::run(&arguments),
         Command::Suite(arguments) => suite::run(&arguments),
         Command::Zoo(arguments) => zoo::run(&arguments),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        // A closed pipe (`floec inspect … | head`) is no failure.
-        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            let (error, code) = error.downcast::<Usage>().map_or_else(|error| (error, 1), |usage| (usage.0, 2));
-            let code = if error.is::<floe::emulated::MachineCode>() { 2 } else { code };
-            eprintln!("error: {}", output::harmless(&message(&error)));
-            ExitCode::from(code)
-        }
     }
 }
 
+/// Why a command failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What `floec` would print behind `error: `.
+    pub message: String,
+    /// Whether another option or file would mend it: exit code 2 and not 1.
+    pub is_usage: bool,
+}
+
+impl Failure {
+    fn of(error: anyhow::Error) -> Self {
+        let (error, is_usage) = error.downcast::<Usage>().map_or_else(|error| (error, false), |usage| (usage.0, true));
+        Self { message: message(&error), is_usage: is_usage || error.is::<floe::emulated::MachineCode>() }
+    }
+}
+
+/// Runs a command line that prints JSON, without its program's name, and returns the JSON in place of printing it. Beside it
+/// stands why the command failed all the same, as `compare` does where a budget is not held.
+///
+/// # Errors
+/// Returns an error if clap does not understand the command line, or the command failed before it knew what to print.
+pub fn report(arguments: impl IntoIterator<Item = OsString>) -> Result<(serde_json::Value, Option<Failure>), Failure> {
+    let program = OsString::from("floec");
+    let parsed = Arguments::try_parse_from([program].into_iter().chain(arguments));
+    let command = parsed.map_err(|error| Failure { message: error.to_string(), is_usage: true })?.command;
+    let (printed, result) = output::captured(|| run(command));
+    let failure = result.err().map(Failure::of);
+    match (serde_json::from_str(&printed), failure) {
+        (Ok(report), failure) => Ok((report, failure)),
+        (Err(_), Some(failure)) => Err(failure),
+        (Err(error), None) => Err(Failure { message: format!("the command printed no JSON: {error}"), is_usage: true }),
+    }
+}
+
+/// What `floec inspect --json` prints of a plan.
+#[must_use]
+pub fn inspect(plan: &floe_engine::plan::Plan<'_>) -> serde_json::Value {
+    report::plan(plan)
+}
+
 /// An error with its causes, each once: many errors of the crates below already say their cause.
-fn message(error: &anyhow::Error) -> String {
+#[must_use]
+pub fn message(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |message, cause| match message.as_str() {
         "" => cause,
         said if said.ends_with(&cause) => message,
@@ -121,6 +164,19 @@ fn message(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use anyhow::Context;
+
+    #[test]
+    fn a_command_hands_over_its_json() {
+        let words = |words: &str| words.split(' ').map(Into::into).collect::<Vec<std::ffi::OsString>>();
+        let (targets, failure) = super::report(words("targets --json")).unwrap();
+        assert!(targets.as_array().unwrap().iter().any(|target| target["name"] == "host"));
+        assert_eq!(failure, None);
+        // Without JSON, with an option that there is not, and with a file that there is not.
+        assert!(super::report(words("targets")).unwrap_err().is_usage);
+        assert!(super::report(words("targets --no-such-option")).unwrap_err().message.contains("--no-such-option"));
+        let missing = super::report(words("inspect no-such-file --json")).unwrap_err();
+        assert!(!missing.is_usage && missing.message.contains("no-such-file"), "{missing:?}");
+    }
 
     #[test]
     fn a_cause_is_said_once() {

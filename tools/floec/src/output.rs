@@ -2,9 +2,22 @@
 
 use anyhow::bail;
 use std::{
+    cell::RefCell,
     io::{self, Write},
     path::Path,
 };
+
+thread_local! {
+    /// What commands print on this thread while [`captured`] runs them.
+    static CAPTURED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs a command of this thread, and returns what it prints beside its result.
+pub fn captured<T>(run: impl FnOnce() -> T) -> (String, T) {
+    CAPTURED.set(Some(String::new()));
+    let result = run();
+    (CAPTURED.take().unwrap_or_default(), result)
+}
 
 /// Whether a path of the command line means standard output.
 pub fn is_stdout(path: &Path) -> bool {
@@ -58,6 +71,11 @@ pub fn harmless(text: &str) -> String {
 
 /// Prints text to standard output, telling a closed pipe as an error instead of a panic.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    let is_captured =
+        CAPTURED.with_borrow_mut(|captured| captured.as_mut().map(|captured| captured.push_str(text)).is_some());
+    if is_captured {
+        return Ok(());
+    }
     let mut out = io::stdout().lock();
     out.write_all(harmless(text).as_bytes())?;
     out.flush()?;

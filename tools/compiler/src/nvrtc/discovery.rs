@@ -6,7 +6,17 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::{PoisonError, RwLock},
 };
+
+/// Folders of [`search_first`].
+static FIRST: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
+
+/// Has later searches of this process look into these folders of Python packages before all others: those of the Python that
+/// this library runs in, which the environment need not name.
+pub fn search_first(packages: Vec<PathBuf>) {
+    *FIRST.write().unwrap_or_else(PoisonError::into_inner) = packages;
+}
 
 /// A library file that may be NVRTC; nothing is loaded yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +41,8 @@ pub struct Search {
 /// The part of the surroundings that decides where to look; [`Environment::current`] reads the process's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
+    /// Folders of packages of the Python that this process is, as [`search_first`] was told.
+    pub packages: Vec<PathBuf>,
     /// `VIRTUAL_ENV` and `CONDA_PREFIX`.
     pub virtual_environments: Vec<PathBuf>,
     /// The user's home folder.
@@ -50,6 +62,7 @@ impl Environment {
     pub fn current() -> Self {
         let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self {
+            packages: FIRST.read().unwrap_or_else(PoisonError::into_inner).clone(),
             virtual_environments: ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(folder).collect(),
             home: std::env::home_dir().filter(|home| !home.as_os_str().is_empty()),
             path: std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default(),
@@ -91,7 +104,7 @@ pub fn search(environment: &Environment) -> Search {
             }
         }
     };
-    for packages in site_packages(environment) {
+    for packages in environment.packages.iter().cloned().chain(site_packages(environment)) {
         for folder in pip_folders(&packages) {
             visit(&folder, &mut result);
         }
@@ -253,8 +266,10 @@ mod tests {
             "usr/local/cuda-12.9/lib64/libnvrtc.so.12.9.86",
             "opt/bin/python3",
             "opt/lib/python3.13/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+            "own/nvidia/cuda_nvrtc/lib/libnvrtc.so.12.4.99",
         ]);
         let environment = Environment {
+            packages: vec![root.path().join("own")],
             virtual_environments: vec![root.path().join("venv")],
             home: Some(root.path().join("home")),
             path: vec![root.path().join("bin"), root.path().join("opt/bin")],
@@ -263,10 +278,11 @@ mod tests {
         };
         let search = search(&environment);
         let versions: Vec<_> = search.found.iter().map(|found| found.version).collect();
-        let expected = [Some((12, 6)), Some((13, 0)), None, Some((11, 8)), Some((12, 9)), None, None, None];
+        let expected =
+            [Some((12, 4)), Some((12, 6)), Some((13, 0)), None, Some((11, 8)), Some((12, 9)), None, None, None];
         assert_eq!(versions, expected, "{search:#?}");
-        assert!(search.found[0].builtins.as_ref().unwrap().ends_with("libnvrtc-builtins.so.12.6"));
-        assert_eq!(search.found[5].path, Path::new("libnvrtc.so.12"));
+        assert!(search.found[1].builtins.as_ref().unwrap().ends_with("libnvrtc-builtins.so.12.6"));
+        assert_eq!(search.found[6].path, Path::new("libnvrtc.so.12"));
     }
 
     #[test]

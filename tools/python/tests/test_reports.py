@@ -1,0 +1,50 @@
+"""Whole commands as functions."""
+
+import numpy as np
+import pytest
+from conftest import QUICKSTART
+
+import floe
+
+
+def test_targets():
+    names = [target["name"] for target in floe.targets()]
+    assert "host" in names and "jetson-orin-nano" in names
+
+
+def test_inspecting_models_and_plans(digits, weighted, tmp_path):
+    report = floe.inspect(digits, shapes={"image": (1, 1, 8, 8)})
+    assert report["inputs"][0]["name"] == "image" and report["support"]["targets"][0]["target"] == "host"
+    assert floe.inspect(weighted[0])["operators"] == {"Add": 1, "MatMul": 1}
+    plan = floe.compile(weighted[0], output=tmp_path / "a.floe")
+    assert floe.inspect(plan) == floe.inspect(tmp_path / "a.floe") == plan.inspect()
+
+
+def test_quantising_on_arrays(digits, image):
+    levels = np.fromfile(QUICKSTART / "held_back.bin", np.uint8).reshape(-1, 65)[:, :64]
+    images = levels.astype(np.float32).reshape(-1, 1, 1, 8, 8) / 16
+    for samples in ({"image": images[:32, 0]}, [{"image": image} for image in images[:32]]):
+        made = floe.quantize(digits, samples, shapes={"image": (1, 1, 8, 8)})
+        assert made.report and made.failure is None
+    session = floe.compile(made, shapes={"image": (1, 1, 8, 8)}).session("host")
+    exact = floe.compile(digits, shapes={"image": (1, 1, 8, 8)}).session("host")
+    same = sum(
+        session(image)["probabilities"].argmax() == exact(image)["probabilities"].argmax() for image in images[:100]
+    )
+    assert same >= 97
+
+
+def test_nothing_is_printed(digits, capfd):
+    floe.targets()
+    floe.inspect(digits)
+    floe.compile(digits, shapes={"image": (1, 1, 8, 8)})
+    assert capfd.readouterr() == ("", "")
+
+
+def test_wrong_arguments(digits):
+    with pytest.raises(floe.UsageError, match="no-such-board"):
+        floe.compare(digits, "no-such-board", shapes={"image": (1, 1, 8, 8)})
+    with pytest.raises(floe.UsageError, match="samples"):
+        floe.quantize(digits, [])
+    with pytest.raises(floe.UsageError, match="samples"):
+        floe.quantize(digits, [3])
