@@ -249,6 +249,14 @@ class Catalogue:
                 called |= {name.removesuffix("_v2") for name in names.split() if name != "-"}
         return listed(f"`{name}`" for name in sorted(called))
 
+    def plan_format(self):
+        """The version of the plan format that the engine reads."""
+        return self._constant("engine/src/plan/format.rs", r"pub const VERSION: u32 = (\d+);")[1]
+
+    def timings_format(self):
+        """The version of timing tables."""
+        return self._constant("tools/timings/src/lib.rs", r'const HEADER: &str = "floe-timings (\d+)";')[1]
+
     def rust(self):
         """The oldest Rust that builds."""
         return tomllib.loads((self._root / "Cargo.toml").read_text())["workspace"]["package"]["rust-version"]

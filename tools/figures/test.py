@@ -280,7 +280,7 @@ class Documents(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
-        for path in ["README.md", "BENCHMARKS.md", "SUPPORT.md", "Cargo.toml", "engine/tests", "models/zoo.toml", "targets", "tools/floec/src", "tools/quality"]:
+        for path in ["README.md", "BENCHMARKS.md", "CHANGELOG.md", "STABILITY.md", "SUPPORT.md", "Cargo.toml", "engine/src/plan", "tools/timings/src", "engine/tests", "models/zoo.toml", "targets", "tools/floec/src", "tools/quality"]:
             copy = shutil.copytree if (ROOT / path).is_dir() else shutil.copy
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
             copy(ROOT / path, self.root / path)

@@ -21,6 +21,7 @@ use std::{
 #[derive(Parser)]
 #[command(
     version,
+    about,
     arg_required_else_help = true,
     after_help = "Exit code: 0 success, 1 a failed run, 2 bad usage or input."
 )]
