@@ -92,6 +92,13 @@ impl<'p, 'm> Session<'p, 'm> {
         memory: &'m mut [u8],
         operators: &'m dyn Operators,
     ) -> Result<Self, InitError> {
+        check_functions(&variant, operators)?;
+        Self::made(variant, memory, operators)
+    }
+
+    /// The session itself. Apart from the check before it, so that the stack holds one of the two at a time.
+    #[inline(never)]
+    fn made(variant: Variant<'p>, memory: &'m mut [u8], operators: &'m dyn Operators) -> Result<Self, InitError> {
         if !variant.is_host() {
             return Err(InitError::OtherDevice { architecture: variant.header().architecture });
         }
@@ -105,13 +112,6 @@ impl<'p, 'm> Session<'p, 'm> {
         let weights = variant.weights();
         if !weights.is_empty() && !weights.as_ptr().addr().is_multiple_of(WEIGHTS_ALIGNMENT) {
             return Err(InitError::PlanMisaligned);
-        }
-        for (number, step) in (0..).zip(variant.steps()) {
-            if let Action::Host(Kernel::Custom(custom)) = &step.action
-                && !operators.has(&custom.name)
-            {
-                return Err(InitError::NoFunction { step: number, operator: custom.name.clone() });
-            }
         }
         memory.fill(0);
         let slots = Slots::new(&variant, ALIGNMENT as u64);
@@ -283,6 +283,19 @@ impl<'p, 'm> Session<'p, 'm> {
             kernel => Ok(kernel.family().run(&inputs, outputs, workspace)?),
         }
     }
+}
+
+/// Every operator from outside has a function.
+#[inline(never)]
+fn check_functions(variant: &Variant<'_>, operators: &dyn Operators) -> Result<(), InitError> {
+    for (number, step) in (0..).zip(variant.steps()) {
+        if let Action::Host(Kernel::Custom(custom)) = &step.action
+            && !operators.has(&custom.name)
+        {
+            return Err(InitError::NoFunction { step: number, operator: custom.name.clone() });
+        }
+    }
+    Ok(())
 }
 
 /// For plans without operators from outside.
