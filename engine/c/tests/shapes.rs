@@ -124,7 +124,7 @@ fn a_gpu_session_chooses() {
             assert_eq!(floe_session_write(session, 0, x.as_ptr().cast(), 32, none), Status::Ok);
             assert_eq!(floe_session_replay(session, none), Status::Ok);
             assert_eq!(floe_session_read(session, 2, y.as_mut_ptr().cast(), 32, none), Status::Ok);
-            assert_eq!(y, [2.0, 3.0, 4.0, 5.0, 2.0, 3.0, 4.0, 5.0]);
+            assert_eq!(y, [4.0, 6.0, 8.0, 10.0, 2.0, 3.0, 4.0, 5.0]);
         }
     });
     driver::with(|state| assert!(state.live.is_empty(), "{:?}", state.live));

@@ -179,7 +179,8 @@ pub fn wide_host_parts() -> VariantParts<'static> {
     VariantParts { steps, bindings: wide_bindings(), notes: vec![note("copy")], ..host_parts() }
 }
 
-/// [`cuda_parts`] for two rows, of which the first gives the state; with a counter in front of its arena.
+/// [`cuda_parts`] for two rows, of which the first gives the state and is doubled, so that it differs from the one row there; with
+/// a counter in front of its arena.
 pub fn wide_cuda_parts() -> VariantParts<'static> {
     let launch = |kernel| Action::Launch { kernel, grid: [2, 1, 1], block: [32, 2, 1], shared: 0 };
     let row = |region, row: u64, written| operand(region, row * BYTES, written);
@@ -190,7 +191,7 @@ pub fn wide_cuda_parts() -> VariantParts<'static> {
     parts.steps = vec![
         step(launch(0), &[row(x, 0, false), row(Region::Weights, 0, false), arena(0, true)], &[]),
         step(launch(0), &[row(x, 1, false), row(Region::Weights, 0, false), arena(1, true)], &[]),
-        step(launch(1), &[arena(0, false), row(total, 0, false), row(y, 0, true)], &[0]),
+        step(launch(1), &[arena(0, false), arena(0, false), row(y, 0, true)], &[0]),
         step(launch(1), &[arena(1, false), row(total, 0, false), row(y, 1, true)], &[1]),
         step(launch(1), &[arena(0, false), arena(0, false), row(total, 0, true)], &[2, 3]),
     ];
