@@ -197,6 +197,16 @@ macro_rules! with_plain {
 }
 pub(crate) use with_plain;
 
+/// As [`with_plain`], for factors of a product of f32 or of integers of at most 16 bits.
+macro_rules! with_factor {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        $crate::host::match_type!($dtype, $t => $body, {
+            F32: f32, F16: half::f16, Bf16: half::bf16, I8: i8, U8: u8, I16: i16
+        } else return Err($crate::KernelError::Type("factors")))
+    };
+}
+pub(crate) use with_factor;
+
 /// What a family says of an operand of a [narrow](crate::narrow) type.
 pub(crate) const NARROW: KernelError = KernelError::Type("8-bit floats and 4-bit integers");
 
