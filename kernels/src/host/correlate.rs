@@ -427,7 +427,7 @@ impl Pieces {
                     let pairs = a.as_chunks::<2>().0.iter().zip(b.as_chunks::<2>().0);
                     to.iter_mut().zip(pairs).for_each(|(to, (&[a, _], &[b, _]))| *to = F::of([a, b]));
                 }
-                1.. => {
+                2.. => {
                     let pairs = a.iter().zip(b).step_by(step as usize);
                     to.iter_mut().zip(pairs).for_each(|(to, (&a, &b))| *to = F::of([a, b]));
                 }

@@ -81,16 +81,19 @@ pub(crate) struct Placement {
     columns: [i64; COLUMNS],
     /// Columns at the start that lie side by side.
     adjacent: usize,
+    /// Columns at the start that are one element.
+    repeated: usize,
 }
 
 impl Placement {
     /// Everything at element 0.
-    pub(crate) const NONE: Self = Self { base: 0, row_step: 0, columns: [0; COLUMNS], adjacent: 1 };
+    pub(crate) const NONE: Self = Self { base: 0, row_step: 0, columns: [0; COLUMNS], adjacent: 1, repeated: COLUMNS };
 
     /// `base` is the element of row 0 before the distance of a column is added, `row_step` the distance between rows.
     pub(crate) fn new(base: i64, row_step: i64, columns: [i64; COLUMNS]) -> Self {
         let adjacent = columns.iter().zip(columns[0]..).take_while(|(column, expected)| **column == *expected).count();
-        Self { base, row_step, columns, adjacent }
+        let repeated = columns.iter().take_while(|column| **column == columns[0]).count();
+        Self { base, row_step, columns, adjacent, repeated }
     }
 
     /// Element of a row and column.
@@ -281,6 +284,10 @@ impl<T: Element> Vectorised for Gather<'_, T> {
                     (Some(values), Some(from)) => *values = from.map(T::to_f32),
                     _ => values.iter_mut().zip(from).for_each(|(value, from)| *value = from.to_f32()),
                 }
+                continue;
+            }
+            if columns <= place.repeated {
+                values.fill(from.get(place.at(first + i, place.columns()[0])).map_or(0.0, |x| x.to_f32()));
                 continue;
             }
             for (value, &column) in values[..columns].iter_mut().zip(place.columns()) {

@@ -129,9 +129,13 @@ impl<T: Element, F: Factor> Vectorised for Interleave<'_, T, F> {
         for (block, first) in self.packed.chunks_mut(ROWS).zip((0..).step_by(ROWS * F::TERMS)) {
             if block.len() == ROWS && first + ROWS * F::TERMS <= length {
                 // Of a fixed size, so that the copies become shuffles.
-                let rows = rows.map(|row| &row[first..first + ROWS * F::TERMS]);
+                let mut square = [[F::zeroed(); ROWS]; ROWS];
+                for (row, to) in rows.iter().zip(&mut square) {
+                    let row = &row[first..first + ROWS * F::TERMS];
+                    *to = core::array::from_fn(|n| F::of([row[n * F::TERMS], row[n * F::TERMS + F::TERMS - 1]]));
+                }
                 for (n, to) in block.iter_mut().enumerate() {
-                    *to = rows.map(|row| F::of([row[n * F::TERMS], row[n * F::TERMS + F::TERMS - 1]]));
+                    *to = square.map(|row| row[n]);
                 }
                 continue;
             }
