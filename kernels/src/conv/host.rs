@@ -3,7 +3,7 @@
 use super::{Conv, depthwise};
 use crate::host::axis::Axis;
 use crate::host::convolution::Convolution;
-use crate::host::correlate::{Correlation, panel_bytes, rows_are_dense};
+use crate::host::correlate::{self, Correlation};
 use crate::host::epilogue::Finish;
 use crate::host::window::{self, Window};
 use crate::host::{check_operands, clear_padding};
@@ -41,11 +41,6 @@ impl Conv {
     pub(super) fn axes(&self) -> Result<[Axis; 3], KernelError> {
         self.parameters().window.axes(&self.input, &self.output)
     }
-
-    /// Whether the weights can be used where they are, without packing.
-    fn weights_are_direct(&self) -> bool {
-        rows_are_dense(&self.weights, self.group().1)
-    }
 }
 
 impl Family for Conv {
@@ -72,9 +67,9 @@ impl Family for Conv {
         if depthwise::applies(self) {
             return depthwise::workspace(self);
         }
-        let weights =
-            if self.weights_are_direct() { 0 } else { u64::from(self.group().0).saturating_mul(self.depth()) };
-        panel_bytes(self.depth()).saturating_add(weights.saturating_mul(4))
+        let (m, c) = self.group();
+        let [positions, taps] = [&self.output, &self.weights].map(window::positions);
+        correlate::workspace::<f32>(m.into(), positions, c.into(), taps)
     }
 
     fn flops(&self) -> u64 {

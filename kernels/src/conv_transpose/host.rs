@@ -7,7 +7,7 @@
 use super::ConvTranspose;
 use crate::host::axis::Axis;
 use crate::host::convolution::Convolution;
-use crate::host::correlate::{Correlation, panel_bytes};
+use crate::host::correlate::{self, Correlation};
 use crate::host::epilogue::Finish;
 use crate::host::window::{self, Window};
 use crate::host::{check_operands, clear_padding};
@@ -98,8 +98,9 @@ impl Family for ConvTranspose {
         if self.output.dtype == DType::F64 {
             return 0;
         }
-        let weights = u64::from(self.group().0).saturating_mul(self.depth());
-        panel_bytes(self.depth()).saturating_add(weights.saturating_mul(4))
+        let (m, c) = self.group();
+        let taps = self.depth().checked_div(c.into()).unwrap_or(0);
+        correlate::workspace::<f32>(m.into(), window::positions(&self.output), c.into(), taps)
     }
 
     /// Counts every product of an input with a weight, those that fall outside the output included.

@@ -1,14 +1,16 @@
 //! Cross-correlation as a matrix product: `[m, c · taps] × [c · taps, positions]`, the right factor gathered 32 output
 //! positions at a time (implicit GEMM). Convolution is one such correlation, transposed convolution one for each
-//! residue of the output position modulo the stride.
+//! residue of the output position modulo the stride. Of integers two channels make one step.
 
 use super::axis::Axis;
 use super::cpu::{self, Vector, Vectorised};
-use super::epilogue::{Channels, Finish, Panel, Placement};
-use super::tile::{self, COLUMNS, PanelRow, ROWS};
+use super::epilogue::{Channels, Finish, Panel, Placement, place_extras};
+use super::product::{Extents, Operands};
+use super::tile::{self, COLUMNS, Factor, PackedRow, PanelRow, ROWS, Tile};
 use super::window::{spatial_strides, start};
-use super::{Element, cast, cast_mut, with_plain};
-use crate::{DType, KernelError, View};
+use super::{Element, cast, with_factor};
+use crate::{KernelError, View};
+use core::ops::Range;
 
 /// A correlation over all images and groups. All views are checked and agree with the axes.
 pub(crate) struct Correlation<'a> {
@@ -21,16 +23,6 @@ pub(crate) struct Correlation<'a> {
     pub(crate) transposed: bool,
     /// The padding value of the input.
     pub(crate) padding_value: f32,
-}
-
-/// Bytes of the panel for a sum over `depth` products.
-pub(crate) fn panel_bytes(depth: u64) -> u64 {
-    depth.saturating_mul(size_of::<PanelRow>() as u64)
-}
-
-/// Whether the rows of weights `[m, channels, …]` are contiguous f32 values, so that they need no packing.
-pub(crate) fn rows_are_dense(weights: &View, channels: u32) -> bool {
-    weights.dtype == DType::F32 && rows_are_contiguous(weights, channels)
 }
 
 /// Whether the elements of each row of weights `[m, channels, …]` lie side by side, in order.
@@ -48,16 +40,6 @@ impl Correlation<'_> {
     /// Channels of one group: of the output and of the input.
     pub(super) fn group(&self) -> (usize, usize) {
         (self.output.shape[1] as usize / self.groups, self.input.shape[1] as usize / self.groups)
-    }
-
-    /// Products in one sum.
-    pub(super) fn depth(&self) -> usize {
-        self.group().1 * self.axes.iter().map(|a| a.taps as usize).product::<usize>()
-    }
-
-    /// Whether the weights are used where they are.
-    fn is_direct(&self) -> bool {
-        !self.transposed && rows_are_dense(self.weights, self.group().1 as u32)
     }
 
     /// Element of the weights at the first tap between output channel `row` and input channel `column` of a group.
@@ -82,7 +64,19 @@ impl Correlation<'_> {
         (0..3).map(|d| (self.axes[d].place.0 + position[d] * self.axes[d].place.1) * strides[d]).sum()
     }
 
-    /// Runs the correlation. The workspace holds one panel and, unless the weights are dense f32, one group's weights.
+    /// Taps of the window.
+    fn taps(&self) -> usize {
+        self.axes.iter().map(|axis| axis.taps as usize).product()
+    }
+
+    /// The product of one group and one image, with factors of so many terms.
+    fn extents(&self, terms: usize) -> Extents {
+        let ((m, c), taps) = (self.group(), self.taps());
+        let positions = self.axes.iter().map(|axis| axis.output as u64).product();
+        Extents { rows: m as u64, columns: positions, steps: (c.div_ceil(terms) * taps) as u64, unit: taps as u64 }
+    }
+
+    /// Runs the correlation in workspace of [`workspace`].
     ///
     /// # Errors
     /// `OperandTooShort` for the workspace.
@@ -93,101 +87,34 @@ impl Correlation<'_> {
         output: &mut [u8],
         workspace: &mut [u8],
     ) -> Result<(), KernelError> {
-        let short = KernelError::OperandTooShort(inputs.len() as u8 + 1);
-        let [input, weights, ..] = inputs else { return Err(KernelError::OperandCount) };
-        let depth = self.depth();
-        let ((m, _), n) = (self.group(), self.output.shape[0] as usize);
-        let (panel, packed) = workspace.split_at_mut_checked(panel_bytes(depth as u64) as usize).ok_or(short)?;
-        let panel: &mut [PanelRow] = cast_mut(panel, inputs.len() + 1)?;
-        let packed: &mut [f32] = cast_mut(packed, inputs.len() + 1)?;
-        let positions = self.axes.iter().map(|a| a.output).product::<i64>();
-        for group in 0..self.groups {
-            let (rows, first, pitch): (&[f32], usize, usize) = if self.is_direct() {
-                let first = self.weights.offset as usize + group * m * self.weights.strides[0] as usize;
-                (cast(weights, 1)?, first, self.weights.strides[0] as usize)
-            } else {
-                self.pack_weights(group, weights, packed.get_mut(..m * depth).ok_or(short)?)?;
-                (packed, 0, depth)
-            };
-            for image in 0..n {
-                let mut position = 0;
-                while position < positions {
-                    let columns = (positions - position).min(COLUMNS as i64) as usize;
-                    let runs = Runs::new(&self.axes, position, columns);
-                    with_plain!(self.input.dtype, T => self.gather::<T>(group, image, &runs, cast(input, 0)?, panel));
-                    let place = |view: &View| self.place(view, group, image, &runs);
-                    let target = Panel {
-                        output: place(self.output),
-                        extras: finish.place_extras(place),
-                        columns,
-                        channel: group * m,
-                        channels: Channels::Rows,
-                    };
-                    multiply_panel(rows, first, pitch, m, panel, |row, count, sums| {
-                        finish.store(&target, row, count, sums, self.output, output);
-                    })?;
-                    position += columns as i64;
-                }
-            }
-        }
-        Ok(())
+        let [input, weights, ..] = *inputs else { return Err(KernelError::OperandCount) };
+        let extras = finish.extras();
+        self.products::<f32>([input, weights], extras, workspace, &mut |target, row, count, sums| {
+            finish.store(target, row, count, sums, self.output, output);
+            Ok(())
+        })
     }
 
-    /// One group's weights as rows of f32, in the order in which panels are gathered: channel, then tap.
-    pub(super) fn pack_weights(&self, group: usize, weights: &[u8], packed: &mut [f32]) -> Result<(), KernelError> {
-        let (m, c) = self.group();
-        if !self.transposed && rows_are_contiguous(self.weights, c as u32) {
-            with_plain!(self.weights.dtype, T => {
-                let weights = cast::<T>(weights, 1)?;
-                for (row, to) in packed.chunks_exact_mut(self.depth().max(1)).enumerate() {
-                    let from = weights.get(self.weight_start(group, row, 0) as usize..).unwrap_or(&[]);
-                    cpu::dispatch(Convert { from, to });
-                }
-            });
-            return Ok(());
-        }
-        with_plain!(self.weights.dtype, T => {
-            let weights = cast::<T>(weights, 1)?;
-            let mut packed = packed.iter_mut();
-            for (row, column) in (0..m).flat_map(|row| (0..c).map(move |column| (row, column))) {
-                let first = self.weight_start(group, row, column);
-                for (q, to) in taps(&self.axes).zip(&mut packed) {
-                    *to = weights.get((first + self.weight_at(q)) as usize).map_or(0.0, |x| x.to_f32());
-                }
-            }
-        });
-        Ok(())
-    }
-
-    /// Fills the panel: row `c · taps + tap` holds what every position meets through that tap.
-    pub(super) fn gather<T: Element>(
+    /// Hands every tile of sums to `store(target, row, count, sums)`; `extras` are the operands whose places it wants to know.
+    ///
+    /// # Errors
+    /// As [`Correlation::run`].
+    pub(super) fn products<F: Factor>(
         &self,
-        group: usize,
-        image: usize,
-        runs: &Runs,
-        input: &[T],
-        panel: &mut [PanelRow],
-    ) {
-        let (_, c) = self.group();
-        let view = self.input;
-        let strides = spatial_strides(view);
-        let channel_stride = i64::from(view.strides[1]);
-        let base = start(view, image, group * c);
-        let count = self.axes.iter().map(|a| a.taps as usize).product::<usize>();
-        let step = self.axes[2].step * strides[2];
-        for (tap, q) in taps(&self.axes).enumerate() {
-            let pieces = runs.pieces(&self.axes, q, strides);
-            let rows = panel.iter_mut().skip(tap).step_by(count.max(1)).take(c);
-            cpu::dispatch(Gather {
-                pieces: &pieces,
-                input,
-                base,
-                channel_stride,
-                step,
-                padding_value: self.padding_value,
-                rows,
-            });
+        [input, weights]: [&[u8]; 2],
+        extras: &[View],
+        workspace: &mut [u8],
+        store: &mut Store<'_, F>,
+    ) -> Result<(), KernelError> {
+        let extents = self.extents(F::TERMS);
+        for group in 0..self.groups {
+            for image in 0..self.output.shape[0] as usize {
+                let mut part =
+                    Part::<F> { correlation: self, group, image, input, weights, extras, store: &mut *store };
+                extents.run(&mut part, workspace, 2)?;
+            }
         }
+        Ok(())
     }
 
     /// Where a panel's results, or the extras for them, lie in a view with the output's extents.
@@ -206,78 +133,183 @@ impl Correlation<'_> {
     }
 }
 
-/// `to[i] = from[i]`, as far as both reach.
-struct Convert<'a, T> {
-    from: &'a [T],
-    to: &'a mut [f32],
+/// Takes `count` rows of sums, from `row` on, as [`Operands::store`] does.
+pub(super) type Store<'a, F> =
+    dyn FnMut(&Panel, usize, usize, &mut Tile<<F as Factor>::Sum>) -> Result<(), KernelError> + 'a;
+
+/// Bytes of workspace for correlations of at most so many output channels, positions, input channels and taps, with factors of
+/// type `F`.
+pub(crate) fn workspace<F: Factor>(m: u64, positions: u64, channels: u64, taps: u64) -> u64 {
+    let steps = channels.div_ceil(F::TERMS as u64).saturating_mul(taps);
+    Extents { rows: m, columns: positions, steps, unit: taps }.workspace()
 }
 
-impl<T: Element> Vectorised for Convert<'_, T> {
-    type Output = ();
+/// The product of one group and one image.
+struct Part<'a, 's, 'f, F: Factor> {
+    correlation: &'a Correlation<'a>,
+    group: usize,
+    image: usize,
+    input: &'a [u8],
+    weights: &'a [u8],
+    extras: &'a [View],
+    store: &'s mut Store<'f, F>,
+}
 
-    #[inline(always)]
-    fn run<V: Vector>(self, _: V) {
-        self.to.iter_mut().zip(self.from).for_each(|(to, from)| *to = from.to_f32());
+impl<F: Factor> Operands for Part<'_, '_, '_, F> {
+    type Factor = F;
+
+    fn rows(
+        &self,
+        row: usize,
+        count: usize,
+        steps: Range<usize>,
+        packed: &mut [PackedRow<F>],
+    ) -> Result<(), KernelError> {
+        with_factor!(self.correlation.weights.dtype, T => self.pack(row, count, steps, cast::<T>(self.weights, 1)?, packed))
+    }
+
+    fn columns(
+        &self,
+        column: usize,
+        count: usize,
+        steps: Range<usize>,
+        panel: &mut [PanelRow<F>],
+    ) -> Result<(), KernelError> {
+        let runs = Runs::new(&self.correlation.axes, column as i64, count);
+        with_factor!(self.correlation.input.dtype, T => self.gather(&runs, steps, cast::<T>(self.input, 0)?, panel));
+        Ok(())
+    }
+
+    fn target(&self, column: usize, count: usize) -> Panel {
+        let Self { correlation, group, image, .. } = *self;
+        let runs = Runs::new(&correlation.axes, column as i64, count);
+        let place = |view: &View| correlation.place(view, group, image, &runs);
+        Panel {
+            output: place(correlation.output),
+            extras: place_extras(self.extras, place),
+            columns: count,
+            channel: group * correlation.group().0,
+            channels: Channels::Rows,
+        }
+    }
+
+    fn store(&mut self, target: &Panel, row: usize, count: usize, sums: &mut Tile<F::Sum>) -> Result<(), KernelError> {
+        (self.store)(target, row, count, sums)
     }
 }
 
-/// Fills panel rows, one a channel, with what the positions meet through one tap.
-struct Gather<'a, T, I> {
+impl<F: Factor> Part<'_, '_, '_, F> {
+    /// Input channels of these steps: the first, and how many times [`Factor::TERMS`].
+    fn channels(&self, steps: &Range<usize>) -> (usize, usize) {
+        let taps = self.correlation.taps().max(1);
+        (steps.start / taps * F::TERMS, steps.len() / taps)
+    }
+
+    /// Packs eight rows of weights in the order in which panels are gathered: channel, then tap. Rows past the last repeat it.
+    fn pack<T: Element>(
+        &self,
+        row: usize,
+        count: usize,
+        steps: Range<usize>,
+        weights: &[T],
+        packed: &mut [PackedRow<F>],
+    ) -> Result<(), KernelError> {
+        let correlation = self.correlation;
+        let ((_, channels), taps) = (correlation.group(), correlation.taps());
+        let (first, _) = self.channels(&steps);
+        let start = |i: usize, channel: usize| correlation.weight_start(self.group, row + i.min(count - 1), channel);
+        let dense = !correlation.transposed && rows_are_contiguous(correlation.weights, channels as u32);
+        if dense && (F::TERMS == 1 || taps == 1) {
+            let mut rows: [&[T]; ROWS] = [&[]; ROWS];
+            let length = (channels - first).min(steps.len() * F::TERMS / taps.max(1)) * taps;
+            for (i, slot) in rows.iter_mut().enumerate() {
+                let start = start(i, first) as usize;
+                *slot = weights.get(start..start + length).ok_or(KernelError::OperandTooShort(1))?;
+            }
+            tile::interleave(rows, packed);
+            return Ok(());
+        }
+        let zero = T::from_f32(0.0);
+        for i in 0..ROWS {
+            let channel = |channel: usize| (channel < channels).then(|| start(i, channel));
+            for (pair, packed) in packed.chunks_exact_mut(taps.max(1)).enumerate() {
+                let channels: [_; 2] =
+                    core::array::from_fn(|term| channel(first + pair * F::TERMS + term.min(F::TERMS - 1)));
+                let at =
+                    |start: Option<i64>, tap: i64| start.and_then(|start| weights.get((start + tap) as usize)).copied();
+                if dense {
+                    for (tap, to) in (0..).zip(packed) {
+                        to[i] = F::of(channels.map(|start| at(start, tap).unwrap_or(zero)));
+                    }
+                } else {
+                    for (q, to) in taps_of(&correlation.axes).zip(packed) {
+                        let tap = correlation.weight_at(q);
+                        to[i] = F::of(channels.map(|start| at(start, tap).unwrap_or(zero)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the panel: what every position meets through each tap of each channel. A missing last channel meets what the one
+    /// before it does, and weights of zero.
+    fn gather<T: Element>(&self, runs: &Runs, steps: Range<usize>, input: &[T], panel: &mut [PanelRow<F>]) {
+        let correlation = self.correlation;
+        let view = correlation.input;
+        let (_, channels) = correlation.group();
+        let strides = spatial_strides(view);
+        let (first, count) = self.channels(&steps);
+        let taps = correlation.taps();
+        for (tap, q) in taps_of(&correlation.axes).enumerate() {
+            let pieces = runs.pieces(&correlation.axes, q, strides);
+            cpu::dispatch(Gather {
+                pieces: &pieces,
+                input,
+                base: start(view, self.image, self.group * channels + first),
+                channel_stride: i64::from(view.strides[1]),
+                missing: (first + count * F::TERMS).saturating_sub(channels) as i64,
+                step: correlation.axes[2].step * strides[2],
+                padding: F::of([correlation.padding_value; 2]),
+                rows: panel.iter_mut().skip(tap).step_by(taps.max(1)).take(count),
+            });
+        }
+    }
+}
+
+/// Fills panel rows, one after the other in the order of the channels, with what the positions meet through one tap.
+struct Gather<'a, T, F, I> {
     pieces: &'a Pieces,
     input: &'a [T],
     /// First element of the first channel.
     base: i64,
     channel_stride: i64,
+    /// Channels that the last row lacks.
+    missing: i64,
     /// Input elements between output positions.
     step: i64,
-    padding_value: f32,
+    padding: F,
     rows: I,
 }
 
-impl<'p, T: Element, I: Iterator<Item = &'p mut PanelRow>> Vectorised for Gather<'_, T, I> {
+impl<'p, T: Element, F: Factor, I: ExactSizeIterator<Item = &'p mut PanelRow<F>>> Vectorised for Gather<'_, T, F, I> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: Vector>(self, _: V) {
         let mut base = self.base;
-        for row in self.rows {
-            self.pieces.copy(self.input, base, self.step, self.padding_value, row);
-            base += self.channel_stride;
+        let rows = self.rows.len();
+        for (number, row) in self.rows.enumerate() {
+            let second = F::TERMS as i64 - 1 - if number + 1 == rows { self.missing } else { 0 };
+            let second = base + second * self.channel_stride;
+            self.pieces.copy(self.input, [base, second], self.step, self.padding, row);
+            base += F::TERMS as i64 * self.channel_stride;
         }
     }
-}
-
-/// Calls `finish(row, count, sums)` for the product of every 8 of `m` rows with a panel. Row `i` starts at
-/// `first + i · pitch`.
-///
-/// # Errors
-/// `OperandTooShort(1)` where a row lies outside `rows`.
-pub(crate) fn multiply_panel(
-    rows: &[f32],
-    first: usize,
-    pitch: usize,
-    m: usize,
-    panel: &[PanelRow],
-    mut finish: impl FnMut(usize, usize, &mut tile::Tile),
-) -> Result<(), KernelError> {
-    let mut sums = [0.0; ROWS * COLUMNS];
-    for row in (0..m).step_by(ROWS) {
-        let count = (m - row).min(ROWS);
-        let mut block: [&[f32]; ROWS] = [&[]; ROWS];
-        // Without anything to sum there may be no rows either.
-        for (i, slot) in block.iter_mut().enumerate().take_while(|_| !panel.is_empty()) {
-            // Rows past the last repeat it; their sums are not stored.
-            let start = first + (row + i.min(count - 1)) * pitch;
-            *slot = rows.get(start..start + panel.len()).ok_or(KernelError::OperandTooShort(1))?;
-        }
-        tile::multiply(block, count, panel, &mut sums);
-        finish(row, count, &mut sums);
-    }
-    Ok(())
 }
 
 /// All taps, the last axis fastest.
-pub(super) fn taps(axes: &[Axis; 3]) -> impl Iterator<Item = [i64; 3]> + use<> {
+pub(super) fn taps_of(axes: &[Axis; 3]) -> impl Iterator<Item = [i64; 3]> + use<> {
     let [a, b, w] = axes.map(|axis| axis.taps);
     (0..a).flat_map(move |i| (0..b).flat_map(move |j| (0..w).map(move |k| [i, j, k])))
 }
@@ -365,30 +397,47 @@ impl Pieces {
         }
     }
 
-    /// Fills one panel row; columns without a piece get `padding_value`.
+    /// Fills one panel row from a channel, or from two; columns without a piece get `padding`.
     #[inline(always)]
-    fn copy<T: Element>(&self, input: &[T], base: i64, step: i64, padding_value: f32, row: &mut PanelRow) {
+    fn copy<T: Element, F: Factor>(
+        &self,
+        input: &[T],
+        [first, second]: [i64; 2],
+        step: i64,
+        padding: F,
+        row: &mut PanelRow<F>,
+    ) {
         let pieces = &self.pieces[..self.count];
-        if let [Piece { column: 0, count: COLUMNS, source }] = *pieces
+        let from = |base: i64, piece: &Piece| usize::try_from(base + piece.source).ok().and_then(|at| input.get(at..));
+        if let [piece @ Piece { column: 0, count: COLUMNS, .. }] = pieces
             && step == 1
-            && let Some(from) = input.get((base + source) as usize..).and_then(|x| x.first_chunk::<COLUMNS>())
+            && let (Some(a), Some(b)) = (from(first, piece), from(second, piece))
+            && let (Some(a), Some(b)) = (a.first_chunk::<COLUMNS>(), b.first_chunk::<COLUMNS>())
         {
-            row.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
+            *row = core::array::from_fn(|i| F::of([a[i], b[i]]));
             return;
         }
-        *row = [padding_value; COLUMNS];
+        *row = [padding; COLUMNS];
         for piece in pieces {
             let to = &mut row[piece.column..][..piece.count];
-            let first = base + piece.source;
-            let Some(from) = usize::try_from(first).ok().and_then(|first| input.get(first..)) else { continue };
+            let (Some(a), Some(b)) = (from(first, piece), from(second, piece)) else { continue };
             match step {
-                1 => to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32()),
-                2.. => to.iter_mut().zip(from.iter().step_by(step as usize)).for_each(|(to, x)| *to = x.to_f32()),
+                1 => to.iter_mut().zip(a.iter().zip(b)).for_each(|(to, (&a, &b))| *to = F::of([a, b])),
+                2 if a.len().min(b.len()) >= 2 * piece.count => {
+                    let pairs = a.as_chunks::<2>().0.iter().zip(b.as_chunks::<2>().0);
+                    to.iter_mut().zip(pairs).for_each(|(to, (&[a, _], &[b, _]))| *to = F::of([a, b]));
+                }
+                2.. => {
+                    let pairs = a.iter().zip(b).step_by(step as usize);
+                    to.iter_mut().zip(pairs).for_each(|(to, (&a, &b))| *to = F::of([a, b]));
+                }
                 _ => {
-                    let mut at = first;
-                    for to in to {
-                        *to = input.get(at as usize).map_or(0.0, |x| x.to_f32());
-                        at += step;
+                    let element =
+                        |base: i64, i: usize| input.get((base + piece.source + i as i64 * step) as usize).copied();
+                    for (i, to) in to.iter_mut().enumerate() {
+                        if let (Some(a), Some(b)) = (element(first, i), element(second, i)) {
+                            *to = F::of([a, b]);
+                        }
                     }
                 }
             }

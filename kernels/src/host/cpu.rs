@@ -13,11 +13,18 @@ pub(crate) trait Vectorised {
     fn run<V: Vector>(self, vector: V) -> Self::Output;
 }
 
-/// A vector register of f32 and its fused arithmetic. Values of an implementing type prove that the CPU has it.
+/// Two neighbouring terms of a sum of integer products.
+pub(crate) type Pair = [i16; 2];
+
+/// Vector registers and their fused arithmetic. Values of an implementing type prove that the CPU has it.
 pub(crate) trait Vector: Copy {
-    /// The register.
+    /// A register of f32.
     type Register: Copy;
-    /// Its f32 lanes, at most 16.
+    /// A register of [`Pair`]s, as many as f32.
+    type Pairs: Copy;
+    /// A register of i32, as many as f32.
+    type Sums: Copy;
+    /// f32 lanes of a register, at most 16.
     const LANES: usize;
     /// Rows of a matrix tile, two registers wide, whose accumulators fit the register file.
     const ROWS: usize;
@@ -29,6 +36,16 @@ pub(crate) trait Vector: Copy {
     fn store(self, value: Self::Register, to: &mut [f32], at: usize);
     /// `a · b + c`, rounded once where the CPU can.
     fn multiply_add(self, a: Self::Register, b: Self::Register, c: Self::Register) -> Self::Register;
+    /// As [`Vector::splat`].
+    fn splat_pair(self, value: Pair) -> Self::Pairs;
+    /// As [`Vector::load`].
+    fn load_pairs(self, from: &[Pair], at: usize) -> Self::Pairs;
+    /// As [`Vector::load`].
+    fn load_sums(self, from: &[i32], at: usize) -> Self::Sums;
+    /// As [`Vector::store`].
+    fn store_sums(self, value: Self::Sums, to: &mut [i32], at: usize);
+    /// `a₀ · b₀ + a₁ · b₁ + c`, wrapping.
+    fn multiply_add_pairs(self, a: Self::Pairs, b: Self::Pairs, c: Self::Sums) -> Self::Sums;
 }
 
 /// Registers of plain Rust: whatever the compilation target guarantees.
@@ -38,6 +55,8 @@ pub(crate) struct Baseline;
 
 impl Vector for Baseline {
     type Register = [f32; 4];
+    type Pairs = [Pair; 4];
+    type Sums = [i32; 4];
     const LANES: usize = 4;
     const ROWS: usize = 4;
 
@@ -61,6 +80,36 @@ impl Vector for Baseline {
     fn multiply_add(self, a: [f32; 4], b: [f32; 4], c: [f32; 4]) -> [f32; 4] {
         core::array::from_fn(|i| a[i] * b[i] + c[i])
     }
+
+    #[inline(always)]
+    fn splat_pair(self, value: Pair) -> [Pair; 4] {
+        [value; 4]
+    }
+
+    #[inline(always)]
+    fn load_pairs(self, from: &[Pair], at: usize) -> [Pair; 4] {
+        let from = &from[at..at + 4];
+        [from[0], from[1], from[2], from[3]]
+    }
+
+    #[inline(always)]
+    fn load_sums(self, from: &[i32], at: usize) -> [i32; 4] {
+        let from = &from[at..at + 4];
+        [from[0], from[1], from[2], from[3]]
+    }
+
+    #[inline(always)]
+    fn store_sums(self, value: [i32; 4], to: &mut [i32], at: usize) {
+        to[at..at + 4].copy_from_slice(&value);
+    }
+
+    #[inline(always)]
+    fn multiply_add_pairs(self, a: [Pair; 4], b: [Pair; 4], c: [i32; 4]) -> [i32; 4] {
+        core::array::from_fn(|i| {
+            let product = |k: usize| i32::from(a[i][k]) * i32::from(b[i][k]);
+            c[i].wrapping_add(product(0)).wrapping_add(product(1))
+        })
+    }
 }
 
 /// Runs a loop with the widest registers of this CPU.
@@ -74,13 +123,17 @@ pub(crate) fn dispatch<T: Vectorised>(loops: T) -> T::Output {
     loops.run(Baseline)
 }
 
-/// A register type of `core::arch` as a [`Vector`]. Values of `$name` must prove that the CPU has the instructions.
+/// Register types of `core::arch` as a [`Vector`]. Values of `$name` must prove that the CPU has the instructions.
 #[allow(unused_macros, reason = "other processors have plain registers alone")]
 macro_rules! vector {
-    ($name:ident, $register:ident, $lanes:literal, $rows:literal, $splat:ident, $load:ident, $store:ident,
-     ($a:ident, $b:ident, $c:ident) => $multiply_add:expr) => {
+    ($name:ident: $lanes:literal lanes, $rows:literal rows;
+     $register:ident: $splat:ident, $load:ident, $store:ident, ($a:ident, $b:ident, $c:ident) => $multiply_add:expr;
+     $pairs:ident: ($pair:ident) => $splat_pair:expr, $load_pairs:ident;
+     $sums:ident: $load_sums:ident, $store_sums:ident, ($x:ident, $y:ident, $z:ident) => $multiply_add_pairs:expr;) => {
         impl Vector for $name {
             type Register = $register;
+            type Pairs = $pairs;
+            type Sums = $sums;
             const LANES: usize = $lanes;
             const ROWS: usize = $rows;
 
@@ -94,14 +147,14 @@ macro_rules! vector {
             fn load(self, from: &[f32], at: usize) -> $register {
                 let from = &from[at..at + $lanes];
                 // SAFETY: as above; the instruction reads these `$lanes` elements, whatever their alignment.
-                unsafe { $load(from.as_ptr()) }
+                unsafe { $load(from.as_ptr().cast()) }
             }
 
             #[inline(always)]
             fn store(self, value: $register, to: &mut [f32], at: usize) {
                 let to = &mut to[at..at + $lanes];
                 // SAFETY: as above; the instruction writes these `$lanes` elements, whatever their alignment.
-                unsafe { $store(to.as_mut_ptr(), value) }
+                unsafe { $store(to.as_mut_ptr().cast(), value) }
             }
 
             #[inline(always)]
@@ -109,28 +162,69 @@ macro_rules! vector {
                 // SAFETY: `self` proves that the CPU has the instruction.
                 unsafe { $multiply_add }
             }
+
+            #[inline(always)]
+            fn splat_pair(self, $pair: Pair) -> $pairs {
+                // SAFETY: as above.
+                unsafe { $splat_pair }
+            }
+
+            #[inline(always)]
+            fn load_pairs(self, from: &[Pair], at: usize) -> $pairs {
+                let from = &from[at..at + $lanes];
+                // SAFETY: as above; the instruction reads these `$lanes` elements, whatever their alignment.
+                unsafe { $load_pairs(from.as_ptr().cast()) }
+            }
+
+            #[inline(always)]
+            fn load_sums(self, from: &[i32], at: usize) -> $sums {
+                let from = &from[at..at + $lanes];
+                // SAFETY: as above; the instruction reads these `$lanes` elements, whatever their alignment.
+                unsafe { $load_sums(from.as_ptr().cast()) }
+            }
+
+            #[inline(always)]
+            fn store_sums(self, value: $sums, to: &mut [i32], at: usize) {
+                let to = &mut to[at..at + $lanes];
+                // SAFETY: as above; the instruction writes these `$lanes` elements, whatever their alignment.
+                unsafe { $store_sums(to.as_mut_ptr().cast(), value) }
+            }
+
+            #[inline(always)]
+            fn multiply_add_pairs(self, $x: $pairs, $y: $pairs, $z: $sums) -> $sums {
+                // SAFETY: `self` proves that the CPU has the instruction.
+                unsafe { $multiply_add_pairs }
+            }
         }
     };
 }
 
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 mod neon {
-    use super::Vector;
-    use core::arch::aarch64::{float32x4_t, vdupq_n_f32, vfmaq_f32, vld1q_f32, vst1q_f32};
+    use super::{Pair, Vector};
+    use core::arch::aarch64::{
+        float32x4_t, int16x4x2_t, int32x4_t, vdup_n_s16, vdupq_n_f32, vfmaq_f32, vld1q_f32, vld1q_s32, vld2_s16,
+        vmlal_s16, vst1q_f32, vst1q_s32,
+    };
 
     /// NEON, which this compilation target guarantees.
     #[derive(Clone, Copy)]
     pub(super) struct Neon;
 
-    vector!(Neon, float32x4_t, 4, 8, vdupq_n_f32, vld1q_f32, vst1q_f32, (a, b, c) => vfmaq_f32(c, a, b));
+    vector!(Neon: 4 lanes, 8 rows;
+        float32x4_t: vdupq_n_f32, vld1q_f32, vst1q_f32, (a, b, c) => vfmaq_f32(c, a, b);
+        int16x4x2_t: (pair) => int16x4x2_t(vdup_n_s16(pair[0]), vdup_n_s16(pair[1])), vld2_s16;
+        int32x4_t: vld1q_s32, vst1q_s32, (a, b, c) => vmlal_s16(vmlal_s16(c, a.0, b.0), a.1, b.1););
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Baseline, Vector, Vectorised};
+    use super::{Baseline, Pair, Vector, Vectorised};
     use core::arch::x86_64::{
-        __cpuid, __cpuid_count, __m256, __m512, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_storeu_ps,
-        _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_storeu_ps, _xgetbv,
+        __cpuid, __cpuid_count, __m256, __m256i, __m512, __m512i, _mm256_add_epi32, _mm256_fmadd_ps, _mm256_loadu_ps,
+        _mm256_loadu_si256, _mm256_madd_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_storeu_ps,
+        _mm256_storeu_si256, _mm512_add_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_madd_epi16,
+        _mm512_set1_epi32, _mm512_set1_ps, _mm512_storeu_ps, _mm512_storeu_si512, _xgetbv,
     };
     use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -203,8 +297,12 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(super) struct Avx2(());
 
-    vector!(Avx512, __m512, 16, 8, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps,
-        (a, b, c) => _mm512_fmadd_ps(a, b, c));
-    vector!(Avx2, __m256, 8, 4, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps,
-        (a, b, c) => _mm256_fmadd_ps(a, b, c));
+    vector!(Avx512: 16 lanes, 8 rows;
+        __m512: _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, (a, b, c) => _mm512_fmadd_ps(a, b, c);
+        __m512i: (pair) => _mm512_set1_epi32(bytemuck::cast(pair)), _mm512_loadu_si512;
+        __m512i: _mm512_loadu_si512, _mm512_storeu_si512, (a, b, c) => _mm512_add_epi32(_mm512_madd_epi16(a, b), c););
+    vector!(Avx2: 8 lanes, 4 rows;
+        __m256: _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, (a, b, c) => _mm256_fmadd_ps(a, b, c);
+        __m256i: (pair) => _mm256_set1_epi32(bytemuck::cast(pair)), _mm256_loadu_si256;
+        __m256i: _mm256_loadu_si256, _mm256_storeu_si256, (a, b, c) => _mm256_add_epi32(_mm256_madd_epi16(a, b), c););
 }

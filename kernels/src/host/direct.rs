@@ -1,6 +1,6 @@
 //! Correlation in f64 by plain loops.
 
-use super::correlate::{Correlation, taps};
+use super::correlate::{Correlation, taps_of};
 use super::epilogue::Finish;
 use super::window::{spatial_strides, start};
 use super::{cast, cast_mut};
@@ -27,7 +27,7 @@ impl Correlation<'_> {
                     for c in 0..channels {
                         let from = start(self.input, image, group * channels + c);
                         let weight = self.weight_start(group, row, c);
-                        for q in taps(&self.axes) {
+                        for q in taps_of(&self.axes) {
                             let Some(met) = self.meets(position, q) else { continue };
                             let x = input.get((from + met) as usize);
                             let w = weights.get((weight + self.weight_at(q)) as usize);

@@ -49,7 +49,7 @@ pub(crate) fn to_f32_odd(x: f64) -> f32 {
 }
 
 macro_rules! number {
-    ($($t:ty),*) => {$(
+    ($($t:ty: $from_f32:expr),*) => {$(
         impl Element for $t {
             #[inline(always)]
             fn to_f32(self) -> f32 {
@@ -57,7 +57,7 @@ macro_rules! number {
             }
             #[inline(always)]
             fn from_f32(value: f32) -> Self {
-                value as Self
+                $from_f32(value)
             }
             #[inline(always)]
             fn to_f64(self) -> f64 {
@@ -83,7 +83,16 @@ macro_rules! number {
     )*};
 }
 
-number!(f32, f64, i8, i16, i32, i64, u8, u16, u32, u64);
+number!(
+    f32: |x| x, f64: |x| x as f64,
+    // By way of i32, so that loops vectorise.
+    i8: |x| (x as i32).clamp(-128, 127) as Self,
+    i16: |x| (x as i32).clamp(-32_768, 32_767) as Self,
+    i32: |x| x as i32, i64: |x| x as i64,
+    u8: |x| (x as i32).clamp(0, 255) as Self,
+    u16: |x| (x as i32).clamp(0, 65_535) as Self,
+    u32: |x| x as u32, u64: |x| x as u64
+);
 
 macro_rules! half_float {
     ($($t:ty),*) => {$(
@@ -196,6 +205,16 @@ macro_rules! with_plain {
     };
 }
 pub(crate) use with_plain;
+
+/// As [`with_plain`], for factors of a product of f32 or of integers of at most 16 bits.
+macro_rules! with_factor {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        $crate::host::match_type!($dtype, $t => $body, {
+            F32: f32, F16: half::f16, Bf16: half::bf16, I8: i8, U8: u8, I16: i16
+        } else return Err($crate::KernelError::Type("factors")))
+    };
+}
+pub(crate) use with_factor;
 
 /// What a family says of an operand of a [narrow](crate::narrow) type.
 pub(crate) const NARROW: KernelError = KernelError::Type("8-bit floats and 4-bit integers");

@@ -1,5 +1,6 @@
 //! What happens to a tile of sums before it is stored: bias, program, conversion, scatter.
 
+use super::cpu::{self, Vector, Vectorised};
 use super::tile::{COLUMNS, ROWS, Tile};
 use super::{Element, cast, cast_mut, with_element};
 use crate::pointwise::{Class, Epilogue, Replacement};
@@ -80,16 +81,19 @@ pub(crate) struct Placement {
     columns: [i64; COLUMNS],
     /// Columns at the start that lie side by side.
     adjacent: usize,
+    /// Columns at the start that are one element.
+    repeated: usize,
 }
 
 impl Placement {
     /// Everything at element 0.
-    pub(crate) const NONE: Self = Self { base: 0, row_step: 0, columns: [0; COLUMNS], adjacent: 1 };
+    pub(crate) const NONE: Self = Self { base: 0, row_step: 0, columns: [0; COLUMNS], adjacent: 1, repeated: COLUMNS };
 
     /// `base` is the element of row 0 before the distance of a column is added, `row_step` the distance between rows.
     pub(crate) fn new(base: i64, row_step: i64, columns: [i64; COLUMNS]) -> Self {
         let adjacent = columns.iter().zip(columns[0]..).take_while(|(column, expected)| **column == *expected).count();
-        Self { base, row_step, columns, adjacent }
+        let repeated = columns.iter().take_while(|column| **column == columns[0]).count();
+        Self { base, row_step, columns, adjacent, repeated }
     }
 
     /// Element of a row and column.
@@ -107,6 +111,15 @@ impl Placement {
         let first = self.base + row as i64 * self.row_step + self.columns[0];
         if count <= self.adjacent { usize::try_from(first).ok() } else { None }
     }
+}
+
+/// Placements of an epilogue's extras by a function of their views.
+pub(crate) fn place_extras(extras: &[View], mut place: impl FnMut(&View) -> Placement) -> [Placement; EXTRAS] {
+    let mut placements = [Placement::NONE; EXTRAS];
+    for (placement, view) in placements.iter_mut().zip(extras) {
+        *placement = place(view);
+    }
+    placements
 }
 
 /// An epilogue with its operands, and room for what its program computes with.
@@ -153,13 +166,9 @@ impl<'a> Finish<'a> {
         self.bias.get(channel).copied().unwrap_or(0.0)
     }
 
-    /// Placements of the extras by a function of their views.
-    pub(crate) fn place_extras(&self, mut place: impl FnMut(&View) -> Placement) -> [Placement; EXTRAS] {
-        let mut placements = [Placement::NONE; EXTRAS];
-        for (placement, view) in placements.iter_mut().zip(&self.epilogue.extras) {
-            *placement = place(view);
-        }
-        placements
+    /// Views of the extras.
+    pub(crate) fn extras(&self) -> &'a [View] {
+        &self.epilogue.extras
     }
 
     /// Finishes `rows` rows of a tile that starts at row `first` of the panel, and stores them.
@@ -209,10 +218,32 @@ impl<'a> Finish<'a> {
 fn scatter(dtype: DType, place: &Placement, first: usize, rows: usize, columns: usize, tile: &Tile, output: &mut [u8]) {
     with_element!(dtype, T => {
         let output = cast_mut::<T>(output, 0).unwrap_or(&mut []);
-        for (i, values) in tile.chunks_exact(COLUMNS).take(rows).enumerate() {
+        cpu::dispatch(Scatter { place, first, columns, tile: &tile[..rows * COLUMNS], output });
+    });
+}
+
+struct Scatter<'a, T> {
+    place: &'a Placement,
+    first: usize,
+    columns: usize,
+    tile: &'a [f32],
+    output: &'a mut [T],
+}
+
+impl<T: Element> Vectorised for Scatter<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) {
+        let Self { place, first, columns, tile, output } = self;
+        for (i, values) in tile.chunks_exact(COLUMNS).enumerate() {
             let dense = place.dense(first + i, columns).and_then(|at| output.get_mut(at..at + columns));
             if let Some(to) = dense {
-                to.iter_mut().zip(values).for_each(|(to, &value)| *to = T::from_f32(value));
+                // Whole rows have a size that is known when compiling.
+                match (to.first_chunk_mut::<COLUMNS>(), values.first_chunk::<COLUMNS>()) {
+                    (Some(to), Some(values)) => *to = values.map(T::from_f32),
+                    _ => to.iter_mut().zip(values).for_each(|(to, &value)| *to = T::from_f32(value)),
+                }
                 continue;
             }
             for (&value, &column) in values[..columns].iter().zip(place.columns()) {
@@ -221,22 +252,47 @@ fn scatter(dtype: DType, place: &Placement, first: usize, rows: usize, columns: 
                 }
             }
         }
-    });
+    }
 }
 
 /// Loads rows of a tile as f32.
 fn gather(dtype: DType, place: &Placement, first: usize, columns: usize, from: &[u8], tile: &mut [f32]) {
     with_element!(dtype, T => {
         let from = cast::<T>(from, 0).unwrap_or(&[]);
+        cpu::dispatch(Gather { place, first, columns, from, tile });
+    });
+}
+
+struct Gather<'a, T> {
+    place: &'a Placement,
+    first: usize,
+    columns: usize,
+    from: &'a [T],
+    tile: &'a mut [f32],
+}
+
+impl<T: Element> Vectorised for Gather<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) {
+        let Self { place, first, columns, from, tile } = self;
         for (i, values) in tile.chunks_exact_mut(COLUMNS).enumerate() {
             let dense = place.dense(first + i, columns).and_then(|at| from.get(at..at + columns));
             if let Some(from) = dense {
-                values.iter_mut().zip(from).for_each(|(value, from)| *value = from.to_f32());
+                match (values.first_chunk_mut::<COLUMNS>(), from.first_chunk::<COLUMNS>()) {
+                    (Some(values), Some(from)) => *values = from.map(T::to_f32),
+                    _ => values.iter_mut().zip(from).for_each(|(value, from)| *value = from.to_f32()),
+                }
+                continue;
+            }
+            if columns <= place.repeated {
+                values.fill(from.get(place.at(first + i, place.columns()[0])).map_or(0.0, |x| x.to_f32()));
                 continue;
             }
             for (value, &column) in values[..columns].iter_mut().zip(place.columns()) {
                 *value = from.get(place.at(first + i, column)).map_or(0.0, |x| x.to_f32());
             }
         }
-    });
+    }
 }

@@ -13,6 +13,7 @@ pub(crate) mod epilogue;
 mod integers;
 mod memory;
 pub(crate) mod movement;
+pub(crate) mod product;
 pub(crate) mod stages;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -20,6 +21,8 @@ pub(crate) mod tile;
 mod walk;
 pub(crate) mod window;
 
-pub(crate) use element::{Boolean, Element, NARROW, check_plain, match_type, to_f32_odd, with_element, with_plain};
+pub(crate) use element::{
+    Boolean, Element, NARROW, check_plain, match_type, to_f32_odd, with_element, with_factor, with_plain,
+};
 pub(crate) use memory::{cast, cast_mut, check_operands, clear_padding, load_row, store_row};
 pub(crate) use walk::Walk;

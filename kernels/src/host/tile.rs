@@ -1,24 +1,106 @@
 //! The inner loop of every matrix product: a tile of 8 × 32 sums in registers.
 
-use super::cpu::{self, Vector, Vectorised};
+use super::Element;
+use super::cpu::{self, Pair, Vector, Vectorised};
+use bytemuck::Pod;
 
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 8;
 /// Columns of a tile, and of a packed panel.
 pub(crate) const COLUMNS: usize = 32;
-/// A tile of results, row-major.
-pub(crate) type Tile = [f32; ROWS * COLUMNS];
+/// A tile of values, row-major.
+pub(crate) type Tile<T = f32> = [T; ROWS * COLUMNS];
 /// One step along the summed dimension: the values of all columns.
-pub(crate) type PanelRow = [f32; COLUMNS];
+pub(crate) type PanelRow<F = f32> = [F; COLUMNS];
+/// One step along the summed dimension: the values of all rows.
+pub(crate) type PackedRow<F = f32> = [F; ROWS];
 
-/// `tile[i][j] = Σₖ rows[i][k] · panel[k][j]`, summed in order of `k`, for the first `count` rows at least.
-///
-/// Every row must have at least as many elements as the panel; excess ones are not used. A shorter row leaves the tile
-/// as it is.
-pub(crate) fn multiply(rows: [&[f32]; ROWS], count: usize, panel: &[PanelRow], tile: &mut Tile) {
-    if rows.iter().all(|row| row.len() >= panel.len()) {
-        cpu::dispatch(Multiply { rows: rows.map(|row| &row[..panel.len()]), count, panel, tile });
-    }
+/// What a tile multiplies: one f32 a step, or two integers.
+pub(crate) trait Factor: Pod {
+    /// The type of the sums.
+    type Sum: Pod;
+    /// A vector register of factors.
+    type Register<V: Vector>: Copy;
+    /// A vector register of sums.
+    type Sums<V: Vector>: Copy;
+    /// Terms of a sum that one factor holds.
+    const TERMS: usize;
+    /// From one term after the other; the second does not count where there is one alone.
+    fn of<T: Element>(terms: [T; 2]) -> Self;
+    /// A register of `value`s.
+    fn splat<V: Vector>(v: V, value: Self) -> Self::Register<V>;
+    /// A register from `at` on.
+    fn load<V: Vector>(v: V, from: &[Self], at: usize) -> Self::Register<V>;
+    /// A register of sums from `at` on.
+    fn load_sums<V: Vector>(v: V, from: &[Self::Sum], at: usize) -> Self::Sums<V>;
+    /// Writes a register of sums from `at` on.
+    fn store_sums<V: Vector>(v: V, sums: Self::Sums<V>, to: &mut [Self::Sum], at: usize);
+    /// `a · b + c`.
+    fn multiply_add<V: Vector>(v: V, a: Self::Register<V>, b: Self::Register<V>, c: Self::Sums<V>) -> Self::Sums<V>;
+}
+
+/// Implements [`Factor`] by methods of [`Vector`].
+macro_rules! factor {
+    ($factor:ty, $sum:ty, $register:ident, $sums:ident, $terms:literal, $of:expr,
+     $splat:ident, $load:ident, $load_sums:ident, $store_sums:ident, $multiply_add:ident) => {
+        impl Factor for $factor {
+            type Sum = $sum;
+            type Register<V: Vector> = V::$register;
+            type Sums<V: Vector> = V::$sums;
+            const TERMS: usize = $terms;
+
+            #[inline(always)]
+            fn of<T: Element>(terms: [T; 2]) -> Self {
+                $of(terms)
+            }
+
+            #[inline(always)]
+            fn splat<V: Vector>(v: V, value: Self) -> V::$register {
+                v.$splat(value)
+            }
+
+            #[inline(always)]
+            fn load<V: Vector>(v: V, from: &[Self], at: usize) -> V::$register {
+                v.$load(from, at)
+            }
+
+            #[inline(always)]
+            fn load_sums<V: Vector>(v: V, from: &[$sum], at: usize) -> V::$sums {
+                v.$load_sums(from, at)
+            }
+
+            #[inline(always)]
+            fn store_sums<V: Vector>(v: V, sums: V::$sums, to: &mut [$sum], at: usize) {
+                v.$store_sums(sums, to, at);
+            }
+
+            #[inline(always)]
+            fn multiply_add<V: Vector>(v: V, a: V::$register, b: V::$register, c: V::$sums) -> V::$sums {
+                v.$multiply_add(a, b, c)
+            }
+        }
+    };
+}
+
+factor!(f32, f32, Register, Register, 1, |[x, _]: [T; 2]| x.to_f32(), splat, load, load, store, multiply_add);
+factor!(
+    Pair,
+    i32,
+    Pairs,
+    Sums,
+    2,
+    |terms: [T; 2]| terms.map(|x| x.to_i64() as i16),
+    splat_pair,
+    load_pairs,
+    load_sums,
+    store_sums,
+    multiply_add_pairs
+);
+
+/// `tile[i][j] += Σₖ rows[k][i] · panel[k][j]`, summed in order of `k`, for the first `count` rows at least. The shorter factor
+/// says how many steps there are.
+pub(crate) fn multiply<F: Factor>(rows: &[PackedRow<F>], count: usize, panel: &[PanelRow<F>], tile: &mut Tile<F::Sum>) {
+    cpu::dispatch(Multiply { rows, count, panel, tile });
 }
 
 /// The sum of products of two slices of equal length, in a fixed order: 4 registers side by side, then across lanes.
@@ -27,14 +109,52 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     cpu::dispatch(Dot { a: &a[..shorter], b: &b[..shorter] })
 }
 
-struct Multiply<'a> {
-    rows: [&'a [f32]; ROWS],
-    count: usize,
-    panel: &'a [PanelRow],
-    tile: &'a mut Tile,
+/// Interleaves rows for [`multiply`]: `packed[k][i]` is what `rows[i]` has at `k`, as far as all rows reach.
+pub(crate) fn interleave<T: Element, F: Factor>(rows: [&[T]; ROWS], packed: &mut [PackedRow<F>]) {
+    cpu::dispatch(Interleave { rows, packed });
 }
 
-impl Vectorised for Multiply<'_> {
+struct Interleave<'a, T, F> {
+    rows: [&'a [T]; ROWS],
+    packed: &'a mut [PackedRow<F>],
+}
+
+impl<T: Element, F: Factor> Vectorised for Interleave<'_, T, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) {
+        let length = self.rows.iter().fold(self.packed.len() * F::TERMS, |length, row| length.min(row.len()));
+        let rows = self.rows.map(|row| &row[..length]);
+        for (block, first) in self.packed.chunks_mut(ROWS).zip((0..).step_by(ROWS * F::TERMS)) {
+            if block.len() == ROWS && first + ROWS * F::TERMS <= length {
+                // Of a fixed size, so that the copies become shuffles.
+                let mut square = [[F::zeroed(); ROWS]; ROWS];
+                for (row, to) in rows.iter().zip(&mut square) {
+                    let row = &row[first..first + ROWS * F::TERMS];
+                    *to = core::array::from_fn(|n| F::of([row[n * F::TERMS], row[n * F::TERMS + F::TERMS - 1]]));
+                }
+                for (n, to) in block.iter_mut().enumerate() {
+                    *to = square.map(|row| row[n]);
+                }
+                continue;
+            }
+            for (to, k) in block.iter_mut().zip((first..length).step_by(F::TERMS)) {
+                let zero = T::from_f32(0.0);
+                *to = rows.map(|row| F::of([row[k], row.get(k + F::TERMS - 1).copied().unwrap_or(zero)]));
+            }
+        }
+    }
+}
+
+struct Multiply<'a, F: Factor> {
+    rows: &'a [PackedRow<F>],
+    count: usize,
+    panel: &'a [PanelRow<F>],
+    tile: &'a mut Tile<F::Sum>,
+}
+
+impl<F: Factor> Vectorised for Multiply<'_, F> {
     type Output = ();
 
     #[inline(always)]
@@ -42,14 +162,14 @@ impl Vectorised for Multiply<'_> {
         let Self { rows, count, panel, tile } = self;
         for column in (0..COLUMNS).step_by(2 * V::LANES) {
             match (count, V::ROWS) {
-                (5.., 8) => strip::<V, 8>(v, rows, 0, column, panel, tile),
+                (5.., 8) => strip::<F, V, 8>(v, rows, 0, column, panel, tile),
                 (5.., _) => {
-                    strip::<V, 4>(v, rows, 0, column, panel, tile);
-                    strip::<V, 4>(v, rows, 4, column, panel, tile);
+                    strip::<F, V, 4>(v, rows, 0, column, panel, tile);
+                    strip::<F, V, 4>(v, rows, 4, column, panel, tile);
                 }
-                (3..=4, _) => strip::<V, 4>(v, rows, 0, column, panel, tile),
-                (2, _) => strip::<V, 2>(v, rows, 0, column, panel, tile),
-                _ => strip::<V, 1>(v, rows, 0, column, panel, tile),
+                (3..=4, _) => strip::<F, V, 4>(v, rows, 0, column, panel, tile),
+                (2, _) => strip::<F, V, 2>(v, rows, 0, column, panel, tile),
+                _ => strip::<F, V, 1>(v, rows, 0, column, panel, tile),
             }
         }
     }
@@ -57,29 +177,29 @@ impl Vectorised for Multiply<'_> {
 
 /// `R` rows from `first` on, two registers of columns from `column` on.
 #[inline(always)]
-fn strip<V: Vector, const R: usize>(
+fn strip<F: Factor, V: Vector, const R: usize>(
     v: V,
-    rows: [&[f32]; ROWS],
+    rows: &[PackedRow<F>],
     first: usize,
     column: usize,
-    panel: &[PanelRow],
-    tile: &mut Tile,
+    panel: &[PanelRow<F>],
+    tile: &mut Tile<F::Sum>,
 ) {
-    let rows: [&[f32]; R] = core::array::from_fn(|i| &rows[first + i][..panel.len()]);
-    let mut sums = [[v.splat(0.0); 2]; R];
-    for (k, values) in panel.iter().enumerate() {
-        let left = v.load(values, column);
-        let right = v.load(values, column + V::LANES);
-        for i in 0..R {
-            let weight = v.splat(rows[i][k]);
-            sums[i][0] = v.multiply_add(weight, left, sums[i][0]);
-            sums[i][1] = v.multiply_add(weight, right, sums[i][1]);
+    let place = |i: usize| (first + i) * COLUMNS + column;
+    let mut sums: [[F::Sums<V>; 2]; R] =
+        core::array::from_fn(|i| [F::load_sums(v, tile, place(i)), F::load_sums(v, tile, place(i) + V::LANES)]);
+    for (weights, values) in rows.iter().zip(panel) {
+        let left = F::load(v, values, column);
+        let right = F::load(v, values, column + V::LANES);
+        for (sums, &weight) in sums.iter_mut().zip(&weights[first..first + R]) {
+            let weight = F::splat(v, weight);
+            sums[0] = F::multiply_add(v, weight, left, sums[0]);
+            sums[1] = F::multiply_add(v, weight, right, sums[1]);
         }
     }
     for (i, [left, right]) in sums.into_iter().enumerate() {
-        let at = (first + i) * COLUMNS + column;
-        v.store(left, tile, at);
-        v.store(right, tile, at + V::LANES);
+        F::store_sums(v, left, tile, place(i));
+        F::store_sums(v, right, tile, place(i) + V::LANES);
     }
 }
 
@@ -130,19 +250,48 @@ mod tests {
     fn tiles_of_every_height_agree_with_f64() {
         let depth = 77;
         let a = values(ROWS * depth, 1);
-        let panel: Vec<PanelRow> = (0..depth).map(|k| values(COLUMNS, 7 + k as u32).try_into().unwrap()).collect();
         let rows: [&[f32]; ROWS] = core::array::from_fn(|i| &a[i * depth..(i + 1) * depth]);
+        let mut packed = vec![[0.0; ROWS]; depth];
+        interleave(rows, &mut packed);
+        let panel: Vec<PanelRow> = (0..depth).map(|k| values(COLUMNS, 7 + k as u32).try_into().unwrap()).collect();
         for count in 1..=ROWS {
-            let (mut tile, mut baseline) = ([f32::NAN; ROWS * COLUMNS], [f32::NAN; ROWS * COLUMNS]);
-            multiply(rows, count, &panel, &mut tile);
-            Multiply { rows, count, panel: &panel, tile: &mut baseline }.run(Baseline);
+            let (mut tile, mut baseline) = ([1.0; ROWS * COLUMNS], [1.0; ROWS * COLUMNS]);
+            multiply(&packed, count, &panel, &mut tile);
+            Multiply { rows: &packed, count, panel: &panel, tile: &mut baseline }.run(Baseline);
             for (i, row) in rows.iter().enumerate().take(count) {
                 for j in 0..COLUMNS {
-                    let expected: f64 = row.iter().zip(&panel).map(|(&x, p)| f64::from(x) * f64::from(p[j])).sum();
+                    let sum: f64 = row.iter().zip(&panel).map(|(&x, p)| f64::from(x) * f64::from(p[j])).sum();
                     for tile in [&tile, &baseline] {
-                        assert!((f64::from(tile[i * COLUMNS + j]) - expected).abs() < 1e-5, "{count} rows: {i}, {j}");
+                        assert!((f64::from(tile[i * COLUMNS + j]) - 1.0 - sum).abs() < 1e-5, "{count} rows: {i}, {j}");
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_of_pairs_are_exact() {
+        // An odd number of terms; the largest products there are.
+        let depth = 2 * 37 - 1;
+        let integers = |seed| -> Vec<i16> {
+            let small = values(depth, seed).into_iter().map(|x| (x * 40_000.0) as i16);
+            small.enumerate().map(|(k, x)| if k % 3 == 0 { i16::MIN } else { x }).collect()
+        };
+        let a: Vec<Vec<i16>> = (0..ROWS as u32).map(integers).collect();
+        let b: Vec<Vec<i16>> = (0..COLUMNS as u32).map(|j| integers(100 + j)).collect();
+        let mut packed = vec![[[9; 2]; ROWS]; depth.div_ceil(2)];
+        interleave(core::array::from_fn(|i| a[i].as_slice()), &mut packed);
+        let panel: Vec<PanelRow<Pair>> = (0..depth.div_ceil(2))
+            .map(|k| core::array::from_fn(|j| [b[j][2 * k], b[j].get(2 * k + 1).copied().unwrap_or(7)]))
+            .collect();
+        for count in 1..=ROWS {
+            let (mut tile, mut baseline) = ([5; ROWS * COLUMNS], [5; ROWS * COLUMNS]);
+            multiply(&packed, count, &panel, &mut tile);
+            Multiply { rows: &packed, count, panel: &panel, tile: &mut baseline }.run(Baseline);
+            for (i, j) in (0..count).flat_map(|i| (0..COLUMNS).map(move |j| (i, j))) {
+                let products = a[i].iter().zip(&b[j]).map(|(&x, &y)| i32::from(x) * i32::from(y));
+                let expected = products.fold(5, i32::wrapping_add);
+                assert_eq!([tile[i * COLUMNS + j], baseline[i * COLUMNS + j]], [expected; 2], "{count} rows: {i}, {j}");
             }
         }
     }

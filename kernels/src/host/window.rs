@@ -61,6 +61,11 @@ pub(crate) fn spatial(view: &View) -> Result<[u32; 3], KernelError> {
     Ok(padded)
 }
 
+/// Number of spatial positions of a view `[n, c, spatial…]`; the largest number where their product overflows.
+pub(crate) fn positions(view: &View) -> u64 {
+    view.shape.iter().skip(2).fold(1, |product: u64, &extent| product.saturating_mul(extent.into()))
+}
+
 /// Strides of a view's spatial dimensions, with leading 0s to three.
 pub(crate) fn spatial_strides(view: &View) -> [i64; 3] {
     let mut strides = [0; 3];

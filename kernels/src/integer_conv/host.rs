@@ -1,13 +1,11 @@
-//! Reference kernel: rows of outputs along the last spatial dimension, one tap of one channel after the other.
+//! Reference kernel: implicit GEMM with exact sums.
 
 use super::IntegerConv;
-use crate::host::axis::Axis;
-use crate::host::window::{self, spatial_strides, start};
-use crate::host::{Element, cast, cast_mut, check_operands, clear_padding};
+use crate::host::correlate::{self, Correlation};
+use crate::host::cpu::Pair;
+use crate::host::window::{self, Window};
+use crate::host::{check_operands, clear_padding};
 use crate::{DType, Family, KernelError, View};
-
-/// Outputs that are summed side by side.
-const ROW: usize = 128;
 
 impl Family for IntegerConv {
     fn check(&self) -> Result<(), KernelError> {
@@ -47,6 +45,13 @@ impl Family for IntegerConv {
         (index == 0).then_some(&self.output)
     }
 
+    fn host_workspace(&self) -> u64 {
+        let groups = self.groups.max(1);
+        let extent = |view: &View| u64::from(view.shape.get(1).copied().unwrap_or(0) / groups);
+        let [positions, taps] = [&self.output, &self.weights].map(window::positions);
+        correlate::workspace::<Pair>(extent(&self.output), positions, extent(&self.input), taps)
+    }
+
     fn flops(&self) -> u64 {
         let taps = self.weights.shape.iter().skip(1);
         self.output.shape.iter().chain(taps).fold(2, |flops: u64, &extent| flops.saturating_mul(extent.into()))
@@ -59,85 +64,23 @@ impl Family for IntegerConv {
             return Ok(());
         }
         clear_padding(&self.output, output);
-        let output = cast_mut::<i32>(output, 2)?;
-        macro_rules! with_weights {
-            ($input:ty) => {
-                match self.weights.dtype {
-                    DType::I8 => self.rows::<$input, i8>(cast(input, 0)?, cast(weights, 1)?, output),
-                    DType::U8 => self.rows::<$input, u8>(cast(input, 0)?, cast(weights, 1)?, output),
-                    _ => self.rows::<$input, i16>(cast(input, 0)?, cast(weights, 1)?, output),
-                }
-            };
-        }
-        match self.input.dtype {
-            DType::I8 => with_weights!(i8),
-            DType::U8 => with_weights!(u8),
-            _ => with_weights!(i16),
-        }
+        let axes = self.window()?.axes(&self.input, &self.output)?;
+        let correlation = Correlation {
+            input: &self.input,
+            weights: &self.weights,
+            output: &self.output,
+            axes,
+            groups: self.groups as usize,
+            transposed: false,
+            padding_value: 0.0,
+        };
+        correlation.run_integers([input, weights], None, None, output, workspace)
     }
 }
 
 impl IntegerConv {
-    fn rows<X: Element, W: Element>(&self, input: &[X], weights: &[W], output: &mut [i32]) -> Result<(), KernelError> {
-        let (extents, taps) = (window::spatial(&self.input)?, window::spatial(&self.weights)?);
-        let places = window::spatial(&self.output)?;
-        let axes: [Axis; 3] = core::array::from_fn(|d| Axis {
-            input: extents[d].into(),
-            output: places[d].into(),
-            taps: taps[d].into(),
-            step: self.strides[d].into(),
-            tap_step: self.dilations[d].into(),
-            shift: -i64::from(self.pads[d]),
-            weight: (0, 1),
-            place: (0, 1),
-        });
-        let (from_strides, weight_strides) = (spatial_strides(&self.input), spatial_strides(&self.weights));
-        let to_strides = spatial_strides(&self.output);
-        let inner = self.weights.shape[1] as usize;
-        let maps = self.output.shape[1] / self.groups;
-        for image in 0..self.output.shape[0] as usize {
-            for map in 0..self.output.shape[1] as usize {
-                let first = map / (maps as usize).max(1) * inner;
-                for line in 0..axes[0].output * axes[1].output {
-                    let line = [line / axes[1].output, line % axes[1].output];
-                    for column in (0..axes[2].output).step_by(ROW) {
-                        let count = ROW.min((axes[2].output - column) as usize);
-                        let mut sums = [0i32; ROW];
-                        for channel in 0..inner {
-                            let from = start(&self.input, image, first + channel);
-                            let weight = start(&self.weights, map, channel);
-                            for (i, j, k) in taps_of(&axes) {
-                                let (Some(a), Some(b)) = (axes[0].meets(line[0], i), axes[1].meets(line[1], j)) else {
-                                    continue;
-                                };
-                                let at = weight + i * weight_strides[0] + j * weight_strides[1] + k * weight_strides[2];
-                                let w = weights.get(at as usize).map_or(0, |w| w.to_i64() as i32);
-                                let (skip, x, inside) = axes[2].meets_range(column, k, count);
-                                let x = from + a * from_strides[0] + b * from_strides[1] + x * from_strides[2];
-                                let step = axes[2].step * from_strides[2];
-                                for (n, sum) in sums[skip..skip + inside].iter_mut().enumerate() {
-                                    let x = input.get((x + n as i64 * step) as usize).map_or(0, |x| x.to_i64() as i32);
-                                    *sum = sum.wrapping_add(x.wrapping_mul(w));
-                                }
-                            }
-                        }
-                        let to = start(&self.output, image, map);
-                        let to = to + line[0] * to_strides[0] + line[1] * to_strides[1];
-                        for (n, sum) in sums[..count].iter().enumerate() {
-                            if let Some(to) = output.get_mut((to + (column + n as i64) * to_strides[2]) as usize) {
-                                *to = *sum;
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
+    fn window(&self) -> Result<Window, KernelError> {
+        let taps = window::spatial(&self.weights)?;
+        Ok(Window { taps, strides: self.strides, dilations: self.dilations, pads: self.pads })
     }
-}
-
-/// All taps of a window.
-fn taps_of(axes: &[Axis; 3]) -> impl Iterator<Item = (i64, i64, i64)> + use<> {
-    let [a, b, c] = [axes[0].taps, axes[1].taps, axes[2].taps];
-    (0..a).flat_map(move |i| (0..b).flat_map(move |j| (0..c).map(move |k| (i, j, k))))
 }

@@ -1,11 +1,12 @@
 //! Reference kernel: the tiled product of the convolutions for f32 sums, plain loops for f64 and integers.
 
 use super::MatMul;
-use crate::host::correlate::{multiply_panel, panel_bytes};
-use crate::host::epilogue::{self, Channels, EXTRAS, Finish, Panel, Placement, is_f32_class};
-use crate::host::tile::{self, COLUMNS, PanelRow, ROWS, Tile};
-use crate::host::{Element, Walk, cast, cast_mut, check_operands, check_plain, clear_padding, with_plain};
+use crate::host::epilogue::{self, Channels, EXTRAS, Finish, Panel, Placement, is_f32_class, place_extras};
+use crate::host::product::{self, Operands};
+use crate::host::tile::{self, COLUMNS, PackedRow, PanelRow, ROWS, Tile};
+use crate::host::{Element, Walk, cast, cast_mut, check_operands, check_plain, clear_padding, with_factor, with_plain};
 use crate::{DType, Family, KernelError, View};
+use core::ops::Range;
 
 /// Products with at most this many rows read the right factor where it lies, if its columns are contiguous.
 const FEW_ROWS: usize = 4;
@@ -31,6 +32,12 @@ impl MatMul {
             view.shape.len().checked_sub(back).and_then(|d| view.shape.get(d)).map_or(0, |&e| e as usize)
         };
         Extents { m: last(&self.output, 2), n: last(&self.output, 1), k: last(&self.a, 1) }
+    }
+
+    /// The product of one batch.
+    fn product(&self) -> product::Extents {
+        let Extents { m, n, k } = self.extents();
+        product::Extents { rows: m as u64, columns: n as u64, steps: k as u64, unit: 1 }
     }
 
     /// Whether rows of the left factor are contiguous f32 values, so that they need no packing.
@@ -93,12 +100,10 @@ impl Family for MatMul {
     }
 
     fn host_workspace(&self) -> u64 {
-        let Extents { m, k, .. } = self.extents();
         if !is_f32_class(self.output.dtype) || self.columns_are_direct() {
             return 0;
         }
-        let packed = if self.rows_are_direct() { 0 } else { (m as u64).saturating_mul(k as u64) };
-        panel_bytes(k as u64).saturating_add(packed.saturating_mul(4))
+        self.product().workspace()
     }
 
     fn flops(&self) -> u64 {
@@ -174,93 +179,117 @@ impl MatMul {
         output: &mut [u8],
         workspace: &mut [u8],
     ) -> Result<(), KernelError> {
-        let Extents { m, n, k } = self.extents();
-        let short = KernelError::OperandTooShort(2);
-        let direct = self.columns_are_direct();
-        let panel = if direct { 0 } else { panel_bytes(k as u64) as usize };
-        let (panel, packed) = workspace.split_at_mut_checked(panel).ok_or(short)?;
-        let (panel, packed): (&mut [PanelRow], &mut [f32]) = (cast_mut(panel, 2)?, cast_mut(packed, 2)?);
+        let Extents { m, n, .. } = self.extents();
         let extras: [&View; EXTRAS] = core::array::from_fn(|i| self.epilogue.extras.get(i).unwrap_or(&self.output));
         let views = [&self.a, &self.b, &self.output, extras[0], extras[1], extras[2]];
         let batch = &self.output.shape[..self.output.rank() - 2];
         for starts in Walk::new(batch, views.map(|v| v.strides.as_slice()), views.map(|v| v.offset)) {
-            let [a_at, b_at, ..] = starts;
-            let (rows, first, pitch): (&[f32], usize, usize) = if self.rows_are_direct() {
-                (cast(a, 0)?, a_at, steps(&self.a).0 as usize)
-            } else {
-                let packed = packed.get_mut(..m * k).ok_or(short)?;
-                with_plain!(self.a.dtype, T => pack_rows::<T>(cast(a, 0)?, a_at, steps(&self.a), k, packed));
-                (packed, 0, k)
-            };
+            let mut one = One { matmul: self, starts, a, b, finish, output };
+            if !self.columns_are_direct() {
+                self.product().run(&mut one, workspace, 2)?;
+                continue;
+            }
+            let (a, b): (&[f32], &[f32]) = (cast(a, 0)?, cast(b, 1)?);
             for column in (0..n).step_by(COLUMNS) {
                 let columns = (n - column).min(COLUMNS);
-                let place = |view: &View, start: usize| {
-                    let (row_step, step) = steps(view);
-                    let columns = core::array::from_fn(|j| (column + j) as i64 * step);
-                    Placement::new(start as i64, row_step, columns)
-                };
-                let mut operand = 2;
-                let target = Panel {
-                    output: place(&self.output, starts[2]),
-                    extras: finish.place_extras(|view| {
-                        operand += 1;
-                        place(view, starts.get(operand).copied().unwrap_or(0))
-                    }),
-                    columns,
-                    channel: column,
-                    channels: Channels::Columns,
-                };
-                let mut store = |row: usize, count: usize, sums: &mut Tile| {
-                    finish.store(&target, row, count, sums, &self.output, output);
-                };
-                if direct {
-                    let mut sums = [0.0; ROWS * COLUMNS];
-                    let step = steps(&self.b).1 as usize;
-                    let column = |j: usize| b_at + (column + j) * step;
-                    self.multiply_few(cast(b, 1)?, column, columns, rows, first, pitch, &mut sums);
-                    store(0, m, &mut sums);
-                } else {
-                    let (row_step, step) = steps(&self.b);
-                    let start = b_at as i64 + column as i64 * step;
-                    with_plain!(self.b.dtype, T => pack_panel::<T>(cast(b, 1)?, start, (row_step, step), columns, panel));
-                    multiply_panel(rows, first, pitch, m, panel, store)?;
-                }
+                let mut sums = [0.0; ROWS * COLUMNS];
+                self.multiply_few((a, starts[0]), (b, starts[1]), column, columns, &mut sums);
+                one.store(&one.target(column, columns), 0, m, &mut sums)?;
             }
         }
         Ok(())
     }
 
-    /// Dot products of a few contiguous rows with contiguous columns.
-    #[allow(clippy::too_many_arguments)]
+    /// Dot products of a few contiguous rows with contiguous columns, from `column` on.
     fn multiply_few(
         &self,
-        b: &[f32],
-        column: impl Fn(usize) -> usize,
+        (a, a_at): (&[f32], usize),
+        (b, b_at): (&[f32], usize),
+        column: usize,
         columns: usize,
-        rows: &[f32],
-        first: usize,
-        pitch: usize,
         sums: &mut Tile,
     ) {
         let Extents { m, k, .. } = self.extents();
+        let (pitch, step) = (steps(&self.a).0 as usize, steps(&self.b).1 as usize);
         let slice = |from: &'_ [f32], start: usize| start..start.saturating_add(k).min(from.len());
         for j in 0..columns {
-            let right = b.get(slice(b, column(j))).unwrap_or(&[]);
+            let right = b.get(slice(b, b_at + (column + j) * step)).unwrap_or(&[]);
             for i in 0..m.min(ROWS) {
-                let left = rows.get(slice(rows, first + i * pitch)).unwrap_or(&[]);
+                let left = a.get(slice(a, a_at + i * pitch)).unwrap_or(&[]);
                 sums[i * COLUMNS + j] = tile::dot(left, right);
             }
         }
     }
 }
 
-/// Copies rows of `k` elements from a strided matrix, as f32.
-fn pack_rows<T: Element>(from: &[T], start: usize, (row_step, step): (i64, i64), k: usize, packed: &mut [f32]) {
-    for (i, row) in packed.chunks_exact_mut(k.max(1)).enumerate() {
-        let start = start as i64 + i as i64 * row_step;
-        for (j, to) in row.iter_mut().enumerate() {
-            *to = from.get((start + j as i64 * step) as usize).map_or(0.0, |x| x.to_f32());
+/// The product of one batch.
+struct One<'a, 'f, 'e> {
+    matmul: &'a MatMul,
+    /// First elements of the factors, the product and the extras.
+    starts: [usize; 3 + EXTRAS],
+    a: &'a [u8],
+    b: &'a [u8],
+    finish: &'f mut Finish<'e>,
+    output: &'f mut [u8],
+}
+
+impl Operands for One<'_, '_, '_> {
+    type Factor = f32;
+
+    fn rows(&self, row: usize, count: usize, range: Range<usize>, packed: &mut [PackedRow]) -> Result<(), KernelError> {
+        let (row_step, step) = steps(&self.matmul.a);
+        let start =
+            |i: usize| self.starts[0] as i64 + (row + i.min(count - 1)) as i64 * row_step + range.start as i64 * step;
+        with_factor!(self.matmul.a.dtype, T => {
+            let from = cast::<T>(self.a, 0)?;
+            if step == 1 {
+                let mut rows: [&[T]; ROWS] = [&[]; ROWS];
+                for (i, slot) in rows.iter_mut().enumerate() {
+                    let start = start(i) as usize;
+                    *slot = from.get(start..start + range.len()).ok_or(KernelError::OperandTooShort(0))?;
+                }
+                tile::interleave(rows, packed);
+                return Ok(());
+            }
+            let starts: [i64; ROWS] = core::array::from_fn(start);
+            for (k, to) in (0..).zip(packed) {
+                *to = starts.map(|start| from.get((start + k * step) as usize).map_or(0.0, |x| x.to_f32()));
+            }
+        });
+        Ok(())
+    }
+
+    fn columns(
+        &self,
+        column: usize,
+        count: usize,
+        range: Range<usize>,
+        panel: &mut [PanelRow],
+    ) -> Result<(), KernelError> {
+        let (row_step, step) = steps(&self.matmul.b);
+        let start = self.starts[1] as i64 + column as i64 * step + range.start as i64 * row_step;
+        with_factor!(self.matmul.b.dtype, T => pack_panel::<T>(cast(self.b, 1)?, start, (row_step, step), count, panel));
+        Ok(())
+    }
+
+    fn target(&self, column: usize, count: usize) -> Panel {
+        let place = |view: &View, start: usize| {
+            let (row_step, step) = steps(view);
+            Placement::new(start as i64, row_step, core::array::from_fn(|j| (column + j) as i64 * step))
+        };
+        let mut starts = self.starts[3..].iter();
+        Panel {
+            output: place(&self.matmul.output, self.starts[2]),
+            extras: place_extras(&self.matmul.epilogue.extras, |view| place(view, starts.next().copied().unwrap_or(0))),
+            columns: count,
+            channel: column,
+            channels: Channels::Columns,
         }
+    }
+
+    fn store(&mut self, target: &Panel, row: usize, count: usize, sums: &mut Tile) -> Result<(), KernelError> {
+        self.finish.store(target, row, count, sums, &self.matmul.output, self.output);
+        Ok(())
     }
 }
 

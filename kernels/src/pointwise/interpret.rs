@@ -139,24 +139,63 @@ pub(crate) struct Replacement<'a> {
 
 impl<'a> Replacement<'a> {
     pub(crate) fn new(program: &'a Program) -> Self {
-        Self { program, registers: [[0.0; BLOCK]; MAX_INSTRUCTIONS] }
+        let mut registers = [[0.0; BLOCK]; MAX_INSTRUCTIONS];
+        for (register, &instruction) in registers.iter_mut().zip(&program.instructions) {
+            if let Instruction::Float(_) = instruction {
+                register.fill(f32::constant(instruction));
+            }
+        }
+        Self { program, registers }
     }
 
-    /// `values[i] = program(values[i], others[0][i], …)`. An input that is missing or too short is whatever its register
-    /// held.
+    /// `values[i] = program(values[i], others[0][i], …)`. An input that is missing or too short leaves some registers as they were.
     pub(crate) fn run(&mut self, values: &mut [f32], others: &[&[f32]]) {
-        for (number, values) in values.chunks_mut(BLOCK).enumerate() {
-            let start = number * BLOCK;
-            let result = evaluate(self.program, &mut self.registers, values.len(), |input, block| {
-                let source = match input.checked_sub(1) {
-                    None => Some(&*values),
-                    Some(other) => others.get(other).and_then(|x| x.get(start..start + block.len())),
+        cpu::dispatch(Replace { replacement: self, values, others });
+    }
+}
+
+/// [`Replacement::run`].
+struct Replace<'r, 'a, 'v> {
+    replacement: &'r mut Replacement<'a>,
+    values: &'v mut [f32],
+    others: &'v [&'v [f32]],
+}
+
+impl<'v> Vectorised for Replace<'_, '_, 'v> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, v: V) {
+        let Replacement { program, registers } = self.replacement;
+        let instructions = &program.instructions;
+        for (values, start) in self.values.chunks_mut(BLOCK).zip((0..).step_by(BLOCK)) {
+            let count = values.len();
+            let other = |i: u8| -> &'v [f32] {
+                self.others.get(usize::from(i)).and_then(|x| x.get(start..start + count)).unwrap_or(&[])
+            };
+            for (number, &instruction) in instructions.iter().enumerate().take(registers.len()) {
+                let (earlier, rest) = registers.split_at_mut(number);
+                let Some(out) = rest.first_mut().and_then(|r| r.get_mut(..count)) else { break };
+                // Inputs are read where they lie.
+                let block = |r: u8| match instructions.get(usize::from(r)) {
+                    Some(&Instruction::Input(0)) => &*values,
+                    Some(&Instruction::Input(i)) => other(i - 1),
+                    _ => earlier.get(usize::from(r)).and_then(|r| r.get(..count)).unwrap_or(&[]),
                 };
-                if let Some(source) = source {
-                    block.copy_from_slice(source);
-                }
-            });
-            values.copy_from_slice(result);
+                let operation = match instruction {
+                    Instruction::Input(_) | Instruction::Float(_) | Instruction::Integer(_) => continue,
+                    Instruction::Unary(op, a) => Operation::Unary(op, block(a)),
+                    Instruction::Binary(op, a, b) => Operation::Binary(op, block(a), block(b)),
+                    Instruction::Select(c, a, b) => Operation::Select(block(c), block(a), block(b)),
+                };
+                Loop { operation, out }.run(v);
+            }
+            let result = match instructions.last() {
+                Some(&Instruction::Input(0)) | None => continue,
+                Some(&Instruction::Input(i)) => other(i - 1),
+                Some(_) => registers.get(instructions.len() - 1).and_then(|r| r.get(..count)).unwrap_or(&[]),
+            };
+            values.iter_mut().zip(result).for_each(|(value, &result)| *value = result);
         }
     }
 }

@@ -50,6 +50,7 @@ macro_rules! accumulator {
 
 accumulator!(f32, f32::NEG_INFINITY, 0.0, |a, b| a + b);
 accumulator!(f64, f64::NEG_INFINITY, 0.0, |a, b| a + b);
+accumulator!(i32, i32::MIN, 0, i32::wrapping_add);
 accumulator!(i64, i64::MIN, 0, i64::wrapping_add);
 accumulator!(u64, u64::MIN, 0, u64::wrapping_add);
 
@@ -61,13 +62,23 @@ trait Pooled: Element {
     fn narrow(wide: Self::Wide) -> Self;
 }
 
+/// An element as a wider number; [`Element`] has no conversion to i32, which every integer of 16 bits fits.
+macro_rules! widen {
+    ($x:expr, to_i32) => {
+        $x.into()
+    };
+    ($x:expr, $widen:ident) => {
+        Element::$widen($x)
+    };
+}
+
 macro_rules! pooled {
     ($($t:ty, $wide:ty, $widen:ident, $narrow:expr;)*) => {$(
         impl Pooled for $t {
             type Wide = $wide;
             #[inline(always)]
             fn widen(self) -> $wide {
-                Element::$widen(self)
+                widen!(self, $widen)
             }
             #[inline(always)]
             fn narrow(wide: $wide) -> Self {
@@ -82,12 +93,12 @@ pooled! {
     f16, f32, to_f32, f16::from_f32;
     bf16, f32, to_f32, bf16::from_f32;
     f64, f64, to_f64, |x| x;
-    i8, i64, to_i64, |x: i64| x.max(Self::MIN.into()) as Self;
-    i16, i64, to_i64, |x: i64| x.max(Self::MIN.into()) as Self;
+    i8, i32, to_i32, |x: i32| x.max(Self::MIN.into()) as Self;
+    i16, i32, to_i32, |x: i32| x.max(Self::MIN.into()) as Self;
     i32, i64, to_i64, |x: i64| x.max(Self::MIN.into()) as Self;
     i64, i64, to_i64, |x| x;
-    u8, i64, to_i64, |x: i64| x.max(0) as Self;
-    u16, i64, to_i64, |x: i64| x.max(0) as Self;
+    u8, i32, to_i32, |x: i32| x.max(0) as Self;
+    u16, i32, to_i32, |x: i32| x.max(0) as Self;
     u32, i64, to_i64, |x: i64| x.max(0) as Self;
     Boolean, i64, to_i64, |x: i64| Self(u8::from(x > 0));
 }
@@ -173,6 +184,8 @@ impl Pool {
         let axes = self.sliding().axes(&self.input, &self.output)?;
         let rows = if self.input.strides[1] == 1 && self.input.shape[1] > 1 { Rows::Channels } else { Rows::Positions };
         let (channels, positions) = (self.input.shape[1] as usize, axes[2].output);
+        // Made once: clearing all of them costs more than a short row.
+        let (mut sums, mut lines) = ([T::Wide::ZERO; ROW], [T::Wide::ZERO; SPAN]);
         for image in 0..self.input.shape[0] as usize {
             for line in 0..axes[0].output * axes[1].output {
                 let line = [line / axes[1].output, line % axes[1].output];
@@ -184,7 +197,15 @@ impl Pool {
                             for column in (0..positions).step_by(ROW) {
                                 let count = ROW.min((positions - column) as usize);
                                 let at = [line[0], line[1], column];
-                                self.pool_row(&axes, rows, at, count, (from, input), (to, output));
+                                self.pool_row(
+                                    &axes,
+                                    rows,
+                                    at,
+                                    count,
+                                    (&mut sums, &mut lines),
+                                    (from, input),
+                                    (to, output),
+                                );
                             }
                         }
                     }
@@ -195,7 +216,15 @@ impl Pool {
                             let count = ROW.min(channels - channel);
                             for column in 0..positions {
                                 let at = [line[0], line[1], column];
-                                self.pool_row(&axes, rows, at, count, (from, input), (to, output));
+                                self.pool_row(
+                                    &axes,
+                                    rows,
+                                    at,
+                                    count,
+                                    (&mut sums, &mut lines),
+                                    (from, input),
+                                    (to, output),
+                                );
                             }
                         }
                     }
@@ -206,23 +235,25 @@ impl Pool {
     }
 
     /// `count` outputs from position `at` on, along positions or channels.
+    #[allow(clippy::too_many_arguments)]
     fn pool_row<T: Pooled>(
         &self,
         axes: &[Axis; 3],
         rows: Rows,
         at: [i64; 3],
         count: usize,
+        (sums, lines): (&mut [T::Wide; ROW], &mut [T::Wide; SPAN]),
         (from, input): (i64, &[T]),
         (to, output): (i64, &mut [T]),
     ) {
         let strides = spatial_strides(&self.input);
         let neutral = if self.kind == Pooling::Max { T::Wide::LOWEST } else { T::Wide::ZERO };
-        let mut sums = [neutral; ROW];
         let sums = &mut sums[..count];
+        sums.fill(neutral);
         // Input columns under the row, from the first tap of the first output to the last of the last.
         let span = (count as i64 - 1) * axes[2].step + (axes[2].taps - 1) * axes[2].tap_step + 1;
         if self.kind == Pooling::Max && matches!(rows, Rows::Positions) && count > 1 && span <= SPAN as i64 {
-            self.largest(axes, at, sums, span as usize, (from, input));
+            self.largest(axes, at, sums, span as usize, lines, (from, input));
             return self.store_row(axes, rows, at, sums, (to, output));
         }
         for i in 0..axes[0].taps {
@@ -262,11 +293,12 @@ impl Pool {
         at: [i64; 3],
         sums: &mut [T::Wide],
         span: usize,
+        lines: &mut [T::Wide; SPAN],
         (from, input): (i64, &[T]),
     ) {
         let strides = spatial_strides(&self.input);
-        let mut columns = [T::Wide::LOWEST; SPAN];
-        let columns = &mut columns[..span];
+        let Some(columns) = lines.get_mut(..span) else { return };
+        columns.fill(T::Wide::LOWEST);
         let first = at[2] * axes[2].step + axes[2].shift;
         // Those inside of the input.
         let inside = (-first).max(0) as usize..(axes[2].input - first).clamp(0, span as i64) as usize;

@@ -1,7 +1,8 @@
 //! Reference kernel: implicit GEMM with exact sums.
 
 use super::QuantizedConv;
-use crate::host::correlate::{Correlation, panel_bytes};
+use crate::host::correlate::{self, Correlation};
+use crate::host::cpu::Pair;
 use crate::host::epilogue::Finish;
 use crate::host::window::{self, Window};
 use crate::host::{cast, check_operands, clear_padding};
@@ -118,8 +119,9 @@ impl Family for QuantizedConv {
     }
 
     fn host_workspace(&self) -> u64 {
-        let weights = u64::from(self.group().0).saturating_mul(self.depth()).saturating_mul(4);
-        panel_bytes(self.depth()).saturating_add(weights)
+        let (m, c) = self.group();
+        let [positions, taps] = [&self.output, &self.weights].map(window::positions);
+        correlate::workspace::<Pair>(m.into(), positions, c.into(), taps)
     }
 
     fn flops(&self) -> u64 {
