@@ -112,15 +112,15 @@ pub fn next_jpeg(reader: &mut impl BufRead) -> Result<Option<Vec<u8>>> {
     };
     loop {
         ensure!(picture.len() <= MOST_JPEG, "a JPEG picture of more than {} MiB", MOST_JPEG >> 20);
+        // A fill byte: the marker follows.
+        if marker == 0xff {
+            marker = byte(reader)?;
+            continue;
+        }
         picture.extend([0xff, marker]);
         match marker {
             0xd9 => return Ok(Some(picture)),
-            // Fill bytes, and markers that stand alone.
-            0xff => {
-                picture.pop();
-                marker = byte(reader)?;
-                continue;
-            }
+            // These stand alone.
             0x01 | 0xd0..=0xd8 => {}
             _ => {
                 let length = [byte(reader)?, byte(reader)?];
