@@ -337,6 +337,28 @@ impl<'p> Session<'p, '_> {
         }
     }
 
+    /// Lends an input's bytes by number, to be filled in place; on a GPU, waits where it may still read them.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn input_mut(&mut self, binding: usize) -> Result<&mut [u8]> {
+        match self {
+            Self::Host(session) => Ok(session.input_mut(binding)?),
+            Self::Cuda(session) => session.input_mut(binding).map_err(run_error),
+        }
+    }
+
+    /// Lends an output's bytes by number; waits for the replay.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn output(&mut self, binding: usize) -> Result<&[u8]> {
+        match self {
+            Self::Host(session) => Ok(session.output(binding)?),
+            Self::Cuda(session) => session.output(binding).map_err(run_error),
+        }
+    }
+
     /// Replays the plan once; on a GPU, enqueues that.
     ///
     /// # Errors
