@@ -335,6 +335,20 @@ fn late_frames_are_dropped_where_qos_is_on() {
     }
 }
 
+/// A buffer that is shorter than its caps say ends the pipeline with an error, and the element can be started again.
+#[test]
+fn a_buffer_that_holds_no_frame_is_an_error() {
+    let element = element("total");
+    let video = video(VideoFormat::Rgb, WIDTH, HEIGHT);
+    let (mut harness, bus) = harness(&element, &video);
+    assert_eq!(harness.push(gst::Buffer::from_slice([1; 100])), Err(gst::FlowError::Error));
+    assert!(error(&bus).contains("does not hold a frame of RGB"));
+    element.set_state(gst::State::Null).unwrap();
+    harness.play();
+    harness.set_src_caps(video.to_caps().unwrap());
+    assert_eq!(tensor(&harness.push_and_pull(plain([1, 2, 3])).unwrap(), "total")[2].round(), 3.0);
+}
+
 /// A frame that is shared with another branch is drawn onto as a copy.
 #[test]
 fn drawing_leaves_the_frames_of_others_alone() {
