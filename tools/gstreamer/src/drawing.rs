@@ -93,14 +93,15 @@ impl Canvas<'_> {
     }
 
     fn set(&mut self, at: Point, components: [u8; 4]) {
-        for component in 0..self.format.n_components() as usize {
+        let count = self.format.n_components() as usize;
+        for (component, value) in components.into_iter().enumerate().take(count) {
             let plane = self.format.plane()[component] as usize;
             let row = at.y as usize >> self.format.h_sub()[component];
             let column = at.x as usize >> self.format.w_sub()[component];
             let offset =
                 self.format.poffset()[component] as usize + column * self.format.pixel_stride()[component] as usize;
             if let Some(byte) = self.planes[plane].get_mut(row * self.strides[plane] + offset) {
-                *byte = components[component];
+                *byte = value;
             }
         }
     }
@@ -108,10 +109,10 @@ impl Canvas<'_> {
     /// A colour as components in the order of the format: red, green, blue and alpha, or Y, Cb and Cr (BT.601, 16…235).
     fn components(&self, colour: Rgb888) -> [u8; 4] {
         let [r, g, b] = [colour.r(), colour.g(), colour.b()].map(i32::from);
-        let luma = (66 * r + 129 * g + 25 * b + 128 >> 8) + 16;
+        let luma = ((66 * r + 129 * g + 25 * b + 128) >> 8) + 16;
         if self.format.is_yuv() {
-            let cb = (-38 * r - 74 * g + 112 * b + 128 >> 8) + 128;
-            let cr = (112 * r - 94 * g - 18 * b + 128 >> 8) + 128;
+            let cb = ((-38 * r - 74 * g + 112 * b + 128) >> 8) + 128;
+            let cr = ((112 * r - 94 * g - 18 * b + 128) >> 8) + 128;
             [luma as u8, cb as u8, cr as u8, 255]
         } else if self.format.is_gray() {
             [luma as u8; 4]

@@ -172,10 +172,9 @@ mod imp {
             let handled = BaseTransformImplExt::parent_query(self, direction, query);
             if direction == gst::PadDirection::Sink
                 && let gst::QueryViewMut::Caps(query) = query.view_mut()
+                && let Some(offered) = self.none_fits(query)
             {
-                if let Some(offered) = self.none_fits(query) {
-                    query.set_result(&offered);
-                }
+                query.set_result(&offered);
             }
             handled
         }

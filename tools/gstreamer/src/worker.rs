@@ -84,7 +84,9 @@ impl Worker {
     /// What the engine says; or that the thread has ended.
     pub fn run(&mut self, job: Job) -> Result<Done> {
         // Where the thread has ended, its last answer may say why.
-        let _ = self.jobs.as_ref().map(|jobs| jobs.send(job));
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send(job);
+        }
         match self.answer()? {
             Answer::Done(done) => Ok(done),
             Answer::Ready(_) => bail!("the session was ready twice"),
