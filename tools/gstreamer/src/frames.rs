@@ -7,7 +7,7 @@ use floe_engine::plan::{
 };
 use floe_kernels::{
     DType, Kernel,
-    frame::{Channels, ColourMatrix, Frame, PixelFormat},
+    frame::{Channels, ColourMatrix, Frame, PixelFormat, VideoLayout},
 };
 use gst_video::{
     VideoColorMatrix, VideoColorRange, VideoFormat, VideoFormatInfo, VideoFrame, VideoFrameExt, VideoInfo,
@@ -15,8 +15,12 @@ use gst_video::{
 };
 
 /// Formats that a plan can take.
-pub const FORMATS: [VideoFormat; 8] = [
+pub const FORMATS: [VideoFormat; 12] = [
     VideoFormat::Nv12,
+    VideoFormat::Nv21,
+    VideoFormat::I420,
+    VideoFormat::Yuy2,
+    VideoFormat::Uyvy,
     VideoFormat::Rgb,
     VideoFormat::Bgr,
     VideoFormat::Rgba,
@@ -25,6 +29,9 @@ pub const FORMATS: [VideoFormat; 8] = [
     VideoFormat::Bgrx,
     VideoFormat::Gray8,
 ];
+
+/// [`FORMATS`] for messages.
+const TAKES: &str = "it takes NV12, NV21, I420, YUY2, UYVY, RGB, BGR, RGBA, BGRA, RGBx, BGRx and GRAY8";
 
 /// The frames that an input of a plan takes.
 #[derive(Clone, Debug)]
@@ -60,7 +67,12 @@ impl Frames {
         let inputs: Vec<_> =
             variant.bindings().enumerate().filter(|(_, binding)| binding.direction == Direction::Input).collect();
         let names = || inputs.iter().map(|(_, binding)| binding.name).collect::<Vec<_>>().join(", ");
-        let step = |binding: &Binding<'_>| plan.variants().find_map(|variant| frame_step(&variant, binding.name));
+        // The variant itself may be the host's; else a host variant of the same shapes tells.
+        let step = |binding: &Binding<'_>| {
+            let same = |other: &Variant<'_>| other.bindings().any(|other| other == *binding);
+            let mut variants = std::iter::once(variant.clone()).chain(plan.variants().filter(same));
+            variants.find_map(|variant| frame_step(&variant, binding.name))
+        };
         let (number, binding) = match (wanted, inputs.as_slice()) {
             (Some(wanted), _) => {
                 let found = inputs.iter().find(|(_, binding)| binding.name == wanted);
@@ -109,14 +121,19 @@ impl Frames {
             "input '{}' takes batches of {images} frames: compile the model for a batch of 1",
             input.name
         );
+        let formats = formats(frame.format, frame.channels.count() < 4);
+        ensure!(
+            !formats.is_empty(),
+            "input '{}' takes frames of {}, which the element does not: {TAKES}",
+            input.name,
+            frame.format
+        );
         let rows = frame.format.rows(frame.height() as usize);
         let stride = bytes.checked_div(rows).unwrap_or(0);
-        // Only a network that looks at alpha itself minds where there is none.
-        let ignores_alpha = frame.channels.count() < 4;
         Ok(Self {
             binding,
             name: input.name.to_owned(),
-            formats: formats(frame.format, ignores_alpha),
+            formats,
             width: frame.width(),
             height: frame.height(),
             stride,
@@ -127,20 +144,15 @@ impl Frames {
 
     /// As the shape of the input and its format have it.
     fn of_shape(format: VideoFormat, binding: usize, input: &Binding<'_>, shape: &[usize]) -> Result<Self> {
-        ensure!(
-            FORMATS.contains(&format),
-            "format={format:?}: a plan takes NV12, RGB, BGR, RGBA, BGRA, RGBx, BGRx or GRAY8"
-        );
+        ensure!(FORMATS.contains(&format), "format={format:?}: {TAKES}");
         let info = VideoFormatInfo::from_format(format);
         let pixel = info.pixel_stride()[0] as usize;
         let fits = match (shape, format) {
-            (&[rows, stride], VideoFormat::Nv12) => {
+            (&[rows, stride], VideoFormat::Nv12 | VideoFormat::Nv21 | VideoFormat::I420) => {
                 (rows % 3 == 0 && stride % 2 == 0).then_some((rows / 3 * 2, stride, stride))
             }
             (&[rows, stride], _) => (stride % pixel == 0).then_some((rows, stride / pixel, stride)),
-            (&[rows, width, channels], _) => {
-                (channels == pixel && format != VideoFormat::Nv12).then_some((rows, width, width * pixel))
-            }
+            (&[rows, width, channels], _) => (channels == pixel).then_some((rows, width, width * pixel)),
             _ => None,
         };
         let name = input.name.to_owned();
@@ -251,10 +263,16 @@ fn frame_step(variant: &Variant<'_>, name: &str) -> Option<Frame> {
     })
 }
 
-/// The video formats that lie in memory as a plan's pixels do.
+/// The video formats that lie in memory as a plan's pixels do; none where the element does not take them. Only a network that
+/// looks at alpha itself minds where there is none.
 fn formats(format: PixelFormat, ignores_alpha: bool) -> Vec<VideoFormat> {
     let (own, without_alpha) = match format {
-        PixelFormat::Nv12 { .. } => (VideoFormat::Nv12, None),
+        PixelFormat::Video { layout: VideoLayout::Nv12, .. } => (VideoFormat::Nv12, None),
+        PixelFormat::Video { layout: VideoLayout::Nv21, .. } => (VideoFormat::Nv21, None),
+        PixelFormat::Video { layout: VideoLayout::I420, .. } => (VideoFormat::I420, None),
+        PixelFormat::Video { layout: VideoLayout::Yuyv, .. } => (VideoFormat::Yuy2, None),
+        PixelFormat::Video { layout: VideoLayout::Uyvy, .. } => (VideoFormat::Uyvy, None),
+        PixelFormat::Video { layout: VideoLayout::P010, .. } | PixelFormat::Bayer { .. } => return Vec::new(),
         PixelFormat::Packed(Channels::Gray) => (VideoFormat::Gray8, None),
         PixelFormat::Packed(Channels::Rgb) => (VideoFormat::Rgb, None),
         PixelFormat::Packed(Channels::Bgr) => (VideoFormat::Bgr, None),
@@ -266,10 +284,11 @@ fn formats(format: PixelFormat, ignores_alpha: bool) -> Vec<VideoFormat> {
 
 /// Matrix and range of pixels with chroma.
 fn colours(format: PixelFormat) -> Option<(VideoColorMatrix, VideoColorRange)> {
-    let PixelFormat::Nv12 { matrix, full_range } = format else { return None };
+    let PixelFormat::Video { matrix, full_range, .. } = format else { return None };
     let matrix = match matrix {
         ColourMatrix::Bt601 => VideoColorMatrix::Bt601,
         ColourMatrix::Bt709 => VideoColorMatrix::Bt709,
+        ColourMatrix::Bt2020 => VideoColorMatrix::Bt2020,
     };
     Some((matrix, if full_range { VideoColorRange::Range0_255 } else { VideoColorRange::Range16_235 }))
 }

@@ -139,21 +139,30 @@ fn pixel(format: VideoFormat, y: usize, x: usize) -> [f32; 3] {
         VideoFormat::Rgb => [0, 1, 2].map(|c| at(0, y, 3 * x + c)),
         VideoFormat::Bgra | VideoFormat::Bgrx => [2, 1, 0].map(|c| at(0, y, 4 * x + c)),
         VideoFormat::Gray8 => [at(0, y, x); 3],
-        VideoFormat::Nv12 => {
-            let luma = (at(0, y, x) - 16.0) * 255.0 / 219.0;
-            let [cb, cr] = [0, 1].map(|c| (at(1, y / 2, x / 2 * 2 + c) - 128.0) * 255.0 / 224.0);
+        _ => {
+            let (luma, cb, cr) = match format {
+                VideoFormat::Nv12 => (at(0, y, x), at(1, y / 2, x / 2 * 2), at(1, y / 2, x / 2 * 2 + 1)),
+                VideoFormat::Nv21 => (at(0, y, x), at(1, y / 2, x / 2 * 2 + 1), at(1, y / 2, x / 2 * 2)),
+                VideoFormat::I420 => (at(0, y, x), at(1, y / 2, x / 2), at(2, y / 2, x / 2)),
+                VideoFormat::Yuy2 => (at(0, y, 2 * x), at(0, y, x / 2 * 4 + 1), at(0, y, x / 2 * 4 + 3)),
+                VideoFormat::Uyvy => (at(0, y, 2 * x + 1), at(0, y, x / 2 * 4), at(0, y, x / 2 * 4 + 2)),
+                _ => unreachable!(),
+            };
+            let luma = (luma - 16.0) * 255.0 / 219.0;
+            let [cb, cr] = [cb, cr].map(|chroma| (chroma - 128.0) * 255.0 / 224.0);
             let rgb = [luma + 1.402 * cr, luma - 0.344136 * cb - 0.714136 * cr, luma + 1.772 * cb];
             rgb.map(|value| value.clamp(0.0, 255.0))
         }
-        _ => unreachable!(),
     }
 }
 
 /// Whatever strides a frame has, the plan sees its pixels, and the frame goes on as it came.
 #[test]
 fn frames_of_every_format_and_stride_arrive() {
-    use VideoFormat::{Bgra, Bgrx, Gray8, Nv12, Rgb};
-    for (name, format) in [("rgb", Rgb), ("bgra", Bgra), ("bgra", Bgrx), ("gray", Gray8), ("nv12", Nv12)] {
+    use VideoFormat::{Bgra, Bgrx, Gray8, I420, Nv12, Nv21, Rgb, Uyvy, Yuy2};
+    let packed = [("rgb", Rgb), ("bgra", Bgra), ("bgra", Bgrx), ("gray", Gray8)];
+    let others = [("nv12", Nv12), ("nv21", Nv21), ("i420", I420), ("yuyv", Yuy2), ("uyvy", Uyvy)];
+    for (name, format) in packed.into_iter().chain(others) {
         for padding in [0, 2, 78] {
             let video = video(format, WIDTH, HEIGHT);
             let (mut harness, _bus) = harness(&element(name), &video);
