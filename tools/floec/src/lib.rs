@@ -148,7 +148,7 @@ pub fn report(arguments: impl IntoIterator<Item = OsString>) -> Result<(serde_js
 /// What `floec inspect --json` prints of a plan.
 #[must_use]
 pub fn inspect(plan: &floe_engine::plan::Plan<'_>) -> serde_json::Value {
-    report::plan(plan)
+    inspect::report(plan)
 }
 
 /// An error with its causes, each once: many errors of the crates below already say their cause.

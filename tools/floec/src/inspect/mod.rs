@@ -9,6 +9,8 @@ mod profile;
 mod text;
 mod values;
 
+pub use plan::report;
+
 use crate::{
     keys, model,
     output::{self, usage},
@@ -122,7 +124,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     arguments.model.none()?;
     let plan = parse(&bytes, &arguments.file)?;
-    let mut report = plan::report(&plan);
+    let mut report = report(&plan);
     if let Some(path) = &arguments.profile {
         profile::add(&mut report, path)?;
     }
