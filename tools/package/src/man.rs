@@ -104,7 +104,7 @@ mod tests {
         let help = "Exit codes: 0 success;\n1 failure.\n\nEnvironment:\n  VARIABLE  its meaning\n\nWords that are a text of their own:\nmore.";
         let page = page(Command::new("tool").about("A tool").after_help(help), "tool.1");
         assert!(page.contains(".SH \"EXIT STATUS\"\n0 success;\n1 failure.\n.SH ENVIRONMENT\n.nf\n  VARIABLE  its meaning\n.fi\n.PP\nWords"), "{page}");
-        let page = super::pages(&Command::new("tool").about("A tool").after_help("Only text.")).unwrap().remove(0).1;
+        let page = pages(&Command::new("tool").about("A tool").after_help("Only text.")).unwrap().remove(0).1;
         assert!(String::from_utf8(page).unwrap().ends_with(".SH NOTES\nOnly text.\n"));
     }
 
