@@ -244,5 +244,7 @@ mod tests {
         assert_eq!(bytes, [[0; 5], [255, 255, 255, 255, 0], [255, 255, 255, 255, 0], [0; 5]].concat());
         assert_eq!(place.to_picture([1.0, 2.0]), [2.5, 2.5]);
         assert_eq!(place.to_frame([2.5, 2.5]), [1.0, 2.0]);
+        let tall = Picture { width: 5, height: 10, rgb: vec![255; 150] };
+        assert_eq!(fill(&frame, &tall).unwrap().1.to_picture([1.0, 2.0]), [0.0, 5.0]);
     }
 }
