@@ -132,7 +132,7 @@ fn load(binding: &Binding<'_>, file: &Path) -> Result<Vec<u8>> {
     #[cfg(feature = "pictures")]
     if let Some(mut stream) = crate::pictures::Stream::open(file)? {
         crate::pictures::frame_of(binding)?;
-        let shot = stream.next()?.context("no picture")?;
+        let shot = stream.next_shot()?.context("no picture")?;
         return Ok(crate::pictures::contents(binding, &shot.picture)?.0);
     }
     array(binding, file).with_context(|| file.display().to_string())

@@ -221,9 +221,9 @@ impl<'a> Report<'a> {
                 }
             }
         }
-        let mut record = serde_json::json!({"replay": number, "name": shot.name, "microseconds": microseconds});
+        let record = serde_json::json!({"replay": number, "name": shot.name, "microseconds": microseconds});
         #[cfg(feature = "pictures")]
-        let said = self.results(&name, shot, outputs, &mut record, many)?;
+        let (said, record) = self.results(&name, shot, outputs, record, many)?;
         #[cfg(not(feature = "pictures"))]
         let said = String::new();
         if self.text && (many || !said.is_empty()) {
@@ -239,18 +239,18 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// Reads and draws what was found; a line about it, empty where the plan finds nothing.
+    /// Reads and draws what was found: a line about it, empty where the plan finds nothing, and the record with it.
     #[cfg(feature = "pictures")]
     fn results(
         &self,
         name: &str,
         shot: Shot,
         outputs: &[Output<'_>],
-        record: &mut serde_json::Value,
+        mut record: serde_json::Value,
         many: bool,
-    ) -> Result<String> {
+    ) -> Result<(String, serde_json::Value)> {
         if self.meaning.is_empty() {
-            return Ok(String::new());
+            return Ok((String::new(), record));
         }
         let results = self.meaning.read(outputs, shot.shown.as_ref().map(|(.., place)| place))?;
         if let (Some(record), serde_json::Value::Object(found)) = (record.as_object_mut(), results.json(&self.labels)) {
@@ -266,7 +266,7 @@ impl<'a> Report<'a> {
             };
             floe_files::write(&path, picture.to_png()?).with_context(|| path.display().to_string())?;
         }
-        Ok(results.text(&self.labels))
+        Ok((results.text(&self.labels), record))
     }
 
     fn finish(self) -> Result<()> {

@@ -100,16 +100,16 @@ impl Shots {
     /// The next replay; `None` at the end.
     ///
     /// # Errors
-    /// Those of [`Stream::next`], naming the input.
+    /// Those of [`Stream::next_shot`], naming the input.
     pub(super) fn next(&mut self, session: &Session<'_, '_>) -> Result<Option<Shot>> {
         #[cfg(feature = "pictures")]
         if let Some(Moving { source, binding: number, stream }) = &mut self.moving {
-            let mut shot = inputs::of(source, stream.next())?;
+            let mut shot = inputs::of(source, stream.next_shot())?;
             if shot.is_none() && self.rounds > 1 {
                 self.rounds -= 1;
                 if let Some(again) = inputs::of(source, Stream::open(&source.file))? {
                     *stream = again;
-                    shot = inputs::of(source, stream.next())?;
+                    shot = inputs::of(source, stream.next_shot())?;
                 }
             }
             let Some(pictures::Shot { name, picture }) = shot else { return Ok(None) };

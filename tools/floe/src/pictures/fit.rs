@@ -71,7 +71,7 @@ pub(super) fn convert(
     let extents = [height, width].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX));
     let mut output = View::contiguous(DType::U8, &[1, 3, extents[0], extents[1]]).map_err(|e| refuse(&e))?;
     for (stride, bytes) in output.strides.iter_mut().zip([3 * width * height, 1, 3 * width, 3]) {
-        *stride = i32::try_from(bytes)?.into();
+        *stride = i32::try_from(bytes)?;
     }
     let rows = u32::try_from(format.rows(frame[1]))?;
     let kernel = Frame {
@@ -244,5 +244,7 @@ mod tests {
         assert_eq!(bytes, [[0; 5], [255, 255, 255, 255, 0], [255, 255, 255, 255, 0], [0; 5]].concat());
         assert_eq!(place.to_picture([1.0, 2.0]), [2.5, 2.5]);
         assert_eq!(place.to_frame([2.5, 2.5]), [1.0, 2.0]);
+        let tall = Picture { width: 5, height: 10, rgb: vec![255; 150] };
+        assert_eq!(fill(&frame, &tall).unwrap().1.to_picture([1.0, 2.0]), [0.0, 5.0]);
     }
 }

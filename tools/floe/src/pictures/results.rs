@@ -310,7 +310,8 @@ mod tests {
         let count = output("count", "count:detections", DType::I32, &[1], &[1.0]);
         let place = Place { picture: [200.0, 100.0], window: [0.0, 10.0, 100.0, 50.0] };
         let wanted = Found { class: 2, score: 0.5, corners: [20.0, 20.0, 60.0, 100.0], points: vec![[40.0, 40.0]] };
-        assert_eq!(read(&[boxes.clone(), count], &[], Some(&place)).boxes, [wanted.clone()]);
+        let both = [boxes.clone(), count];
+        assert_eq!(read(&both, &[], Some(&place)).boxes, std::slice::from_ref(&wanted));
         // The user says what the plan does not, and no count is needed.
         let plain = Output { binding: Binding { content: "", ..boxes.binding }, ..boxes };
         assert_eq!(read(std::slice::from_ref(&plain), &[("detections", "boxes")], Some(&place)).boxes, [wanted]);

@@ -68,7 +68,7 @@ impl Stream {
     ///
     /// # Errors
     /// Returns an error, naming the file, if a picture is damaged or a video ends inside a frame.
-    pub fn next(&mut self) -> Result<Option<Shot>> {
+    pub fn next_shot(&mut self) -> Result<Option<Shot>> {
         let mut name = stem(&self.path);
         let mut path = self.path.clone();
         let mut read = || -> Result<Option<Picture>> {
@@ -150,7 +150,7 @@ mod tests {
 
     fn names(path: &Path) -> Vec<String> {
         let mut stream = Stream::open(path).unwrap().unwrap();
-        std::iter::from_fn(|| stream.next().unwrap()).map(|shot| shot.name).collect()
+        std::iter::from_fn(|| stream.next_shot().unwrap()).map(|shot| shot.name).collect()
     }
 
     #[test]
@@ -173,6 +173,6 @@ mod tests {
         assert!(Stream::open(&path("empty")).err().unwrap().to_string().contains("no PNG or JPEG"));
         write("cut.png", &png[..20]);
         let mut cut = Stream::open(&path("cut.png")).unwrap().unwrap();
-        assert!(format!("{:#}", cut.next().unwrap_err()).contains("cut.png: damaged PNG"));
+        assert!(format!("{:#}", cut.next_shot().unwrap_err()).contains("cut.png: damaged PNG"));
     }
 }
