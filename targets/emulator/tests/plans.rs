@@ -99,8 +99,13 @@ fn step(kernel: &str, operands: &[Operand], after: &[u32]) -> Step {
 
 /// A file with a plan of these steps; inputs `x`, state `total`, output `y`, arena and weights of two tensors each.
 fn plan(steps: Vec<Step>, image_kind: ImageKind) -> Vec<Block> {
-    let binding =
-        |name, direction| Binding { name, direction, dtype: DType::F32, shape: Dims::from_slice(&[ELEMENTS]).unwrap() };
+    let binding = |name, direction| Binding {
+        name,
+        direction,
+        dtype: DType::F32,
+        content: "",
+        shape: Dims::from_slice(&[ELEMENTS]).unwrap(),
+    };
     let header = VariantHeader {
         target: "gpu",
         architecture: 87,
