@@ -82,12 +82,13 @@ fn of_options_no_more_is_read_than_their_caller_knows() {
             continue;
         };
         assert!((FIRST..=size_of::<SessionOptions>()).contains(&(words * 8)), "{words} words");
-        assert!(read.weights.is_null() && read.scratch.is_null());
+        assert!(read.weights.is_null() && read.scratch.is_null() && read.operators.is_null());
+        assert_eq!(read.operator_count, 0);
         // It is still a pointer to what it pointed to.
         // SAFETY: nothing else uses it.
         unsafe { *read.find_symbol_context.cast::<u8>() += 1 };
     }
-    assert_eq!(context, 3, "the first version, and two more pointers");
+    assert_eq!(context, 5, "the first version, and four more fields");
 }
 
 #[test]
