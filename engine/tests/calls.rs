@@ -34,7 +34,10 @@ const OPERATIONS: [Operation; 19] = [
         Ok(_) | Err(RunError::NotGuarded) => Ok(()),
         Err(error) => Err(error),
     }),
-    ("choose", |session| Ok(session.choose(session.variant().number()).unwrap())),
+    ("choose", |session| {
+        session.choose(session.variant().number()).unwrap();
+        Ok(())
+    }),
     ("synchronize", |session| session.synchronize()),
 ];
 
