@@ -113,7 +113,7 @@ impl Slots {
     pub fn new(variant: &Variant<'_>, alignment: u64) -> Self {
         let mut slots = heapless::Vec::new();
         let mut offset = 0;
-        for (binding, most) in variant.bindings().zip(variant.largest_bindings()) {
+        for (binding, most) in variant.bindings().zip(&variant.largest_bindings()) {
             let bytes = binding.bytes().unwrap_or(0);
             // The check has proven that there are at most MAX_BINDINGS and that their sum does not overflow.
             let _ = slots.push(Slot { offset, bytes, direction: binding.direction });

@@ -314,7 +314,7 @@ impl<'a> Variant<'a> {
         // Counters of all shapes are one; what follows them lies behind the largest.
         let behind = |shape: Self| round(shape.header.arena_bytes) - shape.own_counter_bytes();
         let arena = counters + self.shapes().map(behind).max().unwrap_or(0);
-        let bindings = self.largest_bindings().into_iter().map(round).sum();
+        let bindings = self.largest_bindings().iter().copied().map(round).sum();
         Memory { weights, arena, bindings, total: weights + arena + bindings }
     }
 }

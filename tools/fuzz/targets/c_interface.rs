@@ -71,7 +71,10 @@ const RELEASE: u32 = 7;
 static SIGNED: LazyLock<(Aligned, [u8; 44])> = LazyLock::new(|| {
     let secret = SigningKey::from_bytes(&[7; 32]);
     let writer = PlanWriter::new(MODEL, "tests 1.0").version(RELEASE);
-    let file = [host_parts(), cuda_parts(), signalling_parts()].into_iter().fold(writer, PlanWriter::variant).finish();
+    // Of one target they would be two shapes of it.
+    let mut signalling = signalling_parts();
+    signalling.header.target = "signalling";
+    let file = [host_parts(), cuda_parts(), signalling].into_iter().fold(writer, PlanWriter::variant).finish();
     let file = Aligned::new(&file);
     let plan = Plan::parse(&file).expect("a plan");
     let signed = plan.with_signature(&secret.sign(&plan.signed_message()).to_bytes());
