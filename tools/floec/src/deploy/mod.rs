@@ -6,12 +6,12 @@ mod remote;
 mod words;
 
 use crate::{
-    compile,
+    compile, inspect,
     output::{self, Usage, usage},
 };
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use floe_engine::plan::{Plan, format::MAGIC};
+use floe_engine::plan::format::MAGIC;
 use machine::Machine;
 use remote::{Remote, quoted};
 use serde_json::{Value, json};
@@ -164,8 +164,8 @@ fn deploy(
 ) -> Result<()> {
     let name = plan.file_name().context("the plan's path has no file name")?.to_string_lossy().into_owned();
     // One that the engine would refuse need not travel.
-    let bytes = fs::read(plan).with_context(|| format!("cannot read '{}'", plan.display()))?;
-    let model = Plan::parse(&bytes).with_context(|| format!("'{}'", plan.display()))?.model().to_owned();
+    let bytes = inspect::map(plan)?;
+    let model = inspect::parse(&bytes, plan)?.model().to_owned();
     let copied = remote.copy(plan, &name, false)?;
     let what = if copied { "copied" } else { "is there already" };
     output::print(&format!("{}: {name} {what}, {}\n", remote.host(), output::bytes(bytes.len() as u64)))?;
