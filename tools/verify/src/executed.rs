@@ -17,9 +17,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{File, OpenOptions},
-    io::{BufRead, BufReader, Write},
-    path::PathBuf,
+    fs,
+    path::{Path, PathBuf},
 };
 
 /// What to execute.
@@ -27,7 +26,7 @@ use std::{
 pub struct Arguments {
     /// Plans with PTX. Without any: only the sums of the state.
     plans: Vec<PathBuf>,
-    /// What has been executed, a JSON line a variant; lines are added. A variant whose kernels all have been is not run,
+    /// What has been executed, a JSON line a variant: of each the last. A variant whose kernels all have been is not run,
     /// whatever the commit they were of.
     #[arg(long, value_name = "FILE")]
     state: PathBuf,
@@ -83,9 +82,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 kernels: kernels.into_iter().collect(),
                 failures,
             };
-            let mut state = OpenOptions::new().create(true).append(true).open(&arguments.state)?;
-            writeln!(state, "{}", serde_json::to_string(&row)?)?;
+            rows.retain(|other| (&other.plan, &other.target) != (&row.plan, &row.target));
             rows.push(row);
+            write(&arguments.state, &rows)?;
         }
     }
     summary(&rows)
@@ -101,7 +100,7 @@ fn kernels(variant: &Variant<'_>) -> Result<BTreeSet<String>> {
         let entry = entries.get(*kernel as usize).context("a step launches a kernel that the plan lacks")?;
         let image = images.get(entry.image as usize).context("a kernel's image is missing")?;
         let digest = Sha256::new_with_prefix(image).chain_update(entry.name).finalize();
-        kernels.insert(digest[..12].iter().map(|byte| format!("{byte:02x}")).collect());
+        kernels.insert(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect());
     }
     Ok(kernels)
 }
@@ -121,10 +120,19 @@ fn execute(plan: &Plan<'_>, target: &str, seed: u64) -> Result<Vec<String>> {
     Ok(failures)
 }
 
-fn read(state: &PathBuf) -> Result<Vec<Row>> {
-    let Ok(file) = File::open(state) else { return Ok(Vec::new()) };
-    let line = |line: std::io::Result<String>| Ok(serde_json::from_str(&line?)?);
-    BufReader::new(file).lines().map(line).collect::<Result<_>>().with_context(|| format!("'{}'", state.display()))
+fn read(state: &Path) -> Result<Vec<Row>> {
+    let Ok(text) = fs::read_to_string(state) else { return Ok(Vec::new()) };
+    let rows = text.lines().map(serde_json::from_str).collect::<Result<_, _>>();
+    rows.with_context(|| format!("'{}'", state.display()))
+}
+
+/// Writes all rows beside the state and moves them there: an interrupted run loses nothing.
+fn write(state: &Path, rows: &[Row]) -> Result<()> {
+    let lines = rows.iter().map(|row| Ok(serde_json::to_string(row)? + "\n"));
+    let beside = state.with_extension("new");
+    fs::write(&beside, lines.collect::<Result<String>>()?)
+        .and_then(|()| fs::rename(&beside, state))
+        .with_context(|| format!("'{}'", state.display()))
 }
 
 /// Prints for each target how many of the kernels that this build chooses were executed, and fails if some were not.
@@ -167,6 +175,20 @@ mod tests {
             kernels: strings(kernels),
             failures: strings(failures),
         }
+    }
+
+    #[test]
+    fn the_state_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("executed.jsonl");
+        assert!(read(&state).unwrap().is_empty());
+        for failures in [&["strayed"][..], &[]] {
+            write(&state, &[row("nano", &["a"], failures)]).unwrap();
+            let rows = read(&state).unwrap();
+            assert_eq!((rows.len(), rows[0].failures.len()), (1, failures.len()));
+        }
+        fs::write(&state, "{").unwrap();
+        assert!(format!("{:#}", read(&state).unwrap_err()).contains("executed.jsonl"));
     }
 
     #[test]
