@@ -55,6 +55,7 @@ pub mod observe;
 pub mod packed;
 pub mod params;
 pub mod places;
+mod prepare;
 pub mod product;
 mod quantise;
 pub mod random;

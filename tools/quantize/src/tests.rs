@@ -8,6 +8,7 @@ use crate::{
     layers::{self, Layer},
     nodes, normalise,
     params::{Activations, Params},
+    prepare,
     product::{product, relative},
     quantise, round,
     run::{self, Network, Sample},
@@ -366,7 +367,7 @@ fn old_opsets_are_brought_up() {
     let y = build.node("Squeeze", &[&y], vec![testing::ints("axes", &[0])]);
     let model = build.finish(&[&y, "a"]);
     let mut new = model.clone();
-    quantise::prepare(&mut new, &ImportOptions::default()).unwrap();
+    prepare::run(&mut new, &ImportOptions::default()).unwrap();
     assert_eq!(new.opset(), 13);
     assert!(!operators(&new).contains(&"Mul") && operators(&new).contains(&"Flatten"));
     let input = [Tensor::f32(&[2, 3, 4, 4], &normal(3, 96))];
