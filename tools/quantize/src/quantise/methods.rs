@@ -8,7 +8,7 @@ use super::{
 use crate::{
     Error, correct,
     layers::Kind,
-    observe::Method,
+    observe::{METHODS, Method},
     places,
     product::{product, relative},
     ranges::{self, Choice},
@@ -28,16 +28,16 @@ impl Work<'_> {
         let all: Vec<usize> = (0..self.samples.len()).collect();
         if self.options.effort == Effort::Least {
             self.observe("first", &all)?;
-            self.choose();
+            self.choose(Method::MinMax);
             return trials.first(self, "min-max");
         }
         let first_look = spread(all.len(), FIRST_LOOK);
         self.observe("first", &first_look)?;
-        self.choose();
+        self.choose(Method::MinMax);
         trials.first(self, "min-max")?;
         if !self.even_out(trials, &all)? && first_look.len() < all.len() {
             self.observe("all", &all)?;
-            self.choose();
+            self.choose(Method::MinMax);
             trials.distance = trials.measure(self, "min-max")?.best();
         }
         // Where all that help a little do not help together, those that help much may.
@@ -65,7 +65,7 @@ impl Work<'_> {
         if !smoothed.is_empty() {
             self.find_layers()?;
             self.observe("evened", samples)?;
-            self.choose();
+            self.choose(Method::MinMax);
             if trials.nearer(self, "channels evened out")? {
                 self.smoothed = smoothed;
                 return Ok(true);
@@ -75,16 +75,16 @@ impl Work<'_> {
         Ok(false)
     }
 
-    /// Min-max ranges of all values.
-    pub(super) fn choose(&mut self) {
-        self.state.choices = self.choices(ranges::methods(false));
+    /// Ranges of all values by one method.
+    pub(super) fn choose(&mut self, method: Method) {
+        self.state.choices = self.choices(&[method]);
     }
 
     /// The ranges with the least effect, where that is at most `share` of min-max's.
     fn choose_by_effect(&mut self, share: f64) {
-        let tried = self.choices(ranges::methods(true));
+        let tried = self.choices(&METHODS);
         for (name, choice) in tried {
-            if choice.errors[1] <= choice.errors[0] * share {
+            if choice.errors.is_some_and(|[first, best]| best <= first * share) {
                 self.state.choices.insert(name, choice);
             }
         }
@@ -176,7 +176,7 @@ impl Work<'_> {
             let exact = product(layer, rows, &self.state.weights[&layer.name]);
             let floats = self.state.rounded[&layer.name].floats();
             let found = product(layer, &choice.params.round(rows), &floats);
-            self.reports.entry(layer.name.clone()).or_default().error = relative(&exact, &found);
+            self.reports.entry(layer.name.clone()).or_default().error = Some(relative(&exact, &found));
         }
     }
 }

@@ -13,7 +13,7 @@ mod work;
 pub use options::{Effort, Options, Progress};
 pub use outcome::{LayerReport, Quantized, Stage};
 
-use crate::{Error, Model, Samples, checkpoint::Checkpoint, prepare};
+use crate::{Error, Model, Samples, checkpoint::Checkpoint, observe::Method, prepare, run::Sample, table::Table};
 use sha2::{Digest, Sha256};
 use trials::Trials;
 use work::Work;
@@ -52,7 +52,36 @@ pub fn quantise(
         work.hold(&budget, &mut trials)?;
     }
     work.judge();
-    work.outcome(folded, trials, costs)
+    work.outcome(folded, Some(trials), costs)
+}
+
+/// Quantises a model with the ranges of a table. Without samples there is nothing to judge a method by: none is tried, and no
+/// effort, budget or checkpoint is heeded.
+///
+/// # Errors
+/// Returns an error if the model is refused, or if the table has no range of what any of its products reads.
+pub fn quantise_by_table(
+    model: &Model,
+    table: &Table,
+    options: &Options,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<Quantized, Error> {
+    progress(Progress::Phase("read"));
+    let mut float = model.clone();
+    let folded = prepare::run(&mut float, &options.import)?;
+    let no_samples: Vec<Sample> = Vec::new();
+    let mut work = Work::new(float, &no_samples, options, progress, Checkpoint::default())?;
+    let (seen, layers) = (table.observations(), &work.state.layers);
+    if !layers.is_empty() && !layers.iter().any(|layer| seen.histograms.contains_key(&layer.input)) {
+        return Err(Error::Table(
+            "the calibration table names nothing that a product reads; make it of this model, whose values have these names"
+                .into(),
+        ));
+    }
+    work.see(seen, "the calibration table has no range of its input");
+    work.choose(Method::Table);
+    let costs = work.leave_what_gains_nothing()?;
+    work.outcome(folded, None, costs)
 }
 
 /// At most so many numbers below `count`, evenly.

@@ -36,8 +36,8 @@ pub struct LayerReport {
     pub alone: Option<f64>,
     /// Expected microseconds on the target, in f16 and in 8 bits.
     pub expected: Option<[f64; 2]>,
-    /// Squared relative error of its own results.
-    pub error: f64,
+    /// Squared relative error of its own results, where there are samples.
+    pub error: Option<f64>,
 }
 
 /// The result.
@@ -57,8 +57,8 @@ pub struct Quantized {
     pub values: BTreeMap<String, Choice>,
     /// The methods in their order.
     pub stages: Vec<Stage>,
-    /// Distance from f32 of the result.
-    pub distance: Distance,
+    /// Distance from f32 of the result, where there are samples.
+    pub distance: Option<Distance>,
     /// Values whose channels were evened out.
     pub smoothed: Vec<Smoothed>,
     /// Nodes that were folded into others.
@@ -67,7 +67,7 @@ pub struct Quantized {
     pub expected: Option<[f64; 2]>,
     /// Whether the budget holds, where there is one.
     pub within_budget: Option<bool>,
-    /// Samples used.
+    /// Samples used; none where the ranges are of a calibration table.
     pub samples: usize,
     /// Records of an earlier run that was interrupted.
     pub resumed: usize,

@@ -127,7 +127,7 @@ impl<'a> Work<'a> {
         watched.sort();
         watched.dedup();
         let rows = if self.options.effort == Effort::High { MANY_ROWS } else { ROWS };
-        self.state.seen = match Observations::restore(&self.saved, pass) {
+        let seen = match Observations::restore(&self.saved, pass) {
             Some(seen) => seen,
             None => {
                 let network = Network::new(&self.model, &self.options.import, &watched)?;
@@ -137,11 +137,16 @@ impl<'a> Work<'a> {
                 seen
             }
         };
+        self.see(seen, "its input is the same for all samples");
+        Ok(())
+    }
+
+    /// Takes what was seen, and leaves the layers whose inputs are not in it, for this reason.
+    pub(super) fn see(&mut self, seen: Observations, missing: &'static str) {
         let mut left = Vec::new();
-        let seen = &self.state.seen;
         self.state.layers.retain(|layer| {
             let reason = match seen.histograms.get(&layer.input) {
-                None => "its input is the same for all samples",
+                None => missing,
                 Some(histogram) if histogram.broken => "its input has infinities or NaN",
                 Some(_) => return true,
             };
@@ -149,7 +154,7 @@ impl<'a> Work<'a> {
             false
         });
         left.into_iter().for_each(|(layer, reason)| self.leave(&layer, reason));
-        Ok(())
+        self.state.seen = seen;
     }
 
     /// Samples spread over all of them, with their outputs in f32.
@@ -188,7 +193,12 @@ impl<'a> Work<'a> {
     }
 
     /// What came of it. `costs` are those of the model in f16.
-    pub(super) fn outcome(self, folded: Vec<String>, trials: Trials, costs: Option<Cost>) -> Result<Quantized, Error> {
+    pub(super) fn outcome(
+        self,
+        folded: Vec<String>,
+        trials: Option<Trials>,
+        costs: Option<Cost>,
+    ) -> Result<Quantized, Error> {
         let model = self.write()?;
         let expected = match (&self.options.target, costs) {
             (Some(target), Some(costs)) => {
@@ -203,14 +213,15 @@ impl<'a> Work<'a> {
         layers.retain(|layer| !floats.contains(&layer.name));
         let present: HashSet<&String> = model.graph().node.iter().flat_map(|node| node.input.first()).collect();
         let values = choices.into_iter().filter(|(name, _)| present.contains(name)).collect();
-        let Trials { stages, distance, within_budget, .. } = trials;
+        let distance = trials.as_ref().map(|trials| trials.distance);
+        let within_budget = trials.as_ref().and_then(|trials| trials.within_budget);
         Ok(Quantized {
             float: self.model,
             layers,
             reports: self.reports,
             left: self.left,
             values,
-            stages,
+            stages: trials.map(|trials| trials.stages).unwrap_or_default(),
             distance,
             smoothed: self.smoothed,
             folded,
