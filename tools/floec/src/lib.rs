@@ -13,6 +13,7 @@ mod operators;
 mod output;
 mod prove;
 mod quantize;
+mod selftest;
 mod shapes;
 mod sign;
 mod suite;
@@ -58,6 +59,7 @@ enum Command {
     Targets(compile::TargetArguments),
     Prove(prove::Arguments),
     Quantize(Box<quantize::Arguments>),
+    SelftestBundle(selftest::Arguments),
     Suite(suite::Arguments),
     Zoo(zoo::Arguments),
 }
@@ -106,6 +108,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Targets(arguments) => compile::targets(&arguments),
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Quantize(arguments) => quantize::run(&arguments),
+        Command::SelftestBundle(arguments) => selftest::run(&arguments),
         Command::Suite(arguments) => suite::run(&arguments),
         Command::Zoo(arguments) => zoo::run(&arguments),
     }

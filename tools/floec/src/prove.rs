@@ -25,10 +25,14 @@ use floe_engine::{
         format::{Action, Step},
     },
 };
-use floe_kernels::Kernel;
+use floe_kernels::{Kernel, codegen::Target};
 use floe_models::ImportOptions;
 use serde_json::{Value, json};
-use std::{fmt::Write, path::PathBuf, time::Instant};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 /// Run a plan on a GPU in software with every access watched: no GPU is needed.
 #[derive(Args)]
@@ -96,7 +100,7 @@ struct Report {
 
 /// Runs `floec prove`; whether nothing was found.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let bytes = plan_bytes(arguments)?;
+    let bytes = plan_bytes(&arguments.file, || options(arguments))?;
     let mut file = vec![Block::ZERO; bytes.len().div_ceil(size_of::<Block>())];
     let aligned: &mut [u8] = bytemuck::cast_slice_mut(&mut file);
     aligned[..bytes.len()].copy_from_slice(&bytes);
@@ -112,14 +116,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// The plan's file, or what the model compiles to: for the target with PTX and line numbers, and for the host.
-fn plan_bytes(arguments: &Arguments) -> Result<Vec<u8>> {
-    let name = arguments.file.display();
-    let bytes = std::fs::read(&arguments.file).with_context(|| format!("cannot read '{name}'"))?;
-    if bytes.starts_with(&floe_engine::plan::format::MAGIC) {
-        return Ok(bytes);
-    }
-    drop(bytes);
+/// How a model is compiled: with PTX and line numbers.
+fn options(arguments: &Arguments) -> Result<CompileOptions> {
     let mut numbers = Vec::new();
     for text in &arguments.constants {
         let (input, value) = text.rsplit_once('=').with_context(|| format!("--constant {text}: write NAME=VALUE"))?;
@@ -127,17 +125,28 @@ fn plan_bytes(arguments: &Arguments) -> Result<Vec<u8>> {
     }
     let shapes = output::usage(crate::shapes::single(&arguments.shapes))?;
     let operators = arguments.operators.load()?;
-    let mut options = CompileOptions {
+    Ok(CompileOptions {
         targets: vec![targets::find(&arguments.target)?.clone()],
         import: ImportOptions { shapes, numbers, operators, ..ImportOptions::default() },
         ptx: true,
         lines: true,
         ..CompileOptions::default()
-    };
-    let fused = pipeline::import_and_fuse(&arguments.file, &options, &|_| ())
-        .with_context(|| format!("cannot compile '{name}'"))?;
+    })
+}
+
+/// A plan's file, or what a model compiles to: for the targets of the options, and for the host.
+pub(crate) fn plan_bytes(file: &Path, options: impl FnOnce() -> Result<CompileOptions>) -> Result<Vec<u8>> {
+    let name = file.display();
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read '{name}'"))?;
+    if bytes.starts_with(&floe_engine::plan::format::MAGIC) {
+        return Ok(bytes);
+    }
+    drop(bytes);
+    let mut options = options()?;
+    let fused =
+        pipeline::import_and_fuse(file, &options, &|_| ()).with_context(|| format!("cannot compile '{name}'"))?;
     // Operators from outside have no reference kernel to compare with.
-    if !fused.has_custom_operators() {
+    if !fused.has_custom_operators() && !options.targets.iter().any(Target::is_host) {
         options.targets.push(targets::find("host")?.clone());
     }
     let compiled = pipeline::compile_fused(&fused, &options, &|_| ());
