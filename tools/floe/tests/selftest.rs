@@ -7,7 +7,7 @@ use floe::selftest::{
 };
 use floe_engine::plan::{
     PlanWriter, VariantParts,
-    format::{Action, Binding, Direction, Operand, Region, Step, VariantHeader},
+    format::{Action, Binding, Direction, KernelEntry, Operand, Region, Step, VariantHeader},
 };
 use floe_kernels::{DType, Dims, Kernel, View, copy::Copy};
 use serde_json::Value;
@@ -21,8 +21,9 @@ use std::{
 /// Bytes of the memory of the kernel below: input, output and guards.
 const MEMORY: usize = 512;
 
-/// A plan that copies three numbers from byte 64 of a state to byte `to`.
-fn plan(to: u64) -> Vec<u8> {
+/// A plan that copies three numbers from byte 64 of a state to byte `to`: on the host, or with a kernel of the simulated driver,
+/// which does nothing.
+fn plan_for(target: &str, architecture: u32, to: u64) -> Vec<u8> {
     let view = View::contiguous(DType::F32, &[3]).unwrap();
     let operand =
         |offset, written| Operand { region: Region::Binding(0), offset, bytes: view.bytes().unwrap(), written };
@@ -34,16 +35,22 @@ fn plan(to: u64) -> Vec<u8> {
         content: "",
     };
     let copy = Kernel::Copy(Copy { source: view.clone(), destination: view.clone() });
+    let launch = Action::Launch { kernel: 0, grid: [1; 3], block: [32, 1, 1], shared: 0 };
+    // What the simulated driver is given for machine code: an ELF header without sections.
+    let mut cubin = vec![0; 64];
+    cubin[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    (cubin[18], cubin[52]) = (190, 64);
+    let gpu = architecture != 0;
     let parts = VariantParts {
-        header: VariantHeader { target: "host", precision: "f32", ..VariantHeader::default() },
+        header: VariantHeader { target, architecture, precision: "f32", ..VariantHeader::default() },
         steps: vec![Step {
-            action: Action::Host(copy),
+            action: if gpu { launch } else { Action::Host(copy) },
             operands: [operand(64, false), operand(to, true)].into_iter().collect(),
             after: Default::default(),
             overlaps: false,
         }],
-        kernels: Vec::new(),
-        images: Vec::new(),
+        kernels: if gpu { vec![KernelEntry { image: 0, name: "copy" }] } else { Vec::new() },
+        images: if gpu { vec![cubin] } else { Vec::new() },
         bindings: vec![binding],
         notes: Vec::new(),
         weights: Vec::new(),
@@ -51,6 +58,10 @@ fn plan(to: u64) -> Vec<u8> {
         candidate_images: Vec::new(),
     };
     PlanWriter::new("copy", "test").variant(parts).finish()
+}
+
+fn plan(to: u64) -> Vec<u8> {
+    plan_for("host", 0, to)
 }
 
 fn case(name: &str, start: u64) -> Case {
@@ -67,11 +78,15 @@ fn parts() -> Parts {
     Parts { plan: plan(128), before, after: numbers }
 }
 
-/// A bundle of these cases.
+/// A bundle of these cases for the host.
 fn bundle(cases: &[(Case, Parts)]) -> Vec<u8> {
+    bundle_for("host", cases)
+}
+
+fn bundle_for(target: &str, cases: &[(Case, Parts)]) -> Vec<u8> {
     let manifest = Manifest {
         format: FORMAT,
-        target: "host".to_owned(),
+        target: target.to_owned(),
         made_by: "test".to_owned(),
         commit: "c0ffee".to_owned(),
         sources: BTreeMap::from([("engine".to_owned(), "aaa".to_owned())]),
@@ -230,6 +245,60 @@ fn a_bad_bundle_is_one_error_and_leaves_nothing() {
         assert!(message.lines().count() == 1 && !message.contains("panicked"), "{arguments}: {message}");
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before);
+}
+
+/// On a driver without a GPU, whose kernels do nothing.
+#[test]
+fn a_board_is_tested_to_the_end_whatever_its_kernels_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let driver = folder.path().join("libcuda.so.1");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulated_driver.c");
+    assert!(Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&driver).arg(source).status().unwrap().success());
+    let nothing = Parts { plan: plan_for("jetson-orin-nano", 87, 128), after: vec![POISON; 12], ..parts() };
+    let wrong = Parts { after: parts().after, ..nothing.clone() };
+    let cases: Vec<_> = (0..20)
+        .map(|number| (case(&format!("case {number}"), 128), if number == 7 { wrong.clone() } else { nothing.clone() }))
+        .collect();
+    fs::write(folder.path().join("a.selftest"), bundle_for("jetson-orin-nano", &cases)).unwrap();
+    let run = |arguments: &str, setting: (&str, &str)| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_floe"));
+        command
+            .current_dir(folder.path())
+            .env("FLOE_LIBCUDA", &driver)
+            .env(setting.0, setting.1)
+            .env_remove("RUST_LOG");
+        let said = command.args(["selftest", "a.selftest"]).args(arguments.split_whitespace()).output().unwrap();
+        (said.status.code(), text(&said.stdout), text(&said.stderr))
+    };
+    let (code, said, error) = run("", ("SIMULATED_ARCHITECTURE", "87"));
+    assert_eq!((code, error.as_str()), (Some(1), "error: 1 of 20 cases failed\n"), "{said}");
+    assert!(said.starts_with("FAIL  case 7: output 0: element 0 is NaN instead of 1\n"), "{said}");
+    assert!(said.contains("jetson-orin-nano on Simulated GPU: 19 passed, 1 failed"), "{said}");
+    let name = said.lines().find_map(|line| line.strip_prefix("wrote simulated-gpu-").map(str::to_owned)).unwrap();
+    let record = fs::read(folder.path().join(format!("simulated-gpu-{name}"))).unwrap();
+    let record: Value = serde_json::from_slice(&record).unwrap();
+    assert_eq!((&record["run"]["architecture"], &record["run"]["driver"]), (&87.into(), &12060.into()));
+
+    // Another board.
+    let (code, _, error) = run("", ("SIMULATED_ARCHITECTURE", "90"));
+    assert_eq!(code, Some(2));
+    let expected = "error: a.selftest: the bundle is for jetson-orin-nano; this GPU (Simulated GPU) is sm_90 and needs one that \
+                    `floec selftest-bundle --target h200";
+    assert!(error.starts_with(expected), "{error}");
+    // Each process hangs after a few cases, and the next one goes on.
+    let (code, said, error) = run("--deadline 300 --record r.json", ("SIMULATED_HANGS", "30"));
+    assert_eq!(code, Some(1), "{error}");
+    let hung = said.lines().filter(|line| line.contains("the process that ran it ended: exit status: 1")).count();
+    assert!((1..10).contains(&hung) && error.contains("a case has not finished within 300 ms"), "{said} {error}");
+    assert!(
+        said.contains(&format!("{} passed, ", 19 - hung)) || said.contains(&format!("{} passed, ", 20 - hung)),
+        "{said}"
+    );
+    // A GPU that does nothing any more.
+    let (code, said, error) = run("--record r.json", ("SIMULATED_SYNCHRONIZE", "700"));
+    assert_eq!(code, Some(1));
+    assert!(said.contains("FAIL  case 0: ") && said.contains("(700)"), "{said}");
+    assert!(error.contains("8 of 8 cases failed, the last ones each ended its process; 12 were not run"), "{error}");
 }
 
 /// Views of a few bytes of text that would take hours or terabytes.
