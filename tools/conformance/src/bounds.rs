@@ -39,6 +39,13 @@ pub struct Held {
     pub instead: Option<String>,
 }
 
+impl Held {
+    /// The bound of its outputs; none where another network is held in its stead, and not even integers are comparable.
+    pub fn comparable(&self) -> Option<Bound> {
+        self.instead.is_none().then_some(self.bound)
+    }
+}
+
 impl Bounds {
     /// The bounds that are part of this program.
     ///

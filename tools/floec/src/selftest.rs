@@ -83,9 +83,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     // indicatif draws on a terminal only.
     let bar = ProgressBar::no_length();
     bar.set_style(ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}").expect("a fixed template"));
-    let entries = kernels(arguments, target, &cases, &bar).and_then(|mut entries| {
-        bar.set_message("networks");
-        entries.extend(networks(arguments, target)?);
+    // First what may be wrong: kernels take long, and are right.
+    bar.set_message("networks");
+    let entries = networks(arguments, target).and_then(|networks| {
+        let mut entries = kernels(arguments, target, &cases, &bar)?;
+        entries.extend(networks);
         Ok(entries)
     });
     bar.finish_and_clear();

@@ -204,9 +204,7 @@ fn verify(
     )?;
 
     let held = bounds.of(model_of(stem), header.precision);
-    // Where another network is held instead, not even integers are comparable.
-    let bound = held.instead.is_none().then_some(held.bound);
-    let (worst, mut failures) = agreement::of_outputs(bound, host, &first);
+    let (worst, mut failures) = agreement::of_outputs(held.comparable(), host, &first);
     let emulated = match emulated {
         Some(Ok(emulated)) => Some(Emulation::of(host, &first, emulated)),
         Some(Err(error)) => {
@@ -390,12 +388,18 @@ mod tests {
         let bounds = Bounds::embedded().unwrap();
         let (expected, found) = ([output(&[1.0, 2.0])], [output(&[1.0, 2.1])]);
         for precision in ["f16", "f32"] {
-            let (worst, failures) = compare(&bounds.of("resnet18", precision), &expected, &found);
+            let (worst, failures) =
+                agreement::of_outputs(bounds.of("resnet18", precision).comparable(), &expected, &found);
             assert!(failures.len() == 1 && worst.unwrap().absolute > 0.09, "{failures:?}");
             // Not comparable end to end, but recorded.
-            let (worst, failures) = compare(&bounds.of("smart-turn-v3.2-qdq", precision), &expected, &found);
+            let (worst, failures) =
+                agreement::of_outputs(bounds.of("smart-turn-v3.2-qdq", precision).comparable(), &expected, &found);
             assert!(failures.is_empty() && worst.unwrap().absolute > 0.09, "{failures:?}");
-            let (_, failures) = compare(&bounds.of("smart-turn-v3.2-qdq-steps", precision), &expected, &found);
+            let (_, failures) = agreement::of_outputs(
+                bounds.of("smart-turn-v3.2-qdq-steps", precision).comparable(),
+                &expected,
+                &found,
+            );
             assert_eq!(failures.len(), 1);
         }
     }

@@ -90,6 +90,9 @@ impl SelfTest {
         let digest = digest(&self.bundle).with_context(|| self.name())?;
         let manifest = bundle.manifest();
         let record = self.record.clone().unwrap_or_else(|| default_name(&device).into());
+        if floe_files::is_same_file(&record, &self.bundle) {
+            return Err(BadInput(format!("--record {}: would overwrite the bundle", record.display())).into());
+        }
         let progress = Progress::new(manifest.cases.len());
         let mut tallies = BTreeMap::<String, Tally>::new();
         let run = supervise(manifest.cases.len(), |number, verdict, seconds| {

@@ -52,7 +52,8 @@ impl Replayer {
         {
             return Ok(Err(finding.to_string()));
         }
-        verdict
+        // An infinite error cannot be told to a parent, and is none that passes.
+        Ok(verdict?.and_then(|error| if error.is_finite() { Ok(error) } else { Err(format!("its error is {error}")) }))
     }
 
     /// The device, and the plan's variant for it.

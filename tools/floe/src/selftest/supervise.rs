@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     env,
     io::{self, BufRead, BufReader, Write},
+    os::unix::process::CommandExt,
     process::{Command, Stdio},
 };
 
@@ -47,8 +48,11 @@ pub fn supervise(count: usize, mut tell: impl FnMut(usize, Verdict, f64) -> Resu
     let (mut next, mut deaths) = (0, 0);
     while next < count {
         let first = next;
+        let mut words = env::args_os();
         let mut child = Command::new(env::current_exe()?)
-            .args(env::args_os().skip(1))
+            // Where Python is the program, its environment is found by this name.
+            .arg0(words.next().unwrap_or_default())
+            .args(words)
             .args([CHILD, &first.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
