@@ -41,7 +41,7 @@ pub(super) struct SelfTest {
     /// Count a case as failed that takes longer than this, and go on with the next one.
     #[arg(long, value_name = "MS", default_value_t = 600_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) deadline: u64,
-    /// Runs the cases from this number on, as JSON lines. Not for people.
+    /// Runs the cases from this number on, a line each. Not for people.
     #[arg(long, hide = true, value_name = "NUMBER")]
     pub(super) child: Option<usize>,
 }

@@ -76,23 +76,17 @@ impl Agreement {
 #[serde(deny_unknown_fields)]
 pub struct Bound {
     /// Every element within this many times `1e-5·max(1, max|a|) + 1e-4·|a|`: see [`Agreement::terms`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub terms: Option<f64>,
     /// Every element within this distance.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub absolute: Option<f64>,
     /// Least cosine of the angle between both; vectors keep their largest element.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cosine: Option<f64>,
     /// Largest relative L2 error: what a cosine does not see, such as the only element of an output.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub l2: Option<f64>,
     /// Every element within this part of its own size or of the root mean square, whichever is larger: what a norm does
     /// not see, such as a few wrong elements in a large output.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub element: Option<f64>,
     /// Part of the elements that is not held to `element`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub spared: Option<f64>,
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{BufReader, Cursor, Read, Write},
+    io::{Cursor, Read, Write},
     ops::Range,
     path::Path,
 };
@@ -20,12 +20,13 @@ pub const FORMAT: u32 = 1;
 /// Most bytes of an entry when inflated, so that no file of a few bytes takes all memory.
 const MOST_BYTES: u64 = 1 << 30;
 
-const MANIFEST: &str = "manifest.json";
+/// The manifest's file, in postcard's encoding as sections of plans are.
+const MANIFEST: &str = "manifest";
 
 /// What a bundle is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`FORMAT`].
+    /// [`FORMAT`]; first, so that it can be read of any version.
     pub format: u32,
     /// Target that it was compiled for.
     pub target: String,
@@ -113,7 +114,7 @@ impl KernelOutput {
 /// An opened bundle.
 #[derive(Debug)]
 pub struct Bundle {
-    archive: ZipArchive<BufReader<File>>,
+    archive: ZipArchive<File>,
     manifest: Manifest,
 }
 
@@ -123,18 +124,15 @@ impl Bundle {
     /// # Errors
     /// Returns an error if the file cannot be read, is no bundle, or is one of another format.
     pub fn open(path: &Path) -> Result<Self> {
-        #[derive(Deserialize)]
-        struct Head {
-            format: u32,
-        }
         const NONE: &str = "not a bundle of `floec selftest-bundle`, or not all of one";
-        let mut archive = ZipArchive::new(BufReader::new(File::open(path)?)).context(NONE)?;
-        let text = entry(&mut archive, MANIFEST).context(NONE)?;
-        let Head { format } = serde_json::from_slice(&text).context(NONE)?;
+        let mut archive = ZipArchive::new(File::open(path)?).context(NONE)?;
+        let encoded = entry(&mut archive, MANIFEST).context(NONE)?;
+        // The manifest's first field.
+        let (format, _) = postcard::take_from_bytes::<u32>(&encoded).context(NONE)?;
         if format != FORMAT {
             bail!("a bundle of format {format}, and this program reads {FORMAT}: make it with floec of this version");
         }
-        let manifest: Manifest = serde_json::from_slice(&text).context(MANIFEST)?;
+        let manifest: Manifest = postcard::from_bytes(&encoded).context(MANIFEST)?;
         ensure!(!manifest.cases.is_empty(), "it has no cases");
         Ok(Self { archive, manifest })
     }
@@ -159,7 +157,7 @@ fn names(number: usize) -> [String; 3] {
     ["plan.floe", "before", "after"].map(|part| format!("{number:04}/{part}"))
 }
 
-fn entry(archive: &mut ZipArchive<BufReader<File>>, name: &str) -> Result<Vec<u8>> {
+fn entry(archive: &mut ZipArchive<File>, name: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = archive.by_name(name).with_context(|| name.to_owned())?;
     // What the archive says of sizes is not believed. One byte more, so that the end is reached and its checksum compared.
@@ -182,7 +180,7 @@ pub fn bytes<'a>(manifest: &Manifest, parts: impl IntoIterator<Item = &'a Parts>
         writer.start_file(name, options)?;
         Ok(writer.write_all(bytes)?)
     };
-    add(MANIFEST, &serde_json::to_vec(manifest)?)?;
+    add(MANIFEST, &postcard::to_allocvec(manifest)?)?;
     for (number, Parts { plan, before, after }) in parts.into_iter().enumerate() {
         for (name, bytes) in names(number).iter().zip([plan, before, after]) {
             add(name, bytes)?;

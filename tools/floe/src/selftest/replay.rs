@@ -52,7 +52,7 @@ impl Replayer {
         {
             return Ok(Err(finding.to_string()));
         }
-        // An infinite error cannot be told to a parent, and is none that passes.
+        // An overflow in the comparison; no such error passes.
         Ok(verdict?.and_then(|error| if error.is_finite() { Ok(error) } else { Err(format!("its error is {error}")) }))
     }
 

@@ -3,9 +3,8 @@
 
 use super::replay::Verdict;
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
 use std::{
-    env,
+    env, fmt,
     io::{self, BufRead, BufReader, Write},
     os::unix::process::CommandExt,
     process::{Command, Stdio},
@@ -17,8 +16,8 @@ const DEATHS: usize = 8;
 /// The option with which a program starts itself; its value is the number of the first case.
 pub const CHILD: &str = "--child";
 
-/// What a child says of a case: a line of JSON each.
-#[derive(Debug, Serialize, Deserialize)]
+/// What a child says of a case, on a line of standard output.
+#[derive(Debug, PartialEq)]
 pub enum Line {
     /// It is over; seconds that it took.
     Done(Verdict, f64),
@@ -26,15 +25,40 @@ pub enum Line {
     Broken(String),
 }
 
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one_line = |why: &str| why.replace('\n', " ");
+        match self {
+            Self::Done(Ok(error), seconds) => write!(f, "passed {seconds} {error}"),
+            Self::Done(Err(why), seconds) => write!(f, "failed {seconds} {}", one_line(why)),
+            Self::Broken(why) => write!(f, "broken {}", one_line(why)),
+        }
+    }
+}
+
 impl Line {
+    /// The line, unless it is something that a driver printed.
+    fn parse(line: &str) -> Option<Self> {
+        let (word, rest) = line.split_once(' ')?;
+        if word == "broken" {
+            return Some(Self::Broken(rest.to_owned()));
+        }
+        let (seconds, rest) = rest.split_once(' ')?;
+        let verdict = match word {
+            "passed" => Ok(rest.parse().ok()?),
+            "failed" => Err(rest.to_owned()),
+            _ => return None,
+        };
+        Some(Self::Done(verdict, seconds.parse().ok()?))
+    }
+
     /// Says it to the parent.
     ///
     /// # Errors
     /// Those of the pipe.
     pub fn say(&self) -> Result<()> {
         let mut out = io::stdout().lock();
-        serde_json::to_writer(&mut out, self)?;
-        writeln!(out)?;
+        writeln!(out, "{self}")?;
         Ok(out.flush()?)
     }
 }
@@ -61,14 +85,13 @@ pub fn supervise(count: usize, mut tell: impl FnMut(usize, Verdict, f64) -> Resu
         let lines = BufReader::new(child.stdout.take().context("its output is a pipe")?).lines();
         let mut broken = None;
         for line in lines.map_while(io::Result::ok) {
-            match serde_json::from_str(&line) {
-                Ok(Line::Done(verdict, seconds)) if next < count => {
+            match Line::parse(&line) {
+                Some(Line::Done(verdict, seconds)) if next < count => {
                     tell(next, verdict, seconds)?;
                     next += 1;
                 }
-                Ok(Line::Broken(why)) => broken = Some(why),
-                // Whatever a driver prints.
-                Ok(Line::Done(..)) | Err(_) => {}
+                Some(Line::Broken(why)) => broken = Some(why),
+                Some(Line::Done(..)) | None => {}
             }
         }
         let status = child.wait()?;
@@ -86,4 +109,25 @@ pub fn supervise(count: usize, mut tell: impl FnMut(usize, Verdict, f64) -> Resu
         }
     }
     Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_child_says_is_heard() {
+        for line in [
+            Line::Done(Ok(1.25e-300), 0.5),
+            Line::Done(Err("output 0: wrong".into()), 0.0),
+            Line::Done(Err(String::new()), 1e9),
+            Line::Broken("cuInit failed".into()),
+        ] {
+            assert_eq!(Line::parse(&line.to_string()), Some(line));
+        }
+        assert_eq!(Line::Broken("a\nb".into()).to_string(), "broken a b");
+        for other in ["", "passed", "passed 1", "passed x 1", "passed 1 x", "NVIDIA says hello"] {
+            assert_eq!(Line::parse(other), None, "{other}");
+        }
+    }
 }
