@@ -8,27 +8,64 @@ use floe_kernels::{
     frame::{Channels, Frame, PixelFormat, Region, Resampling, VideoLayout},
 };
 
-/// Where a picture is on a frame.
+/// Where a picture is on a frame, and the frame on the network's input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// Width and height of the picture.
     pub picture: [f64; 2],
     /// The part of the frame that it fills: left, top, width, height.
     pub window: [f64; 4],
+    /// The frame.
+    pub frame: FrameContent,
 }
 
+/// Points are pixels from the outer edge.
 impl Place {
-    /// The point of the picture at a point of the frame, both in pixels from the outer edge.
-    pub fn to_picture(&self, [x, y]: [f64; 2]) -> [f64; 2] {
-        let [left, top, width, height] = self.window;
-        [(x - left) * self.picture[0] / width, (y - top) * self.picture[1] / height]
+    /// Of a picture that is the whole frame.
+    pub fn whole(frame: FrameContent) -> Self {
+        let [width, height] = frame.size.map(f64::from);
+        Self { picture: [width, height], window: [0.0, 0.0, width, height], frame }
+    }
+
+    /// The point of the picture at a point of the frame.
+    pub fn to_picture(&self, point: [f64; 2]) -> [f64; 2] {
+        map(self.window, self.whole_picture(), point)
     }
 
     /// The point of the frame at a point of the picture.
-    pub fn to_frame(&self, [x, y]: [f64; 2]) -> [f64; 2] {
-        let [left, top, width, height] = self.window;
-        [left + x * width / self.picture[0], top + y * height / self.picture[1]]
+    pub fn to_frame(&self, point: [f64; 2]) -> [f64; 2] {
+        map(self.whole_picture(), self.window, point)
     }
+
+    /// The point of the network's input at a point of the frame, whether the network sees it or not.
+    pub fn to_network(&self, point: [f64; 2]) -> [f64; 2] {
+        map(edges(self.frame.crop), edges(self.frame.window), point)
+    }
+
+    /// The point of the frame at a point of the network's input.
+    pub fn of_network(&self, point: [f64; 2]) -> [f64; 2] {
+        map(edges(self.frame.window), edges(self.frame.crop), point)
+    }
+
+    /// Whether the network sees a point of the frame.
+    pub fn is_seen(&self, [x, y]: [f64; 2]) -> bool {
+        let [left, top, width, height] = edges(self.frame.crop);
+        (left..left + width).contains(&x) && (top..top + height).contains(&y)
+    }
+
+    fn whole_picture(&self) -> [f64; 4] {
+        [0.0, 0.0, self.picture[0], self.picture[1]]
+    }
+}
+
+/// Left, top, width and height.
+fn edges(region: Region) -> [f64; 4] {
+    [region.left.into(), region.top.into(), region.width.into(), region.height.into()]
+}
+
+/// Where a point lies when one rectangle is laid onto another; both are left, top, width, height.
+fn map(from: [f64; 4], to: [f64; 4], point: [f64; 2]) -> [f64; 2] {
+    [0, 1].map(|d| to[d] + (point[d] - from[d]) * to[2 + d] / from[2 + d])
 }
 
 /// Bytes of a frame with the picture in its middle, as large as it fits with its aspect kept, black beside it.
@@ -44,6 +81,7 @@ pub fn fill(frame: &FrameContent, picture: &Picture) -> Result<(Vec<u8>, Place)>
     let place = Place {
         picture: [picture.width as f64, picture.height as f64],
         window: [left, top, across, down].map(|pixels| pixels as f64),
+        frame: *frame,
     };
     let rgb = if (across, down) == (picture.width, picture.height) && (across, down) == (width, height) {
         picture.rgb.clone()
