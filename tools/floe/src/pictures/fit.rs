@@ -1,7 +1,7 @@
 //! A picture as the frame of a camera: scaled into its middle, in its format.
 
 use super::Picture;
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use floe_engine::{host::Block, plan::content::FrameContent};
 use floe_kernels::{
     DType, Family, View,
@@ -86,38 +86,44 @@ pub fn fill(frame: &FrameContent, picture: &Picture) -> Result<(Vec<u8>, Place)>
     let rgb = if (across, down) == (picture.width, picture.height) && (across, down) == (width, height) {
         picture.rgb.clone()
     } else {
-        let region = |top, left, height, width| Region { top, left, height, width };
-        let whole = region(0, 0, picture.height as u32, picture.width as u32);
-        let window = region(top as i32, left as i32, down as u32, across as u32);
-        let packed = PixelFormat::Packed(Channels::Rgb);
-        convert(&picture.rgb, packed, [picture.width, picture.height], whole, [width, height], window)?
+        let window = Region { top: top as i32, left: left as i32, height: down as u32, width: across as u32 };
+        let size = [u32::try_from(picture.width)?, u32::try_from(picture.height)?];
+        let shown = FrameContent::new(PixelFormat::Packed(Channels::Rgb), size).context("a picture too wide")?;
+        convert(&shown, &picture.rgb, [width, height], window)?
     };
     Ok((encode(frame, &Picture { width, height, rgb }), place))
 }
 
-/// Runs the reference kernel: the `crop` of a frame fills the `window` of a picture of `size`, with Pillow's filter.
-pub(super) fn convert(
-    bytes: &[u8],
-    format: PixelFormat,
-    frame: [usize; 2],
-    crop: Region,
-    [width, height]: [usize; 2],
-    window: Region,
-) -> Result<Vec<u8>> {
-    let row = frame[0] * format.bytes_per_pixel() as usize;
-    let refuse = |error: &dyn std::fmt::Debug| anyhow!("a frame of {}x{} pixels: {error:?}", frame[0], frame[1]);
+impl Picture {
+    /// What a frame of a camera shows, whether the network sees it or not.
+    ///
+    /// # Errors
+    /// Returns an error if the bytes are no such frame, or its extents are beyond what kernels take.
+    pub fn of_frame(frame: &FrameContent, bytes: &[u8]) -> Result<Self> {
+        let [width, height] = frame.size.map(|extent| extent as usize);
+        let needed = frame.format.rows(height) * frame.stride as usize;
+        ensure!(bytes.len() == needed, "{} bytes are no frame of {frame}, which has {needed}", bytes.len());
+        let whole = Region { top: 0, left: 0, height: frame.size[1], width: frame.size[0] };
+        Ok(Self { width, height, rgb: convert(frame, bytes, [width, height], whole)? })
+    }
+}
+
+/// Runs the reference kernel: the frame fills the `window` of a picture of this width and height, with Pillow's filter.
+fn convert(frame: &FrameContent, bytes: &[u8], [width, height]: [usize; 2], window: Region) -> Result<Vec<u8>> {
+    let refuse =
+        |error: &dyn std::fmt::Debug| anyhow!("a frame of {}x{} pixels: {error:?}", frame.size[0], frame.size[1]);
     let extents = [height, width].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX));
     let mut output = View::contiguous(DType::U8, &[1, 3, extents[0], extents[1]]).map_err(|e| refuse(&e))?;
     for (stride, bytes) in output.strides.iter_mut().zip([3 * width * height, 1, 3 * width, 3]) {
         *stride = i32::try_from(bytes)?;
     }
-    let rows = u32::try_from(format.rows(frame[1]))?;
+    let rows = u32::try_from(frame.format.rows(frame.size[1] as usize))?;
     let kernel = Frame {
-        frame: View::contiguous(DType::U8, &[1, rows, u32::try_from(row)?]).map_err(|e| refuse(&e))?,
+        frame: View::contiguous(DType::U8, &[1, rows, frame.stride]).map_err(|e| refuse(&e))?,
         output,
-        format,
+        format: frame.format,
         channels: Channels::Rgb,
-        crop,
+        crop: Region { top: 0, left: 0, height: frame.size[1], width: frame.size[0] },
         window,
         resampling: Resampling::Antialias,
         padding: [0.0; 4],
@@ -232,9 +238,7 @@ mod tests {
 
     /// What the kernel sees in a frame.
     fn decode(frame: &FrameContent, bytes: &[u8]) -> Vec<u8> {
-        let [width, height] = frame.size.map(|extent| extent as usize);
-        let whole = Region { top: 0, left: 0, height: height as u32, width: width as u32 };
-        convert(bytes, frame.format, [width, height], whole, [width, height], whole).unwrap()
+        Picture::of_frame(frame, bytes).unwrap().rgb
     }
 
     #[test]

@@ -152,7 +152,11 @@ impl Meaning {
                         None => usize::MAX,
                     };
                     let masks = match masks {
-                        Some((name, masks)) => Some((find(name)?, *masks)),
+                        Some((name, kind)) => {
+                            let (values, shape) = find(name)?;
+                            let [height, width] = shape.last_chunk().map_or([0; 2], |last| last.map(|e| e as usize));
+                            Some(MaskValues { kind: *kind, values, height, width })
+                        }
                         None => None,
                     };
                     let boxes = Boxes { on_network: *on_network, place, masks };
@@ -225,7 +229,15 @@ struct Boxes<'a> {
     /// Whether coordinates are pixels of the network's input, not of the frame.
     on_network: bool,
     place: Option<&'a Place>,
-    masks: Option<((Vec<f64>, Vec<u32>), Masks)>,
+    masks: Option<MaskValues>,
+}
+
+/// What an output of masks holds.
+struct MaskValues {
+    kind: Masks,
+    values: Vec<f64>,
+    height: usize,
+    width: usize,
 }
 
 impl Boxes<'_> {
@@ -238,12 +250,11 @@ impl Boxes<'_> {
         let ([left, top], [right, bottom]) = (map([row[0], row[1]]), map([row[2], row[3]]));
         let corners = [left, top, right, bottom];
         let pairs = row[BOX..].as_chunks::<2>().0;
-        let has_coefficients = matches!(self.masks, Some((_, Masks::Prototypes)));
+        let has_coefficients = self.masks.as_ref().is_some_and(|masks| masks.kind == Masks::Prototypes);
         let points = if has_coefficients { Vec::new() } else { pairs.iter().map(|&point| map(point)).collect() };
-        let mask = self.place.zip(self.masks.as_ref()).and_then(|(place, ((values, shape), masks))| {
-            let &[height, width] = shape.last_chunk::<2>()?;
-            let (height, width) = (height as usize, width as usize);
-            match masks {
+        let mask = self.place.zip(self.masks.as_ref()).and_then(|(place, masks)| {
+            let &MaskValues { kind, ref values, height, width } = masks;
+            match kind {
                 Masks::Prototypes => {
                     // --postprocess takes coefficients for keypoints, and moves them with the box.
                     let original = |&pair: &[f64; 2]| if self.on_network { pair } else { place.to_network(pair) };
