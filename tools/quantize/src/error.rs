@@ -23,6 +23,9 @@ pub enum Error {
     /// The samples do not fit the model.
     #[error("{0}")]
     Samples(String),
+    /// The calibration table cannot be read, or does not fit the model.
+    #[error("{0}")]
+    Table(String),
     /// A run of the network on the host.
     #[error("{0}")]
     Run(String),
@@ -39,6 +42,6 @@ pub enum Error {
 impl Error {
     /// Whether another option, or another file, would mend it.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Read { .. } | Self::Import(_) | Self::Refused(_) | Self::Samples(_))
+        matches!(self, Self::Read { .. } | Self::Import(_) | Self::Refused(_) | Self::Samples(_) | Self::Table(_))
     }
 }

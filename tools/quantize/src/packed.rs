@@ -8,8 +8,9 @@ use crate::{
     model::tensor_proto,
     nodes,
     normalise::{names, remove_unused, unused},
+    prepare,
     product::{product, relative},
-    quantise::{Progress, prepare},
+    quantise::Progress,
     run::{self, Network},
 };
 use floe_models::{DType, ImportOptions, Tensor, onnx::proto::NodeProto};
@@ -57,7 +58,7 @@ pub fn run(
 ) -> Result<WeightOnly, Error> {
     let mut float = model.clone();
     progress(Progress::Phase("read"));
-    prepare(&mut float, import)?;
+    prepare::run(&mut float, import)?;
     let facts = run::facts(&float, import)?;
     let (layers, mut left) = layers::find(&float, &facts)?;
     let refuse = |layer: &Layer, reason: &str| Left {
