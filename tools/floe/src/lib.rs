@@ -7,6 +7,7 @@ pub mod cold_start;
 pub mod command_line;
 #[cfg(feature = "emulator")]
 pub mod emulated;
+pub mod host_functions;
 pub mod inputs;
 pub mod measure;
 pub mod metrics;

@@ -20,13 +20,12 @@ use crate::{
     product::{product, relative},
     ranges::{self, Choice},
     round,
-    run::{self, Network},
+    run::{self, Import, Network},
     smooth::{self, Smoothed},
     upgrade,
     weights::{self, Weights},
 };
 use floe_kernels::codegen::Target;
-use floe_models::ImportOptions;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{
@@ -49,8 +48,8 @@ pub enum Effort {
 /// How to quantise.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Shapes and constants of inputs.
-    pub import: ImportOptions,
+    /// How the model is imported and run.
+    pub import: Import,
     /// Integers of activations.
     pub activations: Activations,
     /// Leaves biases as floats.
@@ -288,7 +287,7 @@ pub fn quantise(
 ///
 /// # Errors
 /// Where the model is refused.
-pub fn prepare(model: &mut Model, import: &ImportOptions) -> Result<Vec<String>, Error> {
+pub fn prepare(model: &mut Model, import: &Import) -> Result<Vec<String>, Error> {
     normalise::run(model)?;
     if model.opset() < upgrade::OPSET {
         let facts = run::facts(model, import)?;
