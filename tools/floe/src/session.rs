@@ -1,6 +1,6 @@
 //! One interface to both kinds of session, and the choice between them.
 
-use crate::host_functions::HostFunctions;
+use crate::{device_memory::DeviceMemory, host_functions::HostFunctions};
 use anyhow::{Context, Result, anyhow, bail};
 use floe_cuda::{Device, Options};
 use floe_engine::{
@@ -11,6 +11,7 @@ use floe_engine::{
         format::{Binding, Direction, VariantHeader},
     },
 };
+use std::ffi::c_void;
 
 /// What the user asks to run on.
 #[derive(Clone, Debug, Default)]
@@ -90,6 +91,9 @@ pub enum Place {
     },
     /// A GPU with its context current on this thread.
     Cuda {
+        /// What sessions need that share device memory with others: see [`Place::share_device_memory`]. First, so that it goes
+        /// before the context.
+        shared: Option<DeviceMemory>,
         /// The GPU.
         device: Device,
         /// Its driver's functions.
@@ -176,7 +180,7 @@ impl Place {
             observe: request.observe,
             ..InitOptions::default()
         };
-        Ok((Self::Cuda { device, api, options }, variant))
+        Ok((Self::Cuda { shared: None, device, api, options }, variant))
     }
 
     /// The variant of another plan that suits this GPU best, or the one of the target `wanted`.
@@ -215,7 +219,7 @@ impl Place {
             }
             #[cfg(feature = "emulator")]
             Self::Emulated(emulated) => emulated.session(variant),
-            Self::Cuda { device, api, options } => {
+            Self::Cuda { device, api, options, .. } => {
                 device.make_current()?;
                 // SAFETY: the table comes from the driver; the device, borrowed as long as the session, keeps the
                 // context alive, and it was just made current on this thread, which the session cannot leave. The
@@ -224,6 +228,23 @@ impl Place {
                 Ok(Session::Cuda(Box::new(session)))
             }
         }
+    }
+
+    /// Lets sessions that are made here from now on take inputs from device memory of others, and leave outputs in it
+    /// ([`device_memory`](crate::device_memory)): they replay in one stream, which is returned (`CUstream`). `None` where this
+    /// is no GPU.
+    ///
+    /// # Errors
+    /// Where this thread has another such place, or the driver's error.
+    pub fn share_device_memory(&mut self) -> Result<Option<*mut c_void>> {
+        let Self::Cuda { shared, device, api, options } = self else { return Ok(None) };
+        if shared.is_none() {
+            device.make_current()?;
+            let (memory, table) = DeviceMemory::new(*api, options.mapped)?;
+            (*api, options.stream) = (table, Some(memory.stream()));
+            *shared = Some(memory);
+        }
+        Ok(shared.as_ref().map(DeviceMemory::stream))
     }
 
     /// Device memory for a measurement.
@@ -383,6 +404,17 @@ impl<'p> Session<'p, '_> {
         match self {
             Self::Host(session) => Ok(session.replay()?),
             Self::Cuda(session) => session.replay().map_err(run_error),
+        }
+    }
+
+    /// Waits until everything enqueued has finished.
+    ///
+    /// # Errors
+    /// Where any of it failed.
+    pub fn synchronize(&mut self) -> Result<()> {
+        match self {
+            Self::Host(_) => Ok(()),
+            Self::Cuda(session) => session.synchronize().map_err(run_error),
         }
     }
 
