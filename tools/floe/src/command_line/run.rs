@@ -81,11 +81,12 @@ impl Run {
     pub(super) fn run(&self) -> Result<()> {
         let before_main = cold_start::time_since_process_start();
         let reference = self.compare.as_deref().map(Reference::read).transpose()?;
+        let request = self.common.request(None)?;
         mark("read and check");
         let file = self.common.plan.open()?;
         let (plan, (mut place, variant)) = file.plan_and(|plan| {
             mark(cold_start::DRIVER);
-            Place::choose(plan, &self.common.request(None))
+            Place::choose(plan, &request)
         })?;
         let device = place.describe();
         let watch = self.common.watch()?;
