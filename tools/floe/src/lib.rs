@@ -22,6 +22,7 @@ pub mod power;
 pub mod profile;
 pub mod random;
 pub mod reference;
+pub mod selftest;
 pub mod session;
 pub mod shapes;
 pub mod tensor;

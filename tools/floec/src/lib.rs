@@ -14,6 +14,7 @@ mod model;
 mod output;
 mod prove;
 mod quantize;
+mod selftest;
 mod shapes;
 mod sign;
 mod suite;
@@ -60,6 +61,7 @@ enum Command {
     Targets(compile::TargetArguments),
     Prove(prove::Arguments),
     Quantize(Box<quantize::Arguments>),
+    SelftestBundle(selftest::Arguments),
     Suite(suite::Arguments),
     Zoo(zoo::Arguments),
 }
@@ -108,6 +110,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Targets(arguments) => compile::targets(&arguments),
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Quantize(arguments) => quantize::run(&arguments),
+        Command::SelftestBundle(arguments) => selftest::run(&arguments),
         Command::Suite(arguments) => suite::run(&arguments),
         Command::Zoo(arguments) => zoo::run(&arguments),
     }

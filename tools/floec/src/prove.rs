@@ -30,10 +30,14 @@ use floe_engine::{
         format::{Action, Step},
     },
 };
-use floe_kernels::Kernel;
+use floe_kernels::{Kernel, codegen::Target};
 use floe_models::Op;
 use serde_json::{Value, json};
-use std::{fmt::Write, path::PathBuf, time::Instant};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 /// Run a plan on a GPU in software with every access watched: no GPU is needed.
 #[derive(Args)]
@@ -98,7 +102,7 @@ struct Report {
 /// Runs `floec prove`; whether nothing was found.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let functions = usage(arguments.host_library.load())?;
-    let bytes = plan_bytes(arguments, &functions)?;
+    let bytes = plan_bytes(&arguments.file, &functions, || options(arguments))?;
     let mut file = vec![Block::ZERO; bytes.len().div_ceil(size_of::<Block>())];
     let aligned: &mut [u8] = bytemuck::cast_slice_mut(&mut file);
     aligned[..bytes.len()].copy_from_slice(&bytes);
@@ -114,29 +118,38 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// The plan's file, or what the model compiles to: for the target with PTX and line numbers, and for the host.
-fn plan_bytes(arguments: &Arguments, functions: &HostFunctions) -> Result<Vec<u8>> {
-    let name = arguments.file.display();
-    let bytes = std::fs::read(&arguments.file).with_context(|| format!("cannot read '{name}'"))?;
-    if bytes.starts_with(&floe_engine::plan::format::MAGIC) {
-        return Ok(bytes);
-    }
-    drop(bytes);
-    let mut options = CompileOptions {
+/// How a model is compiled: with PTX and line numbers.
+fn options(arguments: &Arguments) -> Result<CompileOptions> {
+    Ok(CompileOptions {
         targets: vec![targets::find(&arguments.target)?.clone()],
         import: arguments.import.options()?,
         ptx: true,
         lines: true,
         ..CompileOptions::default()
-    };
-    let fused = pipeline::import_and_fuse(&arguments.file, &options, &|_| ())
-        .with_context(|| format!("cannot compile '{name}'"))?;
+    })
+}
+
+/// A plan's file, or what a model compiles to: for the targets of the options, and for the host.
+pub(crate) fn plan_bytes(
+    file: &Path,
+    functions: &HostFunctions,
+    options: impl FnOnce() -> Result<CompileOptions>,
+) -> Result<Vec<u8>> {
+    let name = file.display();
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read '{name}'"))?;
+    if bytes.starts_with(&floe_engine::plan::format::MAGIC) {
+        return Ok(bytes);
+    }
+    drop(bytes);
+    let mut options = options()?;
+    let fused =
+        pipeline::import_and_fuse(file, &options, &|_| ()).with_context(|| format!("cannot compile '{name}'"))?;
     // What the host has no function for cannot be compared with it.
     let on_host = |node: &FusedNode| match &node.op {
         FusedOp::Operator(Op::Custom(operator)) => functions.has(&operator.description.full_name()),
         _ => true,
     };
-    if fused.nodes.iter().all(on_host) {
+    if fused.nodes.iter().all(on_host) && !options.targets.iter().any(Target::is_host) {
         options.targets.push(targets::find("host")?.clone());
     }
     let compiled = pipeline::compile_fused(&fused, &options, &|_| ());

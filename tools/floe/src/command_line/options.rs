@@ -122,6 +122,17 @@ pub(super) enum DeviceArgument {
     Emulated,
 }
 
+impl DeviceArgument {
+    pub(super) const fn kind(self) -> DeviceKind {
+        match self {
+            Self::Host => DeviceKind::Host,
+            Self::Cuda => DeviceKind::Cuda,
+            #[cfg(feature = "emulator")]
+            Self::Emulated => DeviceKind::Emulated,
+        }
+    }
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum MemoryArgument {
     Mapped,
@@ -148,13 +159,7 @@ impl Common {
     }
 
     pub(super) fn request(&self, multiprocessors: Option<u32>) -> Result<Request> {
-        let device = match self.device {
-            None => DeviceKind::Auto,
-            Some(DeviceArgument::Host) => DeviceKind::Host,
-            Some(DeviceArgument::Cuda) => DeviceKind::Cuda,
-            #[cfg(feature = "emulator")]
-            Some(DeviceArgument::Emulated) => DeviceKind::Emulated,
-        };
+        let device = self.device.map_or(DeviceKind::Auto, DeviceArgument::kind);
         let memory = self.memory.map(|memory| match memory {
             MemoryArgument::Mapped => MemoryKind::Mapped,
             MemoryArgument::Device => MemoryKind::Device,
