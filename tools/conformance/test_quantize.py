@@ -1,7 +1,11 @@
 """`floec quantize` against ONNX Runtime: it takes the files, computes with them what Floe's host does, and what it computes is as
-near to f32 as the report says. The binaries are those of `cargo test`, or in the folder FLOE_BINARIES."""
+near to f32 as the report says. From a calibration table of ONNX Runtime come the scales that its own quantiser has. The binaries
+are those of `cargo test`, or in the folder FLOE_BINARIES."""
 
+import contextlib
+import io
 import json
+import logging
 import os
 import pathlib
 import subprocess
@@ -12,6 +16,9 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization.calibrate import create_calibrator, save_tensors_data
+from onnxruntime.quantization.quant_utils import write_calibration_table
 
 ROOT = pathlib.Path(__file__).parents[2]
 BINARIES = pathlib.Path(os.environ.get("FLOE_BINARIES", pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"))
@@ -89,7 +96,7 @@ def rows():
     return net, net.node("MatMul", net.node("Tanh", x), net.normal(96, 32, scale=0.1))
 
 
-class Quantized(unittest.TestCase):
+class Case(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
@@ -100,6 +107,18 @@ class Quantized(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
+    def outputs(self, file):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime.InferenceSession(self.path / file, options)
+        return [session.run(None, {"x": x})[0] for x in self.samples]
+
+    def error(self, exact, found):
+        difference = np.concatenate([(a - b).ravel() for a, b in zip(exact, found)])
+        return np.linalg.norm(difference) / np.linalg.norm(np.concatenate([a.ravel() for a in exact]))
+
+
+class Quantized(Case):
     def quantize(self, net, output, *arguments, opset=17):
         random = np.random.default_rng(8)
         self.samples = random.standard_normal([12, *net.shape]).astype(np.float32)
@@ -109,12 +128,6 @@ class Quantized(unittest.TestCase):
         onnx.checker.check_model(onnx.load(self.path / "q.onnx"), full_check=not any("weights" in str(a) for a in arguments))
         return json.loads(text)
 
-    def outputs(self, file):
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        session = onnxruntime.InferenceSession(self.path / file, options)
-        return [session.run(None, {"x": x})[0] for x in self.samples]
-
     def floe(self, number):
         """What Floe's host makes of a sample."""
         np.save(self.path / "x.npy", self.samples[number])
@@ -122,10 +135,6 @@ class Quantized(unittest.TestCase):
             self.run_program("floec", "compile", "q.onnx", "--target", "host", "-o", "q.floe")
         self.run_program("floe", "run", "q.floe", "--device", "host", "--input", "x=x.npy", "--output-dir", "out")
         return np.load(next((self.path / "out").glob("*.npy")))
-
-    def error(self, exact, found):
-        difference = np.concatenate([(a - b).ravel() for a, b in zip(exact, found)])
-        return np.linalg.norm(difference) / np.linalg.norm(np.concatenate([a.ravel() for a in exact]))
 
     def check(self, network, *arguments, most, opset=17):
         net, output = network()
@@ -193,6 +202,63 @@ class Quantized(unittest.TestCase):
             self.assertEqual(len(report["layers"]), 2)
             for layer in report["layers"]:
                 self.assertLessEqual(layer["error"], layer["error_nearest"])
+
+
+class Samples(CalibrationDataReader):
+    def __init__(self, samples):
+        self.rest = iter(samples)
+
+    def get_next(self):
+        sample = next(self.rest, None)
+        return None if sample is None else {"x": sample}
+
+
+class Tables(Case):
+    def parameters(self, file):
+        """Scale, zero point and type of every value that is quantised."""
+        model = onnx.load(self.path / file)
+        constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+        nodes = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
+        found = {node.input[0]: [constants[name] for name in node.input[1:3]] for node in nodes}
+        return {name: (float(scale), int(zero), zero.dtype.name) for name, (scale, zero) in found.items() if scale.size == 1}
+
+    def compare(self, network, method):
+        """As many values as Floe quantises by a table, with the scales of `quantize_static`."""
+        net, output = network()
+        net.save(self.path / "net.onnx", output)
+        self.samples = np.random.default_rng(8).standard_normal([12, *net.shape]).astype(np.float32)
+        calibrator = create_calibrator(self.path / "net.onnx", None, self.path / "augmented.onnx", method)
+        calibrator.collect_data(Samples(self.samples))
+        data = calibrator.compute_data()
+        write_calibration_table(data, self.path)
+        save_tensors_data(data, self.path / "saved.json")
+        static = {}
+        for kind, symmetric in (QuantType.QUInt8, False), (QuantType.QInt8, True):
+            options = {"ActivationSymmetric": symmetric}
+            words = {"quant_format": QuantFormat.QDQ, "calibrate_method": method, "activation_type": kind, "extra_options": options}
+            quantize_static(self.path / "net.onnx", self.path / "static.onnx", Samples(self.samples), **words)
+            static["int8" if symmetric else "uint8"] = self.parameters("static.onnx")
+        for words in [], ["--symmetric"]:
+            for table in "calibration.json", "saved.json":
+                self.run_program("floec", "quantize", "net.onnx", "--calibration", table, "-o", "q.onnx", *words)
+                own = self.parameters("q.onnx")
+                # What is as large on both sides of 0 is i8 without --symmetric too.
+                for name, (scale, zero, kind) in own.items():
+                    expected, *others = static[kind][name]
+                    self.assertEqual([zero, kind], others, name)
+                    self.assertAlmostEqual(scale / expected, 1, 6, name)
+                kinds = {kind for *_, kind in own.values()}
+                self.assertTrue(kinds == {"int8"} if words else "uint8" in kinds, kinds)
+                self.assertLess(self.error(self.outputs("net.onnx"), self.outputs("q.onnx")), 0.1)
+        return len(own)
+
+    def test_tables(self):
+        logging.disable(logging.WARNING)
+        self.addCleanup(logging.disable, logging.NOTSET)
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.assertEqual(self.compare(residual, CalibrationMethod.MinMax), 5)
+            self.assertEqual(self.compare(gated, CalibrationMethod.Percentile), 6)
+            self.assertEqual(self.compare(rows, CalibrationMethod.Entropy), 2)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@
 pub mod bench;
 pub mod cold_start;
 pub mod command_line;
+pub mod device_memory;
 #[cfg(feature = "emulator")]
 pub mod emulated;
+pub mod host_functions;
 pub mod inputs;
 pub mod measure;
 pub mod metrics;

@@ -46,6 +46,13 @@ pub struct Power {
     pub samples: usize,
 }
 
+impl Power {
+    /// Energy in joules over a time in microseconds.
+    pub fn joules(&self, microseconds: f64) -> f64 {
+        self.watts * microseconds / 1e6
+    }
+}
+
 impl Rail {
     /// All rails of the board, by name; none where there is no monitor. `sysfs` is usually `/sys`.
     pub fn find(sysfs: &Path) -> Vec<Self> {

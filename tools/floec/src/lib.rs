@@ -6,10 +6,11 @@ mod compare;
 mod compile;
 mod deploy;
 mod error_page;
+mod frames;
+mod import;
 mod inspect;
 mod keys;
 mod model;
-mod operators;
 mod output;
 mod prove;
 mod quantize;
@@ -21,6 +22,7 @@ mod zoo;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Usage;
+pub use shapes::Shape;
 use std::{ffi::OsString, process::ExitCode};
 
 /// Compiles ONNX models into plans that `floe` replays.
@@ -146,6 +148,14 @@ pub fn report(arguments: impl IntoIterator<Item = OsString>) -> Result<(serde_js
         (Err(_), Some(failure)) => Err(failure),
         (Err(error), None) => Err(Failure { message: format!("the command printed no JSON: {error}"), is_usage: true }),
     }
+}
+
+/// The shapes that `--shape` options give, at least one.
+///
+/// # Errors
+/// Returns an error if one cannot be read, or they do not belong together.
+pub fn shapes(options: &[String]) -> anyhow::Result<Vec<Shape>> {
+    shapes::parse(options)
 }
 
 /// What `floec inspect --json` prints of a plan.

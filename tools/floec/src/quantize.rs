@@ -1,25 +1,24 @@
 //! `floec quantize`.
 
 use crate::{
-    compile,
+    frames::PreprocessArguments,
+    import::ImportArguments,
     output::{self, usage},
-    shapes,
 };
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
+use floe::host_functions::HostLibrary;
 use floe_accuracy::samples;
-use floe_compiler::{
-    preprocess::{self, Preprocess},
-    targets,
-};
-use floe_models::{Fact, ImportOptions};
+use floe_compiler::{preprocess, targets};
+use floe_models::Fact;
 use floe_quantize::{
     Effort, Error, Model, Options, Progress, Samples,
     evaluate::Budget,
     packed,
     params::Activations,
     report,
-    run::{self, Sample},
+    run::{self, Import, Sample},
+    table::Table,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
@@ -29,32 +28,42 @@ const EXAMPLES: &str = "Examples:
   floec quantize net.onnx --samples photos/ -o net.qdq.onnx \\
       --preprocess 'image=rgb:640x480,cover=256,range=0..1,mean=0.485/0.456/0.406,std=0.229/0.224/0.225'
   floec quantize net.onnx --samples inputs.npz --budget 'cosine 0.999' --target jetson-orin-nano -o net.qdq.onnx
+  floec quantize net.onnx --calibration calibration.json -o net.qdq.onnx
 
 Samples are .npy and .npz files, ONNX test folders or pictures (which need --preprocess), or folders of them; a few hundred that
-are like what the network will see. The result is a float ONNX model with QuantizeLinear and DequantizeLinear, which ONNX Runtime
+are like what the network will see. With --calibration in their place, ranges are those of a table, and nothing is measured: no
+other method is tried. Layers without a range of what they read stay floats. The result is a float ONNX model with QuantizeLinear and DequantizeLinear, which ONNX Runtime
 runs too; with --symmetric also TensorRT.";
 
 /// Quantise a float ONNX model to 8 bits with samples of its inputs.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\nPictures:\n{}", preprocess::HELP))]
+#[command(
+    mut_arg("constants", |argument| {
+        argument.help("Makes an input a constant while calibrating, for example `sr=16000`. Repeatable")
+    }),
+    mut_arg("preprocess", |argument| {
+        argument.help("What pictures become on their way to an input, as for `floec compile`. Repeatable")
+    }),
+)]
 pub struct Arguments {
     /// The ONNX model, in floats.
     model: PathBuf,
     /// Inputs to calibrate with: a file or a folder; repeatable, also as `INPUT=FILE.npy`.
-    #[arg(long, value_name = "PATH", required = true)]
+    #[arg(long, value_name = "PATH", required_unless_present = "calibration")]
     samples: Vec<String>,
+    /// Ranges of values in place of samples: the `calibration.json` that ONNX Runtime writes, or a calibration table of TensorRT.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["samples", "most_samples", "preprocess", "budget", "effort", "weights"])]
+    calibration: Option<PathBuf>,
     /// Take this many samples at most.
     #[arg(long, value_name = "N")]
     most_samples: Option<usize>,
-    /// Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar.
-    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
-    shapes: Vec<String>,
-    /// Makes an input a constant while calibrating, for example `sr=16000`. Repeatable.
-    #[arg(long = "constant", value_name = "INPUT=NUMBER")]
-    constants: Vec<String>,
-    /// What pictures become on their way to an input, as for `floec compile`. Repeatable.
-    #[arg(long = "preprocess", value_name = "INPUT=FORMAT:WxH,…")]
-    preprocess: Vec<String>,
+    #[command(flatten)]
+    import: ImportArguments,
+    #[command(flatten)]
+    host_library: HostLibrary,
+    #[command(flatten)]
+    preprocess: PreprocessArguments,
     /// What the network may lose against f32 on the samples: `cosine 0.999`, `top-1 0.99` or `relative 0.02`. The layers that
     /// cost most stay floats until it holds.
     #[arg(long, value_name = "BUDGET")]
@@ -115,14 +124,6 @@ impl Samples for Files {
     }
 }
 
-fn import_options(arguments: &Arguments) -> anyhow::Result<ImportOptions> {
-    let mut options = ImportOptions { shapes: shapes::single(&arguments.shapes)?, ..ImportOptions::default() };
-    for text in &arguments.constants {
-        options.numbers.push(compile::constant(text)?);
-    }
-    Ok(options)
-}
-
 /// An error of the quantiser, with the exit code that it has.
 fn located<T>(result: Result<T, Error>, model: &Path) -> anyhow::Result<T> {
     result.or_else(|error| {
@@ -134,14 +135,14 @@ fn located<T>(result: Result<T, Error>, model: &Path) -> anyhow::Result<T> {
 
 /// Runs `floec quantize`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    usage(output::keep_inputs(&arguments.output, [arguments.model.as_path()]))?;
+    let read = std::iter::once(&arguments.model).chain(&arguments.calibration);
+    usage(output::keep_inputs(&arguments.output, read.map(PathBuf::as_path)))?;
     let to_stdout = output::is_stdout(&arguments.output);
     if to_stdout && arguments.json {
         return usage(Err(anyhow!("-o - and --json both write to standard output")));
     }
-    let import = usage(import_options(arguments))?;
-    let parsed = arguments.preprocess.iter().map(|text| Preprocess::parse(text)).collect::<Result<Vec<_>, _>>();
-    let preprocess = usage(parsed.map_err(anyhow::Error::from))?;
+    let import = Import { options: arguments.import.options()?, functions: usage(arguments.host_library.load())? };
+    let preprocess = arguments.preprocess.parse()?;
     let budget = arguments.budget.as_deref().map(Budget::parse).transpose();
     let budget = usage(budget.map_err(|reason| anyhow!("--budget: {reason}")))?;
     let model = located(Model::read(&arguments.model), &arguments.model)?;
@@ -151,11 +152,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
             return usage(Err(anyhow!("--keep names node '{name}', which the model does not have")));
         }
     }
+    let table = arguments.calibration.as_deref().map(Table::read).transpose();
+    let table = located(table, &arguments.model)?;
     let graph = located(run::import(&model, &import), &arguments.model)?;
     let inputs: Vec<(String, Fact)> =
         graph.inputs.iter().map(|&id| (graph.value(id).name.clone(), graph.fact(id).clone())).collect();
     drop(graph);
-    let mut samples = usage(samples::Samples::open(&arguments.samples, &inputs, &preprocess))?;
+    let mut samples = match table {
+        Some(_) => samples::Samples::random(&inputs, 0, 0),
+        None => usage(samples::Samples::open(&arguments.samples, &inputs, &preprocess))?,
+    };
     if let Some(most) = arguments.most_samples {
         samples.truncate(most);
     }
@@ -208,7 +214,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 name.into()
             }),
         };
-        let result = floe_quantize::quantise(&model, &samples, &options, &progress);
+        let result = match &table {
+            Some(table) => floe_quantize::quantise_by_table(&model, table, &options, &progress),
+            None => floe_quantize::quantise(&model, &samples, &options, &progress),
+        };
         bar.finish_and_clear();
         let result = located(result, &arguments.model)?;
         (located(result.model.encode(), &arguments.model)?, report::eight_bits(&result, &options))

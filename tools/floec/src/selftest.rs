@@ -1,12 +1,16 @@
 //! `floec selftest-bundle`: what `floe selftest` runs on a device, in one file.
 
 use crate::{
+    import::ImportArguments,
     output::{self, usage},
-    prove, shapes,
+    prove,
 };
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
-use floe::selftest::bundle::{self, FORMAT, Manifest};
+use floe::{
+    host_functions::HostFunctions,
+    selftest::bundle::{self, FORMAT, Manifest},
+};
 use floe_compiler::{
     emit::VariantIdentity,
     nvrtc::Compiler,
@@ -20,7 +24,6 @@ use floe_conformance::{
 };
 use floe_engine::plan::format::ImageKind;
 use floe_kernels::codegen::Target;
-use floe_models::ImportOptions;
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 use std::path::PathBuf;
@@ -47,9 +50,8 @@ pub struct Arguments {
     /// Only kernels of this family; repeatable.
     #[arg(long = "family", value_name = "NAME")]
     families: Vec<String>,
-    /// Shape of an input that a model leaves open.
-    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
-    shapes: Vec<String>,
+    #[command(flatten)]
+    import: ImportArguments,
     /// Precision of the models' plans on a GPU.
     #[arg(long, value_enum, default_value_t = Precision::F16)]
     precision: Precision,
@@ -152,10 +154,9 @@ fn kernels(arguments: &Arguments, target: &Target, cases: &[Case], bar: &Progres
 
 /// The networks that are named, or else the classifier of digits.
 fn networks(arguments: &Arguments, target: &Target) -> Result<Vec<Entry>> {
-    let shapes = usage(shapes::single(&arguments.shapes))?;
     let options = CompileOptions {
         targets: vec![target.clone()],
-        import: ImportOptions { shapes, ..ImportOptions::default() },
+        import: arguments.import.options()?,
         precision: match arguments.precision {
             Precision::F16 => pipeline::Precision::F16,
             Precision::F32 => pipeline::Precision::F32,
@@ -170,12 +171,12 @@ fn networks(arguments: &Arguments, target: &Target) -> Result<Vec<Entry>> {
         if entries.iter().any(|(case, _)| case.name == name) {
             return usage(Err(anyhow!("two networks are called {name}: rename one of the files")));
         }
-        let plan = prove::plan_bytes(path, || Ok(options.clone()))?;
+        let plan = prove::plan_bytes(path, &HostFunctions::default(), || Ok(options.clone()))?;
         entries.push(selftest::network(plan, &name, &target.name, arguments.seed)?);
     }
     if arguments.networks.is_empty() {
-        if !arguments.shapes.is_empty() {
-            return usage(Err(anyhow!("--shape is for a model, and none is given")));
+        if !arguments.import.is_empty() {
+            return usage(Err(anyhow!("--shape, --constant and --operators are for a model, and none is given")));
         }
         let plan = selftest::digits(options)?;
         entries.push(selftest::network(plan, "digits", &target.name, arguments.seed)?);

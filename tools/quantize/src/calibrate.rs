@@ -3,6 +3,7 @@
 
 use crate::{
     Error, Samples,
+    checkpoint::{self, Checkpoint},
     layers::Layer,
     normalise::floats,
     observe::Histogram,
@@ -11,6 +12,7 @@ use crate::{
 };
 use floe_models::{DType, Tensor};
 use rayon::prelude::*;
+use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::atomic::{AtomicUsize, Ordering},
@@ -49,6 +51,41 @@ impl Observations {
         for (name, rows) in other.rows {
             self.rows.entry(name).or_default().extend(rows);
         }
+    }
+
+    /// Keeps what was seen in a pass.
+    ///
+    /// # Errors
+    /// Where the checkpoint cannot be written.
+    pub fn save(&self, saved: &mut Checkpoint, pass: &str) -> Result<(), Error> {
+        for (name, rows) in &self.rows {
+            saved.put(&format!("{pass}/rows/{name}"), checkpoint::of_floats(rows))?;
+        }
+        for (name, sizes) in &self.channels {
+            saved.put(&format!("{pass}/channels/{name}"), checkpoint::of_floats(sizes))?;
+        }
+        let histograms: HashMap<_, _> = self.histograms.iter().map(|(name, h)| (name, h.json())).collect();
+        let names = |map: &HashMap<String, Vec<f32>>| map.keys().cloned().collect::<Vec<_>>();
+        let all = json!({"histograms": histograms, "rows": names(&self.rows), "channels": names(&self.channels)});
+        saved.put(&format!("{pass}/all"), all.to_string().into_bytes())
+    }
+
+    /// What an earlier run kept of a pass, `None` where it did not complete it.
+    pub fn restore(saved: &Checkpoint, pass: &str) -> Option<Self> {
+        let all: Value = serde_json::from_slice(saved.get(&format!("{pass}/all"))?).ok()?;
+        let floats = |kind: &str| -> Option<HashMap<String, Vec<f32>>> {
+            let names = all[kind].as_array()?.iter().filter_map(Value::as_str);
+            let read = |name: &str| Some((name.to_owned(), saved.get(&format!("{pass}/{kind}/{name}"))?));
+            names.map(|name| read(name).map(|(name, bytes)| (name, checkpoint::to_floats(bytes)))).collect()
+        };
+        let histograms = all["histograms"].as_object()?.iter();
+        Some(Self {
+            histograms: histograms
+                .map(|(name, value)| Some((name.clone(), Histogram::of_json(value)?)))
+                .collect::<Option<_>>()?,
+            rows: floats("rows")?,
+            channels: floats("channels")?,
+        })
     }
 }
 

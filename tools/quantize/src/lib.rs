@@ -2,7 +2,7 @@
 //!
 //! [`quantise`] takes a float ONNX model and samples of its inputs and gives a plain ONNX model in which products are computed
 //! with 8-bit integers: `QuantizeLinear` and `DequantizeLinear` around them say how. ONNX Runtime runs the same file.
-//! [`packed::run`] quantises the weights of matrix products alone.
+//! [`quantise_by_table`] does so with the ranges of another program in place of samples. [`packed::run`] quantises the weights of matrix products alone.
 //!
 //! # The way of a model
 //!
@@ -12,6 +12,7 @@
 //! | batch normalisation and scales folded into products | [`fold`] | Jacob et al. 2018 |
 //! | which products, and which values between them | [`layers`], [`places`] | the compiler's passes `integer_products`, `quantized_moves` |
 //! | samples run in f32, values observed | [`calibrate`], [`observe`] | |
+//! | or ranges read from a calibration table | [`table`] | ONNX Runtime, TensorRT |
 //! | channels evened out | [`smooth`] | cross-layer equalisation, Nagel et al. 2019; SmoothQuant, Xiao et al. 2023 |
 //! | ranges: min-max, percentile, entropy, MSE, chosen by effect | [`observe`], [`ranges`] | Migacz 2017; Wu et al. 2020; Banner et al. 2019 |
 //! | scales of weights by channel | [`weights`] | Krishnamoorthi, "Quantizing deep convolutional networks for efficient inference", 2018 |
@@ -55,6 +56,7 @@ pub mod observe;
 pub mod packed;
 pub mod params;
 pub mod places;
+mod prepare;
 pub mod product;
 mod quantise;
 pub mod random;
@@ -63,6 +65,7 @@ pub mod report;
 pub mod round;
 pub mod run;
 pub mod smooth;
+pub mod table;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -72,7 +75,7 @@ pub mod weights;
 
 pub use error::Error;
 pub use model::Model;
-pub use quantise::{Effort, LayerReport, Options, Progress, Quantized, Stage, quantise};
+pub use quantise::{Effort, LayerReport, Options, Progress, Quantized, Stage, quantise, quantise_by_table};
 
 use run::Sample;
 

@@ -45,9 +45,11 @@ pub enum Method {
     Entropy,
     /// Least mean squared error.
     Mse,
+    /// What a calibration table says.
+    Table,
 }
 
-/// All methods that are tried.
+/// All methods that are tried on samples.
 pub const METHODS: [Method; 6] = [
     Method::MinMax,
     Method::Percentile(10),
@@ -64,6 +66,7 @@ impl std::fmt::Display for Method {
             Self::Percentile(outside) => write!(f, "percentile {}", 100.0 - f64::from(*outside) / 1e4),
             Self::Entropy => f.write_str("entropy"),
             Self::Mse => f.write_str("MSE"),
+            Self::Table => f.write_str("calibration table"),
         }
     }
 }
@@ -161,7 +164,7 @@ impl Histogram {
             return (0.0, 0.0);
         }
         match method {
-            Method::MinMax => (self.min, self.max),
+            Method::MinMax | Method::Table => (self.min, self.max),
             Method::Percentile(outside) => self.percentile(f64::from(outside) / 1e6),
             Method::Entropy => self.entropy(),
             Method::Mse => self.least_error(activations),

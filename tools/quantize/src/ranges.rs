@@ -4,7 +4,7 @@
 use crate::{
     calibrate::Observations,
     layers::Layer,
-    observe::{self, Histogram, METHODS, Method},
+    observe::{self, Histogram, Method},
     params::{Activations, Params},
     places::Groups,
     product::{product, relative},
@@ -22,8 +22,9 @@ pub struct Choice {
     pub params: Params,
     /// How they were found.
     pub method: Method,
-    /// Squared relative error of the products that read them, in the mean; of min-max, and of the method.
-    pub errors: [f64; 2],
+    /// Squared relative error of the products that read them, in the mean; of min-max, and of the method. `None` where no other
+    /// method was tried.
+    pub errors: Option<[f64; 2]>,
 }
 
 /// The weights and rows of the layers.
@@ -80,7 +81,8 @@ pub fn choose(
         }
         let first = tried.first().copied()?;
         let best = tried.iter().fold(first, |best, next| if next.2 < best.2 { *next } else { best });
-        Some(Choice { params: best.0, method: best.1, errors: [first.2, best.2] })
+        let errors = (methods.len() > 1).then_some([first.2, best.2]);
+        Some(Choice { params: best.0, method: best.1, errors })
     };
     let choices: Vec<Option<Choice>> = groups.par_iter().map(of_group).collect();
     let named = groups.iter().zip(choices).filter_map(|(group, choice)| Some((group, choice?)));
@@ -90,9 +92,4 @@ pub fn choose(
 /// The parameters of a range.
 fn forms(range: (f32, f32), activations: Activations) -> Vec<Params> {
     vec![observe::params(range, activations)]
-}
-
-/// All methods, or min-max alone.
-pub fn methods(by_effect: bool) -> &'static [Method] {
-    if by_effect { &METHODS } else { &METHODS[..1] }
 }

@@ -13,15 +13,15 @@ pub fn eight_bits(result: &Quantized, options: &Options) -> Value {
             "node": layer.name,
             "operator": layer.operator(),
             "operations": layer.operations,
-            "error": report.error.sqrt(),
+            "error": report.error.map(f64::sqrt),
             "error_of_outputs_alone": report.alone,
             "expected_us": report.expected.map(|[f16, bits]| json!({"f16": f16, "8_bits": bits})),
             "input": {
                 "value": layer.input,
                 "parameters": choice.map(|choice| choice.params.json()),
                 "method": choice.map(|choice| choice.method.to_string()),
-                "error_min_max": choice.map(|choice| choice.errors[0].sqrt()),
-                "error": choice.map(|choice| choice.errors[1].sqrt()),
+                "error_min_max": choice.and_then(|choice| choice.errors).map(|[first, _]| first.sqrt()),
+                "error": choice.and_then(|choice| choice.errors).map(|[_, best]| best.sqrt()),
             },
         })
     });
@@ -51,7 +51,7 @@ pub fn eight_bits(result: &Quantized, options: &Options) -> Value {
         "folded": result.folded,
         "evened_out": smoothed.collect::<Vec<_>>(),
         "stages": stages.collect::<Vec<_>>(),
-        "distance": result.distance.json(),
+        "distance": result.distance.map(|distance| distance.json()),
         "budget": options.budget.map(|budget| budget.to_string()),
         "within_budget": result.within_budget,
         "target": options.target.as_ref().map(|target| target.name.clone()),
@@ -95,10 +95,13 @@ pub fn text(report: &Value) -> String {
         let operations = &report["operations"];
         let share = number(&operations["8_bits"]) / number(&operations["all"]).max(1.0);
         text += &format!(
-            "  {} products in 8 bits, {:.1} % of the multiply-adds; {} samples\n",
+            "  {} products in 8 bits, {:.1} % of the multiply-adds; {}\n",
             layers.len(),
             share * 100.0,
-            report["samples"],
+            match report["samples"].as_u64() {
+                Some(0) => "ranges of the table, whose effect is not measured".to_owned(),
+                _ => format!("{} samples", report["samples"]),
+            },
         );
         for stage in report["stages"].as_array().into_iter().flatten() {
             let corrected = match stage["corrected"]["scores"].as_f64() {
@@ -113,12 +116,14 @@ pub fn text(report: &Value) -> String {
             );
         }
         let distance = &report["distance"];
-        text += &format!(
-            "  result: relative error {:.5}, cosine {:.6}, top-1 {:.4}\n",
-            number(&distance["relative"]),
-            number(&distance["cosine"]),
-            number(&distance["top1"]),
-        );
+        if distance.is_object() {
+            text += &format!(
+                "  result: relative error {:.5}, cosine {:.6}, top-1 {:.4}\n",
+                number(&distance["relative"]),
+                number(&distance["cosine"]),
+                number(&distance["top1"]),
+            );
+        }
         let smoothed = report["evened_out"].as_array().map_or(&[][..], Vec::as_slice);
         if !smoothed.is_empty() {
             let added = smoothed.iter().filter(|one| one["multiplication"] == true).count();

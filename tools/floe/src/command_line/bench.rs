@@ -77,8 +77,9 @@ impl WaitArgument {
 
 /// What each rail took, and of that a round trip's share.
 fn powers(latency: &Latency, power: &[Power]) -> Vec<serde_json::Value> {
-    let rail = |Power { rail, watts, samples }: &Power| {
-        let joules = watts * latency.host.mean / 1e6;
+    let rail = |power: &Power| {
+        let Power { rail, watts, samples } = power;
+        let joules = power.joules(latency.host.mean);
         serde_json::json!({"rail": rail, "watts": watts, "joules_per_replay": joules, "samples": samples})
     };
     power.iter().map(rail).collect()
@@ -97,7 +98,7 @@ impl Bench {
 
     fn one(&self) -> Result<()> {
         let file = self.common.plan.open()?;
-        let request = self.common.request(self.sms);
+        let request = self.common.request(self.sms)?;
         let (plan, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
         let variant = self.common.shape(&variant)?;
         #[cfg(feature = "emulator")]
@@ -168,9 +169,10 @@ impl Bench {
         }
         for ((wait, latency), rails) in latencies.iter().zip(&power) {
             let way = if latencies.len() > 1 { format!(", waiting by {}", wait_name(*wait)) } else { String::new() };
-            for Power { rail, watts, samples } in rails {
-                let energy = watts * latency.host.mean / 1e3;
-                writeln!(out, "{rail}: {watts:.2} W, {energy:.3} mJ a replay ({samples} samples{way})")?;
+            for power in rails {
+                let Power { rail, watts, samples } = power;
+                let millijoules = 1e3 * power.joules(latency.host.mean);
+                writeln!(out, "{rail}: {watts:.2} W, {millijoules:.3} mJ a replay ({samples} samples{way})")?;
             }
         }
         if let Some(memory) = memory {
@@ -220,7 +222,7 @@ impl Bench {
             files.push(self.common.plan.open_other(plan)?);
         }
         let plans: Vec<Plan<'_>> = files.iter().map(PlanFile::plan).collect::<Result<_>>()?;
-        let request = Request { device: DeviceKind::Cuda, ..self.common.request(self.sms) };
+        let request = Request { device: DeviceKind::Cuda, ..self.common.request(self.sms)? };
         let (place, first) = Place::choose(&plans[0], &request)?;
         let first = self.common.shape(&first)?;
         let mut variants = vec![first];

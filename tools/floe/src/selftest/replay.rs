@@ -74,7 +74,7 @@ impl Replayer {
             }
             #[cfg(feature = "emulator")]
             Place::Emulated(emulated) => emulated.set_mode(floe_emulator::driver::Mode::Watch),
-            Place::Host(_) => {}
+            Place::Host { .. } => {}
         }
         Ok((self.place.insert(place), variant))
     }

@@ -30,7 +30,7 @@ def expect(is_true, *words):
 def floec(program, *words):
     done = subprocess.run([program, *map(str, words)], capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"floec {' '.join(map(str, words))}: {done.stderr.strip()[-500:]}")
+        sys.exit(f"{pathlib.Path(program).name} {' '.join(map(str, words))}: {done.stderr.strip()[-500:]}")
 
 
 def hostile(path):
@@ -42,6 +42,34 @@ def hostile(path):
     nodes = [helper.make_node("Relu", [f"x{HOSTILE}"], ["m"], HOSTILE), helper.make_node("Neg", ["m"], [f"y{HOSTILE}"], "last")]
     graph = helper.make_graph(nodes, "g", [value(f"x{HOSTILE}")], [value(f"y{HOSTILE}")])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+def several_shapes(path):
+    """A model of two steps whose input has any length."""
+    import onnx
+    from onnx import helper
+
+    value = lambda name: helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, "n"])
+    nodes = [helper.make_node("Softmax", ["x"], ["m"], "softmax"), helper.make_node("CumSum", ["m", "axis"], ["y"], "sum")]
+    axis = helper.make_tensor("axis", onnx.TensorProto.INT64, [], [1])
+    graph = helper.make_graph(nodes, "g", [value("x")], [value("y")], [axis])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+
+
+def shapes_and_times(browser, program, out):
+    """A plan of two shapes, with times that `floe profile` measured of the first."""
+    model, plan, times, path = (out / f"shapes.{ending}" for ending in ("onnx", "floe", "json", "html"))
+    several_shapes(model)
+    floec(program, "compile", model, "--shape", "x=1x512,1x4096", "--target", "host", "-o", plan)
+    floec(pathlib.Path(program).with_name("floe"), "profile", plan, "--device", "host", "--json", times)
+    floec(program, "inspect", plan, "--profile", times, "--html", path)
+    browser.open(path)
+    tabs = browser.evaluate("[...document.querySelectorAll('.tabs button')].map((tab) => tab.textContent)")
+    expect(len(tabs) == len(set(tabs)) == 2, path.name, "has the tabs", tabs)
+    facts = browser.evaluate("document.querySelector('.facts').textContent")
+    expect("replay on" in facts, path.name, "shows no measured time:", facts)
+    sound(browser, path.name)
+    narrow_enough(browser, path.name)
 
 
 def sound(browser, name):
@@ -182,6 +210,7 @@ def main():
                 pictures(browser, page, out)
                 browser.click(".tabs button:last-child" if file == plan else ".tabs button:first-child")
                 sound(browser, page)
+        shapes_and_times(browser, program, out)
         path = out / "hostile.html"
         plan = out / "hostile.floe"
         floec(program, "compile", out / "hostile.onnx", "--target", "host", "-o", plan)

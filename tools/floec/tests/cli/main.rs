@@ -9,6 +9,7 @@ mod inspect;
 mod models;
 mod operators;
 mod plans;
+mod quantize;
 mod selftest;
 mod shapes;
 mod signatures;

@@ -125,18 +125,21 @@ function graph() {
     const context = overview.getContext("2d");
     context.scale(scale, scale);
     const [x, y] = [width / drawn.size[0], height / drawn.size[1]];
-    const style = getComputedStyle(document.documentElement);
-    const paint = (name) => style.getPropertyValue(name.replace(/^var\((.*)\)$/, "$1"));
+    // The canvas knows no variables: what the scheme makes of one is what an element gets.
+    const paint = (name) => {
+      overview.style.color = name;
+      return getComputedStyle(overview).color;
+    };
     drawn.nodes.forEach((node, number) => {
       const step = state.variant?.network[node.steps[0]];
       context.globalAlpha = isFiltered() && !nodeShown(node) ? 0.15 : 1;
       context.fillStyle = state.nodes.has(number)
-        ? paint("--accent")
+        ? paint("var(--accent)")
         : node.refused
-          ? paint("--bad")
+          ? paint("var(--bad)")
           : step
             ? paint(colour(step.family))
-            : paint("--soft");
+            : paint("var(--soft)");
       context.fillRect(
         node.x * x,
         node.y * y,
@@ -145,7 +148,7 @@ function graph() {
       );
     });
     context.globalAlpha = 1;
-    context.strokeStyle = paint("--text");
+    context.strokeStyle = paint("var(--text)");
     const clip = (value, most) => Math.min(value, most - 1);
     const [left, top] = [box.scrollLeft / zoom, box.scrollTop / zoom];
     context.strokeRect(

@@ -69,7 +69,6 @@ function head() {
     const all = isPlan
       ? variant.bindings
       : [...data.inputs.map((end) => ({ ...end, direction: "input" })), ...data.outputs.map((end) => ({ ...end, direction: "output" }))];
-    const extents = (shape) => (shape ? `[${shape.map((extent) => extent ?? "?").join(", ")}]` : "");
     return all.map((end) =>
       html(
         "div",
@@ -105,13 +104,20 @@ function head() {
     return [bar, html("div", { class: "chips" }, chips)];
   }
 
+  const extents = (shape) => (shape ? `[${shape.map((extent) => extent ?? "?").join(", ")}]` : "");
+  /** What tells a variant from the others: of several shapes, that of its inputs. */
+  const form = (variant) => {
+    if (!(variant.shapes > 1)) return variant.precision;
+    const inputs = variant.bindings.filter((binding) => binding.direction === "input");
+    return [variant.precision, ...inputs.map((input) => extents(input.shape))].join(" ");
+  };
   data.variants.forEach((variant, number) => {
     tabs.append(
       html(
         "button",
         { type: "button", role: "tab", onclick: () => choose(number) },
         variant.target,
-        html("small", null, variant.precision),
+        html("small", null, form(variant)),
       ),
     );
   });
