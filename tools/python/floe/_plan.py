@@ -110,6 +110,8 @@ class Plan:
             host_library: shared library with the host's functions for operators that Floe does not have (OPERATORS.md). Its code
                 runs in this process: use a file of someone you trust.
 
+        The package's tests run 'host' and 'emulated', 'cuda' on a simulated driver, and on a GPU where there is one with PyTorch.
+
         Raises:
             DeviceError: the device is not there, or does not suit the plan.
         """
