@@ -15,6 +15,7 @@ use std::{
     ffi::{CString, c_void},
     ops::Range,
     ptr::{null, null_mut},
+    slice,
 };
 
 /// A GPU with a stream.
@@ -164,7 +165,7 @@ impl Gpu {
         self.replay(&made)?;
         let second = self.download(&made, layout.image.len())?;
 
-        let variable = [layout.outputs.as_slice(), &[workspace.clone()]].concat();
+        let variable = [layout.outputs.as_slice(), slice::from_ref(&workspace)].concat();
         if let Some(place) = difference(&layout.image, &first, &variable) {
             bail!("{} was written", region(&layout, place));
         }
