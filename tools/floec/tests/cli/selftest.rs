@@ -44,7 +44,10 @@ fn what_a_bundle_cannot_be_made_of_is_refused() {
         &["two networks are called conv"],
     );
     folder.misused("selftest-bundle --target host --family pool conv.floe -o conv.floe", &["would be overwritten"]);
-    folder.misused("selftest-bundle --target host --family pool --shape x=1x2 -o a", &["--shape is for a model"]);
+    folder.misused(
+        "selftest-bundle --target host --family pool --shape x=1x2 -o a",
+        &["are for a model, and none is given"],
+    );
     folder.refuses("selftest-bundle --target host --family pool none.onnx -o a", &["none.onnx"]);
     if nvrtc_is_there() {
         folder.refuses(
