@@ -46,11 +46,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Bytes of a name, the closing NUL included.
-#define FLOE_NAME_BYTES 256
-
 // Most dimensions of a binding.
 #define FLOE_MAX_RANK 8
+
+// Version of `floe_operator_library`.
+#define FLOE_OPERATOR_LIBRARY_VERSION 1
+
+// Bytes of a name, the closing NUL included.
+#define FLOE_NAME_BYTES 256
 
 // Bytes of memory for an open plan.
 #define FLOE_PLAN_BYTES 512
@@ -476,6 +479,17 @@ typedef struct floe_set_memory {
     // Page-locked host memory of all sessions.
     uint64_t page_locked_bytes;
 } floe_set_memory;
+
+// The functions of a shared library, which `--host-library` of the programs `floe` and `floec` loads: it exports one of these as
+// `floe_operators`. Several threads may call a function at once.
+typedef struct floe_operator_library {
+    // `FLOE_OPERATOR_LIBRARY_VERSION` of the header that it was compiled with. It stays the first field in every version.
+    uint32_t version;
+    // How many functions there are.
+    uint32_t operator_count;
+    // The functions, which stay as they are.
+    const struct floe_operator *operators;
+} floe_operator_library;
 
 #ifdef __cplusplus
 extern "C" {

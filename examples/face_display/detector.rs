@@ -4,8 +4,12 @@ use crate::source::{Format, Frames};
 use anyhow::{Context, Result, ensure};
 use bytemuck::Zeroable;
 use floe::session::Session;
-use floe_engine::plan::format::{Binding, Direction};
+use floe_engine::plan::{
+    content::{Content, FrameContent},
+    format::{Binding, Direction},
+};
 use floe_face_display::face::{self, Face, NUMBERS};
+use floe_kernels::frame::PixelFormat;
 use std::time::Instant;
 
 /// How to make a plan that fits.
@@ -29,7 +33,8 @@ impl<'p, 'm> Detector<'p, 'm> {
     pub fn new(session: Session<'p, 'm>) -> Result<Self> {
         let inputs = session.bindings(Direction::Input);
         let [(frame, input)] = inputs.as_slice() else { anyhow::bail!("the plan has {} inputs: {HOW}", inputs.len()) };
-        let frames = frames(input).with_context(|| format!("the plan's input is no frame: {HOW}"))?;
+        let frames =
+            frames(input).with_context(|| format!("the plan's input takes no frames of RGB or NV12: {HOW}"))?;
         let outputs = session.bindings(Direction::Output);
         let find = |name: &str, dtype: &str| {
             let is = |(_, binding): &&(usize, Binding)| binding.name == name && binding.dtype.name() == dtype;
@@ -67,13 +72,18 @@ impl<'p, 'm> Detector<'p, 'm> {
     }
 }
 
-/// What a camera-shaped input takes.
+/// What a camera-shaped input takes; `None` where that is none of the formats of [`Frames`].
 fn frames(input: &Binding) -> Option<Frames> {
-    let extents: Vec<usize> = input.shape.iter().map(|&extent| extent as usize).collect();
-    let (format, width, height) = match *extents.as_slice() {
-        [height, width, 3] => (Format::Rgb, width, height),
-        [rows, width] if rows % 3 == 0 => (Format::Nv12, width, rows / 3 * 2),
-        _ => return None,
+    let Content::Frame(frame) = Content::parse(input.content)? else { return None };
+    let is = |word| PixelFormat::from_word(word) == Some(frame.format);
+    let format = if is("rgb") {
+        Format::Rgb
+    } else if is("nv12") {
+        Format::Nv12
+    } else {
+        return None;
     };
-    (input.dtype.name() == "u8").then_some(Frames { format, width, height })
+    let [width, height] = frame.size.map(|extent| extent as usize);
+    let is_dense = FrameContent::new(frame.format, frame.size)?.stride == frame.stride;
+    is_dense.then_some(Frames { format, width, height })
 }

@@ -8,9 +8,12 @@ import argparse
 import json
 import math
 import pathlib
+import sys
 
 import torch
-from graphed import graphed
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "python/floe"))
+from _versus.graphed import graphed
 from networks import make, result
 from measurements import COMPILED, PYTORCH, spread
 

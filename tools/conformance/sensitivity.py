@@ -6,7 +6,7 @@
 
 A comparison of outputs says nothing of weights that the outputs hardly depend on. So every weight of a group is changed
 by 10 % of itself, up or down at random and independently, and ONNX Runtime computes the network with both. The change of
-some output must violate the bound that the network is held to (tools/verify/bounds.toml). A group is a linear operator
+some output must violate the bound that the network is held to (tools/conformance/src/bounds.toml). A group is a linear operator
 (Conv, MatMul, Gemm, LSTM, Gather from a table ...) with the constants of what follows it up to the next one: bias,
 normalisation, scales. Operators that share weights are one group, and squeeze and excitation belongs to what it scales.
 
@@ -30,7 +30,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 RECORDS = ROOT / "targets" / "verified"
-BOUNDS = ROOT / "tools" / "verify" / "bounds.toml"
+BOUNDS = ROOT / "tools" / "conformance" / "src" / "bounds.toml"
 RESULTS = HERE / "sensitivity.json"
 REASONS = HERE / "sensitivity.toml"
 PRECISIONS = ("f32", "f16")

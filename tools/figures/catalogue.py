@@ -132,7 +132,7 @@ class Catalogue:
 
     def _record_exceptions(self):
         """Networks that are held to bounds of their own."""
-        bounds = self._root / "tools/verify/bounds.toml"
+        bounds = self._root / "tools/conformance/src/bounds.toml"
         if bounds.exists():
             names = [network["name"] for network in tomllib.loads(bounds.read_text())["network"]]
         else:

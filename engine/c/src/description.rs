@@ -2,14 +2,12 @@
 
 use core::ffi::c_char;
 use floe_engine::plan::{Variant, format};
-use floe_kernels::DType;
+pub use floe_operators::{ElementType, FLOE_MAX_RANK};
 
 /// Bytes of a name, the closing NUL included.
 pub const FLOE_NAME_BYTES: usize = 256;
-/// Most dimensions of a binding.
-pub const FLOE_MAX_RANK: usize = 8;
 
-const _: () = assert!(FLOE_NAME_BYTES == format::MAX_NAME + 1 && FLOE_MAX_RANK == floe_kernels::MAX_RANK);
+const _: () = assert!(FLOE_NAME_BYTES == format::MAX_NAME + 1);
 
 /// Which way a binding goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,52 +19,6 @@ pub enum Direction {
     Output = 1,
     /// Lives on between replays; written to set it, read to look at it, zero at first and after a reset.
     State = 2,
-}
-
-/// Type of a binding's elements, little-endian.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum ElementType {
-    /// IEEE 754 binary32: `float`.
-    F32 = 0,
-    /// IEEE 754 binary16.
-    F16 = 1,
-    /// The upper half of a binary32.
-    Bf16 = 2,
-    /// IEEE 754 binary64: `double`.
-    F64 = 3,
-    /// `int8_t`.
-    I8 = 4,
-    /// `int16_t`.
-    I16 = 5,
-    /// `int32_t`.
-    I32 = 6,
-    /// `int64_t`.
-    I64 = 7,
-    /// `uint8_t`.
-    U8 = 8,
-    /// `uint16_t`.
-    U16 = 9,
-    /// `uint32_t`.
-    U32 = 10,
-    /// `uint64_t`.
-    U64 = 11,
-    /// One byte, 0 or 1.
-    Bool = 12,
-    /// One byte: a float with 4 bits of exponent and 3 of mantissa, with NaN but without infinities (OCP E4M3).
-    F8E4M3 = 13,
-    /// One byte: as that, with one NaN and without a negative zero.
-    F8E4M3Fnuz = 14,
-    /// One byte: a float with 5 bits of exponent and 2 of mantissa, with NaN and infinities (OCP E5M2).
-    F8E5M2 = 15,
-    /// One byte: as that, with one NaN, without infinities and without a negative zero.
-    F8E5M2Fnuz = 16,
-    /// A signed integer of 4 bits, in a byte of its own, sign-extended: `int8_t` from -8 to 7.
-    I4 = 17,
-    /// An unsigned integer of 4 bits, in a byte of its own: `uint8_t` from 0 to 15.
-    U4 = 18,
-    /// A type that this library has no name for; the binding's bytes are right all the same.
-    Other = 255,
 }
 
 /// A variant: the plan, compiled for one kind of device.
@@ -150,7 +102,7 @@ impl BindingInfo {
         Self {
             name: name(binding.name),
             direction: binding.direction.into(),
-            element_type: element_type(binding.dtype),
+            element_type: binding.dtype.into(),
             rank: binding.shape.len() as u32,
             shape,
             element_bytes: binding.dtype.size() as u32,
@@ -167,29 +119,5 @@ impl From<format::Direction> for Direction {
             format::Direction::Output => Self::Output,
             format::Direction::State => Self::State,
         }
-    }
-}
-
-pub(crate) fn element_type(dtype: DType) -> ElementType {
-    match dtype {
-        DType::F32 => ElementType::F32,
-        DType::F16 => ElementType::F16,
-        DType::Bf16 => ElementType::Bf16,
-        DType::F64 => ElementType::F64,
-        DType::I8 => ElementType::I8,
-        DType::I16 => ElementType::I16,
-        DType::I32 => ElementType::I32,
-        DType::I64 => ElementType::I64,
-        DType::U8 => ElementType::U8,
-        DType::U16 => ElementType::U16,
-        DType::U32 => ElementType::U32,
-        DType::U64 => ElementType::U64,
-        DType::Bool => ElementType::Bool,
-        DType::F8E4M3 => ElementType::F8E4M3,
-        DType::F8E4M3Fnuz => ElementType::F8E4M3Fnuz,
-        DType::F8E5M2 => ElementType::F8E5M2,
-        DType::F8E5M2Fnuz => ElementType::F8E5M2Fnuz,
-        DType::I4 => ElementType::I4,
-        DType::U4 => ElementType::U4,
     }
 }

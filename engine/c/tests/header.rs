@@ -10,7 +10,9 @@ fn folder() -> &'static Path {
 fn the_header_is_that_of_the_sources() {
     let mut config = cbindgen::Config::from_file(folder().join("cbindgen.toml")).unwrap();
     config.parse.parse_deps = false;
-    let bindings = cbindgen::Builder::new().with_crate(folder()).with_config(config).generate().unwrap();
+    let operators = folder().join("../operators/src/lib.rs");
+    let bindings =
+        cbindgen::Builder::new().with_src(operators).with_crate(folder()).with_config(config).generate().unwrap();
     let mut generated = Vec::new();
     bindings.write(&mut generated);
     // What Rust programs have to promise is said once for all functions in the header's introduction.

@@ -11,6 +11,7 @@ use crate::{
     scores::Scores,
 };
 use anyhow::{Result, bail};
+use floe::host_functions::HostFunctions;
 use floe_compiler::fused::FusedGraph;
 use floe_kernels::DType;
 use floe_models::Tensor;
@@ -142,6 +143,8 @@ pub struct Search<'a> {
     pub samples: &'a Samples,
     /// Nodes that stay f32 anyhow.
     pub keep_f32: &'a [String],
+    /// What the host calls for operators from outside of Floe.
+    pub functions: &'a HostFunctions,
     /// Microseconds that f32 costs a node.
     pub costs: &'a HashMap<String, f64>,
     /// Is told of finished and of all steps of the phase with this name.
@@ -162,7 +165,7 @@ impl State<'_> {
     fn scores(&self, keep: &[&str], most: usize) -> Result<Scores> {
         let keep: Vec<String> =
             self.search.keep_f32.iter().cloned().chain(keep.iter().map(|&name| name.to_owned())).collect();
-        let network = Network::new(self.search.fused, Arithmetic::F16 { keep_f32: &keep })?;
+        let network = Network::new_with(self.search.fused, Arithmetic::F16 { keep_f32: &keep }, self.search.functions)?;
         let samples = &self.samples[..most.min(self.samples.len())];
         let found: Vec<_> = samples.par_iter().map(|sample| network.run(&sample.inputs)).collect::<Result<_>>()?;
         let mut scores = Scores::new(Bound::default());
@@ -177,7 +180,7 @@ impl State<'_> {
 /// Returns an error if no set of layers holds the budget, or a sample does not fit.
 pub fn search(search: &Search<'_>) -> Result<Decision> {
     let &Search { fused, budget, samples, costs, progress, .. } = search;
-    let host = Network::new(fused, Arithmetic::F32)?;
+    let host = Network::new_with(fused, Arithmetic::F32, search.functions)?;
     let samples: Vec<Sample> = (0..samples.len()).map(|number| samples.load(number)).collect::<Result<_>>()?;
     let expected = samples.par_iter().map(|sample| host.run(&sample.inputs)).collect::<Result<_>>()?;
     let state = State { search, samples, expected };
@@ -201,7 +204,7 @@ pub fn search(search: &Search<'_>) -> Result<Decision> {
         return Ok(decision);
     }
 
-    let candidates = candidates(fused, search.keep_f32)?;
+    let candidates = candidates(search)?;
     let whole = state.scores(&candidates, all)?;
     decision.runs += all;
     if !budget.holds(&whole) {
@@ -262,8 +265,9 @@ pub fn search(search: &Search<'_>) -> Result<Decision> {
 }
 
 /// Nodes that make something which f16 stores and that compute it themselves.
-fn candidates<'f>(fused: &'f FusedGraph, keep_f32: &[String]) -> Result<Vec<&'f str>> {
-    let network = Network::new(fused, Arithmetic::F16 { keep_f32 })?;
+fn candidates<'f>(search: &Search<'f>) -> Result<Vec<&'f str>> {
+    let &Search { fused, keep_f32, functions, .. } = search;
+    let network = Network::new_with(fused, Arithmetic::F16 { keep_f32 }, functions)?;
     let storage = network.storage();
     let mut names: Vec<&str> = Vec::new();
     for node in &fused.nodes {

@@ -13,7 +13,7 @@ use crate::{
     target,
 };
 use anyhow::{Context, Result};
-use floe::session::DeviceKind;
+use floe::{host_functions::HostFunctions, session::DeviceKind};
 use floe_compiler::{fused::FusedGraph, pipeline::ExposedPlan};
 use floe_kernels::DType;
 use floe_models::{Tensor, TensorId};
@@ -45,9 +45,11 @@ pub enum Subject<'a> {
     },
 }
 
-/// What to look at.
-#[derive(Clone, Copy, Debug)]
+/// How to compare, and what to look at.
+#[derive(Clone, Debug)]
 pub struct Options {
+    /// What the host calls for operators from outside of Floe.
+    pub functions: HostFunctions,
     /// An element that is further off counts as beyond.
     pub bound: Bound,
     /// A layer's relative error beyond which it is named as the first.
@@ -58,7 +60,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { bound: Bound::default(), threshold: 1e-2, layers: true }
+        Self { functions: HostFunctions::default(), bound: Bound::default(), threshold: 1e-2, layers: true }
     }
 }
 
@@ -143,7 +145,7 @@ pub fn compare(
     dump: &mut Dump<'_>,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Comparison> {
-    let host = Network::new(fused, Arithmetic::F32)?;
+    let host = Network::new_with(fused, Arithmetic::F32, &options.functions)?;
     let mut makers: HashMap<TensorId, usize> = HashMap::new();
     for (number, node) in fused.nodes.iter().enumerate() {
         makers.extend(node.outputs.iter().map(|&id| (id, number)));
@@ -192,7 +194,9 @@ pub fn compare(
     match subject {
         Subject::Host | Subject::Simulated { .. } => {
             let simulated = match subject {
-                Subject::Simulated { keep_f32 } => Some(Network::new(fused, Arithmetic::F16 { keep_f32 })?),
+                Subject::Simulated { keep_f32 } => {
+                    Some(Network::new_with(fused, Arithmetic::F16 { keep_f32 }, &options.functions)?)
+                }
                 _ => None,
             };
             let one = |number: usize| -> Result<Part> {

@@ -15,4 +15,4 @@ pub mod scores;
 pub mod target;
 pub mod values;
 
-pub use floe::metrics;
+pub use floe::{host_functions::HostFunctions, metrics};

@@ -2,6 +2,7 @@
 //! nobody reads it any more.
 
 use anyhow::{Context, Result, anyhow, bail};
+use floe::host_functions::HostFunctions;
 use floe_compiler::{
     fused::FusedGraph,
     kernel_graph::{BufferRange, KernelGraph, Storage},
@@ -10,10 +11,10 @@ use floe_compiler::{
     store_options::StoreOptions,
     stored::StoredGraph,
 };
-use floe_engine::host::{ALIGNMENT, Block};
-use floe_kernels::{Family, copy::Copy};
+use floe_engine::host::{ALIGNMENT, Block, Call, Operators};
+use floe_kernels::{Family, Kernel, View, copy::Copy, custom::Custom};
 use floe_models::{Fact, Tensor, TensorId};
-use std::borrow::Cow;
+use std::{borrow::Cow, error::Error, fmt};
 
 /// How values are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +46,31 @@ pub struct Network {
     complete: Vec<Vec<TensorId>>,
     /// Why a value is f32 in an f16 variant.
     storage: Vec<precision::Storage>,
+    /// What is called for operators from outside of Floe.
+    functions: HostFunctions,
 }
+
+/// An operator from outside of Floe has no function to run on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingFunction {
+    /// Name of the node.
+    pub node: String,
+    /// The operator, `DOMAIN.NAME`.
+    pub operator: String,
+}
+
+impl fmt::Display for MissingFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { node, operator } = self;
+        write!(
+            f,
+            "node '{node}' is the operator {operator}, which is not Floe's: the host needs a function for it (on a command line, \
+             --host-library FILE.so)"
+        )
+    }
+}
+
+impl Error for MissingFunction {}
 
 /// Bytes where a reference kernel may cast them.
 #[derive(Clone, Debug)]
@@ -82,6 +107,14 @@ impl Network {
     /// # Errors
     /// Returns an error if the host cannot run a node.
     pub fn new(fused: &FusedGraph, arithmetic: Arithmetic<'_>) -> Result<Self> {
+        Self::new_with(fused, arithmetic, &HostFunctions::default())
+    }
+
+    /// As [`Self::new`], with functions for operators from outside of Floe.
+    ///
+    /// # Errors
+    /// Returns an error if the host cannot run a node; [`MissingFunction`] where it is for want of a function.
+    pub fn new_with(fused: &FusedGraph, arithmetic: Arithmetic<'_>, functions: &HostFunctions) -> Result<Self> {
         let options = match arithmetic {
             Arithmetic::F32 => StoreOptions { host: true, ..StoreOptions::default() },
             Arithmetic::F16 { keep_f32 } => {
@@ -93,6 +126,11 @@ impl Network {
         let mut last = vec![None; kernels.buffers.len()];
         for (number, node) in kernels.nodes.iter().enumerate() {
             node.kernel.family().check().with_context(|| format!("node '{}'", node.name))?;
+            if let Kernel::Custom(custom) = &node.kernel
+                && !functions.has(&custom.name)
+            {
+                return Err(MissingFunction { node: node.name.clone(), operator: custom.name.to_string() }.into());
+            }
             node.inputs.iter().chain(&node.outputs).for_each(|range| last[range.buffer.0] = Some(number));
         }
         let mut complete = vec![Vec::new(); kernels.nodes.len() + 1];
@@ -120,6 +158,7 @@ impl Network {
             last,
             complete,
             storage: stored.storage,
+            functions: functions.clone(),
             kernels,
             places,
         })
@@ -270,8 +309,7 @@ impl Network {
 
     fn step(&self, number: usize, memory: &mut [Option<Memory>]) -> Result<()> {
         let node = &self.kernels.nodes[number];
-        let family = node.kernel.family();
-        let mut workspace = Memory::zeroed(usize::try_from(family.host_workspace())?)?;
+        let mut workspace = Memory::zeroed(usize::try_from(node.kernel.family().host_workspace())?)?;
         let alone = |range: &BufferRange| {
             let others = node.inputs.iter().chain(&node.outputs).filter(|other| other.buffer == range.buffer);
             others.count() == 1
@@ -286,7 +324,7 @@ impl Network {
             let destinations = taken.iter_mut().zip(&node.outputs);
             let mut destinations: Vec<&mut [u8]> =
                 destinations.map(|(memory, range)| &mut memory.get_mut()[bytes_of(range)]).collect();
-            family.run(&sources, &mut destinations, workspace.get_mut())?;
+            self.call(&node.kernel, &sources, &mut destinations, workspace.get_mut())?;
             for (range, taken) in node.outputs.iter().zip(taken) {
                 memory[range.buffer.0] = Some(taken);
             }
@@ -301,12 +339,39 @@ impl Network {
         }
         let sources = node.inputs.iter().map(|range| self.bytes(range, memory)).collect::<Result<Vec<_>>>()?;
         let mut destinations: Vec<&mut [u8]> = results.iter_mut().map(Memory::get_mut).collect();
-        family.run(&sources, &mut destinations, workspace.get_mut())?;
+        self.call(&node.kernel, &sources, &mut destinations, workspace.get_mut())?;
         for (output, result) in node.outputs.iter().zip(&results) {
             let place = memory[output.buffer.0].as_mut().context("an output is a constant")?;
             place.get_mut()[bytes_of(output)].copy_from_slice(result.get());
         }
         Ok(())
+    }
+
+    /// Runs a kernel: its reference, or the function of an operator from outside.
+    fn call(
+        &self,
+        kernel: &Kernel,
+        sources: &[&[u8]],
+        destinations: &mut [&mut [u8]],
+        workspace: &mut [u8],
+    ) -> Result<()> {
+        let Kernel::Custom(operator) = kernel else {
+            return Ok(kernel.family().run(sources, destinations, workspace)?);
+        };
+        // The function gets no byte beyond its tensors.
+        let bytes = |view: &View| view.bytes().map(|bytes| bytes as usize);
+        let mut inputs = Vec::with_capacity(sources.len());
+        for (view, source) in operator.inputs.iter().zip(sources) {
+            inputs.push(source.get(..bytes(view)?).context("an input is too short")?);
+        }
+        let mut outputs = Vec::with_capacity(destinations.len());
+        for (view, destination) in operator.outputs.iter().zip(destinations) {
+            outputs.push(destination.get_mut(..bytes(view)?).context("an output is too short")?);
+        }
+        let Custom { name, workspace: needed, .. } = operator;
+        let workspace = workspace.get_mut(..*needed as usize).context("the workspace is too short")?;
+        let mut call = Call { operator, inputs: &inputs, outputs: &mut outputs, workspace };
+        self.functions.run(&mut call).map_err(|code| anyhow!("the function of {name} failed with code {code}"))
     }
 
     /// A value in the model's type and row-major; `None` where no view can express where it lies.

@@ -14,6 +14,7 @@
 
 use crate::network::{Arithmetic, Network};
 use anyhow::{Context, Result, bail};
+use floe::host_functions::HostFunctions;
 use floe_compiler::{evaluate::HostEvaluator, passes};
 use floe_models::{Fact, Graph, ImportOptions, Tensor, TensorId};
 use std::{
@@ -59,7 +60,15 @@ impl Values {
     ///
     /// # Errors
     /// Returns an error if the host cannot run the graph, or it lacks a wanted value.
-    pub fn of(mut graph: Graph, wanted: &Wanted) -> Result<Self> {
+    pub fn of(graph: Graph, wanted: &Wanted) -> Result<Self> {
+        Self::of_with(graph, wanted, &HostFunctions::default())
+    }
+
+    /// As [`Self::of`], with functions for operators from outside of Floe.
+    ///
+    /// # Errors
+    /// As for [`Self::of`]; [`MissingFunction`](crate::network::MissingFunction) where an operator has no function.
+    pub fn of_with(mut graph: Graph, wanted: &Wanted, functions: &HostFunctions) -> Result<Self> {
         let all: HashMap<&str, TensorId> = {
             let made = graph.nodes.iter().flat_map(|node| &node.outputs).chain(&graph.inputs).rev();
             made.map(|&id| (graph.value(id).name.as_str(), id)).collect()
@@ -95,7 +104,7 @@ impl Values {
                 names.entry(id).or_default().push(name);
             }
         }
-        Ok(Self { network: Network::new(&fused, Arithmetic::F32)?, names, inputs, constants })
+        Ok(Self { network: Network::new_with(&fused, Arithmetic::F32, functions)?, names, inputs, constants })
     }
 
     /// Names, types and shapes of the network's inputs.

@@ -1,5 +1,6 @@
 //! Faults planted in a network: `compare` names the layer that overflows, and a budget keeps the sensitive one in f32.
 
+use floe::host_functions::HostFunctions;
 use floe_accuracy::{
     budget::{self, Budget, Decision, Search},
     compare::{self, Comparison, Options, Subject},
@@ -111,7 +112,9 @@ fn decide(fused: &FusedGraph, budget: &str) -> anyhow::Result<Decision> {
     let budget: Budget = budget.parse().unwrap();
     let (samples, costs) = (samples(fused), HashMap::new());
     let progress = |_: &str, _, _| ();
-    budget::search(&Search { fused, budget, samples: &samples, keep_f32: &[], costs: &costs, progress: &progress })
+    let functions = &HostFunctions::default();
+    let (samples, costs, progress) = (&samples, &costs, &progress);
+    budget::search(&Search { fused, budget, samples, keep_f32: &[], functions, costs, progress })
 }
 
 #[test]
@@ -164,7 +167,16 @@ fn a_layer_that_is_not_needed_goes_back_to_f16() {
     let samples = Samples::open(&[path.to_str().unwrap().to_owned()], &facts, &[]).unwrap();
     let budget = "relative 0.05".parse().unwrap();
     let (costs, progress) = (HashMap::new(), |_: &str, _, _| ());
-    let search = Search { fused: &fused, budget, samples: &samples, keep_f32: &[], costs: &costs, progress: &progress };
+    let functions = &HostFunctions::default();
+    let search = Search {
+        fused: &fused,
+        budget,
+        samples: &samples,
+        keep_f32: &[],
+        functions,
+        costs: &costs,
+        progress: &progress,
+    };
     let decision = budget::search(&search).unwrap();
     assert_eq!(decision.ranked[0].node, "mild");
     let mut kept: Vec<&str> = decision.kept.iter().map(|layer| layer.node.as_str()).collect();

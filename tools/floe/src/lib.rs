@@ -5,8 +5,10 @@
 pub mod bench;
 pub mod cold_start;
 pub mod command_line;
+pub mod device_memory;
 #[cfg(feature = "emulator")]
 pub mod emulated;
+pub mod host_functions;
 pub mod inputs;
 pub mod measure;
 pub mod metrics;
@@ -20,6 +22,7 @@ pub mod power;
 pub mod profile;
 pub mod random;
 pub mod reference;
+pub mod selftest;
 pub mod session;
 pub mod shapes;
 pub mod tensor;

@@ -30,8 +30,17 @@ pub struct Output<'p> {
 /// # Errors
 /// What the engine says.
 pub fn read<'p>(session: &mut Session<'p, '_>) -> Result<Vec<Output<'p>>> {
+    read_those(session, |_| true)
+}
+
+/// As [`read`], of the outputs and states whose names are `wanted`.
+///
+/// # Errors
+/// What the engine says.
+pub fn read_those<'p>(session: &mut Session<'p, '_>, wanted: impl Fn(&str) -> bool) -> Result<Vec<Output<'p>>> {
     let mut bindings = session.bindings(Direction::Output);
     bindings.extend(session.bindings(Direction::State));
+    bindings.retain(|(_, binding)| wanted(binding.name));
     let read = |(number, binding): (usize, Binding<'p>)| {
         let mut bytes = vec![0; length(&binding)?];
         session.read(number, &mut bytes)?;

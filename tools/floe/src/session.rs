@@ -1,5 +1,6 @@
 //! One interface to both kinds of session, and the choice between them.
 
+use crate::{device_memory::DeviceMemory, host_functions::HostFunctions};
 use anyhow::{Context, Result, anyhow, bail};
 use floe_cuda::{Device, Options};
 use floe_engine::{
@@ -10,6 +11,7 @@ use floe_engine::{
         format::{Binding, Direction, VariantHeader},
     },
 };
+use std::ffi::c_void;
 
 /// What the user asks to run on.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +31,8 @@ pub struct Request {
     pub guard: bool,
     /// Is told where each stage of INIT begins on a GPU.
     pub observe: Option<fn(Stage)>,
+    /// What the host calls for operators from outside of Floe.
+    pub functions: HostFunctions,
 }
 
 /// Where the bindings of a session on a GPU live.
@@ -78,10 +82,18 @@ pub enum DeviceKind {
 /// Where a session lives: the memory of a host session, or an opened GPU.
 #[allow(clippy::large_enum_variant)]
 pub enum Place {
-    /// Memory for arena and bindings.
-    Host(Vec<host::Block>),
+    /// The CPU.
+    Host {
+        /// Memory for arena and bindings.
+        memory: Vec<host::Block>,
+        /// For operators from outside of Floe.
+        functions: HostFunctions,
+    },
     /// A GPU with its context current on this thread.
     Cuda {
+        /// What sessions need that share device memory with others: see [`Place::share_device_memory`]. First, so that it goes
+        /// before the context.
+        shared: Option<DeviceMemory>,
         /// The GPU.
         device: Device,
         /// Its driver's functions.
@@ -109,6 +121,7 @@ impl Place {
         }
         let host = plan.variants().find(|variant| variant.is_host() && wanted(variant));
         let cuda = || Self::choose_cuda(plan, request);
+        let cpu = || Self::Host { memory: Vec::new(), functions: request.functions.clone() };
         let kind = match request.device {
             DeviceKind::Auto if request.multiprocessors.is_some() => DeviceKind::Cuda,
             kind => kind,
@@ -120,7 +133,7 @@ impl Place {
                 Ok((Self::Emulated(Box::new(emulated)), variant))
             }
             (DeviceKind::Cuda, _) => cuda(),
-            (DeviceKind::Host, Some(host)) => Ok((Self::Host(Vec::new()), host)),
+            (DeviceKind::Host, Some(host)) => Ok((cpu(), host)),
             (DeviceKind::Host, None) if request.variant.is_some() => {
                 bail!("--device host: the variant that --variant names is for a GPU")
             }
@@ -128,11 +141,11 @@ impl Place {
                 bail!("the plan has no host variant; it holds {}. Recompile with --target host", targets(plan))
             }
             (DeviceKind::Auto, Some(host)) if plan.variants().all(|variant| variant.is_host() || !wanted(&variant)) => {
-                Ok((Self::Host(Vec::new()), host))
+                Ok((cpu(), host))
             }
             (DeviceKind::Auto, Some(host)) => cuda().or_else(|error| {
                 log::warn!("running on the host: {error:#}");
-                Ok((Self::Host(Vec::new()), host))
+                Ok((cpu(), host))
             }),
             (DeviceKind::Auto, None) => cuda(),
         }
@@ -167,7 +180,7 @@ impl Place {
             observe: request.observe,
             ..InitOptions::default()
         };
-        Ok((Self::Cuda { device, api, options }, variant))
+        Ok((Self::Cuda { shared: None, device, api, options }, variant))
     }
 
     /// The variant of another plan that suits this GPU best, or the one of the target `wanted`.
@@ -188,18 +201,25 @@ impl Place {
     /// What the engine says.
     pub fn session<'p, 'm>(&'m mut self, variant: Variant<'p>) -> Result<Session<'p, 'm>> {
         match self {
-            Self::Host(memory) => {
+            Self::Host { memory, functions } => {
                 let blocks = host::blocks(&variant);
                 memory
                     .try_reserve_exact(blocks)
                     .map_err(|_| anyhow!("the session needs {} bytes of memory", host::memory_bytes(&variant)))?;
                 memory.resize(blocks, host::Block::ZERO);
-                let session = host::Session::init(variant, bytemuck::cast_slice_mut(memory))?;
+                let session = host::Session::init_with(variant, bytemuck::cast_slice_mut(memory), functions).map_err(
+                    |error| match &error {
+                        host::InitError::NoFunction { .. } => {
+                            anyhow!("{error}; on a command line --host-library loads it (OPERATORS.md)")
+                        }
+                        _ => error.into(),
+                    },
+                )?;
                 Ok(Session::Host(Box::new(session)))
             }
             #[cfg(feature = "emulator")]
             Self::Emulated(emulated) => emulated.session(variant),
-            Self::Cuda { device, api, options } => {
+            Self::Cuda { device, api, options, .. } => {
                 device.make_current()?;
                 // SAFETY: the table comes from the driver; the device, borrowed as long as the session, keeps the
                 // context alive, and it was just made current on this thread, which the session cannot leave. The
@@ -208,6 +228,23 @@ impl Place {
                 Ok(Session::Cuda(Box::new(session)))
             }
         }
+    }
+
+    /// Lets sessions that are made here from now on take inputs from device memory of others, and leave outputs in it
+    /// ([`device_memory`](crate::device_memory)): they replay in one stream, which is returned (`CUstream`). `None` where this
+    /// is no GPU.
+    ///
+    /// # Errors
+    /// Where this thread has another such place, or the driver's error.
+    pub fn share_device_memory(&mut self) -> Result<Option<*mut c_void>> {
+        let Self::Cuda { shared, device, api, options } = self else { return Ok(None) };
+        if shared.is_none() {
+            device.make_current()?;
+            let (memory, table) = DeviceMemory::new(*api, options.mapped)?;
+            (*api, options.stream) = (table, Some(memory.stream()));
+            *shared = Some(memory);
+        }
+        Ok(shared.as_ref().map(DeviceMemory::stream))
     }
 
     /// Device memory for a measurement.
@@ -225,7 +262,7 @@ impl Place {
     /// The device in words: name, multiprocessors and driver.
     pub fn describe(&self) -> String {
         match self {
-            Self::Host(_) => format!("host ({})", std::env::consts::ARCH),
+            Self::Host { .. } => format!("host ({})", std::env::consts::ARCH),
             #[cfg(feature = "emulator")]
             Self::Emulated(_) => "an emulated GPU".to_owned(),
             Self::Cuda { device, .. } => {
@@ -238,7 +275,7 @@ impl Place {
     /// Where bindings live on a GPU; `None` on the host.
     pub fn memory(&self) -> Option<MemoryKind> {
         match self {
-            Self::Host(_) => None,
+            Self::Host { .. } => None,
             #[cfg(feature = "emulator")]
             Self::Emulated(emulated) if emulated.options.mapped => Some(MemoryKind::Mapped),
             #[cfg(feature = "emulator")]
@@ -251,7 +288,7 @@ impl Place {
     /// Makes later sessions wait so.
     pub fn set_wait(&mut self, wait: Wait) {
         match self {
-            Self::Host(_) => {}
+            Self::Host { .. } => {}
             #[cfg(feature = "emulator")]
             Self::Emulated(emulated) => emulated.options.wait = wait,
             Self::Cuda { options, .. } => options.wait = wait,
@@ -261,7 +298,7 @@ impl Place {
     /// The GPU, where it is one.
     pub fn device(&self) -> Option<&Device> {
         match self {
-            Self::Host(_) => None,
+            Self::Host { .. } => None,
             #[cfg(feature = "emulator")]
             Self::Emulated(_) => None,
             Self::Cuda { device, .. } => Some(device),
@@ -367,6 +404,17 @@ impl<'p> Session<'p, '_> {
         match self {
             Self::Host(session) => Ok(session.replay()?),
             Self::Cuda(session) => session.replay().map_err(run_error),
+        }
+    }
+
+    /// Waits until everything enqueued has finished.
+    ///
+    /// # Errors
+    /// Where any of it failed.
+    pub fn synchronize(&mut self) -> Result<()> {
+        match self {
+            Self::Host(_) => Ok(()),
+            Self::Cuda(session) => session.synchronize().map_err(run_error),
         }
     }
 

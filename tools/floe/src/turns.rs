@@ -25,7 +25,7 @@ pub fn measure(
     watch: &Watch,
     mut progress: impl FnMut(usize),
 ) -> Result<(Vec<Latency>, SetMemory)> {
-    let Place::Cuda { device, api, options } = place else { bail!("plans take turns on a GPU only") };
+    let Place::Cuda { device, api, options, .. } = place else { bail!("plans take turns on a GPU only") };
     device.make_current()?;
     let init = watch.work("INIT");
     let memory = SetMemory::of(variants.iter().cloned(), *options);

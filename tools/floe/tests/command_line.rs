@@ -826,7 +826,7 @@ fn pictures_where_none_fit_are_refused_with_what_to_do() {
         ("run finder.floe --input image=empty", 1, "empty: no PNG or JPEG picture in this folder"),
         ("run finder.floe --random 1 --draw x.png", 2, "--draw needs a picture"),
         ("run finder.floe --input image=tall.png --labels none.txt", 1, "none.txt: No such file"),
-        ("run finder.floe --input image=tall.png --result seen=masks", 2, "write boxes, scores or classes"),
+        ("run finder.floe --input image=tall.png --result seen=faces", 2, "write boxes, scores, classes or masks"),
         ("run finder.floe --input image=tall.png --result look=scores", 2, "its outputs are: seen, detections"),
         ("run finder.floe --input image=album --compare finder.floe", 1, "--compare finder.floe"),
     ] {

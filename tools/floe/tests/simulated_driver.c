@@ -1,5 +1,6 @@
 // A CUDA driver without a GPU: memory is the host's, kernels do nothing, except that replays are signalled and guards see what
-// SIMULATED_NOT_FINITE says: the number of a binding. Environment variables make it fail.
+// SIMULATED_NOT_FINITE says: the number of a binding. With SIMULATED_COPY each other kernel copies so many bytes from its first
+// argument to its second. Environment variables make it fail.
 // Only for tests of the command line; `cc -shared -fPIC` makes a libcuda.so.1 of it.
 
 #include <stdlib.h>
@@ -84,6 +85,7 @@ struct Graph {
     size_t nodes;
     int guarded;
     unsigned *counter, *report; // of the signal, if there is one
+    void *from, *to;            // of the last other kernel with two arguments
 };
 static struct Graph building;
 static size_t launched;
@@ -99,6 +101,9 @@ Result cuGraphAddKernelNode(Handle *node, Handle graph, const Handle *after, siz
     if (kernel->function == (Handle)SIGNAL) {
         building.counter = *kernel->arguments[0];
         building.report = *kernel->arguments[1];
+    } else if (kernel->function != (Handle)GUARD && setting("SIMULATED_COPY", 0)) {
+        building.from = *kernel->arguments[0];
+        building.to = *kernel->arguments[1];
     }
     return handle(node);
 }
@@ -116,6 +121,7 @@ Result cuGraphLaunch(Handle exec, Handle stream) {
     const int not_finite = setting("SIMULATED_NOT_FINITE", -1);
     launched = graph->nodes;
     if (launched == (size_t)setting("SIMULATED_REFUSED", -1)) return 1; // CUDA_ERROR_INVALID_VALUE
+    if (graph->to) memcpy(graph->to, graph->from, (size_t)setting("SIMULATED_COPY", 0));
     if (graph->report) {
         const unsigned replay = ++*graph->counter;
         if (graph->guarded && not_finite >= 0) graph->report[REPORT_GUARD / sizeof replay + (size_t)not_finite] = replay;
@@ -129,6 +135,10 @@ Result cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t bytes, Handle s
 }
 Result cuMemcpyDtoHAsync_v2(void *to, Address from, size_t bytes, Handle stream) {
     memcpy(to, (Handle)from, bytes);
+    return 0;
+}
+Result cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, Handle stream) {
+    memcpy((Handle)to, (Handle)from, bytes);
     return 0;
 }
 Result cuMemsetD8Async(Address to, unsigned char value, size_t bytes, Handle stream) {

@@ -2,24 +2,24 @@
 
 use crate::{
     error_page,
+    frames::{PostprocessArguments, PreprocessArguments},
+    import::ImportArguments,
     output::{self, usage},
-    shapes,
 };
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use floe::{npy::Array, npz, session::DeviceKind};
+use floe::{host_functions::HostLibrary, npy::Array, npz, session::DeviceKind};
 use floe_accuracy::{
     budget::Budget,
     compare::{self, Comparison, Options, Subject},
+    network::MissingFunction,
     samples::{self, Samples},
 };
 use floe_compiler::{
     pipeline::{self, CompileOptions, Precision, Progress},
-    postprocess::Postprocess,
-    preprocess::Preprocess,
     targets,
 };
-use floe_models::{Fact, ImportOptions, Tensor};
+use floe_models::{Fact, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{collections::HashSet, path::PathBuf};
 
@@ -39,18 +39,24 @@ one's result only: the table has what the plan stores, under the names of the mo
 rounding of an f16 variant: fast enough for thousands of samples.
 
 Exit code: 0 compared, 1 where --budget is not held or an output is not finite that should be, 2 bad usage.")]
+#[command(
+    mut_arg("preprocess", |argument| argument.value_name("INPUT=rgb:WxH,…").help(
+        "How pictures become an input, in the words of `floec compile`; the picture's own size takes the place of the frame's"
+    )),
+    mut_arg("postprocess", |argument| {
+        argument.help("Makes results of outputs, as `floec compile` does: boxes are then matched by overlap")
+    }),
+)]
 pub struct Arguments {
     /// The ONNX model.
     model: PathBuf,
     /// Machine to compile for; `host` compares the host with --reference only.
     #[arg(long, value_name = "NAME", required = true)]
     target: String,
-    /// Shape of an input that the model leaves open.
-    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
-    shapes: Vec<String>,
-    /// Makes an input a constant, for example `sr=16000`: one number for all its elements. Repeatable.
-    #[arg(long = "constant", value_name = "INPUT=NUMBER")]
-    constants: Vec<String>,
+    #[command(flatten)]
+    import: ImportArguments,
+    #[command(flatten)]
+    host_library: HostLibrary,
     /// Samples: files and folders; repeatable.
     #[arg(long = "inputs", visible_alias = "input", value_name = "PATH", num_args = 1..)]
     inputs: Vec<String>,
@@ -60,12 +66,10 @@ pub struct Arguments {
     /// Seed of random samples: floats in [-1, 1), integers 0 or 1.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
-    /// How pictures become an input, in the words of `floec compile`; the picture's own size takes the place of the frame's.
-    #[arg(long = "preprocess", value_name = "INPUT=rgb:WxH,…")]
-    preprocess: Vec<String>,
-    /// Makes results of outputs, as `floec compile` does: boxes are then matched by overlap.
-    #[arg(long = "postprocess", value_name = "OUTPUT=KIND,…")]
-    postprocess: Vec<String>,
+    #[command(flatten)]
+    preprocess: PreprocessArguments,
+    #[command(flatten)]
+    postprocess: PostprocessArguments,
     /// Results from elsewhere for the same samples, in the same forms: arrays by the names of outputs, or output_0.pb in ONNX
     /// test folders.
     #[arg(long, value_name = "PATH", num_args = 1..)]
@@ -131,16 +135,9 @@ pub fn bar() -> ProgressBar {
     bar
 }
 
-/// Shapes and constants of the import.
-pub fn import(shapes: &[String], constants: &[String]) -> Result<ImportOptions> {
-    let shapes = shapes::single(shapes)?;
-    let mut numbers = Vec::new();
-    for text in constants {
-        let (input, value) = text.rsplit_once('=').with_context(|| format!("--constant {text}: write NAME=NUMBER"))?;
-        let number = value.parse().with_context(|| format!("--constant {text}: '{value}' is no number"))?;
-        numbers.push((input.to_owned(), number));
-    }
-    Ok(ImportOptions { shapes, numbers, ..ImportOptions::default() })
+/// What the accuracy crates say; a function that is missing on the host is another option's to mend.
+pub fn measured<T>(result: Result<T>) -> Result<T> {
+    result.or_else(|error| if error.is::<MissingFunction>() { usage(Err(error)) } else { Err(error) })
 }
 
 fn options(arguments: &Arguments) -> Result<CompileOptions> {
@@ -158,11 +155,10 @@ fn options(arguments: &Arguments) -> Result<CompileOptions> {
     if arguments.device == Some(Device::Simulated) && arguments.precision == PrecisionArgument::F32 {
         bail!("--device simulated shows what f16 rounds; --precision f32 rounds nothing");
     }
-    let postprocess = arguments.postprocess.iter().map(|text| Postprocess::parse(text));
     Ok(CompileOptions {
         targets: vec![target],
-        import: import(&arguments.shapes, &arguments.constants)?,
-        postprocess: postprocess.collect::<Result<_, _>>()?,
+        import: arguments.import.options()?,
+        postprocess: arguments.postprocess.parse()?,
         precision: if arguments.precision == PrecisionArgument::F32 { Precision::F32 } else { Precision::F16 },
         keep_f32: arguments.keep_f32.clone(),
         ptx: true,
@@ -174,12 +170,12 @@ fn options(arguments: &Arguments) -> Result<CompileOptions> {
 pub fn samples(
     paths: &[String],
     inputs: &[(String, Fact)],
-    preprocess: &[String],
+    preprocess: &PreprocessArguments,
     seed: u64,
     most: Option<u32>,
 ) -> Result<Samples> {
     const RANDOM: u32 = 4;
-    let words = preprocess.iter().map(|text| Preprocess::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let words = preprocess.parse()?;
     if paths.is_empty() {
         return Ok(Samples::random(inputs, most.unwrap_or(RANDOM) as usize, seed));
     }
@@ -228,6 +224,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn compared(arguments: &Arguments, options: &CompileOptions, bar: &ProgressBar) -> Result<Comparison> {
+    let functions = usage(arguments.host_library.load())?;
     let phase = |progress: Progress<'_>| match progress {
         Progress::Phase(phase) => bar.set_message(phase.to_owned()),
         Progress::Kernels { done, total } => bar.set_message(format!("kernels: {done} of {total}")),
@@ -275,10 +272,15 @@ fn compared(arguments: &Arguments, options: &CompileOptions, bar: &ProgressBar) 
     };
     let count = samples.len();
     let progress = |done: usize| bar.set_message(format!("sample {done} of {count}"));
-    let compare_options =
-        Options { threshold: arguments.threshold, layers: !arguments.outputs_only, ..Options::default() };
     let mut run = |subject: Subject<'_>| {
-        compare::compare(&fused, subject, &samples, reference.as_ref(), compare_options, &dumped, &mut dump, &progress)
+        let options = Options {
+            functions: functions.clone(),
+            threshold: arguments.threshold,
+            layers: !arguments.outputs_only,
+            ..Options::default()
+        };
+        let reference = reference.as_ref();
+        measured(compare::compare(&fused, subject, &samples, reference, options, &dumped, &mut dump, &progress))
     };
     let target = &options.targets[0];
     let device = match arguments.device {

@@ -1,13 +1,15 @@
 //! `floec compile` and `floec targets`.
 
 use crate::{
-    compare, keys, operators,
+    compare,
+    frames::{PostprocessArguments, PreprocessArguments},
+    import::{ImportArguments, name_and_value},
+    keys,
     output::{self, usage},
-    shapes,
 };
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
-use floe::session::DeviceKind;
+use floe::{host_functions::HostLibrary, session::DeviceKind};
 use floe_accuracy::{
     budget::{self, Budget, Decision, Metric, Search},
     compare::Subject,
@@ -15,13 +17,10 @@ use floe_accuracy::{
 use floe_compiler::{
     fused::FusedGraph,
     pipeline::{self, CompileOptions, Precision, Progress},
-    postprocess::{self, Postprocess},
-    preprocess::{self, Preprocess},
-    targets,
+    postprocess, preprocess, targets,
 };
 use floe_engine::plan::Plan;
 use floe_kernels::codegen::Target;
-use floe_models::{ImportOptions, Limits};
 use floe_timings::Timings;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
@@ -55,20 +54,28 @@ Selection by measurement, here for an H200 (the workstation needs no GPU):
   floe measure candidates.floe -o h200.timings                               on the device
   floec compile net.onnx --target h200 --timings h200.timings -o net.floe    on the workstation";
 
+const SHAPES: &str = "Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar. Commas \
+    separate further shapes, among which a session chooses: `images=1x3x320x320,1x3x640x640`. With several inputs the first of each \
+    belong together, then the second; one with a single shape has it always. The kernels of the first choose how weights lie";
+
 /// Compile an ONNX model into a plan.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\nFrames of a camera:\n{}\n\nReady results:\n{}", preprocess::HELP, postprocess::HELP))]
+#[command(
+    mut_arg("shapes", |argument| argument.value_name("INPUT=1x3x224x224,…").help(SHAPES)),
+    mut_arg("postprocess", |argument| {
+        argument.help("Makes results of outputs, for example `logits=softmax,topk:5`, `masks=argmax` or boxes (see --help). Repeatable")
+    }),
+    mut_arg("host_library", |argument| argument.requires("budget")),
+)]
 pub struct Arguments {
     /// The ONNX model.
     model: PathBuf,
     /// Machine to compile for; repeat it for several variants in one plan. `floec targets` lists them.
     #[arg(long = "target", value_name = "NAME", required = true)]
     targets: Vec<String>,
-    /// Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar. Commas separate further
-    /// shapes, among which a session chooses: `images=1x3x320x320,1x3x640x640`. With several inputs the first of each belong
-    /// together, then the second; one with a single shape has it always. The kernels of the first choose how weights lie.
-    #[arg(long = "shape", value_name = "INPUT=1x3x224x224,…")]
-    shapes: Vec<String>,
+    #[command(flatten)]
+    import: ImportArguments,
     /// Arithmetic on a GPU; the host always computes in f32. `auto` is f16 but for the layers that --budget needs in f32.
     #[arg(long, value_enum, default_value_t = PrecisionArgument::F16)]
     precision: PrecisionArgument,
@@ -93,24 +100,17 @@ pub struct Arguments {
     /// is zero at first. Repeatable. The output is no output of the plan any more; reading the state gives it.
     #[arg(long = "state", value_name = "OUT=IN")]
     states: Vec<String>,
-    /// Makes an input a constant, for example `sr=16000`: one number for all its elements. Repeatable. For inputs that
-    /// decide how the network is built.
-    #[arg(long = "constant", value_name = "INPUT=NUMBER")]
-    constants: Vec<String>,
     /// Changes what the import may take, for example `weight-bytes=17179869184`: value-bytes, weight-bytes, constant-bytes,
     /// fold-bytes, fold-operations or nodes. Repeatable. The defaults are beyond what networks for devices need, and keep
     /// small hostile files from exhausting memory or time.
     #[arg(long = "limit", value_name = "NAME=NUMBER")]
     limits: Vec<String>,
     #[command(flatten)]
-    operators: operators::Folders,
-    /// Makes an input a u8 frame as it comes from a camera, for example `image=nv12:1920x1080,letterbox,pad=114`: crop,
-    /// resize, colours and normalisation are the first step of the plan. Repeatable, one for each input.
-    #[arg(long = "preprocess", value_name = "INPUT=FORMAT:WxH,…")]
-    preprocess: Vec<String>,
-    /// Makes results of outputs, for example `logits=softmax,topk:5`, `masks=argmax` or boxes (see --help). Repeatable.
-    #[arg(long = "postprocess", value_name = "OUTPUT=KIND,…")]
-    postprocess: Vec<String>,
+    host_library: HostLibrary,
+    #[command(flatten)]
+    preprocess: PreprocessArguments,
+    #[command(flatten)]
+    postprocess: PostprocessArguments,
     /// Forces the algorithm of a node, for example `conv1=direct`; `floec inspect` shows names and choices.
     #[arg(long = "algorithm", value_name = "NODE=NAME")]
     algorithms: Vec<String>,
@@ -183,18 +183,6 @@ pub struct TargetArguments {
     json: bool,
 }
 
-/// Splits `NAME=VALUE` at the last `=`, since names of tensors may hold any character.
-fn name_and_value<'a>(argument: &'a str, option: &str) -> anyhow::Result<(&'a str, &'a str)> {
-    argument.rsplit_once('=').with_context(|| format!("{option} {argument}: write NAME=VALUE"))
-}
-
-/// Name and value of a `--constant`.
-pub fn constant(argument: &str) -> anyhow::Result<(String, f64)> {
-    let (input, value) = name_and_value(argument, "--constant")?;
-    let number = value.parse().with_context(|| format!("--constant {argument}: '{value}' is no number"))?;
-    Ok((input.to_owned(), number))
-}
-
 fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
     let found: Result<Vec<_>, _> = arguments.targets.iter().map(|name| targets::find(name).cloned()).collect();
     let found = found?;
@@ -203,8 +191,7 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
             bail!("--target {} is given twice", target.name);
         }
     }
-    let mut further_shapes = shapes::parse(&arguments.shapes)?;
-    let shapes = further_shapes.remove(0);
+    let (mut import, further_shapes) = arguments.import.options_and_further_shapes()?;
     if !further_shapes.is_empty() && arguments.candidates.is_some() {
         bail!(
             "--candidates goes with one --shape: measure one shape after another, and give all timing tables to --timings"
@@ -212,19 +199,11 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
     }
     let pair = |text: &String, option| name_and_value(text, option).map(|(a, b)| (a.to_owned(), b.to_owned()));
     let states = arguments.states.iter().map(|text| pair(text, "--state")).collect::<Result<Vec<_>, _>>()?;
-    let mut numbers = Vec::new();
-    for text in &arguments.constants {
-        numbers.push(constant(text)?);
-    }
-    let mut limits = Limits::default();
     for text in &arguments.limits {
         let (name, value) = name_and_value(text, "--limit")?;
         let value: u64 = value.parse().with_context(|| format!("--limit {text}: '{value}' is no whole number"))?;
-        limits.set(name, value).map_err(|reason| anyhow::anyhow!("--limit {text}: {reason}"))?;
+        import.limits.set(name, value).map_err(|reason| anyhow::anyhow!("--limit {text}: {reason}"))?;
     }
-    let preprocess = arguments.preprocess.iter().map(|text| Preprocess::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    let postprocess =
-        arguments.postprocess.iter().map(|text| Postprocess::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let mut algorithms = HashMap::new();
     for text in &arguments.algorithms {
         let (node, algorithm) = name_and_value(text, "--algorithm")?;
@@ -247,17 +226,11 @@ fn options(arguments: &Arguments) -> anyhow::Result<CompileOptions> {
     }
     Ok(CompileOptions {
         targets: found,
-        import: ImportOptions {
-            shapes,
-            numbers,
-            limits,
-            operators: arguments.operators.load()?,
-            ..ImportOptions::default()
-        },
+        import,
         further_shapes,
         states,
-        preprocess,
-        postprocess,
+        preprocess: arguments.preprocess.parse()?,
+        postprocess: arguments.postprocess.parse()?,
         precision: match arguments.precision {
             PrecisionArgument::F32 => Precision::F32,
             PrecisionArgument::F16 | PrecisionArgument::Auto => Precision::F16,
@@ -312,15 +285,17 @@ fn decide(
     let mut samples = usage(compare::samples(&arguments.inputs, &facts, &arguments.preprocess, 1, None))?;
     let costs = options.targets.iter().find(|target| !target.is_host()).map(|target| costs(&fused, target, &own));
     let progress = |what: &str, done: usize, all: usize| bar.set_message(format!("{what}: {done} of {all}"));
+    let functions = usage(arguments.host_library.load())?;
     let search = Search {
         fused: &fused,
         budget,
         samples: &samples,
         keep_f32: &options.keep_f32,
+        functions: &functions,
         costs: &costs.unwrap_or_default(),
         progress: &progress,
     };
-    let mut decision = budget::search(&search).with_context(|| format!("'{name}'"))?;
+    let mut decision = compare::measured(budget::search(&search)).with_context(|| format!("'{name}'"))?;
     options.budget_f32 = decision.kept.iter().map(|layer| (layer.node.clone(), layer.effect)).collect();
     let Some(target) = options.targets.iter().find(|target| !target.is_host()).filter(|_| arguments.confirm > 0) else {
         return Ok(decision);
@@ -330,7 +305,7 @@ fn decide(
     bar.set_message("confirm in software".to_owned());
     samples.truncate(arguments.confirm);
     let subject = Subject::Plan { plan: &plan, target: &target.name, device: DeviceKind::Emulated };
-    let outputs = floe_accuracy::compare::Options { layers: false, ..Default::default() };
+    let outputs = floe_accuracy::compare::Options { functions, layers: false, ..Default::default() };
     let confirmed = floe_accuracy::compare::compare(
         &fused,
         subject,

@@ -6,13 +6,15 @@ mod compare;
 mod compile;
 mod deploy;
 mod error_page;
+mod frames;
+mod import;
 mod inspect;
 mod keys;
 mod model;
-mod operators;
 mod output;
 mod prove;
 mod quantize;
+mod selftest;
 mod shapes;
 mod sign;
 mod suite;
@@ -20,6 +22,7 @@ mod zoo;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Usage;
+pub use shapes::Shape;
 use std::{ffi::OsString, process::ExitCode};
 
 /// Compiles ONNX models into plans that `floe` replays.
@@ -58,6 +61,7 @@ enum Command {
     Targets(compile::TargetArguments),
     Prove(prove::Arguments),
     Quantize(Box<quantize::Arguments>),
+    SelftestBundle(selftest::Arguments),
     Suite(suite::Arguments),
     Zoo(zoo::Arguments),
 }
@@ -106,6 +110,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Targets(arguments) => compile::targets(&arguments),
         Command::Prove(arguments) => prove::run(&arguments),
         Command::Quantize(arguments) => quantize::run(&arguments),
+        Command::SelftestBundle(arguments) => selftest::run(&arguments),
         Command::Suite(arguments) => suite::run(&arguments),
         Command::Zoo(arguments) => zoo::run(&arguments),
     }
@@ -143,6 +148,14 @@ pub fn report(arguments: impl IntoIterator<Item = OsString>) -> Result<(serde_js
         (Err(_), Some(failure)) => Err(failure),
         (Err(error), None) => Err(Failure { message: format!("the command printed no JSON: {error}"), is_usage: true }),
     }
+}
+
+/// The shapes that `--shape` options give, at least one.
+///
+/// # Errors
+/// Returns an error if one cannot be read, or they do not belong together.
+pub fn shapes(options: &[String]) -> anyhow::Result<Vec<Shape>> {
+    shapes::parse(options)
 }
 
 /// What `floec inspect --json` prints of a plan.

@@ -1,8 +1,8 @@
 //! `floec inspect MODEL.onnx`: what a model holds, and whether Floe runs it.
 
 use crate::{
+    import::ImportArguments,
     inspect::{graph, page},
-    operators,
     output::{self, usage},
 };
 use anyhow::{Result, anyhow, bail};
@@ -14,7 +14,7 @@ use floe_compiler::{
 };
 use floe_kernels::codegen::Target;
 use floe_models::{
-    ImportError, ImportOptions,
+    ImportError,
     custom::Operators,
     onnx::{
         self,
@@ -34,20 +34,14 @@ pub struct Options {
     /// Repeatable; the host is always tried.
     #[arg(long = "target", value_name = "NAME")]
     targets: Vec<String>,
-    /// Of a model: the shape of an input that it leaves open.
-    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
-    shapes: Vec<String>,
-    /// Of a model: an input that is a constant, for example `sr=16000`: one number for all its elements. Repeatable.
-    #[arg(long = "constant", value_name = "INPUT=NUMBER")]
-    constants: Vec<String>,
     #[command(flatten)]
-    operators: operators::Folders,
+    import: ImportArguments,
 }
 
 impl Options {
     /// Returns an error if there are any: plans have neither open shapes nor other targets.
     pub fn none(&self) -> Result<()> {
-        if self.targets.is_empty() && self.shapes.is_empty() && self.constants.is_empty() && self.operators.is_empty() {
+        if self.targets.is_empty() && self.import.is_empty() {
             return Ok(());
         }
         usage(Err(anyhow!("--target, --shape, --constant and --operators are for models, and the file is a plan")))
@@ -90,7 +84,7 @@ pub fn inspect(path: &Path, model: &ModelProto, bytes: usize, options: &Options)
     let mut support = support(path, options, &mut inspected)?;
     if support["open"] == true {
         // Known without any shape.
-        let unknown = unknown(model, &options.operators.load()?);
+        let unknown = unknown(model, &options.import.options()?.operators);
         inspected.is_refused |= !unknown.is_empty();
         support["unknown_operators"] = json!(unknown);
     }
@@ -163,17 +157,10 @@ fn binding(value: &ValueInfoProto) -> Value {
 
 /// What importing and scheduling say, by target; schedules and refused nodes go to `inspected`.
 fn support(path: &Path, options: &Options, inspected: &mut Inspected) -> Result<Value> {
-    let mut numbers = Vec::new();
-    for text in &options.constants {
-        numbers.push(usage(crate::compile::constant(text))?);
-    }
-    let shapes = usage(crate::shapes::single(&options.shapes))?;
+    let import = options.import.options()?;
     let names = options.targets.iter().map(String::as_str).filter(|name| *name != "host");
     let found: Result<Vec<_>> = ["host"].into_iter().chain(names).map(|name| Ok(targets::find(name)?)).collect();
-    let (import, targets) = (
-        ImportOptions { shapes, numbers, operators: options.operators.load()?, ..ImportOptions::default() },
-        usage(found)?,
-    );
+    let targets = usage(found)?;
     let options = CompileOptions { import, ..CompileOptions::default() };
     let fused = match pipeline::import_and_fuse(path, &options, &|_| ()) {
         Ok(fused) => fused,

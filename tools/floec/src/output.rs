@@ -61,7 +61,7 @@ impl std::error::Error for Usage {}
 
 /// Marks an error as one of [`Usage`].
 pub fn usage<T>(result: anyhow::Result<T>) -> anyhow::Result<T> {
-    result.map_err(|error| Usage(error).into())
+    result.map_err(|error| if error.is::<Usage>() { error } else { Usage(error).into() })
 }
 
 /// Text without commands to a terminal: names in models may hold any character.

@@ -1,16 +1,21 @@
 //! `floec prove`: runs a plan on a GPU in software, with every access watched.
 
-use crate::{operators, output};
+use crate::{
+    import::ImportArguments,
+    output::{self, usage},
+};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use floe::{
     emulated::Emulated,
+    host_functions::{HostFunctions, HostLibrary},
     inputs::{self, Source},
     outputs::{self, Output},
     session::{DeviceKind, Place, Request, Session},
     tensor::numbers,
 };
 use floe_compiler::{
+    fused::{FusedNode, FusedOp},
     pipeline::{self, CompileOptions},
     targets,
 };
@@ -25,10 +30,14 @@ use floe_engine::{
         format::{Action, Step},
     },
 };
-use floe_kernels::Kernel;
-use floe_models::ImportOptions;
+use floe_kernels::{Kernel, codegen::Target};
+use floe_models::Op;
 use serde_json::{Value, json};
-use std::{fmt::Write, path::PathBuf, time::Instant};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 /// Run a plan on a GPU in software with every access watched: no GPU is needed.
 #[derive(Args)]
@@ -47,14 +56,10 @@ pub struct Arguments {
     /// Target to compile for, or the plan's variant to run.
     #[arg(long, value_name = "NAME", required = true)]
     target: String,
-    /// Shape of an input that the model leaves open.
-    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
-    shapes: Vec<String>,
-    /// Makes an input a constant, for example `sr=16000`: one number for all its elements. Repeatable.
-    #[arg(long = "constant", value_name = "INPUT=NUMBER")]
-    constants: Vec<String>,
     #[command(flatten)]
-    operators: operators::Folders,
+    import: ImportArguments,
+    #[command(flatten)]
+    host_library: HostLibrary,
     /// Contents of an input; repeatable. Others are random.
     #[arg(long = "inputs", visible_alias = "input", value_name = "NAME=FILE.npy")]
     inputs: Vec<Source>,
@@ -96,14 +101,15 @@ struct Report {
 
 /// Runs `floec prove`; whether nothing was found.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let bytes = plan_bytes(arguments)?;
+    let functions = usage(arguments.host_library.load())?;
+    let bytes = plan_bytes(&arguments.file, &functions, || options(arguments))?;
     let mut file = vec![Block::ZERO; bytes.len().div_ceil(size_of::<Block>())];
     let aligned: &mut [u8] = bytemuck::cast_slice_mut(&mut file);
     aligned[..bytes.len()].copy_from_slice(&bytes);
     let plan = Plan::parse(&aligned[..bytes.len()])
         .map_err(|error| anyhow!("'{}' is not a sound plan: {error}", arguments.file.display()))?;
     plan.verify_blobs().map_err(|error| anyhow!("'{}' is damaged: {error}", arguments.file.display()))?;
-    let report = prove(&plan, arguments)?;
+    let report = prove(&plan, arguments, functions)?;
     let text = if arguments.json { format!("{:#}\n", report.json()) } else { report.text(arguments.coverage) };
     output::print(&text)?;
     match report.findings.len() {
@@ -112,39 +118,45 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// The plan's file, or what the model compiles to: for the target with PTX and line numbers, and for the host.
-fn plan_bytes(arguments: &Arguments) -> Result<Vec<u8>> {
-    let name = arguments.file.display();
-    let bytes = std::fs::read(&arguments.file).with_context(|| format!("cannot read '{name}'"))?;
+/// How a model is compiled: with PTX and line numbers.
+fn options(arguments: &Arguments) -> Result<CompileOptions> {
+    Ok(CompileOptions {
+        targets: vec![targets::find(&arguments.target)?.clone()],
+        import: arguments.import.options()?,
+        ptx: true,
+        lines: true,
+        ..CompileOptions::default()
+    })
+}
+
+/// A plan's file, or what a model compiles to: for the targets of the options, and for the host.
+pub(crate) fn plan_bytes(
+    file: &Path,
+    functions: &HostFunctions,
+    options: impl FnOnce() -> Result<CompileOptions>,
+) -> Result<Vec<u8>> {
+    let name = file.display();
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read '{name}'"))?;
     if bytes.starts_with(&floe_engine::plan::format::MAGIC) {
         return Ok(bytes);
     }
     drop(bytes);
-    let mut numbers = Vec::new();
-    for text in &arguments.constants {
-        let (input, value) = text.rsplit_once('=').with_context(|| format!("--constant {text}: write NAME=VALUE"))?;
-        numbers.push((input.to_owned(), value.parse().with_context(|| format!("--constant {text}"))?));
-    }
-    let shapes = output::usage(crate::shapes::single(&arguments.shapes))?;
-    let operators = arguments.operators.load()?;
-    let mut options = CompileOptions {
-        targets: vec![targets::find(&arguments.target)?.clone()],
-        import: ImportOptions { shapes, numbers, operators, ..ImportOptions::default() },
-        ptx: true,
-        lines: true,
-        ..CompileOptions::default()
+    let mut options = options()?;
+    let fused =
+        pipeline::import_and_fuse(file, &options, &|_| ()).with_context(|| format!("cannot compile '{name}'"))?;
+    // What the host has no function for cannot be compared with it.
+    let on_host = |node: &FusedNode| match &node.op {
+        FusedOp::Operator(Op::Custom(operator)) => functions.has(&operator.description.full_name()),
+        _ => true,
     };
-    let fused = pipeline::import_and_fuse(&arguments.file, &options, &|_| ())
-        .with_context(|| format!("cannot compile '{name}'"))?;
-    // Operators from outside have no reference kernel to compare with.
-    if !fused.has_custom_operators() {
+    if fused.nodes.iter().all(on_host) && !options.targets.iter().any(Target::is_host) {
         options.targets.push(targets::find("host")?.clone());
     }
     let compiled = pipeline::compile_fused(&fused, &options, &|_| ());
     Ok(compiled.with_context(|| format!("cannot compile '{name}'"))?.bytes)
 }
 
-fn prove(plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> {
+fn prove(plan: &Plan<'_>, arguments: &Arguments, functions: HostFunctions) -> Result<Report> {
     let request = |device| Request { device, variant: Some(arguments.target.clone()), ..Request::default() };
     let (mut emulated, variant) = Emulated::choose(plan, &request(DeviceKind::Emulated))?;
     emulated.set_mode(if arguments.unwatched { Mode::Count } else { Mode::Watch });
@@ -166,7 +178,7 @@ fn prove(plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> {
         Err(error) if findings.is_empty() => return Err(error.context(emulated.emulator().message())),
         Err(_) => None,
     };
-    let errors = match (found, host(plan, arguments)?) {
+    let errors = match (found, host(plan, arguments, functions)?) {
         (Some(found), Some(expected)) => {
             Some(expected.iter().zip(&found).map(|(expected, found)| error(expected, found)).collect())
         }
@@ -187,24 +199,24 @@ fn prove(plan: &Plan<'_>, arguments: &Arguments) -> Result<Report> {
     })
 }
 
-/// What the plan's host variant makes of the same inputs; `None` where it has none.
-fn host<'p>(plan: &Plan<'p>, arguments: &Arguments) -> Result<Option<Vec<Output<'p>>>> {
-    // A function of an operator from outside is not at hand.
-    let runs = |variant: Variant<'_>| variant.is_host() && !variant.steps().any(|step| is_custom(&step));
+/// What the plan's host variant makes of the same inputs; `None` where it has none that these functions suffice for.
+fn host<'p>(plan: &Plan<'p>, arguments: &Arguments, functions: HostFunctions) -> Result<Option<Vec<Output<'p>>>> {
+    let on_host = |step: &Step| match &step.action {
+        Action::Host(Kernel::Custom(operator)) => functions.has(&operator.name),
+        _ => true,
+    };
+    let runs = |variant: Variant<'_>| variant.is_host() && variant.steps().all(|step| on_host(&step));
     if !plan.variants().any(runs) {
         return Ok(None);
     }
-    let (mut place, variant) = Place::choose(plan, &Request { device: DeviceKind::Host, ..Request::default() })?;
+    let (mut place, variant) =
+        Place::choose(plan, &Request { device: DeviceKind::Host, functions, ..Request::default() })?;
     let mut session: Session<'_, '_> = place.session(variant)?;
     for input in inputs::gather(&session, &arguments.inputs, Some(arguments.seed))? {
         session.write(input.binding, &input.bytes)?;
     }
     session.replay()?;
     Ok(Some(outputs::read(&mut session)?))
-}
-
-fn is_custom(step: &Step) -> bool {
-    matches!(step.action, Action::Host(Kernel::Custom(_)))
 }
 
 fn error(expected: &Output<'_>, found: &Output<'_>) -> Error {
@@ -258,7 +270,7 @@ impl Report {
         }
         match &self.errors {
             None => {
-                text += "error against the host's f32: not measured, since there is no host variant that runs without functions of its own\n"
+                text += "error against the host's f32: not measured, since there is no host variant, or --host-library lacks a function for it\n"
             }
             Some(errors) => {
                 for Error { name, measured } in errors {

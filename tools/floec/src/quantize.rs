@@ -1,25 +1,23 @@
 //! `floec quantize`.
 
 use crate::{
-    compile,
+    frames::PreprocessArguments,
+    import::ImportArguments,
     output::{self, usage},
-    shapes,
 };
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
+use floe::host_functions::HostLibrary;
 use floe_accuracy::samples;
-use floe_compiler::{
-    preprocess::{self, Preprocess},
-    targets,
-};
-use floe_models::{Fact, ImportOptions};
+use floe_compiler::{preprocess, targets};
+use floe_models::Fact;
 use floe_quantize::{
     Effort, Error, Model, Options, Progress, Samples,
     evaluate::Budget,
     packed,
     params::Activations,
     report,
-    run::{self, Sample},
+    run::{self, Import, Sample},
     table::Table,
 };
 use indicatif::{ProgressBar, ProgressStyle};
@@ -40,6 +38,14 @@ runs too; with --symmetric also TensorRT.";
 /// Quantise a float ONNX model to 8 bits with samples of its inputs.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\nPictures:\n{}", preprocess::HELP))]
+#[command(
+    mut_arg("constants", |argument| {
+        argument.help("Makes an input a constant while calibrating, for example `sr=16000`. Repeatable")
+    }),
+    mut_arg("preprocess", |argument| {
+        argument.help("What pictures become on their way to an input, as for `floec compile`. Repeatable")
+    }),
+)]
 pub struct Arguments {
     /// The ONNX model, in floats.
     model: PathBuf,
@@ -52,15 +58,12 @@ pub struct Arguments {
     /// Take this many samples at most.
     #[arg(long, value_name = "N")]
     most_samples: Option<usize>,
-    /// Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar.
-    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
-    shapes: Vec<String>,
-    /// Makes an input a constant while calibrating, for example `sr=16000`. Repeatable.
-    #[arg(long = "constant", value_name = "INPUT=NUMBER")]
-    constants: Vec<String>,
-    /// What pictures become on their way to an input, as for `floec compile`. Repeatable.
-    #[arg(long = "preprocess", value_name = "INPUT=FORMAT:WxH,…")]
-    preprocess: Vec<String>,
+    #[command(flatten)]
+    import: ImportArguments,
+    #[command(flatten)]
+    host_library: HostLibrary,
+    #[command(flatten)]
+    preprocess: PreprocessArguments,
     /// What the network may lose against f32 on the samples: `cosine 0.999`, `top-1 0.99` or `relative 0.02`. The layers that
     /// cost most stay floats until it holds.
     #[arg(long, value_name = "BUDGET")]
@@ -121,14 +124,6 @@ impl Samples for Files {
     }
 }
 
-fn import_options(arguments: &Arguments) -> anyhow::Result<ImportOptions> {
-    let mut options = ImportOptions { shapes: shapes::single(&arguments.shapes)?, ..ImportOptions::default() };
-    for text in &arguments.constants {
-        options.numbers.push(compile::constant(text)?);
-    }
-    Ok(options)
-}
-
 /// An error of the quantiser, with the exit code that it has.
 fn located<T>(result: Result<T, Error>, model: &Path) -> anyhow::Result<T> {
     result.or_else(|error| {
@@ -146,9 +141,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if to_stdout && arguments.json {
         return usage(Err(anyhow!("-o - and --json both write to standard output")));
     }
-    let import = usage(import_options(arguments))?;
-    let parsed = arguments.preprocess.iter().map(|text| Preprocess::parse(text)).collect::<Result<Vec<_>, _>>();
-    let preprocess = usage(parsed.map_err(anyhow::Error::from))?;
+    let import = Import { options: arguments.import.options()?, functions: usage(arguments.host_library.load())? };
+    let preprocess = arguments.preprocess.parse()?;
     let budget = arguments.budget.as_deref().map(Budget::parse).transpose();
     let budget = usage(budget.map_err(|reason| anyhow!("--budget: {reason}")))?;
     let model = located(Model::read(&arguments.model), &arguments.model)?;

@@ -2,16 +2,13 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use floe_engine::plan::{
-    Plan, Variant,
-    format::{Action, Binding, Direction, Region},
+    Variant,
+    content::{Content, FrameContent},
+    format::{Binding, Direction},
 };
-use floe_kernels::{
-    DType, Kernel,
-    frame::{Channels, ColourMatrix, Frame, PixelFormat, VideoLayout},
-};
+use floe_kernels::frame::{Channels, ColourMatrix, PixelFormat, VideoLayout};
 use gst_video::{
-    VideoColorMatrix, VideoColorRange, VideoFormat, VideoFormatInfo, VideoFrame, VideoFrameExt, VideoInfo,
-    video_frame::Readable,
+    VideoColorMatrix, VideoColorRange, VideoFormat, VideoFrame, VideoFrameExt, VideoInfo, video_frame::Readable,
 };
 
 /// Formats that a plan can take.
@@ -40,39 +37,25 @@ pub struct Frames {
     pub binding: usize,
     /// Name of the input.
     pub name: String,
+    /// What the input holds. Planes follow one another.
+    pub content: FrameContent,
     /// Formats of equal layout, the plan's own first.
     formats: Vec<VideoFormat>,
-    width: u32,
-    height: u32,
-    /// Bytes from one row of the first plane to the next, in the input. Planes follow one another.
-    stride: usize,
     /// Bytes of the input.
     bytes: usize,
-    /// Matrix, and whether the range is full, where the plan tells: of frames with chroma.
-    colours: Option<(VideoColorMatrix, VideoColorRange)>,
 }
 
 impl Frames {
-    /// Finds the input that takes frames: the one that is `wanted`, else the only one that can. What its bytes mean is in the
-    /// frame step of the plan's host variant; without one, `format` has to tell.
+    /// Finds the input that takes frames: the one that is `wanted`, else the only one that does.
     ///
     /// # Errors
-    /// Returns an error that names the input and what to do if there is no such input, or several, or their frames are unknown.
-    pub fn of(
-        plan: &Plan<'_>,
-        variant: &Variant<'_>,
-        wanted: Option<&str>,
-        format: Option<VideoFormat>,
-    ) -> Result<Self> {
+    /// Returns an error that names the input and what to do if there is no such input, or several, or its frames are none of
+    /// [`FORMATS`].
+    pub fn of(variant: &Variant<'_>, wanted: Option<&str>) -> Result<Self> {
         let inputs: Vec<_> =
             variant.bindings().enumerate().filter(|(_, binding)| binding.direction == Direction::Input).collect();
         let names = || inputs.iter().map(|(_, binding)| binding.name).collect::<Vec<_>>().join(", ");
-        // The variant itself may be the host's; else a host variant of the same shapes tells.
-        let step = |binding: &Binding<'_>| {
-            let same = |other: &Variant<'_>| other.bindings().any(|other| other == *binding);
-            let mut variants = std::iter::once(variant.clone()).chain(plan.variants().filter(same));
-            variants.find_map(|variant| frame_step(&variant, binding.name))
-        };
+        let framed = |binding: &Binding<'_>| matches!(Content::parse(binding.content), Some(Content::Frame(_)));
         let (number, binding) = match (wanted, inputs.as_slice()) {
             (Some(wanted), _) => {
                 let found = inputs.iter().find(|(_, binding)| binding.name == wanted);
@@ -81,14 +64,14 @@ impl Frames {
             (None, []) => bail!("the plan has no input"),
             (None, [only]) => only,
             (None, _) => {
-                let mut framed = inputs.iter().filter(|(_, binding)| step(binding).is_some());
+                let mut framed = inputs.iter().filter(|(_, binding)| framed(binding));
                 match (framed.next(), framed.next()) {
                     (Some(only), None) => only,
                     _ => bail!("the plan has several inputs: name the one that takes the frames, input={}", names()),
                 }
             }
         };
-        if binding.dtype != DType::U8 {
+        let Some(Content::Frame(content)) = Content::parse(binding.content) else {
             bail!(
                 "input '{0}' is {1} {2:?}, no frames of bytes: compile the model with --preprocess '{0}=nv12:1920x1080,letterbox,…' \
                  (or rgb, bgr, rgba, bgra, gray, and the size of the video), with the range, mean and std that the model was trained \
@@ -97,90 +80,35 @@ impl Frames {
                 binding.dtype.name(),
                 binding.shape.as_slice(),
             );
-        }
-        let shape: Vec<usize> = binding.shape.iter().map(|&extent| extent as usize).collect();
-        let bytes: usize = shape.iter().product();
-        let frames = match (step(binding), format) {
-            (Some(frame), _) => Self::of_step(&frame, *number, binding, bytes)?,
-            (None, Some(format)) => Self::of_shape(format, *number, binding, &shape)?,
-            (None, None) => bail!(
-                "the plan does not tell what the bytes of input '{}' {shape:?} are: set the property format, for example format=NV12, or \
-                 compile the plan with --target host beside the GPU's target",
-                binding.name
-            ),
         };
-        ensure!(frames.width > 0 && frames.height > 0, "input '{}' {shape:?} takes empty frames", binding.name);
-        Ok(frames)
-    }
-
-    /// As the frame step of a host variant has it.
-    fn of_step(frame: &Frame, binding: usize, input: &Binding<'_>, bytes: usize) -> Result<Self> {
-        let images = frame.frame.shape.first().copied().unwrap_or(0);
-        ensure!(
-            images == 1,
-            "input '{}' takes batches of {images} frames: compile the model for a batch of 1",
-            input.name
-        );
-        let formats = formats(frame.format, frame.channels.count() < 4);
+        let formats = formats(content.format);
         ensure!(
             !formats.is_empty(),
             "input '{}' takes frames of {}, which the element does not: {TAKES}",
-            input.name,
-            frame.format
+            binding.name,
+            content.format
         );
-        let rows = frame.format.rows(frame.height() as usize);
-        let stride = bytes.checked_div(rows).unwrap_or(0);
-        Ok(Self {
-            binding,
-            name: input.name.to_owned(),
-            formats,
-            width: frame.width(),
-            height: frame.height(),
-            stride,
-            bytes,
-            colours: colours(frame.format),
-        })
-    }
-
-    /// As the shape of the input and its format have it.
-    fn of_shape(format: VideoFormat, binding: usize, input: &Binding<'_>, shape: &[usize]) -> Result<Self> {
-        ensure!(FORMATS.contains(&format), "format={format:?}: {TAKES}");
-        let info = VideoFormatInfo::from_format(format);
-        let pixel = info.pixel_stride()[0] as usize;
-        let fits = match (shape, format) {
-            (&[rows, stride], VideoFormat::Nv12 | VideoFormat::Nv21 | VideoFormat::I420) => {
-                (rows % 3 == 0 && stride % 2 == 0).then_some((rows / 3 * 2, stride, stride))
-            }
-            (&[rows, stride], _) => (stride % pixel == 0).then_some((rows, stride / pixel, stride)),
-            (&[rows, width, channels], _) => (channels == pixel).then_some((rows, width, width * pixel)),
-            _ => None,
-        };
-        let name = input.name.to_owned();
-        let (height, width, stride) =
-            fits.with_context(|| format!("format={format:?}: input '{name}' {shape:?} takes other frames"))?;
-        let [width, height] = [width, height].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX));
-        Ok(Self {
-            binding,
-            name,
-            formats: vec![format],
-            width,
-            height,
-            stride,
-            bytes: shape.iter().product(),
-            colours: None,
-        })
+        let bytes = floe::inputs::length(binding)?;
+        let frame = content.format.rows(content.size[1] as usize) * content.stride as usize;
+        ensure!(
+            bytes == frame,
+            "input '{}' takes batches of {} frames: compile the model for a batch of 1",
+            binding.name,
+            bytes / frame
+        );
+        Ok(Self { binding: *number, name: binding.name.to_owned(), content, formats, bytes })
     }
 
     /// The caps of such frames, of any rate.
     pub fn caps(&self) -> gst::Caps {
-        let [width, height] = [self.width, self.height].map(|extent| i32::try_from(extent).unwrap_or(i32::MAX));
+        let [width, height] = self.content.size.map(|extent| i32::try_from(extent).unwrap_or(i32::MAX));
         gst_video::VideoCapsBuilder::new().format_list(self.formats.iter().copied()).width(width).height(height).build()
     }
 
     /// What the plan takes and a pipeline has to convert to, for messages.
     pub fn remedy(&self) -> String {
         let format = self.formats.first().map_or("?", |format| format.to_str().as_str());
-        let (width, height) = (self.width, self.height);
+        let [width, height] = self.content.size;
         format!(
             "the plan takes frames of {width}x{height} {format}: put 'videoconvert ! videoscale ! \
              video/x-raw,format={format},width={width},height={height}' in front of the element, or compile the plan for this \
@@ -190,12 +118,12 @@ impl Frames {
 
     /// Whether the frames of a video are such frames.
     pub fn accept(&self, video: &VideoInfo) -> bool {
-        self.formats.contains(&video.format()) && (video.width(), video.height()) == (self.width, self.height)
+        self.formats.contains(&video.format()) && [video.width(), video.height()] == self.content.size
     }
 
     /// What the plan takes the video's colours for, where that is not what they are.
     pub fn other_colours(&self, video: &VideoInfo) -> Option<String> {
-        let (matrix, range) = self.colours?;
+        let (matrix, range) = colours(self.content.format)?;
         let found = video.colorimetry();
         let differs = |known: bool, same: bool| known && !same;
         let other = differs(found.matrix() != VideoColorMatrix::Unknown, found.matrix() == matrix)
@@ -216,22 +144,26 @@ impl Frames {
     /// Returns an error if the input has other bytes, or a plane of the frame is shorter than its rows.
     pub fn copy(&self, frame: &VideoFrame<Readable>, to: &mut [u8]) -> Result<()> {
         ensure!(to.len() == self.bytes, "input '{}' has {} bytes, not {}", self.name, to.len(), self.bytes);
-        let info = frame.format_info();
-        let mut rest = to;
+        let (info, [width, height]) = (frame.format_info(), self.content.size);
+        let mut rest = &mut to[..];
         for plane in 0..info.n_planes() {
             let component = (0..info.n_components())
                 .find(|&c| info.plane()[c as usize] == plane)
                 .context("a plane without a component")?;
-            let rows = info.scale_height(component as u8, self.height) as usize;
-            let row = info.scale_width(component as u8, self.width) as usize
-                * info.pixel_stride()[component as usize] as usize;
+            let rows = info.scale_height(component as u8, height) as usize;
+            let row =
+                info.scale_width(component as u8, width) as usize * info.pixel_stride()[component as usize] as usize;
             // A plane of narrower rows, as of Cb alone, has strides that are as much shorter.
-            let widest = self.width as usize * info.pixel_stride()[0] as usize;
-            let pitch = (self.stride * row).checked_div(widest).context("an empty row")?;
+            let widest = width as usize * info.pixel_stride()[0] as usize;
+            let pitch = (self.content.stride as usize * row).checked_div(widest).context("an empty row")?;
             let ours = rest.split_off_mut(..rows * pitch).context("the input is shorter than its planes")?;
             let stride = usize::try_from(frame.plane_stride()[plane as usize]).context("rows that go backwards")?;
             copy_rows(frame.plane_data(plane)?, stride, ours, pitch, [rows, row])
                 .context("the frame is shorter than its rows")?;
+        }
+        if matches!(frame.format(), VideoFormat::Rgbx | VideoFormat::Bgrx) {
+            // What lies where alpha would is anything; the network may look at it.
+            to.iter_mut().skip(3).step_by(4).for_each(|alpha| *alpha = 255);
         }
         Ok(())
     }
@@ -250,36 +182,21 @@ fn copy_rows(from: &[u8], stride: usize, to: &mut [u8], pitch: usize, [rows, row
     Some(())
 }
 
-/// The step of a host variant that reads the frames of the input called `name`.
-fn frame_step(variant: &Variant<'_>, name: &str) -> Option<Frame> {
-    let number = variant.bindings().position(|binding| binding.name == name)?;
-    variant.steps().find_map(|step| {
-        let reads =
-            step.operands.iter().any(|operand| operand.region == Region::Binding(number as u16) && !operand.written);
-        match step.action {
-            Action::Host(Kernel::Frame(frame)) if reads => Some(frame),
-            _ => None,
-        }
-    })
-}
-
-/// The video formats that lie in memory as a plan's pixels do; none where the element does not take them. Only a network that
-/// looks at alpha itself minds where there is none.
-fn formats(format: PixelFormat, ignores_alpha: bool) -> Vec<VideoFormat> {
-    let (own, without_alpha) = match format {
-        PixelFormat::Video { layout: VideoLayout::Nv12, .. } => (VideoFormat::Nv12, None),
-        PixelFormat::Video { layout: VideoLayout::Nv21, .. } => (VideoFormat::Nv21, None),
-        PixelFormat::Video { layout: VideoLayout::I420, .. } => (VideoFormat::I420, None),
-        PixelFormat::Video { layout: VideoLayout::Yuyv, .. } => (VideoFormat::Yuy2, None),
-        PixelFormat::Video { layout: VideoLayout::Uyvy, .. } => (VideoFormat::Uyvy, None),
-        PixelFormat::Video { layout: VideoLayout::P010, .. } | PixelFormat::Bayer { .. } => return Vec::new(),
-        PixelFormat::Packed(Channels::Gray) => (VideoFormat::Gray8, None),
-        PixelFormat::Packed(Channels::Rgb) => (VideoFormat::Rgb, None),
-        PixelFormat::Packed(Channels::Bgr) => (VideoFormat::Bgr, None),
-        PixelFormat::Packed(Channels::Rgba) => (VideoFormat::Rgba, Some(VideoFormat::Rgbx)),
-        PixelFormat::Packed(Channels::Bgra) => (VideoFormat::Bgra, Some(VideoFormat::Bgrx)),
-    };
-    [own].into_iter().chain(without_alpha.filter(|_| ignores_alpha)).collect()
+/// The video formats that lie in memory as a plan's pixels do; none where the element does not take them.
+fn formats(format: PixelFormat) -> Vec<VideoFormat> {
+    match format {
+        PixelFormat::Video { layout: VideoLayout::Nv12, .. } => vec![VideoFormat::Nv12],
+        PixelFormat::Video { layout: VideoLayout::Nv21, .. } => vec![VideoFormat::Nv21],
+        PixelFormat::Video { layout: VideoLayout::I420, .. } => vec![VideoFormat::I420],
+        PixelFormat::Video { layout: VideoLayout::Yuyv, .. } => vec![VideoFormat::Yuy2],
+        PixelFormat::Video { layout: VideoLayout::Uyvy, .. } => vec![VideoFormat::Uyvy],
+        PixelFormat::Packed(Channels::Gray) => vec![VideoFormat::Gray8],
+        PixelFormat::Packed(Channels::Rgb) => vec![VideoFormat::Rgb],
+        PixelFormat::Packed(Channels::Bgr) => vec![VideoFormat::Bgr],
+        PixelFormat::Packed(Channels::Rgba) => vec![VideoFormat::Rgba, VideoFormat::Rgbx],
+        PixelFormat::Packed(Channels::Bgra) => vec![VideoFormat::Bgra, VideoFormat::Bgrx],
+        PixelFormat::Video { layout: VideoLayout::P010, .. } | PixelFormat::Bayer { .. } => Vec::new(),
+    }
 }
 
 /// Matrix and range of pixels with chroma.

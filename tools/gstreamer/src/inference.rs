@@ -1,22 +1,22 @@
 //! A plan at work: from a frame in a buffer to the same buffer with results.
 
 use crate::{
-    drawing,
+    canvas::Canvas,
     frames::Frames,
-    labels::Labels,
     logging::CATEGORY,
     metadata,
-    results::{Found, Outputs},
     settings::Settings,
     worker::{Done, Job},
 };
 use anyhow::{Context, Result, bail};
 use floe::{
+    outputs,
+    pictures::{self, Labels, Meaning},
     plan_file::{self, PlanFile},
     session::{Place, Request, Session},
 };
-use floe_engine::plan::format::Direction;
-use gst_video::{VideoFormat, VideoFrame, VideoFrameRef};
+use floe_engine::plan::format::{Binding, Direction};
+use gst_video::{VideoFrame, VideoFrameRef};
 
 /// Opens the plan and makes a session of it, tells `ready` what frames it takes, then does `jobs` until there are no more.
 ///
@@ -34,7 +34,7 @@ pub fn serve(
         None => PlanFile::open(path)?,
         Some(key) => PlanFile::open_signed(path, plan_file::public_key(key)?)?,
     };
-    let labels = settings.labels.as_deref().map(Labels::read).transpose()?.unwrap_or_default();
+    let labels = settings.labels.as_deref().map(Labels::read).transpose().context("labels")?.unwrap_or_default();
     let request = Request {
         device: settings.device.into(),
         variant: settings.variant.clone(),
@@ -42,10 +42,7 @@ pub fn serve(
         ..Request::default()
     };
     let (plan, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
-    let format = settings.format.as_deref().map(video_format).transpose()?;
-    let frames =
-        Frames::of(&plan, &variant, settings.input.as_deref(), format).with_context(|| file.name().to_owned())?;
-    let outputs = Outputs::of(variant.bindings());
+    let frames = Frames::of(&variant, settings.input.as_deref()).with_context(|| file.name().to_owned())?;
     for (_, other) in variant
         .bindings()
         .enumerate()
@@ -56,32 +53,25 @@ pub fn serve(
     gst::info!(CATEGORY, "{} for {} on {}", plan.model(), variant.header().target, place.describe());
     let session = place.session(variant)?;
     ready(frames.clone());
-    let mut inference = Inference { session, frames, outputs, labels, guard: settings.guard, found: Found::default() };
+    let outputs = session.bindings(Direction::Output);
+    let meaning = Meaning::of(&outputs.iter().map(|(_, output)| output.clone()).collect::<Vec<_>>(), &[])?;
+    let mut inference = Inference { session, frames, outputs, meaning, labels, guard: settings.guard };
     jobs.for_each(|job| done(inference.run(job)));
     Ok(())
-}
-
-/// The format that GStreamer calls so.
-fn video_format(name: &str) -> Result<VideoFormat> {
-    match VideoFormat::from_string(&name.to_uppercase().replace("RGBX", "RGBx").replace("BGRX", "BGRx")) {
-        VideoFormat::Unknown => bail!("format={name}: GStreamer has no such video format"),
-        format => Ok(format),
-    }
 }
 
 struct Inference<'p, 'm> {
     session: Session<'p, 'm>,
     frames: Frames,
-    outputs: Outputs,
+    outputs: Vec<(usize, Binding<'p>)>,
+    meaning: Meaning,
     labels: Labels,
     guard: bool,
-    /// Kept from frame to frame for its memory.
-    found: Found,
 }
 
 impl Inference<'_, '_> {
     fn run(&mut self, job: Job) -> Result<Done> {
-        let Self { session, frames, outputs, labels, found, .. } = self;
+        let Self { session, frames, outputs, meaning, labels, .. } = self;
         if job.reset {
             session.reset()?;
         }
@@ -90,7 +80,9 @@ impl Inference<'_, '_> {
         frames.copy(&frame, session.input_mut(frames.binding)?)?;
         let mut buffer = frame.into_buffer();
         session.replay()?;
-        outputs.find(session, job.live.threshold, found)?;
+        let place = pictures::Place::whole(frames.content);
+        let mut found = meaning.read(&outputs::read_those(session, |name| meaning.reads(name))?, Some(&place))?;
+        found.retain(job.live.threshold.into());
         if self.guard
             && let Some(hit) = session.guard()?
             && !hit.is_empty()
@@ -98,20 +90,18 @@ impl Inference<'_, '_> {
             bail!("NaN or infinity in {}", hit.join(", "));
         }
         let target = buffer.make_mut();
-        metadata::attach_regions(target, found, labels, [job.video.width(), job.video.height()]);
+        metadata::attach_regions(target, &found, labels, [job.video.width(), job.video.height()]);
         if job.live.attach_tensors {
             metadata::attach_tensors(target, outputs, session)?;
         }
         if job.live.draw {
             let frame = VideoFrameRef::from_buffer_ref_writable(target, &job.video);
-            drawing::draw(
-                &mut frame.ok().context("the buffer cannot be written, so nothing can be drawn")?,
-                found,
-                labels,
-            );
+            let mut frame = frame.ok().context("the buffer cannot be written, so nothing can be drawn")?;
+            pictures::draw(&mut Canvas::of(&mut frame), &found, labels, &place);
         }
         let post = job.live.post_messages;
-        let message = post.then(|| metadata::message(found, labels, outputs, session)).transpose()?;
+        let unknown = outputs.iter().filter(|(_, output)| !meaning.reads(output.name));
+        let message = post.then(|| metadata::message(&found, labels, unknown, session)).transpose()?;
         Ok(Done { buffer, message })
     }
 }

@@ -2,17 +2,15 @@
 //! results as metadata, drawn, or as messages on the bus. `GSTREAMER.md` shows pipelines.
 //!
 //! A frame's way: [`element`] takes the buffer and hands it to the [`worker`], a thread that owns the session. There
-//! [`inference`] copies the frame to where the session reads it ([`frames`]), replays the plan, makes sense of its outputs
-//! ([`results`]), attaches them to the buffer ([`metadata`]) and draws them ([`drawing`]).
+//! [`inference`] copies the frame to where the session reads it ([`frames`]), replays the plan, makes sense of its outputs with
+//! [`floe::pictures`], attaches them to the buffer ([`metadata`]) and draws them onto it ([`canvas`]).
 
-mod drawing;
+mod canvas;
 mod element;
 mod frames;
 mod inference;
-mod labels;
 mod logging;
 mod metadata;
-mod results;
 mod settings;
 mod worker;
 

@@ -41,7 +41,6 @@ pub struct Settings {
     pub device: Device,
     pub variant: Option<String>,
     pub input: Option<String>,
-    pub format: Option<String>,
     pub labels: Option<PathBuf>,
     pub guard: bool,
     pub live: Live,
@@ -80,11 +79,6 @@ impl Settings {
                     .build(),
                 text("variant", "Variant", "Use the plan's variant of this target instead of the most suitable one"),
                 text("input", "Input", "Input of the plan that takes the frames, where several could"),
-                text(
-                    "format",
-                    "Format",
-                    "Video format of the plan's frames, for example NV12, where the plan does not tell: without a host variant",
-                ),
                 text("labels", "Labels", "File with the names of the classes, one a line, that of class 0 first"),
                 glib::ParamSpecBoolean::builder("guard")
                     .nick("Guard")
@@ -134,7 +128,6 @@ impl Settings {
             "device" => to(&mut self.device, value),
             "variant" => to(&mut self.variant, value),
             "input" => to(&mut self.input, value),
-            "format" => to(&mut self.format, value),
             "labels" => self.labels = path(),
             "guard" => to(&mut self.guard, value),
             "draw" => to(&mut self.live.draw, value),
@@ -154,7 +147,6 @@ impl Settings {
             "device" => self.device.to_value(),
             "variant" => self.variant.to_value(),
             "input" => self.input.to_value(),
-            "format" => self.format.to_value(),
             "labels" => path(&self.labels),
             "guard" => self.guard.to_value(),
             "draw" => self.live.draw.to_value(),

@@ -182,6 +182,22 @@ fn frames_of_every_format_and_stride_arrive() {
     }
 }
 
+/// Where a format has no alpha, the network sees opaque pixels.
+#[test]
+fn pixels_without_alpha_are_opaque() {
+    for (format, opaque) in [(VideoFormat::Rgba, false), (VideoFormat::Rgbx, true)] {
+        let video = video(format, WIDTH, HEIGHT);
+        let (mut harness, _bus) = harness(&element("alpha"), &video);
+        let found = tensor(&harness.push_and_pull(frame(&video, 8)).unwrap(), "pixels");
+        let (width, height) = (WIDTH as usize, HEIGHT as usize);
+        for (at, alpha) in found[3 * width * height..].iter().enumerate() {
+            let own = f32::from(byte(0, at / width, 4 * (at % width) + 3));
+            let expected = if opaque { 255.0 } else { own };
+            assert!((alpha - expected).abs() < 0.01, "{format:?}, pixel {at}: {alpha}, expected {expected}");
+        }
+    }
+}
+
 #[test]
 fn other_video_is_refused_with_what_to_do() {
     for other in [video(VideoFormat::Rgb, 64, 48), video(VideoFormat::Bgr, WIDTH, HEIGHT)] {
@@ -251,7 +267,6 @@ fn what_cannot_run_is_said_at_the_start() {
         (with("rgb", "variant", "h200"), "no variant 'h200'"),
         (with("rgb", "labels", "/nowhere/labels.txt"), "labels: /nowhere/labels.txt"),
         (with("rgb", "public-key", "/nowhere/key.pem"), "/nowhere/key.pem"),
-        (with("rgb", "format", "NV13"), "no such video format"),
         (with("tensor", "draw", "true"), "compile the model with --preprocess 'image=nv12:"),
         (with("batch", "draw", "true"), "batches of 2 frames"),
         (with("gpu-alone", "draw", "true"), "--target host"),
@@ -369,7 +384,27 @@ fn drawing_leaves_the_frames_of_others_alone() {
     let [sent, received] = [sent, received].map(|buffer| buffer.map_readable().unwrap().to_vec());
     assert_eq!(sent, *plain([10, 200, 90]).map_readable().unwrap());
     // The text of class 1 stands on its colour at the upper left.
-    assert_eq!(received[..3], [255, 96, 0]);
+    assert_eq!(received[..3], [38, 101, 255]);
+}
+
+/// A class of each pixel is mixed into it, and into the chroma that four pixels share once.
+#[test]
+fn a_map_of_classes_tints_the_frame() {
+    let element = element("map");
+    element.set_property("draw", true);
+    let video = video(VideoFormat::Nv12, WIDTH, HEIGHT);
+    let (mut harness, _bus) = harness(&element, &video);
+    let mut bytes = vec![100; video.size()];
+    // Blue, the last of three channels: class 2.
+    bytes[video.offset()[1]..].as_chunks_mut::<2>().0.fill([200, 100]);
+    let received = harness.push_and_pull(gst::Buffer::from_mut_slice(bytes)).unwrap();
+    let frame = VideoFrameRef::from_buffer_ref_readable(&received, &video).unwrap();
+    // Half of 190, 47 and 103, which BT.601 makes of the class's colour.
+    let chroma = frame.plane_data(1).unwrap();
+    assert_eq!(
+        (frame.plane_data(0).unwrap()[..WIDTH as usize].to_vec(), &chroma[..2]),
+        (vec![145; WIDTH as usize], &[123, 101][..])
+    );
 }
 
 /// NULL, PLAYING, NULL, PLAYING, and the metadata of a whole run, on the picture of which ONNX Runtime knows the face.

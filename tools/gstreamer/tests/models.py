@@ -27,6 +27,8 @@ mean = node("ReduceMean", ["image"], ["mean"], axes=[2, 3], keepdims=0)
 # The frame itself.
 save("pixels", [node("Relu", ["image"], ["pixels"])], [("pixels", [1, 3, 34, 50])])
 save("batch", [node("Relu", ["image"], ["pixels"])], [("pixels", [2, 3, 34, 50])], [("image", [2, 3, 34, 50])])
+# A frame with alpha.
+save("alpha", [node("Relu", ["image"], ["pixels"])], [("pixels", [1, 4, 34, 50])], [("image", [1, 4, 34, 50])])
 # The mean of each channel, as the score of a class.
 save("colours", [mean], [("mean", [1, 3])])
 # The sum of the means of all frames so far.

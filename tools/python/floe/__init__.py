@@ -6,8 +6,8 @@
     session = plan.session()
     probabilities = session(image=array)["probabilities"]
 
-On a workstation: `compile`, `inspect`, `unsupported`, `compare`, `quantize`, `prove` and `targets`. On the device: `load`,
-`Plan.session` and `Session`. Everything that Floe raises is an `Error`; a file that is not there is an OSError.
+On a workstation: `compile`, `inspect`, `unsupported`, `compare`, `quantize`, `prove`, `versus` and `targets`. On the device:
+`load`, `Plan.session` and `Session`. Everything that Floe raises is an `Error`; a file that is not there is an OSError.
 
 Compiling for a GPU needs NVRTC, and no GPU: `pip install 'floe-engine[nvrtc]'`.
 """
@@ -15,8 +15,9 @@ Compiling for a GPU needs NVRTC, and no GPU: `pip install 'floe-engine[nvrtc]'`.
 from importlib.metadata import version as _version
 
 from ._arrays import Binding
+from ._compared import versus
 from ._compile import compile
-from ._native import CompileError, DeviceError, Error, NotFiniteError, PlanError, UsageError
+from ._native import CompileError, DeviceArray, DeviceError, Error, NotFiniteError, PlanError, UsageError
 from ._plan import Plan, load
 from ._reports import Quantized, compare, inspect, prove, quantize, targets, unsupported
 from ._session import Session
@@ -25,6 +26,7 @@ __version__ = _version("floe-engine")
 __all__ = [
     "Binding",
     "CompileError",
+    "DeviceArray",
     "DeviceError",
     "Error",
     "NotFiniteError",
@@ -41,4 +43,5 @@ __all__ = [
     "quantize",
     "targets",
     "unsupported",
+    "versus",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,10 +46,15 @@ class Binding:
     """Its extents."""
     number: int
     """Its number in the plan."""
+    kind: str = field(default="", repr=False)
+    """The plan's name of its element type, as 'bf16'."""
 
     @classmethod
     def _of(cls, number: int, report: dict[str, Any]) -> Binding:
-        return cls(report["name"], _dtype(report["dtype"]), tuple(report["shape"]), number)
+        return cls(report["name"], _dtype(report["dtype"]), tuple(report["shape"]), number, report["dtype"])
+
+    def _described(self) -> dict[str, Any]:
+        return {"number": self.number, "name": self.name, "dtype": self.kind, "shape": list(self.shape)}
 
     def empty(self) -> np.ndarray[Any, Any]:
         """A new array for this binding, with anything in it."""
@@ -59,6 +64,11 @@ class Binding:
         return f"{self.name}: {self.dtype.name} {list(self.shape)}"
 
 
+def is_on_gpu(value: Any) -> bool:
+    """Whether a tensor of another library is in a GPU's memory: CUDA's own, or managed."""
+    return not isinstance(value, np.ndarray) and hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in (2, 13)
+
+
 def as_array(binding: Binding, value: Any) -> np.ndarray[Any, Any]:
     """The array that `value` is, without a copy; refused unless element type and shape are the binding's."""
     if isinstance(value, np.ndarray):
@@ -66,7 +76,7 @@ def as_array(binding: Binding, value: Any) -> np.ndarray[Any, Any]:
     elif hasattr(value, "__dlpack__"):
         device, _ = value.__dlpack_device__()
         if int(device) not in (1, 3):  # the CPU's memory, page-locked or not
-            raise UsageError(f"'{binding.name}': the tensor is in a GPU's memory; hand over tensor.cpu()")
+            raise UsageError(f"'{binding.name}': the tensor is in a GPU's memory, where this cannot take it: hand over tensor.cpu()")
         array = np.from_dlpack(value)
     else:
         array = np.asarray(value)
@@ -79,7 +89,10 @@ def as_array(binding: Binding, value: Any) -> np.ndarray[Any, Any]:
             f"convert it with array.astype('{binding.dtype.name}')"
         )
     if array.shape != binding.shape:
-        raise UsageError(f"'{binding.name}' has the shape {binding.shape}, and the array has {array.shape}")
+        raise UsageError(
+            f"'{binding.name}' has the shape {binding.shape}, and the array has {array.shape}; "
+            "of a plan with several shapes, session.choose takes another"
+        )
     return array
 
 
@@ -91,7 +104,9 @@ def as_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def target_bytes(binding: Binding, array: Any) -> np.ndarray[Any, Any]:
     """The bytes of an array that results are written into: its own memory, always."""
     if not isinstance(array, np.ndarray) or array.dtype != binding.dtype or array.shape != binding.shape:
-        raise UsageError(f"out['{binding.name}'] must be a NumPy array of {binding.dtype.name} {binding.shape}")
+        raise UsageError(
+            f"out['{binding.name}'] must be a NumPy array of {binding.dtype.name} {binding.shape}, or a tensor on the session's GPU"
+        )
     if not (array.flags.c_contiguous and array.flags.writeable):
         raise UsageError(f"out['{binding.name}'] must be contiguous and writable; binding.empty() makes such arrays")
     return array.reshape(-1).view(np.uint8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -11,7 +12,8 @@ from typing import Any
 
 from . import _native
 from ._command import command, each, option
-from ._model import ModelLike, as_file, described, extents, names, source
+from ._model import Folders, ModelLike, as_file, described, folders, names, source
+from ._model import options as shape_options
 from ._plan import Plan, load
 from ._samples import Samples, paths
 
@@ -20,8 +22,9 @@ def compile(  # noqa: A001
     model: ModelLike,
     target: str | Sequence[str] = "host",
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int] | Sequence[Sequence[int]]] | None = None,
     constants: Mapping[str, float] | None = None,
+    operators: Folders = (),
     precision: str = "f16",
     budget: str | None = None,
     samples: Samples = None,
@@ -43,8 +46,12 @@ def compile(  # noqa: A001
     Args:
         model: path of an ONNX file, its bytes, or an onnx.ModelProto. External data needs a path.
         target: machine to compile for, or several; `floe.targets()` lists them.
-        shapes: shapes of inputs that the model leaves open, as {'image': (1, 3, 224, 224)}.
+        shapes: shapes of inputs that the model leaves open, as {'image': (1, 3, 224, 224)}. Lists of shapes make a plan that has
+            them all, as {'image': [(1, 3, 320, 320), (1, 3, 640, 640)]}: the first of each input belong together, then the
+            second. `Session.choose` chooses.
         constants: inputs that become constants, as {'sr': 16000}.
+        operators: folders with descriptions of operators that Floe does not have (OPERATORS.md). Their CUDA becomes part of the
+            plan: use files of someone you trust.
         precision: arithmetic on a GPU, 'f16' or 'f32', or 'auto': f16 but for the layers that `budget` needs in f32. The host
             computes in f32.
         budget: with 'auto', what must hold against the host's f32, as 'cosine 0.9999'; `plan.budget` has the decision.
@@ -71,8 +78,9 @@ def compile(  # noqa: A001
     tables = [timings] if isinstance(timings, (str, os.PathLike)) else list(timings)
     options = {
         "targets": names(target, "target"),
-        "shapes": extents(shapes),
+        "shapes": shape_options(shapes),
         "constants": [(name, float(value)) for name, value in (constants or {}).items()],
+        "operators": folders(operators, "operators"),
         "limits": list((limits or {}).items()),
         "states": list((states or {}).items()),
         "preprocess": described(preprocess, "preprocess"),
@@ -91,7 +99,10 @@ def compile(  # noqa: A001
     elif budget is not None or samples is not None:
         raise _native.UsageError("budget and samples go with precision='auto'")
     else:
-        native, report = _native.compile(found, name, options)
+        # Each shape reads the model again: one in memory becomes a file.
+        several = any("," in shape for shape in options["shapes"])
+        with as_file(model) if several else contextlib.nullcontext(found) as found:
+            native, report = _native.compile(found, name, options)
         plan = Plan(native, json.loads(report))
     if output is not None:
         plan.save(output)
@@ -106,13 +117,12 @@ def _within_budget(model: ModelLike, options: dict[str, Any], budget: str | None
     def pairs(option: str, items: Iterable[tuple[str, Any]]) -> list[str]:
         return [f"{option}={name}={value}" for name, value in items]
 
-    shapes = [(name, "x".join(map(str, shape))) for name, shape in options["shapes"]]
     with as_file(model) as path, tempfile.TemporaryDirectory(prefix="floe-") as folder:
         written = Path(folder, "plan.floe")
         report, _ = command([
             "compile", path, f"--output={written}", "--precision=auto", f"--budget={budget}",
             *each("--inputs", paths(samples, Path(folder, "samples"), "samples")), *each("--target", options["targets"]),
-            *pairs("--shape", shapes), *pairs("--constant", options["constants"]), *pairs("--limit", options["limits"]),
+            *each("--shape", options["shapes"]), *each("--operators", options["operators"]), *pairs("--constant", options["constants"]), *pairs("--limit", options["limits"]),
             *pairs("--state", options["states"]), *each("--preprocess", options["preprocess"]),
             *each("--postprocess", options["postprocess"]), *each("--keep-f32", options["keep_f32"]),
             *pairs("--algorithm", options["algorithms"].items()), *each("--timings", options["timings"]),

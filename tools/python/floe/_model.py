@@ -6,7 +6,7 @@ import contextlib
 import os
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Union
 
@@ -18,6 +18,7 @@ class _Serializes(Protocol):
     def SerializeToString(self) -> bytes: ...  # noqa: N802
 
 
+Folders = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 ModelLike = Union[str, "os.PathLike[str]", bytes, _Serializes]
 
 # NVRTC of this Python comes before any other, whether its environment is activated or not.
@@ -66,6 +67,29 @@ def described(value: str | list[str] | Mapping[str, str] | None, argument: str) 
     if isinstance(value, Mapping):
         return [f"{name}={words}" for name, words in value.items()]
     return names(value, argument)
+
+
+def options(shapes: Mapping[str, Any] | None) -> list[str]:
+    """Shapes as `--shape` has them: extents of an input, or a list of such where the plan is to have several shapes."""
+
+    def words(shape: Any) -> str:
+        several = [shape] if not shape or not isinstance(shape[0], (list, tuple)) else shape
+        return ",".join("x".join(str(int(extent)) for extent in one) for one in several)
+
+    try:
+        return [f"{name}={words(shape)}" for name, shape in (shapes or {}).items()]
+    except (TypeError, ValueError, IndexError):
+        raise UsageError(
+            "shapes: give a dict of extents by input, as {'image': (1, 3, 224, 224)}, or of several: [(1, 3, 224, 224), …]"
+        ) from None
+
+
+def folders(value: Any, argument: str) -> list[str]:
+    """One path or several as a list."""
+    try:
+        return [os.fspath(value)] if isinstance(value, (str, os.PathLike)) else [os.fspath(item) for item in value]
+    except TypeError:
+        raise UsageError(f"{argument}: a path or a list of paths is needed") from None
 
 
 def extents(shapes: Mapping[str, Any] | None) -> list[tuple[str, list[int]]]:

@@ -52,17 +52,27 @@ class Plan:
 
     @property
     def variants(self) -> list[str]:
-        """Targets that the plan has a variant for."""
+        """Targets that the plan has a variant for, once for each shape."""
         return [variant["target"] for variant in self._report["variants"]]
 
-    def _bindings(self, direction: str) -> list[Binding]:
-        # Variants differ in steps, never in bindings.
-        bindings = self._report["variants"][0]["bindings"] if self._report["variants"] else []
+    @property
+    def shapes(self) -> list[dict[str, tuple[int, ...]]]:
+        """Shapes of the inputs, among which a session chooses: those of the plan's first target."""
+        first = self.variants[:1]
+        return [
+            {binding.name: binding.shape for binding in self._bindings("input", number)}
+            for number, target in enumerate(self.variants)
+            if [target] == first
+        ]
+
+    def _bindings(self, direction: str, variant: int = 0) -> list[Binding]:
+        # Those of one shape differ in steps, never in bindings.
+        bindings = self._report["variants"][variant]["bindings"] if self._report["variants"] else []
         return [Binding._of(i, binding) for i, binding in enumerate(bindings) if binding["direction"] == direction]
 
     @property
     def inputs(self) -> list[Binding]:
-        """Inputs, in the order in which a session takes them."""
+        """Inputs, in the order in which a session takes them, with their first shape."""
         return self._bindings("input")
 
     @property
@@ -84,6 +94,7 @@ class Plan:
         memory: str | None = None,
         wait: str = "driver",
         multiprocessors: int | None = None,
+        host_library: str | os.PathLike[str] | None = None,
     ) -> Session:
         """Makes a ready session: every allocation happens here.
 
@@ -96,14 +107,24 @@ class Plan:
                 CPU's memory.
             wait: how to wait for a GPU: 'driver', 'block', 'spin' or 'poll'.
             multiprocessors: use so many of the GPU's multiprocessors only.
+            host_library: shared library with the host's functions for operators that Floe does not have (OPERATORS.md). Its code
+                runs in this process: use a file of someone you trust.
 
-        The package's tests run 'host' and 'emulated'. 'cuda' goes through the same code as `floe run`, but no test of the package
-        has run it. Inputs and outputs are NumPy arrays there too: tensors in a GPU's memory are refused.
+        The package's tests run 'host' and 'emulated', 'cuda' on a simulated driver, and on a GPU where there is one with PyTorch.
 
         Raises:
             DeviceError: the device is not there, or does not suit the plan.
         """
-        native = _native.Session(self._native, device, variant, guard, memory, wait, multiprocessors)
+        options = {
+            "device": device,
+            "variant": variant,
+            "guard": guard,
+            "memory": memory,
+            "wait": wait,
+            "multiprocessors": multiprocessors,
+            "host_library": None if host_library is None else os.fspath(host_library),
+        }
+        native = _native.Session(self._native, options)
         return Session(self, native, guard)
 
     def __repr__(self) -> str:

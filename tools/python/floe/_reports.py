@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _native
 from ._command import command, each, option
-from ._model import ModelLike, as_file, described, extents, names, source
+from ._model import Folders, ModelLike, as_file, described, extents, folders, names, options, source
 from ._plan import Plan
 from ._samples import Samples, paths
 
@@ -30,18 +30,19 @@ def inspect(
     target: str | Sequence[str] = (),
     shapes: Mapping[str, Sequence[int]] | None = None,
     constants: Mapping[str, float] | None = None,
+    operators: Folders = (),
 ) -> dict[str, Any]:
     """What a model holds, or a plan: as `floec inspect --json` prints it.
 
     Args:
         model: a model as `floe.compile` takes it, a plan, or a plan's file.
         target: of a model, machines to try; `support` then says steps and expected time there, or why it is refused.
-        shapes, constants: as for `floe.compile`.
+        shapes, constants, operators: as for `floe.compile`.
     """
     if isinstance(model, Plan):
         return model.inspect()
     with as_file(model) as path:
-        return command(["inspect", path, *_import(shapes, constants), *each("--target", names(target, "target"))])[0]
+        return command(["inspect", path, *_import(shapes, constants, operators), *each("--target", names(target, "target"))])[0]
 
 
 def unsupported(
@@ -70,6 +71,8 @@ def compare(
     device: str | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     constants: Mapping[str, float] | None = None,
+    operators: Folders = (),
+    host_library: str | os.PathLike[str] | None = None,
     precision: str = "f16",
     keep_f32: str | Sequence[str] = (),
     preprocess: str | Sequence[str] | Mapping[str, str] | None = None,
@@ -84,7 +87,8 @@ def compare(
     """Compares a target's plan with the host's f32, output by output, then layer by layer.
 
     Args:
-        model, target, shapes, constants, precision, keep_f32: as for `floe.compile`.
+        model, target, shapes, constants, operators, precision, keep_f32: as for `floe.compile`.
+        host_library: as for `Plan.session`: the host's f32 needs it for operators that Floe does not have.
         samples: a dict of arrays with a row for each sample, a list of dicts, or paths; random ones by default.
         reference: results from elsewhere for the same samples, in the same forms, by output.
         device: 'cuda', 'emulated', 'simulated' (the host with f16's rounding) or 'host'; by default a GPU that suits, else one
@@ -106,7 +110,7 @@ def compare(
         inputs = paths(samples, Path(folder, "samples"), "samples")
         expected = paths(reference, Path(folder, "reference"), "reference")
         report, failure = command([
-            "compare", path, "--target", target, *_import(shapes, constants),
+            "compare", path, "--target", target, *_import(shapes, constants, operators), *_library(host_library),
             *each("--inputs", inputs), *each("--reference", expected), *option("--device", device),
             "--precision", precision, *each("--keep-f32", names(keep_f32, "keep_f32")),
             *each("--preprocess", described(preprocess, "preprocess")),
@@ -145,6 +149,8 @@ def quantize(
     target: str | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     constants: Mapping[str, float] | None = None,
+    operators: Folders = (),
+    host_library: str | os.PathLike[str] | None = None,
     preprocess: str | Sequence[str] | Mapping[str, str] | None = None,
     budget: str | None = None,
     keep: str | Sequence[str] = (),
@@ -159,7 +165,8 @@ def quantize(
     """Makes an 8-bit model of a float model. It needs samples of the inputs, and neither a GPU nor a training framework.
 
     Args:
-        model, shapes, constants: as for `floe.compile`.
+        model, shapes, constants, operators: as for `floe.compile`.
+        host_library: as for `Plan.session`: the host's f32 needs it for operators that Floe does not have.
         samples: a dict of arrays with a row for each sample, a list of dicts, or paths.
         target: weighs accuracy against the time that this target saves.
         preprocess: how pictures among the samples become inputs.
@@ -177,7 +184,7 @@ def quantize(
         written = Path(folder, "model.onnx") if output is None else Path(output)
         report, failure = command([
             "quantize", path, *each("--samples", paths(samples, Path(folder, "samples"), "samples")),
-            *option("--target", target), *_import(shapes, constants),
+            *option("--target", target), *_import(shapes, constants, operators), *_library(host_library),
             *each("--preprocess", described(preprocess, "preprocess")), *option("--budget", budget),
             *each("--keep", names(keep, "keep")), *(["--symmetric"] if symmetric else []),
             *(["--all-products"] if all_products else []), *option("--effort", effort), *option("--weights", weights),
@@ -192,6 +199,8 @@ def prove(
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     constants: Mapping[str, float] | None = None,
+    operators: Folders = (),
+    host_library: str | os.PathLike[str] | None = None,
     inputs: Mapping[str, Any] | None = None,
     seed: int = 1,
 ) -> dict[str, Any]:
@@ -200,7 +209,8 @@ def prove(
     Args:
         model: a model as `floe.compile` takes it, or a plan with PTX.
         target: machine to compile for, or the plan's variant.
-        shapes, constants: as for `floe.compile`.
+        shapes, constants, operators: as for `floe.compile`.
+        host_library: as for `Plan.session`; without it such a model is not compared with the host.
         inputs: arrays by input; others are random.
         seed: of random inputs.
 
@@ -213,10 +223,19 @@ def prove(
         for number, (name, array) in enumerate((inputs or {}).items()):
             np.save(Path(folder, f"{number}.npy"), array)
             files.append(f"{name}={folder}/{number}.npy")
-        arguments = ["prove", path, "--target", target, *_import(shapes, constants), f"--seed={seed}"]
-        return command([*arguments, *each("--inputs", files)])[0]
+        arguments = ["prove", path, "--target", target, *_import(shapes, constants, operators), f"--seed={seed}"]
+        return command([*arguments, *_library(host_library), *each("--inputs", files)])[0]
 
 
-def _import(shapes: Mapping[str, Sequence[int]] | None, constants: Mapping[str, float] | None) -> list[str]:
-    given = [f"{name}={'x'.join(map(str, shape))}" for name, shape in extents(shapes)]
-    return [*each("--shape", given), *each("--constant", [f"{name}={number}" for name, number in (constants or {}).items()])]
+def _import(
+    shapes: Mapping[str, Sequence[int]] | None, constants: Mapping[str, float] | None, operators: Folders
+) -> list[str]:
+    return [
+        *each("--shape", options(shapes)),
+        *each("--constant", [f"{name}={number}" for name, number in (constants or {}).items()]),
+        *each("--operators", folders(operators, "operators")),
+    ]
+
+
+def _library(host_library: str | os.PathLike[str] | None) -> list[str]:
+    return option("--host-library", None if host_library is None else os.fspath(host_library))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _native
-from ._arrays import Binding, as_array, as_bytes, target_bytes
+from ._arrays import Binding, as_array, as_bytes, is_on_gpu, target_bytes
 
 if TYPE_CHECKING:
     from ._plan import Plan
@@ -23,9 +23,13 @@ class Session:
         outputs = session({"input:0": array})         # names that are no words of Python
         session(image=array, out=outputs)             # into arrays that are there
 
-    Arrays have the element types of the plan (`plan.inputs`); others are refused, not converted. Contiguous ones are read where
-    they lie, others are copied first. Whatever has `__dlpack__` and lies in the CPU's memory is taken as well. Results are new
-    NumPy arrays, which belong to the caller.
+        session.choose(image=(1, 3, 640, 640))        # of a plan with several shapes
+        outputs = session(image=tensor, on_device=True)   # of a tensor on the GPU, into the GPU's memory
+
+    Arrays have the element types of the plan (`session.inputs`); others are refused, not converted. Contiguous ones are read where
+    they lie, others are copied first. Whatever has `__dlpack__` is taken as well: from the CPU's memory, and on a GPU from its
+    own, without a way through the CPU's. Results are new NumPy arrays, which belong to the caller, or stay in the GPU's memory
+    (`on_device`).
 
     A session belongs to no thread, but only one may use it at a time: a second one gets a UsageError. Replays release the GIL; do
     not change an array while it is being read. States stay from call to call.
@@ -36,7 +40,12 @@ class Session:
         """The plan that is replayed."""
         self._native = native
         self._guard = guard
-        self._inputs, self._outputs, self._states = plan.inputs, plan.outputs, plan.states
+        self._take(native.variant)
+
+    def _take(self, variant: int) -> None:
+        """Takes the bindings of a variant."""
+        kinds = ("input", "output", "state")
+        self._inputs, self._outputs, self._states = (self.plan._bindings(kind, variant) for kind in kinds)
         self._names = {binding.name: binding for binding in self._inputs}
 
     @property
@@ -49,38 +58,111 @@ class Session:
         """Target of the variant that is replayed."""
         return self._native.target
 
+    @property
+    def inputs(self) -> list[Binding]:
+        """Inputs, in the order in which the session takes them, with the chosen shape."""
+        return list(self._inputs)
+
+    @property
+    def outputs(self) -> list[Binding]:
+        """Outputs, with what they have in the chosen shape."""
+        return list(self._outputs)
+
+    def choose(
+        self, shapes: Mapping[str, Sequence[int]] | None = None, /, *, holding: bool = False, **named: Sequence[int]
+    ) -> dict[str, tuple[int, ...]]:
+        """Chooses one of the plan's shapes for the replays from now on. It allocates nothing, and states stay.
+
+            session.choose(image=(1, 3, 640, 640))            # exactly this one
+            session.choose(ids=(1, 100), holding=True)        # the smallest that has room for it
+
+        Floe adds no mask: who fills up an input tells the network so, where it has an input for that, such as an attention mask.
+
+        Args:
+            shapes: extents by input; one that is left out may have any.
+            holding: takes the smallest shape in which no extent is less than the one given; of several that suit, the one whose
+                inputs have the fewest bytes.
+            named: extents by input.
+
+        Returns:
+            The chosen extents of all inputs.
+
+        Raises:
+            UsageError: the plan has no such shape, or no such input.
+        """
+        try:
+            wanted = [(name, [int(extent) for extent in shape]) for name, shape in {**(shapes or {}), **named}.items()]
+        except (TypeError, ValueError):
+            raise _native.UsageError("give extents by input, as choose(image=(1, 3, 224, 224))") from None
+        for name, shape in wanted:
+            if name not in self._names:
+                raise _native.UsageError(f"the plan has no input '{name}', only {_listed(self._inputs)}")
+            if len(shape) != len(self._names[name].shape):
+                rank = len(self._names[name].shape)
+                raise _native.UsageError(f"'{name}' has {rank} dimensions, and {tuple(shape)} has {len(shape)}")
+            if any(not 0 < extent < 1 << 32 for extent in shape):
+                raise _native.UsageError(f"'{name}': {tuple(shape)} is no shape")
+        try:
+            self._take(self._native.choose(wanted, holding))
+        except _native.UsageError as error:
+            held = "; ".join(str(shape) for shape in self.plan.shapes)
+            raise _native.UsageError(f"{error}. It has {held}") from None
+        return {binding.name: binding.shape for binding in self._inputs}
+
     def __call__(
-        self, /, *arrays: Any, out: Mapping[str, np.ndarray[Any, Any]] | None = None, **named: Any
-    ) -> dict[str, np.ndarray[Any, Any]]:
-        """Replays the plan once.
+        self, /, *arrays: Any, out: Mapping[str, Any] | None = None, on_device: bool = False, **named: Any
+    ) -> dict[str, Any]:
+        """Replays the plan once, and waits for the results.
+
+        Inputs and `out` may be tensors in the memory of the session's GPU, of any library that knows DLPack: `torch.Tensor`,
+        `cupy.ndarray`. They must be contiguous. The session waits for what their library still does with them, and is done with
+        them when it returns.
 
         Args:
             arrays: inputs in the plan's order, or one dict of inputs by name.
             out: arrays to write outputs into, by name; outputs that it lacks are made.
+            on_device: leaves outputs that `out` lacks in the GPU's memory, as `floe.DeviceArray`: `torch.from_dlpack(array)`.
             named: inputs by name.
 
         Returns:
             Outputs by name, those of `out` among them.
 
         Raises:
-            UsageError: an input is missing, or has another element type or shape than the plan's.
+            UsageError: an input is missing, has another element type or shape than the plan's, or is where the session cannot
+                take it.
             NotFiniteError: the session guards, and an output or state holds NaN or infinity.
             DeviceError: the replay failed.
         """
         given = self._given(arrays, named)
-        written = []
-        for binding in self._inputs:
-            if binding.name not in given:
-                raise _native.UsageError(f"the input '{binding}' is missing")
-            written.append((binding.number, as_bytes(as_array(binding, given[binding.name]))))
         out = {} if out is None else out
         if unknown := [name for name in out if all(name != binding.name for binding in self._outputs)]:
             raise _native.UsageError(f"out: the plan has no output '{unknown[0]}', only {_listed(self._outputs)}")
-        outputs, read = {}, []
+        shares = self._native.shares_device_memory
+        if on_device and not shares:
+            raise _native.UsageError(f"on_device: the session on {self.device} shares no device memory: leave it out")
+        written, lent = [], []
+        for binding in self._inputs:
+            if binding.name not in given:
+                raise _native.UsageError(f"the input '{binding}' is missing")
+            value = given[binding.name]
+            if shares and is_on_gpu(value):
+                lent.append((binding._described(), value))
+            else:
+                written.append((binding.number, as_bytes(as_array(binding, value))))
+        outputs, read, filled = {}, [], []
         for binding in self._outputs:
-            outputs[binding.name] = array = out[binding.name] if binding.name in out else binding.empty()
-            read.append((binding.number, target_bytes(binding, array)))
-        self._native.exchange(written, True, read)
+            if binding.name in out:
+                array = out[binding.name]
+            elif on_device:
+                array = self._native.device_array(binding._described())
+            else:
+                array = binding.empty()
+            outputs[binding.name] = array
+            if shares and is_on_gpu(array):
+                filled.append((binding._described(), array))
+            else:
+                read.append((binding.number, target_bytes(binding, array)))
+        self._native.exchange(written, lent, True, read, filled)
         if self._guard and (names := self.not_finite()):
             error = _native.NotFiniteError(f"NaN or infinity in {', '.join(names)}")
             error.names, error.outputs = names, outputs
@@ -106,7 +188,7 @@ class Session:
         """States as the last replay left them. A dict that is assigned sets those that it names."""
         states = {binding.name: binding.empty() for binding in self._states}
         read = [(binding.number, target_bytes(binding, states[binding.name])) for binding in self._states]
-        self._native.exchange([], False, read)
+        self._native.exchange([], [], False, read, [])
         return states
 
     @states.setter
@@ -115,7 +197,7 @@ class Session:
         if unknown := [name for name in states if name not in known]:
             raise _native.UsageError(f"the plan has no state '{unknown[0]}', only {_listed(self._states)}")
         written = [(known[name].number, as_bytes(as_array(known[name], value))) for name, value in states.items()]
-        self._native.exchange(written, False, [])
+        self._native.exchange(written, [], False, [], [])
 
     def reset(self) -> None:
         """Zeroes every state."""

@@ -13,7 +13,7 @@ use floe_compiler::{
     schedule::ScheduleError,
     targets,
 };
-use floe_models::{ImportError, ImportOptions, Limits};
+use floe_models::{ImportError, ImportOptions, Limits, custom::Operators};
 use floe_timings::Timings;
 use pyo3::prelude::*;
 use std::{collections::HashMap, fs, io, path::PathBuf};
@@ -23,8 +23,10 @@ use std::{collections::HashMap, fs, io, path::PathBuf};
 #[pyo3(from_item_all)]
 pub struct Options {
     targets: Vec<String>,
-    shapes: Vec<(String, Vec<usize>)>,
+    /// As `--shape` has them.
+    shapes: Vec<String>,
     constants: Vec<(String, f64)>,
+    operators: Vec<PathBuf>,
     limits: Vec<(String, u64)>,
     states: Vec<(String, String)>,
     preprocess: Vec<String>,
@@ -69,9 +71,15 @@ impl Options {
                 return Err(usage(format!("target: '{}' is given twice", target.name)));
             }
         }
-        if let Some((input, _)) = self.shapes.iter().find(|(_, extents)| extents.contains(&0)) {
-            return Err(usage(format!("shapes: an extent of 0 of '{input}' leaves nothing to compute")));
+        let mut further_shapes = floec::shapes(&self.shapes).map_err(|error| usage(floec::message(&error)))?;
+        let shapes = further_shapes.remove(0);
+        if !further_shapes.is_empty() && self.candidates.is_some() {
+            return Err(usage(
+                "candidates: this goes with one shape; measure one after another, and give all tables to timings",
+            ));
         }
+        let operators = Operators::load(self.operators.iter().map(PathBuf::as_path));
+        let operators = operators.map_err(|error| usage(format!("operators: {error}")))?;
         let precision = match self.precision.as_str() {
             "f16" => Precision::F16,
             "f32" => Precision::F32,
@@ -107,7 +115,8 @@ impl Options {
         }
         Ok(CompileOptions {
             targets,
-            import: ImportOptions { shapes: self.shapes, numbers: self.constants, limits, ..ImportOptions::default() },
+            import: ImportOptions { shapes, numbers: self.constants, operators, limits, ..ImportOptions::default() },
+            further_shapes,
             states: self.states,
             preprocess,
             postprocess,
@@ -124,7 +133,7 @@ impl Options {
     }
 }
 
-/// Compiles a model. Returns the plan, and what became of each of its variants as JSON.
+/// Compiles a model; one with several shapes comes in a file. Returns the plan, and what became of each of its variants as JSON.
 ///
 /// # Errors
 /// Raises CompileError if the compiler refuses the model, and UsageError if an argument is wrong.
@@ -132,7 +141,10 @@ impl Options {
 pub fn compile(py: Python<'_>, model: Model, name: String, options: Options) -> PyResult<(Plan, String)> {
     let options = options.checked()?;
     let compiled = interruptible(py, move || -> Result<CompiledPlan, CompileError> {
-        pipeline::compile_fused(&model.fused(&options)?, &options, &|_| ())
+        match &model {
+            Model::File(path) => pipeline::compile(path, &options, &|_| ()),
+            Model::Bytes(_) => pipeline::compile_fused(&model.fused(&options)?, &options, &|_| ()),
+        }
     })?;
     let compiled = compiled.map_err(|error| errors::compile(py, &name, error))?;
     let variants: Vec<_> = compiled

@@ -2,6 +2,7 @@
 //! bytes and back, and has the interface that users see.
 
 mod compile;
+mod dlpack;
 mod errors;
 mod plan;
 mod programs;
@@ -16,6 +17,7 @@ mod _native {
     #[pymodule_export]
     use super::{
         compile::{compile, unsupported},
+        dlpack::DeviceArray,
         errors::{CompileError, DeviceError, Error, NotFiniteError, PlanError, UsageError},
         plan::Plan,
         programs::{floe_program, floec_program, report, search_packages},

@@ -1,20 +1,26 @@
 //! A session: bytes in, bytes out.
 
 use crate::{
+    dlpack::{Binding, DeviceArray, Lent},
     errors::{self, usage},
     plan::Plan,
-    worker::{Worker, interruptible},
+    worker::{Ready, Worker, interruptible},
 };
 use anyhow::Context;
 use floe::{
-    bench, emulated, inputs, profile,
+    bench, emulated,
+    host_functions::HostFunctions,
+    inputs, profile,
     session::{DeviceKind, MemoryKind, Place, Request, Session as Any},
     watch::Watch,
 };
-use floe_engine::cuda::Wait;
+use floe_engine::{ShapeRef, cuda::Wait};
 use numpy::{PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::prelude::*;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, TryLockError},
+};
 
 /// A ready session of a plan. Any thread may use it, one at a time.
 #[pyclass(frozen, module = "floe._native")]
@@ -26,41 +32,75 @@ pub struct Session {
     request: Request,
     device: String,
     target: String,
+    /// Number of the variant that INIT chose.
+    variant: usize,
+    /// The stream in which it takes tensors of a GPU.
+    stream: Option<usize>,
 }
 
-/// The request that the package's arguments make.
-fn request(
-    device: &str,
+/// The arguments of `Plan.session`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Options {
+    device: String,
     variant: Option<String>,
     guard: bool,
-    memory: Option<&str>,
-    wait: &str,
+    memory: Option<String>,
+    wait: String,
     multiprocessors: Option<u32>,
-) -> PyResult<Request> {
-    let device = match device {
-        "auto" => DeviceKind::Auto,
-        "host" => DeviceKind::Host,
-        "cuda" => DeviceKind::Cuda,
-        "emulated" => DeviceKind::Emulated,
-        other => return Err(usage(format!("device: '{other}' is none; give 'auto', 'host', 'cuda' or 'emulated'"))),
-    };
-    let memory = match memory {
-        None => None,
-        Some("mapped") => Some(MemoryKind::Mapped),
-        Some("device") => Some(MemoryKind::Device),
-        Some(other) => return Err(usage(format!("memory: '{other}' is none; give 'mapped' or 'device'"))),
-    };
-    let wait = match wait {
-        "driver" => Wait::Driver,
-        "block" => Wait::Block,
-        "spin" => Wait::Spin,
-        "poll" => Wait::Poll,
-        other => return Err(usage(format!("wait: '{other}' is none; give 'driver', 'block', 'spin' or 'poll'"))),
-    };
-    Ok(Request { device, multiprocessors, variant, memory, wait, guard, observe: None })
+    host_library: Option<PathBuf>,
+}
+
+impl Options {
+    fn request(self) -> PyResult<Request> {
+        let device = match self.device.as_str() {
+            "auto" => DeviceKind::Auto,
+            "host" => DeviceKind::Host,
+            "cuda" => DeviceKind::Cuda,
+            "emulated" => DeviceKind::Emulated,
+            other => {
+                return Err(usage(format!("device: '{other}' is none; give 'auto', 'host', 'cuda' or 'emulated'")));
+            }
+        };
+        let memory = match self.memory.as_deref() {
+            None => None,
+            Some("mapped") => Some(MemoryKind::Mapped),
+            Some("device") => Some(MemoryKind::Device),
+            Some(other) => return Err(usage(format!("memory: '{other}' is none; give 'mapped' or 'device'"))),
+        };
+        let wait = match self.wait.as_str() {
+            "driver" => Wait::Driver,
+            "block" => Wait::Block,
+            "spin" => Wait::Spin,
+            "poll" => Wait::Poll,
+            other => return Err(usage(format!("wait: '{other}' is none; give 'driver', 'block', 'spin' or 'poll'"))),
+        };
+        let functions = match &self.host_library {
+            None => HostFunctions::default(),
+            // SAFETY: whoever names the library vouches for its code, as the argument's documentation says.
+            Some(file) => unsafe { HostFunctions::load(file) }
+                .map_err(|error| usage(format!("host_library: {}", floec::message(&error))))?,
+        };
+        let Self { variant, guard, multiprocessors, .. } = self;
+        Ok(Request { device, multiprocessors, variant, memory, wait, guard, functions, observe: None })
+    }
+}
+
+/// Extents of inputs by name.
+type Shapes = Vec<(String, Vec<u32>)>;
+
+fn closed() -> PyErr {
+    usage("the session is closed")
 }
 
 impl Session {
+    /// Asks tensors of other libraries for their memory.
+    fn lent(&self, tensors: Vec<(Binding, Bound<'_, PyAny>)>) -> PyResult<Vec<Lent>> {
+        let stream =
+            || self.stream.ok_or_else(|| usage("this session takes no tensors of a GPU: hand over tensor.cpu()"));
+        tensors.into_iter().map(|(binding, tensor)| Lent::of(&tensor, &binding, stream()?)).collect()
+    }
+
     /// The worker, for one thread at a time.
     fn worker(&self) -> PyResult<MutexGuard<'_, Option<Worker>>> {
         match self.worker.try_lock() {
@@ -79,7 +119,7 @@ impl Session {
         job: impl FnOnce(&mut Any<'_, '_>) -> anyhow::Result<T> + Send,
     ) -> PyResult<T> {
         let mut worker = self.worker()?;
-        let worker = worker.as_mut().ok_or_else(|| usage("the session is closed"))?;
+        let worker = worker.as_mut().ok_or_else(closed)?;
         py.detach(move || worker.run(job)).map_err(|error| errors::device(&error))
     }
 }
@@ -88,23 +128,13 @@ impl Session {
 impl Session {
     /// INIT.
     #[new]
-    #[pyo3(signature = (plan, device, variant, guard, memory, wait, multiprocessors))]
-    #[allow(clippy::too_many_arguments)]
-    fn new(
-        py: Python<'_>,
-        plan: &Plan,
-        device: &str,
-        variant: Option<String>,
-        guard: bool,
-        memory: Option<&str>,
-        wait: &str,
-        multiprocessors: Option<u32>,
-    ) -> PyResult<Self> {
-        let request = request(device, variant, guard, memory, wait, multiprocessors)?;
+    fn new(py: Python<'_>, plan: &Plan, options: Options) -> PyResult<Self> {
+        let request = options.request()?;
         let (file, wanted) = (plan.file.clone(), request.clone());
         let worker = py.detach(move || Worker::start(file, wanted)).map_err(|error| errors::device(&error))?;
-        let (device, target) = (worker.device.clone(), worker.target.clone());
-        Ok(Self { worker: Mutex::new(Some(worker)), file: plan.file.clone(), request, device, target })
+        let Ready { device, target, variant, stream } = worker.ready.clone();
+        let file = plan.file.clone();
+        Ok(Self { worker: Mutex::new(Some(worker)), file, request, device, target, variant, stream })
     }
 
     /// The device in words.
@@ -119,13 +149,44 @@ impl Session {
         &self.target
     }
 
-    /// Writes bindings, replays if `replay` says so, then reads bindings: each by its number in the plan, and flat bytes.
+    /// Number of the variant in the plan that the session was made of.
+    #[getter]
+    fn variant(&self) -> usize {
+        self.variant
+    }
+
+    /// Whether it takes tensors of a GPU.
+    #[getter]
+    fn shares_device_memory(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Chooses the shape with these inputs, or the smallest that holds them, and returns its variant's number.
+    fn choose(&self, py: Python<'_>, inputs: Shapes, holding: bool) -> PyResult<usize> {
+        let chosen = self.run(py, move |session| {
+            let inputs: Vec<(&str, &[u32])> = inputs.iter().map(|(name, shape)| (name.as_str(), &shape[..])).collect();
+            let wanted = if holding { ShapeRef::Holding(&inputs) } else { ShapeRef::Exactly(&inputs) };
+            Ok(match session.variant().find_shape(wanted) {
+                Ok(variant) => {
+                    session.choose(variant.number())?;
+                    Ok(variant.number())
+                }
+                Err(error) => Err(error.to_string()),
+            })
+        })?;
+        chosen.map_err(usage)
+    }
+
+    /// Writes bindings and replays, then reads bindings: each by its number in the plan, and flat bytes. Without `replay` it only
+    /// writes and reads. Tensors on the GPU come with their bindings.
     fn exchange(
         &self,
         py: Python<'_>,
         written: Vec<(usize, PyReadonlyArray1<'_, u8>)>,
+        lent: Vec<(Binding, Bound<'_, PyAny>)>,
         replay: bool,
         mut read: Vec<(usize, PyReadwriteArray1<'_, u8>)>,
+        filled: Vec<(Binding, Bound<'_, PyAny>)>,
     ) -> PyResult<()> {
         let mut sources = Vec::with_capacity(written.len());
         for (number, array) in &written {
@@ -135,18 +196,49 @@ impl Session {
         for (number, array) in &mut read {
             targets.push((*number, array.as_slice_mut()?));
         }
+        // They stay until the job is done, and with it all that was enqueued.
+        let [lent, filled] = [lent, filled].map(|tensors| self.lent(tensors));
+        let (lent, filled) = (lent?, filled?);
+        let place = |lent: &Vec<Lent>| lent.iter().map(|lent| (lent.number, lent.memory)).collect::<Vec<_>>();
+        let (device_sources, device_targets) = (place(&lent), place(&filled));
+        let is_lent = !(lent.is_empty() && filled.is_empty());
         self.run(py, move |session| {
             for (number, bytes) in sources {
                 session.write(number, bytes)?;
             }
-            if replay {
-                session.replay()?;
+            let exchanged = (|| {
+                if !device_sources.is_empty() {
+                    // SAFETY: the tensors live until this job is done, which waits for the device, and their library has made
+                    // the session's stream wait for whatever it still did with them.
+                    unsafe { session.replay_from_device(&device_sources) }?;
+                } else if replay {
+                    session.replay()?;
+                }
+                for (number, bytes) in targets {
+                    session.read(number, bytes)?;
+                }
+                for (number, memory) in device_targets {
+                    // SAFETY: as above.
+                    unsafe { session.read_to_device(number, memory) }?;
+                }
+                Ok(())
+            })();
+            if is_lent {
+                // Also after an error: the device may still read the tensors.
+                let waited = session.synchronize();
+                return exchanged.and(waited);
             }
-            for (number, bytes) in targets {
-                session.read(number, bytes)?;
-            }
-            Ok(())
+            exchanged
         })
+    }
+
+    /// Room for an output in the GPU's memory.
+    fn device_array(&self, py: Python<'_>, binding: Binding) -> PyResult<DeviceArray> {
+        let bytes = DeviceArray::bytes(&binding)?;
+        let mut worker = self.worker()?;
+        let worker = worker.as_mut().ok_or_else(closed)?;
+        let buffer = py.detach(|| worker.allocate(bytes)).map_err(|error| errors::device(&error))?;
+        Ok(DeviceArray::new(buffer, binding))
     }
 
     /// Names of the float outputs and states that the last replay left with NaN or infinity; None on a GPU without a guard.

@@ -3,6 +3,7 @@
 use crate::errors::Error;
 use anyhow::{Result, anyhow};
 use floe::{
+    device_memory::{self, DeviceSlice},
     plan_file::PlanFile,
     session::{Place, Request, Session},
 };
@@ -10,7 +11,7 @@ use pyo3::prelude::*;
 use std::{
     sync::{
         Arc,
-        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -50,16 +51,51 @@ pub fn interruptible<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T
 
 type Job = Box<dyn FnOnce(&mut Session<'_, '_>) + Send>;
 
+/// What a session's thread does next.
+enum Task {
+    /// Works with the session.
+    Work(Job),
+    /// Frees device memory.
+    Free(DeviceSlice),
+    /// Frees the session's memory, then drops this.
+    Close(SyncSender<()>),
+}
+
 /// A session on a thread of its own, where its plan, its device and its driver's context live. Sessions of a GPU cannot leave
-/// the thread that made them; Python's threads come and go.
+/// the thread that made them; Python's threads come and go. The thread lives as long as the worker and all its buffers.
 pub struct Worker {
     /// Both are there until the worker is dropped.
-    jobs: Option<Sender<Job>>,
+    tasks: Option<Arc<Sender<Task>>>,
     thread: Option<JoinHandle<()>>,
+    /// What the session runs on.
+    pub ready: Ready,
+}
+
+/// What a session runs on.
+#[derive(Clone)]
+pub struct Ready {
     /// The device in words.
     pub device: String,
     /// Target of the variant.
     pub target: String,
+    /// Number of the variant in the plan.
+    pub variant: usize,
+    /// The stream (`CUstream`) in which it copies and replays, where it takes device memory of others.
+    pub stream: Option<usize>,
+}
+
+/// Device memory of a session's GPU. It may outlive the session.
+pub struct Buffer {
+    /// Where it is.
+    pub memory: DeviceSlice,
+    tasks: Arc<Sender<Task>>,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // The thread waits for its buffers, so it is there.
+        let _ = self.tasks.send(Task::Free(self.memory));
+    }
 }
 
 impl Worker {
@@ -68,15 +104,15 @@ impl Worker {
     /// # Errors
     /// Why nothing can run the plan, or what the engine says.
     pub fn start(file: Arc<PlanFile>, request: Request) -> Result<Self> {
-        let (jobs, queue) = mpsc::channel();
+        let (tasks, queue) = mpsc::channel();
         let (send, ready) = mpsc::channel();
         let thread = thread::Builder::new().name("floe session".to_owned()).stack_size(STACK).spawn(move || {
             if let Err(error) = serve(&file, &request, &send, &queue) {
                 let _ = send.send(Err(error));
             }
         })?;
-        let (device, target) = ready.recv().unwrap_or_else(|_| Err(ended()))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread), device, target })
+        let ready = ready.recv().unwrap_or_else(|_| Err(ended()))?;
+        Ok(Self { tasks: Some(Arc::new(tasks)), thread: Some(thread), ready })
     }
 
     /// Runs `job` on the session's thread and waits for it.
@@ -92,18 +128,35 @@ impl Worker {
         // what it borrows, or when the job has been dropped with its sender: in either case nothing borrowed is used after
         // this function, which cannot unwind in between.
         let job: Job = unsafe { std::mem::transmute(job) };
-        if self.jobs.as_ref().is_none_or(|jobs| jobs.send(job).is_err()) {
+        if self.tasks.as_ref().is_none_or(|tasks| tasks.send(Task::Work(job)).is_err()) {
             return Err(ended());
         }
         done.recv().unwrap_or_else(|_| Err(ended()))
     }
+
+    /// Allocates device memory beside the session's.
+    ///
+    /// # Errors
+    /// As [`Worker::run`]; the driver's error.
+    pub fn allocate(&mut self, bytes: usize) -> Result<Buffer> {
+        let memory = self.run(|_| device_memory::allocate(bytes))?;
+        let tasks = self.tasks.clone().ok_or_else(ended)?;
+        Ok(Buffer { memory, tasks })
+    }
 }
 
 impl Drop for Worker {
-    /// Waits until the session's memory is free: the next session may need it.
+    /// Waits until the session's memory is free: the next session may need it. Buffers stay.
     fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
+        let Some(tasks) = self.tasks.take() else { return };
+        let (send, closed) = mpsc::sync_channel(0);
+        if tasks.send(Task::Close(send)).is_ok() {
+            let _ = closed.recv();
+        }
+        // Without buffers the thread ends here, and its context with it.
+        if Arc::into_inner(tasks).is_some()
+            && let Some(thread) = self.thread.take()
+        {
             // Its panic has been reported to whoever waited for a job.
             let _ = thread.join();
         }
@@ -115,19 +168,36 @@ fn ended() -> anyhow::Error {
 }
 
 /// The life of a session's thread.
-fn serve(
-    file: &PlanFile,
-    request: &Request,
-    ready: &Sender<Result<(String, String)>>,
-    jobs: &Receiver<Job>,
-) -> Result<()> {
+fn serve(file: &PlanFile, request: &Request, ready: &Sender<Result<Ready>>, tasks: &Receiver<Task>) -> Result<()> {
     // What a plan's file holds was checked when it was read.
     let plan = floe_engine::plan::Plan::parse(file.bytes())?;
     let (mut place, variant) = Place::choose(&plan, request)?;
-    let (device, target) = (place.describe(), variant.header().target.to_owned());
-    let mut session = place.session(variant)?;
-    if ready.send(Ok((device, target))).is_ok() {
-        jobs.iter().for_each(|job| job(&mut session));
+    // A part of a GPU is a context of its own, in which nobody else has memory.
+    let stream = if request.multiprocessors.is_none() { place.share_device_memory()? } else { None };
+    let started = Ready {
+        device: place.describe(),
+        target: variant.header().target.to_owned(),
+        variant: variant.number(),
+        stream: stream.map(|stream| stream.addr()),
+    };
+    let mut session = Some(place.session(variant)?);
+    if ready.send(Ok(started)).is_err() {
+        return Ok(());
+    }
+    for task in tasks {
+        match task {
+            Task::Work(job) => {
+                if let Some(session) = &mut session {
+                    job(session);
+                }
+            }
+            // SAFETY: a buffer's, which this thread has allocated, and which is dropped once.
+            Task::Free(memory) => drop(unsafe { device_memory::free(memory) }),
+            Task::Close(closed) => {
+                session = None;
+                drop(closed);
+            }
+        }
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-"""GPU targets, on a GPU in software. NVRTC must be the one of this environment."""
+"""GPU targets, on a GPU in software; at the end on a GPU, where there is one with PyTorch. NVRTC must be the one of this environment."""
 
 import sys
 from pathlib import Path
@@ -70,3 +70,67 @@ def test_a_budget_keeps_layers_in_f32(digits, image):
         floe.compile(digits, TARGET, **arguments)
     with pytest.raises(floe.UsageError, match="precision='auto'"):
         floe.compile(digits, TARGET, shapes=arguments["shapes"], budget="cosine 0.9")
+
+
+@pytest.fixture(scope="module")
+def torch():
+    found = pytest.importorskip("torch")
+    if not found.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    return found
+
+
+@pytest.fixture(params=["device", "mapped"])
+def on_gpu(weighted, request, torch):
+    """A session on the GPU for x [2, 5], and what it computes. PTX of an A100 runs on that and everything later."""
+    plan = floe.compile(weighted[0], "a100", precision="f32", ptx=True)
+    return plan.session("cuda", memory=request.param), weighted[1]
+
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(3).standard_normal((2, 5), np.float32)
+
+
+def test_tensors_of_pytorch_go_in_and_come_out(on_gpu, torch, x):
+    session, expected = on_gpu
+    tensor = torch.from_numpy(x).cuda()
+    np.testing.assert_allclose(session(x)["y"], expected(x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(session(x=tensor)["y"], expected(x), rtol=1e-4, atol=1e-5)
+    y = torch.from_dlpack(session(x=tensor, on_device=True)["y"])
+    assert y.is_cuda and y.shape == (2, 3) and y.dtype == torch.float32
+    np.testing.assert_allclose(y.cpu().numpy(), expected(x), rtol=1e-4, atol=1e-5)
+    into = torch.full((2, 3), torch.nan, device="cuda")
+    assert session(tensor * 2, out={"y": into})["y"] is into
+    np.testing.assert_allclose(into.cpu().numpy(), expected(2 * x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(floe.UsageError, match="contiguous"):
+        session(x=tensor.t().contiguous().t())
+    with pytest.raises(floe.UsageError, match="element type"):
+        session(x=tensor.half())
+
+
+def test_the_session_waits_for_the_tensors_stream(on_gpu, torch, x):
+    session, expected = on_gpu
+    large, side = torch.randn(4096, 4096, device="cuda"), torch.cuda.Stream()
+    source = torch.from_numpy(x).cuda()
+    torch.cuda.synchronize()
+    for factor in range(1, 6):
+        with torch.cuda.stream(side):
+            tensor = torch.zeros_like(source)
+            for _ in range(20):  # Milliseconds of work in front of what the tensor is to hold.
+                large = torch.nn.functional.normalize(large @ large)
+            tensor.copy_(factor * source)
+            found = session(x=tensor)["y"]
+        np.testing.assert_allclose(found, expected(factor * x), rtol=1e-4, atol=1e-5)
+
+
+def test_results_live_as_long_as_they_are_used(on_gpu, torch, x):
+    session, expected = on_gpu
+    results = [torch.from_dlpack(session(x=number * x, on_device=True)["y"]) for number in range(50)]
+    session.close()
+    for number, result in enumerate(results):
+        np.testing.assert_allclose(result.cpu().numpy(), expected(number * x), rtol=1e-4, atol=1e-4)
+    del session
+    doubled = [2 * result for result in results]
+    del results
+    np.testing.assert_allclose(doubled[-1].cpu().numpy(), 2 * expected(49 * x), rtol=1e-4, atol=1e-3)

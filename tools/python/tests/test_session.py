@@ -2,6 +2,7 @@
 
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ class Tensor:
 def test_dlpack_of_the_cpu_is_taken_and_of_a_gpu_refused(session, x):
     np.testing.assert_array_equal(session(Tensor(x, 1))["y"], session(x)["y"])
     with pytest.raises(floe.UsageError, match=r"tensor.cpu\(\)"):
-        session(Tensor(x, 2))
+        session(Tensor(x, 2))  # test_device_memory.py has sessions on a GPU
 
 
 def test_integers_scalars_and_f16_keep_their_types(logarithm):
@@ -243,3 +244,43 @@ def test_a_closed_session_says_so(weighted, x):
     with pytest.raises(floe.UsageError, match="closed"):
         session(x)
     session.close()
+
+
+SHAPES = {"image": [(1, 1, 8, 8), (4, 1, 8, 8)]}
+
+
+@pytest.mark.parametrize("form", [str, Path.read_bytes])
+def test_a_session_chooses_among_shapes(digits, image, form):
+    plan = floe.compile(form(digits), shapes=SHAPES)
+    assert plan.shapes == [{"image": (1, 1, 8, 8)}, {"image": (4, 1, 8, 8)}] and plan.variants == ["host", "host"]
+    session = plan.session("host")
+    one = session(image)["probabilities"]
+    assert session.choose(image=(4, 1, 8, 8)) == {"image": (4, 1, 8, 8)}
+    assert session.inputs[0].shape == (4, 1, 8, 8) and session.outputs[0].shape == (4, 10)
+    four = session(np.repeat(image, 4, axis=0))["probabilities"]
+    np.testing.assert_allclose(four, np.repeat(one, 4, axis=0), rtol=1e-6)
+    with pytest.raises(floe.UsageError, match="session.choose"):
+        session(image)
+    # The smallest that has room; names that are no words of Python go into a dict.
+    assert session.choose({"image": (1, 1, 8, 8)}, holding=True) == {"image": (1, 1, 8, 8)}
+    np.testing.assert_array_equal(session(image)["probabilities"], one)
+    assert session.choose(image=(3, 1, 2, 8), holding=True) == {"image": (4, 1, 8, 8)}
+    assert session.choose(holding=True) == {"image": (1, 1, 8, 8)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"image": (3, 1, 8, 8)}, r"no such shape.*It has {'image': \(1, 1, 8, 8\)}; {'image': \(4, 1, 8, 8\)}"),
+        ({"image": (5, 1, 8, 8), "holding": True}, "no such shape"),
+        ({"picture": (1, 1, 8, 8)}, "no input 'picture'"),
+        ({"image": (8, 8)}, "4 dimensions"),
+        ({"image": (1, 1, 8, -8)}, "no shape"),
+        ({"image": 4}, "choose"),
+    ],
+)
+def test_shapes_that_a_plan_does_not_have_are_refused(digits, image, arguments, message):
+    session = floe.compile(digits, shapes=SHAPES).session("host")
+    with pytest.raises(floe.UsageError, match=message):
+        session.choose(**arguments)
+    assert session(image)["probabilities"].shape == (1, 10)

@@ -1,9 +1,11 @@
 //! What the compiler expects a network to take on a target, and which part of it each node has.
 
-use crate::{Error, Model, run};
+use crate::{
+    Error, Model,
+    run::{self, Import},
+};
 use floe_compiler::pipeline::{self, CompileOptions};
 use floe_kernels::codegen::Target;
-use floe_models::ImportOptions;
 use std::collections::{HashMap, HashSet};
 
 /// Expected microseconds.
@@ -19,11 +21,12 @@ pub struct Cost {
 ///
 /// # Errors
 /// Where the target cannot run the network.
-pub fn predict(model: &Model, import: &ImportOptions, target: &Target, nodes: &HashSet<String>) -> Result<Cost, Error> {
+pub fn predict(model: &Model, import: &Import, target: &Target, nodes: &HashSet<String>) -> Result<Cost, Error> {
     let error = |error: pipeline::CompileError| Error::Run(format!("for target '{}': {error}", target.name));
     let graph = run::import(model, import)?;
     let fused = pipeline::fuse(graph, &|_| ()).map_err(error)?;
-    let options = CompileOptions { targets: vec![target.clone()], import: import.clone(), ..CompileOptions::default() };
+    let options =
+        CompileOptions { targets: vec![target.clone()], import: import.options.clone(), ..CompileOptions::default() };
     let schedule = pipeline::schedule(&fused, target, &options).map_err(error)?;
     let mut cost = Cost::default();
     for step in &schedule.steps {

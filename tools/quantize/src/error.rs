@@ -1,5 +1,6 @@
 //! Why a model cannot be quantised.
 
+use floe_accuracy::network::MissingFunction;
 use floe_models::ImportError;
 use std::path::PathBuf;
 
@@ -26,6 +27,9 @@ pub enum Error {
     /// The calibration table cannot be read, or does not fit the model.
     #[error("{0}")]
     Table(String),
+    /// An operator from outside of Floe has no function on the host.
+    #[error(transparent)]
+    Function(MissingFunction),
     /// A run of the network on the host.
     #[error("{0}")]
     Run(String),
@@ -42,6 +46,6 @@ pub enum Error {
 impl Error {
     /// Whether another option, or another file, would mend it.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Read { .. } | Self::Import(_) | Self::Refused(_) | Self::Samples(_) | Self::Table(_))
+        !matches!(self, Self::Run(_) | Self::Checkpoint { .. })
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::{
     Error, Model, nodes,
-    run::{Network, Sample},
+    run::{Import, Network, Sample},
 };
 use floe_accuracy::metrics;
-use floe_models::{ImportOptions, Tensor, onnx::proto::NodeProto};
+use floe_models::{Tensor, onnx::proto::NodeProto};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
@@ -102,7 +102,7 @@ impl Reference {
     ///
     /// # Errors
     /// Where it cannot run.
-    pub fn new(model: &Model, options: &ImportOptions, samples: Vec<Sample>) -> Result<Self, Error> {
+    pub fn new(model: &Model, import: &Import, samples: Vec<Sample>) -> Result<Self, Error> {
         let graph = model.graph();
         let last = |node: &&NodeProto| {
             (nodes::is(node, "Softmax") || nodes::is(node, "LogSoftmax"))
@@ -110,12 +110,12 @@ impl Reference {
         };
         let scores = graph.node.iter().filter(last).map(|node| node.input[0].clone()).collect();
         let mut reference = Self { samples, scores, found: Vec::new() };
-        reference.found = reference.run(model, options)?;
+        reference.found = reference.run(model, import)?;
         Ok(reference)
     }
 
-    fn run(&self, model: &Model, options: &ImportOptions) -> Result<Vec<Found>, Error> {
-        let network = Network::new(model, options, &self.scores)?;
+    fn run(&self, model: &Model, import: &Import) -> Result<Vec<Found>, Error> {
+        let network = Network::new(model, import, &self.scores)?;
         let one = |sample: &Sample| {
             let mut scores = vec![Tensor::f32(&[0], &[]); self.scores.len()];
             let outputs = network.run(sample, &mut |name, tensor| {
@@ -132,9 +132,9 @@ impl Reference {
     ///
     /// # Errors
     /// Where it cannot run.
-    pub fn distance(&self, model: &Model, options: &ImportOptions) -> Result<Distance, Error> {
+    pub fn distance(&self, model: &Model, import: &Import) -> Result<Distance, Error> {
         let (exact, exact_scores): (Vec<_>, Vec<_>) = self.found.iter().cloned().unzip();
-        let (outputs, scores): (Vec<_>, Vec<_>) = self.run(model, options)?.into_iter().unzip();
+        let (outputs, scores): (Vec<_>, Vec<_>) = self.run(model, import)?.into_iter().unzip();
         let mut found = distance(&exact, &outputs);
         let of_scores = distance(&exact_scores, &scores).relative;
         found.scores = if self.scores.is_empty() { found.relative } else { of_scores };

@@ -11,9 +11,9 @@ use crate::{
     prepare,
     product::{product, relative},
     quantise::Progress,
-    run::{self, Network},
+    run::{self, Import, Network},
 };
-use floe_models::{DType, ImportOptions, Tensor, onnx::proto::NodeProto};
+use floe_models::{DType, Tensor, onnx::proto::NodeProto};
 
 /// Rows of each product that its weights are compensated for.
 const ROWS: usize = 2048;
@@ -51,7 +51,7 @@ pub struct WeightOnly {
 pub fn run(
     model: &Model,
     samples: &dyn Samples,
-    import: &ImportOptions,
+    import: &Import,
     keep: &[String],
     (bits, group): (u32, usize),
     progress: &(dyn Fn(Progress<'_>) + Sync),
@@ -193,7 +193,7 @@ mod tests {
             let model = build.finish(&[&y]);
             let input = Tensor::f32(&[40, k], &normal(3, 40 * k));
             let samples = vec![vec![("x".to_owned(), input.clone())]];
-            let done = run(&model, &samples, &ImportOptions::default(), &[], (bits, 32), &|_| ()).unwrap();
+            let done = run(&model, &samples, &Import::default(), &[], (bits, 32), &|_| ()).unwrap();
             assert_eq!((done.packed.len(), done.left.len()), (1, 0));
             let exact = testing::run(&model, std::slice::from_ref(&input))[0].to_f64();
             let found = testing::run(&done.model, &[input])[0].to_f64();

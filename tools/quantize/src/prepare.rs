@@ -1,13 +1,16 @@
 //! The form of a float model that quantising works on.
 
-use crate::{Error, Model, fold, normalise, run, upgrade};
-use floe_models::ImportOptions;
+use crate::{
+    Error, Model, fold, normalise,
+    run::{self, Import},
+    upgrade,
+};
 
 /// Brings a float model into the form that quantising works on. Gives the nodes that were folded.
 ///
 /// # Errors
 /// Where the model is refused.
-pub fn run(model: &mut Model, import: &ImportOptions) -> Result<Vec<String>, Error> {
+pub fn run(model: &mut Model, import: &Import) -> Result<Vec<String>, Error> {
     normalise::run(model)?;
     if model.opset() < upgrade::OPSET {
         let facts = run::facts(model, import)?;

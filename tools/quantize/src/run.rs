@@ -1,13 +1,26 @@
 //! Runs of a model on the host in f32, through [`floe_accuracy::values`].
 
 use crate::{Error, Model};
-use floe_accuracy::values::{Values, Wanted};
+use floe_accuracy::{
+    HostFunctions,
+    network::MissingFunction,
+    values::{Values, Wanted},
+};
 use floe_compiler::evaluate::HostEvaluator;
-use floe_models::{Fact, Graph, ImportOptions, Tensor};
+use floe_models::{Fact, Graph, ImportOptions, Op, Tensor};
 use std::collections::{HashMap, HashSet};
 
 /// Inputs of one run, by name.
 pub type Sample = Vec<(String, Tensor)>;
+
+/// How a model is imported, and run on the host.
+#[derive(Clone, Debug, Default)]
+pub struct Import {
+    /// Shapes, constants and operators from outside of Floe.
+    pub options: ImportOptions,
+    /// What the host calls for these operators.
+    pub functions: HostFunctions,
+}
 
 /// A model that is ready to run.
 #[derive(Debug)]
@@ -18,18 +31,28 @@ pub struct Network {
 /// Imports a model as the compiler does.
 ///
 /// # Errors
-/// Where the import refuses it.
-pub fn import(model: &Model, options: &ImportOptions) -> Result<Graph, Error> {
+/// Where the import refuses it, or the host has no function for one of its operators.
+pub fn import(model: &Model, import: &Import) -> Result<Graph, Error> {
+    let options = &import.options;
     let evaluator = HostEvaluator::within(&options.limits);
-    Ok(floe_models::from_bytes(&model.encode()?, None, options, &evaluator)?)
+    let graph = floe_models::from_bytes(&model.encode()?, None, options, &evaluator)?;
+    for node in &graph.nodes {
+        if let Op::Custom(operator) = &node.op {
+            let operator = operator.description.full_name();
+            if !import.functions.has(&operator) {
+                return Err(Error::Function(MissingFunction { node: node.name.clone(), operator }));
+            }
+        }
+    }
+    Ok(graph)
 }
 
 /// Types and shapes of all values of a model that depend on its inputs, by name.
 ///
 /// # Errors
 /// As [`import`].
-pub fn facts(model: &Model, options: &ImportOptions) -> Result<HashMap<String, Fact>, Error> {
-    let graph = import(model, options)?;
+pub fn facts(model: &Model, import: &Import) -> Result<HashMap<String, Fact>, Error> {
+    let graph = self::import(model, import)?;
     let made = graph.nodes.iter().flat_map(|node| &node.outputs).chain(&graph.inputs);
     Ok(made.map(|&id| (graph.value(id).name.clone(), graph.fact(id).clone())).collect())
 }
@@ -39,12 +62,12 @@ impl Network {
     ///
     /// # Errors
     /// Where the import refuses the model or the host cannot run it.
-    pub fn new(model: &Model, options: &ImportOptions, watched: &[String]) -> Result<Self, Error> {
-        let graph = import(model, options)?;
+    pub fn new(model: &Model, import: &Import, watched: &[String]) -> Result<Self, Error> {
+        let graph = self::import(model, import)?;
         let made = graph.nodes.iter().flat_map(|node| &node.outputs).chain(&graph.inputs);
         let known: HashSet<&str> = made.map(|&id| graph.value(id).name.as_str()).collect();
         let named = watched.iter().filter(|name| known.contains(name.as_str())).cloned().collect();
-        let values = Values::of(graph, &Wanted::Named(named)).map_err(run_error)?;
+        let values = Values::of_with(graph, &Wanted::Named(named), &import.functions).map_err(run_error)?;
         Ok(Self { values })
     }
 

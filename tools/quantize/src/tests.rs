@@ -11,12 +11,12 @@ use crate::{
     prepare,
     product::{product, relative},
     quantise, round,
-    run::{self, Network, Sample},
+    run::{self, Import, Network, Sample},
     smooth,
     testing::{self, Build, normal, random},
     weights,
 };
-use floe_models::{ImportOptions, Tensor, onnx::proto::NodeProto};
+use floe_models::{Tensor, onnx::proto::NodeProto};
 use std::collections::{BTreeMap, HashSet};
 
 fn samples(count: u64, shape: &[usize]) -> Vec<Sample> {
@@ -56,7 +56,7 @@ fn operators(model: &Model) -> Vec<&str> {
 
 /// The layers, and what calibration saw of them.
 fn observed(model: &Model, samples: &Vec<Sample>) -> (Vec<Layer>, calibrate::Observations) {
-    let import = ImportOptions::default();
+    let import = Import::default();
     let (layers, left) = layers::find(model, &run::facts(model, &import).unwrap()).unwrap();
     assert!(left.is_empty(), "{left:?}");
     let watched: Vec<String> = layers.iter().map(|layer| layer.input.clone()).collect();
@@ -330,13 +330,13 @@ fn an_interrupted_run_goes_on() {
     let phases = std::sync::atomic::AtomicUsize::new(0);
     for stop in [3, 5, 8, 11] {
         phases.store(0, std::sync::atomic::Ordering::Relaxed);
-        let interrupted = std::panic::catch_unwind(|| {
+        let interrupted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             quantise(&model, &samples, &options, &|progress| {
                 if matches!(progress, crate::Progress::Phase(_)) {
                     assert!(phases.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < stop, "interrupted");
                 }
             })
-        });
+        }));
         assert!(interrupted.is_err());
     }
     assert!(path.exists());
@@ -367,7 +367,7 @@ fn old_opsets_are_brought_up() {
     let y = build.node("Squeeze", &[&y], vec![testing::ints("axes", &[0])]);
     let model = build.finish(&[&y, "a"]);
     let mut new = model.clone();
-    prepare::run(&mut new, &ImportOptions::default()).unwrap();
+    prepare::run(&mut new, &Import::default()).unwrap();
     assert_eq!(new.opset(), 13);
     assert!(!operators(&new).contains(&"Mul") && operators(&new).contains(&"Flatten"));
     let input = [Tensor::f32(&[2, 3, 4, 4], &normal(3, 96))];

@@ -1,13 +1,15 @@
 //! `floe-verify controls`: real kernels, each broken by one edit, and what the emulator's watches must find in them.
 
 use crate::{
-    emulated,
-    kernels::{Architecture, Case, cases, say, verify},
+    kernels::{Architecture, say, verify},
     launch::Gpu,
-    operands::Prepared,
 };
 use anyhow::{Context, Result, anyhow, bail};
 use floe_compiler::nvrtc::Compiler;
+use floe_conformance::{
+    cases::{Case, effort},
+    operands::Prepared,
+};
 use floe_kernels::codegen::Candidate;
 
 /// What is broken.
@@ -141,7 +143,7 @@ impl Control {
     /// it. The first line of what was found, or why not.
     fn check(&self, compiler: &Compiler, arch: Architecture) -> Result<Result<String, String>> {
         let mut found: Vec<(u64, Case, usize)> = Vec::new();
-        for case in cases(arch, &[self.family.to_owned()])? {
+        for case in arch.cases(&[self.family.to_owned()])? {
             let fits = |candidate: &Candidate| {
                 let source = &candidate.launches[0].source;
                 (self.algorithm.is_empty() || candidate.algorithm == self.algorithm)
@@ -149,7 +151,7 @@ impl Control {
                     && !matches!(self.edit, Edit::Text(good, _) if !source.contains(good))
             };
             let fitting = case.candidates.iter().flatten().enumerate().filter(|(_, candidate)| fits(candidate));
-            let least = fitting.map(|(number, candidate)| (emulated::effort(&case, candidate), number)).min();
+            let least = fitting.map(|(number, candidate)| (effort(&case, candidate), number)).min();
             if let Some((effort, number)) = least {
                 found.push((effort, case, number));
             }

@@ -1,14 +1,14 @@
 //! `floe-verify kernels --emulated`: candidates of kernel cases on a GPU in software, with every access watched.
 
 use crate::{
-    kernels::{Case, Tally, say, verify},
+    kernels::{Tally, say, verify},
     launch::Gpu,
-    operands::Prepared,
 };
 use anyhow::{Result, bail};
 use floe_compiler::nvrtc::{Compiler, Request};
+use floe_conformance::{cases::Case, operands::Prepared};
 use floe_emulator::ptx::Module;
-use floe_kernels::codegen::{Candidate, Target};
+use floe_kernels::codegen::Target;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -16,37 +16,6 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
-
-/// How long a candidate takes here, roughly: threads, and what they compute.
-pub fn effort(case: &Case, candidate: &Candidate) -> u64 {
-    let extents = |launch: &floe_kernels::codegen::Launch| [launch.grid, launch.block].concat();
-    let threads = |launch| extents(launch).into_iter().map(u64::from).product::<u64>();
-    100 * candidate.launches.iter().map(threads).sum::<u64>() + case.kernel.family().flops()
-}
-
-/// Keeps of each family's algorithms, for each combination of element types, the candidate that takes least effort; of those
-/// with another kernel, and those whose blocks form clusters, count as another algorithm.
-pub fn keep_smallest(cases: &mut Vec<Case>) {
-    let mut smallest: BTreeMap<String, (u64, usize, usize)> = BTreeMap::new();
-    for (place, case) in cases.iter().enumerate() {
-        for (number, candidate) in case.candidates.iter().flatten().enumerate() {
-            let entries: Vec<&str> = candidate.launches.iter().map(|launch| launch.entry.as_str()).collect();
-            let clusters = candidate.launches.iter().any(|launch| launch.cluster > 1);
-            let (family, algorithm) = (case.kernel.family().name(), candidate.algorithm);
-            let key = format!("{family} {algorithm} {} {entries:?} {clusters}", case.types());
-            let found = (effort(case, candidate), place, number);
-            smallest.entry(key).and_modify(|kept| *kept = found.min(*kept)).or_insert(found);
-        }
-    }
-    let kept: Vec<(usize, usize)> = smallest.into_values().map(|(_, place, number)| (place, number)).collect();
-    for (place, case) in cases.iter_mut().enumerate() {
-        let mut number = 0..;
-        if let Ok(candidates) = &mut case.candidates {
-            candidates.retain(|_| number.next().is_some_and(|number| kept.contains(&(place, number))));
-        }
-    }
-    cases.retain(|case| case.candidates.as_ref().is_ok_and(|candidates| !candidates.is_empty()));
-}
 
 /// Returns an error if the driver's compiler may contract a multiplication and an addition: the kernel's bits are then not
 /// those that the emulator computes. `fmaf` or `__fmul_rn` in the source decides.
@@ -103,7 +72,7 @@ pub fn run(
                 }
             }
             let mut tallies = tallies.lock().unwrap_or_else(PoisonError::into_inner);
-            tallies.entry(case.kernel.family().name().to_owned()).or_default().add(tally);
+            tallies.entry(case.family().to_owned()).or_default().add(tally);
         }
     };
     // Threads of their own: an emulator belongs to one, and waits there for the pool that runs its blocks.

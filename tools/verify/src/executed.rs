@@ -1,6 +1,5 @@
 //! `floe-verify executed`: every kernel that plans choose, executed on a GPU in software with every access watched.
 
-use crate::record::COMMIT;
 use anyhow::{Context, Result, bail};
 use floe::{
     emulated::Emulated,
@@ -8,6 +7,7 @@ use floe::{
     plan_file::PlanFile,
     session::{DeviceKind, Request},
 };
+use floe_conformance::sources::COMMIT;
 use floe_emulator::driver::Mode;
 use floe_engine::plan::{
     Plan, Variant,

@@ -1,11 +1,11 @@
 //! What plans must give on a GPU: the outputs of their host variants and, where they hold PTX, those of a GPU in software.
 
-use crate::compare::Agreement;
 use anyhow::Result;
 use floe::{
     emulated::Emulated,
     inputs::Input,
     outputs::{self, Output},
+    selftest::agreement::Agreement,
     session::{DeviceKind, Place, Request, Session},
     tensor::numbers,
 };

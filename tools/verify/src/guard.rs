@@ -1,7 +1,6 @@
 //! `floe-verify guard`: a NaN or an infinity anywhere in an output of any float type is seen by the plan's guards, and
 //! nothing else is.
 
-use crate::operands::Buffer;
 use anyhow::{Context, Result, bail};
 use floe::{
     inputs::length,
@@ -13,6 +12,7 @@ use floe_compiler::{
     pipeline::{self, CompileOptions, Precision},
     targets,
 };
+use floe_conformance::operands::Buffer;
 use floe_engine::{
     cuda::Wait,
     plan::{

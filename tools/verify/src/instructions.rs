@@ -6,11 +6,11 @@
 
 use crate::{
     launch::Gpu,
-    operands::Buffer,
     products::{FORMS, Form, Tile},
 };
 use anyhow::{Context, Result};
 use floe_compiler::nvrtc::Compiled;
+use floe_conformance::operands::Buffer;
 use floe_kernels::codegen::{Argument, Candidate, Launch};
 use half::{bf16, f16};
 use serde::Serialize;

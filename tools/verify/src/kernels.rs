@@ -4,21 +4,19 @@
 //! an illegal access spoils a process' CUDA context for good. A child that dies or hangs is replaced by one that goes on
 //! after the candidate that killed it.
 
-use crate::{
-    compare, emulated,
-    launch::Gpu,
-    operands::{Prepared, outputs},
-};
+use crate::{emulated, launch::Gpu};
 use anyhow::{Context, Result, bail};
+use floe::selftest::operand;
 use floe_compiler::{
     nvrtc::{Compiler, Request},
     targets,
 };
-use floe_engine::plan::format::ImageKind;
-use floe_kernels::{
-    DType, Kernel,
-    codegen::{Candidate, Target, all_cases},
+use floe_conformance::{
+    cases::{self, Case},
+    operands::{Prepared, outputs},
 };
+use floe_engine::plan::format::ImageKind;
+use floe_kernels::codegen::{Candidate, Launch, Target};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -63,8 +61,18 @@ impl std::fmt::Display for Architecture {
 
 impl Architecture {
     /// How to compile a launch.
-    pub fn request(self, launch: &floe_kernels::codegen::Launch) -> Request {
+    pub fn request(self, launch: &Launch) -> Request {
         Request::of(launch, self.number, self.image)
+    }
+
+    /// Every launch of every candidate of a case, with the candidate's name.
+    fn requests(self, case: &Case) -> Vec<(String, Request)> {
+        case.requests(self.number, self.image)
+    }
+
+    /// All cases of families on the target.
+    pub fn cases(self, families: &[String]) -> Result<Vec<Case>> {
+        cases::cases(self.target()?, families)
     }
 
     /// The largest target of the architecture: it offers the most configurations.
@@ -154,70 +162,6 @@ pub struct Tally {
     pub failures: Vec<String>,
 }
 
-/// A case on a target: the kernel and its candidates.
-pub(crate) struct Case {
-    pub number: usize,
-    pub kernel: Kernel,
-    pub candidates: Result<Vec<Candidate>, String>,
-}
-
-impl Case {
-    /// Element types of its operands.
-    pub fn types(&self) -> String {
-        let family = self.kernel.family();
-        let views = (0..).map_while(|index| family.input(index)).chain(outputs(family));
-        views.map(|view| view.dtype.name()).collect::<Vec<_>>().join(" ")
-    }
-
-    /// The case for people.
-    pub fn what(&self) -> String {
-        format!("case {} {}", self.number, self.name())
-    }
-
-    /// Family and operands: what stays when cases are added.
-    fn name(&self) -> String {
-        let family = self.kernel.family();
-        let views: Vec<String> = (0..)
-            .map_while(|index| family.input(index))
-            .chain(outputs(family))
-            .map(|view| format!("{}{:?}", view.dtype.name(), view.shape.as_slice()))
-            .collect();
-        format!("{} {}", family.name(), views.join(" "))
-    }
-
-    /// The case in the words of unsupported.txt, where the family refuses it.
-    fn refusal(&self) -> Option<String> {
-        self.candidates.as_ref().err().map(|why| format!("{}: {why}", self.name()))
-    }
-
-    /// Every launch of every candidate, with the candidate's name.
-    fn requests(&self, arch: Architecture) -> Vec<(String, Request)> {
-        let candidates = self.candidates.iter().flatten();
-        let requests = candidates.flat_map(|candidate| {
-            let name = format!("{} {}", candidate.algorithm, candidate.configuration);
-            candidate.launches.iter().map(move |launch| (name.clone(), arch.request(launch)))
-        });
-        requests.collect()
-    }
-}
-
-pub(crate) fn cases(arch: Architecture, families: &[String]) -> Result<Vec<Case>> {
-    let target = arch.target()?;
-    let cases: Vec<Case> = all_cases()
-        .into_iter()
-        .enumerate()
-        .filter(|(_, kernel)| families.is_empty() || families.iter().any(|name| name == kernel.family().name()))
-        .map(|(number, kernel)| {
-            let candidates = kernel.candidates(target).map_err(|unsupported| unsupported.0);
-            Case { number, kernel, candidates }
-        })
-        .collect();
-    if cases.is_empty() {
-        bail!("no family is called {}", families.join(" or "));
-    }
-    Ok(cases)
-}
-
 /// Runs the subcommand; a tally for each family, or nothing where only a part was done.
 ///
 /// # Errors
@@ -227,7 +171,7 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
         child(arguments, share)?;
         return Ok(BTreeMap::new());
     }
-    let mut cases = cases(arguments.arch, &arguments.families)?;
+    let mut cases = arguments.arch.cases(&arguments.families)?;
     if arguments.list_unsupported {
         cases.iter().filter_map(Case::refusal).for_each(|case| say(&format!("{} {case}", arguments.arch.number)));
         return Ok(BTreeMap::new());
@@ -237,9 +181,9 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
             bail!("--emulated runs PTX: --arch {}ptx", arguments.arch.number);
         }
         if arguments.smallest {
-            emulated::keep_smallest(&mut cases);
+            cases::keep_smallest(&mut cases);
         }
-        let requests = |case: &Case| case.requests(arguments.arch).into_iter().map(|(_, request)| request).collect();
+        let requests = |case: &Case| arguments.arch.requests(case).into_iter().map(|(_, request)| request).collect();
         return emulated::run(&cases, requests, arguments.arch.target()?, arguments.verbose);
     }
     let mut refused = refused(arguments.arch, &cases);
@@ -256,7 +200,7 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
     }
     // A missing GPU is one clear message, not one for each child.
     drop(Gpu::open()?);
-    let mut families: Vec<&str> = cases.iter().map(|case| case.kernel.family().name()).collect();
+    let mut families: Vec<&str> = cases.iter().map(|case| case.family()).collect();
     families.sort_unstable();
     families.dedup();
     let jobs = arguments.jobs.unwrap_or(if arguments.arch.image == ImageKind::Ptx { 8 } else { 1 }).max(1);
@@ -304,7 +248,7 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
 fn refused(arch: Architecture, cases: &[Case]) -> BTreeMap<String, Tally> {
     let family = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
     let mut tallies: BTreeMap<String, Tally> =
-        cases.iter().map(|case| (case.kernel.family().name().to_owned(), Tally::default())).collect();
+        cases.iter().map(|case| (case.family().to_owned(), Tally::default())).collect();
     let listed = include_str!("../unsupported.txt").lines().filter_map(|line| line.split_once(' '));
     let mut expected: Vec<&str> =
         listed.filter(|(number, _)| *number == arch.number.to_string()).map(|(_, case)| case).collect();
@@ -343,7 +287,7 @@ impl Tally {
 /// Compiles every launch of every candidate, in parallel, into the cache.
 fn compile(arch: Architecture, cases: &[Case]) -> Result<()> {
     let compiler = Compiler::find(arch.target()?, None)?;
-    let (names, requests): (Vec<String>, Vec<Request>) = cases.iter().flat_map(|case| case.requests(arch)).unzip();
+    let (names, requests): (Vec<String>, Vec<Request>) = cases.iter().flat_map(|case| arch.requests(case)).unzip();
     let _ = writeln!(io::stderr(), "compiling {} launches of {} cases for {arch}", requests.len(), cases.len());
     let terminal = io::stderr().is_terminal();
     let progress = |done: usize, all: usize| {
@@ -460,7 +404,7 @@ fn child(arguments: &Arguments, share: &str) -> Result<()> {
     };
     let (index, count) = pair(share, '/')?;
     let after = arguments.after.as_deref().map(|after| pair(after, ':')).transpose()?;
-    let mut cases = cases(arguments.arch, &arguments.families)?;
+    let mut cases = arguments.arch.cases(&arguments.families)?;
     cases.retain(|case| case.number % count.max(1) == index && after.is_none_or(|(first, _)| case.number >= first));
     let report = |line: &Line| -> Result<()> {
         let mut out = io::stdout().lock();
@@ -487,7 +431,7 @@ fn child(arguments: &Arguments, share: &str) -> Result<()> {
                     continue;
                 }
             };
-            let (_, requests): (Vec<String>, Vec<Request>) = case.requests(arguments.arch).into_iter().unzip();
+            let (_, requests): (Vec<String>, Vec<Request>) = arguments.arch.requests(case).into_iter().unzip();
             let mut compiled = compiler.compile_all(&requests, &|_, _| {})?.into_iter();
             for (number, candidate) in candidates.iter().enumerate() {
                 let images: Vec<_> = compiled.by_ref().take(candidate.launches.len()).collect();
@@ -527,45 +471,15 @@ pub(crate) fn verify(
     let lengths: Vec<usize> = prepared.outputs.iter().map(|output| output.bytes().len()).collect();
     let run = gpu.run(candidate, images, &inputs, &lengths)?;
     let mut worst = 0.0f64;
-    let relaxed = candidate.relaxed_tolerance.or_else(|| rounded_reference(&case.kernel));
-    let allowance = compare::Allowance { sums: sums(&case.kernel), relaxed };
+    let allowance = case.allowance(candidate);
     let views = outputs(case.kernel.family());
     for (index, (view, (expected, found))) in
         views.into_iter().zip(prepared.outputs.iter().zip(&run.outputs)).enumerate()
     {
-        let error = compare::output(view, expected.bytes(), found.bytes(), allowance);
+        let error = operand::output(view, expected.bytes(), found.bytes(), allowance);
         worst = worst.max(error.map_err(|why| anyhow::anyhow!("output {index}: {why}"))?);
     }
     Ok((worst, run.time))
-}
-
-/// The relative L2 error of a gate: its reference kernel rounds the average and the squeezed vector, where the fused kernels keep f32.
-fn rounded_reference(kernel: &Kernel) -> Option<f64> {
-    let gate = match kernel {
-        Kernel::MbConv(block) => block.gate.is_some(),
-        Kernel::SqueezeExcite(_) => true,
-        _ => false,
-    };
-    let bound = match kernel.family().output(0)?.dtype {
-        DType::F16 => 2e-3,
-        DType::Bf16 => 1.6e-2,
-        _ => return None,
-    };
-    gate.then_some(bound)
-}
-
-/// Whether a family adds up many terms, in another order on the GPU than on the host.
-fn sums(kernel: &Kernel) -> bool {
-    matches!(
-        kernel,
-        Kernel::Conv(_)
-            | Kernel::ConvTranspose(_)
-            | Kernel::MatMul(_)
-            | Kernel::Reduce(_)
-            | Kernel::Normalize(_)
-            | Kernel::Pool(_)
-            | Kernel::Cumulative(_)
-    )
 }
 
 #[cfg(test)]
@@ -590,7 +504,7 @@ mod tests {
         numbers.dedup();
         for number in numbers {
             let arch = Architecture { number, image: ImageKind::Cubin };
-            let tallies = refused(arch, &cases(arch, &[]).unwrap());
+            let tallies = refused(arch, &arch.cases(&[]).unwrap());
             let wrong: Vec<String> = tallies.into_values().flat_map(|tally| tally.failures).collect();
             assert!(
                 wrong.is_empty(),
@@ -603,7 +517,7 @@ mod tests {
     fn a_case_that_is_newly_refused_or_no_longer_is_a_failure() {
         let arch: Architecture = "87".parse().unwrap();
         let failures = |cases: &[Case]| refused(arch, cases)["matmul"].failures.clone();
-        let mut cases = cases(arch, &["matmul".to_owned()]).unwrap();
+        let mut cases = arch.cases(&["matmul".to_owned()]).unwrap();
         assert_eq!(failures(&cases), [""; 0]);
         let supported = cases.iter().position(|case| case.candidates.is_ok()).unwrap();
         cases[supported].candidates = Err("too large".to_owned());

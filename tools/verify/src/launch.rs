@@ -1,8 +1,9 @@
 //! Running one candidate on the GPU through the engine's driver table, as a graph, as plans do.
 
-use crate::operands::{Buffer, POISON};
 use anyhow::{Result, bail};
+use floe::selftest::operand::{OTHER_POISON, POISON, difference};
 use floe_compiler::nvrtc::Compiled;
+use floe_conformance::{layout::Layout, operands::Buffer};
 use floe_cuda::Device;
 use floe_emulator::driver::{self, Emulator, Step};
 use floe_engine::cuda::{
@@ -14,12 +15,8 @@ use std::{
     ffi::{CString, c_void},
     ops::Range,
     ptr::{null, null_mut},
+    slice,
 };
-
-/// Bytes between operands that nobody may touch; also the alignment of operands.
-const GUARD: usize = 256;
-/// What fills the workspace at the second run: a kernel that reads what it did not write gives another result.
-const OTHER_POISON: u8 = 0x3c;
 
 /// A GPU with a stream.
 pub struct Gpu {
@@ -43,50 +40,6 @@ pub struct Run {
     pub outputs: Vec<Buffer>,
     /// Median device time of a replay in microseconds.
     pub time: f64,
-}
-
-/// Where the operands lie in one block of memory, with guards between them.
-struct Layout {
-    inputs: Vec<usize>,
-    outputs: Vec<usize>,
-    workspace: usize,
-    counters: usize,
-    /// Bytes of inputs and outputs.
-    lengths: (Vec<u64>, Vec<u64>),
-    /// The whole block on the host, as it is before the first run.
-    image: Vec<u8>,
-}
-
-impl Layout {
-    fn new(candidate: &Candidate, inputs: &[Buffer], outputs: &[usize]) -> Self {
-        let mut image = vec![POISON; GUARD];
-        let mut place = |contents: &[u8]| {
-            let start = image.len();
-            image.extend_from_slice(contents);
-            image.resize((image.len() + GUARD).next_multiple_of(GUARD), POISON);
-            start
-        };
-        Self {
-            inputs: inputs.iter().map(|input| place(input.bytes())).collect(),
-            outputs: outputs.iter().map(|&length| place(&vec![POISON; length])).collect(),
-            workspace: place(&vec![POISON; candidate.workspace as usize]),
-            counters: place(&vec![0; candidate.counters as usize]),
-            lengths: (
-                inputs.iter().map(|input| input.bytes().len() as u64).collect(),
-                outputs.iter().map(|&length| length as u64).collect(),
-            ),
-            image,
-        }
-    }
-
-    fn address(&self, base: CUdeviceptr, argument: Argument) -> CUdeviceptr {
-        base + match argument {
-            Argument::Input(index) => self.inputs[index] as u64,
-            Argument::Output(index) => self.outputs[index] as u64,
-            Argument::Workspace(offset) => self.workspace as u64 + offset,
-            Argument::Counters(offset) => self.counters as u64 + offset,
-        }
-    }
 }
 
 /// Frees what one run made, in the reverse order.
@@ -189,7 +142,7 @@ impl Gpu {
         inputs: &[Buffer],
         outputs: &[usize],
     ) -> Result<Run> {
-        let layout = Layout::new(candidate, inputs, outputs);
+        let layout = Layout::new(inputs, outputs, candidate.workspace as usize, candidate.counters as usize);
         let mut made = Made {
             api: &self.api,
             modules: Vec::new(),
@@ -205,27 +158,23 @@ impl Gpu {
         let first = self.download(&made, layout.image.len())?;
         // Second run: other poison in workspace and outputs, counters as the first run left them.
         let mut again = first.clone();
-        for (&start, &length) in layout.outputs.iter().zip(outputs) {
-            again[start..start + length].fill(POISON);
-        }
-        let workspace = layout.workspace..layout.workspace + candidate.workspace as usize;
+        layout.outputs.iter().for_each(|output| again[output.clone()].fill(POISON));
+        let workspace = layout.workspace.clone();
         again[workspace.clone()].fill(OTHER_POISON);
         self.upload(made.memory, &again)?;
         self.replay(&made)?;
         let second = self.download(&made, layout.image.len())?;
 
-        let mut variable: Vec<Range<usize>> =
-            layout.outputs.iter().zip(outputs).map(|(&start, &length)| start..start + length).collect();
-        variable.push(workspace.clone());
+        let variable = [layout.outputs.as_slice(), slice::from_ref(&workspace)].concat();
         if let Some(place) = difference(&layout.image, &first, &variable) {
-            bail!("{} was written", region(&layout, candidate, inputs, place));
+            bail!("{} was written", region(&layout, place));
         }
         if let Some(place) = difference(&first, &second, &[workspace]) {
-            bail!("two runs differ at {}", region(&layout, candidate, inputs, place));
+            bail!("two runs differ at {}", region(&layout, place));
         }
-        let outputs = layout.outputs.iter().zip(outputs).map(|(&start, &length)| {
-            let mut buffer = Buffer::filled(length, 0);
-            buffer.bytes_mut().copy_from_slice(&first[start..start + length]);
+        let outputs = layout.outputs.iter().map(|output| {
+            let mut buffer = Buffer::filled(output.len(), 0);
+            buffer.bytes_mut().copy_from_slice(&first[output.clone()]);
             buffer
         });
         let outputs = outputs.collect();
@@ -260,8 +209,8 @@ impl Gpu {
             // SAFETY: as above.
             let set = unsafe { (api.func_set_attribute)(function, attribute, launch.shared as i32) };
             self.check("cuFuncSetAttribute", set)?;
-            let mut addresses: Vec<CUdeviceptr> =
-                launch.arguments.iter().map(|&argument| layout.address(made.memory, argument)).collect();
+            let address = |&argument| made.memory + layout.operand(argument).0.start as u64;
+            let mut addresses: Vec<CUdeviceptr> = launch.arguments.iter().map(address).collect();
             let mut pointers: Vec<*mut c_void> =
                 addresses.iter_mut().map(|address| std::ptr::from_mut(address).cast()).collect();
             let parameters = CudaKernelNodeParams {
@@ -360,14 +309,15 @@ impl Drop for Gpu {
 /// What the arguments of a candidate's launches stand for.
 fn described(layout: &Layout, candidate: &Candidate) -> Vec<Step> {
     let argument = |argument: &Argument| {
-        let (name, offset, end, written) = match *argument {
-            Argument::Input(index) => (format!("input {index}"), 0, layout.lengths.0[index], false),
-            Argument::Output(index) => (format!("output {index}"), 0, layout.lengths.1[index], true),
-            Argument::Workspace(offset) => ("workspace".to_owned(), offset, candidate.workspace, true),
-            Argument::Counters(offset) => ("counters".to_owned(), offset, candidate.counters, true),
+        let (name, offset) = match *argument {
+            Argument::Input(index) => (format!("input {index}"), 0),
+            Argument::Output(index) => (format!("output {index}"), 0),
+            Argument::Workspace(offset) => ("workspace".to_owned(), offset),
+            Argument::Counters(offset) => ("counters".to_owned(), offset),
         };
+        let (range, written) = layout.operand(*argument);
         let transient = matches!(argument, Argument::Output(_) | Argument::Workspace(_));
-        driver::Argument { name, offset, bytes: end.saturating_sub(offset), written, transient }
+        driver::Argument { name, offset, bytes: range.len() as u64, written, transient }
     };
     let step = |(launch, number): (&floe_kernels::codegen::Launch, u32)| Step {
         number,
@@ -379,46 +329,15 @@ fn described(layout: &Layout, candidate: &Candidate) -> Vec<Step> {
     candidate.launches.iter().zip(0..).map(step).collect()
 }
 
-/// First byte outside `except` (disjoint, ascending) in which two blocks differ.
-fn difference(a: &[u8], b: &[u8], except: &[Range<usize>]) -> Option<usize> {
-    let mut start = 0;
-    for range in except.iter().chain([&(a.len()..a.len())]) {
-        // Comparing slices is fast; searching is for those that differ.
-        if a[start..range.start] != b[start..range.start] {
-            return (start..range.start).find(|&place| a[place] != b[place]);
-        }
-        start = range.end;
-    }
-    None
-}
-
 /// Which operand a byte belongs to, in words.
-fn region(layout: &Layout, candidate: &Candidate, inputs: &[Buffer], place: usize) -> String {
-    let within = |start: usize, length: usize| (start..start + length).contains(&place).then(|| place - start);
-    let input = layout.inputs.iter().zip(inputs).enumerate().find_map(|(index, (&start, input))| {
-        within(start, input.bytes().len()).map(|byte| format!("byte {byte} of input {index}"))
-    });
-    let counter =
-        || within(layout.counters, candidate.counters as usize).map(|byte| format!("byte {byte} of the counters"));
-    let output = layout.outputs.iter().rposition(|&start| start <= place).map(|index| (index, layout.outputs[index]));
+fn region(layout: &Layout, place: usize) -> String {
+    let within = |range: &Range<usize>| range.contains(&place).then(|| place - range.start);
+    let input = layout.inputs.iter().map(within).enumerate();
+    let input = input.filter_map(|(index, byte)| Some(format!("byte {} of input {index}", byte?))).next();
+    let counter = || within(&layout.counters).map(|byte| format!("byte {byte} of the counters"));
+    let output = layout.outputs.iter().enumerate().rfind(|(_, output)| output.start <= place);
     input.or_else(counter).unwrap_or_else(|| match output {
-        Some((index, start)) => format!("byte {} from the start of output {index}", place - start),
+        Some((index, output)) => format!("byte {} from the start of output {index}", place - output.start),
         None => format!("byte {place} of the memory, between operands"),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn differences_are_found_outside_the_exceptions_only() {
-        let (a, mut b) = ([0u8; 16], [0u8; 16]);
-        b[5] = 1;
-        assert_eq!(difference(&a, &b, &[]), Some(5));
-        assert_eq!(difference(&a, &b, &[4..6, 9..9]), None);
-        b[15] = 1;
-        assert_eq!(difference(&a, &b, &[2..3, 4..6]), Some(15));
-        assert_eq!(difference(&a, &b, &[4..6, 15..16]), None);
-    }
 }

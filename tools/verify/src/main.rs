@@ -3,10 +3,7 @@
 #![warn(missing_docs)]
 
 mod allocations;
-mod bounds;
-mod compare;
 mod controls;
-mod digest;
 mod emulated;
 mod executed;
 mod expected;
@@ -16,7 +13,6 @@ mod instructions;
 mod kernels;
 mod launch;
 mod networks;
-mod operands;
 mod products;
 mod record;
 mod sections;
@@ -26,7 +22,7 @@ mod stream;
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use floe::bench::Times;
-use floe_conformance::gpu as suite;
+use floe_conformance::{gpu as suite, sources};
 use serde_json::{Value, json};
 use std::{
     io::{self, Write},
@@ -231,14 +227,14 @@ fn run(command_line: &CommandLine) -> Result<bool> {
         }
         Command::Digest { root } => {
             let digests = match root {
-                Some(root) => digest::of_sources(root)?,
-                None => record::digests().map(|(group, digest)| (group, digest.to_owned())).collect(),
+                Some(root) => sources::of_sources(root)?,
+                None => sources::digests().map(|(group, digest)| (group, digest.to_owned())).collect(),
             };
             digests.iter().try_for_each(|(group, digest)| writeln!(io::stdout(), "{group:<12} {digest}"))?;
             Ok(true)
         }
         Command::Check { root } => {
-            let (lines, sound) = record::check(&root.join("targets/verified"), &digest::of_sources(root)?)?;
+            let (lines, sound) = record::check(&root.join("targets/verified"), &sources::of_sources(root)?)?;
             lines.iter().try_for_each(|line| writeln!(io::stdout(), "{line}"))?;
             Ok(sound)
         }

@@ -2,8 +2,6 @@
 
 use crate::{
     allocations,
-    bounds::{Bound, Bounds, Held},
-    compare::Agreement,
     expected::{Emulation, Expected, in_parallel, replay},
 };
 use anyhow::{Result, bail};
@@ -12,10 +10,12 @@ use floe::{
     inputs::{Input, Source, gather},
     outputs::{self, Output},
     plan_file::PlanFile,
+    selftest::agreement::{self, Agreement},
     session::{DeviceKind, Place, Request, Session, wait_name},
     tensor::numbers,
     watch::Watch,
 };
+use floe_conformance::bounds::Bounds;
 use floe_engine::{
     cuda::{Call, DriverApi, InitOptions, Phase, Wait, recording},
     plan::{
@@ -204,7 +204,7 @@ fn verify(
     )?;
 
     let held = bounds.of(model_of(stem), header.precision);
-    let (worst, mut failures) = compare(&held, host, &first);
+    let (worst, mut failures) = agreement::of_outputs(held.comparable(), host, &first);
     let emulated = match emulated {
         Some(Ok(emulated)) => Some(Emulation::of(host, &first, emulated)),
         Some(Err(error)) => {
@@ -309,26 +309,6 @@ fn until_steady<T>(times: usize, mut measure: impl FnMut() -> Result<T>, steady:
     Ok(result)
 }
 
-/// Outputs against those of the host: the worst agreement of floats by each measure, and what is wrong.
-fn compare(held: &Held, expected: &[Output<'_>], found: &[Output<'_>]) -> (Option<Agreement>, Vec<String>) {
-    let mut failures = Vec::new();
-    let mut worst: Option<Agreement> = None;
-    for (expected, found) in expected.iter().zip(found) {
-        let Binding { name, dtype, ref shape, .. } = expected.binding;
-        let bound = if dtype.is_float() { held.bound } else { Bound::EXACT };
-        let (expected, found) = (numbers(dtype, &expected.bytes), numbers(dtype, &found.bytes));
-        let agreement = Agreement::of(&expected, &found, bound.spared.unwrap_or(0.0));
-        let vector = shape.iter().copied().max().is_some_and(|longest| longest as usize == expected.len());
-        // Where another network is held instead, not even integers are comparable.
-        let violation = bound.violation(&agreement, vector).filter(|_| held.instead.is_none());
-        failures.extend(violation.map(|violation| format!("output {name}: {violation}")));
-        if dtype.is_float() {
-            worst = Some(worst.map_or(agreement, |worst| worst.worst(agreement)));
-        }
-    }
-    (worst, failures)
-}
-
 /// What is wrong where bindings lie in mapped memory, guards watch, and the host waits in each of its ways: bits that differ
 /// from those of the `expected` outputs, guards that see something else than there is.
 fn other_ways(
@@ -408,12 +388,18 @@ mod tests {
         let bounds = Bounds::embedded().unwrap();
         let (expected, found) = ([output(&[1.0, 2.0])], [output(&[1.0, 2.1])]);
         for precision in ["f16", "f32"] {
-            let (worst, failures) = compare(&bounds.of("resnet18", precision), &expected, &found);
+            let (worst, failures) =
+                agreement::of_outputs(bounds.of("resnet18", precision).comparable(), &expected, &found);
             assert!(failures.len() == 1 && worst.unwrap().absolute > 0.09, "{failures:?}");
             // Not comparable end to end, but recorded.
-            let (worst, failures) = compare(&bounds.of("smart-turn-v3.2-qdq", precision), &expected, &found);
+            let (worst, failures) =
+                agreement::of_outputs(bounds.of("smart-turn-v3.2-qdq", precision).comparable(), &expected, &found);
             assert!(failures.is_empty() && worst.unwrap().absolute > 0.09, "{failures:?}");
-            let (_, failures) = compare(&bounds.of("smart-turn-v3.2-qdq-steps", precision), &expected, &found);
+            let (_, failures) = agreement::of_outputs(
+                bounds.of("smart-turn-v3.2-qdq-steps", precision).comparable(),
+                &expected,
+                &found,
+            );
             assert_eq!(failures.len(), 1);
         }
     }

@@ -3,23 +3,16 @@
 
 use crate::sections;
 use anyhow::{Context, Result, bail, ensure};
+use floe::selftest::record;
+use floe_conformance::sources::{COMMIT, digests};
 use floe_cuda::{Device, Options};
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
-
-/// Digests of the sources that this program was built from, by group.
-pub fn digests() -> impl Iterator<Item = (&'static str, &'static str)> {
-    env!("FLOE_SOURCE_DIGESTS").split(',').filter_map(|pair| pair.split_once('='))
-}
-
-/// The commit that this program was built from.
-pub const COMMIT: &str = env!("FLOE_COMMIT");
 
 /// What must be the same for sections of one record: the GPU, its driver, the sources.
 fn header() -> Result<&'static Map<String, Value>> {
@@ -77,42 +70,7 @@ fn read(path: &Path) -> Result<Map<String, Value>> {
 }
 
 fn write(path: &Path, record: Map<String, Value>) -> Result<()> {
-    let mut text = String::new();
-    print(&Value::Object(record), 0, &mut text)?;
-    floe_files::write(path, text + "\n").with_context(|| path.display().to_string())
-}
-
-/// Prints a value on one line, but objects that hold nothing but objects with a line for each of them.
-fn print(value: &Value, depth: usize, text: &mut String) -> Result<()> {
-    let folder = |value: &Value| value.as_object().is_some_and(|o| !o.is_empty() && o.values().all(Value::is_object));
-    match value {
-        Value::Object(object) if folder(value) => {
-            *text += "{\n";
-            for (index, (key, value)) in object.iter().enumerate() {
-                let comma = if index + 1 == object.len() { "" } else { "," };
-                write!(text, "{}{}: ", "  ".repeat(depth + 1), json!(key))?;
-                print(value, depth + 1, text)?;
-                *text += comma;
-                *text += "\n";
-            }
-            write!(text, "{}}}", "  ".repeat(depth))?;
-        }
-        _ => *text += &rounded(value).to_string(),
-    }
-    Ok(())
-}
-
-/// A value whose fractions have seven significant digits.
-fn rounded(value: &Value) -> Value {
-    match value {
-        Value::Number(number) if number.is_f64() => {
-            let short = number.as_f64().and_then(|x| format!("{x:.6e}").parse::<f64>().ok());
-            short.map_or_else(|| value.clone(), |short| json!(short))
-        }
-        Value::Array(values) => values.iter().map(rounded).collect(),
-        Value::Object(object) => object.iter().map(|(key, value)| (key.clone(), rounded(value))).collect(),
-        _ => value.clone(),
-    }
+    floe_files::write(path, record::text(&Value::Object(record))).with_context(|| path.display().to_string())
 }
 
 /// The sections that a record lacks. `PART` or `PART/KEY` in `skipped` are not missed.
@@ -120,6 +78,9 @@ fn rounded(value: &Value) -> Value {
 /// # Errors
 /// Returns an error if `skipped` names no section.
 fn lacks(record: &Map<String, Value>, skipped: &[String]) -> Result<Vec<String>> {
+    if is_self_test(record) {
+        return Ok(lacks_of_self_test(record));
+    }
     let required = sections::required()?;
     let names = |part: &str, key: &str, name: &str| name == part || name.split_once('/') == Some((part, key));
     if let Some(name) = skipped.iter().find(|name| !required.iter().any(|(part, key)| names(part, key, name))) {
@@ -136,6 +97,25 @@ fn names_of_parts(required: &[(&'static str, String)]) -> String {
     let mut parts: Vec<&str> = required.iter().map(|(part, _)| *part).collect();
     parts.dedup();
     parts.join(", ") + ", or one section of them as PART/KEY"
+}
+
+/// Whether a record is one of `floe selftest`.
+fn is_self_test(record: &Map<String, Value>) -> bool {
+    record.contains_key("selftest")
+}
+
+/// What the record of a self-test lacks: families, where the bundle had some only, and cases that were not run.
+fn lacks_of_self_test(record: &Map<String, Value>) -> Vec<String> {
+    let bundle = record.get("run").map_or(&Value::Null, |run| &run["bundle"]);
+    let sections = |value: &Value| value.as_object().into_iter().flat_map(Map::values).cloned().collect::<Vec<_>>();
+    let tallies =
+        record.get("selftest").map(sections).unwrap_or_default().iter().flat_map(sections).collect::<Vec<_>>();
+    let count = |tally: &Value| {
+        tally["passed"].as_u64().unwrap_or(0) + tally["failures"].as_array().map_or(0, |list| list.len() as u64)
+    };
+    let (run, cases) = (tallies.iter().map(count).sum::<u64>(), bundle["cases"].as_u64().unwrap_or(u64::MAX));
+    let families = (bundle["whole"] != true).then(|| "selftest: the bundle has not every kernel family".to_owned());
+    families.into_iter().chain((run < cases).then(|| format!("selftest: {run} of {cases} cases were run"))).collect()
 }
 
 /// The sections that a record in the making still lacks; all of them where it is of other sources, or is not there.
@@ -263,9 +243,12 @@ fn check_record(name: &str, record: &Map<String, Value>, digests: &[(&str, Strin
     }
     let sound = lines.is_empty();
     if sound {
-        lines.push(format!("{name}: verified these sources ({what})"));
+        let how = if is_self_test(record) { " by a self-test" } else { "" };
+        lines.push(format!("{name}: verified these sources{how} ({what})"));
     } else {
-        lines.push("      tools/verify/gpu makes the record anew".to_owned());
+        let maker =
+            if is_self_test(record) { "floe selftest, with a bundle of these sources," } else { "tools/verify/gpu" };
+        lines.push(format!("      {maker} makes the record anew"));
     }
     lines.extend(summary(record).into_iter().map(|line| format!("      {line}")));
     Ok((lines, sound))
@@ -274,7 +257,7 @@ fn check_record(name: &str, record: &Map<String, Value>, digests: &[(&str, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest;
+    use floe_conformance::sources;
 
     const DIGESTS: [(&str, &str); 2] = [("engine", "aaa"), ("compiler", "bbb")];
 
@@ -346,6 +329,56 @@ mod tests {
         assert!(!sound && text.contains("INCOMPLETE") && text.contains("qdq-steps-f16"), "{text}");
     }
 
+    /// The record of a self-test with the program's own writer.
+    fn self_test() -> Map<String, Value> {
+        use floe::selftest::{
+            bundle::{Case, Check, FORMAT, Manifest, NETWORKS},
+            record::{Tally, of},
+        };
+        let case = |family: &str| Case {
+            name: family.into(),
+            family: family.into(),
+            check: Check::Network(floe::selftest::agreement::Bound::EXACT),
+        };
+        let manifest = Manifest {
+            format: FORMAT,
+            target: "jetson-orin-nano".into(),
+            made_by: "floec".into(),
+            commit: "c0ffee".into(),
+            sources: DIGESTS.into_iter().map(|(group, digest)| (group.to_owned(), digest.to_owned())).collect(),
+            whole: true,
+            cases: vec![case("conv"), case(NETWORKS)],
+        };
+        let tally = || Tally { passed: 1, ..Tally::default() };
+        let tallies = BTreeMap::from(["conv", NETWORKS].map(|family| (family.to_owned(), tally())));
+        let device = Map::from_iter([("gpu".to_owned(), json!("Orin"))]);
+        serde_json::from_str(&record::text(&of(&manifest, "00", device, 1.0, &tallies))).unwrap()
+    }
+
+    #[test]
+    fn a_self_test_is_held_to_its_own_cases() {
+        let (text, sound) = checked(&self_test());
+        assert!(sound && text.contains("verified these sources by a self-test (Orin on "), "{text}");
+        assert!(text.contains("selftest      1 sections, 0 with failures"), "{text}");
+        let changed = |change: fn(&mut Map<String, Value>)| {
+            let mut record = self_test();
+            change(&mut record);
+            let (text, sound) = checked(&record);
+            assert!(!sound && text.contains("floe selftest"), "{text}");
+            text
+        };
+        let stale = changed(|record| record["run"]["sources"]["compiler"] = json!("old"));
+        assert!(stale.contains("STALE") && stale.contains("changed since: compiler\n"), "{stale}");
+        let partial = changed(|record| record["run"]["bundle"]["whole"] = json!(false));
+        assert!(partial.contains("INCOMPLETE") && partial.contains("not every kernel family"), "{partial}");
+        let cut = changed(|record| record["run"]["bundle"]["cases"] = json!(3));
+        assert!(cut.contains("INCOMPLETE") && cut.contains("2 of 3 cases were run"), "{cut}");
+        let wrong = changed(|record| {
+            record["selftest"]["jetson-orin-nano"]["conv"] = json!({"passed": 0, "failures": ["conv: it is wrong"]});
+        });
+        assert!(wrong.contains("FAILED") && wrong.contains("jetson-orin-nano/conv: conv: it is wrong"), "{wrong}");
+    }
+
     #[test]
     fn only_a_record_with_every_section_is_moved_into_place() {
         let folder = tempfile::tempdir().unwrap();
@@ -382,18 +415,9 @@ mod tests {
     }
 
     #[test]
-    fn a_section_takes_one_line() {
-        let mut text = String::new();
-        print(&json!({"run": {"gpu": "a GPU"}, "networks": {"a": {"cosine": 1.0 / 3.0, "n": 3}}}), 0, &mut text)
-            .unwrap();
-        let network = "    \"a\": {\"cosine\":0.3333333,\"n\":3}\n";
-        assert!(text.contains(network) && text.lines().count() == 6, "{text}");
-    }
-
-    #[test]
     fn the_digests_are_those_of_the_sources() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let found = digest::of_sources(&root).unwrap();
+        let found = sources::of_sources(&root).unwrap();
         assert!(found.iter().map(|(group, _)| *group).eq(digests().map(|(group, _)| group)));
     }
 
@@ -401,7 +425,7 @@ mod tests {
     fn a_change_is_of_its_group_alone() {
         let folder = tempfile::tempdir().unwrap();
         let file = |path: &str| folder.path().join(path);
-        for (_, paths) in digest::GROUPS {
+        for (_, paths) in sources::GROUPS {
             for path in paths {
                 if path.contains('.') {
                     fs::create_dir_all(file(path).parent().unwrap()).unwrap();
@@ -411,18 +435,18 @@ mod tests {
                 }
             }
         }
-        let before = digest::of_sources(folder.path()).unwrap();
-        for (group, paths) in digest::GROUPS {
+        let before = sources::of_sources(folder.path()).unwrap();
+        for (group, paths) in sources::GROUPS {
             for path in paths {
                 let path = if path.contains('.') { file(path) } else { file(path).join("new.rs") };
                 fs::write(&path, "changed").unwrap();
-                let after = digest::of_sources(folder.path()).unwrap();
+                let after = sources::of_sources(folder.path()).unwrap();
                 let changed = before.iter().zip(&after).filter(|(a, b)| a != b).map(|(a, _)| a.0);
                 assert_eq!(changed.collect::<Vec<_>>(), [group], "{}", path.display());
                 if path.ends_with("new.rs") { fs::remove_file(&path) } else { fs::write(&path, "") }.unwrap();
             }
         }
         fs::remove_file(file("tools/conformance/audio.py")).unwrap();
-        assert!(digest::of_sources(folder.path()).unwrap_err().to_string().contains("audio.py"));
+        assert!(sources::of_sources(folder.path()).unwrap_err().to_string().contains("audio.py"));
     }
 }

@@ -48,7 +48,8 @@ pub fn required() -> Result<Vec<(&'static str, String)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{bounds::Bounds, kernels::Architecture};
+    use crate::kernels::Architecture;
+    use floe_conformance::bounds::Bounds;
 
     #[test]
     fn what_stands_in_for_a_network_is_required() {

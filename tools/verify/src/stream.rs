@@ -207,11 +207,11 @@ fn step(session: &mut Session<'_, '_>, input: usize, frame: &[u8], output: usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operands::Buffer;
     use floe_compiler::{
         pipeline::{self, CompileOptions},
         targets,
     };
+    use floe_conformance::operands::Buffer;
     use floe_models::{ImportOptions, Tensor};
     use std::path::Path;
 

@@ -98,7 +98,7 @@ impl Bench {
 
     fn one(&self) -> Result<()> {
         let file = self.common.plan.open()?;
-        let request = self.common.request(self.sms);
+        let request = self.common.request(self.sms)?;
         let (plan, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
         let variant = self.common.shape(&variant)?;
         #[cfg(feature = "emulator")]
@@ -222,7 +222,7 @@ impl Bench {
             files.push(self.common.plan.open_other(plan)?);
         }
         let plans: Vec<Plan<'_>> = files.iter().map(PlanFile::plan).collect::<Result<_>>()?;
-        let request = Request { device: DeviceKind::Cuda, ..self.common.request(self.sms) };
+        let request = Request { device: DeviceKind::Cuda, ..self.common.request(self.sms)? };
         let (place, first) = Place::choose(&plans[0], &request)?;
         let first = self.common.shape(&first)?;
         let mut variants = vec![first];

@@ -6,6 +6,7 @@ mod options;
 mod profile;
 mod progress;
 mod run;
+mod selftest;
 mod shots;
 
 use crate::{inputs::BadInput, shapes};
@@ -70,6 +71,21 @@ floor that it reaches; what the plan says, by (m)easured times or as the cost mo
 
 An existing table is kept: new times are added to it, or replace its own.")]
     Measure(measure::Measure),
+    /// Test this device with a bundle of kernels and networks, and write a record of what is right on it.
+    #[command(
+        name = "selftest",
+        after_help = "Examples:
+  floec selftest-bundle --target jetson-orin-nano -o orin-nano.selftest           on the workstation
+  floe selftest orin-nano.selftest                                                on the device
+  floe selftest orin-nano.selftest --record orin-nano.json --json
+
+Results are held to references that the workstation computed. Each family of kernels gets a line, each failure too. The cases run
+in processes of their own: one that spoils the GPU for its process, or takes longer than --deadline, is a failure, and the test
+goes on after it.
+
+A bundle holds code that runs on the GPU, as a plan does: run one of somebody you trust."
+    )]
+    SelfTest(selftest::SelfTest),
 }
 
 /// Runs the command line of this process.
@@ -91,6 +107,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Bench(arguments) => arguments.run(),
         Command::Profile(arguments) => arguments.run(),
         Command::Measure(arguments) => arguments.run(),
+        Command::SelfTest(arguments) => arguments.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

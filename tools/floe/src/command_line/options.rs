@@ -2,6 +2,7 @@
 
 use crate::{
     cold_start,
+    host_functions::HostLibrary,
     inputs::Source,
     plan_file::{self, PlanFile, Trust},
     session::{DeviceKind, MemoryKind, Request, Session},
@@ -56,6 +57,8 @@ impl PlanArguments {
 pub(super) struct Common {
     #[command(flatten)]
     pub(super) plan: PlanArguments,
+    #[command(flatten)]
+    pub(super) host_library: HostLibrary,
     /// Contents of an input: a .npy file, or a picture where the plan takes frames; repeatable.
     #[arg(long = "input", value_name = "NAME=FILE")]
     pub(super) inputs: Vec<Source>,
@@ -119,6 +122,17 @@ pub(super) enum DeviceArgument {
     Emulated,
 }
 
+impl DeviceArgument {
+    pub(super) const fn kind(self) -> DeviceKind {
+        match self {
+            Self::Host => DeviceKind::Host,
+            Self::Cuda => DeviceKind::Cuda,
+            #[cfg(feature = "emulator")]
+            Self::Emulated => DeviceKind::Emulated,
+        }
+    }
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum MemoryArgument {
     Mapped,
@@ -144,20 +158,16 @@ impl Common {
         if self.guard { session.guard() } else { Ok(None) }
     }
 
-    pub(super) fn request(&self, multiprocessors: Option<u32>) -> Request {
-        let device = match self.device {
-            None => DeviceKind::Auto,
-            Some(DeviceArgument::Host) => DeviceKind::Host,
-            Some(DeviceArgument::Cuda) => DeviceKind::Cuda,
-            #[cfg(feature = "emulator")]
-            Some(DeviceArgument::Emulated) => DeviceKind::Emulated,
-        };
+    pub(super) fn request(&self, multiprocessors: Option<u32>) -> Result<Request> {
+        let device = self.device.map_or(DeviceKind::Auto, DeviceArgument::kind);
         let memory = self.memory.map(|memory| match memory {
             MemoryArgument::Mapped => MemoryKind::Mapped,
             MemoryArgument::Device => MemoryKind::Device,
         });
         let variant = self.variant.clone();
         let observe = Some(cold_start::mark_stage as fn(Stage));
-        Request { device, multiprocessors, variant, memory, wait: Wait::default(), guard: self.guard, observe }
+        let functions = self.host_library.load()?;
+        let wait = Wait::default();
+        Ok(Request { device, multiprocessors, variant, memory, wait, guard: self.guard, observe, functions })
     }
 }

@@ -2,8 +2,9 @@
 
 use super::{options::OnGpu, write_json};
 use crate::{
+    host_functions::HostLibrary,
     inputs, profile,
-    session::{DeviceKind, Place, Session},
+    session::{DeviceKind, Place, Request, Session},
     shapes,
 };
 use anyhow::Result;
@@ -14,6 +15,8 @@ use std::io::{self, Write};
 pub(super) struct Profile {
     #[command(flatten)]
     pub(super) common: OnGpu,
+    #[command(flatten)]
+    pub(super) host_library: HostLibrary,
     /// Where to run.
     #[arg(long, value_enum)]
     pub(super) device: Option<ProfiledDevice>,
@@ -42,7 +45,7 @@ impl Profile {
     fn time(&self) -> Result<()> {
         let file = self.common.plan.open()?;
         let plan = file.plan()?;
-        let mut request = self.common.request();
+        let mut request = Request { functions: self.host_library.load()?, ..self.common.request() };
         if self.device == Some(ProfiledDevice::Host) {
             request.device = DeviceKind::Host;
         }
@@ -79,7 +82,7 @@ impl Profile {
     #[cfg(feature = "emulator")]
     fn count(&self) -> Result<()> {
         let file = self.common.plan.open()?;
-        let request = crate::session::Request { device: DeviceKind::Emulated, ..self.common.request() };
+        let request = Request { device: DeviceKind::Emulated, ..self.common.request() };
         let (_, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
         let variant = shapes::choose(&variant, &self.common.shapes, &[])?;
         let counted = crate::emulated::count(&mut place, variant, &[])?;

@@ -55,20 +55,25 @@ pub(super) struct Run {
 #[cfg(feature = "pictures")]
 #[derive(Args)]
 pub(super) struct Finding {
-    /// Draw boxes, keypoints, classes and class maps onto the picture: a PNG, or, of several pictures, a folder of them.
+    /// Draw boxes, masks, keypoints, classes and class maps onto the picture: a PNG, or, of several pictures, a folder of them.
     #[arg(long, value_name = "FILE.png")]
     draw: Option<PathBuf>,
     /// Names of classes: a name a line, that of class 0 first.
     #[arg(long, value_name = "FILE.txt")]
     labels: Option<PathBuf>,
-    /// What an output holds where the plan does not say it: boxes, scores or classes; repeatable.
+    /// Leave out boxes and classes with scores below this one.
+    #[arg(long, value_name = "SCORE")]
+    threshold: Option<f64>,
+    /// What an output holds where the plan does not say it: boxes (in pixels of the network's input), scores, classes or
+    /// masks; repeatable.
     #[arg(long = "result", value_name = "OUTPUT=WORD", value_parser = told)]
     results: Vec<(String, String)>,
 }
 
 #[cfg(feature = "pictures")]
 fn told(text: &str) -> Result<(String, String), &'static str> {
-    let (name, word) = text.rsplit_once('=').ok_or("expected OUTPUT=boxes, OUTPUT=scores or OUTPUT=classes")?;
+    let (name, word) =
+        text.rsplit_once('=').ok_or("expected OUTPUT=boxes, OUTPUT=scores, OUTPUT=classes or OUTPUT=masks")?;
     Ok((name.to_owned(), word.to_owned()))
 }
 
@@ -76,11 +81,12 @@ impl Run {
     pub(super) fn run(&self) -> Result<()> {
         let before_main = cold_start::time_since_process_start();
         let reference = self.compare.as_deref().map(Reference::read).transpose()?;
+        let request = self.common.request(None)?;
         mark("read and check");
         let file = self.common.plan.open()?;
         let (plan, (mut place, variant)) = file.plan_and(|plan| {
             mark(cold_start::DRIVER);
-            Place::choose(plan, &self.common.request(None))
+            Place::choose(plan, &request)
         })?;
         let device = place.describe();
         let watch = self.common.watch()?;
@@ -252,12 +258,15 @@ impl<'a> Report<'a> {
         if self.meaning.is_empty() {
             return Ok((String::new(), record));
         }
-        let results = self.meaning.read(outputs, shot.shown.as_ref().map(|(.., place)| place))?;
+        let mut results = self.meaning.read(outputs, shot.shown.as_ref().map(|(_, place)| place))?;
+        if let Some(threshold) = self.arguments.found.threshold {
+            results.retain(threshold);
+        }
         if let (Some(record), serde_json::Value::Object(found)) = (record.as_object_mut(), results.json(&self.labels)) {
             record.extend(found);
         }
-        if let (Some(to), Some((mut picture, frame, place))) = (&self.arguments.found.draw, shot.shown) {
-            pictures::draw(&mut picture, &results, &self.labels, &frame, &place);
+        if let (Some(to), Some((mut picture, place))) = (&self.arguments.found.draw, shot.shown) {
+            pictures::draw(&mut picture, &results, &self.labels, &place);
             let path = if many || to.is_dir() {
                 std::fs::create_dir_all(to).with_context(|| to.display().to_string())?;
                 to.join(format!("{name}.png"))

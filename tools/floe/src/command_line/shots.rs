@@ -11,7 +11,7 @@ use {
         inputs::BadInput,
         pictures::{self, Picture, Place, Stream},
     },
-    floe_engine::plan::{content::FrameContent, format::Direction},
+    floe_engine::plan::format::Direction,
 };
 
 /// The replays to make.
@@ -31,7 +31,7 @@ pub(super) struct Shot {
     /// What changes.
     pub(super) input: Option<Input>,
     #[cfg(feature = "pictures")]
-    pub(super) shown: Option<(Picture, FrameContent, Place)>,
+    pub(super) shown: Option<(Picture, Place)>,
 }
 
 #[cfg(feature = "pictures")]
@@ -116,7 +116,7 @@ impl Shots {
             let inputs = session.bindings(Direction::Input);
             let Some((_, binding)) = inputs.iter().find(|(other, _)| other == number) else { return Ok(None) };
             let (bytes, place) = inputs::of(source, pictures::contents(binding, &picture))?;
-            let shown = Some((picture, pictures::frame_of(binding)?, place));
+            let shown = Some((picture, place));
             return Ok(Some(Shot { name: Some(name), input: Some(Input { binding: *number, bytes }), shown }));
         }
         let _ = session;

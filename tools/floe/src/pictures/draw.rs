@@ -8,24 +8,30 @@ use embedded_graphics::{
     Pixel,
     mono_font::{
         MonoFont, MonoTextStyle,
-        ascii::{FONT_6X10, FONT_8X13_BOLD, FONT_10X20},
+        iso_8859_1::{FONT_6X10, FONT_8X13_BOLD, FONT_10X20},
     },
     pixelcolor::Rgb888,
     prelude::*,
     primitives::{Circle, PrimitiveStyle, Rectangle},
     text::{Baseline, Text},
 };
-use floe_engine::plan::content::FrameContent;
 use std::convert::Infallible;
 
-/// Draws boxes, keypoints, classes and a map of classes. `frame` and `place` say what of the picture the network saw.
-pub fn draw(picture: &mut Picture, results: &Results, labels: &Labels, frame: &FrameContent, place: &Place) {
+/// What results are drawn on. What lies outside of its size is left out.
+pub trait Canvas: DrawTarget<Color = Rgb888, Error = Infallible> + OriginDimensions {
+    /// Mixes a colour into a pixel, half and half.
+    fn mix(&mut self, at: Point, colour: Rgb888);
+}
+
+/// Draws boxes, masks, keypoints, classes and a map of classes. `place` says what of the picture the network saw.
+pub fn draw(canvas: &mut impl Canvas, results: &Results, labels: &Labels, place: &Place) {
+    let size = canvas.size();
     if let Some(map) = &results.map {
-        tint(picture, map, frame, place);
+        tint(canvas, map, place);
     }
-    let side = picture.width.min(picture.height);
+    let side = size.width.min(size.height);
     let pen = Pen {
-        thick: (side / 240).clamp(1, 8) as u32,
+        thick: (side / 240).clamp(1, 8),
         font: if side < 300 {
             &FONT_6X10
         } else if side < 900 {
@@ -34,7 +40,7 @@ pub fn draw(picture: &mut Picture, results: &Results, labels: &Labels, frame: &F
             &FONT_10X20
         },
     };
-    let Ok(()) = pen.all(&mut Canvas(picture), results, labels);
+    let Ok(()) = pen.all(canvas, results, labels);
 }
 
 /// Colours that differ for classes near one another: hues a golden angle apart.
@@ -54,16 +60,16 @@ fn on(colour: Rgb888) -> Rgb888 {
     if luma > 128_000 { Rgb888::BLACK } else { Rgb888::WHITE }
 }
 
+/// The middle of a pixel.
+fn centre(at: Point) -> [f64; 2] {
+    [f64::from(at.x) + 0.5, f64::from(at.y) + 0.5]
+}
+
 /// Mixes the colour of each pixel's class into it; class 0, the background by custom, stays as it is.
-fn tint(picture: &mut Picture, map: &Map, frame: &FrameContent, place: &Place) {
-    let width = picture.width;
-    for (number, pixel) in picture.rgb.as_chunks_mut::<3>().0.iter_mut().enumerate() {
-        let centre = [(number % width) as f64 + 0.5, (number / width) as f64 + 0.5];
-        if let Some(class) = map.at(frame, place.to_frame(centre)).filter(|&class| class != 0) {
-            let colour = colour(class);
-            for (level, tone) in pixel.iter_mut().zip([colour.r(), colour.g(), colour.b()]) {
-                *level = ((u16::from(*level) + u16::from(tone)) / 2) as u8;
-            }
+fn tint(canvas: &mut impl Canvas, map: &Map, place: &Place) {
+    for at in canvas.bounding_box().points() {
+        if let Some(class) = map.at(place, centre(at)).filter(|&class| class != 0) {
+            canvas.mix(at, colour(class));
         }
     }
 }
@@ -75,7 +81,7 @@ struct Pen {
 }
 
 impl Pen {
-    fn all(&self, canvas: &mut Canvas<'_>, results: &Results, labels: &Labels) -> Result<(), Infallible> {
+    fn all(&self, canvas: &mut impl Canvas, results: &Results, labels: &Labels) -> Result<(), Infallible> {
         // The best last, on top of the others.
         for found in results.boxes.iter().rev() {
             self.object(canvas, found, labels)?;
@@ -91,7 +97,7 @@ impl Pen {
         Ok(())
     }
 
-    fn object(&self, canvas: &mut Canvas<'_>, found: &Found, labels: &Labels) -> Result<(), Infallible> {
+    fn object(&self, canvas: &mut impl Canvas, found: &Found, labels: &Labels) -> Result<(), Infallible> {
         let colour = colour(found.class);
         // Casts saturate: what lies far outside stays there.
         let point = |x: f64, y: f64| Point::new(x.round().clamp(-1e6, 1e6) as i32, y.round().clamp(-1e6, 1e6) as i32);
@@ -99,6 +105,11 @@ impl Pen {
         let (first, last) = (point(left, top), point(right, bottom));
         let size = Size::new((last.x - first.x).max(1) as u32, (last.y - first.y).max(1) as u32);
         let (thick, outer) = (self.thick, Rectangle::new(first, size));
+        if let Some(mask) = &found.mask {
+            for at in outer.intersection(&canvas.bounding_box()).points().filter(|&at| mask.covers(centre(at))) {
+                canvas.mix(at, colour);
+            }
+        }
         let far = outer.top_left + outer.size;
         let bar = |corner: Point, width: u32, height: u32| Rectangle::new(corner, Size::new(width, height));
         canvas.fill_solid(&bar(first, size.width, thick), colour)?;
@@ -117,8 +128,8 @@ impl Pen {
         self.tag(canvas, &text, if above.y >= 0 { above } else { first }, colour)
     }
 
-    /// Text on its colour, moved into the picture as far as it fits. The font has ASCII only; other characters become `?`.
-    fn tag(&self, canvas: &mut Canvas<'_>, text: &str, corner: Point, colour: Rgb888) -> Result<(), Infallible> {
+    /// Text on its colour, moved into the picture as far as it fits. The font has Latin-1 only; other characters become `?`.
+    fn tag(&self, canvas: &mut impl Canvas, text: &str, corner: Point, colour: Rgb888) -> Result<(), Infallible> {
         let character = self.font.character_size;
         let width = text.chars().count() as u32 * (character.width + self.font.character_spacing) + 4;
         let size = Size::new(width, character.height + 4);
@@ -130,46 +141,60 @@ impl Pen {
     }
 }
 
-/// A picture to draw on; what lies outside is left out.
-struct Canvas<'a>(&'a mut Picture);
-
-impl OriginDimensions for Canvas<'_> {
-    fn size(&self) -> Size {
-        Size::new(self.0.width as u32, self.0.height as u32)
+impl Picture {
+    fn pixel(&mut self, at: Point) -> Option<&mut [u8; 3]> {
+        let (x, y) = (usize::try_from(at.x).ok()?, usize::try_from(at.y).ok()?);
+        (x < self.width).then(|| self.rgb.as_chunks_mut().0.get_mut(y * self.width + x))?
     }
 }
 
-impl DrawTarget for Canvas<'_> {
+impl OriginDimensions for Picture {
+    fn size(&self) -> Size {
+        Size::new(self.width as u32, self.height as u32)
+    }
+}
+
+impl DrawTarget for Picture {
     type Color = Rgb888;
     type Error = Infallible;
 
     fn draw_iter<I: IntoIterator<Item = Pixel<Rgb888>>>(&mut self, pixels: I) -> Result<(), Infallible> {
-        let bounds = self.bounding_box();
-        for Pixel(point, colour) in pixels.into_iter().filter(|pixel| bounds.contains(pixel.0)) {
-            let at = 3 * (point.y as usize * self.0.width + point.x as usize);
-            self.0.rgb[at..at + 3].copy_from_slice(&[colour.r(), colour.g(), colour.b()]);
+        for Pixel(at, colour) in pixels {
+            if let Some(pixel) = self.pixel(at) {
+                *pixel = [colour.r(), colour.g(), colour.b()];
+            }
         }
         Ok(())
     }
 }
 
+impl Canvas for Picture {
+    fn mix(&mut self, at: Point, colour: Rgb888) {
+        if let Some(pixel) = self.pixel(at) {
+            let tones = [colour.r(), colour.g(), colour.b()];
+            pixel.iter_mut().zip(tones).for_each(|(level, tone)| *level = level.midpoint(tone));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Mask, *};
+    use floe_engine::plan::content::FrameContent;
     use floe_kernels::frame::PixelFormat;
 
     fn drawn(results: &Results, size: usize) -> Picture {
         let mut picture = Picture { width: size, height: size, rgb: vec![0; 3 * size * size] };
         let format = PixelFormat::from_word("rgb").unwrap();
         let frame = FrameContent::new(format, [size as u32; 2]).unwrap();
-        let place = Place { picture: [size as f64; 2], window: [0.0, 0.0, size as f64, size as f64] };
-        draw(&mut picture, results, &Labels::default(), &frame, &place);
+        draw(&mut picture, results, &Labels::default(), &Place::whole(frame));
         picture
     }
 
     #[test]
     fn a_box_has_four_sides_and_a_point() {
-        let found = Found { class: 0, score: 0.9, corners: [20.0, 40.0, 80.0, 90.0], points: vec![[50.0, 70.0]] };
+        let found =
+            Found { class: 0, score: 0.9, corners: [20.0, 40.0, 80.0, 90.0], points: vec![[50.0, 70.0]], mask: None };
         let picture = drawn(&Results { boxes: vec![found], ..Results::default() }, 100);
         let is = |x: usize, y: usize| picture.rgb[3 * (100 * y + x)..][..3] != [0; 3];
         assert!([(20, 60), (79, 60), (50, 40), (50, 89), (50, 70)].into_iter().all(|(x, y)| is(x, y)));
@@ -180,7 +205,10 @@ mod tests {
     fn what_lies_outside_is_left_out() {
         let far = [-1e30, f64::NAN, f64::INFINITY, 1e30];
         let boxes = [far, [-5.0, -5.0, 500.0, 3.0]];
-        let boxes = boxes.map(|corners| Found { class: usize::MAX, score: 0.5, corners, points: vec![[1e9, -1e9]] });
+        let boxes = boxes.map(|corners| {
+            let mask = Some(Mask::of_box(&[1.0; 4], [2, 2], corners));
+            Found { class: usize::MAX, score: 0.5, corners, points: vec![[1e9, -1e9]], mask }
+        });
         let classes = vec![Class { class: 7, score: None }; 40];
         drawn(&Results { boxes: boxes.to_vec(), classes, map: None }, 30);
         drawn(&Results { boxes: boxes.to_vec(), ..Results::default() }, 1);

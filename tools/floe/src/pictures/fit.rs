@@ -1,34 +1,71 @@
 //! A picture as the frame of a camera: scaled into its middle, in its format.
 
 use super::Picture;
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use floe_engine::{host::Block, plan::content::FrameContent};
 use floe_kernels::{
     DType, Family, View,
     frame::{Channels, Frame, PixelFormat, Region, Resampling, VideoLayout},
 };
 
-/// Where a picture is on a frame.
+/// Where a picture is on a frame, and the frame on the network's input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
     /// Width and height of the picture.
     pub picture: [f64; 2],
     /// The part of the frame that it fills: left, top, width, height.
     pub window: [f64; 4],
+    /// The frame.
+    pub frame: FrameContent,
 }
 
+/// Points are pixels from the outer edge.
 impl Place {
-    /// The point of the picture at a point of the frame, both in pixels from the outer edge.
-    pub fn to_picture(&self, [x, y]: [f64; 2]) -> [f64; 2] {
-        let [left, top, width, height] = self.window;
-        [(x - left) * self.picture[0] / width, (y - top) * self.picture[1] / height]
+    /// Of a picture that is the whole frame.
+    pub fn whole(frame: FrameContent) -> Self {
+        let [width, height] = frame.size.map(f64::from);
+        Self { picture: [width, height], window: [0.0, 0.0, width, height], frame }
+    }
+
+    /// The point of the picture at a point of the frame.
+    pub fn to_picture(&self, point: [f64; 2]) -> [f64; 2] {
+        map(self.window, self.whole_picture(), point)
     }
 
     /// The point of the frame at a point of the picture.
-    pub fn to_frame(&self, [x, y]: [f64; 2]) -> [f64; 2] {
-        let [left, top, width, height] = self.window;
-        [left + x * width / self.picture[0], top + y * height / self.picture[1]]
+    pub fn to_frame(&self, point: [f64; 2]) -> [f64; 2] {
+        map(self.whole_picture(), self.window, point)
     }
+
+    /// The point of the network's input at a point of the frame, whether the network sees it or not.
+    pub fn to_network(&self, point: [f64; 2]) -> [f64; 2] {
+        map(edges(self.frame.crop), edges(self.frame.window), point)
+    }
+
+    /// The point of the frame at a point of the network's input.
+    pub fn of_network(&self, point: [f64; 2]) -> [f64; 2] {
+        map(edges(self.frame.window), edges(self.frame.crop), point)
+    }
+
+    /// Whether the network sees a point of the frame.
+    pub fn is_seen(&self, [x, y]: [f64; 2]) -> bool {
+        let [left, top, width, height] = edges(self.frame.crop);
+        (left..left + width).contains(&x) && (top..top + height).contains(&y)
+    }
+
+    fn whole_picture(&self) -> [f64; 4] {
+        [0.0, 0.0, self.picture[0], self.picture[1]]
+    }
+}
+
+/// Left, top, width and height.
+fn edges(region: Region) -> [f64; 4] {
+    [region.left.into(), region.top.into(), region.width.into(), region.height.into()]
+}
+
+/// Where a point lies when one rectangle is laid onto another; both are left, top, width, height.
+fn map(from: [f64; 4], to: [f64; 4], point: [f64; 2]) -> [f64; 2] {
+    [0, 1].map(|d| to[d] + (point[d] - from[d]) * to[2 + d] / from[2 + d])
 }
 
 /// Bytes of a frame with the picture in its middle, as large as it fits with its aspect kept, black beside it.
@@ -44,42 +81,49 @@ pub fn fill(frame: &FrameContent, picture: &Picture) -> Result<(Vec<u8>, Place)>
     let place = Place {
         picture: [picture.width as f64, picture.height as f64],
         window: [left, top, across, down].map(|pixels| pixels as f64),
+        frame: *frame,
     };
     let rgb = if (across, down) == (picture.width, picture.height) && (across, down) == (width, height) {
         picture.rgb.clone()
     } else {
-        let region = |top, left, height, width| Region { top, left, height, width };
-        let whole = region(0, 0, picture.height as u32, picture.width as u32);
-        let window = region(top as i32, left as i32, down as u32, across as u32);
-        let packed = PixelFormat::Packed(Channels::Rgb);
-        convert(&picture.rgb, packed, [picture.width, picture.height], whole, [width, height], window)?
+        let window = Region { top: top as i32, left: left as i32, height: down as u32, width: across as u32 };
+        let size = [u32::try_from(picture.width)?, u32::try_from(picture.height)?];
+        let shown = FrameContent::new(PixelFormat::Packed(Channels::Rgb), size).context("a picture too wide")?;
+        convert(&shown, &picture.rgb, [width, height], window)?
     };
     Ok((encode(frame, &Picture { width, height, rgb }), place))
 }
 
-/// Runs the reference kernel: the `crop` of a frame fills the `window` of a picture of `size`, with Pillow's filter.
-pub(super) fn convert(
-    bytes: &[u8],
-    format: PixelFormat,
-    frame: [usize; 2],
-    crop: Region,
-    [width, height]: [usize; 2],
-    window: Region,
-) -> Result<Vec<u8>> {
-    let row = frame[0] * format.bytes_per_pixel() as usize;
-    let refuse = |error: &dyn std::fmt::Debug| anyhow!("a frame of {}x{} pixels: {error:?}", frame[0], frame[1]);
+impl Picture {
+    /// What a frame of a camera shows, whether the network sees it or not.
+    ///
+    /// # Errors
+    /// Returns an error if the bytes are no such frame, or its extents are beyond what kernels take.
+    pub fn of_frame(frame: &FrameContent, bytes: &[u8]) -> Result<Self> {
+        let [width, height] = frame.size.map(|extent| extent as usize);
+        let needed = frame.format.rows(height) * frame.stride as usize;
+        ensure!(bytes.len() == needed, "{} bytes are no frame of {frame}, which has {needed}", bytes.len());
+        let whole = Region { top: 0, left: 0, height: frame.size[1], width: frame.size[0] };
+        Ok(Self { width, height, rgb: convert(frame, bytes, [width, height], whole)? })
+    }
+}
+
+/// Runs the reference kernel: the frame fills the `window` of a picture of this width and height, with Pillow's filter.
+fn convert(frame: &FrameContent, bytes: &[u8], [width, height]: [usize; 2], window: Region) -> Result<Vec<u8>> {
+    let refuse =
+        |error: &dyn std::fmt::Debug| anyhow!("a frame of {}x{} pixels: {error:?}", frame.size[0], frame.size[1]);
     let extents = [height, width].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX));
     let mut output = View::contiguous(DType::U8, &[1, 3, extents[0], extents[1]]).map_err(|e| refuse(&e))?;
     for (stride, bytes) in output.strides.iter_mut().zip([3 * width * height, 1, 3 * width, 3]) {
         *stride = i32::try_from(bytes)?;
     }
-    let rows = u32::try_from(format.rows(frame[1]))?;
+    let rows = u32::try_from(frame.format.rows(frame.size[1] as usize))?;
     let kernel = Frame {
-        frame: View::contiguous(DType::U8, &[1, rows, u32::try_from(row)?]).map_err(|e| refuse(&e))?,
+        frame: View::contiguous(DType::U8, &[1, rows, frame.stride]).map_err(|e| refuse(&e))?,
         output,
-        format,
+        format: frame.format,
         channels: Channels::Rgb,
-        crop,
+        crop: Region { top: 0, left: 0, height: frame.size[1], width: frame.size[0] },
         window,
         resampling: Resampling::Antialias,
         padding: [0.0; 4],
@@ -194,9 +238,7 @@ mod tests {
 
     /// What the kernel sees in a frame.
     fn decode(frame: &FrameContent, bytes: &[u8]) -> Vec<u8> {
-        let [width, height] = frame.size.map(|extent| extent as usize);
-        let whole = Region { top: 0, left: 0, height: height as u32, width: width as u32 };
-        convert(bytes, frame.format, [width, height], whole, [width, height], whole).unwrap()
+        Picture::of_frame(frame, bytes).unwrap().rgb
     }
 
     #[test]

@@ -1,16 +1,21 @@
 //! Pictures and videos as inputs of plans that take frames, and what plans find in them, drawn onto them.
 
 mod draw;
+mod exif;
 mod fit;
 mod labels;
+mod masks;
+mod meaning;
 mod results;
 mod stream;
 mod video;
 
-pub use draw::draw;
+pub use draw::{Canvas, draw};
 pub use fit::{Place, fill};
 pub use labels::Labels;
-pub use results::{Class, Found, Map, Meaning, Results};
+pub use masks::Mask;
+pub use meaning::Meaning;
+pub use results::{Class, Found, Map, Results};
 pub use stream::{Shot, Stream};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -37,7 +42,8 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Decodes a PNG or JPEG, whatever its file is called. Alpha is dropped; EXIF's orientation is not applied, as in Pillow.
+    /// Decodes a PNG or JPEG, whatever its file is called. Alpha is dropped. The picture is turned
+    /// upright where EXIF says how the camera was held.
     ///
     /// # Errors
     /// Returns an error if it is neither, or damaged, or has more than 16,384 pixels along a side.
@@ -96,7 +102,9 @@ fn png(bytes: &[u8]) -> Result<Picture> {
     );
     let mut pixels = vec![0; reader.output_buffer_size().context("too large for this machine")?];
     let info = reader.next_frame(&mut pixels)?;
-    Ok(Picture::of_channels(width, height, info.color_type.samples(), &pixels[..info.buffer_size()]))
+    let orientation = reader.info().exif_metadata.as_deref().map_or(1, exif::orientation);
+    let picture = Picture::of_channels(width, height, info.color_type.samples(), &pixels[..info.buffer_size()]);
+    Ok(picture.upright(orientation))
 }
 
 fn jpeg(bytes: &[u8]) -> Result<Picture> {
@@ -107,7 +115,8 @@ fn jpeg(bytes: &[u8]) -> Result<Picture> {
     let info = decoder.info().context("no header")?;
     let (width, height) = (usize::from(info.width), usize::from(info.height));
     ensure!(pixels.len() == 3 * width * height, "{} bytes of {width}x{height} pixels", pixels.len());
-    Ok(Picture { width, height, rgb: pixels })
+    let orientation = decoder.exif().map_or(1, |exif| exif::orientation(exif));
+    Ok(Picture { width, height, rgb: pixels }.upright(orientation))
 }
 
 /// The frame that an input takes.

@@ -1,8 +1,9 @@
 //! Videos without compression between their frames: YUV4MPEG2 (Y4M) and JPEG pictures one behind another (MJPEG).
 
-use super::{MOST_PIXELS, Picture, fit::convert};
+use super::{MOST_PIXELS, Picture};
 use anyhow::{Context, Result, bail, ensure};
-use floe_kernels::frame::{ColourMatrix, PixelFormat, Region, VideoLayout};
+use floe_engine::plan::content::FrameContent;
+use floe_kernels::frame::{ColourMatrix, PixelFormat, VideoLayout};
 use std::io::{BufRead, Read};
 
 /// Longest line of a Y4M file, and most bytes of one JPEG picture.
@@ -64,10 +65,9 @@ impl Y4m {
         let &Self { width, height, full_range } = self;
         let mut bytes = vec![0; width * height / 2 * 3];
         reader.read_exact(&mut bytes).context("it ends inside a frame")?;
-        let whole = Region { top: 0, left: 0, height: height as u32, width: width as u32 };
         let format = PixelFormat::Video { layout: VideoLayout::I420, matrix: ColourMatrix::Bt601, full_range };
-        let rgb = convert(&bytes, format, [width, height], whole, [width, height], whole)?;
-        Ok(Some(Picture { width, height, rgb }))
+        let frame = FrameContent::new(format, [u32::try_from(width)?, u32::try_from(height)?]).context("too wide")?;
+        Ok(Some(Picture::of_frame(&frame, &bytes)?))
     }
 }
 

@@ -10,6 +10,7 @@ mod models;
 mod operators;
 mod plans;
 mod quantize;
+mod selftest;
 mod shapes;
 mod signatures;
 mod suite;

@@ -1,7 +1,7 @@
 //! `--operators`: operators from outside of Floe.
 
-use crate::Folder;
-use std::{fs, path::Path};
+use crate::{Folder, nvrtc_is_there};
+use std::{fs, path::Path, process::Command};
 
 /// The example's model and, below `operators`, its description.
 fn example() -> Folder {
@@ -41,4 +41,65 @@ fn descriptions_that_are_wrong_are_bad_usage() {
         "compile model.onnx --target host --operators operators -o flow.floe",
         &["correlation.toml", "line 1"],
     );
+}
+
+/// The example with its operator's function in C as `host.so`.
+fn example_with_library() -> Folder {
+    let folder = example();
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = Command::new("cc");
+    command.args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-I"]).arg(repository.join("engine/include"));
+    command.arg(repository.join("examples/custom_operator/host.c")).arg("-o").arg(folder.path("host.so"));
+    assert!(command.status().unwrap().success());
+    folder.write("reference.npz", fs::read(repository.join("examples/custom_operator/reference.npz")).unwrap());
+    folder
+}
+
+#[test]
+fn comparing_and_quantising_call_the_hosts_function() {
+    let folder = example_with_library();
+    let compare = "compare model.onnx --operators operators --target jetson-orin-nano --device simulated";
+    let said = folder.run(&format!("{compare} --host-library host.so --json")).succeeded();
+    let report: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let layers = report["layers"].as_array().unwrap();
+    assert!(layers.iter().any(|layer| layer["value"] == "cost"), "{said}");
+    // NumPy's costs for the same pictures are the host's.
+    let reference = "compare model.onnx --operators operators --target host --host-library host.so";
+    let budget = "--inputs reference.npz --reference reference.npz --budget";
+    let said = folder.run(&format!("{reference} {budget} relative=0.00001 --outputs-only"));
+    assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
+
+    let quantize = "quantize model.onnx --operators operators --samples reference.npz -o small.onnx";
+    folder.run(&format!("{quantize} --host-library host.so")).succeeded();
+    let made = folder.run("inspect small.onnx --operators operators");
+    assert!(made.stdout.contains("QuantizeLinear") && made.stdout.contains("Correlation 1"), "{}", made.stdout);
+
+    for (command, missing) in [(compare, "example.vision.Correlation"), (quantize, "--host-library")] {
+        let _ = fs::remove_file(folder.path("small.onnx"));
+        folder.misused(command, &[missing, "--host-library FILE.so"]);
+        folder.misused(&format!("{command} --host-library none.so"), &["'none.so'"]);
+        folder.misused(&format!("{command} --host-library model.onnx"), &["is no library"]);
+    }
+    folder.misused(
+        "compile model.onnx --operators operators --target host --host-library host.so -o a.floe",
+        &["--budget"],
+    );
+}
+
+#[test]
+fn proving_compares_with_the_hosts_function() {
+    if !nvrtc_is_there() {
+        return;
+    }
+    let folder = example_with_library();
+    let prove = "prove model.onnx --operators operators --target jetson-orin-nano --json";
+    for (more, is_compared) in [("", false), ("--host-library host.so", true)] {
+        let report: serde_json::Value =
+            serde_json::from_str(&folder.run(&format!("{prove} {more}")).succeeded()).unwrap();
+        assert_eq!(report["findings"].as_array().unwrap().len(), 0);
+        assert_eq!(report["errors"].is_array(), is_compared, "{report}");
+        if is_compared {
+            assert!(report["errors"][0]["relative_l2"].as_f64().unwrap() < 5e-3, "{report}");
+        }
+    }
 }

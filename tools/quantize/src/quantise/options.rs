@@ -1,8 +1,7 @@
 //! How to quantise, and what is told meanwhile.
 
-use crate::{evaluate::Budget, params::Activations};
+use crate::{evaluate::Budget, params::Activations, run::Import};
 use floe_kernels::codegen::Target;
-use floe_models::ImportOptions;
 use std::path::PathBuf;
 
 /// How hard to try.
@@ -20,8 +19,8 @@ pub enum Effort {
 /// How to quantise.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Shapes and constants of inputs.
-    pub import: ImportOptions,
+    /// How the model is imported and run.
+    pub import: Import,
     /// Integers of activations.
     pub activations: Activations,
     /// Leaves biases as floats.

@@ -83,7 +83,7 @@ class Floe:
         folder = self.case.folder / f"outputs-{self.target}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        call(self.floe, "run", self.plan, *self.words, "--output-dir", folder)
+        call(*self.floe, "run", self.plan, *self.words, "--output-dir", folder)
         # Characters of names that files cannot have are others there.
         found = {path.stem: numpy.load(path) for path in folder.glob("*.npy")}
         plain = {"".join(mark if mark.isalnum() else "_" for mark in name): values for name, values in found.items()}
@@ -95,7 +95,7 @@ class Floe:
     def round(self, iterations):
         """Floe's own count of a round: its median stands for each of the times."""
         path = self.case.folder / "bench.json"
-        call(self.floe, "bench", self.plan, *self.words, "--iterations", iterations, "--warmup", WARM_UP, "--json", path)
+        call(*self.floe, "bench", self.plan, *self.words, "--iterations", iterations, "--warmup", WARM_UP, "--json", path)
         return [json.loads(path.read_text())["round_trip"]["median"]] * iterations
 
 
@@ -197,11 +197,11 @@ class PyTorch:
         self.torch = torch = module("torch", "torch")
         if device == "cuda" and not torch.cuda.is_available():
             raise Absent("PyTorch finds no GPU", "a build of PyTorch with CUDA, and a GPU of NVIDIA")
-        network = self.named(source) if source else self.converted(case.model)
+        network = self.converted(case.model) if source is None else self.named(source) if isinstance(source, str) else source
         network = network.eval().to(device)
         torch.set_grad_enabled(False)
         self.case, self.device = case, device
-        self.name, self.version = ("PyTorch" if source else "PyTorch by onnx2torch"), torch.__version__
+        self.name, self.version = ("PyTorch by onnx2torch" if source is None else "PyTorch"), torch.__version__
         self.precision, self.threads = ("f16", None) if device == "cuda" else ("f32", threads)
         self.inputs = [torch.from_numpy(value) for value in case.feeds.values()]
         self.network = network
@@ -220,7 +220,7 @@ class PyTorch:
         return module("onnx2torch", "onnx2torch, or give --torch MODULE:ATTRIBUTE").convert(str(model))
 
     def capture(self):
-        from graphed import graphed
+        from .graphed import graphed
 
         torch = self.torch
         half = lambda value: value.half() if value.is_floating_point() else value

@@ -1,16 +1,16 @@
 //! Operands of a kernel case: random inputs on the host, poisoned gaps, repacking, and the expected outputs.
 
 use anyhow::{Context, Result, anyhow};
-use floe::random::Generator;
+use floe::{
+    random::Generator,
+    selftest::operand::{POISON, Places},
+};
 use floe_engine::host::Block;
 use floe_kernels::{DType, Family, Kernel, View, codegen::Packing, copy::Copy};
 use half::{bf16, f16};
 
-/// Bytes that fill what nobody may read or write: NaN in every float type.
-pub const POISON: u8 = 0xff;
-
 /// Bytes aligned as the reference kernels want them.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Buffer {
     blocks: Vec<Block>,
     length: usize,
@@ -33,43 +33,8 @@ impl Buffer {
     }
 }
 
-/// Where the elements of a view lie, in elements from the operand's start.
-pub struct Places {
-    /// Logical elements in row-major order.
-    pub elements: Vec<usize>,
-    /// Padded channels of channels-last views, which hold zeros.
-    pub padded_channels: Vec<usize>,
-}
-
-impl Places {
-    /// Of a valid view.
-    pub fn of(view: &View) -> Self {
-        let (mut elements, mut padded_channels) = (Vec::new(), Vec::new());
-        let mut extents: Vec<u32> = view.shape.to_vec();
-        if view.padded_channels != 0 {
-            extents[1] = view.padded_channels;
-        }
-        if extents.contains(&0) {
-            return Self { elements, padded_channels };
-        }
-        let mut index = vec![0u32; extents.len()];
-        loop {
-            let place = index
-                .iter()
-                .zip(&view.strides)
-                .fold(i64::from(view.offset), |place, (&i, &stride)| place + i64::from(i) * i64::from(stride));
-            let logical = index.iter().zip(&view.shape).all(|(i, extent)| i < extent);
-            if logical { &mut elements } else { &mut padded_channels }.push(place as usize);
-            // The next index in row-major order; after the last one, done.
-            let Some(d) = (0..index.len()).rev().find(|&d| index[d] + 1 < extents[d]) else { break };
-            index[d] += 1;
-            index[d + 1..].fill(0);
-        }
-        Self { elements, padded_channels }
-    }
-}
-
 /// A case with its inputs and what the reference kernel makes of them.
+#[derive(Debug)]
 pub struct Prepared {
     /// Inputs as the kernel's own views say.
     pub inputs: Vec<Buffer>,
@@ -231,16 +196,6 @@ fn element(dtype: DType, range: Range, generator: &mut Generator, bytes: &mut [u
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn places_follow_strides_and_tell_padding() {
-        let view = View::channels_last(DType::F16, &[1, 3, 1, 2]).unwrap();
-        let places = Places::of(&view);
-        assert_eq!(places.elements, [0, 8, 1, 9, 2, 10]);
-        assert_eq!(places.padded_channels, [3, 11, 4, 12, 5, 13, 6, 14, 7, 15]);
-        assert_eq!(Places::of(&View::contiguous(DType::F32, &[]).unwrap()).elements, [0]);
-        assert!(Places::of(&View::contiguous(DType::F32, &[2, 0]).unwrap()).elements.is_empty());
-    }
 
     #[test]
     fn every_case_can_be_prepared() {

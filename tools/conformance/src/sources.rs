@@ -6,6 +6,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Digests of the sources that this program was built from, by group; none where it was built from packages.
+pub fn digests() -> impl Iterator<Item = (&'static str, &'static str)> {
+    option_env!("FLOE_SOURCE_DIGESTS").unwrap_or_default().split(',').filter_map(|pair| pair.split_once('='))
+}
+
+/// The commit that this program was built from, `… with changes` where files differed; `unknown` where it was built from packages.
+pub const COMMIT: &str = match option_env!("FLOE_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
+
 /// Groups of files and folders, from the repository's root. What differs is named by its group.
 pub const GROUPS: [(&str, &[&str]); 8] = [
     ("engine", &["engine/src"]),

@@ -1,11 +1,68 @@
 //! How far a GPU's output may be from the reference kernel's: the bounds of "what correct means" in ARCHITECTURE.md.
 
-use crate::operands::{POISON, Places};
-use floe::tensor::numbers;
+use crate::tensor::numbers;
 use floe_kernels::{DType, View};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Bytes that fill what nobody may read or write: NaN in every float type.
+pub const POISON: u8 = 0xff;
+
+/// What fills the workspace at the second run: a kernel that reads what it did not write gives another result.
+pub const OTHER_POISON: u8 = 0x3c;
+
+/// Where the elements of a view lie, in elements from the operand's start.
+#[derive(Debug)]
+pub struct Places {
+    /// Logical elements in row-major order.
+    pub elements: Vec<usize>,
+    /// Padded channels of channels-last views, which hold zeros.
+    pub padded_channels: Vec<usize>,
+}
+
+impl Places {
+    /// Of a valid view.
+    pub fn of(view: &View) -> Self {
+        let (mut elements, mut padded_channels) = (Vec::new(), Vec::new());
+        let mut extents: Vec<u32> = view.shape.to_vec();
+        if view.padded_channels != 0 {
+            extents[1] = view.padded_channels;
+        }
+        if extents.contains(&0) {
+            return Self { elements, padded_channels };
+        }
+        let mut index = vec![0u32; extents.len()];
+        loop {
+            let place = index
+                .iter()
+                .zip(&view.strides)
+                .fold(i64::from(view.offset), |place, (&i, &stride)| place + i64::from(i) * i64::from(stride));
+            let logical = index.iter().zip(&view.shape).all(|(i, extent)| i < extent);
+            if logical { &mut elements } else { &mut padded_channels }.push(place as usize);
+            // The next index in row-major order; after the last one, done.
+            let Some(d) = (0..index.len()).rev().find(|&d| index[d] + 1 < extents[d]) else { break };
+            index[d] += 1;
+            index[d + 1..].fill(0);
+        }
+        Self { elements, padded_channels }
+    }
+}
+
+/// First byte outside `except` (disjoint, ascending) in which two blocks of one length differ.
+pub fn difference(a: &[u8], b: &[u8], except: &[Range<usize>]) -> Option<usize> {
+    let mut start = 0;
+    for range in except.iter().chain([&(a.len()..a.len())]) {
+        // Comparing slices is fast; searching is for those that differ.
+        if a[start..range.start] != b[start..range.start] {
+            return (start..range.start).find(|&place| a[place] != b[place]);
+        }
+        start = range.end;
+    }
+    None
+}
 
 /// What widens the bounds of a comparison.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Allowance {
     /// Whether the family adds many products or terms: see [`bound_f32`].
     pub sums: bool,
@@ -104,72 +161,6 @@ fn worst(expected: &[f64], found: &[f64]) -> String {
     }
 }
 
-/// Agreement of two lists of numbers.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Agreement {
-    /// Cosine of the angle between them.
-    pub cosine: f64,
-    /// Relative L2 error.
-    pub l2: f64,
-    /// Largest `|a − b| / max(|a|, rms)`, where `rms` is the root mean square of the reference's finite elements, after
-    /// leaving out the part of the elements that is spared.
-    pub element: f64,
-    /// Largest `|a − b|`.
-    pub absolute: f64,
-    /// Largest `|a − b| / (1e-5·max(1, max|a|) + 1e-4·|a|)`.
-    pub terms: f64,
-    /// Whether the largest element is at the same place, or one that the reference holds within 1e-3 of its largest.
-    pub same_top: bool,
-}
-
-impl Agreement {
-    /// Of a reference and a result. The part `spared` of the elements, those that are furthest off, does not count for
-    /// [`element`](Self::element).
-    pub fn of(reference: &[f64], result: &[f64], spared: f64) -> Self {
-        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        let norms = dot(reference, reference).sqrt() * dot(result, result).sqrt();
-        let cosine = if reference == result { 1.0 } else { dot(reference, result) / norms };
-        let largest = reference.iter().fold(0.0, |largest: f64, x| largest.max(x.abs()));
-        // Infinities may agree.
-        let distances = || reference.iter().zip(result).map(|(&a, b)| (a, if a == *b { 0.0 } else { (a - b).abs() }));
-        // `max` would drop a NaN.
-        let larger = |worst: f64, part: f64| if part.is_nan() || worst.is_nan() { f64::NAN } else { worst.max(part) };
-        let part = |distance: f64, whole: f64| if distance == 0.0 { 0.0 } else { distance / whole };
-        let terms = distances().map(|(a, d)| part(d, 1e-5 * largest.max(1.0) + 1e-4 * a.abs())).fold(0.0, larger);
-        let absolute = distances().map(|(_, distance)| distance).fold(0.0, larger);
-        let distance = distances().map(|(_, distance)| distance * distance).sum::<f64>().sqrt();
-        // A tensor of zeros has no relative error.
-        let norm = dot(reference, reference).sqrt();
-        let l2 = if norm == 0.0 { distance } else { distance / norm };
-        let finite = || reference.iter().filter(|a| a.is_finite());
-        let rms = (finite().map(|a| a * a).sum::<f64>() / finite().count().max(1) as f64).sqrt();
-        // The worst first, and NaN before all.
-        let mut parts: Vec<f64> = distances().map(|(a, d)| part(d, a.abs().max(rms)).abs()).collect();
-        parts.sort_unstable_by(|a, b| b.total_cmp(a));
-        let element = parts.get((spared * parts.len() as f64) as usize).copied().unwrap_or(0.0);
-        let top = |numbers: &[f64]| floe::tensor::largest(numbers, 1).first().copied();
-        let same_top = match (top(reference), top(result)) {
-            (Some(a), Some(b)) => a == b || reference[a] - reference[b] <= 1e-3 * largest,
-            (None, None) => true,
-            _ => false,
-        };
-        Self { cosine, l2, element, absolute, terms, same_top }
-    }
-
-    /// The worst of both by each measure.
-    pub fn worst(self, other: Self) -> Self {
-        let larger = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
-        Self {
-            cosine: -larger(-self.cosine, -other.cosine),
-            l2: larger(self.l2, other.l2),
-            element: larger(self.element, other.element),
-            absolute: larger(self.absolute, other.absolute),
-            terms: larger(self.terms, other.terms),
-            same_top: self.same_top && other.same_top,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,30 +213,23 @@ mod tests {
     }
 
     #[test]
-    fn agreement_sees_direction_size_and_top() {
-        let of = |a: &[f64], b: &[f64]| Agreement::of(a, b, 0.0);
-        let same = of(&[1.0, 2.0], &[1.0, 2.0]);
-        let perfect = Agreement { cosine: 1.0, l2: 0.0, element: 0.0, absolute: 0.0, terms: 0.0, same_top: true };
-        assert_eq!(same, perfect);
-        let scaled = of(&[1.0, 2.0], &[2.0, 4.0]);
-        assert!(scaled.cosine > 0.999_999 && scaled.terms > 1.0 && scaled.same_top);
-        assert_eq!((scaled.l2, scaled.absolute, scaled.element), (1.0, 2.0, 1.0));
-        assert!(!of(&[1.0, 2.0], &[2.0, 1.0]).same_top);
-        let nan = of(&[1.0], &[f64::NAN]);
-        assert!(nan.terms.is_nan() && nan.element.is_nan());
-        assert_eq!((same.worst(scaled).l2, same.worst(nan).l2.is_nan()), (1.0, true));
-        // Equal infinities are no difference, others are.
-        assert_eq!(of(&[f64::INFINITY, 1.0], &[f64::INFINITY, 1.0]).element, 0.0);
-        assert!(of(&[f64::INFINITY, 1.0], &[0.0, 1.0]).absolute.is_infinite());
+    fn places_follow_strides_and_tell_padding() {
+        let view = View::channels_last(DType::F16, &[1, 3, 1, 2]).unwrap();
+        let places = Places::of(&view);
+        assert_eq!(places.elements, [0, 8, 1, 9, 2, 10]);
+        assert_eq!(places.padded_channels, [3, 11, 4, 12, 5, 13, 6, 14, 7, 15]);
+        assert_eq!(Places::of(&View::contiguous(DType::F32, &[]).unwrap()).elements, [0]);
+        assert!(Places::of(&View::contiguous(DType::F32, &[2, 0]).unwrap()).elements.is_empty());
     }
 
     #[test]
-    fn an_element_is_held_to_its_own_size_or_that_of_the_tensor() {
-        let reference = [10.0, 1e-3, -0.1, 0.0];
-        let rms = (reference.iter().map(|x| x * x).sum::<f64>() / 4.0).sqrt();
-        let of = |result: &[f64], spared| Agreement::of(&reference, result, spared).element;
-        assert_eq!(of(&[11.0, 1e-3, -0.1, 0.0], 0.0), 0.1);
-        assert!((of(&[10.0, 1.0 + 1e-3, -0.1, 0.0], 0.0) - 1.0 / rms).abs() < 1e-12);
-        assert_eq!(of(&[11.0, 1.0 + 1e-3, -0.1, 0.0], 0.25), 0.1);
+    fn differences_are_found_outside_the_exceptions_only() {
+        let (a, mut b) = ([0u8; 16], [0u8; 16]);
+        b[5] = 1;
+        assert_eq!(difference(&a, &b, &[]), Some(5));
+        assert_eq!(difference(&a, &b, &[4..6, 9..9]), None);
+        b[15] = 1;
+        assert_eq!(difference(&a, &b, &[2..3, 4..6]), Some(15));
+        assert_eq!(difference(&a, &b, &[4..6, 15..16]), None);
     }
 }

@@ -1,66 +1,8 @@
 //! What a network on the GPU is held to against its host variant, as `bounds.toml` says.
 
-use crate::compare::Agreement;
 use anyhow::{Context, Result, ensure};
-use serde::{Deserialize, Serialize};
-
-/// How far a floating-point output may be from the host's: what is given must hold. Outputs that are not floats are the
-/// same in every bit. `bounds.toml` says what each bound means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Bound {
-    /// Every element within this many times `1e-5·max(1, max|a|) + 1e-4·|a|`: see [`Agreement::terms`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub terms: Option<f64>,
-    /// Every element within this distance.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub absolute: Option<f64>,
-    /// Least cosine of the angle between both; vectors keep their largest element.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cosine: Option<f64>,
-    /// Largest relative L2 error: what a cosine does not see, such as the only element of an output.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub l2: Option<f64>,
-    /// Every element within this part of its own size or of the root mean square, whichever is larger: what a norm does
-    /// not see, such as a few wrong elements in a large output.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub element: Option<f64>,
-    /// Part of the elements that is not held to `element`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spared: Option<f64>,
-}
-
-impl Bound {
-    /// The bound of what must agree in every bit.
-    pub const EXACT: Self =
-        Self { terms: None, absolute: Some(0.0), cosine: None, l2: None, element: None, spared: None };
-
-    /// What an agreement violates, or `None`. `vector` tells whether the output is one, with a largest element to keep.
-    pub fn violation(&self, agreement: &Agreement, vector: bool) -> Option<String> {
-        // Written so that NaN violates.
-        let within = |value: f64, limit: f64| value <= limit;
-        let beyond = |value: f64, limit: Option<f64>| limit.filter(|&limit| !within(value, limit));
-        if let Some(limit) = beyond(agreement.terms, self.terms) {
-            return Some(format!("an element is {:.1} times its bound off, more than {limit}", agreement.terms));
-        }
-        if let Some(limit) = beyond(agreement.absolute, self.absolute) {
-            return Some(format!("an element is {:.1e} off, more than {limit}", agreement.absolute));
-        }
-        if let Some(least) = self.cosine.filter(|&least| !within(least, agreement.cosine)) {
-            return Some(format!("cosine {:.6} < {least}", agreement.cosine));
-        }
-        if let Some(limit) = beyond(agreement.l2, self.l2) {
-            return Some(format!("relative L2 error {:.1e} > {limit}", agreement.l2));
-        }
-        if let Some(limit) = beyond(agreement.element, self.element) {
-            let off = agreement.element;
-            return Some(format!(
-                "an element is {off:.1e} of its size or of the root mean square off, more than {limit}"
-            ));
-        }
-        (self.cosine.is_some() && vector && !agreement.same_top).then(|| "another element is the largest".to_owned())
-    }
-}
+use floe::selftest::agreement::Bound;
+use serde::Deserialize;
 
 /// A network with bounds of its own.
 #[derive(Clone, Debug, Deserialize)]
@@ -97,13 +39,20 @@ pub struct Held {
     pub instead: Option<String>,
 }
 
+impl Held {
+    /// The bound of its outputs; none where another network is held in its stead, and not even integers are comparable.
+    pub fn comparable(&self) -> Option<Bound> {
+        self.instead.is_none().then_some(self.bound)
+    }
+}
+
 impl Bounds {
     /// The bounds that are part of this program.
     ///
     /// # Errors
     /// Returns an error if `bounds.toml` cannot be understood, or if an exception neither has a bound nor names a network.
     pub fn embedded() -> Result<Self> {
-        let bounds: Self = toml::from_str(include_str!("../bounds.toml")).context("bounds.toml")?;
+        let bounds: Self = toml::from_str(include_str!("bounds.toml")).context("bounds.toml")?;
         for Exception { name, precision, bound, instead, .. } in &bounds.exceptions {
             let held = *bound != Bound::default();
             ensure!(held != instead.is_some(), "bounds.toml: {name} {precision} has either bounds or `instead`");
@@ -127,6 +76,7 @@ impl Bounds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use floe::selftest::agreement::Agreement;
 
     fn violation(bound: &Bound, a: &[f64], b: &[f64]) -> Option<String> {
         bound.violation(&Agreement::of(a, b, bound.spared.unwrap_or(0.0)), a.len() > 1)

@@ -1,0 +1,67 @@
+//! What the commands tell the import of a model: shapes, constants and operators from outside of Floe.
+
+use crate::{
+    output::usage,
+    shapes::{self, Shape},
+};
+use anyhow::{Context, Result};
+use clap::Args;
+use floe_models::{ImportOptions, custom::Operators};
+use std::path::PathBuf;
+
+/// What a model leaves open.
+#[derive(Args, Default)]
+pub struct ImportArguments {
+    /// Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar. Repeatable.
+    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
+    shapes: Vec<String>,
+    /// Makes an input a constant, for example `sr=16000`: one number for all its elements. Repeatable. For inputs that
+    /// decide how the network is built.
+    #[arg(long = "constant", value_name = "INPUT=NUMBER")]
+    constants: Vec<String>,
+    /// Folder with descriptions of operators that Floe does not have, each with its CUDA source (see OPERATORS.md); repeatable.
+    /// The source becomes part of the plan and runs on the GPU: use files of someone you trust.
+    #[arg(long = "operators", value_name = "DIR")]
+    operators: Vec<PathBuf>,
+}
+
+impl ImportArguments {
+    /// Whether none is given.
+    pub fn is_empty(&self) -> bool {
+        self.shapes.is_empty() && self.constants.is_empty() && self.operators.is_empty()
+    }
+
+    /// The import of a model in one shape.
+    ///
+    /// # Errors
+    /// Bad usage.
+    pub fn options(&self) -> Result<ImportOptions> {
+        usage(shapes::single(&self.shapes).and_then(|shapes| self.with(shapes)))
+    }
+
+    /// The import of a model in the first shape, and the further ones.
+    ///
+    /// # Errors
+    /// Bad usage.
+    pub fn options_and_further_shapes(&self) -> Result<(ImportOptions, Vec<Shape>)> {
+        usage(shapes::parse(&self.shapes).and_then(|mut shapes| Ok((self.with(shapes.remove(0))?, shapes))))
+    }
+
+    fn with(&self, shapes: Shape) -> Result<ImportOptions> {
+        let numbers = self.constants.iter().map(|text| constant(text)).collect::<Result<_>>()?;
+        let operators = Operators::load(self.operators.iter().map(PathBuf::as_path))?;
+        Ok(ImportOptions { shapes, numbers, operators, ..ImportOptions::default() })
+    }
+}
+
+/// Splits `NAME=VALUE` at the last `=`, since names of tensors may hold any character.
+pub fn name_and_value<'a>(argument: &'a str, option: &str) -> Result<(&'a str, &'a str)> {
+    argument.rsplit_once('=').with_context(|| format!("{option} {argument}: write NAME=VALUE"))
+}
+
+/// Name and value of a `--constant`.
+fn constant(argument: &str) -> Result<(String, f64)> {
+    let (input, value) = name_and_value(argument, "--constant")?;
+    let number = value.parse().with_context(|| format!("--constant {argument}: '{value}' is no number"))?;
+    Ok((input.to_owned(), number))
+}

@@ -1,0 +1,185 @@
+//! `floec selftest-bundle`: what `floe selftest` runs on a device, in one file.
+
+use crate::{
+    import::ImportArguments,
+    output::{self, usage},
+    prove,
+};
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, ValueEnum};
+use floe::{
+    host_functions::HostFunctions,
+    selftest::bundle::{self, FORMAT, Manifest},
+};
+use floe_compiler::{
+    emit::VariantIdentity,
+    nvrtc::Compiler,
+    pipeline::{self, CompileOptions},
+    targets,
+};
+use floe_conformance::{
+    cases::{self, Case},
+    selftest::{self, Entry},
+    sources,
+};
+use floe_engine::plan::format::ImageKind;
+use floe_kernels::codegen::Target;
+use indicatif::{ProgressBar, ProgressStyle};
+use rayon::prelude::*;
+use std::path::PathBuf;
+
+/// Make a file with which `floe selftest` tests a device: kernels of every family, networks, inputs and references.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  floec selftest-bundle --target jetson-orin-nano -o orin-nano.selftest
+  floec selftest-bundle --target jetson-orin-nano resnet50.onnx --shape image=1x3x224x224 -o orin-nano.selftest
+  floec selftest-bundle --target jetson-orin-nano resnet50.floe detector.floe -o orin-nano.selftest
+  floec selftest-bundle --target jetson-orin-nano --family conv --ptx -o conv.selftest
+  floe selftest orin-nano.selftest                                                on the device
+
+Of each algorithm of each kernel family, for each combination of element types, the smallest case is in it: the same that
+`floe-verify kernels --smallest` runs. References are computed here, by the reference kernels and by the networks' host variants.
+Without a network, a classifier of digits is in it. A plan that is given has a variant for the target and one for the host.")]
+pub struct Arguments {
+    /// Networks: ONNX models, or plans.
+    #[arg(value_name = "MODEL|PLAN")]
+    networks: Vec<PathBuf>,
+    /// Target of the device; `floec targets` lists them.
+    #[arg(long, value_name = "NAME")]
+    target: String,
+    /// Only kernels of this family; repeatable.
+    #[arg(long = "family", value_name = "NAME")]
+    families: Vec<String>,
+    #[command(flatten)]
+    import: ImportArguments,
+    /// Precision of the models' plans on a GPU.
+    #[arg(long, value_enum, default_value_t = Precision::F16)]
+    precision: Precision,
+    /// Seed of the networks' inputs: floats in [-1, 1), integers 0 or 1.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Store PTX, which the device's driver compiles, in place of machine code. `floe selftest --device emulated` needs it.
+    #[arg(long)]
+    ptx: bool,
+    /// NVRTC library, or the folder that holds it; by default the most suitable one that is found.
+    #[arg(long, value_name = "PATH")]
+    nvrtc: Option<PathBuf>,
+    /// The bundle.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Precision of plans.
+#[derive(Clone, Copy, ValueEnum)]
+enum Precision {
+    F16,
+    F32,
+}
+
+/// Runs `floec selftest-bundle`.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    usage(output::keep_inputs(&arguments.output, arguments.networks.iter().map(PathBuf::as_path)))?;
+    let target = usage(targets::find(&arguments.target).map_err(Into::into))?;
+    let mut cases = usage(cases::cases(target, &arguments.families))?;
+    cases::keep_smallest(&mut cases);
+    // indicatif draws on a terminal only.
+    let bar = ProgressBar::no_length();
+    bar.set_style(ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}").expect("a fixed template"));
+    // First what may be wrong: kernels take long, and are right.
+    bar.set_message("networks");
+    let entries = networks(arguments, target).and_then(|networks| {
+        let mut entries = kernels(arguments, target, &cases, &bar)?;
+        entries.extend(networks);
+        Ok(entries)
+    });
+    bar.finish_and_clear();
+    let (cases, parts): (Vec<_>, Vec<_>) = entries?.into_iter().unzip();
+    let manifest = Manifest {
+        format: FORMAT,
+        target: target.name.clone(),
+        made_by: pipeline::COMPILER.to_owned(),
+        commit: sources::COMMIT.to_owned(),
+        sources: sources::digests().map(|(group, digest)| (group.to_owned(), digest.to_owned())).collect(),
+        whole: arguments.families.is_empty(),
+        cases,
+    };
+    let bytes = bundle::bytes(&manifest, &parts)?;
+    output::write_file(&arguments.output, &bytes)?;
+    if output::is_stdout(&arguments.output) {
+        return Ok(());
+    }
+    let networks = manifest.cases.iter().filter(|case| case.family == bundle::NETWORKS).count();
+    output::print(&format!(
+        "{}: {}, {} kernels and {networks} networks for {}\n",
+        arguments.output.display(),
+        output::bytes(bytes.len() as u64),
+        manifest.cases.len() - networks,
+        target.name,
+    ))
+}
+
+/// The kernel cases, compiled.
+fn kernels(arguments: &Arguments, target: &Target, cases: &[Case], bar: &ProgressBar) -> Result<Vec<Entry>> {
+    let image = if arguments.ptx { ImageKind::Ptx } else { ImageKind::Cubin };
+    let mut identity = VariantIdentity { image_kind: image, ..VariantIdentity::of(target) };
+    let mut compiled = Vec::new();
+    if !target.is_host() {
+        let compiler = Compiler::find(target, arguments.nvrtc.as_deref())?;
+        identity = VariantIdentity { driver: compiler.driver(target, image), nvrtc: compiler.version(), ..identity };
+        let requests = cases.iter().flat_map(|case| case.requests(target.architecture, image));
+        let requests: Vec<_> = requests.map(|(_, request)| request).collect();
+        bar.set_message("compile kernels");
+        bar.set_length(requests.len() as u64);
+        compiled = compiler.compile_all(&requests, &|done, _| bar.set_position(done as u64))?;
+    }
+    let mut images = compiled.as_slice();
+    let mut work = Vec::new();
+    for case in cases {
+        for candidate in case.candidates.iter().flatten() {
+            let (own, rest) = images.split_at(candidate.launches.len());
+            images = rest;
+            work.push((case, candidate, own));
+        }
+    }
+    bar.set_message("references");
+    bar.set_length(work.len() as u64);
+    bar.set_position(0);
+    let entry = |(case, candidate, images): (&Case, _, _)| {
+        let entry = selftest::kernel(case, candidate, images, identity.clone()).with_context(|| case.what());
+        bar.inc(1);
+        entry
+    };
+    work.into_par_iter().map(entry).collect()
+}
+
+/// The networks that are named, or else the classifier of digits.
+fn networks(arguments: &Arguments, target: &Target) -> Result<Vec<Entry>> {
+    let options = CompileOptions {
+        targets: vec![target.clone()],
+        import: arguments.import.options()?,
+        precision: match arguments.precision {
+            Precision::F16 => pipeline::Precision::F16,
+            Precision::F32 => pipeline::Precision::F32,
+        },
+        ptx: arguments.ptx,
+        nvrtc: arguments.nvrtc.clone(),
+        ..CompileOptions::default()
+    };
+    let mut entries: Vec<Entry> = Vec::new();
+    for path in &arguments.networks {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if entries.iter().any(|(case, _)| case.name == name) {
+            return usage(Err(anyhow!("two networks are called {name}: rename one of the files")));
+        }
+        let plan = prove::plan_bytes(path, &HostFunctions::default(), || Ok(options.clone()))?;
+        entries.push(selftest::network(plan, &name, &target.name, arguments.seed)?);
+    }
+    if arguments.networks.is_empty() {
+        if !arguments.import.is_empty() {
+            return usage(Err(anyhow!("--shape, --constant and --operators are for a model, and none is given")));
+        }
+        let plan = selftest::digits(options)?;
+        entries.push(selftest::network(plan, "digits", &target.name, arguments.seed)?);
+    }
+    Ok(entries)
+}

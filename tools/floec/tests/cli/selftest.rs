@@ -1,0 +1,58 @@
+//! `floec selftest-bundle`.
+
+use crate::{Folder, models, nvrtc_is_there};
+use floe::selftest::bundle::{Bundle, NETWORKS};
+
+#[test]
+fn a_bundle_for_the_host_has_kernels_and_networks() {
+    let folder = Folder::new();
+    folder.write("conv.onnx", models::convolution());
+    let said = folder.run("selftest-bundle --target host --family softmax --family pool -o a.selftest").succeeded();
+    assert!(said.starts_with("a.selftest: ") && said.ends_with("kernels and 1 networks for host\n"), "{said}");
+    let mut bundle = Bundle::open(&folder.path("a.selftest")).unwrap();
+    let manifest = bundle.manifest().clone();
+    assert_eq!((manifest.target.as_str(), manifest.whole), ("host", false));
+    assert!(manifest.sources.contains_key("kernels"), "{:?}", manifest.sources);
+    for family in ["softmax", "pool", NETWORKS] {
+        assert!(manifest.cases.iter().any(|case| case.family == family), "{family}");
+    }
+    (0..manifest.cases.len()).for_each(|number| assert!(!bundle.parts(number).unwrap().plan.is_empty()));
+    // The same input gives the same bytes; a model or a plan takes the place of the classifier.
+    folder.run("selftest-bundle --target host --family softmax --family pool -o b.selftest").succeeded();
+    assert!(folder.read("a.selftest") == folder.read("b.selftest"));
+    folder.run("compile conv.onnx --target host -o conv.floe").succeeded();
+    for network in ["conv.onnx", "conv.floe"] {
+        folder.run(&format!("selftest-bundle {network} --target host --family softmax -o c.selftest")).succeeded();
+        let bundle = Bundle::open(&folder.path("c.selftest")).unwrap();
+        let networks: Vec<_> = bundle.manifest().cases.iter().filter(|case| case.family == NETWORKS).collect();
+        assert!(matches!(networks.as_slice(), [case] if case.name == "conv"), "{networks:?}");
+    }
+}
+
+#[test]
+fn what_a_bundle_cannot_be_made_of_is_refused() {
+    let folder = Folder::new();
+    folder.write("conv.onnx", models::convolution());
+    folder.run("compile conv.onnx --target host -o conv.floe").succeeded();
+    folder.misused("selftest-bundle --target jetson-nano -o a", &["unknown target 'jetson-nano'"]);
+    folder.misused(
+        "selftest-bundle --target host --family convolution -o a",
+        &["no family is called convolution", "conv,"],
+    );
+    folder.misused(
+        "selftest-bundle --target host --family pool conv.onnx conv.floe -o a",
+        &["two networks are called conv"],
+    );
+    folder.misused("selftest-bundle --target host --family pool conv.floe -o conv.floe", &["would be overwritten"]);
+    folder.misused(
+        "selftest-bundle --target host --family pool --shape x=1x2 -o a",
+        &["are for a model, and none is given"],
+    );
+    folder.refuses("selftest-bundle --target host --family pool none.onnx -o a", &["none.onnx"]);
+    if nvrtc_is_there() {
+        folder.refuses(
+            "selftest-bundle --target jetson-orin-nano --family lrn conv.floe -o a",
+            &["conv: it has no variant for jetson-orin-nano"],
+        );
+    }
+}
