@@ -78,14 +78,23 @@ class Catalogue:
 
     @cached_property
     def _record(self):
-        return json.loads((self._root / "targets/verified/h200.json").read_text())
+        return self._read_record("h200.json")
+
+    def _read_record(self, name):
+        return json.loads((self._root / "targets/verified" / name).read_text())
+
+    def _record_with(self, part):
+        """The record, or, where a part of it has not been made again, an older one that has it; none if there is none."""
+        older = sorted(path.name for path in (self._root / "targets/verified").glob("h200-*.json"))
+        records = [self._record, *map(self._read_record, older)]
+        return next((record for record in records if record.get(part)), None)
 
     def record(self, name, *arguments):
         """Something that the record of an H200 holds."""
         return getattr(self, f"_record_{name}")(*arguments)
 
-    def _record_machine(self):
-        run = self._record["run"]
+    def _record_machine(self, record=None):
+        run = (record or self._record)["run"]
         driver = re.search(r"\d+\.\d+\.\d+", run["module"])
         commit, *changes = run["commit"].split(" ", 1) if "commit" in run else [""]
         of = " ".join([f"commit {commit[:7]}", *changes]) if commit else f"sources {run['sources'][:8]}"
@@ -96,6 +105,16 @@ class Catalogue:
             *([run["date"]] if "date" in run else []),
         ]
         return ", ".join(made)
+
+    def _record_skipped(self):
+        """A sentence on what the record was made without, by part."""
+        skipped = self._record["run"].get("skipped", [])
+        counts = {}
+        for name in skipped:
+            part, _, one = name.partition("/")
+            counts[part] = counts.get(part, 0) + (1 if one else 0)
+        parts = listed(f"{count} of `{part}`" if count else f"`{part}`" for part, count in counts.items())
+        return f"all but {parts} were made." if parts else "all were made."
 
     def _record_kernels(self, architecture):
         """Candidates that agreed with their host twins, and those that did not."""
@@ -151,9 +170,10 @@ class Catalogue:
 
     def _record_heap(self):
         """A sentence on what RUN does to the heap of the process, the driver's calls among them, where the record has it."""
-        sections = list(self._record.get("heap", {}).values())
-        if not sections:
+        record = self._record_with("heap")
+        if not record:
             return ""
+        sections = list(record["heap"].values())
         calls, replays = {}, min(section["replays"] for section in sections)
         for functions in (functions for section in sections for functions in section["heap"].values()):
             for function, count in functions.items():
@@ -165,7 +185,7 @@ class Catalogue:
             if made
             else "no call of an allocating function"
         )
-        text = f"*Measured* of the whole process with its driver ({self._record_machine()}), {replays:,} replays in each of"
+        text = f"*Measured* of the whole process with its driver ({self._record_machine(record)}), {replays:,} replays in each of"
         return f"{text} {len(sections)} modes: {left}."
 
     def _record_trained(self):

@@ -342,11 +342,25 @@ class Documents(unittest.TestCase):
                      "On an H200, 1,609 of 1,905 in f32 and 1,500 of 1,905 in f16 pass.",
                      "100,000 replays in each of 2 modes: no call of an allocating function."]:  # fmt: skip
             self.assertIn(text, readme)
+        part = change(lambda record: record["run"].update(skipped=["suite", "soak/a", "soak/b"]))
+        self.assertIn("all but `suite` and 2 of `soak` were made.", part)
+        self.assertIn("all were made.", change(lambda record: record["run"].pop("skipped")))
         self.assertIn("| blazeface-front | 71 | 71 |", (self.root / "BENCHMARKS.md").read_text())
         readme = change(
             lambda record: record["heap"]["device poll"].update(heap={"replay": {"malloc": 3, "free": 2}}, growth=[1, 0])
         )
         self.assertIn("2 modes: calls: 3 of `malloc` and 2 of `free`; 1 blocks and 0 mappings were left.", readme)
+        # A part that has not been made again is that of an older record, which is named; without one nothing is said.
+        folder = self.root / "targets/verified"
+        for path in folder.glob("h200-*.json"):
+            path.unlink()
+        older = json.loads((folder / "h200.json").read_text())
+        older["run"]["commit"] = "fedcba9876543210"
+        (folder / "h200-fedcba9.json").write_text(json.dumps(older))
+        readme = change(lambda record: record.pop("heap"))
+        self.assertRegex(readme, r"commit fedcba9, 2026-11-22\), 100,000 replays in each of 2 modes")
+        (folder / "h200-fedcba9.json").unlink()
+        self.assertNotIn("100,000 replays", change(lambda record: None))
 
     def test_a_new_suite_and_new_architectures_need_no_edits_by_hand(self):
         support = self.root / "SUPPORT.md"
