@@ -5,6 +5,7 @@ pub use floe_operators::{Number, Operator, OperatorCall, OperatorFunction, Tenso
 
 /// The functions of a session, which stay where the caller has them.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "host"), allow(dead_code))] // Without a host they are checked, and called by nobody.
 pub struct Registered(&'static [Operator]);
 
 // SAFETY: whoever makes a session promises that its functions and their contexts may be used by the thread that uses the session.

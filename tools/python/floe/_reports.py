@@ -144,8 +144,9 @@ class Quantized:
 
 def quantize(
     model: ModelLike,
-    samples: Samples,
+    samples: Samples = None,
     *,
+    calibration: str | os.PathLike[str] | Mapping[str, tuple[float, float]] | None = None,
     target: str | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     constants: Mapping[str, float] | None = None,
@@ -162,12 +163,15 @@ def quantize(
     most_samples: int | None = None,
     output: str | os.PathLike[str] | None = None,
 ) -> Quantized:
-    """Makes an 8-bit model of a float model. It needs samples of the inputs, and neither a GPU nor a training framework.
+    """Makes an 8-bit model of a float model. It needs samples of the inputs, or ranges that another program has measured, and
+    neither a GPU nor a training framework.
 
     Args:
         model, shapes, constants, operators: as for `floe.compile`.
         host_library: as for `Plan.session`: the host's f32 needs it for operators that Floe does not have.
         samples: a dict of arrays with a row for each sample, a list of dicts, or paths.
+        calibration: in place of samples, the smallest and the largest number of values by name, or a file that ONNX Runtime or
+            TensorRT has written. Nothing is measured then, so that no other method is tried.
         target: weighs accuracy against the time that this target saves.
         preprocess: how pictures among the samples become inputs.
         budget: what must hold, as 'cosine 0.999'; layers stay float until it does.
@@ -182,8 +186,13 @@ def quantize(
     """
     with as_file(model) as path, tempfile.TemporaryDirectory(prefix="floe-") as folder:
         written = Path(folder, "model.onnx") if output is None else Path(output)
+        if isinstance(calibration, Mapping):
+            ranges = {name: [float(least), float(most)] for name, (least, most) in calibration.items()}
+            calibration = Path(folder, "calibration.json")
+            calibration.write_text(json.dumps(ranges))
         report, failure = command([
             "quantize", path, *each("--samples", paths(samples, Path(folder, "samples"), "samples")),
+            *option("--calibration", calibration),
             *option("--target", target), *_import(shapes, constants, operators), *_library(host_library),
             *each("--preprocess", described(preprocess, "preprocess")), *option("--budget", budget),
             *each("--keep", names(keep, "keep")), *(["--symmetric"] if symmetric else []),

@@ -34,6 +34,20 @@ def test_quantising_on_arrays(digits, image):
     assert same >= 97
 
 
+def test_quantising_with_ranges_of_other_programs(digits, tmp_path):
+    shapes = {"image": (1, 1, 8, 8)}
+    made = floe.quantize(digits, calibration={"image": (0, 1)}, shapes=shapes)
+    assert b"QuantizeLinear" in made.model
+    table = tmp_path / "calibration.json"
+    table.write_text('{"image": [0, 1]}')
+    assert floe.quantize(digits, calibration=table, shapes=shapes).model == made.model
+    assert floe.quantize(digits, calibration={"image": (0, 2)}, shapes=shapes).model != made.model
+    with pytest.raises(floe.UsageError, match="names nothing"):
+        floe.quantize(digits, calibration={"nothing": (0, 1)}, shapes=shapes)
+    with pytest.raises(floe.UsageError, match="samples"):
+        floe.quantize(digits, shapes=shapes)
+
+
 def test_nothing_is_printed(digits, capfd):
     floe.targets()
     floe.inspect(digits)
