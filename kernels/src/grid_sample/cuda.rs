@@ -21,6 +21,7 @@ impl Generate for GridSample {
         let double = self.input.dtype == DType::F64;
         source.define("COORDINATE(x)", if double { "to_f64(x)" } else { "to_f32(x)" });
         source.define("FLOOR", if double { "floor" } else { "floorf" });
+        source.define("FMA", if double { "fma" } else { "fmaf" });
         source.define("NEAREST", if double { "rint" } else { "rintf" });
         source.define("BLOCK", format!("{BLOCK}u"));
         source.define("ELEMENTS", format!("{}u", self.output.elements()));

@@ -5,7 +5,7 @@ DEVICE W reflected(W x, W low, W high) {
     if (x >= low && x <= high) return x;
     const W distance = x < low ? low - x : x - high;
     const W times = FLOOR(distance / range);
-    const W rest = distance - times * range;
+    const W rest = FMA(-times, range, distance);
     const bool even = (i64)times % 2 == 0;
     return (x < low) == even ? low + rest : high - rest;
 }
@@ -51,11 +51,12 @@ DEVICE Taps taps(W coordinate, i32 extent) {
     result.weight[1] = t;
     const i64 first = (i64)base;
 #else
+    // Said as fma: the compiler turns the constant's sign, and would leave the contraction to the driver.
     const W a = (W)-0.75, s = (W)1 - t, u = t + (W)1, v = s + (W)1;
-    result.weight[0] = ((a * u - (W)5 * a) * u + (W)8 * a) * u - (W)4 * a;
+    result.weight[0] = FMA(FMA(FMA(a, u, (W)-5 * a), u, (W)8 * a), u, (W)-4 * a);
     result.weight[1] = ((a + (W)2) * t - (a + (W)3)) * t * t + (W)1;
     result.weight[2] = ((a + (W)2) * s - (a + (W)3)) * s * s + (W)1;
-    result.weight[3] = ((a * v - (W)5 * a) * v + (W)8 * a) * v - (W)4 * a;
+    result.weight[3] = FMA(FMA(FMA(a, v, (W)-5 * a), v, (W)8 * a), v, (W)-4 * a);
     const i64 first = (i64)base - 1;
 #endif
 #pragma unroll
