@@ -9,7 +9,7 @@ use floe_cuda::{Device, Options};
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -52,7 +52,12 @@ fn made_with(record: &Map<String, Value>, fields: &Map<String, Value>) -> bool {
 /// # Errors
 /// Those of the file system and of the GPU.
 pub fn update(path: &Path, part: &str, key: &str, section: Value) -> Result<()> {
-    let header = header()?;
+    put(path, header()?, part, key, section)
+}
+
+/// [`update`] of a record with this header.
+fn put(path: &Path, header: &Map<String, Value>, part: &str, key: &str, section: Value) -> Result<()> {
+    let _others_wait = lock(path)?;
     let mut record = match read(path) {
         Ok(record) if made_with(&record, header) => record,
         _ => Map::from_iter([("run".to_owned(), Value::Object(header.clone()))]),
@@ -62,6 +67,14 @@ pub fn update(path: &Path, part: &str, key: &str, section: Value) -> Result<()> 
     let sections = record.entry(part).or_insert_with(|| json!({}));
     sections.as_object_mut().context("a record's part is an object")?.insert(key.to_owned(), section);
     write(path, record)
+}
+
+/// Keeps other processes from changing a record until the file that is returned is dropped. The lock is on the record's
+/// folder, since the record itself is replaced by every change.
+fn lock(path: &Path) -> Result<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = File::open(folder).and_then(|file| file.lock().map(|()| file));
+    file.with_context(|| format!("a lock on {}", folder.display()))
 }
 
 fn read(path: &Path) -> Result<Map<String, Value>> {
@@ -150,7 +163,8 @@ pub fn finish(scratch: &Path, place: &Path, skipped: &[String]) -> Result<(Vec<S
     write(place, record)?;
     fs::remove_file(scratch).with_context(|| scratch.display().to_string())?;
     lines.extend(failures.iter().map(|failure| format!("FAIL  {failure}")));
-    lines.push(format!("{}: every section ran, {} failures", place.display(), failures.len()));
+    let which = if skipped.is_empty() { "every section" } else { "every section that was not skipped" };
+    lines.push(format!("{}: {which} ran, {} failures", place.display(), failures.len()));
     Ok((lines, failures.is_empty() && skipped.is_empty()))
 }
 
@@ -377,6 +391,24 @@ mod tests {
             record["selftest"]["jetson-orin-nano"]["conv"] = json!({"passed": 0, "failures": ["conv: it is wrong"]});
         });
         assert!(wrong.contains("FAILED") && wrong.contains("jetson-orin-nano/conv: conv: it is wrong"), "{wrong}");
+    }
+
+    #[test]
+    fn processes_that_share_a_record_lose_no_section() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.json.part");
+        std::thread::scope(|scope| {
+            for process in ["first", "second"] {
+                let path = &path;
+                scope.spawn(move || {
+                    for section in 0..50 {
+                        put(path, &Map::new(), process, &section.to_string(), json!({"passed": 1})).unwrap();
+                    }
+                });
+            }
+        });
+        let record = read(&path).unwrap();
+        assert_eq!(["first", "second"].map(|part| record[part].as_object().unwrap().len()), [50, 50]);
     }
 
     #[test]
