@@ -205,7 +205,7 @@ impl<F: Factor> Part<'_, '_, '_, F> {
         (steps.start / taps * F::TERMS, steps.len() / taps)
     }
 
-    /// Packs eight rows of weights in the order in which panels are gathered: channel, then tap. Rows past the last repeat it.
+    /// Packs a tile of rows of weights in the order in which panels are gathered: channel, then tap. Rows past the last repeat it.
     fn pack<T: Element>(
         &self,
         row: usize,

@@ -26,7 +26,8 @@ pub(crate) trait Vector: Copy {
     type Sums: Copy;
     /// f32 lanes of a register, at most 16.
     const LANES: usize;
-    /// Rows of a matrix tile, two registers wide, whose accumulators fit the register file.
+    /// Most rows of a strip of a matrix tile, two registers wide: its sums fit the register file, and are enough that no
+    /// multiply-add waits for the one before it.
     const ROWS: usize;
     /// All lanes `value`.
     fn splat(self, value: f32) -> Self::Register;
@@ -211,7 +212,7 @@ mod neon {
     #[derive(Clone, Copy)]
     pub(super) struct Neon;
 
-    vector!(Neon: 4 lanes, 8 rows;
+    vector!(Neon: 4 lanes, 12 rows;
         float32x4_t: vdupq_n_f32, vld1q_f32, vst1q_f32, (a, b, c) => vfmaq_f32(c, a, b);
         int16x4x2_t: (pair) => int16x4x2_t(vdup_n_s16(pair[0]), vdup_n_s16(pair[1])), vld2_s16;
         int32x4_t: vld1q_s32, vst1q_s32, (a, b, c) => vmlal_s16(vmlal_s16(c, a.0, b.0), a.1, b.1););
@@ -297,11 +298,11 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(super) struct Avx2(());
 
-    vector!(Avx512: 16 lanes, 8 rows;
+    vector!(Avx512: 16 lanes, 12 rows;
         __m512: _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, (a, b, c) => _mm512_fmadd_ps(a, b, c);
         __m512i: (pair) => _mm512_set1_epi32(bytemuck::cast(pair)), _mm512_loadu_si512;
         __m512i: _mm512_loadu_si512, _mm512_storeu_si512, (a, b, c) => _mm512_add_epi32(_mm512_madd_epi16(a, b), c););
-    vector!(Avx2: 8 lanes, 4 rows;
+    vector!(Avx2: 8 lanes, 6 rows;
         __m256: _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, (a, b, c) => _mm256_fmadd_ps(a, b, c);
         __m256i: (pair) => _mm256_set1_epi32(bytemuck::cast(pair)), _mm256_loadu_si256;
         __m256i: _mm256_loadu_si256, _mm256_storeu_si256, (a, b, c) => _mm256_add_epi32(_mm256_madd_epi16(a, b), c););

@@ -1,6 +1,6 @@
 //! The loops around the tile: blocks of the summed dimension, groups of panels, rows.
 //!
-//! A block of steps of a few panels stays in the second-level cache while every eight rows pass over it, and eight packed rows
+//! A block of steps of a few panels stays in the second-level cache while every tile of rows passes over it, and the packed rows
 //! stay in the first while they pass over the panels. Each sum is added up in the order of its steps, whatever the blocks are.
 
 use super::cast_mut;
@@ -22,7 +22,7 @@ pub(crate) trait Operands {
     /// The type of the factors.
     type Factor: Factor;
 
-    /// Fills `packed` with these steps of eight rows, from `row` on. Rows from `count` on are not used.
+    /// Fills `packed` with these steps of a tile of rows, from `row` on. Rows from `count` on are not used.
     ///
     /// # Errors
     /// Where an operand is too short.

@@ -1,13 +1,15 @@
-//! The inner loop of every matrix product: a tile of 8 × 32 sums in registers.
+//! The inner loop of every matrix product: a tile of 12 × 32 sums, by strips whose sums fit the registers.
 
 use super::Element;
 use super::cpu::{self, Pair, Vector, Vectorised};
 use bytemuck::Pod;
 
 /// Rows of a tile.
-pub(crate) const ROWS: usize = 8;
+pub(crate) const ROWS: usize = 12;
 /// Columns of a tile, and of a packed panel.
 pub(crate) const COLUMNS: usize = 32;
+/// Rows and steps that are interleaved at once; rows of a tile are a multiple of it.
+const SIDE: usize = 4;
 /// A tile of values, row-major.
 pub(crate) type Tile<T = f32> = [T; ROWS * COLUMNS];
 /// One step along the summed dimension: the values of all columns.
@@ -126,23 +128,23 @@ impl<T: Element, F: Factor> Vectorised for Interleave<'_, T, F> {
     fn run<V: Vector>(self, _: V) {
         let length = self.rows.iter().fold(self.packed.len() * F::TERMS, |length, row| length.min(row.len()));
         let rows = self.rows.map(|row| &row[..length]);
-        for (block, first) in self.packed.chunks_mut(ROWS).zip((0..).step_by(ROWS * F::TERMS)) {
-            if block.len() == ROWS && first + ROWS * F::TERMS <= length {
-                // Of a fixed size, so that the copies become shuffles.
-                let mut square = [[F::zeroed(); ROWS]; ROWS];
-                for (row, to) in rows.iter().zip(&mut square) {
-                    let row = &row[first..first + ROWS * F::TERMS];
-                    *to = core::array::from_fn(|n| F::of([row[n * F::TERMS], row[n * F::TERMS + F::TERMS - 1]]));
+        // Squares of a fixed size, so that the copies become shuffles of registers.
+        let (squares, rest) = self.packed[..length.div_ceil(F::TERMS)].split_at_mut(length / F::TERMS / SIDE * SIDE);
+        for (packed, first) in squares.as_chunks_mut::<SIDE>().0.iter_mut().zip((0..).step_by(SIDE * F::TERMS)) {
+            for (group, rows) in rows.as_chunks::<SIDE>().0.iter().enumerate() {
+                let square = rows.map(|row| {
+                    let row = &row[first..first + SIDE * F::TERMS];
+                    core::array::from_fn::<F, SIDE, _>(|n| F::of([row[n * F::TERMS], row[n * F::TERMS + F::TERMS - 1]]))
+                });
+                for (n, to) in packed.iter_mut().enumerate() {
+                    to[group * SIDE..][..SIDE].copy_from_slice(&square.map(|row| row[n]));
                 }
-                for (n, to) in block.iter_mut().enumerate() {
-                    *to = square.map(|row| row[n]);
-                }
-                continue;
             }
-            for (to, k) in block.iter_mut().zip((first..length).step_by(F::TERMS)) {
-                let zero = T::from_f32(0.0);
-                *to = rows.map(|row| F::of([row[k], row.get(k + F::TERMS - 1).copied().unwrap_or(zero)]));
-            }
+        }
+        let first = squares.len() * F::TERMS;
+        for (to, k) in rest.iter_mut().zip((first..length).step_by(F::TERMS)) {
+            let zero = T::from_f32(0.0);
+            *to = rows.map(|row| F::of([row[k], row.get(k + F::TERMS - 1).copied().unwrap_or(zero)]));
         }
     }
 }
@@ -161,21 +163,22 @@ impl<F: Factor> Vectorised for Multiply<'_, F> {
     fn run<V: Vector>(self, v: V) {
         let Self { rows, count, panel, tile } = self;
         for column in (0..COLUMNS).step_by(2 * V::LANES) {
-            match (count, V::ROWS) {
-                (5.., 8) => strip::<F, V, 8>(v, rows, 0, column, panel, tile),
-                (5.., _) => {
-                    strip::<F, V, 4>(v, rows, 0, column, panel, tile);
-                    strip::<F, V, 4>(v, rows, 4, column, panel, tile);
-                }
-                (3..=4, _) => strip::<F, V, 4>(v, rows, 0, column, panel, tile),
-                (2, _) => strip::<F, V, 2>(v, rows, 0, column, panel, tile),
-                _ => strip::<F, V, 1>(v, rows, 0, column, panel, tile),
+            let mut first = 0;
+            while first < count.min(ROWS) {
+                first += match (count - first).min(V::ROWS) {
+                    9.. => strip::<F, V, 12>(v, rows, first, column, panel, tile),
+                    7.. => strip::<F, V, 8>(v, rows, first, column, panel, tile),
+                    5.. => strip::<F, V, 6>(v, rows, first, column, panel, tile),
+                    3.. => strip::<F, V, 4>(v, rows, first, column, panel, tile),
+                    2 => strip::<F, V, 2>(v, rows, first, column, panel, tile),
+                    _ => strip::<F, V, 1>(v, rows, first, column, panel, tile),
+                };
             }
         }
     }
 }
 
-/// `R` rows from `first` on, two registers of columns from `column` on.
+/// `R` rows from `first` on, two registers of columns from `column` on. Returns `R`.
 #[inline(always)]
 fn strip<F: Factor, V: Vector, const R: usize>(
     v: V,
@@ -184,7 +187,7 @@ fn strip<F: Factor, V: Vector, const R: usize>(
     column: usize,
     panel: &[PanelRow<F>],
     tile: &mut Tile<F::Sum>,
-) {
+) -> usize {
     let place = |i: usize| (first + i) * COLUMNS + column;
     let mut sums: [[F::Sums<V>; 2]; R] =
         core::array::from_fn(|i| [F::load_sums(v, tile, place(i)), F::load_sums(v, tile, place(i) + V::LANES)]);
@@ -201,6 +204,7 @@ fn strip<F: Factor, V: Vector, const R: usize>(
         F::store_sums(v, left, tile, place(i));
         F::store_sums(v, right, tile, place(i) + V::LANES);
     }
+    R
 }
 
 struct Dot<'a> {

@@ -20,10 +20,11 @@ mod sign;
 mod suite;
 mod zoo;
 
+use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Usage;
 pub use shapes::Shape;
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, num::NonZeroUsize, process::ExitCode};
 
 /// Compiles ONNX models into plans that `floe` replays.
 #[derive(Parser)]
@@ -42,6 +43,24 @@ Environment:
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+
+    /// Work on this many threads; by default on one a core
+    #[arg(long, global = true, value_name = "N", display_order = 1000)]
+    threads: Option<NonZeroUsize>,
+}
+
+impl Arguments {
+    /// Runs the command on as many threads as were asked for. What it prints is handed back if `captured`.
+    fn run(self, captured: bool) -> (String, anyhow::Result<()>) {
+        let Self { command, threads } = self;
+        // Captured on the thread that runs it.
+        let work = || if captured { output::captured(|| run(command)) } else { (String::new(), run(command)) };
+        let Some(threads) = threads else { return work() };
+        match rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build() {
+            Ok(pool) => pool.install(work),
+            Err(error) => (String::new(), output::usage(Err(error).context(format!("cannot start {threads} threads")))),
+        }
+    }
 }
 
 #[derive(Subcommand)]
@@ -86,7 +105,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let _ = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
         .format_timestamp(None)
         .try_init();
-    match run(Arguments::parse_from(arguments).command) {
+    match Arguments::parse_from(arguments).run(false).1 {
         Ok(()) => ExitCode::SUCCESS,
         // A closed pipe (`floec inspect … | head`) is no failure.
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -140,8 +159,8 @@ impl Failure {
 pub fn report(arguments: impl IntoIterator<Item = OsString>) -> Result<(serde_json::Value, Option<Failure>), Failure> {
     let program = OsString::from("floec");
     let parsed = Arguments::try_parse_from([program].into_iter().chain(arguments));
-    let command = parsed.map_err(|error| Failure { message: error.to_string(), is_usage: true })?.command;
-    let (printed, result) = output::captured(|| run(command));
+    let arguments = parsed.map_err(|error| Failure { message: error.to_string(), is_usage: true })?;
+    let (printed, result) = arguments.run(true);
     let failure = result.err().map(Failure::of);
     match (serde_json::from_str(&printed), failure) {
         (Ok(report), failure) => Ok((report, failure)),
@@ -184,6 +203,9 @@ mod tests {
         let (targets, failure) = super::report(words("targets --json")).unwrap();
         assert!(targets.as_array().unwrap().iter().any(|target| target["name"] == "host"));
         assert_eq!(failure, None);
+        // On another thread it is the same.
+        assert_eq!(super::report(words("targets --json --threads 1")).unwrap(), (targets, None));
+        assert!(super::report(words("targets --json --threads 0")).unwrap_err().message.contains("--threads"));
         // Without JSON, with an option that there is not, and with a file that there is not.
         assert!(super::report(words("targets")).unwrap_err().is_usage);
         assert!(super::report(words("targets --no-such-option")).unwrap_err().message.contains("--no-such-option"));
