@@ -577,15 +577,18 @@ pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geome
     // A tile function that reads constants first waits by itself.
     let waits = parts.iter().any(|part| part.contains("wait_for_inputs();"));
     let wait = if waits { "" } else { "wait_for_inputs();\n    " };
-    let source = format!(
-        "{PRELUDE}{}{}{}{}\nextern \"C\" __global__ void {of_cluster}__launch_bounds__({threads}, 1) {entry}({}) {{\n    \
+    let entry_point = format!(
+        "\nextern \"C\" __global__ void {of_cluster}__launch_bounds__({threads}, 1) {entry}({}) {{\n    \
          {wait}{tile}(Operands{{{}}});\n}}\n",
-        constants.0,
-        index_functions(problem, b, check_w),
-        epilogue(problem, b),
-        parts.concat(),
         parameters.join(", "),
         fields.join(", ")
     );
+    // Joined at once: formatting would copy the text each time that it grows.
+    let mut source = vec![PRELUDE, &constants.0];
+    let (indices, epilogue) = (index_functions(problem, b, check_w), epilogue(problem, b));
+    source.extend([indices.as_str(), &epilogue]);
+    source.extend(parts);
+    source.push(&entry_point);
+    let source = source.concat();
     Launch { shared, cluster, architecture_specific, ..Launch::new(source, entry, blocks, threads, arguments) }
 }

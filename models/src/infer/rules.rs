@@ -9,29 +9,10 @@ use crate::{
     op::{Binary, Detect, Frame, PadMode, Reduction, Window},
 };
 
-/// Whether an operator takes elements of the narrow types: casts and movement do, nothing else.
-fn takes_narrow(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Cast
-            | Op::Identity
-            | Op::Reshape
-            | Op::Transpose { .. }
-            | Op::Expand
-            | Op::Slice { .. }
-            | Op::Split { .. }
-            | Op::Concat { .. }
-            | Op::Pad { .. }
-            | Op::Tile { .. }
-            | Op::Gather { .. }
-            | Op::DepthToSpace { .. }
-            | Op::SpaceToDepth { .. }
-    )
-}
-
 /// Number and types of operands.
 pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
-    if let Some(narrow) = inputs.iter().find(|fact| fact.dtype.is_narrow() && !takes_narrow(op)) {
+    let takes_narrow = op.properties().takes_narrow;
+    if let Some(narrow) = inputs.iter().find(|fact| fact.dtype.is_narrow() && !takes_narrow) {
         return Err(ShapeError(format!("{} of {:?}, which is only converted and moved", op.name(), narrow.dtype)));
     }
     let (least, most) = match op {

@@ -27,6 +27,8 @@ pub struct Properties {
     pub moves_quantised: bool,
     /// Whether images of 8-bit integers go through it channels last, as they leave quantised convolutions.
     pub integer_images: bool,
+    /// Whether it takes elements of the narrow types, which are converted and moved only.
+    pub takes_narrow: bool,
 }
 
 /// Where the elements of an operator's outputs come from.
@@ -143,13 +145,20 @@ const VIEW: Properties = Properties {
     layout: ImageLayout::RowMajor,
     moves_quantised: false,
     integer_images: false,
+    takes_narrow: true,
 };
 const MOVED: Properties = Properties { elements: Elements::Moved, reads_slices: false, ..VIEW };
-const EACH: Properties =
-    Properties { elements: Elements::EachAlone, data: Inputs::All, size: Size::OfFunction, ..MOVED };
+/// Moved by kernels that have no narrow types.
+const MOVED_WIDE: Properties = Properties { takes_narrow: false, ..MOVED };
+const EACH: Properties = Properties {
+    elements: Elements::EachAlone,
+    data: Inputs::All,
+    size: Size::OfFunction,
+    takes_narrow: false,
+    ..MOVED
+};
 /// A sum of products, say.
-const PROPORTIONAL: Properties =
-    Properties { elements: Elements::Computed, data: Inputs::All, size: Size::Proportional, ..MOVED };
+const PROPORTIONAL: Properties = Properties { elements: Elements::Computed, size: Size::Proportional, ..EACH };
 /// Sums over a dimension.
 const ACCUMULATED: Properties = Properties { data: Inputs::First(1), size: Size::Accumulated, ..PROPORTIONAL };
 const NORMALISED: Properties = Properties { data: Inputs::First(1), size: Size::Normalised, ..PROPORTIONAL };
@@ -186,7 +195,9 @@ impl Op {
             Self::InstanceNormalization { .. } | Self::GroupNormalization { .. } => images(NORMALISED),
             Self::Unary(_) | Self::Binary(_) => EACH,
             Self::Where => Properties { data: Inputs::At(&[1, 2]), size: Size::OfData, ..EACH },
-            Self::Cast => Properties { size: Size::OfData, layout: OfInputs, integer_images: true, ..EACH },
+            Self::Cast => {
+                Properties { size: Size::OfData, layout: OfInputs, integer_images: true, takes_narrow: true, ..EACH }
+            }
             Self::Pool { kind, .. } => {
                 let moves_quantised = *kind == Pooling::Max;
                 let pooled = pooled(*kind == Pooling::Max, ChannelsLast);
@@ -204,7 +215,7 @@ impl Op {
             Self::Identity => Properties { layout: Window, ..VIEW },
             Self::Reshape | Self::Transpose { .. } => Properties { moves_quantised: true, ..VIEW },
             Self::Expand => VIEW,
-            Self::BitCast => Properties { elements: Elements::Bits, size: Size::Own, reads_slices: false, ..VIEW },
+            Self::BitCast => Properties { elements: Elements::Bits, size: Size::Own, takes_narrow: false, ..MOVED },
             Self::Pad { mode, .. } => {
                 let number = match mode {
                     PadMode::Constant(number) => Some(*number),
@@ -236,7 +247,9 @@ impl Op {
             }
             Self::Resize { interpolation, .. } => {
                 let resized = match interpolation {
-                    Interpolation::Nearest(_) => Properties { moves_quantised: true, integer_images: true, ..MOVED },
+                    Interpolation::Nearest(_) => {
+                        Properties { moves_quantised: true, integer_images: true, ..MOVED_WIDE }
+                    }
                     Interpolation::Linear => pooled(false, OfInputs),
                     Interpolation::Cubic(..) => PROPORTIONAL,
                 };
@@ -245,9 +258,9 @@ impl Op {
             Self::Scatter { reduction } => {
                 let data = Inputs::At(&[0, 2]);
                 match reduction {
-                    ScatterReduction::Replace => Properties { data, ..MOVED },
+                    ScatterReduction::Replace => Properties { data, ..MOVED_WIDE },
                     ScatterReduction::Max | ScatterReduction::Min => {
-                        Properties { data, elements: Elements::Chosen, ..MOVED }
+                        Properties { data, elements: Elements::Chosen, ..MOVED_WIDE }
                     }
                     ScatterReduction::Add | ScatterReduction::Multiply => Properties { data, ..PROPORTIONAL },
                 }
@@ -255,7 +268,7 @@ impl Op {
             Self::TopK { .. } => pooled(true, RowMajor),
             Self::GridSample { sampling, outside, .. } => {
                 let sampled = match sampling {
-                    Sampling::Nearest => MOVED,
+                    Sampling::Nearest => MOVED_WIDE,
                     Sampling::Linear => pooled(false, RowMajor),
                     Sampling::Cubic => Properties { data: Inputs::First(1), ..PROPORTIONAL },
                 };

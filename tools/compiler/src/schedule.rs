@@ -21,6 +21,7 @@ use floe_kernels::{
     copy::Copy,
 };
 use floe_timings::Timings;
+use rayon::prelude::*;
 use std::collections::HashMap;
 
 /// What a step does.
@@ -242,13 +243,19 @@ pub fn for_gpu(
         steps: Vec::new(),
         measured: (0, 0),
     };
-    for node in &nodes {
-        scheduler.node(node)?;
+    for nodes in nodes.chunks(AT_ONCE) {
+        let ranked: Vec<_> = nodes.par_iter().map(|node| scheduler.ranked(node)).collect();
+        for (node, ranked) in nodes.iter().zip(ranked) {
+            scheduler.node(node, ranked?)?;
+        }
     }
     let Scheduler { steps, mut graph, problems, measured, .. } = scheduler;
     graph.drop_unread(steps.iter().flat_map(|step| &step.operands).map(|operand| operand.range.buffer));
     Ok(Schedule { steps, graph, problems: problems.unwrap_or_default(), measured })
 }
+
+/// Nodes whose candidates are generated at the same time: enough for all cores, few enough for their sources to fit in memory.
+const AT_ONCE: usize = 64;
 
 struct Scheduler<'a> {
     graph: KernelGraph,
@@ -269,8 +276,10 @@ struct Scheduler<'a> {
 }
 
 impl Scheduler<'_> {
-    fn node(&mut self, node: &KernelNode) -> Result<(), ScheduleError> {
-        let Choice { best, expected, measured, runner_up } = self.choose(node)?;
+    fn node(&mut self, node: &KernelNode, ranked: Vec<Candidate>) -> Result<(), ScheduleError> {
+        self.collect(node, &ranked);
+        let Choice { best, expected, measured, runner_up } =
+            self.choose(node, ranked).ok_or_else(|| self.unsupported(node, "no candidate".into()))?;
         self.measured.0 += usize::from(measured);
         self.measured.1 += 1;
         let mut inputs = node.inputs.clone();
@@ -332,15 +341,19 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    fn choose(&mut self, node: &KernelNode) -> Result<Choice, ScheduleError> {
-        let family = node.kernel.family();
-        family.check().map_err(kernel_error(node))?;
-        let mut candidates = node.candidates(self.target).map_err(|reason| ScheduleError::Unsupported {
+    fn unsupported(&self, node: &KernelNode, reason: String) -> ScheduleError {
+        ScheduleError::Unsupported {
             node: node.name.clone(),
-            family: family.name().to_owned(),
+            family: node.kernel.family().name().to_owned(),
             target: self.target.name.clone(),
-            reason: reason.0,
-        })?;
+            reason,
+        }
+    }
+
+    /// The candidates of a node that may be chosen, the cheapest by the cost model first.
+    fn ranked(&self, node: &KernelNode) -> Result<Vec<Candidate>, ScheduleError> {
+        node.kernel.family().check().map_err(kernel_error(node))?;
+        let mut candidates = node.candidates(self.target).map_err(|reason| self.unsupported(node, reason.0))?;
         let is_constant =
             |number: usize| node.inputs.get(number).is_some_and(|range| self.graph.constant(range.buffer).is_some());
         candidates.retain(|candidate| {
@@ -369,17 +382,11 @@ impl Scheduler<'_> {
         } else {
             candidates.retain(|candidate| candidate.relaxed_tolerance.is_none());
         }
-        self.collect(node, &candidates);
-        self.choose_with_forms(node, candidates).ok_or_else(|| ScheduleError::Unsupported {
-            node: node.name.clone(),
-            family: family.name().to_owned(),
-            target: self.target.name.clone(),
-            reason: "no candidate".into(),
-        })
+        Ok(candidates)
     }
 
     /// The fastest of ranked candidates, or the fastest of those that read constants in the forms that other shapes have.
-    fn choose_with_forms(&mut self, node: &KernelNode, candidates: Vec<Candidate>) -> Option<Choice> {
+    fn choose(&mut self, node: &KernelNode, candidates: Vec<Candidate>) -> Option<Choice> {
         let timings = self.timings.as_ref();
         let Some(forms) = &mut self.forms else { return selection::choose(candidates, timings) };
         let graph = &self.graph;
@@ -432,16 +439,23 @@ impl Scheduler<'_> {
         let zero = Bytes::from(vec![0; dtype.size()]);
         let bytes = zero.len() as u64;
         let buffer = self.graph.add_buffer("zero", bytes, Storage::Constant(zero));
-        self.node(&KernelNode {
+        self.copy(node, Copy { source, destination }, BufferRange { buffer, offset: 0, bytes }, range)
+    }
+
+    /// A step that copies for a node.
+    fn copy(&mut self, node: &KernelNode, copy: Copy, from: BufferRange, to: BufferRange) -> Result<(), ScheduleError> {
+        let copy = KernelNode {
             name: node.name.clone(),
             sources: node.sources.clone(),
             reasons: Vec::new(),
             layout: None,
             code: None,
-            kernel: Kernel::Copy(Copy { source, destination }),
-            inputs: vec![BufferRange { buffer, offset: 0, bytes }],
-            outputs: vec![range],
-        })
+            kernel: Kernel::Copy(copy),
+            inputs: vec![from],
+            outputs: vec![to],
+        };
+        let ranked = self.ranked(&copy)?;
+        self.node(&copy, ranked)
     }
 
     /// An input operand in the wanted form: constants are repacked now, the rest by a copy step.
@@ -477,16 +491,7 @@ impl Scheduler<'_> {
             if to.elements() * to.dtype.size() as u64 != bytes {
                 self.clear(node, range, to.dtype)?;
             }
-            self.node(&KernelNode {
-                name: node.name.clone(),
-                sources: node.sources.clone(),
-                reasons: Vec::new(),
-                layout: None,
-                code: None,
-                kernel: Kernel::Copy(Copy { source: from, destination: to.clone() }),
-                inputs: vec![from_range],
-                outputs: vec![range],
-            })?;
+            self.copy(node, Copy { source: from, destination: to.clone() }, from_range, range)?;
             range
         };
         self.packed.insert(key, range);

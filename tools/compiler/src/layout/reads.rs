@@ -1,7 +1,10 @@
 //! In which form nodes read their inputs.
 
 use crate::fused::{FusedGraph, FusedNode, FusedOp};
-use floe_models::{Op, TensorId, op::Window};
+use floe_models::{
+    Op, TensorId,
+    op::{ImageLayout, Properties, Window},
+};
 
 /// The form in which a kernel wants an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,11 +115,15 @@ fn addend(graph: &FusedGraph, node: &FusedNode, op: &Op, number: usize, host: bo
     let shape = |id: TensorId| &graph.values[id.0].fact.shape;
     let whole = shape(node.inputs[number]) == shape(node.outputs[0]);
     let constant = graph.values[node.inputs[number].0].constant.is_some();
-    match op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } if whole && !host => Form::ChannelsLast,
-        Op::QuantizedConv { .. } if whole && !constant && host => Form::Plain,
-        Op::QuantizedConv { .. } if whole && !constant => Form::ChannelsLast,
-        _ => Form::Any,
+    let Properties { layout, integer_images, .. } = op.properties();
+    if layout != ImageLayout::ChannelsLast || !whole {
+        return Form::Any;
+    }
+    match (integer_images, host) {
+        (true, _) if constant => Form::Any,
+        (true, true) => Form::Plain,
+        (false, true) => Form::Any,
+        (_, false) => Form::ChannelsLast,
     }
 }
 

@@ -6,7 +6,7 @@
 use super::{edges::Edges, heads::Reshaped, rewrite};
 use floe_kernels::attention::MAX_HEAD_SIZE;
 use floe_models::{
-    DType, Fact, Graph, Node, NodeId, Op, Source, TensorId,
+    DType, Fact, Graph, Node, Op, Source, TensorId,
     op::{Binary, Unary},
 };
 
@@ -14,12 +14,14 @@ use floe_models::{
 const HIDING: f64 = -1e30;
 
 /// Puts `Attention` in place of its parts.
-pub fn run(mut graph: Graph) -> Graph {
-    let mut from = 0;
-    while let Some((number, found)) = Match::next(&graph, from) {
-        from = found.apply(&mut graph, number) + 1;
+pub fn run(graph: Graph) -> Graph {
+    let mut edges = Edges::of(graph);
+    for number in edges.numbers() {
+        if let Some(found) = Match::at(&edges, number) {
+            found.apply(&mut edges, number);
+        }
     }
-    super::dead_code::run(graph)
+    super::dead_code::run(edges.finish())
 }
 
 struct Match {
@@ -56,32 +58,26 @@ struct Operand {
     movement: Vec<(Op, Fact)>,
 }
 
-impl<'a> Edges<'a> {
-    fn producing_node(&self, id: TensorId) -> Option<&'a Node> {
-        self.producer(id).map(|number| &self.graph.nodes[number])
-    }
-
+impl Edges {
     /// The producer of a value that nothing else reads.
-    fn private_producer(&self, id: TensorId) -> Option<&'a Node> {
-        let node = self.producing_node(id)?;
-        (self.consumers[id.0].len() == 1 && !self.outputs[id.0]).then_some(node)
+    fn private_producer(&self, id: TensorId) -> Option<&Node> {
+        self.only_reader(id).and(self.maker(id))
     }
 
     /// The other operand and the factor, where the node multiplies by a scalar constant.
     fn factor(&self, node: &Node) -> Option<(TensorId, f64)> {
-        let scalar = |id: TensorId| rewrite::scalar(self.graph, id);
+        let scalar = |id: TensorId| rewrite::scalar(self, id);
         let &[a, b] = node.inputs.as_slice() else { return None };
         let found = match node.op {
             Op::Binary(Binary::Mul) => scalar(b).map(|s| (a, s)).or_else(|| scalar(a).map(|s| (b, s))),
             Op::Binary(Binary::Div) => scalar(b).map(|s| (a, 1.0 / s)),
             _ => None,
         };
-        found
-            .filter(|&(other, factor)| factor.is_finite() && self.graph.fact(other) == self.graph.fact(node.outputs[0]))
+        found.filter(|&(other, factor)| factor.is_finite() && self.fact(other) == self.fact(node.outputs[0]))
     }
 
     /// The softmax that makes weights, and whether they are 0 where it gives NaN.
-    fn softmax(&self, weights: TensorId) -> Option<(&'a Node, bool)> {
+    fn softmax(&self, weights: TensorId) -> Option<(&Node, bool)> {
         let node = self.private_producer(weights)?;
         if node.op != Op::Where {
             return Some((node, false));
@@ -90,23 +86,23 @@ impl<'a> Edges<'a> {
         let test = self.private_producer(condition)?;
         let fits = test.op == Op::Unary(Unary::IsNan)
             && test.inputs == [softmax]
-            && rewrite::scalar(self.graph, zero) == Some(0.0)
-            && self.consumers[softmax.0].len() == 2
-            && !self.outputs[softmax.0];
-        fits.then_some((self.producing_node(softmax)?, true))
+            && rewrite::scalar(self, zero) == Some(0.0)
+            && self.readers(softmax).len() == 2
+            && !self.is_output(softmax);
+        fits.then_some((self.maker(softmax)?, true))
     }
 
     /// Follows an operand back through movement to the scalars that it is multiplied by.
     fn operand(&self, id: TensorId) -> (Operand, f64) {
         let mut found = Operand { source: id, movement: Vec::new() };
         let (mut at, mut movement, mut scale) = (id, Vec::new(), 1.0);
-        while let Some(node) = self.producing_node(at) {
+        while let Some(node) = self.maker(at) {
             if let Some((other, factor)) = self.factor(node) {
                 scale *= factor;
                 at = other;
                 found = Operand { source: at, movement: movement.clone() };
             } else if matches!(node.op, Op::Transpose { .. } | Op::Reshape) {
-                movement.push((node.op.clone(), self.graph.fact(node.outputs[0]).clone()));
+                movement.push((node.op.clone(), self.fact(node.outputs[0]).clone()));
                 at = node.inputs[0];
             } else {
                 break;
@@ -136,10 +132,8 @@ fn may_hide_all(graph: &Graph, masks: &[Mask]) -> bool {
 
 /// Puts 0 in place of NaN in what node `number` makes: behind the movement that follows it, which costs nothing where it
 /// is done by the strides with which the node writes.
-fn guard(graph: &mut Graph, mut number: usize) {
-    let edges = Edges::of(graph);
-    while let &[NodeId(next)] = edges.consumers[graph.nodes[number].outputs[0].0].as_slice()
-        && !edges.outputs[graph.nodes[number].outputs[0].0]
+fn guard(graph: &mut Edges, mut number: usize) {
+    while let Some(next) = graph.only_reader(graph.nodes[number].outputs[0])
         && matches!(graph.nodes[next].op, Op::Transpose { .. } | Op::Reshape)
     {
         number = next;
@@ -147,26 +141,20 @@ fn guard(graph: &mut Graph, mut number: usize) {
     let Node { name, outputs, sources, .. } = graph.nodes[number].clone();
     let fact = graph.fact(outputs[0]).clone();
     let unguarded = graph.add_value(format!("{name}_unguarded"), fact.clone());
-    graph.nodes[number].outputs = vec![unguarded];
+    graph.replace(number, Node { outputs: vec![unguarded], ..graph.nodes[number].clone() });
     let mut added = Added { graph, name: &name, sources: &sources, nodes: Vec::new() };
     let zero = added.scalar(fact.dtype, 0.0);
     let unseen = added.node(Op::Unary(Unary::IsNan), vec![unguarded], Fact { dtype: DType::Bool, ..fact });
     let mut nodes = added.nodes;
     let inputs = vec![unseen, zero, unguarded];
     nodes.push(Node { name: format!("{name}_guarded"), op: Op::Where, inputs, outputs, sources });
-    graph.nodes.splice(number + 1..number + 1, nodes);
+    graph.insert_after(number, nodes);
 }
 
 impl Match {
-    /// The first pattern whose second product is node `from` or one behind it, and that node.
-    fn next(graph: &Graph, from: usize) -> Option<(usize, Self)> {
-        let edges = Edges::of(graph);
-        (from..graph.nodes.len()).find_map(|number| Some((number, Self::at(&edges, number)?)))
-    }
-
     /// The pattern whose second product is node `number`.
-    fn at(edges: &Edges<'_>, number: usize) -> Option<Self> {
-        let graph = edges.graph;
+    fn at(edges: &Edges, number: usize) -> Option<Self> {
+        let graph: &Graph = edges;
         let product = &graph.nodes[number];
         if product.op != Op::MatMul || product.inputs.len() != 2 {
             return None;
@@ -219,8 +207,8 @@ impl Match {
         })
     }
 
-    /// Replaces the second product, node `number`; returns where the attention is then.
-    fn apply(self, graph: &mut Graph, number: usize) -> usize {
+    /// Replaces the second product, node `number`.
+    fn apply(self, graph: &mut Edges, number: usize) {
         let Node { name, outputs, mut sources, .. } = graph.nodes[number].clone();
         rewrite::add_sources(&mut sources, &self.sources);
         let mut added = Added { graph, name: &name, sources: &sources, nodes: Vec::new() };
@@ -242,20 +230,18 @@ impl Match {
         inputs.extend(added.mask(&self.masks));
         let op = Op::Attention { scale: self.scale as f32, softcap: self.softcap as f32, causal: None };
         let last = Node { name: name.clone(), op, inputs, outputs, sources: sources.clone() };
-        let nodes = added.nodes;
-        let at = number + nodes.len();
-        graph.nodes[number] = last;
-        graph.nodes.splice(number..number, nodes);
+        let mut nodes = added.nodes;
+        nodes.push(last);
+        graph.replace_by(number, nodes);
         if self.guarded {
-            guard(graph, at);
+            guard(graph, number);
         }
-        at
     }
 }
 
 /// What lies between the first product and the softmax.
 struct Search<'a> {
-    edges: &'a Edges<'a>,
+    edges: &'a Edges,
     masks: Vec<Mask>,
     sources: Vec<Source>,
 }
@@ -267,9 +253,8 @@ impl<'a> Search<'a> {
         loop {
             let node = self.edges.private_producer(id)?;
             rewrite::add_sources(&mut self.sources, &node.sources);
-            let scores = |id: TensorId| {
-                self.edges.graph.fact(id) == self.edges.graph.fact(node.outputs[0]) && self.leads_to_product(id)
-            };
+            let scores =
+                |id: TensorId| self.edges.fact(id) == self.edges.fact(node.outputs[0]) && self.leads_to_product(id);
             let unscaled = scale == 1.0 && softcap == 0.0;
             if node.op == Op::MatMul && node.inputs.len() == 2 {
                 return Some((self, node, softcap, scale));
@@ -292,7 +277,7 @@ impl<'a> Search<'a> {
                 id = from;
             } else if node.op == Op::Where && unscaled {
                 let &[condition, a, b] = node.inputs.as_slice() else { return None };
-                let hides = |id: TensorId| rewrite::scalar(self.edges.graph, id).is_some_and(|value| value <= HIDING);
+                let hides = |id: TensorId| rewrite::scalar(self.edges, id).is_some_and(|value| value <= HIDING);
                 if hides(b) && scores(a) {
                     self.masks.push(Mask::Kept { condition, otherwise: b });
                     id = a;
@@ -324,7 +309,7 @@ impl<'a> Search<'a> {
             match node.op {
                 Op::MatMul => return true,
                 Op::Binary(Binary::Add | Binary::Mul | Binary::Div) | Op::Unary(Unary::Tanh) | Op::Where => {
-                    let same = |input: &&TensorId| self.edges.graph.fact(**input) == self.edges.graph.fact(id);
+                    let same = |input: &&TensorId| self.edges.fact(**input) == self.edges.fact(id);
                     let private = |input: &&TensorId| self.edges.private_producer(**input).is_some();
                     let Some(&next) = node.inputs.iter().filter(same).find(private) else { return false };
                     id = next;
@@ -338,7 +323,7 @@ impl<'a> Search<'a> {
 
 /// Nodes to be put before the attention.
 struct Added<'a> {
-    graph: &'a mut Graph,
+    graph: &'a mut Edges,
     name: &'a str,
     sources: &'a [Source],
     nodes: Vec<Node>,

@@ -4,15 +4,15 @@
 use super::edges::Edges;
 use floe_models::{Op, TensorId};
 
-impl Edges<'_> {
+impl Edges {
     /// The operator that makes a value, and its first input.
     fn made_by(&self, id: TensorId) -> Option<(&Op, TensorId)> {
-        let node = &self.graph.nodes[self.producer(id)?];
+        let node = &self.nodes[self.producer(id)?];
         Some((&node.op, *node.inputs.first()?))
     }
 
     fn shape(&self, id: TensorId) -> &[usize] {
-        &self.graph.fact(id).shape
+        &self.fact(id).shape
     }
 
     /// What `id` is with its last two dimensions exchanged: by a transposition, or by one between two reshapes that join

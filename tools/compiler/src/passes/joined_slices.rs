@@ -9,13 +9,14 @@ use floe_models::{Fact, Graph, Node, Op, TensorId};
 const MOST_BETWEEN: usize = 16;
 
 /// Joins them wherever a concatenation reads them side by side.
-pub fn run(mut graph: Graph) -> Graph {
-    let edges = Edges::of(&graph);
+pub fn run(graph: Graph) -> Graph {
+    let edges = Edges::of(graph);
     let of_node = |node: &Node| match node.op {
         Op::Concat { axis } => runs(&edges, node, axis),
         _ => Vec::new(),
     };
-    let found: Vec<Vec<Run>> = graph.nodes.iter().map(of_node).collect();
+    let found: Vec<Vec<Run>> = edges.nodes.iter().map(of_node).collect();
+    let mut graph = edges.finish();
     if found.iter().all(Vec::is_empty) {
         return graph;
     }
@@ -51,12 +52,12 @@ struct Run {
 }
 
 /// All of them in one concatenation, two parts or more each.
-fn runs(edges: &Edges<'_>, node: &Node, axis: usize) -> Vec<Run> {
+fn runs(edges: &Edges, node: &Node, axis: usize) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (number, &part) in node.inputs.iter().enumerate() {
         let Some(piece) = piece(edges, part, axis) else { continue };
         match runs.last_mut() {
-            Some(run) if run.first + run.count == number && continues(edges.graph, &run.piece, &piece) => {
+            Some(run) if run.first + run.count == number && continues(edges, &run.piece, &piece) => {
                 run.count += 1;
                 run.piece.extent += piece.extent;
             }
@@ -68,16 +69,16 @@ fn runs(edges: &Edges<'_>, node: &Node, axis: usize) -> Vec<Run> {
 }
 
 /// The slice that a part is made from.
-fn piece(edges: &Edges<'_>, part: TensorId, axis: usize) -> Option<Piece> {
+fn piece(edges: &Edges, part: TensorId, axis: usize) -> Option<Piece> {
     let (mut id, mut between) = (part, Vec::new());
     loop {
         let number = edges.producer(id)?;
-        let node = &edges.graph.nodes[number];
+        let node = &edges.nodes[number];
         match node.op {
             Op::Unary(_) | Op::Binary(_) | Op::Cast if between.len() < MOST_BETWEEN => {
                 between.push(number);
-                let next = changed_operand(edges.graph, node)?;
-                if edges.graph.fact(next).shape != edges.graph.fact(part).shape {
+                let next = changed_operand(edges, node)?;
+                if edges.fact(next).shape != edges.fact(part).shape {
                     return None;
                 }
                 id = next;
@@ -85,8 +86,8 @@ fn piece(edges: &Edges<'_>, part: TensorId, axis: usize) -> Option<Piece> {
             _ => {
                 between.reverse();
                 let value = *node.inputs.first()?;
-                let extent = edges.graph.fact(id).shape.get(axis).copied()?;
-                let start = start_of(edges.graph, node, id, axis)?;
+                let extent = edges.fact(id).shape.get(axis).copied()?;
+                let start = start_of(edges, node, id, axis)?;
                 return Some(Piece { value, start, extent, between });
             }
         }

@@ -4,21 +4,17 @@
 
 use super::edges::Edges;
 use crate::layout::inverse;
-use floe_models::{Fact, Graph, Node, NodeId, Op, Tensor, TensorId};
+use floe_models::{Fact, Graph, Node, Op, Tensor, TensorId};
 
 /// Moves every such transposition as far back as it goes.
-pub fn run(mut graph: Graph) -> Graph {
-    let mut number = 0;
-    while let Some((found, permutation)) = next(&graph, number) {
-        number = exchange(&mut graph, found, &permutation);
+pub fn run(graph: Graph) -> Graph {
+    let mut edges = Edges::of(graph);
+    for number in edges.numbers() {
+        if let Some(permutation) = moved(&edges, number) {
+            exchange(&mut edges, number, &permutation);
+        }
     }
-    graph
-}
-
-/// The first node from `start` on that a transposition can move behind, and what it permutes.
-fn next(graph: &Graph, start: usize) -> Option<(usize, Vec<usize>)> {
-    let edges = Edges::of(graph);
-    (start..graph.nodes.len()).find_map(|number| Some((number, moved(&edges, number)?)))
+    edges.finish()
 }
 
 /// Last dimension to the second place.
@@ -27,8 +23,8 @@ fn channels_second(rank: usize) -> Vec<usize> {
 }
 
 /// What a transposition in front of the node permutes, where it can move behind it.
-fn moved(edges: &Edges<'_>, number: usize) -> Option<Vec<usize>> {
-    let graph = edges.graph;
+fn moved(edges: &Edges, number: usize) -> Option<Vec<usize>> {
+    let graph: &Graph = edges;
     let node = &graph.nodes[number];
     if !matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Cast) {
         return None;
@@ -40,11 +36,11 @@ fn moved(edges: &Edges<'_>, number: usize) -> Option<Vec<usize>> {
     }
     let permutation = channels_second(rank);
     let private = node.inputs.iter().any(|&input| {
-        let readers = &edges.consumers[input.0];
-        let transposed = edges.producer(input).and_then(|producer| source(&graph.nodes[producer], &permutation));
+        let readers = edges.readers(input);
+        let transposed = edges.maker(input).and_then(|maker| source(maker, &permutation));
         graph.fact(input).shape == *shape
-            && !edges.outputs[input.0]
-            && readers.iter().all(|&NodeId(reader)| reader == number)
+            && !edges.is_output(input)
+            && readers.iter().all(|&reader| reader == number)
             && transposed.is_some_and(|from| made_by_product(edges, from))
     });
     // What is broadcast must say along which dimensions, since the order of these changes.
@@ -61,20 +57,17 @@ fn source(node: &Node, permutation: &[usize]) -> Option<TensorId> {
 }
 
 /// Whether a matrix product makes the value, or element-wise operators do which may become one's epilogue.
-fn made_by_product(edges: &Edges<'_>, id: TensorId) -> bool {
-    let producer = edges.producer(id).map(|producer| &edges.graph.nodes[producer].op);
-    matches!(producer, Some(Op::MatMul | Op::Gemm { .. } | Op::Unary(_) | Op::Binary(_)))
+fn made_by_product(edges: &Edges, id: TensorId) -> bool {
+    matches!(edges.maker(id).map(|maker| &maker.op), Some(Op::MatMul | Op::Gemm { .. } | Op::Unary(_) | Op::Binary(_)))
 }
 
-/// Lets the element-wise node `number` read untransposed operands and transposes its result; gives the number after both.
-fn exchange(graph: &mut Graph, number: usize, permutation: &[usize]) -> usize {
+/// Lets the element-wise node `number` read untransposed operands and transposes its result.
+fn exchange(graph: &mut Edges, number: usize, permutation: &[usize]) {
     let mut node = graph.nodes[number].clone();
     let back = inverse(permutation);
-    let producers = graph.producers();
     let mut before = Vec::new();
     for input in &mut node.inputs {
-        let producer = producers[input.0].map(|NodeId(producer)| &graph.nodes[producer]);
-        *input = match producer.and_then(|producer| source(producer, permutation)) {
+        *input = match graph.maker(*input).and_then(|maker| source(maker, permutation)) {
             Some(from) => from,
             None => untransposed(graph, *input, &back, &node.name, &mut before),
         };
@@ -90,13 +83,12 @@ fn exchange(graph: &mut Graph, number: usize, permutation: &[usize]) -> usize {
         outputs: vec![output],
         sources: Vec::new(),
     };
-    let end = number + before.len() + 2;
-    graph.nodes.splice(number..=number, before.into_iter().chain([node, after]));
-    end
+    before.extend([node, after]);
+    graph.replace_by(number, before);
 }
 
 /// The operand in the order of dimensions before the transposition; new nodes that make it so are added to `nodes`.
-fn untransposed(graph: &mut Graph, id: TensorId, back: &[usize], name: &str, nodes: &mut Vec<Node>) -> TensorId {
+fn untransposed(graph: &mut Edges, id: TensorId, back: &[usize], name: &str, nodes: &mut Vec<Node>) -> TensorId {
     let rank = back.len();
     let Fact { dtype, shape } = graph.fact(id).clone();
     if shape.iter().all(|&extent| extent == 1) && shape.len() <= rank {

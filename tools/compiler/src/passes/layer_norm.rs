@@ -4,23 +4,22 @@
 
 use super::{edges::Edges, rewrite};
 use floe_models::{
-    Graph, NodeId, Op, Source, TensorId,
+    Graph, Node, Op, Source, TensorId,
     op::{Binary, Reduction, Unary},
 };
 
 /// Puts `LayerNormalization` in place of its parts.
-pub fn run(mut graph: Graph) -> Graph {
-    // Each match removes the division's consumers, so positions are found anew.
-    let mut from = 0;
-    while let Some((position, found)) = Match::next(&graph, from) {
-        let anchor = &mut graph.nodes[found.last];
-        anchor.op = Op::LayerNormalization { axis: found.axis, epsilon: found.epsilon, center: found.center };
-        anchor.inputs = found.inputs;
-        let sources = found.sources;
-        rewrite::add_sources(&mut anchor.sources, &sources);
-        from = position + 1;
+pub fn run(graph: Graph) -> Graph {
+    let mut edges = Edges::of(graph);
+    for division in edges.numbers() {
+        let Some(Match { last, axis, epsilon, center, inputs, sources }) = Match::at(&edges, division) else {
+            continue;
+        };
+        let op = Op::LayerNormalization { axis, epsilon, center };
+        edges.replace(last, Node { op, inputs, ..edges.nodes[last].clone() });
+        edges.add_sources(last, &sources);
     }
-    super::dead_code::run(graph)
+    super::dead_code::run(edges.finish())
 }
 
 struct Match {
@@ -33,19 +32,11 @@ struct Match {
     sources: Vec<Source>,
 }
 
-impl Edges<'_> {
-    /// The only reader of a value that is no output of the graph.
-    fn only_consumer(&self, id: TensorId) -> Option<usize> {
-        match self.consumers[id.0].as_slice() {
-            &[NodeId(consumer)] if !self.outputs[id.0] => Some(consumer),
-            _ => None,
-        }
-    }
-
+impl Edges {
     /// The operand of a commutative operator beside a scalar constant, and that constant.
     fn beside_scalar(&self, node: usize) -> Option<(TensorId, f64)> {
-        let &[a, b] = self.graph.nodes[node].inputs.as_slice() else { return None };
-        match (rewrite::scalar(self.graph, a), rewrite::scalar(self.graph, b)) {
+        let &[a, b] = self.nodes[node].inputs.as_slice() else { return None };
+        match (rewrite::scalar(self, a), rewrite::scalar(self, b)) {
             (_, Some(value)) => Some((a, value)),
             (Some(value), None) => Some((b, value)),
             _ => None,
@@ -54,9 +45,9 @@ impl Edges<'_> {
 
     /// The input of a mean over the last dimensions, and the first of them.
     fn mean(&self, node: usize) -> Option<(TensorId, usize)> {
-        let node = &self.graph.nodes[node];
+        let node = &self.nodes[node];
         let Op::Reduce { kind: Reduction::Mean, axes, keep: true } = &node.op else { return None };
-        let rank = self.graph.fact(node.inputs[0]).shape.len();
+        let rank = self.fact(node.inputs[0]).shape.len();
         let first = *axes.iter().min()?;
         let all = first + axes.len() == rank && (first..rank).all(|axis| axes.contains(&axis));
         all.then_some((node.inputs[0], first))
@@ -64,17 +55,17 @@ impl Edges<'_> {
 
     /// What a square is of.
     fn square(&self, node: usize) -> Option<TensorId> {
-        let (op, inputs) = (&self.graph.nodes[node].op, &self.graph.nodes[node].inputs);
+        let (op, inputs) = (&self.nodes[node].op, &self.nodes[node].inputs);
         match op {
             Op::Binary(Binary::Mul) if inputs[0] == inputs[1] => Some(inputs[0]),
-            Op::Binary(Binary::Pow) if rewrite::scalar(self.graph, inputs[1]) == Some(2.0) => Some(inputs[0]),
+            Op::Binary(Binary::Pow) if rewrite::scalar(self, inputs[1]) == Some(2.0) => Some(inputs[0]),
             _ => None,
         }
     }
 
     /// x and the first normalised dimension, where `node` computes x − mean(x).
     fn centred(&self, node: usize) -> Option<(TensorId, usize)> {
-        let node = &self.graph.nodes[node];
+        let node = &self.nodes[node];
         if node.op != Op::Binary(Binary::Sub) {
             return None;
         }
@@ -87,16 +78,16 @@ impl Edges<'_> {
     fn divided_by_root(&self, node: usize) -> Option<(TensorId, usize, Vec<usize>)> {
         let root_of = |id: TensorId| {
             let root = self.producer(id)?;
-            let sum = self.producer(self.graph.nodes[root].inputs[0])?;
-            (self.graph.nodes[root].op == Op::Unary(Unary::Sqrt)).then_some((root, sum))
+            let sum = self.producer(self.nodes[root].inputs[0])?;
+            (self.nodes[root].op == Op::Unary(Unary::Sqrt)).then_some((root, sum))
         };
-        let &[a, b] = self.graph.nodes[node].inputs.as_slice() else { return None };
-        match self.graph.nodes[node].op {
+        let &[a, b] = self.nodes[node].inputs.as_slice() else { return None };
+        match self.nodes[node].op {
             Op::Binary(Binary::Div) => root_of(b).map(|(root, sum)| (a, sum, vec![root])),
             Op::Binary(Binary::Mul) => [(a, b), (b, a)].into_iter().find_map(|(numerator, factor)| {
                 let number = self.producer(factor)?;
-                let factor = &self.graph.nodes[number];
-                let scalar = |id: TensorId| rewrite::scalar(self.graph, id);
+                let factor = &self.nodes[number];
+                let scalar = |id: TensorId| rewrite::scalar(self, id);
                 let (root, sum) = match factor.op {
                     Op::Unary(Unary::Reciprocal) => root_of(factor.inputs[0])?,
                     Op::Binary(Binary::Div) if scalar(factor.inputs[0]) == Some(1.0) => root_of(factor.inputs[1])?,
@@ -113,13 +104,13 @@ impl Edges<'_> {
 
     /// The reader of `id` that applies `op` with a constant of the normalised extents, with that constant.
     fn parameter(&self, id: TensorId, op: Binary, extents: &[usize]) -> Option<(usize, TensorId)> {
-        let consumer = self.only_consumer(id)?;
-        let node = &self.graph.nodes[consumer];
-        if node.op != Op::Binary(op) || self.graph.fact(node.outputs[0]) != self.graph.fact(id) {
+        let consumer = self.only_reader(id)?;
+        let node = &self.nodes[consumer];
+        if node.op != Op::Binary(op) || self.fact(node.outputs[0]) != self.fact(id) {
             return None;
         }
         let other = *node.inputs.iter().find(|&&input| input != id)?;
-        let shape = &self.graph.constant(other)?.shape;
+        let shape = &self.constant(other)?.shape;
         let ones = shape.len().saturating_sub(extents.len());
         let fits = shape.len() >= extents.len() && shape[ones..] == *extents && shape[..ones].iter().all(|&d| d == 1);
         fits.then_some((consumer, other))
@@ -127,15 +118,9 @@ impl Edges<'_> {
 }
 
 impl Match {
-    /// The first pattern whose division is node `from` or one behind it, and that node.
-    fn next(graph: &Graph, from: usize) -> Option<(usize, Self)> {
-        let edges = Edges::of(graph);
-        (from..graph.nodes.len()).find_map(|division| Some((division, Self::at(&edges, division)?)))
-    }
-
     /// The pattern whose division, or product with a reciprocal, is node `division`.
     fn at(edges: &Edges, division: usize) -> Option<Self> {
-        let graph = edges.graph;
+        let graph: &Graph = edges;
         if !matches!(graph.nodes[division].op, Op::Binary(Binary::Div | Binary::Mul)) {
             return None;
         }

@@ -8,21 +8,24 @@
 //! would be written directly, keeps its convolution apart. The width of the sum is not bounded: at small batches wide
 //! products use a GPU better than narrow ones.
 
-use super::rewrite;
+use super::{edges::Edges, rewrite};
 use floe_models::{
-    Fact, Graph, Node, NodeId, Op, Tensor, TensorId,
+    Fact, Graph, Node, Op, Tensor, TensorId,
     op::{Binary, Unary},
 };
 
 /// Elements of a vector: slices start and end at multiples of it.
 const VECTOR: usize = 8;
 
-/// Merges until nothing more merges.
-pub fn run(mut graph: Graph) -> Graph {
-    while let Some(branches) = siblings(&graph) {
-        merge(&mut graph, &branches);
+/// Merges all that merge.
+pub fn run(graph: Graph) -> Graph {
+    let mut edges = Edges::of(graph);
+    for number in edges.numbers() {
+        if let Some(branches) = siblings(&edges, number) {
+            merge(&mut edges, &branches);
+        }
     }
-    graph
+    edges.finish()
 }
 
 /// What follows a convolution and is computed on the whole.
@@ -47,7 +50,7 @@ struct Branch {
 }
 
 /// The branch that starts at a node, if it is one that may merge.
-fn branch(graph: &Graph, consumers: &[Vec<NodeId>], outputs: &[bool], number: usize) -> Option<Branch> {
+fn branch(graph: &Edges, number: usize) -> Option<Branch> {
     let node = &graph.nodes[number];
     let Op::Conv { groups: 1, .. } = node.op else { return None };
     let filters = graph.constant(node.inputs[1])?;
@@ -57,19 +60,18 @@ fn branch(graph: &Graph, consumers: &[Vec<NodeId>], outputs: &[bool], number: us
         return None;
     }
     let sum = node.outputs[0];
-    let op = |reader: NodeId| &graph.nodes[reader.0].op;
-    let (activation, nodes, result) = match consumers[sum.0][..] {
+    let op = |reader: usize| &graph.nodes[reader].op;
+    let (activation, nodes, result) = match *graph.readers(sum) {
         [reader] if let Op::Unary(unary) = *op(reader) => {
-            (Activation::Unary(unary), vec![number, reader.0], graph.nodes[reader.0].outputs[0])
+            (Activation::Unary(unary), vec![number, reader], graph.nodes[reader].outputs[0])
         }
         [a, b] if matches!((op(a), op(b)), (Op::Unary(_), Op::Binary(_)) | (Op::Binary(_), Op::Unary(_))) => {
-            let (inner, product) = if matches!(op(a), Op::Unary(_)) { (a.0, b.0) } else { (b.0, a.0) };
+            let (inner, product) = if matches!(op(a), Op::Unary(_)) { (a, b) } else { (b, a) };
             let Op::Unary(unary) = graph.nodes[inner].op else { return None };
             let (gate, product_inputs) = (graph.nodes[inner].outputs[0], &graph.nodes[product].inputs);
             let is_gate = graph.nodes[product].op == Op::Binary(Binary::Mul)
                 && (product_inputs[..] == [sum, gate] || product_inputs[..] == [gate, sum])
-                && consumers[gate.0].len() == 1
-                && !outputs[gate.0];
+                && graph.only_reader(gate).is_some();
             if !is_gate {
                 return None;
             }
@@ -77,38 +79,34 @@ fn branch(graph: &Graph, consumers: &[Vec<NodeId>], outputs: &[bool], number: us
         }
         _ => (Activation::None, vec![number], sum),
     };
-    let hidden = activation == Activation::None || !outputs[sum.0];
+    let hidden = activation == Activation::None || !graph.is_output(sum);
     let same_fact = graph.fact(result) == graph.fact(sum);
-    let read = consumers[result.0].iter().all(|&reader| op(reader).properties().reads_slices);
-    (hidden && same_fact && read && !outputs[result.0]).then_some(Branch { activation, nodes, result })
+    let read = graph.readers(result).iter().all(|&reader| op(reader).properties().reads_slices);
+    (hidden && same_fact && read && !graph.is_output(result)).then_some(Branch { activation, nodes, result })
 }
 
-/// Branches of one input that may become one, in order.
-fn siblings(graph: &Graph) -> Option<Vec<Branch>> {
-    let consumers = graph.consumers();
-    let outputs = rewrite::output_flags(graph);
-    (0..graph.nodes.len()).find_map(|number| {
-        let first = branch(graph, &consumers, &outputs, number)?;
-        let node = &graph.nodes[number];
-        let (input, filters) = (node.inputs[0], graph.constant(node.inputs[1])?);
-        let mut readers: Vec<usize> = consumers[input.0].iter().map(|reader| reader.0).collect();
-        readers.dedup();
-        let others = readers.into_iter().filter(|&reader| reader > number).filter_map(|reader| {
-            let other = &graph.nodes[reader];
-            let theirs = other.inputs.get(1).and_then(|&id| graph.constant(id))?;
-            let same = other.op == node.op
-                && other.inputs[0] == input
-                && theirs.dtype == filters.dtype
-                && theirs.shape[1..] == filters.shape[1..];
-            let other = same.then(|| branch(graph, &consumers, &outputs, reader))??;
-            (other.activation == first.activation).then_some(other)
-        });
-        let others: Vec<Branch> = others.collect();
-        (!others.is_empty()).then(|| std::iter::once(first).chain(others).collect())
-    })
+/// The branch that starts at a node and others of its input that may become one with it, in order.
+fn siblings(graph: &Edges, number: usize) -> Option<Vec<Branch>> {
+    let first = branch(graph, number).filter(|_| graph.is_there(number))?;
+    let node = &graph.nodes[number];
+    let (input, filters) = (node.inputs[0], graph.constant(node.inputs[1])?);
+    let mut readers = graph.readers(input).to_vec();
+    readers.dedup();
+    let others = readers.into_iter().filter(|&reader| reader > number).filter_map(|reader| {
+        let other = &graph.nodes[reader];
+        let theirs = other.inputs.get(1).and_then(|&id| graph.constant(id))?;
+        let same = other.op == node.op
+            && other.inputs[0] == input
+            && theirs.dtype == filters.dtype
+            && theirs.shape[1..] == filters.shape[1..];
+        let other = same.then(|| branch(graph, reader))??;
+        (other.activation == first.activation).then_some(other)
+    });
+    let others: Vec<Branch> = others.collect();
+    (!others.is_empty()).then(|| std::iter::once(first).chain(others).collect())
 }
 
-fn merge(graph: &mut Graph, branches: &[Branch]) {
+fn merge(graph: &mut Edges, branches: &[Branch]) {
     let convolutions: Vec<Node> = branches.iter().map(|branch| graph.nodes[branch.nodes[0]].clone()).collect();
     let first = &convolutions[0];
     let filters: Vec<&Tensor> = convolutions.iter().filter_map(|node| graph.constant(node.inputs[1])).collect();
@@ -130,7 +128,7 @@ fn merge(graph: &mut Graph, branches: &[Branch]) {
     let Fact { dtype, mut shape } = graph.fact(first.outputs[0]).clone();
     shape[1] = channels;
     let mut nodes = Vec::new();
-    let mut add = |graph: &mut Graph, name: String, op: Op, inputs: Vec<TensorId>| {
+    let mut add = |graph: &mut Edges, name: String, op: Op, inputs: Vec<TensorId>| {
         let output = graph.add_value(format!("{name}_merged"), Fact { dtype, shape: shape.clone() });
         nodes.push(Node { name, op, inputs, outputs: vec![output], sources: sources.clone() });
         output
@@ -152,11 +150,8 @@ fn merge(graph: &mut Graph, branches: &[Branch]) {
         sources: sources.clone(),
     });
     // The input exists at the first convolution's place, and no result is read before it.
-    let place = branches[0].nodes[0];
-    let mut removed: Vec<usize> = branches.iter().flat_map(|branch| branch.nodes.iter().copied()).collect();
-    removed.sort_unstable_by(|a, b| b.cmp(a));
-    for number in removed {
-        graph.nodes.remove(number);
-    }
-    graph.nodes.splice(place..place, nodes);
+    let mut parts = branches.iter().flat_map(|branch| branch.nodes.iter().copied());
+    let place = parts.next().expect("a branch starts with its convolution");
+    parts.for_each(|part| graph.remove(part));
+    graph.replace_by(place, nodes);
 }

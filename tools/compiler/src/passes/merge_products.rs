@@ -1,22 +1,23 @@
 //! Products that read one input become one: their constant matrices are put side by side and the result is split, which
 //! costs nothing. Separate projections of queries, keys and values are the usual case.
 
-use super::rewrite;
-use floe_models::{Fact, Graph, Node, NodeId, Op, Tensor, TensorId};
+use super::{edges::Edges, rewrite};
+use floe_models::{Fact, Graph, Node, Op, Tensor, TensorId};
 
-/// Merges until nothing more merges.
-pub fn run(mut graph: Graph) -> Graph {
-    while let Some(products) = siblings(&graph) {
-        merge(&mut graph, &products);
+/// Merges all that merge.
+pub fn run(graph: Graph) -> Graph {
+    let mut edges = Edges::of(graph);
+    for number in edges.numbers() {
+        if let Some(products) = siblings(&edges, number) {
+            merge(&mut edges, &products);
+        }
     }
-    graph
+    edges.finish()
 }
 
-/// Products of one input with constant matrices, in order, none of which has an element-wise reader: that would become
+/// Product `first` and others of its input with constant matrices, in order, none of which has an element-wise reader: that would become
 /// an epilogue, which a merged product has no place for.
-fn siblings(graph: &Graph) -> Option<Vec<usize>> {
-    let consumers = graph.consumers();
-    let outputs = rewrite::output_flags(graph);
+fn siblings(graph: &Edges, first: usize) -> Option<Vec<usize>> {
     let mergeable = |&number: &usize| {
         let node = &graph.nodes[number];
         let plain = match node.op {
@@ -27,30 +28,28 @@ fn siblings(graph: &Graph) -> Option<Vec<usize>> {
             _ => false,
         };
         let output = node.outputs[0];
-        let reads_slice = |&NodeId(reader): &NodeId| graph.nodes[reader].op.properties().reads_slices;
+        let reads_slice = |&reader: &usize| graph.nodes[reader].op.properties().reads_slices;
         plain
-            && !outputs[output.0]
+            && !graph.is_output(output)
             && graph.constant(node.inputs[1]).is_some_and(|matrix| matrix.shape.len() == 2)
             && node.inputs.get(2).is_none_or(|&bias| graph.constant(bias).is_some_and(|bias| bias.shape.len() == 1))
-            && consumers[output.0].iter().all(reads_slice)
+            && graph.readers(output).iter().all(reads_slice)
     };
-    (0..graph.nodes.len()).filter(mergeable).find_map(|first| {
-        let node = &graph.nodes[first];
-        let same: Vec<usize> = consumers[node.inputs[0].0]
-            .iter()
-            .map(|reader| reader.0)
-            .filter(mergeable)
-            .filter(|&other| {
-                let other = &graph.nodes[other];
-                other.inputs[0] == node.inputs[0] && other.op == node.op
-            })
-            .collect();
-        let distinct = same.windows(2).all(|pair| pair[0] < pair[1]);
-        (same.len() > 1 && same[0] == first && distinct).then_some(same)
-    })
+    if !graph.is_there(first) || !mergeable(&first) {
+        return None;
+    }
+    let node = &graph.nodes[first];
+    let like_first = |other: &usize| {
+        let other = &graph.nodes[*other];
+        other.inputs[0] == node.inputs[0] && other.op == node.op
+    };
+    let readers = graph.readers(node.inputs[0]).iter().copied();
+    let same: Vec<usize> = readers.filter(mergeable).filter(like_first).collect();
+    let distinct = same.windows(2).all(|pair| pair[0] < pair[1]);
+    (same.len() > 1 && same[0] == first && distinct).then_some(same)
 }
 
-fn merge(graph: &mut Graph, products: &[usize]) {
+fn merge(graph: &mut Edges, products: &[usize]) {
     let nodes: Vec<Node> = products.iter().map(|&number| graph.nodes[number].clone()).collect();
     let first = &nodes[0];
     let matrices: Vec<&Tensor> = nodes.iter().filter_map(|node| graph.constant(node.inputs[1])).collect();
@@ -84,11 +83,6 @@ fn merge(graph: &mut Graph, products: &[usize]) {
         outputs: pieces,
         sources,
     };
-    let mut number = 0;
-    let mut others = products[1..].iter().peekable();
-    graph.nodes.retain(|_| {
-        number += 1;
-        others.next_if(|other| **other + 1 == number).is_none()
-    });
-    graph.nodes.splice(products[0]..=products[0], [product, split]);
+    products[1..].iter().for_each(|&other| graph.remove(other));
+    graph.replace_by(products[0], vec![product, split]);
 }

@@ -1,29 +1,27 @@
 //! Removes nodes that return their input unchanged, and turns those that only rename dimensions into reshapes.
 
-use super::rewrite;
+use super::{edges::Edges, rewrite};
 use floe_models::{
     Graph, Node, Op,
     op::{Binary, Reduction, Unary},
 };
 
 /// Removes every node that does nothing.
-pub fn run(mut graph: Graph) -> Graph {
-    let mut replacing = rewrite::Replacing::of(&graph);
-    let mut removed = vec![false; graph.nodes.len()];
-    for number in 0..graph.nodes.len() {
-        let node = &graph.nodes[number];
-        if only_reshapes(&graph, node) {
-            graph.nodes[number].op = Op::Reshape;
+pub fn run(graph: Graph) -> Graph {
+    let mut edges = Edges::of(graph);
+    for number in edges.numbers() {
+        if only_reshapes(&edges, &edges.nodes[number]) {
+            edges.set_op(number, Op::Reshape);
         }
-        let node = &graph.nodes[number];
-        if does_nothing(&graph, node) {
+        let node = &edges.nodes[number];
+        if does_nothing(&edges, node) {
             let (output, input) = (node.outputs[0], node.inputs[0]);
-            removed[number] = replacing.replace(&mut graph, output, input);
+            if edges.replace_value(output, input) {
+                edges.remove(number);
+            }
         }
     }
-    let mut removed = removed.into_iter();
-    graph.nodes.retain(|_| !removed.next().unwrap_or(false));
-    graph
+    edges.finish()
 }
 
 /// Whether the only output equals the first input.

@@ -5,45 +5,28 @@ use super::edges::Edges;
 use floe_models::{Fact, Graph, Node, Op, Tensor, TensorId};
 
 /// Moves every reshape that follows such a product and keeps its columns.
-pub fn run(mut graph: Graph) -> Graph {
-    let mut from = 0;
-    while let Some((number, found)) = next(&graph, from) {
-        match found {
-            Found::Plain(product) => exchange(&mut graph, product, number),
-            Found::Quantised(product, chain) => exchange_with_chain(&mut graph, product, &chain, number),
+pub fn run(graph: Graph) -> Graph {
+    let mut edges = Edges::of(graph);
+    for number in edges.numbers() {
+        if let Some(product) = product_before(&edges, number) {
+            exchange(&mut edges, product, number);
+        } else if let Some((product, chain)) = quantised_before(&edges, number) {
+            exchange_with_chain(&mut edges, product, &chain, number);
         }
-        from = number + 1;
     }
-    graph
-}
-
-/// The product before a reshape.
-enum Found {
-    Plain(usize),
-    /// And the nodes in between.
-    Quantised(usize, Vec<usize>),
-}
-
-/// The first reshape from node `from` on that moves.
-fn next(graph: &Graph, from: usize) -> Option<(usize, Found)> {
-    let edges = Edges::of(graph);
-    let found = |number: usize| {
-        let plain = product_before(&edges, number).map(Found::Plain);
-        plain.or_else(|| quantised_before(&edges, number).map(|(product, chain)| Found::Quantised(product, chain)))
-    };
-    (from..graph.nodes.len()).find_map(|number| Some((number, found(number)?)))
+    edges.finish()
 }
 
 /// The product whose result only the reshape `number` reads.
-fn product_before(edges: &Edges<'_>, number: usize) -> Option<usize> {
-    let graph = edges.graph;
+fn product_before(edges: &Edges, number: usize) -> Option<usize> {
+    let graph: &Graph = edges;
     let reshape = &graph.nodes[number];
     if reshape.op != Op::Reshape {
         return None;
     }
     let between = reshape.inputs[0];
     let product = edges.producer(between)?;
-    let private = edges.consumers[between.0].len() == 1 && !edges.outputs[between.0];
+    let private = edges.only_reader(between).is_some();
     let node = &graph.nodes[product];
     let plain = match node.op {
         Op::MatMul => true,
@@ -64,8 +47,8 @@ fn product_before(edges: &Edges<'_>, number: usize) -> Option<usize> {
 
 /// The product of integers whose sums only a chain of element-wise nodes makes what the reshape `number` reads, and that
 /// chain, from the reshape on. Every operand of the chain but the first is a constant for all elements or for each column.
-fn quantised_before(edges: &Edges<'_>, number: usize) -> Option<(usize, Vec<usize>)> {
-    let graph = edges.graph;
+fn quantised_before(edges: &Edges, number: usize) -> Option<(usize, Vec<usize>)> {
+    let graph: &Graph = edges;
     let reshape = &graph.nodes[number];
     if reshape.op != Op::Reshape {
         return None;
@@ -83,7 +66,7 @@ fn quantised_before(edges: &Edges<'_>, number: usize) -> Option<(usize, Vec<usiz
     loop {
         let maker = edges.producer(value)?;
         let node = &graph.nodes[maker];
-        if edges.consumers[value.0].len() != 1 || edges.outputs[value.0] || graph.fact(value).shape != from.shape {
+        if edges.only_reader(value).is_none() || graph.fact(value).shape != from.shape {
             return None;
         }
         if node.op == Op::QuantizedMatMul {
@@ -98,7 +81,7 @@ fn quantised_before(edges: &Edges<'_>, number: usize) -> Option<(usize, Vec<usiz
 }
 
 /// Reshapes the rows of a product of integers, and so everything up to the reshape, which becomes an identity.
-fn exchange_with_chain(graph: &mut Graph, product: usize, chain: &[usize], reshape: usize) {
+fn exchange_with_chain(graph: &mut Edges, product: usize, chain: &[usize], reshape: usize) {
     let shape = graph.fact(graph.nodes[reshape].outputs[0]).shape.clone();
     let x = graph.nodes[product].inputs[0];
     let Fact { dtype, shape: rows } = graph.fact(x).clone();
@@ -107,15 +90,17 @@ fn exchange_with_chain(graph: &mut Graph, product: usize, chain: &[usize], resha
     let moved = graph.add_value(format!("{}_rows", graph.nodes[product].name), Fact { dtype, shape: extents });
     for &number in chain.iter().chain([&product]) {
         let output = graph.nodes[number].outputs[0];
-        graph.values[output.0].fact.shape.clone_from(&shape);
+        graph.set_shape(output, &shape);
     }
-    graph.nodes[reshape].op = Op::Identity;
-    graph.nodes[product].inputs[0] = moved;
-    let Node { name, sources, .. } = graph.nodes[product].clone();
-    graph.nodes.insert(product, Node { name, op: Op::Reshape, inputs: vec![x], outputs: vec![moved], sources });
+    graph.set_op(reshape, Op::Identity);
+    let mut node = graph.nodes[product].clone();
+    node.inputs[0] = moved;
+    let (name, sources) = (node.name.clone(), node.sources.clone());
+    let before = Node { name, op: Op::Reshape, inputs: vec![x], outputs: vec![moved], sources };
+    graph.replace_by(product, vec![before, node]);
 }
 
-fn exchange(graph: &mut Graph, product: usize, reshape: usize) {
+fn exchange(graph: &mut Edges, product: usize, reshape: usize) {
     let mut node = graph.nodes[product].clone();
     let mut before = graph.nodes[reshape].clone();
     let x = node.inputs[0];
@@ -136,12 +121,12 @@ fn exchange(graph: &mut Graph, product: usize, reshape: usize) {
     node.inputs[0] = moved;
     node.outputs = vec![output];
     // Both at the reshape's place: its result is not read before.
-    graph.nodes[reshape] = node;
-    graph.nodes[product] = before;
+    graph.replace(product, before);
+    graph.replace(reshape, node);
 }
 
 /// A constant matrix, transposed.
-fn transposed(graph: &mut Graph, id: TensorId) -> TensorId {
+fn transposed(graph: &mut Edges, id: TensorId) -> TensorId {
     let matrix = graph.constant(id).expect("a constant was looked for").clone();
     let (rows, columns) = (matrix.shape[0], matrix.shape[1]);
     let size = matrix.dtype.size();

@@ -2,57 +2,6 @@
 
 use floe_models::{DType, Fact, Graph, Node, NodeId, Origin, Source, Tensor, TensorId};
 
-/// Replaces values; keeps up who reads and makes each, so that a replacement costs what it changes.
-pub struct Replacing {
-    readers: Vec<Vec<NodeId>>,
-    makers: Vec<Option<NodeId>>,
-    inputs: Vec<bool>,
-    outputs: Vec<bool>,
-}
-
-impl Replacing {
-    /// Of a graph whose nodes keep their places meanwhile.
-    pub fn of(graph: &Graph) -> Self {
-        let mut inputs = vec![false; graph.values.len()];
-        graph.inputs.iter().for_each(|input| inputs[input.0] = true);
-        Self { readers: graph.consumers(), makers: graph.producers(), inputs, outputs: output_flags(graph) }
-    }
-
-    /// Makes every reader of `from` read `to`, which holds the same elements. Whoever makes `from` should then be dropped.
-    ///
-    /// A graph output keeps its name, so `to` takes over the number of `from` there. False, and nothing changed, where that
-    /// cannot be: `to` is itself an input or an output of the graph.
-    pub fn replace(&mut self, graph: &mut Graph, from: TensorId, to: TensorId) -> bool {
-        if !self.outputs[from.0] {
-            self.rename_read(graph, from, to);
-            return true;
-        }
-        if self.inputs[to.0] || self.outputs[to.0] {
-            return false;
-        }
-        if graph.constant(to).is_some() {
-            graph.values[from.0].constant = graph.values[to.0].constant.clone();
-            return true;
-        }
-        // The node about to be dropped makes `from`; the producer of `to` makes it from now on.
-        self.rename_read(graph, to, from);
-        self.makers[from.0] = self.makers[to.0].take();
-        if let Some(NodeId(maker)) = self.makers[from.0] {
-            graph.nodes[maker].outputs.iter_mut().filter(|output| **output == to).for_each(|output| *output = from);
-        }
-        true
-    }
-
-    fn rename_read(&mut self, graph: &mut Graph, from: TensorId, to: TensorId) {
-        for NodeId(reader) in std::mem::take(&mut self.readers[from.0]) {
-            for input in graph.nodes[reader].inputs.iter_mut().filter(|input| **input == from) {
-                *input = to;
-                self.readers[to.0].push(NodeId(reader));
-            }
-        }
-    }
-}
-
 /// Whether each value is an output of the graph.
 pub fn output_flags(graph: &Graph) -> Vec<bool> {
     let mut flags = vec![false; graph.values.len()];

@@ -12,12 +12,14 @@ use floe_models::{
 };
 
 /// Puts element-wise operators in place of every rotation.
-pub fn run(mut graph: Graph) -> Graph {
-    let mut from = 0;
-    while let Some((number, found)) = Rotation::next(&graph, from) {
-        from = 1 + found.apply(&mut graph, number);
+pub fn run(graph: Graph) -> Graph {
+    let mut edges = Edges::of(graph);
+    for number in edges.numbers() {
+        if let Some(found) = Rotation::at(&edges, number) {
+            found.apply(&mut edges, number);
+        }
     }
-    super::dead_code::run(graph)
+    super::dead_code::run(edges.finish())
 }
 
 struct Rotation {
@@ -29,28 +31,24 @@ struct Rotation {
     sources: Vec<Source>,
 }
 
-impl<'a> Edges<'a> {
-    fn node(&self, id: TensorId) -> Option<&'a Node> {
-        self.producer(id).map(|number| &self.graph.nodes[number])
-    }
-
+impl Edges {
     /// The tensor of which `id` is every `step`-th element of the last dimension, from element `start` on.
     fn part(&self, id: TensorId, start: usize, step: i64) -> Option<TensorId> {
-        let node = self.node(id)?;
+        let node = self.maker(id)?;
         let source = *node.inputs.first()?;
-        let rank = self.graph.fact(source).shape.len();
+        let rank = self.fact(source).shape.len();
         match &node.op {
             Op::Slice { starts, steps } => {
                 let last = rank.checked_sub(1)?;
                 let fits = starts[last] == start
                     && steps[last] == step
                     && (0..last).all(|d| starts[d] == 0 && steps[d] == 1)
-                    && self.graph.fact(id).shape[..last] == self.graph.fact(source).shape[..last];
+                    && self.fact(id).shape[..last] == self.fact(source).shape[..last];
                 fits.then_some(source)
             }
             Op::Split { axis } if axis + 1 == rank && step == 1 => {
                 let before = node.outputs.iter().take_while(|&&output| output != id);
-                let before: usize = before.map(|&output| self.graph.fact(output).shape[rank - 1]).sum();
+                let before: usize = before.map(|&output| self.fact(output).shape[rank - 1]).sum();
                 (before == start).then_some(source)
             }
             _ => None,
@@ -59,32 +57,31 @@ impl<'a> Edges<'a> {
 
     /// What is negated to make `id`.
     fn negated(&self, id: TensorId) -> Option<TensorId> {
-        let node = self.node(id)?;
+        let node = self.maker(id)?;
         (node.op == Op::Unary(Unary::Neg)).then(|| node.inputs[0])
     }
 
     /// x, and whether pairs are neighbours, where `id` is x turned.
     fn turned(&self, id: TensorId) -> Option<(TensorId, bool)> {
-        let node = self.node(id)?;
-        let width = *self.graph.fact(id).shape.last()?;
+        let node = self.maker(id)?;
+        let width = *self.fact(id).shape.last()?;
         let half = width / 2;
         if width == 0 || !width.is_multiple_of(2) {
             return None;
         }
         if let (Op::Concat { axis }, &[first, second]) = (&node.op, node.inputs.as_slice()) {
-            let halves =
-                axis + 1 == self.graph.fact(id).shape.len() && self.graph.fact(first).shape.last() == Some(&half);
+            let halves = axis + 1 == self.fact(id).shape.len() && self.fact(first).shape.last() == Some(&half);
             let x = self.part(self.negated(first)?, half, 1)?;
             return (halves && self.part(second, 0, 1) == Some(x)).then_some((x, false));
         }
         // Neighbours: two columns, each with a dimension of one behind it.
-        let stacked = self.node(*node.inputs.first().filter(|_| node.op == Op::Reshape)?)?;
+        let stacked = self.maker(*node.inputs.first().filter(|_| node.op == Op::Reshape)?)?;
         let (Op::Concat { axis }, &[first, second]) = (&stacked.op, stacked.inputs.as_slice()) else { return None };
-        let shape = &self.graph.fact(stacked.outputs[0]).shape;
+        let shape = &self.fact(stacked.outputs[0]).shape;
         if axis + 1 != shape.len() || !shape.ends_with(&[half, 2]) {
             return None;
         }
-        let column = |id: TensorId| self.node(id).filter(|node| node.op == Op::Reshape).map(|node| node.inputs[0]);
+        let column = |id: TensorId| self.maker(id).filter(|node| node.op == Op::Reshape).map(|node| node.inputs[0]);
         // The negation comes before or after the new dimension.
         let odd = match self.negated(first) {
             Some(odd) => column(odd)?,
@@ -96,21 +93,15 @@ impl<'a> Edges<'a> {
 }
 
 impl Rotation {
-    /// The first rotation whose sum is node `from` or one behind it, and that node.
-    fn next(graph: &Graph, from: usize) -> Option<(usize, Self)> {
-        let edges = Edges::of(graph);
-        (from..graph.nodes.len()).find_map(|number| Some((number, Self::at(&edges, number)?)))
-    }
-
     /// The rotation whose sum is node `number`.
     fn at(edges: &Edges, number: usize) -> Option<Self> {
-        let graph = edges.graph;
+        let graph: &Graph = edges;
         let sum = &graph.nodes[number];
         let fact = graph.fact(sum.outputs[0]);
         if sum.op != Op::Binary(Binary::Add) || !fact.dtype.is_float() {
             return None;
         }
-        let product = |id: TensorId| edges.node(id).filter(|node| node.op == Op::Binary(Binary::Mul));
+        let product = |id: TensorId| edges.maker(id).filter(|node| node.op == Op::Binary(Binary::Mul));
         let (a, b) = (product(sum.inputs[0])?, product(sum.inputs[1])?);
         for (straight, crossed) in [(a, b), (b, a)] {
             for (turned, sine) in [(0, 1), (1, 0)] {
@@ -133,13 +124,13 @@ impl Rotation {
         None
     }
 
-    /// Replaces the sum, node `number`; returns where the last new node is.
-    fn apply(self, graph: &mut Graph, number: usize) -> usize {
+    /// Replaces the sum, node `number`.
+    fn apply(self, graph: &mut Edges, number: usize) {
         let Node { name, outputs, mut sources, .. } = graph.nodes[number].clone();
         rewrite::add_sources(&mut sources, &self.sources);
         let fact = graph.fact(outputs[0]).clone();
         let mut nodes = Vec::new();
-        let mut node = |graph: &mut Graph, op: Op, inputs: Vec<TensorId>, shape: Vec<usize>| {
+        let mut node = |graph: &mut Edges, op: Op, inputs: Vec<TensorId>, shape: Vec<usize>| {
             let label = format!("{name}_rotated");
             let output = graph.add_value(label.clone(), Fact { dtype: fact.dtype, shape });
             nodes.push(Node { name: label, op, inputs, outputs: vec![output], sources: sources.clone() });
@@ -172,8 +163,6 @@ impl Rotation {
         let crossed = node(graph, Op::Binary(Binary::Mul), vec![turned, sine], whole.clone());
         let joined = node(graph, Op::Binary(Binary::Add), vec![straight, crossed], whole);
         nodes.push(Node { name: name.clone(), op: Op::Reshape, inputs: vec![joined], outputs, sources });
-        let last = number + nodes.len() - 1;
-        graph.nodes.splice(number..=number, nodes);
-        last
+        graph.replace_by(number, nodes);
     }
 }
