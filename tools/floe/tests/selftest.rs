@@ -152,7 +152,7 @@ fn what_is_wrong_is_named_and_the_rest_goes_on() {
         ("overlapping ranges", case("h", 260), parts(), "outputs and workspace overlap"),
         (
             "another check",
-            Case { check: Check::Network(Bound::EXACT), ..case("i", 0) },
+            Case { check: Check::Network { bound: Bound::EXACT, shape: 0 }, ..case("i", 0) },
             parts(),
             "inputs",
         ),
@@ -226,7 +226,7 @@ fn a_bad_bundle_is_one_error_and_leaves_nothing() {
         ("none.selftest", 2, "it has no cases"),
         ("broken.selftest", 2, "broken.selftest: "),
         ("nothing.selftest", 2, "nothing.selftest: No such file"),
-        ("later.selftest", 2, "a bundle of format 2, and this program reads 1: make it with floec of this version"),
+        ("later.selftest", 2, "a bundle of format 3, and this program reads 2: make it with floec of this version"),
         ("board.selftest", 1, "the plan has no variant 'jetson-orin-nano'; it holds host"),
         ("sound.selftest --device cuda", 2, "the bundle is for host, and --device names another kind"),
         ("sound.selftest --record sound.selftest", 2, "--record sound.selftest: would overwrite the bundle"),

@@ -352,7 +352,7 @@ mod tests {
         let case = |family: &str| Case {
             name: family.into(),
             family: family.into(),
-            check: Check::Network(floe::selftest::agreement::Bound::EXACT),
+            check: Check::Network { bound: floe::selftest::agreement::Bound::EXACT, shape: 0 },
         };
         let manifest = Manifest {
             format: FORMAT,
