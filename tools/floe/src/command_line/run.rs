@@ -262,7 +262,9 @@ impl<'a> Report<'a> {
         if let Some(threshold) = self.arguments.found.threshold {
             results.retain(threshold);
         }
-        if let (Some(record), serde_json::Value::Object(found)) = (record.as_object_mut(), results.json(&self.labels)) {
+        let size = shot.shown.as_ref().map(|(picture, _)| [picture.width, picture.height]);
+        let found = results.json(&self.labels, size);
+        if let (Some(record), serde_json::Value::Object(found)) = (record.as_object_mut(), found) {
             record.extend(found);
         }
         if let (Some(to), Some((mut picture, place))) = (&self.arguments.found.draw, shot.shown) {
