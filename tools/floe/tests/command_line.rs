@@ -821,7 +821,7 @@ fn pictures_where_none_fit_are_refused_with_what_to_do() {
         (
             "run finder.floe --input image=tall.png --result seen=faces",
             2,
-            "write boxes, scores, classes or masks",
+            "write boxes, scores, classes, labels or masks",
         ),
         ("run finder.floe --input image=tall.png --result look=scores", 2, "its outputs are: seen, detections"),
         ("run finder.floe --input image=album --compare finder.floe", 1, "--compare finder.floe"),
