@@ -89,7 +89,7 @@ fn an_exposed_plan_computes_the_same_bits() {
     }
     drop(session);
 
-    let exposed = pipeline::compile_exposed(&fused, target, &options, &|_| ()).unwrap();
+    let exposed = pipeline::compile_exposed(&fused, target, &options, None, &|_| ()).unwrap();
     let subject = Subject::Plan { plan: &exposed, target: TARGET, device: DeviceKind::Emulated };
     let mut found = Vec::new();
     let mut dump = |_: &str, tensors: &[(String, Tensor)]| {

@@ -85,6 +85,14 @@ pub struct CompileOptions {
     pub lines: bool,
 }
 
+impl CompileOptions {
+    /// The import of each shape, in the plan's order.
+    pub fn imports(&self) -> impl Iterator<Item = ImportOptions> {
+        let further = |shapes: &Vec<_>| ImportOptions { shapes: shapes.clone(), ..self.import.clone() };
+        std::iter::once(self.import.clone()).chain(self.further_shapes.iter().map(further))
+    }
+}
+
 /// What the compiler tells while it works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
@@ -329,12 +337,9 @@ pub fn compile(
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<CompiledPlan, CompileError> {
     let mut assembly = Assembly::new(options, progress);
-    assembly.add(&import_and_fuse(model, options, progress)?)?;
-    for shapes in &options.further_shapes {
-        // One shape at a time: networks may be large.
-        let import = ImportOptions { shapes: shapes.clone(), ..options.import.clone() };
-        let options = CompileOptions { import, ..options.clone() };
-        assembly.add(&import_and_fuse(model, &options, progress)?)?;
+    // One shape at a time: networks may be large.
+    for import in options.imports() {
+        assembly.add(&import_and_fuse(model, &CompileOptions { import, ..options.clone() }, progress)?)?;
     }
     assembly.finish()
 }
@@ -378,7 +383,8 @@ pub struct ExposedPlan {
 }
 
 /// Compiles a fused graph for a target into a plan that computes the same as the one that
-/// [`compile_fused`] makes, kernel by kernel, and hands out every value that its steps store.
+/// [`compile_fused`] makes, kernel by kernel, and hands out every value that its steps store. Of a plan of several shapes, `forms` are
+/// those of the shapes before.
 ///
 /// # Errors
 /// As [`compile`].
@@ -386,10 +392,11 @@ pub fn compile_exposed(
     fused: &FusedGraph,
     target: &Target,
     options: &CompileOptions,
+    forms: Option<&mut Forms>,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<ExposedPlan, CompileError> {
     check_states(fused, &options.states)?;
-    let (mut schedule, places) = completed(fused, target, options, None, progress)?;
+    let (mut schedule, places) = completed(fused, target, options, forms, progress)?;
     let values = exposed::expose(&mut schedule, &places);
     legality::debug(|| legality::schedule::check(&schedule, target, "expose"))?;
     let placement = place::place(&schedule);

@@ -8,6 +8,7 @@ use floe::{
     plan_file::PlanFile,
     selftest::bundle::{self, Check, KernelOutput, NETWORKS, Parts},
     session::{DeviceKind, Place, Request},
+    shapes::describe,
 };
 use floe_compiler::{
     emit::{self, VariantIdentity},
@@ -115,11 +116,11 @@ pub fn digits(mut options: CompileOptions) -> Result<Vec<u8>> {
     Ok(pipeline::compile_fused(&fused, &options, &|_| ())?.bytes)
 }
 
-/// A plan with a variant for the target and one for the host, which computes the references of random inputs.
+/// A plan with a variant for the target and one for the host, which computes the references of random inputs: a case for each shape.
 ///
 /// # Errors
 /// Returns an error if there is no such variant, the host fails, or the network is not comparable end to end.
-pub fn network(plan: Vec<u8>, name: &str, target: &str, seed: u64) -> Result<Entry> {
+pub fn network(plan: Vec<u8>, name: &str, target: &str, seed: u64) -> Result<Vec<Entry>> {
     let file = PlanFile::from_bytes(&plan, name.to_owned());
     let parsed = file.plan()?;
     let variant = parsed.variants().find(|variant| variant.header().target == target);
@@ -133,19 +134,28 @@ pub fn network(plan: Vec<u8>, name: &str, target: &str, seed: u64) -> Result<Ent
     let directions = |variant: &floe_engine::plan::Variant<'_>| {
         variant.bindings().map(|b| (b.direction, b.name.to_owned(), b.bytes())).collect::<Vec<_>>()
     };
-    ensure!(directions(&host) == directions(&variant), "{name}: its variants have other inputs and outputs");
-    let mut session = place.session(host)?;
-    let mut before = Vec::new();
-    for (number, binding) in session.bindings(Direction::Input) {
-        let bytes = random(&binding, seed)?;
-        session.write(number, &bytes)?;
-        before.extend(bytes);
+    ensure!(
+        host.shapes().map(|shape| directions(&shape)).eq(variant.shapes().map(|shape| directions(&shape))),
+        "{name}: its variants have other inputs and outputs"
+    );
+    let several = host.shapes().len() > 1;
+    let mut entries = Vec::new();
+    for (number, shape) in host.shapes().enumerate() {
+        let name = if several { format!("{name} {}", describe(&shape)) } else { name.to_owned() };
+        let mut session = place.session(shape)?;
+        let mut before = Vec::new();
+        for (number, binding) in session.bindings(Direction::Input) {
+            let bytes = random(&binding, seed)?;
+            session.write(number, &bytes)?;
+            before.extend(bytes);
+        }
+        session.replay()?;
+        let after = outputs::read(&mut session)?.into_iter().flat_map(|output| output.bytes).collect();
+        let check = Check::Network { bound, shape: number as u32 };
+        let case = bundle::Case { name, family: NETWORKS.to_owned(), check };
+        entries.push((case, Parts { plan: plan.clone(), before, after }));
     }
-    session.replay()?;
-    let after = outputs::read(&mut session)?.into_iter().flat_map(|output| output.bytes).collect();
-    drop(session);
-    let case = bundle::Case { name: name.to_owned(), family: NETWORKS.to_owned(), check: Check::Network(bound) };
-    Ok((case, Parts { plan, before, after }))
+    Ok(entries)
 }
 
 #[cfg(test)]
@@ -184,7 +194,7 @@ mod tests {
     fn a_network_passes_on_the_host_and_a_wrong_reference_is_found() {
         let host = targets::find("host").unwrap();
         let options = CompileOptions { targets: vec![host.clone()], ..CompileOptions::default() };
-        let mut entry = network(digits(options).unwrap(), "digits", "host", 1).unwrap();
+        let mut entry = network(digits(options).unwrap(), "digits", "host", 1).unwrap().remove(0);
         assert_eq!(replay(DeviceKind::Host, host, &entry).unwrap(), Ok(0.0));
         entry.1.after[3] ^= 0x40;
         assert!(replay(DeviceKind::Host, host, &entry).unwrap().unwrap_err().contains("output probabilities"));

@@ -6,6 +6,7 @@ pub mod bench;
 pub mod cold_start;
 pub mod command_line;
 pub mod device_memory;
+pub mod digest;
 #[cfg(feature = "emulator")]
 pub mod emulated;
 pub mod host_functions;

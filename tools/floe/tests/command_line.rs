@@ -1,6 +1,8 @@
 //! The command line as scripts see it: exit codes, messages, files. There need not be a GPU; where there is one, the
 //! tests that want none say so through `FLOE_LIBCUDA`.
 
+mod program;
+
 use ed25519_dalek::{
     Signer, SigningKey,
     pkcs8::{EncodePublicKey, spki::der::pem::LineEnding},
@@ -19,6 +21,7 @@ use floe_kernels::{
     copy::Copy,
     reduce::{Reduce, Reduction},
 };
+use program::{floe, text};
 use std::{
     fs,
     path::Path,
@@ -112,17 +115,6 @@ fn folder() -> tempfile::TempDir {
     write("shape.npy", &array(DType::F32, &[3, 2], &matrix));
     write("text.npy", b"hello");
     folder
-}
-
-fn floe(folder: &Path, arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_floe"));
-    // No driver, whatever this machine has.
-    command.current_dir(folder).env("FLOE_LIBCUDA", "/nonexistent/libcuda.so.1").env_remove("RUST_LOG");
-    command.args(arguments.split_whitespace()).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[test]
@@ -826,7 +818,11 @@ fn pictures_where_none_fit_are_refused_with_what_to_do() {
         ("run finder.floe --input image=empty", 1, "empty: no PNG or JPEG picture in this folder"),
         ("run finder.floe --random 1 --draw x.png", 2, "--draw needs a picture"),
         ("run finder.floe --input image=tall.png --labels none.txt", 1, "none.txt: No such file"),
-        ("run finder.floe --input image=tall.png --result seen=faces", 2, "write boxes, scores, classes or masks"),
+        (
+            "run finder.floe --input image=tall.png --result seen=faces",
+            2,
+            "write boxes, scores, classes, labels or masks",
+        ),
         ("run finder.floe --input image=tall.png --result look=scores", 2, "its outputs are: seen, detections"),
         ("run finder.floe --input image=album --compare finder.floe", 1, "--compare finder.floe"),
     ] {

@@ -1,5 +1,7 @@
 //! `--host-library`: a session calls what a shared library has for operators from outside of Floe.
 
+mod program;
+
 use floe_engine::plan::{
     PlanWriter, VariantParts,
     format::{Action, Binding, Direction, Operand, Region, Step, VariantHeader},
@@ -8,11 +10,8 @@ use floe_kernels::{
     DType, Dims, Kernel, View,
     custom::{Custom, Number},
 };
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use program::{floe, text};
+use std::{fs, path::Path, process::Command};
 
 /// `y = d.Scale(x)` with the numbers 3 and 0.5, on four floats.
 fn plan() -> Vec<u8> {
@@ -69,11 +68,6 @@ fn library(folder: &Path, name: &str, table: &str) {
     assert!(command.status().unwrap().success());
 }
 
-fn floe(folder: &Path, arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_floe"));
-    command.current_dir(folder).args(arguments.split_whitespace()).output().unwrap()
-}
-
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("scale.floe"), plan()).unwrap();
@@ -103,16 +97,16 @@ fn the_host_calls_a_librarys_function() {
     let run = |arguments: &str| floe(folder.path(), arguments);
     // A name without a slash is a file here, not one of the system's libraries.
     let done = run("run scale.floe --host-library scale.so --input x=x.npy --output-dir out");
-    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
     let found = fs::read(folder.path().join("out/y.npy")).unwrap();
     let expected: Vec<u8> = [0.5f32, 3.5, 6.5, 9.5].iter().flat_map(|value| value.to_le_bytes()).collect();
     assert!(found.ends_with(&expected));
     for arguments in ["bench scale.floe --iterations 2", "profile scale.floe --device host"] {
         let done = run(&format!("{arguments} --host-library scale.so"));
-        assert_eq!(done.status.code(), Some(0), "{arguments}: {}", String::from_utf8_lossy(&done.stderr));
+        assert_eq!(done.status.code(), Some(0), "{arguments}: {}", text(&done.stderr));
     }
     let failed = run("run scale.floe --host-library scale.so --input x=bad.npy");
-    let message = String::from_utf8_lossy(&failed.stderr).into_owned();
+    let message = text(&failed.stderr);
     assert!(failed.status.code() == Some(1) && message.contains("42"), "{message}");
 }
 
@@ -129,7 +123,7 @@ fn libraries_that_are_none_or_of_another_version_are_refused_with_what_to_do() {
         ("--host-library empty.so", 2, "operator 'd.Empty' has no function"),
     ] {
         let done = floe(folder.path(), &format!("run scale.floe --random 1 {given}"));
-        let message = String::from_utf8_lossy(&done.stderr).into_owned();
+        let message = text(&done.stderr);
         assert_eq!(done.status.code(), Some(code), "{given}: {message}");
         assert!(message.starts_with("error: ") && message.contains(expected), "{given}: {message}");
         assert_eq!(message.lines().count(), 1, "{message}");

@@ -1,4 +1,4 @@
-"""What Pillow and NumPy make of small pictures and masks: writes pictures.json beside this file, which pictures.rs reads.
+"""What Pillow, NumPy and pycocotools make of small pictures and masks: writes pictures.json beside this file, which pictures.rs reads.
 
 usage: python tools/floe/tests/pictures.py
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps, ExifTags
+from pycocotools import mask as coco
 
 
 def orientations():
@@ -46,6 +47,19 @@ def along(d, points, inputs, outputs):
     return outputs[d] + (points - inputs[d]) * outputs[d + 2] / inputs[d + 2]
 
 
+def run_lengths(digits):
+    """A mask of the picture in COCO's uncompressed run lengths, which pycocotools reads back."""
+    mask = np.array(list(digits), np.uint8).reshape(PICTURE[::-1])
+    column_by_column = mask.ravel(order="F")
+    ends = np.flatnonzero(np.diff(column_by_column)) + 1
+    counts = np.diff(np.concatenate([[0], ends, [mask.size]])).tolist()
+    # The first run is of pixels that do not belong to it.
+    counts = [0, *counts] if column_by_column[0] else counts
+    runs = {"size": list(mask.shape), "counts": counts}
+    assert (coco.decode(coco.frPyObjects(runs, *mask.shape)) == mask).all()
+    return runs
+
+
 def masks():
     """Masks as Ultralytics' `process_mask_native` and torchvision's `paste_masks_in_image` make them, at the picture's pixels."""
     draw = np.random.default_rng(7)
@@ -81,13 +95,14 @@ def masks():
         return ["".join(map(str, mask.astype(int).ravel())) for mask in clear]
 
     scores = np.tile(np.array([0.5, 1.0]), (3, 1))
+    clear = {"of_prototypes": inside(of_prototypes), "of_boxes": inside(np.array(of_boxes))}
     return {
         "boxes": np.hstack([boxes, scores, coefficients]).ravel().tolist(),
         "plain_boxes": np.hstack([boxes, scores]).ravel().tolist(),
         "prototypes": prototypes.ravel().tolist(),
         "probabilities": probabilities.ravel().tolist(),
-        "of_prototypes": inside(of_prototypes),
-        "of_boxes": inside(np.array(of_boxes)),
+        **clear,
+        "run_lengths": {name: [run_lengths(digits) for digits in masks] for name, masks in clear.items()},
     }
 
 

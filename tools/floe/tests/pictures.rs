@@ -1,9 +1,9 @@
-//! Pictures and what is drawn onto them, beside what Pillow and NumPy make of the same (`pictures.py`).
+//! Pictures and what is drawn onto them, beside what Pillow, NumPy and pycocotools make of the same (`pictures.py`).
 #![cfg(feature = "pictures")]
 
 use floe::{
     outputs::Output,
-    pictures::{Found, Labels, Meaning, Picture, Place, draw, fill},
+    pictures::{Found, Labels, Meaning, Picture, Place, Results, draw, fill},
 };
 use floe_engine::plan::{
     content::Content,
@@ -89,6 +89,16 @@ fn read(outputs: &[Output<'_>], told: &[(&str, &str)], place: &Place) -> Vec<Fou
     Meaning::of(&bindings, &told).unwrap().read(outputs, Some(place)).unwrap().boxes
 }
 
+/// Compares masks as they are written with pycocotools' run lengths.
+fn assert_run_lengths(found: &[Found], expected: &Value) {
+    let results = Results { boxes: found.to_vec(), ..Results::default() };
+    let json = results.json(&Labels::default(), Some([48, 24]));
+    let masks: Vec<&Value> = json["boxes"].as_array().unwrap().iter().map(|found| &found["mask"]).collect();
+    assert_eq!(masks, expected.as_array().unwrap().iter().collect::<Vec<_>>());
+    // Nothing is known of a mask without a picture.
+    assert_eq!(results.json(&Labels::default(), None)["boxes"][0].get("mask"), None);
+}
+
 /// Compares masks at the middle of the picture's pixels with digits, a row behind another.
 fn assert_masks(found: &[Found], expected: &Value) {
     let expected = expected.as_array().unwrap();
@@ -115,6 +125,7 @@ fn coefficients_and_prototypes_are_the_masks_that_numpy_computes() {
     let told = output("boxes", "", &[1, 3, 10], &rows);
     let found = read(&[told, prototypes.clone()], &[("boxes", "boxes"), ("protos", "masks")], &place);
     assert_masks(&found, &reference["of_prototypes"]);
+    assert_run_lengths(&found, &reference["run_lengths"]["of_prototypes"]);
 
     let mut moved = rows;
     for row in moved.as_chunks_mut::<10>().0 {
@@ -132,7 +143,9 @@ fn masks_of_boxes_are_those_that_numpy_pastes() {
     let (reference, (_, place)) = (reference("masks"), scene());
     let boxes = output("boxes", "boxes", &[3, 6], &numbers(&reference["plain_boxes"]));
     let masks = output("masks", "", &[3, 1, 5, 7], &numbers(&reference["probabilities"]));
-    assert_masks(&read(&[boxes, masks], &[("masks", "masks")], &place), &reference["of_boxes"]);
+    let found = read(&[boxes, masks], &[("masks", "masks")], &place);
+    assert_masks(&found, &reference["of_boxes"]);
+    assert_run_lengths(&found, &reference["run_lengths"]["of_boxes"]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `floe selftest` as scripts see it: what it finds, what it refuses, what it writes. Bundles of plans for the host, and damaged ones.
 
+mod program;
+
 use floe::selftest::{
     agreement::Bound,
     bundle::{Bundle, Case, Check, FORMAT, KernelOutput, Manifest, Parts, bytes},
@@ -10,13 +12,9 @@ use floe_engine::plan::{
     format::{Action, Binding, Direction, KernelEntry, Operand, Region, Step, VariantHeader},
 };
 use floe_kernels::{DType, Dims, Kernel, View, copy::Copy};
+use program::{floe, text};
 use serde_json::Value;
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::Path,
-    process::{Command, Output},
-};
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 /// Bytes of the memory of the kernel below: input, output and guards.
 const MEMORY: usize = 512;
@@ -96,16 +94,6 @@ fn bundle_for(target: &str, cases: &[(Case, Parts)]) -> Vec<u8> {
     bytes(&manifest, cases.iter().map(|(_, parts)| parts)).unwrap()
 }
 
-fn floe(folder: &Path, arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_floe"));
-    command.current_dir(folder).env("FLOE_LIBCUDA", "/nonexistent/libcuda.so.1").env_remove("RUST_LOG");
-    command.args(arguments.split_whitespace()).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
 #[test]
 fn a_sound_device_passes_and_the_record_says_so() {
     let folder = tempfile::tempdir().unwrap();
@@ -162,7 +150,12 @@ fn what_is_wrong_is_named_and_the_rest_goes_on() {
         ("long references", case("f", 128), changed(|parts| parts.after.push(0)), "references of other sizes"),
         ("an output outside", case("g", u64::MAX), parts(), "an output lies outside of the memory"),
         ("overlapping ranges", case("h", 260), parts(), "outputs and workspace overlap"),
-        ("another check", Case { check: Check::Network(Bound::EXACT), ..case("i", 0) }, parts(), "inputs"),
+        (
+            "another check",
+            Case { check: Check::Network { bound: Bound::EXACT, shape: 0 }, ..case("i", 0) },
+            parts(),
+            "inputs",
+        ),
     ];
     let mut cases: Vec<_> = wrong.iter().map(|(_, case, parts, _)| (case.clone(), parts.clone())).collect();
     cases.insert(0, (case("first", 128), parts()));
@@ -233,7 +226,7 @@ fn a_bad_bundle_is_one_error_and_leaves_nothing() {
         ("none.selftest", 2, "it has no cases"),
         ("broken.selftest", 2, "broken.selftest: "),
         ("nothing.selftest", 2, "nothing.selftest: No such file"),
-        ("later.selftest", 2, "a bundle of format 2, and this program reads 1: make it with floec of this version"),
+        ("later.selftest", 2, "a bundle of format 3, and this program reads 2: make it with floec of this version"),
         ("board.selftest", 1, "the plan has no variant 'jetson-orin-nano'; it holds host"),
         ("sound.selftest --device cuda", 2, "the bundle is for host, and --device names another kind"),
         ("sound.selftest --record sound.selftest", 2, "--record sound.selftest: would overwrite the bundle"),

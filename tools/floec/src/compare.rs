@@ -5,6 +5,7 @@ use crate::{
     frames::{PostprocessArguments, PreprocessArguments},
     import::ImportArguments,
     output::{self, usage},
+    shapes::{self, Shape},
 };
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
@@ -16,12 +17,16 @@ use floe_accuracy::{
     samples::{self, Samples},
 };
 use floe_compiler::{
+    forms::Forms,
     pipeline::{self, CompileOptions, Precision, Progress},
     targets,
 };
 use floe_models::{Fact, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::{collections::HashSet, path::PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 /// Compare a target's plan with the host's f32: outputs, then layer by layer.
 #[derive(Args)]
@@ -29,6 +34,7 @@ use std::{collections::HashSet, path::PathBuf};
   floec compare resnet50.onnx --target jetson-orin-nano --inputs samples --html error.html
   floec compare detector.onnx --target h200 --inputs frames.npz --reference results.npz --json
   floec compare net.onnx --target h200 --device simulated --inputs samples --dump-dir out
+  floec compare detector.onnx --target h200 --shape images=1x3x320x320,1x3x640x640
 
 Samples are .npz files with an array for each input, .npy files (NAME=FILE.npy where there are several inputs), folders of
 these with a sample a file, ONNX test folders, Polygraphy's .json, or pictures (.png, .jpg) with --preprocess. An array with more rows than the
@@ -37,6 +43,9 @@ input holds several samples. Without --inputs, they are random.
 The plan runs on a GPU where it suits one, else on a GPU in software. A kernel that computes several layers stores the last
 one's result only: the table has what the plan stores, under the names of the model. `simulated` is the host with the
 rounding of an f16 variant: fast enough for thousands of samples.
+
+With several shapes, each is compared in the kernels that a plan of all of them has for it. Samples fit all of them if they are random
+or pictures; compare other ones shape by shape.
 
 Exit code: 0 compared, 1 where --budget is not held or an output is not finite that should be, 2 bad usage.")]
 #[command(
@@ -98,7 +107,8 @@ pub struct Arguments {
     /// Write every value that is stored.
     #[arg(long, requires = "dump_dir")]
     dump_all: bool,
-    /// Write what the plan computes to this folder: a file SAMPLE.npz for each sample, with its outputs by name.
+    /// Write what the plan computes to this folder: a file SAMPLE.npz for each sample, with its outputs by name. With several
+    /// shapes, the first has the folder shape-1 in it, the second shape-2 and so on.
     #[arg(long, value_name = "DIR")]
     dump_dir: Option<PathBuf>,
     /// Print JSON.
@@ -155,9 +165,11 @@ fn options(arguments: &Arguments) -> Result<CompileOptions> {
     if arguments.device == Some(Device::Simulated) && arguments.precision == PrecisionArgument::F32 {
         bail!("--device simulated shows what f16 rounds; --precision f32 rounds nothing");
     }
+    let (import, further_shapes) = arguments.import.options_and_further_shapes()?;
     Ok(CompileOptions {
         targets: vec![target],
-        import: arguments.import.options()?,
+        import,
+        further_shapes,
         postprocess: arguments.postprocess.parse()?,
         precision: if arguments.precision == PrecisionArgument::F32 { Precision::F32 } else { Precision::F16 },
         keep_f32: arguments.keep_f32.clone(),
@@ -199,16 +211,28 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     let bar = bar();
-    let compared = compared(arguments, &options, &bar);
+    let compared = all_shapes(arguments, &options, &bar);
     bar.finish_and_clear();
-    let comparison = compared?;
+    let compared = compared?;
     if let Some(html) = &arguments.html {
-        output::write_file(html, error_page::render(&comparison).as_bytes())?;
+        output::write_file(html, error_page::render(&compared).as_bytes())?;
     }
     if !arguments.html.as_deref().is_some_and(output::is_stdout) {
-        let text = if arguments.json { format!("{:#}\n", comparison.json()) } else { comparison.text() };
-        output::print(&text)?;
+        output::print(&if arguments.json {
+            format!("{:#}\n", shapes::json(&compared, Comparison::json))
+        } else {
+            shapes::text(&compared, Comparison::text)
+        })?;
     }
+    for (shape, comparison) in &compared {
+        let held = held(comparison, budget.as_ref());
+        if compared.len() > 1 { output::about(shapes::describe(shape), held) } else { held }?;
+    }
+    Ok(())
+}
+
+/// Returns an error if the budget is not held or, without one, an output is not finite that should be.
+fn held(comparison: &Comparison, budget: Option<&Budget>) -> Result<()> {
     if let Some(budget) = budget {
         let scores = comparison.reference.as_ref().unwrap_or(&comparison.outputs);
         let Some(score) = budget.score(scores) else {
@@ -223,7 +247,36 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn compared(arguments: &Arguments, options: &CompileOptions, bar: &ProgressBar) -> Result<Comparison> {
+/// Each shape of the options, in the kernels that a plan of all of them has for it.
+fn all_shapes(arguments: &Arguments, options: &CompileOptions, bar: &ProgressBar) -> Result<Vec<(Shape, Comparison)>> {
+    let mut forms = Forms::default();
+    let several = !options.further_shapes.is_empty();
+    let mut compared = Vec::new();
+    for (number, import) in options.imports().enumerate() {
+        let shape = import.shapes.clone();
+        let own = CompileOptions { import, ..options.clone() };
+        let dump = arguments.dump_dir.as_deref();
+        let one = if several {
+            forms.begin();
+            let words = shapes::describe(&shape);
+            let dump = dump.map(|folder| folder.join(format!("shape-{}", number + 1)));
+            let one = one_shape(arguments, &own, Some(&mut forms), dump.as_deref(), bar);
+            output::about(words, one)?
+        } else {
+            one_shape(arguments, &own, None, dump, bar)?
+        };
+        compared.push((shape, one));
+    }
+    Ok(compared)
+}
+
+fn one_shape(
+    arguments: &Arguments,
+    options: &CompileOptions,
+    forms: Option<&mut Forms>,
+    dump_folder: Option<&Path>,
+    bar: &ProgressBar,
+) -> Result<Comparison> {
     let functions = usage(arguments.host_library.load())?;
     let phase = |progress: Progress<'_>| match progress {
         Progress::Phase(phase) => bar.set_message(phase.to_owned()),
@@ -257,7 +310,7 @@ fn compared(arguments: &Arguments, options: &CompileOptions, bar: &ProgressBar) 
     let wanted: HashSet<&str> = arguments.dump.iter().map(String::as_str).collect();
     let dumped = |value: &str, node: &str| arguments.dump_all || wanted.contains(value) || wanted.contains(node);
     let mut taken = HashSet::new();
-    let mut dump = |sample: &str, tensors: &[(String, Tensor)]| match &arguments.dump_dir {
+    let mut dump = |sample: &str, tensors: &[(String, Tensor)]| match dump_folder {
         Some(folder) => {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make folder '{}'", folder.display()))?;
             let mut name = samples::file_name(sample);
@@ -291,7 +344,7 @@ fn compared(arguments: &Arguments, options: &CompileOptions, bar: &ProgressBar) 
         Some(Device::Cuda) => DeviceKind::Cuda,
         None => DeviceKind::Auto,
     };
-    let plan = compiled(pipeline::compile_exposed(&fused, target, options, &phase), &name.to_string())?;
+    let plan = compiled(pipeline::compile_exposed(&fused, target, options, forms, &phase), &name.to_string())?;
     bar.set_message("run".to_owned());
     let has_gpu = || floe_cuda_device(target.architecture);
     let device = match device {

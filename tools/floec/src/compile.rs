@@ -54,15 +54,10 @@ Selection by measurement, here for an H200 (the workstation needs no GPU):
   floe measure candidates.floe -o h200.timings                               on the device
   floec compile net.onnx --target h200 --timings h200.timings -o net.floe    on the workstation";
 
-const SHAPES: &str = "Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar. Commas \
-    separate further shapes, among which a session chooses: `images=1x3x320x320,1x3x640x640`. With several inputs the first of each \
-    belong together, then the second; one with a single shape has it always. The kernels of the first choose how weights lie";
-
 /// Compile an ONNX model into a plan.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\nFrames of a camera:\n{}\n\nReady results:\n{}", preprocess::HELP, postprocess::HELP))]
 #[command(
-    mut_arg("shapes", |argument| argument.value_name("INPUT=1x3x224x224,…").help(SHAPES)),
     mut_arg("postprocess", |argument| {
         argument.help("Makes results of outputs, for example `logits=softmax,topk:5`, `masks=argmax` or boxes (see --help). Repeatable")
     }),
@@ -301,7 +296,7 @@ fn decide(
         return Ok(decision);
     };
     let own = CompileOptions { budget_f32: options.budget_f32.clone(), ptx: true, ..own };
-    let plan = compare::compiled(pipeline::compile_exposed(&fused, target, &own, &phase), &name)?;
+    let plan = compare::compiled(pipeline::compile_exposed(&fused, target, &own, None, &phase), &name)?;
     bar.set_message("confirm in software".to_owned());
     samples.truncate(arguments.confirm);
     let subject = Subject::Plan { plan: &plan, target: &target.name, device: DeviceKind::Emulated };

@@ -1,5 +1,6 @@
 //! The HTML page of `floec compare --html`: one file, no scripts, no fetched styles; light and dark.
 
+use crate::shapes::{self, Shape};
 use floe_accuracy::compare::{Comparison, Layer};
 use floe_kernels::DType;
 use std::fmt::Write;
@@ -26,12 +27,23 @@ fn finite_or_dash(value: f64, text: String) -> String {
     if value.is_finite() { text } else { "–".to_owned() }
 }
 
-/// Renders a comparison.
-pub fn render(comparison: &Comparison) -> String {
-    let title = escape(&comparison.model);
+/// Renders comparisons, under their shapes where there are several.
+pub fn render(compared: &[(Shape, Comparison)]) -> String {
+    let title = escape(compared.first().map_or("", |(_, comparison)| &comparison.model));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>{title}</title><style>{STYLE}</style>\n<h1>{title}</h1>\n<p>{} against the host's f32, {} samples</p>\n",
+         <title>{title}</title><style>{STYLE}</style>\n"
+    );
+    for (shape, comparison) in compared {
+        let shape = if compared.len() > 1 { format!(": {}", shapes::describe(shape)) } else { String::new() };
+        page += &section(&format!("{title}{}", escape(&shape)), comparison);
+    }
+    page + "</html>\n"
+}
+
+fn section(title: &str, comparison: &Comparison) -> String {
+    let mut page = format!(
+        "<h1>{title}</h1>\n<p>{} against the host's f32, {} samples</p>\n",
         escape(&comparison.subject),
         comparison.samples,
     );
@@ -47,7 +59,7 @@ pub fn render(comparison: &Comparison) -> String {
     let layers: Vec<(usize, &Layer)> =
         comparison.layers.iter().enumerate().filter(|(_, layer)| layer.error.is_some()).collect();
     if layers.is_empty() {
-        return page + "</html>\n";
+        return page;
     }
     page += "<h2>Relative error of each stored value</h2>\n";
     page += &plot(&layers, comparison.threshold);
@@ -87,7 +99,7 @@ pub fn render(comparison: &Comparison) -> String {
             escape(&notes.join("; ")),
         );
     }
-    page + "</table>\n</html>\n"
+    page + "</table>\n"
 }
 
 /// Relative errors on a logarithmic scale, layer by layer; values that are not finite at the top.
@@ -164,7 +176,7 @@ mod tests {
             layers: vec![layer("good", 1.0001), layer("bad", f64::NAN)],
             threshold: 1e-2,
         };
-        let page = render(&comparison);
+        let page = render(&[(Shape::new(), comparison)]);
         for markup in ["<script", "<i>", "<title><", "NaN"] {
             assert!(!page.contains(markup), "{markup}");
         }

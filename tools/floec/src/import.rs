@@ -9,11 +9,20 @@ use clap::Args;
 use floe_models::{ImportOptions, custom::Operators};
 use std::path::PathBuf;
 
+/// `--shape` where there can be one shape only, in place of what [`ImportArguments`] says.
+pub fn one_shape(argument: clap::Arg) -> clap::Arg {
+    argument.value_name("INPUT=1x3x224x224").help(
+        "Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar. Repeatable",
+    )
+}
+
 /// What a model leaves open.
 #[derive(Args, Default)]
 pub struct ImportArguments {
-    /// Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar. Repeatable.
-    #[arg(long = "shape", value_name = "INPUT=1x3x224x224")]
+    /// Shape of an input that the model leaves open, for example `images=1x3x224x224`; `sr=` is a scalar. Commas separate
+    /// further shapes, among which a session chooses: `images=1x3x320x320,1x3x640x640`. With several inputs the first of each
+    /// belong together, then the second; one with a single shape has it always. The kernels of the first choose how weights lie.
+    #[arg(long = "shape", value_name = "INPUT=1x3x224x224,…")]
     shapes: Vec<String>,
     /// Makes an input a constant, for example `sr=16000`: one number for all its elements. Repeatable. For inputs that
     /// decide how the network is built.
@@ -31,12 +40,12 @@ impl ImportArguments {
         self.shapes.is_empty() && self.constants.is_empty() && self.operators.is_empty()
     }
 
-    /// The import of a model in one shape.
+    /// The import of a model in one shape; `why` tells what to do instead of giving several.
     ///
     /// # Errors
     /// Bad usage.
-    pub fn options(&self) -> Result<ImportOptions> {
-        usage(shapes::single(&self.shapes).and_then(|shapes| self.with(shapes)))
+    pub fn options(&self, why: &str) -> Result<ImportOptions> {
+        usage(shapes::single(&self.shapes, why).and_then(|shapes| self.with(shapes)))
     }
 
     /// The import of a model in the first shape, and the further ones.

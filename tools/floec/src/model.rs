@@ -1,7 +1,7 @@
 //! `floec inspect MODEL.onnx`: what a model holds, and whether Floe runs it.
 
 use crate::{
-    import::ImportArguments,
+    import::{self, ImportArguments},
     inspect::{graph, page},
     output::{self, usage},
 };
@@ -27,8 +27,12 @@ use std::{
     path::Path,
 };
 
+/// Why several shapes are refused.
+const ONE_SHAPE: &str = "a model is inspected in one shape: leave the commas out, or compile it and inspect the plan";
+
 /// What only a model has.
 #[derive(Args)]
+#[command(mut_arg("shapes", import::one_shape))]
 pub struct Options {
     /// Of a model: also say whether this target runs it, in how many steps, and how long one replay is expected to take.
     /// Repeatable; the host is always tried.
@@ -84,7 +88,7 @@ pub fn inspect(path: &Path, model: &ModelProto, bytes: usize, options: &Options)
     let mut support = support(path, options, &mut inspected)?;
     if support["open"] == true {
         // Known without any shape.
-        let unknown = unknown(model, &options.import.options()?.operators);
+        let unknown = unknown(model, &options.import.options(ONE_SHAPE)?.operators);
         inspected.is_refused |= !unknown.is_empty();
         support["unknown_operators"] = json!(unknown);
     }
@@ -157,7 +161,7 @@ fn binding(value: &ValueInfoProto) -> Value {
 
 /// What importing and scheduling say, by target; schedules and refused nodes go to `inspected`.
 fn support(path: &Path, options: &Options, inspected: &mut Inspected) -> Result<Value> {
-    let import = options.import.options()?;
+    let import = options.import.options(ONE_SHAPE)?;
     let names = options.targets.iter().map(String::as_str).filter(|name| *name != "host");
     let found: Result<Vec<_>> = ["host"].into_iter().chain(names).map(|name| Ok(targets::find(name)?)).collect();
     let targets = usage(found)?;

@@ -64,6 +64,14 @@ pub fn usage<T>(result: anyhow::Result<T>) -> anyhow::Result<T> {
     result.map_err(|error| if error.is::<Usage>() { error } else { Usage(error).into() })
 }
 
+/// Puts words in front of an error, which keeps its exit code.
+pub fn about<T>(words: String, result: anyhow::Result<T>) -> anyhow::Result<T> {
+    result.map_err(|error| match error.downcast::<Usage>() {
+        Ok(Usage(error)) => Usage(error.context(words)).into(),
+        Err(error) => error.context(words),
+    })
+}
+
 /// Text without commands to a terminal: names in models may hold any character.
 pub fn harmless(text: &str) -> String {
     text.split('\n').map(floe_compiler::emit::printable).collect::<Vec<_>>().join("\n")

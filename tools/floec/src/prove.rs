@@ -3,6 +3,7 @@
 use crate::{
     import::ImportArguments,
     output::{self, usage},
+    shapes::{self, Shape},
 };
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -27,7 +28,7 @@ use floe_engine::{
     host::Block,
     plan::{
         Plan, Variant,
-        format::{Action, Step},
+        format::{Action, Binding, Direction, Step},
     },
 };
 use floe_kernels::{Kernel, codegen::Target};
@@ -35,6 +36,7 @@ use floe_models::Op;
 use serde_json::{Value, json};
 use std::{
     fmt::Write,
+    ops::Range,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -44,10 +46,12 @@ use std::{
 #[command(after_help = "Examples:
   floec prove resnet50.onnx --target jetson-orin-nano --shape image=1x3x224x224
   floec prove detector.floe --target jetson-orin-nano --inputs images=frame.npy --json
+  floec prove detector.onnx --target jetson-orin-nano --shape images=1x3x320x320,1x3x640x640
 
 Every load and store is held to the operand that its pointer belongs to. Findings are: accesses outside it, stores into what
 a step only reads, misaligned accesses, reads of bytes that nobody wrote, races between threads, blocks and steps, copies
-that nobody waited for, barriers that not all threads reach. A plan must hold PTX (--ptx); a model is compiled so.
+that nobody waited for, barriers that not all threads reach. A plan must hold PTX (--ptx); a model is compiled so. Of several shapes
+each is run, or with --inputs the one of the files.
 
 Exit code: 0 where nothing was found, 1 where something was, 2 where the plan holds machine code.")]
 pub struct Arguments {
@@ -109,20 +113,58 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let plan = Plan::parse(&aligned[..bytes.len()])
         .map_err(|error| anyhow!("'{}' is not a sound plan: {error}", arguments.file.display()))?;
     plan.verify_blobs().map_err(|error| anyhow!("'{}' is damaged: {error}", arguments.file.display()))?;
-    let report = prove(&plan, arguments, functions)?;
-    let text = if arguments.json { format!("{:#}\n", report.json()) } else { report.text(arguments.coverage) };
+    let mut reports = Vec::new();
+    for number in proven(&plan, arguments)? {
+        reports.push(prove(&plan, number, arguments, functions.clone())?);
+    }
+    let text = if arguments.json {
+        format!("{:#}\n", shapes::json(&reports, Report::json))
+    } else {
+        shapes::text(&reports, |report| report.text(arguments.coverage))
+    };
     output::print(&text)?;
-    match report.findings.len() {
+    match reports.iter().map(|(_, report)| report.findings.len()).sum() {
         0 => Ok(()),
         count => bail!("{count} findings"),
     }
 }
 
+/// What a GPU in software is asked to run.
+fn request(arguments: &Arguments) -> Request {
+    Request { device: DeviceKind::Emulated, variant: Some(arguments.target.clone()), ..Request::default() }
+}
+
+/// The shapes to run, by their numbers among those of the target: all of them, or that of the files that are given.
+fn proven(plan: &Plan<'_>, arguments: &Arguments) -> Result<Range<usize>> {
+    let (_, variant) = Emulated::choose(plan, &request(arguments))?;
+    let count = variant.shapes().len();
+    if arguments.inputs.is_empty() {
+        return Ok(0..count);
+    }
+    let chosen = usage(floe::shapes::choose(&variant, &[], &arguments.inputs).map_err(Into::into))?;
+    let number = variant.shapes().position(|shape| shape.number() == chosen.number()).unwrap_or(0);
+    Ok(number..number + 1)
+}
+
+/// The variant for the shape of this number among those of its target.
+fn shape<'p>(variant: &Variant<'p>, number: usize) -> Result<Variant<'p>> {
+    variant.shapes().nth(number).context("every target of a plan has all of its shapes")
+}
+
+/// The inputs' extents.
+fn extents(variant: &Variant<'_>) -> Shape {
+    let inputs = variant.bindings().filter(|binding| binding.direction == Direction::Input);
+    let extents = |binding: Binding<'_>| binding.shape.iter().map(|&extent| extent as usize).collect();
+    inputs.map(|binding| (binding.name.to_owned(), extents(binding))).collect()
+}
+
 /// How a model is compiled: with PTX and line numbers.
 fn options(arguments: &Arguments) -> Result<CompileOptions> {
+    let (import, further_shapes) = arguments.import.options_and_further_shapes()?;
     Ok(CompileOptions {
         targets: vec![targets::find(&arguments.target)?.clone()],
-        import: arguments.import.options()?,
+        import,
+        further_shapes,
         ptx: true,
         lines: true,
         ..CompileOptions::default()
@@ -152,13 +194,16 @@ pub(crate) fn plan_bytes(
     if fused.nodes.iter().all(on_host) && !options.targets.iter().any(Target::is_host) {
         options.targets.push(targets::find("host")?.clone());
     }
-    let compiled = pipeline::compile_fused(&fused, &options, &|_| ());
+    drop(fused);
+    let compiled = pipeline::compile(file, &options, &|_| ());
     Ok(compiled.with_context(|| format!("cannot compile '{name}'"))?.bytes)
 }
 
-fn prove(plan: &Plan<'_>, arguments: &Arguments, functions: HostFunctions) -> Result<Report> {
-    let request = |device| Request { device, variant: Some(arguments.target.clone()), ..Request::default() };
-    let (mut emulated, variant) = Emulated::choose(plan, &request(DeviceKind::Emulated))?;
+/// Proves one shape, by its number among those of the target.
+fn prove(plan: &Plan<'_>, number: usize, arguments: &Arguments, functions: HostFunctions) -> Result<(Shape, Report)> {
+    let (mut emulated, variant) = Emulated::choose(plan, &request(arguments))?;
+    let variant = shape(&variant, number)?;
+    let extents = extents(&variant);
     emulated.set_mode(if arguments.unwatched { Mode::Count } else { Mode::Watch });
     let header = variant.header().clone();
     let mut session = emulated.session(variant)?;
@@ -178,7 +223,7 @@ fn prove(plan: &Plan<'_>, arguments: &Arguments, functions: HostFunctions) -> Re
         Err(error) if findings.is_empty() => return Err(error.context(emulated.emulator().message())),
         Err(_) => None,
     };
-    let errors = match (found, host(plan, arguments, functions)?) {
+    let errors = match (found, host(plan, number, arguments, functions)?) {
         (Some(found), Some(expected)) => {
             Some(expected.iter().zip(&found).map(|(expected, found)| error(expected, found)).collect())
         }
@@ -186,7 +231,7 @@ fn prove(plan: &Plan<'_>, arguments: &Arguments, functions: HostFunctions) -> Re
     };
     let mut tally = Tally::default();
     emulated.emulator().counts().iter().for_each(|step| tally.add(&step.tally));
-    Ok(Report {
+    let report = Report {
         model: plan.model().to_owned(),
         target: header.target.to_owned(),
         precision: header.precision.to_owned(),
@@ -196,11 +241,17 @@ fn prove(plan: &Plan<'_>, arguments: &Arguments, functions: HostFunctions) -> Re
         findings,
         coverage: emulated.emulator().coverage(),
         errors,
-    })
+    };
+    Ok((extents, report))
 }
 
 /// What the plan's host variant makes of the same inputs; `None` where it has none that these functions suffice for.
-fn host<'p>(plan: &Plan<'p>, arguments: &Arguments, functions: HostFunctions) -> Result<Option<Vec<Output<'p>>>> {
+fn host<'p>(
+    plan: &Plan<'p>,
+    number: usize,
+    arguments: &Arguments,
+    functions: HostFunctions,
+) -> Result<Option<Vec<Output<'p>>>> {
     let on_host = |step: &Step| match &step.action {
         Action::Host(Kernel::Custom(operator)) => functions.has(&operator.name),
         _ => true,
@@ -211,7 +262,7 @@ fn host<'p>(plan: &Plan<'p>, arguments: &Arguments, functions: HostFunctions) ->
     }
     let (mut place, variant) =
         Place::choose(plan, &Request { device: DeviceKind::Host, functions, ..Request::default() })?;
-    let mut session: Session<'_, '_> = place.session(variant)?;
+    let mut session: Session<'_, '_> = place.session(shape(&variant, number)?)?;
     for input in inputs::gather(&session, &arguments.inputs, Some(arguments.seed))? {
         session.write(input.binding, &input.bytes)?;
     }

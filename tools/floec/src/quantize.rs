@@ -2,7 +2,7 @@
 
 use crate::{
     frames::PreprocessArguments,
-    import::ImportArguments,
+    import::{self, ImportArguments},
     output::{self, usage},
 };
 use anyhow::{Context, anyhow, bail};
@@ -35,10 +35,15 @@ are like what the network will see. With --calibration in their place, ranges ar
 other method is tried. Layers without a range of what they read stay floats. The result is a float ONNX model with QuantizeLinear and DequantizeLinear, which ONNX Runtime
 runs too; with --symmetric also TensorRT.";
 
+/// Why several shapes are refused.
+const ONE_SHAPE: &str = "ranges are measured in one shape: leave the commas out, and give the shape of the samples. The quantised model \
+    keeps its open extents: `floec compile` takes it in several shapes";
+
 /// Quantise a float ONNX model to 8 bits with samples of its inputs.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\nPictures:\n{}", preprocess::HELP))]
 #[command(
+    mut_arg("shapes", import::one_shape),
     mut_arg("constants", |argument| {
         argument.help("Makes an input a constant while calibrating, for example `sr=16000`. Repeatable")
     }),
@@ -141,7 +146,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if to_stdout && arguments.json {
         return usage(Err(anyhow!("-o - and --json both write to standard output")));
     }
-    let import = Import { options: arguments.import.options()?, functions: usage(arguments.host_library.load())? };
+    let import =
+        Import { options: arguments.import.options(ONE_SHAPE)?, functions: usage(arguments.host_library.load())? };
     let preprocess = arguments.preprocess.parse()?;
     let budget = arguments.budget.as_deref().map(Budget::parse).transpose();
     let budget = usage(budget.map_err(|reason| anyhow!("--budget: {reason}")))?;

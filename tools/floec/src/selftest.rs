@@ -26,7 +26,7 @@ use floe_engine::plan::format::ImageKind;
 use floe_kernels::codegen::Target;
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
-use std::path::PathBuf;
+use std::{collections::HashSet, path::PathBuf};
 
 /// Make a file with which `floe selftest` tests a device: kernels of every family, networks, inputs and references.
 #[derive(Args)]
@@ -39,7 +39,8 @@ use std::path::PathBuf;
 
 Of each algorithm of each kernel family, for each combination of element types, the smallest case is in it: the same that
 `floe-verify kernels --smallest` runs. References are computed here, by the reference kernels and by the networks' host variants.
-Without a network, a classifier of digits is in it. A plan that is given has a variant for the target and one for the host.")]
+Without a network, a classifier of digits is in it. A plan that is given has a variant for the target and one for the host. A network
+of several shapes is a case in each.")]
 pub struct Arguments {
     /// Networks: ONNX models, or plans.
     #[arg(value_name = "MODEL|PLAN")]
@@ -154,9 +155,11 @@ fn kernels(arguments: &Arguments, target: &Target, cases: &[Case], bar: &Progres
 
 /// The networks that are named, or else the classifier of digits.
 fn networks(arguments: &Arguments, target: &Target) -> Result<Vec<Entry>> {
+    let (import, further_shapes) = arguments.import.options_and_further_shapes()?;
     let options = CompileOptions {
         targets: vec![target.clone()],
-        import: arguments.import.options()?,
+        import,
+        further_shapes,
         precision: match arguments.precision {
             Precision::F16 => pipeline::Precision::F16,
             Precision::F32 => pipeline::Precision::F32,
@@ -166,20 +169,21 @@ fn networks(arguments: &Arguments, target: &Target) -> Result<Vec<Entry>> {
         ..CompileOptions::default()
     };
     let mut entries: Vec<Entry> = Vec::new();
+    let mut taken = HashSet::new();
     for path in &arguments.networks {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if entries.iter().any(|(case, _)| case.name == name) {
+        if !taken.insert(name.clone()) {
             return usage(Err(anyhow!("two networks are called {name}: rename one of the files")));
         }
         let plan = prove::plan_bytes(path, &HostFunctions::default(), || Ok(options.clone()))?;
-        entries.push(selftest::network(plan, &name, &target.name, arguments.seed)?);
+        entries.extend(selftest::network(plan, &name, &target.name, arguments.seed)?);
     }
     if arguments.networks.is_empty() {
         if !arguments.import.is_empty() {
             return usage(Err(anyhow!("--shape, --constant and --operators are for a model, and none is given")));
         }
         let plan = selftest::digits(options)?;
-        entries.push(selftest::network(plan, "digits", &target.name, arguments.seed)?);
+        entries.extend(selftest::network(plan, "digits", &target.name, arguments.seed)?);
     }
     Ok(entries)
 }

@@ -1,6 +1,7 @@
 //! `--shape`: the extents of inputs, in one shape or in several.
 
 use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
 
 /// Extents of inputs by name.
 pub type Shape = Vec<(String, Vec<usize>)>;
@@ -47,13 +48,43 @@ pub fn parse(options: &[String]) -> Result<Vec<Shape>> {
     Ok(shapes)
 }
 
-/// As [`parse`], where there can be one shape only.
-pub fn single(options: &[String]) -> Result<Shape> {
+/// As [`parse`], where there can be one shape only; `why` says so, and what to do instead.
+pub fn single(options: &[String], why: &str) -> Result<Shape> {
     let mut shapes = parse(options)?;
     if shapes.len() > 1 {
-        bail!("--shape: one shape here, and so no commas; `floec compile` takes several");
+        bail!("--shape: {why}");
     }
     Ok(shapes.pop().unwrap_or_default())
+}
+
+/// A shape in the words of the option.
+pub fn describe(shape: &Shape) -> String {
+    let input = |(name, extents): &(String, Vec<usize>)| {
+        format!("{name}={}", extents.iter().map(usize::to_string).collect::<Vec<_>>().join("x"))
+    };
+    shape.iter().map(input).collect::<Vec<_>>().join(", ")
+}
+
+/// The reports of all shapes as text, each under its shape where there are several.
+pub fn text<T>(reports: &[(Shape, T)], text: impl Fn(&T) -> String) -> String {
+    let [(_, report)] = reports else {
+        let all = reports.iter().map(|(shape, report)| format!("{}\n{}", describe(shape), text(report)));
+        return all.collect::<Vec<_>>().join("\n");
+    };
+    text(report)
+}
+
+/// As JSON: one report by itself, and of several an object with the list `shapes`, in which each also has its `shape`.
+pub fn json<T>(reports: &[(Shape, T)], json: impl Fn(&T) -> Value) -> Value {
+    let [(_, report)] = reports else {
+        let one = |(shape, report): &(Shape, T)| {
+            let mut report = json(report);
+            report["shape"] = shape.iter().map(|(name, extents)| (name.clone(), json!(extents))).collect();
+            report
+        };
+        return json!({"shapes": reports.iter().map(one).collect::<Vec<_>>()});
+    };
+    json(report)
 }
 
 fn extents(option: &str, value: &str) -> Result<Vec<usize>> {
@@ -105,7 +136,7 @@ mod tests {
             let error = parsed(options).unwrap_err();
             assert!(error.contains(said), "{options:?}: {error}");
         }
-        let error = single(&["x=1,2".to_owned()]).unwrap_err().to_string();
-        assert!(error.contains("one shape here"), "{error}");
+        let error = single(&["x=1,2".to_owned()], "one shape here").unwrap_err().to_string();
+        assert_eq!(error, "--shape: one shape here");
     }
 }

@@ -63,7 +63,7 @@ fn put(path: &Path, header: &Map<String, Value>, part: &str, key: &str, section:
         _ => Map::from_iter([("run".to_owned(), Value::Object(header.clone()))]),
     };
     // The date of the last section.
-    record["run"]["date"] = json!(jiff::Timestamp::now().strftime("%Y-%m-%d").to_string());
+    record["run"]["date"] = json!(record::today());
     let sections = record.entry(part).or_insert_with(|| json!({}));
     sections.as_object_mut().context("a record's part is an object")?.insert(key.to_owned(), section);
     write(path, record)
@@ -352,7 +352,7 @@ mod tests {
         let case = |family: &str| Case {
             name: family.into(),
             family: family.into(),
-            check: Check::Network(floe::selftest::agreement::Bound::EXACT),
+            check: Check::Network { bound: floe::selftest::agreement::Bound::EXACT, shape: 0 },
         };
         let manifest = Manifest {
             format: FORMAT,

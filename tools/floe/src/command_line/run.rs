@@ -64,16 +64,16 @@ pub(super) struct Finding {
     /// Leave out boxes and classes with scores below this one.
     #[arg(long, value_name = "SCORE")]
     threshold: Option<f64>,
-    /// What an output holds where the plan does not say it: boxes (in pixels of the network's input), scores, classes or
-    /// masks; repeatable.
+    /// What an output holds where the plan does not say it: boxes (in pixels of the network's input), scores, classes, labels
+    /// (of boxes [N, 4], with their scores) or masks; repeatable. Boxes, labels, scores and masks of torchvision's detectors are
+    /// told by these names.
     #[arg(long = "result", value_name = "OUTPUT=WORD", value_parser = told)]
     results: Vec<(String, String)>,
 }
 
 #[cfg(feature = "pictures")]
 fn told(text: &str) -> Result<(String, String), &'static str> {
-    let (name, word) =
-        text.rsplit_once('=').ok_or("expected OUTPUT=boxes, OUTPUT=scores, OUTPUT=classes or OUTPUT=masks")?;
+    let (name, word) = text.rsplit_once('=').ok_or("expected OUTPUT=boxes, =scores, =classes, =labels or =masks")?;
     Ok((name.to_owned(), word.to_owned()))
 }
 
@@ -262,7 +262,9 @@ impl<'a> Report<'a> {
         if let Some(threshold) = self.arguments.found.threshold {
             results.retain(threshold);
         }
-        if let (Some(record), serde_json::Value::Object(found)) = (record.as_object_mut(), results.json(&self.labels)) {
+        let size = shot.shown.as_ref().map(|(picture, _)| [picture.width, picture.height]);
+        let found = results.json(&self.labels, size);
+        if let (Some(record), serde_json::Value::Object(found)) = (record.as_object_mut(), found) {
             record.extend(found);
         }
         if let (Some(to), Some((mut picture, place))) = (&self.arguments.found.draw, shot.shown) {

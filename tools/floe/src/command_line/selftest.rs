@@ -2,6 +2,7 @@
 
 use super::{options::DeviceArgument, progress::Progress};
 use crate::{
+    digest,
     inputs::BadInput,
     plan_file::PlanFile,
     selftest::{
@@ -16,10 +17,8 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
-    fs::File,
     io::{self, Write},
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -87,7 +86,7 @@ impl SelfTest {
     fn test(&self, bundle: &mut Bundle) -> Result<()> {
         let start = Instant::now();
         let device = self.device(bundle)?;
-        let digest = digest(&self.bundle).with_context(|| self.name())?;
+        let digest = digest::of_file(&self.bundle).with_context(|| self.name())?;
         let manifest = bundle.manifest();
         let record = self.record.clone().unwrap_or_else(|| default_name(&device).into());
         if floe_files::is_same_file(&record, &self.bundle) {
@@ -196,26 +195,6 @@ impl SelfTest {
 /// A bundle that is none, or is damaged: another file would do.
 fn bad(name: &str, error: &anyhow::Error) -> anyhow::Error {
     BadInput(format!("{name}: {error:#}")).into()
-}
-
-/// SHA-256 of a file.
-fn digest(path: &Path) -> Result<String> {
-    let mut hasher = Sha256::new();
-    io::copy(&mut File::open(path)?, &mut HashWriter(&mut hasher))?;
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-struct HashWriter<'h>(&'h mut Sha256);
-
-impl Write for HashWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// A file name from the device and the day, for example `orin-2026-11-23.json`.

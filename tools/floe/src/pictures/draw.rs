@@ -101,9 +101,9 @@ impl Pen {
         let colour = colour(found.class);
         // Casts saturate: what lies far outside stays there.
         let point = |x: f64, y: f64| Point::new(x.round().clamp(-1e6, 1e6) as i32, y.round().clamp(-1e6, 1e6) as i32);
-        let [left, top, right, bottom] = found.corners;
-        let (first, last) = (point(left, top), point(right, bottom));
-        let size = Size::new((last.x - first.x).max(1) as u32, (last.y - first.y).max(1) as u32);
+        let [columns, rows] = found.pixels();
+        let first = Point::new(columns.start, rows.start);
+        let size = Size::new(columns.len() as u32, rows.len() as u32);
         let (thick, outer) = (self.thick, Rectangle::new(first, size));
         if let Some(mask) = &found.mask {
             for at in outer.intersection(&canvas.bounding_box()).points().filter(|&at| mask.covers(centre(at))) {

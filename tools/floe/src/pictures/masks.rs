@@ -24,10 +24,23 @@ pub(super) struct Prototypes<'a> {
 }
 
 impl Prototypes<'_> {
-    /// The mask of a box (left, top, right, bottom in the picture): the sum of the prototypes, each times its coefficient. What is
-    /// not near the box is left out.
+    /// The mask of a box (left, top, right, bottom in the picture): the sum of the prototypes, each times its coefficient.
     pub(super) fn mask(&self, coefficients: &[f64], corners: [f64; 4], place: &Place) -> Mask {
-        let extents = [self.width, self.height];
+        let planes = || self.values.chunks_exact(self.width * self.height).zip(coefficients);
+        let value = |at: usize| -> f64 { planes().map(|(plane, coefficient)| plane[at] * coefficient).sum() };
+        Mask::over_network(value, [self.height, self.width], corners, place)
+    }
+}
+
+impl Mask {
+    /// Of evidence on a grid over the whole input of the network; what is not near the box is left out.
+    fn over_network(
+        value: impl Fn(usize) -> f64,
+        [height, width]: [usize; 2],
+        corners: [f64; 4],
+        place: &Place,
+    ) -> Self {
+        let extents = [width, height];
         let cell = |point| {
             let at = place.to_network(place.to_frame(point));
             [0, 1].map(|d| at[d] * extents[d] as f64 / f64::from(place.frame.network[d]))
@@ -40,12 +53,8 @@ impl Prototypes<'_> {
             first..((last[d] + 2.0) as usize).clamp(first + 1, extents[d])
         });
         let [columns, rows] = cells;
-        let value = |at: usize| -> f64 {
-            let planes = self.values.chunks_exact(self.width * self.height);
-            planes.zip(coefficients).map(|(plane, coefficient)| plane[at] * coefficient).sum()
-        };
-        let values = rows.clone().flat_map(|y| columns.clone().map(move |x| y * self.width + x)).map(value).collect();
-        Mask {
+        let values = rows.clone().flat_map(|y| columns.clone().map(move |x| y * width + x)).map(value).collect();
+        Self {
             width: columns.len(),
             height: rows.len(),
             values,
@@ -53,9 +62,12 @@ impl Prototypes<'_> {
             offset: [origin[0] - columns.start as f64, origin[1] - rows.start as f64],
         }
     }
-}
 
-impl Mask {
+    /// Of probabilities `[height, width]` over the whole input of the network (torchvision).
+    pub(super) fn of_network(probabilities: &[f64], extents: [usize; 2], corners: [f64; 4], place: &Place) -> Self {
+        Self::over_network(|at| probabilities[at] - 0.5, extents, corners, place)
+    }
+
     /// Of probabilities `[height, width]` that are laid over a box of the picture, zero around them (Mask R-CNN).
     pub(super) fn of_box(probabilities: &[f64], [height, width]: [usize; 2], corners: [f64; 4]) -> Self {
         let mut values = vec![-0.5; (height + 2) * (width + 2)];

@@ -18,7 +18,7 @@ use floe_kernels::DType;
 const BOX: usize = 6;
 
 /// What a user can say of an output that the plan says nothing of.
-const WORDS: [&str; 4] = ["boxes", "scores", "classes", "masks"];
+const WORDS: [&str; 5] = ["boxes", "scores", "classes", "labels", "masks"];
 
 /// Which output holds what.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ enum Kind {
     Boxes {
         count: Option<String>,
         on_network: bool,
+        /// Names of the scores and labels, where rows of boxes have none.
+        apart: Option<[String; 2]>,
         masks: Option<(String, Masks)>,
     },
     Scores,
@@ -47,13 +49,15 @@ enum Kind {
 enum Masks {
     /// `[1, prototypes, height, width]`; a box has as many numbers behind its first six: coefficients in place of keypoints.
     Prototypes,
-    /// `[boxes, 1, height, width]` or `[boxes, height, width]`: probabilities over each box.
+    /// `[boxes, 1, height, width]` or `[boxes, height, width]`: probabilities over each box, or, where they are as large as the
+    /// network's input, over that.
     OfBoxes,
 }
 
 impl Meaning {
-    /// Takes what outputs hold from the plan, and from `told` (output and word: `boxes`, `scores`, `classes` or `masks`).
-    /// Boxes that the plan does not speak of are in pixels of the network's input.
+    /// Takes what outputs hold from `told` (output and word: `boxes`, `scores`, `classes`, `labels` or `masks`), else from the plan,
+    /// else from their names where those are torchvision's. Boxes that the plan does not speak of are in pixels of the network's
+    /// input.
     ///
     /// # Errors
     /// Returns an error if `told` names no output or word, or a shape that does not hold what it should.
@@ -67,25 +71,43 @@ impl Meaning {
                 )));
             }
             if !WORDS.contains(&word.as_str()) {
-                return Err(bad(format!("--result {name}={word}: write boxes, scores, classes or masks")));
+                return Err(bad(format!("--result {name}={word}: write boxes, scores, classes, labels or masks")));
             }
         }
+        let is_torchvision = is_torchvision(outputs);
+        let words = Words { told, is_torchvision };
         let masks = |boxes: &Binding<'_>| {
-            let all = outputs.iter().filter(|&output| word_of(output, told) == "masks");
+            let all = outputs.iter().filter(|&output| words.of(output) == "masks");
             { all }.find_map(|output| Some((output.name.to_owned(), Masks::of(output, boxes)?)))
         };
         let find = |wanted: Content<'_>| {
             let found = outputs.iter().find(|output| Content::parse(output.content) == Some(wanted));
             found.map(|output| output.name.to_owned())
         };
+        // Of boxes without scores and classes of their own: the outputs that hold these.
+        let apart = |boxes: &Binding<'_>| {
+            let rows = corners_of(boxes)?;
+            let of = |word: &str| {
+                let found = outputs.iter().find(|&output| words.of(output) == word && holds_one_for_each(output, rows));
+                found.map(|output| output.name.to_owned())
+            };
+            Some([of("scores")?, of("labels")?])
+        };
+        let all_apart: Vec<_> =
+            outputs.iter().filter(|&output| words.of(output) == "boxes").filter_map(apart).flatten().collect();
+        // The compiler adds it where the number of boxes depends on data.
+        let count = |boxes: &Binding<'_>| named(outputs, &format!("{}.count", boxes.name));
+        let counts: Vec<_> = outputs.iter().filter(|&output| words.of(output) == "boxes").filter_map(count).collect();
         let kind = |output: &Binding<'_>| {
-            if word_of(output, told) == "masks" {
+            let is_part = |name: &String| name == output.name;
+            if matches!(words.of(output), "masks" | "labels") || all_apart.iter().chain(&counts).any(is_part) {
                 return Some(Kind::Part);
             }
-            Some(match Content::parse(word_of(output, told))? {
+            Some(match Content::parse(words.of(output))? {
                 Content::Boxes { input } => Kind::Boxes {
-                    count: find(Content::Count { boxes: output.name }),
+                    count: find(Content::Count { boxes: output.name }).or_else(|| count(output)),
                     on_network: input.is_empty(),
+                    apart: apart(output),
                     masks: masks(output),
                 },
                 Content::Count { .. } | Content::BestClasses { .. } => Kind::Part,
@@ -100,15 +122,26 @@ impl Meaning {
         for output in outputs {
             let found = crate::inputs::describe(output);
             let name = output.name;
-            if matches!(Content::parse(word_of(output, told)), Some(Content::Boxes { .. }))
-                && !(rows_of(output).is_some() && output.dtype == DType::F32)
+            let is_boxes = matches!(Content::parse(words.of(output)), Some(Content::Boxes { .. }));
+            if is_boxes && corners_of(output).is_some() && apart(output).is_none() {
+                return Err(bad(format!(
+                    "output '{name}' is {found}, boxes without scores and classes: name the outputs that have one for each, with \
+                     --result OUTPUT=scores and --result OUTPUT=labels"
+                )));
+            }
+            if is_boxes && !((rows_of(output).is_some() || corners_of(output).is_some()) && output.dtype == DType::F32)
             {
                 return Err(bad(format!(
                     "output '{name}' is {found}, no f32 [boxes, 6 + 2·keypoints]: make boxes with --postprocess"
                 )));
             }
+            if words.of(output) == "labels" && !all_apart.iter().any(|label| label == name) {
+                return Err(bad(format!(
+                    "--result {name}=labels: {found} has no label for each of some boxes [boxes, 4]"
+                )));
+            }
             let is_taken = |(_, kind): &(String, Kind)| matches!(kind, Kind::Boxes { masks: Some((masks, _)), .. } if masks == name);
-            if word_of(output, told) == "masks" && !contents.iter().flatten().any(is_taken) {
+            if words.of(output) == "masks" && !contents.iter().flatten().any(is_taken) {
                 return Err(bad(format!(
                     "--result {name}=masks: {found} is neither [1, prototypes, height, width], with boxes of 6 + prototypes numbers, nor                      [boxes, 1, height, width]"
                 )));
@@ -146,7 +179,7 @@ impl Meaning {
         for (name, kind) in self.contents.iter().flatten() {
             let (values, shape) = find(name)?;
             match kind {
-                Kind::Boxes { count, on_network, masks } => {
+                Kind::Boxes { count, on_network, apart, masks } => {
                     let used = match count {
                         Some(count) => find(count)?.0.first().map_or(0, |count| count.max(0.0) as usize),
                         None => usize::MAX,
@@ -160,7 +193,10 @@ impl Meaning {
                         None => None,
                     };
                     let boxes = Boxes { on_network: *on_network, place, masks };
-                    let row = shape.last().map_or(BOX, |&extent| extent as usize);
+                    let (values, row) = match apart {
+                        Some([scores, labels]) => (joined(&values, &find(scores)?.0, &find(labels)?.0), BOX),
+                        None => (values, shape.last().map_or(BOX, |&extent| extent as usize)),
+                    };
                     // Without a count, rows of zeros are not in use.
                     let rows = values.chunks_exact(row).enumerate().take(used).filter(|(_, row)| row[4] > 0.0);
                     results.boxes.extend(rows.map(|(number, row)| boxes.found(number, row)));
@@ -196,9 +232,61 @@ impl Meaning {
     }
 }
 
-/// What the user says that an output holds, else what the plan says.
-fn word_of<'a>(output: &Binding<'a>, told: &'a [(String, String)]) -> &'a str {
-    told.iter().find(|(name, _)| name == output.name).map_or(output.content, |(_, word)| word)
+/// What outputs hold.
+struct Words<'a> {
+    told: &'a [(String, String)],
+    is_torchvision: bool,
+}
+
+impl Words<'_> {
+    /// What the user says that an output holds, else what the plan says, else its name.
+    fn of<'a>(&'a self, output: &Binding<'a>) -> &'a str {
+        match self.told.iter().find(|(name, _)| name == output.name) {
+            Some((_, word)) => word,
+            None if self.is_torchvision && output.content.is_empty() && TORCHVISION.contains(&output.name) => {
+                output.name
+            }
+            None => output.content,
+        }
+    }
+}
+
+/// What torchvision's detectors call their outputs; those without masks have the first three.
+const TORCHVISION: [&str; 4] = ["boxes", "labels", "scores", "masks"];
+
+/// Whether these are the outputs of a detector of torchvision, by names, types and shapes.
+fn is_torchvision(outputs: &[Binding<'_>]) -> bool {
+    let find = |name: &str| outputs.iter().find(|output| output.name == name && output.content.is_empty());
+    let [Some(boxes), Some(labels), Some(scores)] = ["boxes", "labels", "scores"].map(find) else { return false };
+    let is_one_for_each = |rows| holds_one_for_each(labels, rows) && holds_one_for_each(scores, rows);
+    let masks_fit = find("masks").is_none_or(|masks| Masks::of(masks, boxes).is_some());
+    labels.dtype == DType::I64
+        && boxes.dtype == DType::F32
+        && corners_of(boxes).is_some_and(is_one_for_each)
+        && masks_fit
+}
+
+/// The output of this name, if there is one.
+fn named(outputs: &[Binding<'_>], name: &str) -> Option<String> {
+    outputs.iter().any(|output| output.name == name).then(|| name.to_owned())
+}
+
+/// Rows of boxes `[boxes, 4]`, which have no scores and classes.
+fn corners_of(boxes: &Binding<'_>) -> Option<usize> {
+    let (&[rows, numbers], ones) = boxes.shape.split_last_chunk().map(|(ones, last)| (last, ones))?;
+    (numbers == 4 && ones.iter().all(|&extent| extent == 1)).then_some(rows as usize)
+}
+
+/// Whether an output is `[rows]`.
+fn holds_one_for_each(output: &Binding<'_>, rows: usize) -> bool {
+    let extents = output.shape.as_slice().split_last();
+    extents.is_some_and(|(&last, ones)| last as usize == rows && ones.iter().all(|&extent| extent == 1))
+}
+
+/// Rows of left, top, right, bottom, score and class, of outputs that hold these apart.
+fn joined(corners: &[f64], scores: &[f64], labels: &[f64]) -> Vec<f64> {
+    let rows = corners.as_chunks::<4>().0.iter().zip(scores.iter().zip(labels));
+    rows.flat_map(|(&[left, top, right, bottom], (&score, &label))| [left, top, right, bottom, score, label]).collect()
 }
 
 /// Rows of boxes `[boxes, 6 + 2·keypoints]`, and numbers of each.
@@ -212,7 +300,8 @@ fn rows_of(boxes: &Binding<'_>) -> Option<[usize; 2]> {
 impl Masks {
     /// How an output holds masks of these boxes; `None` where it does not.
     fn of(output: &Binding<'_>, boxes: &Binding<'_>) -> Option<Self> {
-        let [rows, numbers] = rows_of(boxes)?.map(|extent| extent as u32);
+        let rows = rows_of(boxes).or_else(|| Some([corners_of(boxes)?, BOX]));
+        let [rows, numbers] = rows?.map(|extent| extent as u32);
         match *output.shape.as_slice() {
             [.., height, width] if height == 0 || width == 0 => None,
             [1, prototypes, _, _] if numbers > BOX as u32 && prototypes == numbers - BOX as u32 => {
@@ -263,7 +352,12 @@ impl Boxes<'_> {
                 }
                 Masks::OfBoxes => {
                     let values = values.chunks_exact(height * width).nth(number)?;
-                    Some(Mask::of_box(values, [height, width], corners))
+                    // A pasted mask is as large as what the network sees.
+                    Some(if place.frame.network.map(|extent| extent as usize) == [width, height] {
+                        Mask::of_network(values, [height, width], corners, place)
+                    } else {
+                        Mask::of_box(values, [height, width], corners)
+                    })
                 }
             }
         });
@@ -291,6 +385,7 @@ mod tests {
         let bytes = match dtype {
             DType::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
             DType::I32 => values.iter().flat_map(|x| (*x as i32).to_le_bytes()).collect(),
+            DType::I64 => values.iter().flat_map(|x| (*x as i64).to_le_bytes()).collect(),
             _ => values.iter().map(|x| *x as u8).collect(),
         };
         Output { binding: Binding { name, direction: Direction::Output, dtype, shape, content }, bytes }
@@ -325,6 +420,25 @@ mod tests {
         let twice = read(std::slice::from_ref(&plain), &[("detections", "boxes")], Some(&half)).boxes;
         assert_eq!((twice[0].corners, twice[0].points[0]), ([40.0, 60.0, 120.0, 220.0], [80.0, 100.0]));
         assert_eq!(read(&[plain], &[], Some(&place)), Results::default());
+    }
+
+    /// The rest of outputs whose extent depends on data is not to be read.
+    #[test]
+    fn only_counted_boxes_are_in_use() {
+        let outputs = |labels: DType| {
+            let boxes = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+            [
+                output("boxes", "", DType::F32, &[2, 4], &boxes),
+                output("boxes.count", "", DType::I64, &[], &[1.0]),
+                output("labels", "", labels, &[2], &[7.0, 8.0]),
+                output("scores", "", DType::F32, &[2], &[0.75, 0.5]),
+            ]
+        };
+        let found = read(&outputs(DType::I64), &[], None).boxes;
+        let wanted = Found { class: 7, score: 0.75, corners: [1.0, 2.0, 3.0, 4.0], points: Vec::new(), mask: None };
+        assert_eq!(found, [wanted]);
+        // Other outputs of these names are no detector's.
+        assert_eq!(read(&outputs(DType::F32), &[], None), Results::default());
     }
 
     #[test]
@@ -364,7 +478,8 @@ mod tests {
             Meaning::of(std::slice::from_ref(&scores), &[(name.into(), word.into())]).unwrap_err().to_string()
         };
         assert!(error("q", "scores").contains("its outputs are: p"));
-        assert!(error("p", "faces").contains("write boxes, scores, classes or masks"));
+        assert!(error("p", "faces").contains("write boxes, scores, classes, labels or masks"));
+        assert!(error("p", "labels").contains("no label for each of some boxes"));
         assert!(error("p", "masks").contains("f32 [1, 3] is neither [1, prototypes"));
         assert!(error("p", "boxes").contains("f32 [1, 3], no f32 [boxes"));
     }

@@ -2,6 +2,7 @@
 
 use super::{Labels, Mask, Place};
 use serde_json::{Value, json};
+use std::ops::Range;
 
 /// Classes that are told of an output of scores.
 pub(super) const BEST: usize = 5;
@@ -28,6 +29,43 @@ pub struct Found {
     pub points: Vec<[f64; 2]>,
     /// Which points of the box belong to it, where the network says so.
     pub mask: Option<Mask>,
+}
+
+impl Found {
+    /// The pixels that the box takes: from the left and the top one up to, but without, the right and the bottom one.
+    pub(super) fn pixels(&self) -> [Range<i32>; 2] {
+        // What lies far outside stays there; casts of NaN are 0.
+        let [left, top, right, bottom] = self.corners.map(|edge| edge.round().clamp(-1e6, 1e6) as i32);
+        [left..right.max(left + 1), top..bottom.max(top + 1)]
+    }
+
+    /// Its mask in a picture of this width and height, as COCO's run lengths: column by column, how many pixels in turn do not and
+    /// do belong to it.
+    fn run_lengths(&self, [width, height]: [usize; 2]) -> Option<Vec<usize>> {
+        let mask = self.mask.as_ref()?;
+        let [columns, rows] = self.pixels();
+        let inside = |range: Range<i32>, extent: usize| {
+            let [start, end] = [range.start, range.end].map(|edge| (edge.max(0) as usize).min(extent));
+            start..end
+        };
+        let (columns, rows) = (inside(columns, width), inside(rows, height));
+        // The first counts pixels that do not belong to it, then every second one.
+        let mut counts = vec![0];
+        let mut add = |belongs: bool, pixels: usize| {
+            if pixels > 0 && belongs == (counts.len() % 2 == 1) {
+                counts.push(0);
+            }
+            counts.last_mut().into_iter().for_each(|last| *last += pixels);
+        };
+        add(false, columns.start * height);
+        for x in columns.clone() {
+            add(false, rows.start);
+            rows.clone().for_each(|y| add(mask.covers([x, y].map(|at| at as f64 + 0.5)), 1));
+            add(false, height - rows.end);
+        }
+        add(false, (width - columns.end) * height);
+        Some(counts)
+    }
 }
 
 /// A class for each pixel of the network's input.
@@ -116,11 +154,17 @@ impl Results {
         parts.join("; ")
     }
 
-    /// For programs: `boxes`, `classes` and `map`, as far as the plan makes them.
-    pub fn json(&self, labels: &Labels) -> Value {
+    /// For programs: `boxes`, `classes` and `map`, as far as the plan makes them. A box with a mask has it in COCO's uncompressed
+    /// run lengths, where the results are those of a picture, whose width and height are given.
+    pub fn json(&self, labels: &Labels, picture: Option<[usize; 2]>) -> Value {
         let boxes = self.boxes.iter().map(|found| {
             let Found { class, score, corners, points, mask: _ } = found;
-            json!({"class": class, "label": labels.get(*class), "score": score, "box": corners, "points": points})
+            let mut object =
+                json!({"class": class, "label": labels.get(*class), "score": score, "box": corners, "points": points});
+            if let Some(([width, height], counts)) = picture.and_then(|size| Some((size, found.run_lengths(size)?))) {
+                object["mask"] = json!({"size": [height, width], "counts": counts});
+            }
+            object
         });
         let classes = self
             .classes

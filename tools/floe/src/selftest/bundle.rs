@@ -15,7 +15,7 @@ use std::{
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 /// Version of the format. A bundle of another one is refused.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Most bytes of an entry when inflated, so that no file of a few bytes takes all memory.
 const MOST_BYTES: u64 = 1 << 30;
@@ -71,7 +71,12 @@ pub enum Check {
         allowance: Allowance,
     },
     /// Those of a network: outputs, then states.
-    Network(Bound),
+    Network {
+        /// How far they may be off.
+        bound: Bound,
+        /// Which of the shapes that the plan has for the target.
+        shape: u32,
+    },
 }
 
 /// Where an output lies in a kernel's memory.

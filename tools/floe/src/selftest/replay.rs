@@ -44,7 +44,13 @@ impl Replayer {
             Check::Kernel { outputs, workspace, workspace_bytes, allowance } => {
                 kernel(&mut session, parts, outputs, (*workspace, *workspace_bytes), *allowance)
             }
-            Check::Network(bound) => network(&mut session, parts, *bound),
+            Check::Network { bound, shape } => {
+                let shapes = session.variant().shapes();
+                let shape =
+                    shapes.map(|shape| shape.number()).nth(*shape as usize).context("the plan lacks the shape")?;
+                session.choose(shape)?;
+                network(&mut session, parts, *bound)
+            }
         });
         #[cfg(feature = "emulator")]
         if let Place::Emulated(emulated) = place

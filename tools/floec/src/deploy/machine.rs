@@ -77,7 +77,7 @@ impl Machine {
             }
             return Ok(quoted(&self.floe));
         };
-        let copied = remote.copy(&local, "bin/floe", true)?;
+        let (copied, _) = remote.copy(&local, "bin/floe", true)?;
         // Before a plan travels: a program for a newer C library would fail with every one.
         let version = remote
             .output("bin/floe --version")

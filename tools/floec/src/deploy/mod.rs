@@ -166,7 +166,7 @@ fn deploy(
     // One that the engine would refuse need not travel.
     let bytes = inspect::map(plan)?;
     let model = inspect::parse(&bytes, plan)?.model().to_owned();
-    let copied = remote.copy(plan, &name, false)?;
+    let (copied, digest) = remote.copy(plan, &name, false)?;
     let what = if copied { "copied" } else { "is there already" };
     output::print(&format!("{}: {name} {what}, {}\n", remote.host(), output::bytes(bytes.len() as u64)))?;
     if command.is_empty() {
@@ -191,7 +191,7 @@ fn deploy(
     let record = json!({
         "unix_time": SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         "host": remote.host(), "machine": machine, "floec": env!("CARGO_PKG_VERSION"),
-        "plan": name, "model": model, "sha256": remote::digest(plan)?,
+        "plan": name, "model": model, "sha256": digest,
         "command": command, "exit_code": code,
         "result": result.and_then(|text| serde_json::from_str::<Value>(&text).ok()),
     });

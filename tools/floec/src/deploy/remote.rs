@@ -1,9 +1,9 @@
 //! A machine at the other end of the user's own ssh: scripts run there, and files copied and fetched, over one connection.
 
 use anyhow::{Context, Result, bail};
+use floe::digest;
 use floe_files::OutputFile;
 use indicatif::{ProgressBar, ProgressStyle};
-use sha2::{Digest, Sha256};
 use std::{
     fs::File,
     io::{self, Read, Write},
@@ -96,16 +96,16 @@ impl Remote {
         }
     }
 
-    /// Copies a file into the folder unless it is there already, and returns whether it was copied. A file that arrives damaged, or not
-    /// whole, does not take the place of an older one.
+    /// Copies a file into the folder unless it is there already, and returns whether it was copied, and its SHA-256. A file that arrives
+    /// damaged, or not whole, does not take the place of an older one.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, the machine cannot be reached, or the file does not arrive.
-    pub fn copy(&self, local: &Path, name: &str, executable: bool) -> Result<bool> {
-        let digest = digest(local)?;
+    pub fn copy(&self, local: &Path, name: &str, executable: bool) -> Result<(bool, String)> {
+        let digest = digest::of_file(local).with_context(|| format!("cannot read '{}'", local.display()))?;
         let there = self.output(&format!("[ ! -f {0} ] || sha256sum < {0}", quoted(name)))?;
         if there.split_whitespace().next() == Some(&digest) {
-            return Ok(false);
+            return Ok((false, digest));
         }
         let mode = if executable { 755 } else { 644 };
         let script = format!(
@@ -123,7 +123,7 @@ impl Remote {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 Err(error).with_context(|| format!("cannot copy '{}'", local.display()))
             }
-            _ if status.success() => Ok(true),
+            _ if status.success() => Ok((true, digest)),
             _ => Err(self.failed(status, &format!("'{}' did not arrive", local.display()))),
         }
     }
@@ -197,20 +197,6 @@ fn send(local: &Path, to: &mut impl Write) -> io::Result<()> {
     };
     bar.finish_and_clear();
     sent
-}
-
-/// SHA-256 of a file, in hexadecimal.
-pub fn digest(path: &Path) -> Result<String> {
-    let mut file = File::open(path).with_context(|| format!("cannot read '{}'", path.display()))?;
-    let mut digest = Sha256::new();
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match file.read(&mut buffer).with_context(|| format!("cannot read '{}'", path.display()))? {
-            0 => break,
-            read => digest.update(&buffer[..read]),
-        }
-    }
-    Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A word of the shell that means this text and nothing else.

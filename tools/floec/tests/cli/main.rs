@@ -8,6 +8,7 @@ mod deploy;
 mod inspect;
 mod models;
 mod operators;
+mod pictures;
 mod plans;
 mod quantize;
 mod selftest;

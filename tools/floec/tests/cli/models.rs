@@ -61,13 +61,18 @@ fn value(name: &str, shape: &[&str]) -> ValueInfoProto {
 
 /// A model from input `x` to output `y`.
 pub fn model(nodes: Vec<NodeProto>, initializer: Vec<TensorProto>, shape: &[&str]) -> Vec<u8> {
-    let output = ValueInfoProto { name: "y".into(), ..Default::default() };
+    with_outputs(nodes, initializer, shape, &["y"])
+}
+
+/// A model from input `x` to outputs of these names.
+pub fn with_outputs(nodes: Vec<NodeProto>, initializer: Vec<TensorProto>, shape: &[&str], outputs: &[&str]) -> Vec<u8> {
+    let output = |name: &&str| ValueInfoProto { name: (*name).into(), ..Default::default() };
     let graph = GraphProto {
         node: nodes,
         name: "small".into(),
         initializer,
         input: vec![value("x", shape)],
-        output: vec![output],
+        output: outputs.iter().map(output).collect(),
         ..Default::default()
     };
     let opset = OperatorSetIdProto { version: 17, ..Default::default() };

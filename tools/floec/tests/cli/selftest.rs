@@ -1,7 +1,13 @@
 //! `floec selftest-bundle`.
 
 use crate::{Folder, models, nvrtc_is_there};
-use floe::selftest::bundle::{Bundle, NETWORKS};
+use floe::{
+    selftest::{
+        bundle::{Bundle, NETWORKS},
+        replay::Replayer,
+    },
+    session::{DeviceKind, Request},
+};
 
 #[test]
 fn a_bundle_for_the_host_has_kernels_and_networks() {
@@ -26,6 +32,27 @@ fn a_bundle_for_the_host_has_kernels_and_networks() {
         let bundle = Bundle::open(&folder.path("c.selftest")).unwrap();
         let networks: Vec<_> = bundle.manifest().cases.iter().filter(|case| case.family == NETWORKS).collect();
         assert!(matches!(networks.as_slice(), [case] if case.name == "conv"), "{networks:?}");
+    }
+}
+
+/// Each shape of a network is a case; the device chooses it.
+#[test]
+fn several_shapes_are_several_cases() {
+    let folder = Folder::new();
+    let nodes = vec![models::node("relu", "Relu", &["x"], "y")];
+    folder.write("net.onnx", models::model(nodes, Vec::new(), &["1", "width"]));
+    let line = "selftest-bundle net.onnx --shape x=1x8,1x5 --target host --family lrn -o net.selftest";
+    folder.run(line).succeeded();
+    let mut bundle = Bundle::open(&folder.path("net.selftest")).unwrap();
+    let cases = bundle.manifest().cases.clone();
+    let networks: Vec<usize> = (0..cases.len()).filter(|&number| cases[number].family == NETWORKS).collect();
+    assert_eq!(networks.iter().map(|&number| &*cases[number].name).collect::<Vec<_>>(), ["net x=1x8", "net x=1x5"]);
+    for number in networks {
+        let mut parts = bundle.parts(number).unwrap();
+        let mut replayer = Replayer::new(Request { device: DeviceKind::Host, ..Request::default() });
+        assert_eq!(replayer.run(&cases[number], &parts).unwrap(), Ok(0.0), "{}", cases[number].name);
+        *parts.after.last_mut().unwrap() ^= 0x40;
+        assert!(replayer.run(&cases[number], &parts).unwrap().is_err());
     }
 }
 

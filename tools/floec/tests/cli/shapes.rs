@@ -203,6 +203,63 @@ fn a_further_shape_adds_less_than_a_tenth_of_the_weights() {
     assert!(folder.run("check plan.floe").succeeded().ends_with("for host\n"));
 }
 
+/// The kernels of a further shape, and the dumps of each.
+#[test]
+fn compare_reports_each_shape() {
+    let folder = Folder::new();
+    folder.write("model.onnx", convolutions());
+    let shapes = RESOLUTIONS.join(",");
+    let line = format!("compare model.onnx --target jetson-orin-nano --samples 1 --shape x={shapes}");
+    let simulated = format!("{line} --device simulated --html page.html --dump-dir out");
+    let said = folder.run(&simulated).succeeded();
+    let page = String::from_utf8(folder.read("page.html")).unwrap();
+    for (number, shape) in RESOLUTIONS.iter().enumerate() {
+        assert!(said.contains(&format!("x={shape}\n")), "{said}");
+        assert!(page.contains(&format!(": x={shape}</h1>")), "{page}");
+        assert!(folder.path(&format!("out/shape-{}/random-0.npz", number + 1)).is_file(), "{shape}");
+    }
+    // Each is held to the budget, and the error names the shape.
+    let run = folder.run(&format!("{line} --device simulated --budget relative=1e-9"));
+    assert_eq!(run.code, Some(1));
+    assert!(run.stderr.contains(&format!("x={}", RESOLUTIONS[0])), "{}", run.stderr);
+    if nvrtc_is_there() {
+        let json = folder.run(&format!("{line} --device emulated --budget relative=0.01 --json")).succeeded();
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let found: Vec<_> = json["shapes"].as_array().unwrap().iter().map(|one| one["shape"]["x"].clone()).collect();
+        assert_eq!(found, [serde_json::json!([1, 16, 24, 40]), serde_json::json!([1, 16, 12, 20])]);
+        assert!(json["shapes"][1]["layers"].as_array().unwrap().len() > 3);
+    }
+}
+
+#[test]
+fn prove_runs_each_shape_or_that_of_the_files() {
+    if !nvrtc_is_there() {
+        return;
+    }
+    let folder = Folder::new();
+    folder.write("model.onnx", convolutions());
+    let proven = |line: &str| -> serde_json::Value {
+        serde_json::from_str(&folder.run(&format!("prove {line} --target jetson-orin-nano --json")).succeeded())
+            .unwrap()
+    };
+    let shapes = RESOLUTIONS.join(",");
+    let report = proven(&format!("model.onnx --shape x={shapes}"));
+    let reports = report["shapes"].as_array().unwrap();
+    let instructions = |report: &serde_json::Value| report["counts"]["instructions"].as_u64().unwrap();
+    assert_eq!(reports.len(), 2);
+    assert!(instructions(&reports[0]) > instructions(&reports[1]));
+    assert!(reports.iter().all(|report| report["errors"][0]["relative_l2"].as_f64().unwrap() < 0.01), "{report}");
+    // A file runs its own shape, of a plan too.
+    let bytes: Vec<u8> = (0..16 * 12 * 20).flat_map(|number| sample(number).to_le_bytes()).collect();
+    let array = floe::npy::Array { dtype: floe_kernels::DType::F32, shape: vec![1, 16, 12, 20], bytes: &bytes };
+    let mut npy = Vec::new();
+    array.write(&mut npy).unwrap();
+    folder.write("x.npy", npy);
+    let targets = "--target jetson-orin-nano --target host --ptx";
+    folder.run(&format!("compile model.onnx {targets} --shape x={shapes} -o plan.floe")).succeeded();
+    assert_eq!(instructions(&proven("plan.floe --inputs x=x.npy")), instructions(&reports[1]));
+}
+
 #[test]
 fn what_is_no_set_of_shapes_is_refused() {
     let folder = Folder::new();
@@ -219,7 +276,9 @@ fn what_is_no_set_of_shapes_is_refused() {
     let candidates =
         "compile model.onnx --target jetson-orin-nano --candidates --shape x=1x16x8x8,1x16x4x4 -o plan.floe";
     folder.misused(candidates, &["--candidates goes with one --shape"]);
-    folder.misused("prove model.onnx --target jetson-orin-nano --shape x=1x16x8x8,1x16x4x4", &["one shape here"]);
+    let two = "--shape x=1x16x8x8,1x16x4x4";
+    folder.misused(&format!("quantize model.onnx --samples s {two} -o q.onnx"), &["ranges are measured in one shape"]);
+    folder.misused(&format!("inspect model.onnx {two}"), &["a model is inspected in one shape"]);
     // An input of another name than the plan's, in a second shape of a fixed model.
     folder.write("fixed.onnx", models::convolution());
     let fixed = "compile fixed.onnx --target host --shape x=1x1x6x6,1x1x8x8 -o plan.floe";

@@ -1,83 +1,15 @@
-//! One interface to both kinds of session, and the choice between them.
+//! Where a session lives: the choice of a device and a variant for it, and INIT.
 
+use super::{DeviceKind, MemoryKind, Request, Session};
 use crate::{device_memory::DeviceMemory, host_functions::HostFunctions};
 use anyhow::{Context, Result, anyhow, bail};
 use floe_cuda::{Device, Options};
 use floe_engine::{
-    cuda::{self, DriverApi, InitError, InitOptions, Pool, RunError, Stage, Wait},
+    cuda::{self, DriverApi, InitError, InitOptions, Pool, Wait},
     host,
-    plan::{
-        Plan, Variant,
-        format::{Binding, Direction, VariantHeader},
-    },
+    plan::{Plan, Variant, format::VariantHeader},
 };
 use std::ffi::c_void;
-
-/// What the user asks to run on.
-#[derive(Clone, Debug, Default)]
-pub struct Request {
-    /// Which device.
-    pub device: DeviceKind,
-    /// Multiprocessors of the GPU to use, `None` for all.
-    pub multiprocessors: Option<u32>,
-    /// Variant by the name of its target, `None` for the most suitable.
-    pub variant: Option<String>,
-    /// Where bindings live on a GPU, `None` for mapped memory where the GPU shares the CPU's.
-    pub memory: Option<MemoryKind>,
-    /// How a session on a GPU waits.
-    pub wait: Wait,
-    /// Whether float outputs are watched for NaN and infinity on a GPU, which needs steps of their own; the host can always
-    /// look.
-    pub guard: bool,
-    /// Is told where each stage of INIT begins on a GPU.
-    pub observe: Option<fn(Stage)>,
-    /// What the host calls for operators from outside of Floe.
-    pub functions: HostFunctions,
-}
-
-/// Where the bindings of a session on a GPU live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryKind {
-    /// In host memory that the GPU uses where it lies.
-    Mapped,
-    /// In device memory, with a host side to copy from and to.
-    Device,
-}
-
-impl MemoryKind {
-    /// Name as the command line has it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mapped => "mapped",
-            Self::Device => "device",
-        }
-    }
-}
-
-/// Name of a way to wait, as the command line has it.
-pub const fn wait_name(wait: Wait) -> &'static str {
-    match wait {
-        Wait::Driver => "driver",
-        Wait::Block => "block",
-        Wait::Spin => "spin",
-        Wait::Poll => "poll",
-    }
-}
-
-/// Which device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeviceKind {
-    /// The GPU where there is one that the plan was compiled for, else the host where the plan has such a variant.
-    #[default]
-    Auto,
-    /// The CPU.
-    Host,
-    /// The GPU.
-    Cuda,
-    /// A GPU in software.
-    #[cfg(feature = "emulator")]
-    Emulated,
-}
 
 /// Where a session lives: the memory of a host session, or an opened GPU.
 #[allow(clippy::large_enum_variant)]
@@ -314,164 +246,10 @@ pub(crate) fn init_error(error: InitError) -> anyhow::Error {
     }
 }
 
-/// An error of RUN, with what to do about it.
-fn run_error(error: RunError) -> anyhow::Error {
-    match &error {
-        RunError::Call(call) => anyhow!("{error}{}", floe_cuda::advice(call.result)),
-        _ => error.into(),
-    }
-}
-
 /// Names of a plan's targets.
 fn targets(plan: &Plan<'_>) -> String {
     let mut targets: Vec<_> = plan.variants().map(|variant| variant.header().target).collect();
     // Those of one target stand behind one another.
     targets.dedup();
     targets.join(", ")
-}
-
-/// A ready session on either device.
-pub enum Session<'p, 'm> {
-    /// On the CPU.
-    Host(Box<host::Session<'p, 'm>>),
-    /// On the GPU.
-    Cuda(Box<cuda::Session<'p, 'm>>),
-}
-
-impl<'p> Session<'p, '_> {
-    /// The variant that is replayed.
-    pub fn variant(&self) -> &Variant<'p> {
-        match self {
-            Self::Host(session) => session.variant(),
-            Self::Cuda(session) => session.variant(),
-        }
-    }
-
-    /// Numbers and descriptions of the bindings that go one way.
-    pub fn bindings(&self, direction: Direction) -> Vec<(usize, Binding<'p>)> {
-        self.variant().bindings().enumerate().filter(|(_, binding)| binding.direction == direction).collect()
-    }
-
-    /// Chooses the variant of this number, of the same target: another shape.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn choose(&mut self, number: usize) -> Result<()> {
-        match self {
-            Self::Host(session) => Ok(session.choose(number)?),
-            Self::Cuda(session) => Ok(session.choose(number)?),
-        }
-    }
-
-    /// Writes an input or state by number.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn write(&mut self, binding: usize, bytes: &[u8]) -> Result<()> {
-        match self {
-            Self::Host(session) => Ok(session.write(binding, bytes)?),
-            Self::Cuda(session) => session.write(binding, bytes).map_err(run_error),
-        }
-    }
-
-    /// Lends an input's bytes by number, to be filled in place; on a GPU, waits where it may still read them.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn input_mut(&mut self, binding: usize) -> Result<&mut [u8]> {
-        match self {
-            Self::Host(session) => Ok(session.input_mut(binding)?),
-            Self::Cuda(session) => session.input_mut(binding).map_err(run_error),
-        }
-    }
-
-    /// Lends an output's bytes by number; waits for the replay.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn output(&mut self, binding: usize) -> Result<&[u8]> {
-        match self {
-            Self::Host(session) => Ok(session.output(binding)?),
-            Self::Cuda(session) => session.output(binding).map_err(run_error),
-        }
-    }
-
-    /// Replays the plan once; on a GPU, enqueues that.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn replay(&mut self) -> Result<()> {
-        match self {
-            Self::Host(session) => Ok(session.replay()?),
-            Self::Cuda(session) => session.replay().map_err(run_error),
-        }
-    }
-
-    /// Waits until everything enqueued has finished.
-    ///
-    /// # Errors
-    /// Where any of it failed.
-    pub fn synchronize(&mut self) -> Result<()> {
-        match self {
-            Self::Host(_) => Ok(()),
-            Self::Cuda(session) => session.synchronize().map_err(run_error),
-        }
-    }
-
-    /// Reads an output or state by number; waits for the replay.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn read(&mut self, binding: usize, bytes: &mut [u8]) -> Result<()> {
-        match self {
-            Self::Host(session) => Ok(session.read(binding, bytes)?),
-            Self::Cuda(session) => session.read(binding, bytes).map_err(run_error),
-        }
-    }
-
-    /// Names of the float outputs and states that the last replay left with a NaN or an infinity; `None` on a GPU without a
-    /// guard.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn guard(&mut self) -> Result<Option<Vec<&'p str>>> {
-        let hit: Vec<usize> = match self {
-            Self::Host(session) => session.guard().collect(),
-            Self::Cuda(session) => match session.guard() {
-                Ok(numbers) => numbers.collect(),
-                Err(RunError::NotGuarded) => return Ok(None),
-                Err(error) => return Err(run_error(error)),
-            },
-        };
-        let bindings: Vec<_> = self.variant().bindings().collect();
-        Ok(Some(hit.into_iter().filter_map(|number| bindings.get(number).map(|binding| binding.name)).collect()))
-    }
-
-    /// Zeroes every state.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn reset(&mut self) -> Result<()> {
-        match self {
-            Self::Host(session) => {
-                session.reset();
-                Ok(())
-            }
-            Self::Cuda(session) => session.reset().map_err(run_error),
-        }
-    }
-
-    /// Microseconds that one replay takes on the GPU; `None` on the host.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn device_time(&mut self) -> Result<Option<f64>> {
-        match self {
-            Self::Host(_) => Ok(None),
-            Self::Cuda(session) => {
-                session.replay_timed().map_err(run_error)?;
-                Ok(Some(f64::from(session.device_time().map_err(run_error)?) * 1e3))
-            }
-        }
-    }
 }
