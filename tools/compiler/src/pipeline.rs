@@ -336,9 +336,24 @@ pub fn compile(
     options: &CompileOptions,
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<CompiledPlan, CompileError> {
+    compile_imported(import_and_fuse(model, options, progress)?, model, options, progress)
+}
+
+/// As [`compile`], where [`import_and_fuse`] has made the first shape.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_imported(
+    first: FusedGraph,
+    model: &Path,
+    options: &CompileOptions,
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<CompiledPlan, CompileError> {
     let mut assembly = Assembly::new(options, progress);
+    assembly.add(&first)?;
     // One shape at a time: networks may be large.
-    for import in options.imports() {
+    drop(first);
+    for import in options.imports().skip(1) {
         assembly.add(&import_and_fuse(model, &CompileOptions { import, ..options.clone() }, progress)?)?;
     }
     assembly.finish()

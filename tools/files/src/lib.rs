@@ -106,7 +106,8 @@ fn follow(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-fn folder_of(place: &Path) -> &Path {
+/// The folder that a file is in.
+pub fn folder_of(place: &Path) -> &Path {
     place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

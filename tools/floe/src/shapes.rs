@@ -67,8 +67,9 @@ pub fn describe(variant: &Variant<'_>) -> String {
     inputs.map(|binding| words(binding.name, &binding.shape)).collect::<Vec<_>>().join(", ")
 }
 
-fn words(name: &str, extents: &[u32]) -> String {
-    format!("{name}={}", extents.iter().map(u32::to_string).collect::<Vec<_>>().join("x"))
+/// An input with its extents, as `--shape` takes it: `x=1x3x224x224`.
+pub fn words(name: &str, extents: &[impl ToString]) -> String {
+    format!("{name}={}", extents.iter().map(ToString::to_string).collect::<Vec<_>>().join("x"))
 }
 
 /// The extents in the files of a variant's inputs.

@@ -49,18 +49,11 @@ struct Arguments {
     threads: Option<NonZeroUsize>,
 }
 
-impl Arguments {
-    /// Runs the command on as many threads as were asked for. What it prints is handed back if `captured`.
-    fn run(self, captured: bool) -> (String, anyhow::Result<()>) {
-        let Self { command, threads } = self;
-        // Captured on the thread that runs it.
-        let work = || if captured { output::captured(|| run(command)) } else { (String::new(), run(command)) };
-        let Some(threads) = threads else { return work() };
-        match rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build() {
-            Ok(pool) => pool.install(work),
-            Err(error) => (String::new(), output::usage(Err(error).context(format!("cannot start {threads} threads")))),
-        }
-    }
+/// Works on as many threads, or on one a core. What is printed is captured inside, on the thread that prints.
+fn on_threads<T: Send>(threads: Option<NonZeroUsize>, work: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
+    let Some(threads) = threads else { return Ok(work()) };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.get()).build();
+    Ok(output::usage(pool.with_context(|| format!("cannot start {threads} threads")))?.install(work))
 }
 
 #[derive(Subcommand)]
@@ -105,7 +98,8 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let _ = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
         .format_timestamp(None)
         .try_init();
-    match Arguments::parse_from(arguments).run(false).1 {
+    let Arguments { command, threads } = Arguments::parse_from(arguments);
+    match on_threads(threads, || run(command)).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         // A closed pipe (`floec inspect … | head`) is no failure.
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -159,8 +153,9 @@ impl Failure {
 pub fn report(arguments: impl IntoIterator<Item = OsString>) -> Result<(serde_json::Value, Option<Failure>), Failure> {
     let program = OsString::from("floec");
     let parsed = Arguments::try_parse_from([program].into_iter().chain(arguments));
-    let arguments = parsed.map_err(|error| Failure { message: error.to_string(), is_usage: true })?;
-    let (printed, result) = arguments.run(true);
+    let Arguments { command, threads } =
+        parsed.map_err(|error| Failure { message: error.to_string(), is_usage: true })?;
+    let (printed, result) = on_threads(threads, || output::captured(|| run(command))).map_err(Failure::of)?;
     let failure = result.err().map(Failure::of);
     match (serde_json::from_str(&printed), failure) {
         (Ok(report), failure) => Ok((report, failure)),

@@ -194,8 +194,7 @@ pub(crate) fn plan_bytes(
     if fused.nodes.iter().all(on_host) && !options.targets.iter().any(Target::is_host) {
         options.targets.push(targets::find("host")?.clone());
     }
-    drop(fused);
-    let compiled = pipeline::compile(file, &options, &|_| ());
+    let compiled = pipeline::compile_imported(fused, file, &options, &|_| ());
     Ok(compiled.with_context(|| format!("cannot compile '{name}'"))?.bytes)
 }
 

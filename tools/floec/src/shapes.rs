@@ -59,10 +59,7 @@ pub fn single(options: &[String], why: &str) -> Result<Shape> {
 
 /// A shape in the words of the option.
 pub fn describe(shape: &Shape) -> String {
-    let input = |(name, extents): &(String, Vec<usize>)| {
-        format!("{name}={}", extents.iter().map(usize::to_string).collect::<Vec<_>>().join("x"))
-    };
-    shape.iter().map(input).collect::<Vec<_>>().join(", ")
+    shape.iter().map(|(name, extents)| floe::shapes::words(name, extents)).collect::<Vec<_>>().join(", ")
 }
 
 /// The reports of all shapes as text, each under its shape where there are several.

@@ -72,7 +72,7 @@ fn put(path: &Path, header: &Map<String, Value>, part: &str, key: &str, section:
 /// Keeps other processes from changing a record until the file that is returned is dropped. The lock is on the record's
 /// folder, since the record itself is replaced by every change.
 fn lock(path: &Path) -> Result<File> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = floe_files::folder_of(path);
     let file = File::open(folder).and_then(|file| file.lock().map(|()| file));
     file.with_context(|| format!("a lock on {}", folder.display()))
 }

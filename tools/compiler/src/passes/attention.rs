@@ -3,7 +3,11 @@
 //! The pass looks from the second product backwards. What it needs anew, a transposed key or a mask joined from two, it
 //! adds as movement and element-wise nodes, which cost nothing or little.
 
-use super::{edges::Edges, heads::Reshaped, rewrite};
+use super::{
+    edges::{self, Edges},
+    heads::Reshaped,
+    rewrite,
+};
 use floe_kernels::attention::MAX_HEAD_SIZE;
 use floe_models::{
     DType, Fact, Graph, Node, Op, Source, TensorId,
@@ -15,13 +19,11 @@ const HIDING: f64 = -1e30;
 
 /// Puts `Attention` in place of its parts.
 pub fn run(graph: Graph) -> Graph {
-    let mut edges = Edges::of(graph);
-    for number in edges.numbers() {
-        if let Some(found) = Match::at(&edges, number) {
-            found.apply(&mut edges, number);
+    super::dead_code::run(edges::rewrite(graph, |edges, number| {
+        if let Some(found) = Match::at(edges, number) {
+            found.apply(edges, number);
         }
-    }
-    super::dead_code::run(edges.finish())
+    }))
 }
 
 struct Match {

@@ -1,7 +1,7 @@
 //! A graph under rewriting: who makes and who reads each value follows every change, and nodes keep their numbers.
 
 use floe_models::{Fact, Graph, Node, Op, Source, Tensor, TensorId};
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 
 /// A graph with its edges in both directions. Reading goes through [`Deref`]; a change goes through a method.
 pub(super) struct Edges {
@@ -14,6 +14,19 @@ pub(super) struct Edges {
     /// is not in the graph any more stands beside itself.
     order: Vec<[usize; 2]>,
     changed: bool,
+}
+
+/// Rewrites a graph: visits its nodes in order by their numbers, except for those that are removed meanwhile. Nodes that are added are
+/// not visited.
+pub(super) fn rewrite(graph: Graph, mut visit: impl FnMut(&mut Edges, usize)) -> Graph {
+    let count = graph.nodes.len();
+    let mut edges = Edges::of(graph);
+    for number in 0..count {
+        if edges.is_there(number) {
+            visit(&mut edges, number);
+        }
+    }
+    edges.finish()
 }
 
 impl Deref for Edges {
@@ -54,13 +67,8 @@ impl Edges {
         self.graph
     }
 
-    /// The numbers of the nodes that there are now, in order. Ask [`Self::is_there`] where some may be removed meanwhile.
-    pub(super) fn numbers(&self) -> Range<usize> {
-        0..self.graph.nodes.len()
-    }
-
     /// Whether a node has not been removed.
-    pub(super) fn is_there(&self, number: usize) -> bool {
+    fn is_there(&self, number: usize) -> bool {
         self.order[number + 1][1] != number + 1
     }
 

@@ -2,19 +2,17 @@
 //! products over channels, commutes with element-wise operators. It moves behind them, so that scales fold into the product,
 //! residual sums become its epilogue, and the transpositions between one block and the next cancel.
 
-use super::edges::Edges;
+use super::edges::{self, Edges};
 use crate::layout::inverse;
 use floe_models::{Fact, Graph, Node, Op, Tensor, TensorId};
 
 /// Moves every such transposition as far back as it goes.
 pub fn run(graph: Graph) -> Graph {
-    let mut edges = Edges::of(graph);
-    for number in edges.numbers() {
-        if let Some(permutation) = moved(&edges, number) {
-            exchange(&mut edges, number, &permutation);
+    edges::rewrite(graph, |edges, number| {
+        if let Some(permutation) = moved(edges, number) {
+            exchange(edges, number, &permutation);
         }
-    }
-    edges.finish()
+    })
 }
 
 /// Last dimension to the second place.

@@ -2,7 +2,10 @@
 //! (x − mean(x)) / √(mean((x − mean(x))²) + ε) · scale + shift; and normalisation by the root of the mean square:
 //! x / √(mean(x²) + ε) · scale.
 
-use super::{edges::Edges, rewrite};
+use super::{
+    edges::{self, Edges},
+    rewrite,
+};
 use floe_models::{
     Graph, Node, Op, Source, TensorId,
     op::{Binary, Reduction, Unary},
@@ -10,16 +13,12 @@ use floe_models::{
 
 /// Puts `LayerNormalization` in place of its parts.
 pub fn run(graph: Graph) -> Graph {
-    let mut edges = Edges::of(graph);
-    for division in edges.numbers() {
-        let Some(Match { last, axis, epsilon, center, inputs, sources }) = Match::at(&edges, division) else {
-            continue;
-        };
+    super::dead_code::run(edges::rewrite(graph, |edges, division| {
+        let Some(Match { last, axis, epsilon, center, inputs, sources }) = Match::at(edges, division) else { return };
         let op = Op::LayerNormalization { axis, epsilon, center };
         edges.replace(last, Node { op, inputs, ..edges.nodes[last].clone() });
         edges.add_sources(last, &sources);
-    }
-    super::dead_code::run(edges.finish())
+    }))
 }
 
 struct Match {

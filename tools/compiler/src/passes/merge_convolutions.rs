@@ -8,7 +8,10 @@
 //! would be written directly, keeps its convolution apart. The width of the sum is not bounded: at small batches wide
 //! products use a GPU better than narrow ones.
 
-use super::{edges::Edges, rewrite};
+use super::{
+    edges::{self, Edges},
+    rewrite,
+};
 use floe_models::{
     Fact, Graph, Node, Op, Tensor, TensorId,
     op::{Binary, Unary},
@@ -19,13 +22,11 @@ const VECTOR: usize = 8;
 
 /// Merges all that merge.
 pub fn run(graph: Graph) -> Graph {
-    let mut edges = Edges::of(graph);
-    for number in edges.numbers() {
-        if let Some(branches) = siblings(&edges, number) {
-            merge(&mut edges, &branches);
+    edges::rewrite(graph, |edges, number| {
+        if let Some(branches) = siblings(edges, number) {
+            merge(edges, &branches);
         }
-    }
-    edges.finish()
+    })
 }
 
 /// What follows a convolution and is computed on the whole.
@@ -87,7 +88,7 @@ fn branch(graph: &Edges, number: usize) -> Option<Branch> {
 
 /// The branch that starts at a node and others of its input that may become one with it, in order.
 fn siblings(graph: &Edges, number: usize) -> Option<Vec<Branch>> {
-    let first = branch(graph, number).filter(|_| graph.is_there(number))?;
+    let first = branch(graph, number)?;
     let node = &graph.nodes[number];
     let (input, filters) = (node.inputs[0], graph.constant(node.inputs[1])?);
     let mut readers = graph.readers(input).to_vec();

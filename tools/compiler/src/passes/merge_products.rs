@@ -1,18 +1,19 @@
 //! Products that read one input become one: their constant matrices are put side by side and the result is split, which
 //! costs nothing. Separate projections of queries, keys and values are the usual case.
 
-use super::{edges::Edges, rewrite};
+use super::{
+    edges::{self, Edges},
+    rewrite,
+};
 use floe_models::{Fact, Graph, Node, Op, Tensor, TensorId};
 
 /// Merges all that merge.
 pub fn run(graph: Graph) -> Graph {
-    let mut edges = Edges::of(graph);
-    for number in edges.numbers() {
-        if let Some(products) = siblings(&edges, number) {
-            merge(&mut edges, &products);
+    edges::rewrite(graph, |edges, number| {
+        if let Some(products) = siblings(edges, number) {
+            merge(edges, &products);
         }
-    }
-    edges.finish()
+    })
 }
 
 /// Product `first` and others of its input with constant matrices, in order, none of which has an element-wise reader: that would become
@@ -35,7 +36,7 @@ fn siblings(graph: &Edges, first: usize) -> Option<Vec<usize>> {
             && node.inputs.get(2).is_none_or(|&bias| graph.constant(bias).is_some_and(|bias| bias.shape.len() == 1))
             && graph.readers(output).iter().all(reads_slice)
     };
-    if !graph.is_there(first) || !mergeable(&first) {
+    if !mergeable(&first) {
         return None;
     }
     let node = &graph.nodes[first];

@@ -1,6 +1,6 @@
 //! Removes nodes that return their input unchanged, and turns those that only rename dimensions into reshapes.
 
-use super::{edges::Edges, rewrite};
+use super::{edges, rewrite};
 use floe_models::{
     Graph, Node, Op,
     op::{Binary, Reduction, Unary},
@@ -8,20 +8,18 @@ use floe_models::{
 
 /// Removes every node that does nothing.
 pub fn run(graph: Graph) -> Graph {
-    let mut edges = Edges::of(graph);
-    for number in edges.numbers() {
-        if only_reshapes(&edges, &edges.nodes[number]) {
+    edges::rewrite(graph, |edges, number| {
+        if only_reshapes(edges, &edges.nodes[number]) {
             edges.set_op(number, Op::Reshape);
         }
         let node = &edges.nodes[number];
-        if does_nothing(&edges, node) {
+        if does_nothing(edges, node) {
             let (output, input) = (node.outputs[0], node.inputs[0]);
             if edges.replace_value(output, input) {
                 edges.remove(number);
             }
         }
-    }
-    edges.finish()
+    })
 }
 
 /// Whether the only output equals the first input.

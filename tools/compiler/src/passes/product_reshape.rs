@@ -1,20 +1,18 @@
 //! A product of a tensor's rows with a constant matrix commutes with reshaping the rows. Reshapes move to the front of
 //! such products, so that what follows them, a residual sum say, becomes their epilogue.
 
-use super::edges::Edges;
+use super::edges::{self, Edges};
 use floe_models::{Fact, Graph, Node, Op, Tensor, TensorId};
 
 /// Moves every reshape that follows such a product and keeps its columns.
 pub fn run(graph: Graph) -> Graph {
-    let mut edges = Edges::of(graph);
-    for number in edges.numbers() {
-        if let Some(product) = product_before(&edges, number) {
-            exchange(&mut edges, product, number);
-        } else if let Some((product, chain)) = quantised_before(&edges, number) {
-            exchange_with_chain(&mut edges, product, &chain, number);
+    edges::rewrite(graph, |edges, number| {
+        if let Some(product) = product_before(edges, number) {
+            exchange(edges, product, number);
+        } else if let Some((product, chain)) = quantised_before(edges, number) {
+            exchange_with_chain(edges, product, &chain, number);
         }
-    }
-    edges.finish()
+    })
 }
 
 /// The product whose result only the reshape `number` reads.

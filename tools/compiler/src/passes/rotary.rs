@@ -5,7 +5,10 @@
 //! of a pair; turning is a slice that runs backwards along it, which costs nothing, and the sign goes to the sine. What
 //! is left is element-wise.
 
-use super::{edges::Edges, rewrite};
+use super::{
+    edges::{self, Edges},
+    rewrite,
+};
 use floe_models::{
     Fact, Graph, Node, Op, Source, TensorId, Value,
     op::{Binary, Unary},
@@ -13,13 +16,11 @@ use floe_models::{
 
 /// Puts element-wise operators in place of every rotation.
 pub fn run(graph: Graph) -> Graph {
-    let mut edges = Edges::of(graph);
-    for number in edges.numbers() {
-        if let Some(found) = Rotation::at(&edges, number) {
-            found.apply(&mut edges, number);
+    super::dead_code::run(edges::rewrite(graph, |edges, number| {
+        if let Some(found) = Rotation::at(edges, number) {
+            found.apply(edges, number);
         }
-    }
-    super::dead_code::run(edges.finish())
+    }))
 }
 
 struct Rotation {
