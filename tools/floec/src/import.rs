@@ -4,8 +4,9 @@ use crate::{
     output::usage,
     shapes::{self, Shape},
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
+use floe::shapes::InputShape;
 use floe_models::{ImportOptions, custom::Operators};
 use std::path::PathBuf;
 
@@ -54,6 +55,24 @@ impl ImportArguments {
     /// Bad usage.
     pub fn options_and_further_shapes(&self) -> Result<(ImportOptions, Vec<Shape>)> {
         usage(shapes::parse(&self.shapes).and_then(|mut shapes| Ok((self.with(shapes.remove(0))?, shapes))))
+    }
+
+    /// The shapes that are asked for of a plan, none where it is all of them.
+    ///
+    /// # Errors
+    /// Bad usage, such as an option that only a model takes.
+    pub fn shapes_of_plan(&self) -> Result<Vec<Vec<InputShape>>> {
+        if !self.constants.is_empty() || !self.operators.is_empty() {
+            bail!("--constant and --operators are for models: a plan has been compiled");
+        }
+        if self.shapes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let of_plan = |(name, extents): (String, Vec<usize>)| {
+            let extents = extents.into_iter().map(u32::try_from).collect::<Result<_, _>>();
+            Ok(InputShape { name, extents: extents.context("--shape: an extent has more than 32 bits")? })
+        };
+        shapes::parse(&self.shapes)?.into_iter().map(|shape| shape.into_iter().map(of_plan).collect()).collect()
     }
 
     fn with(&self, shapes: Shape) -> Result<ImportOptions> {

@@ -13,6 +13,7 @@ use floe::{
     inputs::{self, Source},
     outputs::{self, Output},
     session::{DeviceKind, Place, Request, Session},
+    shapes::InputShape,
     tensor::numbers,
 };
 use floe_compiler::{
@@ -36,7 +37,6 @@ use floe_models::Op;
 use serde_json::{Value, json};
 use std::{
     fmt::Write,
-    ops::Range,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -51,7 +51,7 @@ use std::{
 Every load and store is held to the operand that its pointer belongs to. Findings are: accesses outside it, stores into what
 a step only reads, misaligned accesses, reads of bytes that nobody wrote, races between threads, blocks and steps, copies
 that nobody waited for, barriers that not all threads reach. A plan must hold PTX (--ptx); a model is compiled so. Of several shapes
-each is run, or with --inputs the one of the files.
+each is run, or with --inputs the one of the files; of a plan's shapes, those that --shape gives.
 
 Exit code: 0 where nothing was found, 1 where something was, 2 where the plan holds machine code.")]
 pub struct Arguments {
@@ -106,7 +106,12 @@ struct Report {
 /// Runs `floec prove`; whether nothing was found.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let functions = usage(arguments.host_library.load())?;
-    let bytes = plan_bytes(&arguments.file, &functions, || options(arguments))?;
+    let mut is_model = false;
+    let bytes = plan_bytes(&arguments.file, &functions, || {
+        is_model = true;
+        options(arguments)
+    })?;
+    let asked = if is_model { Vec::new() } else { usage(arguments.import.shapes_of_plan())? };
     let mut file = vec![Block::ZERO; bytes.len().div_ceil(size_of::<Block>())];
     let aligned: &mut [u8] = bytemuck::cast_slice_mut(&mut file);
     aligned[..bytes.len()].copy_from_slice(&bytes);
@@ -114,7 +119,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .map_err(|error| anyhow!("'{}' is not a sound plan: {error}", arguments.file.display()))?;
     plan.verify_blobs().map_err(|error| anyhow!("'{}' is damaged: {error}", arguments.file.display()))?;
     let mut reports = Vec::new();
-    for number in proven(&plan, arguments)? {
+    for number in proven(&plan, arguments, &asked)? {
         reports.push(prove(&plan, number, arguments, functions.clone())?);
     }
     let text = if arguments.json {
@@ -134,16 +139,18 @@ fn request(arguments: &Arguments) -> Request {
     Request { device: DeviceKind::Emulated, variant: Some(arguments.target.clone()), ..Request::default() }
 }
 
-/// The shapes to run, by their numbers among those of the target: all of them, or that of the files that are given.
-fn proven(plan: &Plan<'_>, arguments: &Arguments) -> Result<Range<usize>> {
+/// The shapes to run, by their numbers among those of the target: those that are asked for, that of the files that are given, or all.
+fn proven(plan: &Plan<'_>, arguments: &Arguments, asked: &[Vec<InputShape>]) -> Result<Vec<usize>> {
     let (_, variant) = Emulated::choose(plan, &request(arguments))?;
-    let count = variant.shapes().len();
-    if arguments.inputs.is_empty() {
-        return Ok(0..count);
+    let number = |shape: &[InputShape]| {
+        let chosen = usage(floe::shapes::choose(&variant, shape, &arguments.inputs).map_err(Into::into))?;
+        variant.shapes().position(|shape| shape.number() == chosen.number()).context("a shape is one of its target's")
+    };
+    match (asked, &arguments.inputs[..]) {
+        ([], []) => Ok((0..variant.shapes().len()).collect()),
+        ([], _) => Ok(vec![number(&[])?]),
+        (asked, _) => asked.iter().map(|shape| number(shape)).collect(),
     }
-    let chosen = usage(floe::shapes::choose(&variant, &[], &arguments.inputs).map_err(Into::into))?;
-    let number = variant.shapes().position(|shape| shape.number() == chosen.number()).unwrap_or(0);
-    Ok(number..number + 1)
 }
 
 /// The variant for the shape of this number among those of its target.

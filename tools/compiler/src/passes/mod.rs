@@ -33,6 +33,7 @@ mod rewrite;
 pub mod rotary;
 pub mod shared_prefixes;
 pub mod vectors;
+pub mod whole_products;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -63,10 +64,11 @@ pub enum PassError {
 type Pass<'a> = (&'static str, &'a dyn Fn(Graph) -> Graph);
 
 /// Bring every operator into the form that fusion expects.
-const NORMALISATION: [Pass<'_>; 9] = [
+const NORMALISATION: [Pass<'_>; 10] = [
     ("joined_slices", &joined_slices::run),
     ("quantized_moves", &quantized_moves::run),
     ("integer_products", &integer_products::run),
+    ("whole_products", &whole_products::run),
     ("quantized_average", &quantized_average::run),
     ("requantization", &requantization::run),
     ("global_pool", &global_pool::run),

@@ -258,6 +258,16 @@ fn prove_runs_each_shape_or_that_of_the_files() {
     let targets = "--target jetson-orin-nano --target host --ptx";
     folder.run(&format!("compile model.onnx {targets} --shape x={shapes} -o plan.floe")).succeeded();
     assert_eq!(instructions(&proven("plan.floe --inputs x=x.npy")), instructions(&reports[1]));
+    // So does a shape that is asked for; what a plan does not have is refused.
+    let smaller = RESOLUTIONS[1];
+    assert_eq!(instructions(&proven(&format!("plan.floe --shape x={smaller}"))), instructions(&reports[1]));
+    let both = proven(&format!("plan.floe --shape x={shapes}"));
+    assert_eq!(both["shapes"].as_array().unwrap().len(), 2);
+    let misused = |words: &str, said: &str| {
+        folder.misused(&format!("prove plan.floe --target jetson-orin-nano {words}"), &[said])
+    };
+    misused("--shape x=1x16x8x8", "the plan has no shape with x=1x16x8x8");
+    misused("--constant x=1", "a plan has been compiled");
 }
 
 #[test]

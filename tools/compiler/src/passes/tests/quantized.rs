@@ -233,6 +233,57 @@ fn a_zero_point_that_is_computed_weighs_the_sums_of_columns() {
 }
 
 #[test]
+fn products_of_two_activations_are_exact_in_floats() {
+    // 185 · 127 is odd, so that 801 of them have a sum that f32 does not hold; 700 have one that it does.
+    for (depth, parts) in [(700, 1), (801, 2)] {
+        let mut net = Network::new();
+        let mut saturated = |shape: &[usize], zero, dtype| {
+            let x = net.input(shape);
+            let large = net.scalar(1e6);
+            let x = net.binary(Binary::Mul, x, large);
+            let x = net.unary(Unary::Abs, x);
+            let integers = net.quantise(x, 1.0, zero, dtype);
+            let wide = net.cast(integers, DType::I32);
+            let zero = net.graph.add_constant("zero", Tensor::from_slice(DType::I32, &[], &[zero as i32]));
+            net.binary(Binary::Sub, wide, zero)
+        };
+        let (a, b) = (saturated(&[2, 3, depth], 70, DType::U8), saturated(&[2, depth, 5], 0, DType::I8));
+        let sums = net.node(Op::MatMul, &[a, b]);
+        net.output(sums);
+        let graph = whole_products::run(net.graph.clone());
+        legality::graph::check(&graph, "whole").expect("legal");
+        let types =
+            graph.nodes.iter().filter(|node| node.op == Op::MatMul).map(|node| graph.fact(node.inputs[0]).dtype);
+        assert_eq!(types.collect::<Vec<_>>(), vec![DType::F32; parts]);
+        let inputs =
+            [[2, 3, depth], [2, depth, 5]].map(|shape| Tensor::f32(&shape, &net.random(shape.iter().product())));
+        let inputs = [&inputs[0], &inputs[1]];
+        let expected = node_by_node(&net.graph, &inputs);
+        let fused = fuse(simplify(net.graph).expect("legal")).expect("fusible");
+        assert_eq!(run_fused(&fused, &inputs).expect("runs")[0].to_i64(), expected[0].to_i64());
+    }
+}
+
+#[test]
+fn whole_sums_are_requantised_as_they_are() {
+    let mut net = Network::new();
+    let factors = [[2, 3, 40], [2, 40, 5]].map(|shape| {
+        let (integers, _) = net.activation(&shape);
+        net.cast(integers, DType::I32)
+    });
+    let sums = net.node(Op::MatMul, &factors);
+    let float = net.cast(sums, DType::F32);
+    let result = net.quantise(float, 2048.0, 3, DType::U8);
+    net.output(result);
+    let mut graph = whole_products::run(net.graph.clone());
+    graph = dead_code::run(graph);
+    legality::graph::check(&graph, "whole").expect("legal");
+    let product = names(&graph).iter().position(|&name| name == "MatMul").expect("a product");
+    assert_eq!(names(&graph)[product + 1], "Binary", "no cast in between: {:?}", names(&graph));
+    net.finish();
+}
+
+#[test]
 fn what_is_no_product_of_8_bits_stays_one_of_floats() {
     let conv = || Op::Conv { window: window(1), groups: 1 };
     let kept = |net: Network, op: &str| {
