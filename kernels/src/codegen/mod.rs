@@ -7,6 +7,7 @@ pub(crate) mod packing;
 mod quotient;
 mod source;
 mod target;
+mod text;
 pub(crate) mod views;
 mod whole;
 
@@ -17,6 +18,7 @@ pub use source::{
 };
 pub(crate) use source::{define, prelude_for};
 pub use target::{Rate, Target};
+pub use text::Text;
 pub(crate) use whole::{Source, WHOLE, whole_functions};
 
 pub use crate::kernel::all_cases;
@@ -40,7 +42,7 @@ pub enum Argument {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
     /// CUDA C++ that needs no header, with `extern "C" __global__ void ENTRY(…)`.
-    pub source: String,
+    pub source: Text,
     /// Name of the `__global__` function.
     pub entry: String,
     /// Blocks.
@@ -64,9 +66,9 @@ pub struct Launch {
 
 impl Launch {
     /// A launch of a kernel that waits for its inputs, as all kernels of this crate do, and needs nothing further.
-    pub fn new(source: String, entry: &str, blocks: u32, threads: u32, arguments: Vec<Argument>) -> Self {
+    pub fn new(source: impl Into<Text>, entry: &str, blocks: u32, threads: u32, arguments: Vec<Argument>) -> Self {
         Self {
-            source,
+            source: source.into(),
             entry: entry.to_owned(),
             grid: [blocks, 1, 1],
             block: [threads, 1, 1],
@@ -88,7 +90,7 @@ impl Launch {
         });
         let mask = mask & own;
         if mask != 0 {
-            self.source.insert_str(0, &format!("#define CONSTANT_INPUTS {mask}u\n"));
+            self.source = self.source.clone().behind(format!("#define CONSTANT_INPUTS {mask}u\n"));
         }
     }
 }

@@ -25,10 +25,10 @@ pub(super) fn candidate(problem: &Problem, target: &Target) -> Candidate {
         problem,
         b,
         constants,
-        &Geometry {
+        Geometry {
             entry: "direct",
             tile: "direct",
-            parts: &[include_str!("direct.cu")],
+            parts: vec![include_str!("direct.cu").into()],
             blocks: u32::try_from(outputs.div_ceil(u64::from(THREADS))).unwrap_or(u32::MAX),
             threads: THREADS,
             shared: 0,

@@ -5,6 +5,7 @@ use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use super::tensor_core::{integer_names, packing, word};
 use crate::codegen::{Candidate, Rate, Target};
+use std::borrow::Cow;
 
 /// Tile rows, columns, depth, and rows and columns of a thread.
 const TILES: [(u32, u32, u32, u32, u32); 5] =
@@ -73,10 +74,10 @@ fn candidate(
         problem,
         b,
         constants,
-        &Geometry {
+        Geometry {
             entry: "dp4a_gemm",
             tile: "dp4a_tile",
-            parts: &[include_str!("finish.cu"), super::WORDS, include_str!("dp4a.cu")],
+            parts: [include_str!("finish.cu"), super::WORDS, include_str!("dp4a.cu")].map(Cow::from).into(),
             blocks: tiles * split,
             threads,
             shared,

@@ -56,15 +56,15 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
         Some(names) => constants.text(names),
         None => constants.int("VECTOR", vector),
     };
-    let (tile, parts): (_, &[&str]) = match names {
-        Some(_) => ("gemv_integers", &[super::WORDS, include_str!("gemv_integers.cu")]),
-        None => ("gemv", &[include_str!("gemv.cu")]),
+    let (tile, parts) = match names {
+        Some(_) => ("gemv_integers", vec![super::WORDS.into(), include_str!("gemv_integers.cu").into()]),
+        None => ("gemv", vec![include_str!("gemv.cu").into()]),
     };
     let launch = launch(
         problem,
         b,
         constants,
-        &Geometry {
+        Geometry {
             entry: "gemv",
             tile,
             parts,

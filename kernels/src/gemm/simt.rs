@@ -6,6 +6,7 @@ use super::source::{Constants, Geometry, launch};
 use super::tensor_core::packing;
 use crate::DType;
 use crate::codegen::{Candidate, Rate, Target};
+use std::borrow::Cow;
 
 /// Tile rows, columns, depth, and rows and columns of a thread.
 const TILES: [(u32, u32, u32, u32, u32); 6] = [
@@ -85,10 +86,10 @@ fn candidate(
         problem,
         b,
         constants,
-        &Geometry {
+        Geometry {
             entry: "simt_gemm",
             tile: "simt_tile",
-            parts: &[include_str!("finish.cu"), include_str!("simt.cu")],
+            parts: [include_str!("finish.cu"), include_str!("simt.cu")].map(Cow::from).into(),
             blocks: tiles * split,
             threads,
             shared,

@@ -2,41 +2,63 @@
 
 use super::problem::{Map, Operand, Problem};
 use crate::DType;
-use crate::codegen::{Argument, Arithmetic, Launch, PRELUDE, Source, element_type, program_function, whole_functions};
+use crate::codegen::{
+    Argument, Arithmetic, Launch, PRELUDE, Source, Text, element_type, program_function, whole_functions,
+};
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// `constexpr` definitions in front of a tile function.
-#[derive(Default)]
-pub(crate) struct Constants(String);
+#[derive(Clone, Default)]
+pub(crate) struct Constants(Vec<Constant>);
+
+#[derive(Clone)]
+enum Constant {
+    Int(&'static str, i64),
+    Flag(&'static str, bool),
+    Define(&'static str, u32),
+    Text(String),
+}
 
 impl Constants {
     /// Adds an integer.
-    pub fn int(mut self, name: &str, value: impl Into<i64>) -> Self {
-        writeln!(self.0, "constexpr int {name} = {};", value.into()).expect("writing to a string");
-        self
+    pub fn int(self, name: &'static str, value: impl Into<i64>) -> Self {
+        self.and(Constant::Int(name, value.into()))
     }
 
     /// Adds a truth value.
-    pub fn flag(mut self, name: &str, value: bool) -> Self {
-        writeln!(self.0, "constexpr bool {name} = {value};").expect("writing to a string");
+    pub fn flag(self, name: &'static str, value: bool) -> Self {
+        self.and(Constant::Flag(name, value))
+    }
+
+    /// Adds a line as it is.
+    pub fn text(self, line: &str) -> Self {
+        self.and(Constant::Text(line.to_owned()))
+    }
+
+    /// Adds a macro, for what `#if` asks.
+    pub fn define(self, name: &'static str, value: u32) -> Self {
+        self.and(Constant::Define(name, value))
+    }
+
+    fn and(mut self, constant: Constant) -> Self {
+        self.0.push(constant);
         self
     }
 
     /// The definitions so far.
-    pub fn source(&self) -> &str {
-        &self.0
-    }
-
-    /// Adds a line as it is.
-    pub fn text(mut self, line: &str) -> Self {
-        writeln!(self.0, "{line}").expect("writing to a string");
-        self
-    }
-
-    /// Adds a macro, for what `#if` asks.
-    pub fn define(mut self, name: &str, value: u32) -> Self {
-        writeln!(self.0, "#define {name} {value}").expect("writing to a string");
-        self
+    pub fn source(&self) -> String {
+        let mut source = String::new();
+        for constant in &self.0 {
+            match constant {
+                Constant::Int(name, value) => writeln!(source, "constexpr int {name} = {value};"),
+                Constant::Flag(name, value) => writeln!(source, "constexpr bool {name} = {value};"),
+                Constant::Define(name, value) => writeln!(source, "#define {name} {value}"),
+                Constant::Text(line) => writeln!(source, "{line}"),
+            }
+            .expect("writing to a string");
+        }
+        source
     }
 }
 
@@ -516,13 +538,13 @@ fn sums(problem: &Problem) -> String {
 }
 
 /// How a tile function becomes a kernel.
-pub(crate) struct Geometry<'a> {
+pub(crate) struct Geometry {
     /// Name of the `__global__` function, which is the algorithm's.
     pub entry: &'static str,
     /// The tile function that it calls.
-    pub tile: &'a str,
+    pub tile: &'static str,
     /// Texts after the index functions and the epilogue.
-    pub parts: &'a [&'a str],
+    pub parts: Vec<Cow<'static, str>>,
     /// Blocks.
     pub blocks: u32,
     /// Threads of a block.
@@ -539,41 +561,63 @@ pub(crate) struct Geometry<'a> {
     pub check_w: bool,
 }
 
-/// The whole source of a kernel and its launch.
-pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geometry<'_>) -> Launch {
-    let Geometry { entry, tile, parts, blocks, threads, shared, cluster, architecture_specific, scratch, check_w } =
-        *geometry;
+/// A kernel's launch; its source is printed when it is read.
+pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geometry: Geometry) -> Launch {
+    let Geometry { entry, blocks, threads, shared, cluster, architecture_specific, .. } = geometry;
+    let operands = operands(problem, geometry.scratch);
+    let arguments = operands.iter().filter_map(|operand| operand.argument).collect();
+    let (problem, b) = (problem.clone(), b.clone());
+    let source = Text::printed_by(move || source(&problem, &b, constants, &geometry, &operands));
+    Launch { shared, cluster, architecture_specific, ..Launch::new(source, entry, blocks, threads, arguments) }
+}
+
+/// A field of `Operands`, which stays null where the kernel does not have it.
+struct Pointer {
+    kind: Cow<'static, str>,
+    name: Cow<'static, str>,
+    argument: Option<Argument>,
+}
+
+/// The fields of `Operands`, in order.
+fn operands(problem: &Problem, scratch: bool) -> Vec<Pointer> {
+    let pointer =
+        |kind: &'static str, name: &'static str, argument| Pointer { kind: kind.into(), name: name.into(), argument };
+    let bias = if factor(problem).is_some() { "const u32*" } else { "const Bias*" };
+    let extra = |(i, extra): (usize, &Map)| Pointer {
+        kind: format!("const {}*", element_type(extra.dtype)).into(),
+        name: format!("extra_{i}").into(),
+        argument: Some(Argument::Input(2 + usize::from(problem.bias) + i)),
+    };
+    let mut all = vec![
+        pointer("const AElement*", "a", Some(Argument::Input(0))),
+        pointer("const BElement*", "b", Some(Argument::Input(1))),
+        pointer(bias, "bias", problem.bias.then_some(Argument::Input(2))),
+    ];
+    all.extend(problem.extras.iter().enumerate().map(extra));
+    all.extend([
+        pointer("Output*", "output", Some(Argument::Output(0))),
+        pointer("Sum*", "partials", scratch.then_some(Argument::Workspace(0))),
+        pointer("u32*", "counters", scratch.then_some(Argument::Counters(0))),
+        pointer("const AElement*", "scale", problem.scale.map(|scale| Argument::Input(scale.input))),
+    ]);
+    all
+}
+
+/// The whole source of a kernel.
+fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geometry, operands: &[Pointer]) -> String {
+    let Geometry { entry, tile, parts, threads, cluster, check_w, .. } = geometry;
     let constants = constants
         .int("M", problem.m())
         .int("N", problem.columns)
         .int("N_STORED", problem.stored_columns)
         .int("K", problem.k())
         .int("OUT_COLUMN", problem.output.column)
-        .int("THREADS", threads);
-    let mut arguments = Vec::new();
-    let mut parameters = Vec::new();
-    let mut fields = Vec::new();
-    let mut operand = |kind: &str, name: &str, argument: Option<Argument>| {
-        // Fields of `Operands` that this kernel does not have stay null.
-        fields.push(if argument.is_some() { name.to_string() } else { "nullptr".into() });
-        if let Some(argument) = argument {
-            parameters.push(format!("{kind} {name}"));
-            arguments.push(argument);
-        }
-    };
-    operand("const AElement*", "a", Some(Argument::Input(0)));
-    operand("const BElement*", "b", Some(Argument::Input(1)));
-    let bias = if factor(problem).is_some() { "const u32*" } else { "const Bias*" };
-    operand(bias, "bias", problem.bias.then_some(Argument::Input(2)));
-    for (i, extra) in problem.extras.iter().enumerate() {
-        let argument = Argument::Input(2 + usize::from(problem.bias) + i);
-        operand(&format!("const {}*", element_type(extra.dtype)), &format!("extra_{i}"), Some(argument));
-    }
-    operand("Output*", "output", Some(Argument::Output(0)));
-    operand("Sum*", "partials", scratch.then_some(Argument::Workspace(0)));
-    operand("u32*", "counters", scratch.then_some(Argument::Counters(0)));
-    operand("const AElement*", "scale", problem.scale.map(|scale| Argument::Input(scale.input)));
-    let of_cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
+        .int("THREADS", *threads);
+    let there = operands.iter().filter(|operand| operand.argument.is_some());
+    let parameters: Vec<String> = there.map(|operand| format!("{} {}", operand.kind, operand.name)).collect();
+    let field = |operand: &Pointer| operand.argument.map_or_else(|| "nullptr".into(), |_| operand.name.clone());
+    let fields: Vec<Cow<'_, str>> = operands.iter().map(field).collect();
+    let of_cluster = if *cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
     // A tile function that reads constants first waits by itself.
     let waits = parts.iter().any(|part| part.contains("wait_for_inputs();"));
     let wait = if waits { "" } else { "wait_for_inputs();\n    " };
@@ -584,11 +628,10 @@ pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geome
         fields.join(", ")
     );
     // Joined at once: formatting would copy the text each time that it grows.
-    let mut source = vec![PRELUDE, &constants.0];
-    let (indices, epilogue) = (index_functions(problem, b, check_w), epilogue(problem, b));
-    source.extend([indices.as_str(), &epilogue]);
-    source.extend(parts);
+    let constants = constants.source();
+    let (indices, epilogue) = (index_functions(problem, b, *check_w), epilogue(problem, b));
+    let mut source = vec![PRELUDE, &constants, &indices, &epilogue];
+    source.extend(parts.iter().map(Cow::as_ref));
     source.push(&entry_point);
-    let source = source.concat();
-    Launch { shared, cluster, architecture_specific, ..Launch::new(source, entry, blocks, threads, arguments) }
+    source.concat()
 }

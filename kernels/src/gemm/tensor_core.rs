@@ -6,6 +6,7 @@ use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use crate::DType;
 use crate::codegen::{Candidate, Packing, Rate, Target};
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Tile rows, columns and the warps along rows, columns and K.
@@ -488,11 +489,12 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .define("TURNED", u32::from(tile.turned))
         .flag("UNIFORM_TAPS", problem.depth.channels.is_multiple_of(depth));
     let constants = with_patch(constants, problem, tile);
-    let mut parts = vec![include_str!("intrinsics.cu")];
-    let integers = integer_names(problem);
-    parts.extend(integers.iter().flat_map(|names| [names.as_str(), super::INTEGERS]));
+    let mut parts: Vec<Cow<'static, str>> = vec![include_str!("intrinsics.cu").into()];
+    if let Some(names) = integer_names(problem) {
+        parts.extend([names.into(), super::INTEGERS.into()]);
+    }
     if cluster {
-        parts.push(include_str!("cluster.cu"));
+        parts.push(include_str!("cluster.cu").into());
     }
     let multiply = match tile.unit {
         Unit::Warp => String::new(),
@@ -503,7 +505,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         Unit::Warp => ("tensor_core_gemm", "tensor_core_tile", include_str!("tensor_core.cu")),
         Unit::Warpgroup => ("warpgroup_gemm", "warpgroup_tile", include_str!("warpgroup.cu")),
     };
-    parts.extend([include_str!("finish.cu"), include_str!("copies.cu"), &multiply, text]);
+    parts.extend([include_str!("finish.cu").into(), include_str!("copies.cu").into(), multiply.into(), text.into()]);
     let scratch = split > 1 && !cluster;
     // Another name, so that verification takes it for another kernel.
     let entry = match tile {
@@ -515,10 +517,10 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         problem,
         b,
         constants,
-        &Geometry {
+        Geometry {
             entry,
             tile: function,
-            parts: &parts,
+            parts,
             blocks: tiles * split,
             threads: tile.threads(),
             shared: layout.bytes,

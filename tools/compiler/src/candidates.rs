@@ -279,7 +279,7 @@ mod tests {
     use floe_kernels::{View, codegen::Launch, copy::Copy};
 
     fn launch(source: &str, arguments: Vec<Argument>) -> Launch {
-        Launch::new(source.into(), "k", 2, 64, arguments)
+        Launch::new(source.to_owned(), "k", 2, 64, arguments)
     }
 
     fn candidate(algorithm: &'static str, source: &str, cost: f64) -> Candidate {

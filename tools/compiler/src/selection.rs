@@ -82,7 +82,7 @@ pub fn key(candidate: &Candidate) -> String {
     let mut parts = vec![format!("{} {} {packing:?}", candidate.workspace, candidate.counters)];
     for launch in &candidate.launches {
         let geometry = (launch.grid, launch.block, launch.shared, &launch.arguments);
-        parts.extend([launch.source.clone(), launch.entry.clone(), format!("{geometry:?}")]);
+        parts.extend([launch.source.to_string(), launch.entry.clone(), format!("{geometry:?}")]);
     }
     cache::key(parts.iter().map(String::as_str)).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(key(&base), key(&Candidate { cost: 2.0, configuration: "renamed".into(), ..base.clone() }));
         let mut changes = [base.clone(), base.clone(), base.clone(), base.clone()];
         changes[0].launches[0].grid[0] = 2;
-        changes[1].launches[0].source.push(' ');
+        changes[1].launches[0].source = " ".to_owned().into();
         changes[2].workspace = 16;
         changes[3].launches[0].arguments.swap(0, 1);
         assert!(changes.iter().all(|changed| key(changed) != key(&base)));

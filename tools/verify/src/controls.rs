@@ -170,7 +170,7 @@ impl Control {
             match self.edit {
                 Edit::Text(good, bad) => {
                     for launch in &mut candidate.launches {
-                        launch.source = launch.source.replace(good, bad);
+                        launch.source = launch.source.replace(good, bad).into();
                     }
                 }
                 Edit::Swap => candidate.launches[0].arguments.swap(0, 1),

@@ -114,10 +114,10 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
         problem,
         b,
         constants,
-        &Geometry {
+        Geometry {
             entry: "depthwise",
             tile: "depthwise",
-            parts: &[include_str!("../depthwise.cu")],
+            parts: vec![include_str!("../depthwise.cu").into()],
             blocks: total.div_ceil(threads),
             threads,
             shared: 0,

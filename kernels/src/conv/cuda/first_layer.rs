@@ -135,14 +135,14 @@ fn candidate(conv: &Conv, whole: &Problem, tile: [u32; 4], target: &Target) -> O
             .define("TENSOR_CORES", u32::from(tensor_cores)),
         _ => constants,
     };
-    let parts: &[&str] = match names {
-        Some(_) => &[if tensor_cores { INTEGERS } else { WORDS }, include_str!("first_layer_integers.cu")],
-        None => &[include_str!("../../gemm/intrinsics.cu"), include_str!("first_layer.cu")],
+    let parts = match names {
+        Some(_) => [if tensor_cores { INTEGERS } else { WORDS }, include_str!("first_layer_integers.cu")],
+        None => [include_str!("../../gemm/intrinsics.cu"), include_str!("first_layer.cu")],
     };
     let geometry = Geometry {
         entry: "first_layer",
         tile: "first_layer",
-        parts,
+        parts: parts.map(Into::into).into(),
         blocks,
         threads,
         shared,
@@ -151,7 +151,7 @@ fn candidate(conv: &Conv, whole: &Problem, tile: [u32; 4], target: &Target) -> O
         scratch: false,
         check_w: false,
     };
-    let launch = launch(whole, &b, constants, &geometry);
+    let launch = launch(whole, &b, constants, geometry);
     // Loads of input and weights one after the other, products at half of the rate, the way out.
     let peak = if whole.integers.is_none() {
         Rate::F16

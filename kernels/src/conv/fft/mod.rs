@@ -179,7 +179,7 @@ impl<'a> Blocks<'a> {
         input: DType,
         constants: Constants,
         tile: &'static str,
-        part: &str,
+        part: &'static str,
         blocks: u32,
         sequences: u32,
     ) -> Launch {
@@ -191,10 +191,10 @@ impl<'a> Blocks<'a> {
             &problem,
             &filters,
             constants,
-            &Geometry {
+            Geometry {
                 entry: ALGORITHM,
                 tile,
-                parts: &parts,
+                parts: parts.map(Into::into).into(),
                 blocks,
                 threads: THREADS,
                 shared: self.shared(sequences),

@@ -282,12 +282,12 @@ impl<'a> Tiling<'a> {
             &problem,
             &problem.b[0],
             constants,
-            &Geometry {
+            Geometry {
                 entry: "winograd_output",
                 tile: "winograd_output_tile",
-                parts: &[
-                    &transform::element_function("output_element", &self.transforms.output),
-                    include_str!("output.cu"),
+                parts: vec![
+                    transform::element_function("output_element", &self.transforms.output).into(),
+                    include_str!("output.cu").into(),
                 ],
                 blocks: blocks(self.count() * u64::from(self.pitch / 8 * self.tile())),
                 threads: THREADS,

@@ -37,7 +37,7 @@ impl Request {
     /// The kernel of a launch.
     pub fn of(launch: &Launch, architecture: u32, image: ImageKind) -> Self {
         Self {
-            source: launch.source.clone(),
+            source: launch.source.to_string(),
             entry: launch.entry.clone(),
             architecture,
             image,
