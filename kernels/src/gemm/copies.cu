@@ -47,6 +47,15 @@ DEVICE CopyRow copy_row(int m, int batch) {
     return row;
 }
 
+// A chunk of A, or the padding value where it lies outside: the zero point of integers. The barrier that covers the copies covers
+// its store.
+template <bool CACHED> DEVICE void copy_or_pad(u32 to, const AElement* from, bool inside) {
+#if OUTSIDE_WORD
+    if (!inside) return store_chunk(to, OUTSIDE_WORD);
+#endif
+    copy_async<CACHED>(to, from, inside);
+}
+
 // What a thread copies: the same chunk of rows line, line + LINES, … of each tile.
 struct Copies {
     u32 ring;  // Address of the ring in shared memory.
@@ -125,7 +134,7 @@ struct Copies {
             if (PATCH_PIXELS % LINES != 0 && pixel >= PATCH_PIXELS) break;
             const int at_y = y + pixel / PATCH_W, at_x = x + pixel % PATCH_W;
             const bool inside = (u32)at_y < (u32)IN_H && (u32)at_x < (u32)IN_W;
-            copy_async<false>(to + pixel * PIXEL_BYTES + chunk * 16, from + at_y * A_H + at_x * A_W, inside);
+            copy_or_pad<false>(to + pixel * PIXEL_BYTES + chunk * 16, from + at_y * A_H + at_x * A_W, inside);
         }
     }
 #elif EVEN_ROWS
@@ -188,14 +197,7 @@ struct Copies {
             CopyRow copied = rows[ROWS_IN_TABLE ? 0 : i];
             if (ROWS_IN_TABLE) copied.at.offset = first_row[i * LINES].x, copied.taps = (u32)first_row[i * LINES].y;
             const bool inside = ALWAYS_INSIDE || ((copied.taps & bit) != 0 && (MASKED || inside_of_a(copied.at, tap)));
-#if OUTSIDE_WORD
-            // The zero point, not zero, stands outside; the barrier that covers the copies covers this store.
-            if (!inside) {
-                store_chunk(to + swizzled<CHUNKS>(row, chunk), OUTSIDE_WORD);
-                continue;
-            }
-#endif
-            copy_async<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from + copied.at.offset, inside);
+            copy_or_pad<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from + copied.at.offset, inside);
         }
     }
 #endif
@@ -206,6 +208,39 @@ struct Copies {
 DEVICE int k_tile_of(int turn) { return turn % TAPS * (CHANNELS / BK) + turn / TAPS; }
 #else
 DEVICE int k_tile_of(int turn) { return turn; }
+#endif
+
+// Starts the copies that a turn on `stage` leaves room for: their buffer was read in the turn before, whose barrier says that all
+// warps are through.
+DEVICE void copy_ahead(const Copies& copies, int turn, int last, int stage) {
+    const int ahead = turn + STAGES - 1, to = stage == 0 ? STAGES - 1 : stage - 1;
+    if (ahead < last) copies.copy_b(k_tile_of(ahead), to);
+#if PATCH
+    // One patch ahead, into the place of the one before this.
+    if (turn % TAPS == 0 && turn + TAPS < last) copies.copy_patch(turn / TAPS + 1);
+#else
+    if (ahead < last) copies.copy_a(ahead, to);
+#endif
+    copy_async_commit();
+}
+
+// What the patch and the tap of a turn add to the address of a pixel.
+DEVICE u32 patch_of(int turn) {
+#if PATCH
+    const int tap = turn % TAPS;
+    return turn / TAPS % PATCHES * PATCH_BYTES + (tap / TAPS_W * PATCH_W + tap % TAPS_W) * PIXEL_BYTES;
+#else
+    return 0;
+#endif
+}
+
+#if PATCH
+// Address of a chunk of what row `row` of the tile reads in the first patch, under tap 0: pixels lie PIXEL_BYTES apart, so that rows on
+// one line meet no bank conflicts. Rows without an output read the first one's pixel.
+DEVICE u32 pixel_address(u32 ring, int row, int chunk) {
+    const int inside = row < TILE_H * TILE_W ? row : 0;
+    return ring + PATCH_AT + (inside / TILE_W * PATCH_W + inside % TILE_W) * PIXEL_BYTES + chunk * 16;
+}
 #endif
 
 // Starts the copies of the first AHEAD tiles of K, a group each, and loads the bias of the thread's columns if EARLY_BIAS.

@@ -18,8 +18,10 @@ static_assert(BM % SHARES == 0, "tile");
 // Loading residuals before the K loop hides their latency, but only a few fit into registers.
 constexpr bool PREFETCH = EXTRA_REGISTERS > 0 && PASSES * EXTRA_REGISTERS <= 16 && (SPLIT == 1 || SPLIT_IN_CLUSTER);
 
-// Many passes are a loop: their code would come from memory once for each line of it.
-constexpr int UNROLLED = PREFETCH || PASSES <= 8 ? PASSES : 4;
+// Many passes are a loop: their code would come from memory once for each line of it. What several passes read is under way at once
+// then: a store of one would hold back the loads of the next.
+constexpr bool READS = (EXTRA_REGISTERS > 0 && !PREFETCH) || (SPLIT > 1 && !SPLIT_IN_CLUSTER);
+constexpr int UNROLLED = PREFETCH || PASSES <= 8 ? PASSES : 4, BATCH = READS && PASSES > 8 ? UNROLLED : 1;
 
 struct Tile {
     int row, column;  // First row and column of the tile.
@@ -146,27 +148,36 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
     if (SPLIT > 1 && !last_to_arrive(o, t, stage)) return;
 #endif
     const int column = t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8;
-#pragma unroll UNROLLED
-    for (int pass = 0; pass < PASSES; pass++) {
-        const int vector = vector_of_pass(t, pass);
-        if (!vector_exists(t, pass)) continue;
-        const int row = row_of(t, vector / VECTORS_OF_ROW);
-        Sum sum[8] = {};
-        // The slices of K in order, whoever computed them.
+#pragma unroll UNROLLED / BATCH
+    for (int first = 0; first < PASSES; first += BATCH) {
+        Sum sums[BATCH][8] = {};
+        Extras extras[BATCH] = {};
 #pragma unroll
-        for (int slice = 0; slice < SPLIT; slice++) {
-            if (SPLIT == 1 || (SPLIT_IN_CLUSTER && slice == t.slice)) {
-                add_staged(sum, stage, vector);
-                continue;
-            }
+        for (int i = 0; i < BATCH; i++) {
+            if (!vector_exists(t, first + i)) continue;
+            const int vector = vector_of_pass(t, first + i);
+            extras[i] = PREFETCH ? prefetched[first] : load_extras(o, row_of(t, vector / VECTORS_OF_ROW), column, t.batch);
+            // The slices of K in order, whoever computed them.
+#pragma unroll
+            for (int slice = 0; slice < SPLIT; slice++) {
+                if (SPLIT == 1 || (SPLIT_IN_CLUSTER && slice == t.slice)) {
+                    add_staged(sums[i], stage, vector);
+                    continue;
+                }
 #if SPLIT_IN_CLUSTER
-            const Sum* from = received + (slice * OWNED + vector - t.slice * OWNED) * 8;
-            add(sum, *(const Sum4*)from, *(const Sum4*)(from + 4));
+                const Sum* from = received + (slice * OWNED + vector - t.slice * OWNED) * 8;
+                add(sums[i], *(const Sum4*)from, *(const Sum4*)(from + 4));
 #else
-            const Sum* from = o.partials + ((size_t)t.number * SPLIT + slice) * (VECTORS * 8) + vector * 8;
-            add(sum, __ldcg((const Sum4*)from), __ldcg((const Sum4*)(from + 4)));
+                const Sum* from = o.partials + ((size_t)t.number * SPLIT + slice) * (VECTORS * 8) + vector * 8;
+                add(sums[i], __ldcg((const Sum4*)from), __ldcg((const Sum4*)(from + 4)));
 #endif
+            }
         }
-        finish_vector(o, sum, bias, PREFETCH ? prefetched[pass] : load_extras(o, row, column, t.batch), row, column, t.batch);
+#pragma unroll
+        for (int i = 0; i < BATCH; i++) {
+            if (!vector_exists(t, first + i)) continue;
+            const int row = row_of(t, vector_of_pass(t, first + i) / VECTORS_OF_ROW);
+            finish_vector(o, sums[i], bias, extras[i], row, column, t.batch);
+        }
     }
 }

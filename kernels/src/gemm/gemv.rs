@@ -82,16 +82,19 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
         f64::from(problem.columns) * f64::from(problem.k()) * f64::from(problem.batches()) * b.dtype.size() as f64;
     // Instructions of the eight warps of a block on four schedulers, four blocks overlapping at best.
     let products = if problem.integers.is_some() { vector / 4 } else { vector };
-    let work = f64::from(turns * columns_of_warp * products * (m + 1)) * 2.0 * f64::from(WARPS) / 4.0;
+    // All columns of a warp share what it converts of A.
+    let work = f64::from(turns * products * (columns_of_warp * (m + 1) + m)) * 2.0 * f64::from(WARPS) / 4.0;
     let latency = f64::from(turns.div_ceil(unroll)) * 800.0 + f64::from(columns_of_warp * m) * 40.0 + 600.0;
     let cycles = (of_one * work).max(latency * (of_one / 6.0).ceil()) + if warps_of_column > 1 { 60.0 } else { 0.0 };
+    let (arithmetic, memory) = (cycles / target.clock, bytes / (target.bandwidth * 800.0));
     Candidate {
         packing: packing(problem, b),
         ..Candidate::new(
             "gemv",
             format!("columns {columns_of_warp} warps {warps_of_column}"),
             vec![launch],
-            1.3 + (cycles / target.clock).max(bytes / (target.bandwidth * 800.0)),
+            // Of two that wait for memory the one with less else to do is the better.
+            1.3 + arithmetic.max(memory) + 0.1 * arithmetic.min(memory),
         )
     }
 }

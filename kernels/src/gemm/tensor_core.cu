@@ -30,7 +30,7 @@ DEVICE u32 multiply_pairs(u32 a, u32 b) {
 struct Reader {
     u32 b;  // Address in stage 0 at step 0.
 #if PATCH
-    u32 a[FRAGMENTS_M];  // The same in the first patch, under tap 0: pixels lie PIXEL_BYTES apart, free of bank conflicts.
+    u32 a[FRAGMENTS_M];
 #else
     u32 a;
 #endif
@@ -40,8 +40,7 @@ struct Reader {
 #if PATCH
 #pragma unroll
         for (int i = 0; i < FRAGMENTS_M; i++) {
-            const int row = warp_row + i * 16 + lane % 16, inside = row < TILE_H * TILE_W ? row : 0;
-            a[i] = ring + PATCH_AT + (inside / TILE_W * PATCH_W + inside % TILE_W) * PIXEL_BYTES + (k_chunk + lane / 16) * 16;
+            a[i] = pixel_address(ring, warp_row + i * 16 + lane % 16, k_chunk + lane / 16);
             asm volatile("" : "+r"(a[i]));
         }
 #else
@@ -77,15 +76,6 @@ struct Reader {
 #endif
     }
 };
-
-DEVICE u32 patch_of(int turn) {
-#if PATCH
-    const int tap = turn % TAPS;
-    return turn / TAPS % PATCHES * PATCH_BYTES + (tap / TAPS_W * PATCH_W + tap % TAPS_W) * PIXEL_BYTES;
-#else
-    return 0;
-#endif
-}
 
 DEVICE void multiply(Sum (&sums)[FRAGMENTS_M][FRAGMENTS_N][2][4], Fragments& f) {
 #pragma unroll
@@ -131,24 +121,12 @@ DEVICE void tensor_core_tile(const Operands& o) {
 #if SCALED
     next.read_scales(scales, k_next);
 #endif
-    const auto copy_ahead = [&](int k_tile, int stage) {
-        // The buffer that this fills was read in the turn before, whose barrier says that all warps are through.
-        const int ahead = k_tile + STAGES - 1, to = stage == 0 ? STAGES - 1 : stage - 1;
-        if (ahead < last) copies.copy_b(k_tile_of(ahead), to);
-#if PATCH
-        // One patch ahead, into the place of the one before this.
-        if (k_tile % TAPS == 0 && k_tile + TAPS < last) copies.copy_patch(k_tile / TAPS + 1);
-#else
-        if (ahead < last) copies.copy_a(ahead, to);
-#endif
-        copy_async_commit();
-    };
 #pragma unroll 1
     for (int k_tile = first; k_tile < last; k_tile++) {
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             Fragments now = next;
-            if (step == 0 && STEPS == 1) copy_ahead(k_tile, stage);
+            if (step == 0 && STEPS == 1) copy_ahead(copies, k_tile, last, stage);
             if (step == STEPS - 1) {
                 copy_async_wait<STAGES - 2>();
                 __syncthreads();
@@ -159,7 +137,7 @@ DEVICE void tensor_core_tile(const Operands& o) {
                 patch = more ? patch_of(k_tile + 1) : patch;
             }
             reader.read(next, stage, (step + 1) % STEPS, patch);
-            if (step == 0 && STEPS > 1) copy_ahead(k_tile, stage);
+            if (step == 0 && STEPS > 1) copy_ahead(copies, k_tile, last, stage);
 #if SCALED
             next.read_scales(scales, k_next + (step + 1) % STEPS * 16);
 #endif

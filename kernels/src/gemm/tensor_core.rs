@@ -39,7 +39,7 @@ const WARP_TILES: [(u32, u32, u32, u32, u32); 25] = [
 ];
 /// The same where columns of C are the rows of an instruction: rows are multiples of eight for each warp. 56 and 104 rows fit the tokens
 /// and pixels of images of 224² (49, 196, 197), and multiples of 48 columns fit widths of 96, 192, 384 and 768.
-const TURNED_TILES: [(u32, u32, u32, u32, u32); 26] = [
+const TURNED_TILES: [(u32, u32, u32, u32, u32); 29] = [
     (56, 48, 1, 1, 4),
     (56, 96, 1, 2, 2),
     (56, 96, 1, 2, 4),
@@ -57,6 +57,7 @@ const TURNED_TILES: [(u32, u32, u32, u32, u32); 26] = [
     (104, 128, 1, 4, 1),
     (104, 192, 1, 4, 1),
     (104, 192, 1, 4, 2),
+    (112, 64, 1, 2, 2),
     (112, 96, 1, 2, 2),
     (112, 128, 1, 4, 1),
     (112, 192, 1, 4, 1),
@@ -64,7 +65,9 @@ const TURNED_TILES: [(u32, u32, u32, u32, u32); 26] = [
     (128, 96, 2, 2, 1),
     (128, 96, 2, 2, 2),
     (128, 192, 2, 4, 1),
+    (208, 64, 2, 2, 1),
     (208, 96, 2, 2, 2),
+    (208, 128, 2, 4, 1),
     (208, 192, 2, 4, 1),
 ];
 /// The same for warpgroups, each of which has 64 rows.
@@ -94,6 +97,9 @@ const SPLITS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 /// What products with exchanged sides take of the time that the model gives them: 240 of four networks' candidates on 16 and 8
 /// multiprocessors (`TUNING.md`, section 26). Their way out stores single sums.
 const TURNED: f64 = 1.1;
+/// The same of patches of four warps whose lines are multiples of eight wide, and of all others: 77 candidates of two networks on 16
+/// multiprocessors (section 32). Other widths meet bank conflicts, and eight warps leave no room for a second block.
+const TURNED_PATCHES: [f64; 2] = [1.02, 1.2];
 
 /// Threads that multiply together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -102,6 +108,23 @@ enum Unit {
     Warp,
     /// 128 threads, `wgmma`.
     Warpgroup,
+}
+
+/// A patch of pixels, of one K tile's channels, in shared memory.
+struct Pixels {
+    height: u32,
+    width: u32,
+    /// From one pixel to the next: 16 more than the channels have, against bank conflicts.
+    bytes: u32,
+    /// Patches at a time.
+    patches: u32,
+}
+
+impl Pixels {
+    /// Bytes of a patch.
+    fn size(&self) -> u32 {
+        self.height * self.width * self.bytes
+    }
 }
 
 struct Tile {
@@ -153,11 +176,16 @@ fn diverse(mut ranked: Vec<(f64, Tile)>) -> Vec<(f64, Tile)> {
     all
 }
 
+/// Whether the target has warpgroups for these element types: they win what patches and exchanged sides would.
+fn multiplies_by_warpgroups(problem: &Problem, target: &Target) -> bool {
+    target.architecture == 90 && problem.integers.is_none()
+}
+
 /// Configurations that fit the target and do not waste most of a tile.
 fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iterator<Item = Tile> + 'a {
-    // Where there are warpgroups, they win such products.
-    let shares =
-        target.architecture != 90 && has_patches(problem) && b.is_aligned_along_depth(problem, problem.chunk());
+    let shares = !multiplies_by_warpgroups(problem, target)
+        && has_patches(problem)
+        && b.is_aligned_along_depth(problem, problem.chunk());
     gathered(problem, b, target).flat_map(move |tile| {
         let patched = shares.then(|| tile.with_patch(problem)).flatten();
         let patched = patched.filter(|tile| tile.layout(problem, tile.stages).bytes <= target.shared_per_block);
@@ -167,8 +195,7 @@ fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iter
 
 /// Whether neighbouring windows share pixels that a tile could copy once: steps of one, several taps of one plane.
 fn has_patches(problem: &Problem) -> bool {
-    let whole =
-        problem.scale.is_none() && problem.integers.is_none() && problem.crop.is_none() && problem.batches() == 1;
+    let whole = problem.scale.is_none() && problem.crop.is_none() && problem.batches() == 1;
     whole
         && problem.rows.get(1) == Some(&1)
         && problem.depth.window.as_ref().is_some_and(|w| {
@@ -179,13 +206,10 @@ fn has_patches(problem: &Problem) -> bool {
 /// Configurations that gather A, each row for itself.
 fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iterator<Item = Tile> + 'a {
     // Warpgroups read A from shared memory, where nobody could scale it on the way.
-    let has_warpgroups = target.architecture == 90
-        && b.is_aligned_along_depth(problem, 8)
-        && problem.scale.is_none()
-        && problem.integers.is_none();
+    let has_warpgroups =
+        multiplies_by_warpgroups(problem, target) && b.is_aligned_along_depth(problem, 8) && problem.scale.is_none();
     let size = problem.a.dtype.size() as u32;
-    // Where there are warpgroups, they win what exchanged sides would.
-    let turns_sides = target.architecture != 90 && problem.scale.is_none() && problem.integers.is_none();
+    let turns_sides = !multiplies_by_warpgroups(problem, target) && problem.scale.is_none();
     let warps = WARP_TILES.map(|tile| (Unit::Warp, false, tile)).into_iter();
     let turned = TURNED_TILES.into_iter().filter(move |_| turns_sides).map(|tile| (Unit::Warp, true, tile));
     let warpgroups = WARPGROUP_TILES.into_iter().filter(move |_| has_warpgroups);
@@ -258,9 +282,10 @@ impl Tile {
     fn with_patch(&self, problem: &Problem) -> Option<Self> {
         let window = problem.depth.window.as_ref()?;
         let pieces = problem.depth.channels / self.depth;
+        // With exchanged sides, long rows of many pixels leave no registers.
         let fits = self.unit == Unit::Warp
-            && !self.turned
             && !self.cluster
+            && !(self.turned && self.depth * problem.a.dtype.size() as u32 > 128)
             && problem.depth.channels.is_multiple_of(self.depth)
             && pieces.is_multiple_of(self.split)
             && self.stages <= window.count() + 1
@@ -284,13 +309,24 @@ impl Tile {
         }
     }
 
-    /// Height and width of the pixels that a tile's windows see, how many such patches there are at a time, and the bytes from
-    /// one pixel to the next: 16 more than the channels have, against bank conflicts.
-    fn patch_extents(&self, problem: &Problem) -> Option<([u32; 2], u32, u32)> {
+    /// The pixels that a tile's windows see.
+    fn pixels(&self, problem: &Problem) -> Option<Pixels> {
         let (window, [h, w]) = (problem.depth.window.as_ref()?, self.patch?);
         let pieces = problem.depth.channels / self.depth / self.split;
-        let extents = [h + window.taps[1] - 1, w + window.taps[2] - 1];
-        Some((extents, pieces.min(2), self.depth * problem.a.dtype.size() as u32 + 16))
+        let [height, width] = [h + window.taps[1] - 1, w + window.taps[2] - 1];
+        let bytes = self.depth * problem.a.dtype.size() as u32 + 16;
+        Some(Pixels { height, width, bytes, patches: pieces.min(2) })
+    }
+
+    /// What exchanged sides take of the time that the model gives.
+    fn exchange(&self) -> f64 {
+        let [of_small, of_others] = TURNED_PATCHES;
+        match self.patch {
+            _ if !self.turned => 1.0,
+            Some([_, width]) if width.is_multiple_of(8) && self.threads() == 128 => of_small,
+            Some(_) => of_others,
+            None => TURNED,
+        }
     }
 
     fn threads(&self) -> u32 {
@@ -334,7 +370,7 @@ impl Tile {
     }
 
     fn layout(&self, problem: &Problem, stages: u32) -> Layout {
-        let patches = self.patch_extents(problem).map(|([h, w], count, pixel)| count * h * w * pixel);
+        let patches = self.pixels(problem).map(|pixels| pixels.patches * pixels.size());
         let rows = if patches.is_some() { self.columns } else { self.rows + self.columns };
         let ring = stages * rows * (self.depth / problem.chunk()) * 16 + patches.unwrap_or(0);
         let (staged, pitch) = self.staged();
@@ -367,8 +403,8 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let [rows, columns, depth] = [tile.rows, tile.columns, tile.depth].map(f64::from);
     let bytes = depth * size;
     // Bytes of A that are copied in one K tile.
-    let of_a = match tile.patch_extents(problem) {
-        Some(([h, w], _, _)) => f64::from(h * w) * bytes / f64::from(problem.taps()),
+    let of_a = match tile.pixels(problem) {
+        Some(pixels) => f64::from(pixels.height * pixels.width) * bytes / f64::from(problem.taps()),
         None => rows * bytes,
     };
     let steps = bytes / f64::from(FRAGMENT * wk);
@@ -442,7 +478,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         device: weights * b.dtype.size() as f64,
     }
     .time(target)
-        * if tile.turned { TURNED } else { 1.0 }
+        * tile.exchange()
 }
 
 fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidate {
@@ -509,6 +545,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     let scratch = split > 1 && !cluster;
     // Another name, so that verification takes it for another kernel.
     let entry = match tile {
+        Tile { patch: Some(_), turned: true, .. } => "tensor_core_turned_patch",
         Tile { patch: Some(_), .. } => "tensor_core_patch",
         Tile { turned: true, .. } => "tensor_core_turned",
         _ => algorithm,
@@ -552,9 +589,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
 /// What the copies and the epilogue must know of a patch.
 fn with_patch(constants: Constants, problem: &Problem, tile: &Tile) -> Constants {
     let constants = constants.define("PATCH", u32::from(tile.patch.is_some()));
-    let (Some(window), Some([h, w]), Some((extents, count, pixel))) =
-        (&problem.depth.window, tile.patch, tile.patch_extents(problem))
-    else {
+    let (Some(window), Some([h, w]), Some(pixels)) = (&problem.depth.window, tile.patch, tile.pixels(problem)) else {
         return constants;
     };
     let ring = tile.stages * tile.columns * (tile.depth / problem.chunk()) * 16;
@@ -576,11 +611,11 @@ fn with_patch(constants: Constants, problem: &Problem, tile: &Tile) -> Constants
         .int("A_H", window.strides[1])
         .int("A_W", window.strides[2])
         .int("PATCH_AT", ring)
-        .int("PATCH_W", extents[1])
-        .int("PATCH_PIXELS", extents[0] * extents[1])
-        .int("PATCHES", count)
-        .int("PIXEL_BYTES", pixel)
-        .int("PATCH_BYTES", extents[0] * extents[1] * pixel)
+        .int("PATCH_W", pixels.width)
+        .int("PATCH_PIXELS", pixels.height * pixels.width)
+        .int("PATCHES", pixels.patches)
+        .int("PIXEL_BYTES", pixels.bytes)
+        .int("PATCH_BYTES", pixels.size())
 }
 
 /// Four bytes of the padding value of an input.

@@ -4,6 +4,7 @@ use crate::codegen::{Argument, Candidate, Generate, Packing, Target};
 use crate::conv::Conv;
 use crate::matmul::MatMul;
 use crate::pointwise::Epilogue;
+use crate::quantized_conv::cases::{Finish, Layer, layer};
 use crate::{DType, View};
 
 fn target(architecture: u32, multiprocessors: u32, shared: u32) -> Target {
@@ -165,6 +166,35 @@ fn rows_in_eights_are_offered_where_warps_multiply_floats() {
         assert_eq!(!turned.is_empty(), target.architecture == 87, "{}", target.name);
         assert!(turned.iter().all(|c| c.launches[0].entry == "tensor_core_turned"));
         assert!(turned.iter().all(|c| c.launches[0].source.contains("#define EVEN_ROWS 1")));
+    }
+}
+
+#[test]
+fn patches_are_offered_with_either_side_as_rows_where_warps_multiply() {
+    const ENTRIES: [&str; 2] = ["tensor_core_patch", "tensor_core_turned_patch"];
+    let floats = conv(DType::F16, 64, 56, 64, 3, 1);
+    let integers = layer(&Layer {
+        types: [DType::U8, DType::I8],
+        last: true,
+        input: &[1, 64, 56, 56],
+        maps: 64,
+        taps: 3,
+        stride: 1,
+        groups: 1,
+        padding_value: 114,
+        finish: Finish::Requantise(DType::U8),
+    });
+    for target in targets() {
+        let [floats, integers] = [floats.candidates(&target).unwrap(), integers.candidates(&target).unwrap()];
+        // On many multiprocessors smaller tiles are expected to win.
+        let of_integers = if target.architecture == 87 { &ENTRIES[..] } else { &ENTRIES[..1] };
+        let of_floats = if target.architecture == 87 { &ENTRIES[..] } else { &[] };
+        for (candidates, expected) in [(floats, of_floats), (integers, of_integers)] {
+            assert_sound(&candidates, &target);
+            let offered = ENTRIES.iter().filter(|entry| candidates.iter().any(|c| c.launches[0].entry == **entry));
+            let expected = if target.architecture == 72 { &[] } else { expected };
+            assert_eq!(offered.collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>(), "{}", target.name);
+        }
     }
 }
 

@@ -17,7 +17,11 @@ static_assert(WARP_ROWS % 8 == 0 && WARP_COLUMNS % 16 == 0 && STEPS > 0 && PAIRS
 
 // Where a lane reads its fragments: the chunks of a step differ from those of step 0 in bits that the swizzle keeps apart.
 struct Reader {
-    u32 rows;  // Address in stage 0 at step 0.
+#if PATCH
+    u32 rows[PAIRS];  // Addresses at step 0.
+#else
+    u32 rows;  // The same in stage 0.
+#endif
 #if B_COLUMNS_CONTIGUOUS
     u32 columns[FRAGMENTS];
 #else
@@ -26,9 +30,18 @@ struct Reader {
 
     DEVICE Reader(u32 ring, int lane, int warp_row, int warp_column, int warp_k) {
         const int k_chunk = warp_k * STEPS * 2;
-        rows = ring + swizzled<CHUNKS>(warp_row + lane % 8 + lane / 16 * 8, k_chunk + lane / 8 % 2);
+        const int row = warp_row + lane % 8 + lane / 16 * 8, chunk = k_chunk + lane / 8 % 2;
         // Kept in registers, not computed anew in each turn.
+#if PATCH
+#pragma unroll
+        for (int pair = 0; pair < PAIRS; pair++) {
+            rows[pair] = pixel_address(ring, row + pair * 16, chunk);
+            asm volatile("" : "+r"(rows[pair]));
+        }
+#else
+        rows = ring + swizzled<CHUNKS>(row, chunk);
         asm volatile("" : "+r"(rows));
+#endif
 #if B_COLUMNS_CONTIGUOUS
 #pragma unroll
         for (int j = 0; j < FRAGMENTS; j++) {
@@ -50,8 +63,13 @@ struct Reader {
 #endif
         }
     }
-    DEVICE void read_rows(u32 (&to)[4], int stage, int step, int pair) const {
+    // `patch` is what the turn's patch and tap add.
+    DEVICE void read_rows(u32 (&to)[4], int stage, int step, int pair, u32 patch) const {
+#if PATCH
+        const u32 from = rows[pair] + patch + step * 32;
+#else
         const u32 from = ((rows + stage * STAGE_BYTES) ^ step * 32) + pair * (16 * CHUNKS * 16);
+#endif
         if (pair * 2 + 1 < EIGHTS)
             load_matrices(to, from);
         else
@@ -93,7 +111,8 @@ DEVICE void turned_tile(const Operands& o) {
     copy_async_wait<STAGES - 2>();
     __syncthreads();
     reader.read_columns(columns_next, 0, 0);
-    reader.read_rows(rows_next, 0, 0, 0);
+    u32 patch = patch_of(first);
+    reader.read_rows(rows_next, 0, 0, 0, patch);
     int stage = 0;
     copy_part(copies, first, last, 0, 0);
 #pragma unroll 1
@@ -109,25 +128,22 @@ DEVICE void turned_tile(const Operands& o) {
             for (int pair = 0; pair < PAIRS; pair++) {
                 const u32 rows[4] = {rows_next[0], rows_next[1], rows_next[2], rows_next[3]};
                 if (pair < PAIRS - 1) {
-                    reader.read_rows(rows_next, stage, step, pair + 1);
+                    reader.read_rows(rows_next, stage, step, pair + 1, patch);
                 } else {
                     if (step == STEPS - 1) {
                         if (SPREAD) copy_async_commit();
                         copy_async_wait<STAGES - 2>();
                         __syncthreads();
                         // After the last tile there is none: then the reads are of this tile, for nobody.
-                        stage = k_tile + 1 == last ? stage : stage == STAGES - 1 ? 0 : stage + 1;
+                        const bool more = k_tile + 1 < last;
+                        stage = !more ? stage : stage == STAGES - 1 ? 0 : stage + 1;
+                        patch = more ? patch_of(k_tile + 1) : patch;
                     }
                     reader.read_columns(columns_next, stage, (step + 1) % STEPS);
-                    reader.read_rows(rows_next, stage, (step + 1) % STEPS, 0);
+                    reader.read_rows(rows_next, stage, (step + 1) % STEPS, 0, patch);
                     copy_part(copies, k_tile + (step + 1) / STEPS, last, stage, (step + 1) % STEPS);
                 }
-                if (!SPREAD && step == 0 && pair == 0) {
-                    // The buffer that this fills was read in the turn before, whose barrier says that all warps are through.
-                    const int ahead = k_tile + STAGES - 1, to = stage == 0 ? STAGES - 1 : stage - 1;
-                    if (ahead < last) copies.copy_b(ahead, to), copies.copy_a(ahead, to);
-                    copy_async_commit();
-                }
+                if (!SPREAD && step == 0 && pair == 0) copy_ahead(copies, k_tile, last, stage);
 #pragma unroll
                 for (int j = 0; j < FRAGMENTS; j++)
 #pragma unroll

@@ -244,6 +244,10 @@ pub fn cases() -> Vec<Kernel> {
         });
         add(&|layer| (square(&[1, 64, 9, 9], 64, 3, 1)(layer), layer.finish = Residual).1);
         add(&|layer| (square(&[1, 256, 5, 4], 128, 3, 1)(layer), layer.padding_value = 255).1);
+        add(&|layer| {
+            square(&[1, 128, 14, 13], 72, 3, 1)(layer);
+            (layer.types, layer.padding_value, layer.finish) = ([U8, I8], 114, Block);
+        });
         add(&|layer| (square(&[1, 3, 45, 37], 64, 7, 2)(layer), layer.finish = Requantise(F16)).1);
         add(&|layer| (square(&[1, 48, 8, 9], 19, 3, 1)(layer), layer.types = [U8, U8]).1);
         add(&|layer| (square(&[1, 40, 6, 5], 33, 5, 1)(layer), (layer.types, layer.padding_value) = ([I8, U8], 5)).1);
