@@ -177,7 +177,7 @@ def quantize(
         budget: what must hold, as 'cosine 0.999'; layers stay float until it does.
         keep: nodes that stay float.
         symmetric: write the form that TensorRT takes.
-        all_products: also products that the target gains nothing from.
+        all_products: also the factors of products of two values, for programs that compute these in 8 bits.
         effort: 'least', 'default' or 'high'.
         weights: 'int8' or 'int4': weights of matrix products alone.
         group: with `weights`, elements that share a scale.

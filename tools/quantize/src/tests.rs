@@ -10,7 +10,7 @@ use crate::{
     params::{Activations, Params},
     prepare,
     product::{product, relative},
-    quantise, round,
+    quantise, report, round,
     run::{self, Import, Network, Sample},
     smooth,
     testing::{self, Build, normal, random},
@@ -394,4 +394,48 @@ fn names_are_unique() {
     assert!(done.model.graph().node.iter().flat_map(|node| &node.output).all(|output| made.insert(output.clone())));
     let mut folded = model.clone();
     assert!(fold::run(&mut folded).unwrap().is_empty());
+}
+
+/// More samples than the first look takes, and one of the others is far out: ranges of all samples are kept only where they bring
+/// the outputs no further off.
+#[test]
+fn ranges_of_all_samples_are_compared_with_those_of_the_first_look() {
+    let mut build = Build::new();
+    let x = build.input("x", &[1, 64]);
+    let w = build.constant("w", Tensor::f32(&[64, 16], &normal(1, 64 * 16)));
+    let y = build.node("MatMul", &[&x, &w], vec![]);
+    let model = build.finish(&[&y]);
+    let mut samples = samples(130, &[1, 64]);
+    let mut values = normal(7, 64);
+    values[3] = 1000.0;
+    // The first look takes every other sample, and so do those that are measured.
+    samples[1][0].1 = Tensor::f32(&[1, 64], &values);
+    let result = quantised(&model, &samples, &Options::default());
+    let stage = |name: &str| result.stages.iter().find(|stage| stage.name == name).expect("a stage");
+    assert!(!stage("min-max of all samples").kept, "{:?}", result.stages);
+    let kept: Vec<f64> = result.stages.iter().filter(|stage| stage.kept).map(|stage| stage.best().scores).collect();
+    assert!(kept.is_sorted_by(|before, after| after <= before), "{kept:?}");
+    assert!(result.distance.unwrap().scores <= stage("min-max").best().scores, "{:?}", result.stages);
+}
+
+/// Whose factors are quantised for other programs is not in 8 bits for that.
+#[test]
+fn products_of_two_values_count_as_floats_also_where_their_factors_are_quantised() {
+    let mut build = Build::new();
+    let x = build.input("x", &[1, 8, 16]);
+    let w = build.constant("w", Tensor::f32(&[16, 8], &normal(1, 16 * 8)));
+    let y = build.node("MatMul", &[&x, &w], vec![]);
+    let z = build.node("MatMul", &[&y, &x], vec![]);
+    let model = build.finish(&[&z]);
+    let samples = samples(4, &[1, 8, 16]);
+    for all_products in [false, true] {
+        let options = Options { all_products, ..Options::default() };
+        let result = quantised(&model, &samples, &options);
+        let report = report::eight_bits(&result, &options);
+        assert_eq!(report["operations"], serde_json::json!({"8_bits": 8 * 8 * 16, "all": 2 * 8 * 8 * 16}));
+        let [left] = &result.left[..] else { panic!("{:?}", result.left) };
+        assert_eq!(left.reason.contains("are quantised"), all_products);
+        let quantisers = operators(&result.model).iter().filter(|name| **name == "QuantizeLinear").count();
+        assert_eq!(quantisers, if all_products { 2 } else { 1 });
+    }
 }

@@ -36,9 +36,11 @@ impl Work<'_> {
         self.choose(Method::MinMax);
         trials.first(self, "min-max")?;
         if !self.even_out(trials, &all)? && first_look.len() < all.len() {
-            self.observe("all", &all)?;
-            self.choose(Method::MinMax);
-            trials.distance = trials.measure(self, "min-max")?.best();
+            trials.attempt(self, "min-max of all samples", |work| {
+                work.observe("all", &all)?;
+                work.choose(Method::MinMax);
+                Ok(())
+            })?;
         }
         // Where all that help a little do not help together, those that help much may.
         for (name, share) in [("ranges by effect", 1.0), ("ranges of large effect", 0.5)] {
