@@ -106,7 +106,8 @@ impl<'a> Work<'a> {
         let index = self.model.index();
         for layer in &state.layers {
             let (weights, bias) = layer.parameters(&self.model, &index)?;
-            let rounded = weights::rounded(&weights, &weights::largest(layer, &weights));
+            let dtype = self.options.activations.weights();
+            let rounded = weights::rounded(&weights, &weights::largest(layer, &weights, dtype), dtype);
             state.rounded.insert(layer.name.clone(), rounded);
             state.weights.insert(layer.name.clone(), weights);
             state.biases.insert(layer.name.clone(), bias);
