@@ -1,7 +1,7 @@
 //! Element types of fewer bits than a plain byte has uses for: floats of 8 bits and integers of 4.
 //!
-//! Nothing computes in them. Casts convert them from and to other types, and movement moves them as bytes. An element takes
-//! one byte in memory, so a 4-bit integer lies alone in it; ONNX's packed pairs are taken apart when a model is read.
+//! Nothing computes in them but [products](crate::quantized_conv) of E4M3 and E5M2. Casts convert them from and to other types, and
+//! movement moves them as bytes. An element takes one byte in memory, so a 4-bit integer lies alone in it; ONNX's packed pairs are taken apart when a model is read.
 //!
 //! Formats: "FP8 formats for deep learning" (Micikevicius and others, 2022; OCP's OFP8) for E4M3FN and E5M2, and "8-bit numerical formats
 //! for deep neural networks" (Noune and others, 2022) for the two with one zero, as ONNX's page on float8 has them.

@@ -53,7 +53,7 @@ pub struct Value {
     pub quantized: Option<Quantized>,
 }
 
-/// A constant as integers: `(integers − zero) · scale` are its elements.
+/// A constant as integers, or as floats of 8 bits: `(integers − zero) · scale` are its elements.
 #[derive(Clone, Debug)]
 pub struct Quantized {
     /// The integers, in the constant's shape.

@@ -403,7 +403,7 @@ pub enum Op {
         groups: usize,
     },
     /// As `ConvInteger` on 8-bit operands, whose types may differ, with an optional third one: a bias (I32), one value for
-    /// each output channel.
+    /// each output channel. Of floats (E4M3, E5M2) the sums are F32, and there is no bias.
     QuantizedConv {
         /// Strides, dilations and padding.
         window: Window,
@@ -413,7 +413,7 @@ pub enum Op {
         padding_value: i16,
     },
     /// Inputs a `[…, m, k]`, b `[k, n]` (8 bits each, whose types may differ), optional bias `[n]` (I32); sums in I32,
-    /// wrapping.
+    /// wrapping. Of floats (E4M3, E5M2) the sums are F32, and there is no bias.
     QuantizedMatMul,
     /// Inputs x `[n, c, …]`, grid `[n, …, spatial rank]` with the innermost dimension's coordinate first; output
     /// `[n, c, …]` with the grid's extents.

@@ -46,17 +46,18 @@ impl Generate for Conv {
     }
 }
 
-/// Candidates of a convolution of 8-bit integers with the geometry, the program and the extras of `conv`, whose bias is i32.
+/// Candidates of a convolution of 8-bit elements with the geometry, the program and the extras of `conv`: of `integers`, whose
+/// bias is i32, or of floats.
 ///
 /// # Errors
 /// As for all candidates.
-pub(crate) fn integer_candidates(
+pub(crate) fn quantized_candidates(
     conv: &Conv,
-    integers: Integers,
+    integers: Option<Integers>,
     target: &Target,
 ) -> Result<Vec<Candidate>, Unsupported> {
-    let of_integers = |problem: Problem| Problem { integers: Some(integers), ..problem };
-    let whole = of_integers(ungrouped(conv)?);
+    let of_bytes = |problem: Problem| Problem { integers, ..problem };
+    let whole = of_bytes(ungrouped(conv)?);
     if conv.groups == 1 {
         let mut all = gemm::candidates(&whole, target)?;
         all.extend(first_layer::candidates(conv, &whole, target));
@@ -65,7 +66,7 @@ pub(crate) fn integer_candidates(
     }
     let mut all = depthwise::candidates(conv, &whole, target);
     if let (true, Some(problem)) = (all.is_empty(), grouped(conv)?) {
-        all = gemm::candidates(&of_integers(problem), target)?;
+        all = gemm::candidates(&of_bytes(problem), target)?;
     }
     all.push(gemm::direct(&whole, target)?);
     all.sort_by(|a, b| a.cost.total_cmp(&b.cost));

@@ -14,7 +14,7 @@ pub(crate) mod tests;
 pub mod winograd;
 
 #[cfg(feature = "codegen")]
-pub(crate) use cuda::integer_candidates;
+pub(crate) use cuda::quantized_candidates;
 #[cfg(feature = "codegen")]
 pub use cuda::{reads_any_layout, reads_integers_of_any_layout};
 

@@ -15,13 +15,13 @@ pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
     let (element, m) = (problem.a.dtype, problem.m());
     let plain =
         problem.depth.window.as_ref().is_none_or(|w| w.count() == 1 && w.overreaches(&problem.rows) == [false; 3]);
-    let integers = problem.integers.is_some();
-    let known = integers || matches!(element, DType::F32 | DType::F16 | DType::Bf16);
+    let bytes = problem.integers.is_some() || problem.float8();
+    let known = bytes || matches!(element, DType::F32 | DType::F16 | DType::Bf16);
     if m > MOST_ROWS || !plain || problem.groups() != 1 || !known {
         return Vec::new();
     }
     let vector = 16 / element.size() as u32;
-    let readable = |b: &&Operand| (integers || b.dtype == element) && b.is_aligned_along_depth(problem, vector);
+    let readable = |b: &&Operand| (bytes || b.dtype == element) && b.is_aligned_along_depth(problem, vector);
     let Some(b) = problem.b.iter().find(readable).filter(|_| problem.a_is_aligned(vector)) else {
         return Vec::new();
     };
@@ -82,8 +82,11 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
         f64::from(problem.columns) * f64::from(problem.k()) * f64::from(problem.batches()) * b.dtype.size() as f64;
     // Instructions of the eight warps of a block on four schedulers, four blocks overlapping at best.
     let products = if problem.integers.is_some() { vector / 4 } else { vector };
+    let converted =
+        if problem.float8() { vector * (columns_of_warp + m) * super::conversion(b.dtype, target) / 2 } else { 0 };
     // All columns of a warp share what it converts of A.
-    let work = f64::from(turns * products * (columns_of_warp * (m + 1) + m)) * 2.0 * f64::from(WARPS) / 4.0;
+    let of_turn = products * (columns_of_warp * (m + 1) + m) + converted;
+    let work = f64::from(turns * of_turn) * 2.0 * f64::from(WARPS) / 4.0;
     let latency = f64::from(turns.div_ceil(unroll)) * 800.0 + f64::from(columns_of_warp * m) * 40.0 + 600.0;
     let cycles = (of_one * work).max(latency * (of_one / 6.0).ceil()) + if warps_of_column > 1 { 60.0 } else { 0.0 };
     let (arithmetic, memory) = (cycles / target.clock, bytes / (target.bandwidth * 800.0));

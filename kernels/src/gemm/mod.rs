@@ -20,6 +20,7 @@ pub(crate) use problem::{Crop, Depth, Integers, Map, Operand, Problem, Scale, Wi
 pub(crate) use source::{Constants, Geometry, launch};
 pub(crate) use tensor_core::{integer_names, word};
 
+use crate::DType;
 use crate::codegen::{Candidate, Target, Unsupported};
 
 /// Instructions that CUDA C++ without headers has no function for.
@@ -29,6 +30,20 @@ pub(crate) const INTRINSICS: &str = include_str!("intrinsics.cu");
 pub(crate) const INTEGERS: &str = include_str!("integers.cu");
 /// Four products of 8-bit integers an instruction.
 pub(crate) const WORDS: &str = include_str!("words.cu");
+
+/// What floats of 8 bits are converted by, behind the types that they lie in memory as.
+const FLOAT8: &str = include_str!("float8.cu");
+/// Products of them by those of f16.
+const FLOAT8_PRODUCTS: &str = include_str!("float8_products.cu");
+
+/// Instructions that convert a float of 8 bits to f32, roughly.
+fn conversion(dtype: DType, target: &Target) -> u32 {
+    match dtype {
+        DType::F8E4M3 if target.architecture >= 89 => 4,
+        DType::F8E4M3 => 8,
+        _ => 3,
+    }
+}
 
 /// Most candidates that one problem returns.
 const MOST_CANDIDATES: usize = 24;

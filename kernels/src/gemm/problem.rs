@@ -2,6 +2,7 @@
 
 use crate::codegen::{Packing, Unsupported};
 use crate::pointwise::Program;
+use crate::quantized_conv::is_float_factor;
 use crate::{DType, View};
 
 /// Strides of an operand over the batch and row dimensions of a [`Problem`], and along its columns; in elements.
@@ -198,6 +199,11 @@ impl Window {
 }
 
 impl Problem {
+    /// Whether the factors are floats of 8 bits.
+    pub fn float8(&self) -> bool {
+        is_float_factor(self.a.dtype)
+    }
+
     /// Extent of M.
     pub fn m(&self) -> u32 {
         self.rows.iter().product()
@@ -274,6 +280,7 @@ impl Problem {
             && match self.output.dtype {
                 DType::F16 | DType::Bf16 | DType::F32 => true,
                 DType::I8 | DType::U8 | DType::I32 => self.integers.is_some(),
+                DType::F8E4M3 | DType::F8E5M2 => self.float8(),
                 _ => false,
             }
     }
@@ -285,7 +292,11 @@ impl Problem {
     pub fn check(&self) -> Result<(), Unsupported> {
         let factors = || [self.a.dtype].into_iter().chain(self.b.iter().map(|b| b.dtype));
         let output = self.output.dtype;
-        if self.integers.is_none() && !factors().chain([output]).all(DType::is_float) {
+        let floats = match self.float8() {
+            true => factors().all(is_float_factor) && (output.is_float() || is_float_factor(output)),
+            false => factors().chain([output]).all(DType::is_float),
+        };
+        if self.integers.is_none() && !floats {
             return Err(Unsupported("products are computed for floating-point elements only".into()));
         }
         if self.integers.is_some() {

@@ -1,4 +1,4 @@
-//! CUDA-core configurations: f32 everywhere, f16 and bf16 where tensor cores cannot read the operands.
+//! CUDA-core configurations: f32 everywhere, f16, bf16 and floats of 8 bits where tensor cores cannot read the operands.
 
 use super::cost::{OVERLAPPED, Tiled};
 use super::problem::{Operand, Problem};
@@ -6,6 +6,7 @@ use super::source::{Constants, Geometry, launch};
 use super::tensor_core::packing;
 use crate::DType;
 use crate::codegen::{Candidate, Rate, Target};
+use crate::quantized_conv::is_float_factor;
 use std::borrow::Cow;
 
 /// Tile rows, columns, depth, and rows and columns of a thread.
@@ -20,7 +21,7 @@ const TILES: [(u32, u32, u32, u32, u32); 6] = [
 const SPLITS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
 pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
-    let single = |dtype: DType| matches!(dtype, DType::F32 | DType::F16 | DType::Bf16);
+    let single = |dtype: DType| matches!(dtype, DType::F32 | DType::F16 | DType::Bf16) || is_float_factor(dtype);
     if problem.groups() != 1 || !single(problem.a.dtype) {
         return Vec::new();
     }

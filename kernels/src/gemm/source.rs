@@ -3,7 +3,7 @@
 use super::problem::{Map, Operand, Problem};
 use crate::DType;
 use crate::codegen::{
-    Argument, Arithmetic, Launch, PRELUDE, Source, Text, element_type, program_function, whole_functions,
+    Argument, Arithmetic, Launch, Source, Text, element_type, prelude_for, program_function, whole_functions,
 };
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -237,7 +237,7 @@ fn access(map: &Map, problem: &Problem) -> Access {
         _ if map.column == 0 => Access::Repeated,
         DType::F16 | DType::Bf16 if whole && map.is_vector(problem) => Access::Half,
         DType::F32 if whole && map.is_vector(problem) => Access::Float,
-        DType::I8 | DType::U8 if whole && map.is_vector(problem) => Access::Byte,
+        dtype if dtype.size() == 1 && dtype != DType::Bool && whole && map.is_vector(problem) => Access::Byte,
         _ => Access::Single,
     }
 }
@@ -382,6 +382,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         Access::Byte if whole.is_some() => {
             format!("element_of_{}(j < 4 ? x.x{i}.x : x.x{i}.y, j % 4)", element_type(map.dtype))
         }
+        Access::Byte if map.dtype.is_narrow() => format!("to_f32({}{{byte_of(x.x{i}, j)}})", element_type(map.dtype)),
         Access::Byte => format!("to_f32(({})byte_of(x.x{i}, j))", element_type(map.dtype)),
         Access::Repeated => format!("x.x{i}"),
         Access::Float | Access::Single => format!("x.x{i}[j]"),
@@ -411,6 +412,9 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
             DType::I8 | DType::U8 => {
                 let pack = |at: usize| format!("pack_{}(y + {at})", problem.output.dtype.name());
                 format!("    *(uint2*)to = make_uint2({}, {});", pack(0), pack(4))
+            }
+            DType::F8E4M3 | DType::F8E5M2 => {
+                "    *(uint2*)to = make_uint2(pack_floats<Output>(y), pack_floats<Output>(y + 4));".into()
             }
             dtype => {
                 let pack = |i: usize| {
@@ -630,7 +634,10 @@ fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geome
     // Joined at once: formatting would copy the text each time that it grows.
     let constants = constants.source();
     let (indices, epilogue) = (index_functions(problem, b, *check_w), epilogue(problem, b));
-    let mut source = vec![PRELUDE, &constants, &indices, &epilogue];
+    let extras = problem.extras.iter().map(|extra| extra.dtype);
+    let prelude = prelude_for([problem.a.dtype, b.dtype, problem.output.dtype].into_iter().chain(extras));
+    let conversions = if problem.float8() { super::FLOAT8 } else { "" };
+    let mut source = vec![&prelude, conversions, &constants, &indices, &epilogue];
     source.extend(parts.iter().map(Cow::as_ref));
     source.push(&entry_point);
     source.concat()

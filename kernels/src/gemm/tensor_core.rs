@@ -1,5 +1,5 @@
-//! Tensor-core configurations (f16, bf16 and 8-bit integers): by warps on sm_80 and later, by warpgroups on sm_90 (not
-//! for integers).
+//! Tensor-core configurations (f16, bf16, floats and integers of 8 bits): by warps on sm_80 and later, by warpgroups on sm_90 (not
+//! for 8 bits).
 
 use super::cost::{OVERLAPPED, PATCHES, Tiled, WARPS};
 use super::problem::{Operand, Problem};
@@ -145,14 +145,14 @@ struct Tile {
 
 pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
     let (element, chunk) = (problem.a.dtype, problem.chunk());
-    let integers = problem.integers.is_some();
+    let bytes = problem.integers.is_some() || problem.float8();
     let fits = target.has_async_copy()
-        && (integers || matches!(element, DType::F16 | DType::Bf16))
+        && (bytes || matches!(element, DType::F16 | DType::Bf16))
         && problem.groups() == 1
         && problem.a_is_aligned(chunk);
     let readable = |b: &&Operand| {
-        let transposable = !integers && b.is_aligned_along_columns(problem);
-        (integers || b.dtype == element) && (b.is_aligned_along_depth(problem, chunk) || transposable)
+        let transposable = !bytes && b.is_aligned_along_columns(problem);
+        (bytes || b.dtype == element) && (b.is_aligned_along_depth(problem, chunk) || transposable)
     };
     let Some(b) = problem.b.iter().find(readable).filter(|_| fits) else {
         return Vec::new();
@@ -178,7 +178,7 @@ fn diverse(mut ranked: Vec<(f64, Tile)>) -> Vec<(f64, Tile)> {
 
 /// Whether the target has warpgroups for these element types: they win what patches and exchanged sides would.
 fn multiplies_by_warpgroups(problem: &Problem, target: &Target) -> bool {
-    target.architecture == 90 && problem.integers.is_none()
+    target.architecture == 90 && problem.a.dtype.size() == 2
 }
 
 /// Configurations that fit the target and do not waste most of a tile.
@@ -195,7 +195,7 @@ fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iter
 
 /// Whether neighbouring windows share pixels that a tile could copy once: steps of one, several taps of one plane.
 fn has_patches(problem: &Problem) -> bool {
-    let whole = problem.scale.is_none() && problem.crop.is_none() && problem.batches() == 1;
+    let whole = problem.scale.is_none() && !problem.float8() && problem.crop.is_none() && problem.batches() == 1;
     whole
         && problem.rows.get(1) == Some(&1)
         && problem.depth.window.as_ref().is_some_and(|w| {
@@ -209,14 +209,16 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
     let has_warpgroups =
         multiplies_by_warpgroups(problem, target) && b.is_aligned_along_depth(problem, 8) && problem.scale.is_none();
     let size = problem.a.dtype.size() as u32;
-    let turns_sides = !multiplies_by_warpgroups(problem, target) && problem.scale.is_none();
+    let turns_sides = !multiplies_by_warpgroups(problem, target) && problem.scale.is_none() && !problem.float8();
     let warps = WARP_TILES.map(|tile| (Unit::Warp, false, tile)).into_iter();
     let turned = TURNED_TILES.into_iter().filter(move |_| turns_sides).map(|tile| (Unit::Warp, true, tile));
     let warpgroups = WARPGROUP_TILES.into_iter().filter(move |_| has_warpgroups);
     let all = warps.chain(turned).chain(warpgroups.map(|tile| (Unit::Warpgroup, false, tile)));
-    let sized = all.filter(|&(_, _, (rows, columns, ..))| {
+    let sized = all.filter(|&(_, _, (rows, columns, wm, wn, _))| {
         let oversize = |tile: u32, extent: u32, least: u32| tile > least && tile >= 2 * extent;
-        !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32)
+        // Sums of the largest warp tiles leave no registers for what is converted.
+        let crowded = problem.float8() && (rows / wm) * (columns / wn) >= 64 * 64;
+        !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32) && !crowded
     });
     sized.flat_map(move |(unit, turned, (rows, columns, wm, wn, wk))| {
         let depths = DEPTHS.into_iter().filter(move |&depth| {
@@ -386,11 +388,13 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let [wm, wn, wk] = tile.units;
     let threads = tile.threads();
     let (warp_rows, warp_columns) = (tile.rows / wm, tile.columns / wn);
+    // What a warp converts in a step: words of four floats of 8 bits.
+    let words = if problem.float8() { (warp_rows + warp_columns) / 4 } else { 0 };
     let registers = match tile.unit {
         // Sums, the fragments of columns for two steps, those of rows for two loads.
         Unit::Warp if tile.turned => (68 + warp_rows * warp_columns / 32 + warp_columns / 2).min(255),
         // Sums, and fragments of two steps.
-        Unit::Warp => (72 + warp_rows * warp_columns / 32 + (warp_rows + warp_columns) / 2).min(255),
+        Unit::Warp => (72 + warp_rows * warp_columns / 32 + (warp_rows + warp_columns) / 2 + 2 * words).min(255),
         Unit::Warpgroup => 64 + warp_columns / 2,
     };
     let occupancy = (65536 / (registers.next_multiple_of(8) * threads))
@@ -408,7 +412,10 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         None => rows * bytes,
     };
     let steps = bytes / f64::from(FRAGMENT * wk);
-    let fragments = f64::from(warp_rows * warp_columns) / 256.0;
+    // Floats of 8 bits are two products of f16, and are converted before.
+    let products_of_step = if problem.float8() { 2.0 } else { 1.0 };
+    let conversion = f64::from(words / 4 * super::conversion(problem.a.dtype, target));
+    let fragments = products_of_step * f64::from(warp_rows * warp_columns) / 256.0;
     let copies = (of_a + columns * bytes) / 16.0 / f64::from(threads);
     // Fragments are read by each warp, a warpgroup's operands once.
     let read = f64::from(wm * wn) * f64::from(warp_rows + warp_columns);
@@ -424,8 +431,8 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 0.0,
                 0.79 * (read * bytes + 0.2 * (of_a + columns * bytes)),
                 of_a + columns * bytes,
-                (copies + steps * 7.8 * fragments).max(latency),
-                (copies + steps * 9.8 * fragments) * of_block,
+                (copies + steps * (7.8 * fragments + conversion)).max(latency),
+                (copies + steps * (9.8 * fragments + conversion)) * of_block,
                 if tile.patch.is_some() { 119.0 } else { 57.0 },
             )
         }
@@ -528,6 +535,9 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     let mut parts: Vec<Cow<'static, str>> = vec![include_str!("intrinsics.cu").into()];
     if let Some(names) = integer_names(problem) {
         parts.extend([names.into(), super::INTEGERS.into()]);
+    }
+    if problem.float8() {
+        parts.push(super::FLOAT8_PRODUCTS.into());
     }
     if cluster {
         parts.push(include_str!("cluster.cu").into());

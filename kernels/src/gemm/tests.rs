@@ -4,6 +4,7 @@ use crate::codegen::{Argument, Candidate, Generate, Packing, Target};
 use crate::conv::Conv;
 use crate::matmul::MatMul;
 use crate::pointwise::Epilogue;
+use crate::quantized_conv::QuantizedConv;
 use crate::quantized_conv::cases::{Finish, Layer, layer};
 use crate::{DType, View};
 
@@ -209,4 +210,60 @@ fn rows_are_even_where_one_stride_leads_from_each_to_the_next() {
     // Every second row and column; pixels under several taps.
     assert!(!even(&conv(DType::F16, 64, 14, 64, 1, 2)));
     assert!(!even(&conv(DType::F16, 64, 14, 64, 3, 1)));
+}
+
+/// Rows of E4M3 times weights of E4M3, as a convolution of one tap.
+fn float8_product(m: u32, k: u32, n: u32) -> QuantizedConv {
+    let rows = |dtype, columns: u32| {
+        let mut view = View::contiguous(dtype, &[1, columns, m]).unwrap();
+        view.strides[1..3].copy_from_slice(&[1, columns as i32]);
+        view
+    };
+    QuantizedConv {
+        input: rows(DType::F8E4M3, k),
+        weights: View::contiguous(DType::F8E4M3, &[n, k, 1]).unwrap(),
+        output: rows(DType::F32, n),
+        strides: [1; 3],
+        dilations: [1; 3],
+        pads: [0; 3],
+        groups: 1,
+        padding_value: 0,
+        bias: None,
+        epilogue: Epilogue::default(),
+    }
+}
+
+#[test]
+fn products_of_8_bit_floats_are_those_of_f16_on_tensor_cores() {
+    for target in targets() {
+        let candidates = float8_product(256, 512, 256).candidates(&target).unwrap();
+        assert_sound(&candidates, &target);
+        let best = if target.has_async_copy() { "tensor_core_gemm" } else { "simt_gemm" };
+        assert_eq!(candidates[0].algorithm, best, "{}", target.name);
+        // No other way reads bytes, and no warp has more sums than leave registers for what is converted.
+        for candidate in candidates.iter().filter(|candidate| candidate.algorithm == "tensor_core_gemm") {
+            assert!(!candidate.configuration.contains("turned") && !candidate.configuration.contains("patch"));
+            assert!(!candidate.configuration.starts_with("128x256") && !candidate.configuration.contains("warpgroups"));
+            let source = &candidate.launches[0].source;
+            assert!(
+                source.contains("m16n8k16.row.col.f32.f16.f16.f32") && source.contains("halves_of(b0, BElement())")
+            );
+        }
+    }
+}
+
+#[test]
+fn few_rows_read_weights_of_8_bits_in_less_time_than_those_of_16() {
+    let [_, orin, hopper] = targets();
+    for target in [orin, hopper] {
+        let best =
+            |candidates: Vec<Candidate>| candidates.into_iter().find(|one| one.algorithm == "gemv").unwrap().cost;
+        let bytes = best(float8_product(1, 4096, 4096).candidates(&target).unwrap());
+        let view = |shape: &[u32]| View::contiguous(DType::F16, shape).unwrap();
+        let mut b = view(&[4096, 4096]);
+        b.strides = b.strides.iter().rev().copied().collect();
+        let product = MatMul { a: view(&[1, 4096]), b, output: view(&[1, 4096]), epilogue: Epilogue::default() };
+        let halves = best(product.candidates(&target).unwrap());
+        assert!(bytes < 0.8 * halves, "{}: {bytes} against {halves}", target.name);
+    }
 }

@@ -206,11 +206,13 @@ macro_rules! with_plain {
 }
 pub(crate) use with_plain;
 
-/// As [`with_plain`], for factors of a product of f32 or of integers of at most 16 bits.
+/// As [`with_element`], for factors of a product of f32, of floats of 8 bits or of integers of at most 16 bits; other types make
+/// the function return an error.
 macro_rules! with_factor {
     ($dtype:expr, $t:ident => $body:expr) => {
         $crate::host::match_type!($dtype, $t => $body, {
-            F32: f32, F16: half::f16, Bf16: half::bf16, I8: i8, U8: u8, I16: i16
+            F32: f32, F16: half::f16, Bf16: half::bf16, I8: i8, U8: u8, I16: i16,
+            F8E4M3: $crate::narrow::F8E4M3, F8E5M2: $crate::narrow::F8E5M2
         } else return Err($crate::KernelError::Type("factors")))
     };
 }

@@ -24,7 +24,7 @@ impl<'a> Stage<'a> {
         Self { family: conv, parameters: 1 + usize::from(conv.epilogue.bias), output: &conv.output }
     }
 
-    /// A convolution of 8-bit integers.
+    /// A convolution of 8-bit elements.
     pub(crate) fn of_quantized(conv: &'a QuantizedConv) -> Self {
         let parameters = 1 + usize::from(conv.bias.is_some()) + conv.epilogue.extras.len();
         Self { family: conv, parameters, output: &conv.output }

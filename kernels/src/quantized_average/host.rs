@@ -104,8 +104,8 @@ impl Family for QuantizedAverage {
             if !plain || conv.pads != [0; 3] || conv.groups != 1 {
                 return Err(KernelError::Parameter("a pointwise convolution"));
             }
-            if !conv.epilogue.extras.iter().all(is_factor) {
-                return Err(KernelError::Parameter("extras inside a chain"));
+            if conv.is_float() || !conv.epilogue.extras.iter().all(is_factor) {
+                return Err(KernelError::Parameter("floats or extras inside a chain"));
             }
         }
         if self.requantise.output != squeeze.input || squeeze.output != excite.input {

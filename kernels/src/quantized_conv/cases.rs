@@ -1,10 +1,10 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
-use super::QuantizedConv;
+use super::{QuantizedConv, is_float_factor};
 use crate::conv::cases::view;
 use crate::pointwise::{Binary, Class, Epilogue, Instruction, Program, Unary};
 use crate::{DType, Kernel, View};
-use DType::{F16, F32, I8, I32, U8};
+use DType::{F8E4M3, F8E5M2, F16, F32, I8, I32, U8};
 
 /// `x · 0.001 + 3`, rounded: what a layer with one scale does.
 const REQUANTISE: &[Instruction] = &[
@@ -98,6 +98,31 @@ const BLOCK: &[Instruction] = &[
     Instruction::Binary(Binary::Div, 22, 23),
     Instruction::Unary(Unary::Round, 24),
 ];
+/// `x · extra / 1000`: what a product of floats has by its scales.
+const SCALED: &[Instruction] = &[
+    Instruction::Input(0),
+    Instruction::Input(1),
+    Instruction::Binary(Binary::Mul, 0, 1),
+    Instruction::Float(0.001),
+    Instruction::Binary(Binary::Mul, 2, 3),
+];
+/// The same and a residual at another scale, no less than 0, at a third and within the range of E4M3.
+const FLOAT_BLOCK: &[Instruction] = &[
+    Instruction::Input(0),
+    Instruction::Input(1),
+    Instruction::Binary(Binary::Mul, 0, 1),
+    Instruction::Float(0.001),
+    Instruction::Binary(Binary::Mul, 2, 3),
+    Instruction::Input(2),
+    Instruction::Float(0.37),
+    Instruction::Binary(Binary::Mul, 5, 6),
+    Instruction::Binary(Binary::Add, 4, 7),
+    Instruction::Unary(Unary::Relu, 8),
+    Instruction::Float(0.3),
+    Instruction::Binary(Binary::Div, 9, 10),
+    Instruction::Float(448.0),
+    Instruction::Binary(Binary::Min, 11, 12),
+];
 
 /// What follows the sums.
 #[derive(Clone, Copy)]
@@ -108,6 +133,8 @@ pub(crate) enum Finish {
     Residual,
     Silu(DType),
     Block,
+    Scaled(DType),
+    FloatBlock(DType),
 }
 
 /// Extents and types of a case: a square window with half of it as padding.
@@ -134,12 +161,14 @@ pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
     let mut kernel = vec![maps, input[1] / groups];
     kernel.resize(2 + spatial, taps);
     let (dtype, instructions) = match finish {
-        Finish::Sums => (I32, &[][..]),
+        Finish::Sums => (if is_float_factor(types[0]) { F32 } else { I32 }, &[][..]),
         Finish::Requantise(dtype) => (dtype, REQUANTISE),
         Finish::PerChannel(dtype) => (dtype, PER_CHANNEL),
         Finish::Residual => (U8, RESIDUAL),
         Finish::Silu(dtype) => (dtype, SILU),
         Finish::Block => (I8, BLOCK),
+        Finish::Scaled(dtype) => (dtype, SCALED),
+        Finish::FloatBlock(dtype) => (dtype, FLOAT_BLOCK),
     };
     let output = view(dtype, &places);
     let factors = || {
@@ -149,9 +178,9 @@ pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
         scale
     };
     let extras: heapless::Vec<View, 4> = match finish {
-        Finish::PerChannel(_) | Finish::Silu(_) => [factors()].into_iter().collect(),
+        Finish::PerChannel(_) | Finish::Silu(_) | Finish::Scaled(_) => [factors()].into_iter().collect(),
         Finish::Residual => [output.clone()].into_iter().collect(),
-        Finish::Block => [factors(), output.clone()].into_iter().collect(),
+        Finish::Block | Finish::FloatBlock(_) => [factors(), output.clone()].into_iter().collect(),
         _ => heapless::Vec::new(),
     };
     let program = (!instructions.is_empty()).then(|| Program {
@@ -163,7 +192,7 @@ pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
     QuantizedConv {
         input: view(types[0], input),
         weights: dense(types[1], &kernel),
-        bias: (maps % 3 != 0).then(|| dense(I32, &[maps])),
+        bias: (maps % 3 != 0 && !is_float_factor(types[0])).then(|| dense(I32, &[maps])),
         output,
         strides: three(stride, 1),
         dilations: [1; 3],
@@ -175,9 +204,9 @@ pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
 }
 
 /// A product of `[m, k]` and `[k, n]` as a convolution over m positions; the weights lie as the model has them.
-fn product([m, k, n]: [u32; 3], finish: Finish) -> QuantizedConv {
+fn product(types: [DType; 2], [m, k, n]: [u32; 3], finish: Finish) -> QuantizedConv {
     let base = Layer {
-        types: [U8, I8],
+        types,
         last: false,
         input: &[1, k, m],
         maps: n,
@@ -200,7 +229,7 @@ fn product([m, k, n]: [u32; 3], finish: Finish) -> QuantizedConv {
 
 /// Kernels of this family: layers of networks, channels that fill tiles and channels that do not, every pair of types.
 pub fn cases() -> Vec<Kernel> {
-    use Finish::{Block, PerChannel, Requantise, Residual, Silu, Sums};
+    use Finish::{Block, FloatBlock, PerChannel, Requantise, Residual, Scaled, Silu, Sums};
     let mut cases = Vec::new();
     for last in [true, false] {
         let base = Layer {
@@ -295,7 +324,33 @@ pub fn cases() -> Vec<Kernel> {
         // Many columns, no multiple of 8: the characters that a reader of text knows.
         ([69, 256, 8210], PerChannel(F32)),
     ] {
-        cases.push(product(extents, finish));
+        cases.push(product([U8, I8], extents, finish));
+    }
+    // Floats: layers of one tap and of windows, with groups and depthwise, then matrix products.
+    let (four, five) = ([F8E4M3, F8E4M3], [F8E5M2, F8E4M3]);
+    for last in [true, false] {
+        let mut add = |types, input: &'static [u32], [maps, taps, stride, groups]: [u32; 4], finish| {
+            cases.push(layer(&Layer { types, last, input, maps, taps, stride, groups, padding_value: 0, finish }));
+        };
+        add(four, &[1, 64, 14, 14], [128, 1, 1, 1], FloatBlock(F8E4M3));
+        add(five, &[1, 24, 9, 7], [21, 1, 1, 1], Sums);
+        add(four, &[1, 32, 20, 20], [64, 3, 1, 1], FloatBlock(F8E4M3));
+        add([F8E5M2, F8E5M2], &[2, 20, 17, 15], [36, 3, 2, 1], Scaled(F16));
+        add(five, &[1, 256, 5, 4], [128, 3, 1, 1], Scaled(F8E5M2));
+        add(four, &[1, 3, 45, 37], [64, 7, 2, 1], Scaled(F16));
+        add(four, &[1, 64, 10, 10], [64, 3, 1, 4], FloatBlock(F8E4M3));
+        add(four, &[1, 72, 14, 14], [72, 3, 1, 72], FloatBlock(F8E4M3));
+        add(five, &[2, 40, 15, 13], [40, 5, 2, 40], Scaled(F16));
+        add(four, &[1, 16, 100], [24, 3, 1, 1], Scaled(F8E4M3));
+    }
+    for (types, extents, finish) in [
+        (four, [128, 768, 256], Scaled(F16)),
+        (five, [1, 512, 1000], Scaled(F32)),
+        (four, [5, 2048, 72], FloatBlock(F8E4M3)),
+        (four, [33, 80, 41], Sums),
+        ([F8E5M2, F8E5M2], [17, 30, 24], Scaled(F8E5M2)),
+    ] {
+        cases.push(product(types, extents, finish));
     }
     cases.into_iter().map(Kernel::QuantizedConv).collect()
 }

@@ -3,7 +3,7 @@
 use super::QuantizedConv;
 use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
-use crate::conv::{Conv, integer_candidates};
+use crate::conv::{Conv, quantized_candidates};
 use crate::gemm::Integers;
 use crate::pointwise::Epilogue;
 use crate::quantized_mbconv::QuantizedMbConv;
@@ -22,7 +22,8 @@ impl Generate for QuantizedConv {
             groups: self.groups,
             epilogue: Epilogue { bias: self.bias.is_some(), ..self.epilogue.clone() },
         };
-        let mut all = integer_candidates(&conv, Integers { padding_value: self.padding_value.into() }, target)?;
+        let integers = (!self.is_float()).then(|| Integers { padding_value: self.padding_value.into() });
+        let mut all = quantized_candidates(&conv, integers, target)?;
         all.extend(self.in_shared_memory(target));
         all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
         Ok(all)

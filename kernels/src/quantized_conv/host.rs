@@ -1,9 +1,9 @@
-//! Reference kernel: implicit GEMM with exact sums.
+//! Reference kernel: implicit GEMM with exact sums of integers, or f32 sums of floats.
 
-use super::QuantizedConv;
+use super::{QuantizedConv, is_float_factor};
 use crate::host::correlate::{self, Correlation};
 use crate::host::cpu::Pair;
-use crate::host::epilogue::Finish;
+use crate::host::epilogue::{Finish, is_f32_class};
 use crate::host::window::{self, Window};
 use crate::host::{cast, check_operands, clear_padding};
 use crate::pointwise::Class;
@@ -36,22 +36,26 @@ impl QuantizedConv {
     fn check_epilogue(&self) -> Result<(), KernelError> {
         let epilogue = &self.epilogue;
         if epilogue.bias {
-            return Err(KernelError::Parameter("float bias of an integer convolution"));
+            return Err(KernelError::Parameter("float bias of a quantised convolution"));
         }
         let Some(program) = &epilogue.program else {
-            return if epilogue.extras.is_empty() && self.output.dtype == DType::I32 {
+            let sums = if self.is_float() { DType::F32 } else { DType::I32 };
+            return if epilogue.extras.is_empty() && self.output.dtype == sums {
                 Ok(())
             } else {
-                Err(KernelError::Type("integer convolution without a program"))
+                Err(KernelError::Type("quantised convolution without a program"))
             };
         };
         program.check()?;
         if program.class != Class::F32 || usize::from(program.inputs) != 1 + epilogue.extras.len() {
             return Err(KernelError::Parameter("inputs of the epilogue program"));
         }
-        let known = |dtype: DType| dtype.size() <= 4;
+        let known = |dtype: DType| match self.is_float() {
+            true => is_f32_class(dtype) || is_float_factor(dtype),
+            false => dtype.size() <= 4,
+        };
         if !known(self.output.dtype) {
-            return Err(KernelError::Type("output of an integer convolution"));
+            return Err(KernelError::Type("output of a quantised convolution"));
         }
         for extra in &epilogue.extras {
             if extra.shape != self.output.shape {
@@ -76,10 +80,18 @@ impl Family for QuantizedConv {
         for view in [&self.input, &self.weights, &self.output] {
             view.bytes()?;
         }
-        if [&self.input, &self.weights].iter().any(|view| !matches!(view.dtype, DType::I8 | DType::U8)) {
+        let factor = |dtype: DType| match self.is_float() {
+            true => is_float_factor(dtype),
+            false => matches!(dtype, DType::I8 | DType::U8),
+        };
+        if !factor(self.input.dtype) || !factor(self.weights.dtype) {
             return Err(KernelError::Type("quantised operands"));
         }
-        let range = if self.input.dtype == DType::U8 { 0..=255 } else { -128..=127 };
+        let range = match self.input.dtype {
+            DType::U8 => 0..=255,
+            DType::I8 => -128..=127,
+            _ => 0..=0,
+        };
         if !range.contains(&self.padding_value) {
             return Err(KernelError::Parameter("what stands outside"));
         }
@@ -98,7 +110,7 @@ impl Family for QuantizedConv {
         window::check_product(&output)?;
         if let Some(bias) = &self.bias {
             let expected = View::contiguous(DType::I32, &[maps])?;
-            if *bias != expected {
+            if *bias != expected || self.is_float() {
                 return Err(KernelError::Shape("bias"));
             }
         }
@@ -121,7 +133,8 @@ impl Family for QuantizedConv {
     fn host_workspace(&self) -> u64 {
         let (m, c) = self.group();
         let [positions, taps] = [&self.output, &self.weights].map(window::positions);
-        correlate::workspace::<Pair>(m.into(), positions, c.into(), taps)
+        let workspace = if self.is_float() { correlate::workspace::<f32> } else { correlate::workspace::<Pair> };
+        workspace(m.into(), positions, c.into(), taps)
     }
 
     fn flops(&self) -> u64 {
@@ -135,14 +148,6 @@ impl Family for QuantizedConv {
             return Ok(());
         }
         clear_padding(&self.output, output);
-        let bias = match inputs.get(2) {
-            Some(bias) if self.bias.is_some() => Some(cast(bias, 2)?),
-            _ => None,
-        };
-        let mut finish = match self.epilogue.program {
-            Some(_) => Some(Finish::new(&self.epilogue, inputs.get(self.first_extra()..).unwrap_or(&[]))?),
-            None => None,
-        };
         let correlation = Correlation {
             input: &self.input,
             weights: &self.weights,
@@ -151,6 +156,18 @@ impl Family for QuantizedConv {
             groups: self.groups as usize,
             transposed: false,
             padding_value: f32::from(self.padding_value),
+        };
+        let extras = inputs.get(self.first_extra()..).unwrap_or(&[]);
+        if self.is_float() {
+            return correlation.run(inputs, &mut Finish::new(&self.epilogue, extras)?, output, workspace);
+        }
+        let bias = match inputs.get(2) {
+            Some(bias) if self.bias.is_some() => Some(cast(bias, 2)?),
+            _ => None,
+        };
+        let mut finish = match self.epilogue.program {
+            Some(_) => Some(Finish::new(&self.epilogue, extras)?),
+            None => None,
         };
         correlation.run_integers([input, weights], bias, finish.as_mut(), output, workspace)
     }

@@ -1,4 +1,4 @@
-//! Convolution of 8-bit integers with exact sums and a fused epilogue: quantised networks.
+//! Convolution of 8-bit integers with exact sums, or of 8-bit floats, and a fused epilogue: quantised networks.
 
 #[cfg(any(test, feature = "codegen"))]
 pub(crate) mod cases;
@@ -8,7 +8,7 @@ mod host;
 #[cfg(test)]
 mod tests;
 
-use crate::{View, pointwise::Epilogue};
+use crate::{DType, View, pointwise::Epilogue};
 use serde::{Deserialize, Serialize};
 
 /// `sum[n, m, …] = bias[m] + Σ x · w` over the taps of a window and the channels of a group, in i32, wrapping; positions
@@ -19,10 +19,13 @@ use serde::{Deserialize, Serialize};
 /// them minus `zx · Σ w`, a constant of the output channel and so a part of the bias. (Jacob et al., "Quantization and
 /// training of neural networks for efficient integer-arithmetic-only inference", 2018, section 2.3.)
 ///
+/// Of floats of 8 bits the products are exact and the sums are f32, as in [`crate::conv::Conv`]. What stands outside is 0, there is
+/// no bias, and what is stored is a float: their scale comes with the program, and so does what is added behind it.
+///
 /// A matrix product is a convolution of one tap: rows are positions, columns channels.
 ///
-/// Operands: input and weights (i8 or u8 each), bias if there is one (i32, `[m]`), extras of the
-/// epilogue; one output (i32 without a program).
+/// Operands: input and weights (i8 or u8 each, or E4M3 or E5M2 each), bias if there is one (i32, `[m]`), extras of the
+/// epilogue; one output (without a program i32, or f32 for floats).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QuantizedConv {
     /// `[n, c, spatial…]`, rank 3 to 5.
@@ -45,4 +48,16 @@ pub struct QuantizedConv {
     pub bias: Option<View>,
     /// What happens before the store; its own bias, which is f32, is not used.
     pub epilogue: Epilogue,
+}
+
+impl QuantizedConv {
+    /// Whether it multiplies floats of 8 bits.
+    pub fn is_float(&self) -> bool {
+        is_float_factor(self.input.dtype)
+    }
+}
+
+/// Whether products are computed with floats of 8 bits of this type: both are exact in f16.
+pub const fn is_float_factor(dtype: DType) -> bool {
+    matches!(dtype, DType::F8E4M3 | DType::F8E5M2)
 }

@@ -4,6 +4,7 @@ use super::{QuantizedConv, cases::cases};
 use crate::conv::tests::{any_number, any_view, never_panics};
 use crate::host::testing::{self, element};
 use crate::host::window;
+use crate::narrow::{F8E4M3, F8E5M2};
 use crate::pointwise::Epilogue;
 use crate::{DType, Family, Kernel, View};
 use proptest::prelude::*;
@@ -15,7 +16,8 @@ fn expected(conv: &QuantizedConv, operands: &[testing::Operand], index: &[i64]) 
     let group = index[1] / (i64::from(conv.output.shape[1]) / i64::from(conv.groups));
     let taps = window::spatial(&conv.weights).unwrap().map(i64::from);
     let input = window::spatial(&conv.input).unwrap().map(i64::from);
-    let mut sum = 0_i64;
+    // Exact for integers too: none needs more than 53 bits.
+    let mut sum = 0.0;
     for channel in 0..inner {
         for tap in 0..taps.iter().product() {
             let q = [tap / taps[2] / taps[1], tap / taps[2] % taps[1], tap % taps[2]];
@@ -31,13 +33,13 @@ fn expected(conv: &QuantizedConv, operands: &[testing::Operand], index: &[i64]) 
                 conv.padding_value.into()
             };
             let index = testing::index(rank, [index[1], channel], q);
-            sum += x as i64 * element(&conv.weights, &operands[1], &index[..rank]) as i64;
+            sum += x * element(&conv.weights, &operands[1], &index[..rank]);
         }
     }
     if let Some(bias) = &conv.bias {
-        sum += element(bias, &operands[2], &[index[1]]) as i64;
+        sum += element(bias, &operands[2], &[index[1]]);
     }
-    let Some(program) = &conv.epilogue.program else { return sum as f64 };
+    let Some(program) = &conv.epilogue.program else { return sum };
     let extras = conv.epilogue.extras.iter().zip(&operands[2 + usize::from(conv.bias.is_some())..]);
     let mut values = vec![[sum as f32]];
     values.extend(extras.map(|(view, bytes)| [element(view, bytes, index) as f32]));
@@ -47,6 +49,8 @@ fn expected(conv: &QuantizedConv, operands: &[testing::Operand], index: &[i64]) 
     match conv.output.dtype {
         DType::U8 => f64::from(result[0] as u8),
         DType::I8 => f64::from(result[0] as i8),
+        DType::F8E4M3 => F8E4M3::from_f32(result[0]).to_f32().into(),
+        DType::F8E5M2 => F8E5M2::from_f32(result[0]).to_f32().into(),
         _ => f64::from(result[0]),
     }
 }
@@ -55,7 +59,41 @@ fn expected(conv: &QuantizedConv, operands: &[testing::Operand], index: &[i64]) 
 fn cases_agree_with_the_definition() {
     for kernel in cases().into_iter().filter(|kernel| kernel.family().flops() < 4_000_000) {
         let Kernel::QuantizedConv(conv) = &kernel else { panic!("another family") };
-        testing::compare(&kernel, 0.0, |operands, index| expected(conv, operands, index));
+        let tolerance = if conv.is_float() { 5e-5 } else { 0.0 };
+        testing::compare(&kernel, tolerance, |operands, index| expected(conv, operands, index));
+    }
+}
+
+#[test]
+fn nan_and_infinity_of_8_bits_reach_the_sums() {
+    let view = |dtype, shape: &[u32]| View::contiguous(dtype, shape).unwrap();
+    // E4M3's NaN, E5M2's infinity, and E5M2's NaN, each times 1 and added to 2 · 2.
+    for (dtype, [special, one, two], outcome) in [
+        (DType::F8E4M3, [0x7f, 0x38, 0x40], f32::NAN),
+        (DType::F8E5M2, [0x7c, 0x3c, 0x40], f32::INFINITY),
+        (DType::F8E5M2, [0x7d, 0x3c, 0x40], f32::NAN),
+        (DType::F8E4M3, [0x08, 0x38, 0x40], 4.015_625),
+    ] {
+        let conv = QuantizedConv {
+            input: view(dtype, &[1, 2, 1]),
+            weights: view(dtype, &[1, 2, 1]),
+            output: view(DType::F32, &[1, 1, 1]),
+            strides: [1; 3],
+            dilations: [1; 3],
+            pads: [0; 3],
+            groups: 1,
+            padding_value: 0,
+            bias: None,
+            epilogue: Epilogue::default(),
+        };
+        let pair = |bytes: [u8; 2]| {
+            let mut operand = testing::Operand::filled(2, 0);
+            operand.copy_from_slice(&bytes);
+            operand
+        };
+        let sum = testing::run(&Kernel::QuantizedConv(conv), &[pair([special, two]), pair([one, two])]);
+        let sum = f32::from_le_bytes(sum[..4].try_into().unwrap());
+        assert!(sum == outcome || sum.is_nan() && outcome.is_nan(), "{dtype:?} {special:#x}: {sum}");
     }
 }
 
@@ -102,6 +140,25 @@ fn what_does_not_fit_is_refused() {
     assert!(refused(&|bad| bad.output.dtype = DType::F64));
     assert!(refused(&|bad| bad.bias = Some(View::contiguous(DType::I32, &[1]).unwrap())));
     assert!(refused(&|bad| bad.groups = 3));
+    let floats = cases().into_iter().find_map(|kernel| match kernel {
+        Kernel::QuantizedConv(conv) if conv.is_float() => Some(conv),
+        _ => None,
+    });
+    let good = floats.unwrap();
+    let refused = |change: &dyn Fn(&mut QuantizedConv)| {
+        let mut bad = good.clone();
+        change(&mut bad);
+        let refused = bad.check().is_err();
+        never_panics(&Kernel::QuantizedConv(bad));
+        refused
+    };
+    assert!(!refused(&|_| ()));
+    assert!(refused(&|bad| bad.padding_value = 1));
+    assert!(refused(&|bad| bad.weights.dtype = DType::I8));
+    assert!(refused(&|bad| bad.weights.dtype = DType::F8E4M3Fnuz));
+    assert!(refused(&|bad| bad.input.dtype = DType::F8E5M2Fnuz));
+    assert!(refused(&|bad| bad.output.dtype = DType::I8));
+    assert!(refused(&|bad| bad.bias = Some(View::contiguous(DType::I32, &[128]).unwrap())));
 }
 
 proptest! {

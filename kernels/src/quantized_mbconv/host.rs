@@ -37,6 +37,9 @@ impl Family for QuantizedMbConv {
         if depthwise.groups != channels || depthwise.output.shape.get(1) != Some(&channels) {
             return Err(KernelError::Parameter("a depthwise convolution"));
         }
+        if self.members().any(QuantizedConv::is_float) {
+            return Err(KernelError::Type("floats inside a chain"));
+        }
         if !self.members().all(|conv| conv.epilogue.extras.iter().all(is_factor)) {
             return Err(KernelError::Parameter("extras inside a chain"));
         }

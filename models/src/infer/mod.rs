@@ -213,7 +213,9 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
             ensure!(!x.dtype.is_float() && x.dtype != DType::Bool, "the operands are {:?}, not integers", x.dtype);
             Fact { dtype: DType::I32, ..convolution(window, *groups, inputs)? }
         }
-        Op::QuantizedConv { window, groups, .. } => Fact { dtype: DType::I32, ..convolution(window, *groups, inputs)? },
+        Op::QuantizedConv { window, groups, .. } => {
+            Fact { dtype: rules::sums(x), ..convolution(window, *groups, inputs)? }
+        }
         Op::QuantizedMatMul => {
             let weights = inputs[1];
             let (&[k, n], Some((&depth, rows))) = (weights.shape.as_slice(), x.shape.split_last()) else {
@@ -223,7 +225,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
             if let Some(bias) = inputs.get(2) {
                 parameters(&[bias], n)?;
             }
-            Fact { dtype: DType::I32, shape: [rows, &[n]].concat() }
+            Fact { dtype: rules::sums(x), shape: [rows, &[n]].concat() }
         }
         Op::PackedMatMul { bits } => rules::packed(*bits, inputs)?,
         Op::GridSample { .. } => grid_sampled(x, inputs[1])?,

@@ -8,6 +8,7 @@ use crate::{
     DType, Fact, Op,
     op::{Binary, Detect, Frame, PadMode, Reduction, Window},
 };
+use floe_kernels::quantized_conv::is_float_factor;
 
 /// Number and types of operands.
 pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
@@ -78,13 +79,23 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
     }
 }
 
-/// Factors of 8 bits, a bias of 32.
+/// Factors of 8 bits, and for integers a bias of 32.
 fn quantized(inputs: &[&Fact]) -> Result<()> {
+    let floats = is_float_factor(inputs[0].dtype);
     for (position, fact) in inputs.iter().enumerate() {
-        let fits = if position < 2 { matches!(fact.dtype, DType::I8 | DType::U8) } else { fact.dtype == DType::I32 };
+        let fits = match (position, floats) {
+            (0 | 1, true) => is_float_factor(fact.dtype),
+            (0 | 1, false) => matches!(fact.dtype, DType::I8 | DType::U8),
+            (_, floats) => !floats && fact.dtype == DType::I32,
+        };
         ensure!(fits, "operand {position} of a quantised product is {:?}", fact.dtype);
     }
     Ok(())
+}
+
+/// What products of such a factor are added up in.
+pub(super) fn sums(factor: &Fact) -> DType {
+    if is_float_factor(factor.dtype) { DType::F32 } else { DType::I32 }
 }
 
 /// Rows times weights of `bits` bits, in blocks along the rows.

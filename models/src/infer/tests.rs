@@ -84,6 +84,26 @@ fn absurd_sizes_are_errors() {
 }
 
 #[test]
+fn products_of_8_bits_have_sums_of_32() {
+    let product = |a: DType, b: DType, bias: bool| {
+        let bias = bias.then(|| Fact::new(DType::I32, &[4]));
+        let inputs: Vec<Fact> = [Fact::new(a, &[2, 3]), Fact::new(b, &[3, 4])].into_iter().chain(bias).collect();
+        infer(&Op::QuantizedMatMul, &inputs.iter().collect::<Vec<_>>(), &[]).map(|facts| facts[0].dtype)
+    };
+    assert_eq!(product(DType::U8, DType::I8, true), Ok(DType::I32));
+    assert_eq!(product(DType::F8E5M2, DType::F8E4M3, false), Ok(DType::F32));
+    for (a, b, bias) in [
+        (DType::F8E4M3, DType::F8E4M3, true),
+        (DType::F8E4M3, DType::I8, false),
+        (DType::U8, DType::F8E4M3, false),
+        (DType::F8E4M3Fnuz, DType::F8E4M3Fnuz, false),
+        (DType::I4, DType::I4, false),
+    ] {
+        assert!(product(a, b, bias).is_err(), "{a:?} {b:?}");
+    }
+}
+
+#[test]
 fn narrow_types_are_converted_and_moved_only() {
     for dtype in [DType::F8E4M3, DType::F8E4M3Fnuz, DType::F8E5M2, DType::F8E5M2Fnuz, DType::I4, DType::U4] {
         let x = Fact::new(dtype, &[2, 3]);

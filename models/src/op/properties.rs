@@ -27,7 +27,7 @@ pub struct Properties {
     pub moves_quantised: bool,
     /// Whether images of 8-bit integers go through it channels last, as they leave quantised convolutions.
     pub integer_images: bool,
-    /// Whether it takes elements of the narrow types, which are converted and moved only.
+    /// Whether it takes elements of the narrow types, which most only convert and move.
     pub takes_narrow: bool,
 }
 
@@ -181,15 +181,17 @@ impl Op {
         use ImageLayout::{ChannelsLast, OfInputs, OfReaders, RowMajor, Window};
         match self {
             Self::Conv { .. } | Self::ConvTranspose { .. } => Properties { reads_slices: true, ..images(PROPORTIONAL) },
-            Self::QuantizedConv { .. } => Properties { integer_images: true, ..images(PROPORTIONAL) },
+            Self::QuantizedConv { .. } => {
+                Properties { integer_images: true, takes_narrow: true, ..images(PROPORTIONAL) }
+            }
             Self::Lrn { .. } => images(PROPORTIONAL),
             Self::ConvInteger { .. }
             | Self::MatMul
             | Self::Gemm { .. }
-            | Self::QuantizedMatMul
             | Self::PackedMatMul { .. }
             | Self::BatchNormalization { .. }
             | Self::Determinant => PROPORTIONAL,
+            Self::QuantizedMatMul => Properties { takes_narrow: true, ..PROPORTIONAL },
             Self::Cumulative { .. } => ACCUMULATED,
             Self::LayerNormalization { .. } => NORMALISED,
             Self::InstanceNormalization { .. } | Self::GroupNormalization { .. } => images(NORMALISED),

@@ -146,7 +146,8 @@ pub enum ScheduleError {
 fn rate(family: &dyn Family) -> Rate {
     let dtype = |number| family.input(number).map(|view| view.dtype);
     match (dtype(0), dtype(1)) {
-        (Some(DType::F16 | DType::Bf16), _) => Rate::F16,
+        // Floats of 8 bits are multiplied as f16.
+        (Some(DType::F16 | DType::Bf16 | DType::F8E4M3 | DType::F8E5M2), _) => Rate::F16,
         (Some(DType::I8 | DType::U8), Some(DType::I8 | DType::U8)) => Rate::Int8,
         _ => Rate::F32,
     }
@@ -511,7 +512,13 @@ mod tests {
             let family = kernel.family();
             let dtypes = [0, 1].map(|number| family.input(number).map(|view| view.dtype));
             let expected = match (&kernel, dtypes) {
-                (Kernel::QuantizedConv(_), _) => Rate::Int8,
+                (Kernel::QuantizedConv(conv), _) => {
+                    if conv.is_float() {
+                        Rate::F16
+                    } else {
+                        Rate::Int8
+                    }
+                }
                 (Kernel::Conv(_), [Some(DType::F16 | DType::Bf16), _]) => Rate::F16,
                 (Kernel::Conv(_), [Some(DType::F32), _]) => Rate::F32,
                 _ => continue,

@@ -144,14 +144,15 @@ fn rounded_reference(kernel: &Kernel) -> Option<f64> {
 
 /// Whether a family adds up many terms, in another order on the GPU than on the host.
 fn sums(kernel: &Kernel) -> bool {
-    matches!(
-        kernel,
+    match kernel {
+        Kernel::QuantizedConv(conv) => conv.is_float(),
         Kernel::Conv(_)
-            | Kernel::ConvTranspose(_)
-            | Kernel::MatMul(_)
-            | Kernel::Reduce(_)
-            | Kernel::Normalize(_)
-            | Kernel::Pool(_)
-            | Kernel::Cumulative(_)
-    )
+        | Kernel::ConvTranspose(_)
+        | Kernel::MatMul(_)
+        | Kernel::Reduce(_)
+        | Kernel::Normalize(_)
+        | Kernel::Pool(_)
+        | Kernel::Cumulative(_) => true,
+        _ => false,
+    }
 }

@@ -6,7 +6,12 @@ use floe::{
     selftest::operand::{POISON, Places},
 };
 use floe_engine::host::Block;
-use floe_kernels::{DType, Family, Kernel, View, codegen::Packing, copy::Copy};
+use floe_kernels::{
+    DType, Family, Kernel, View,
+    codegen::Packing,
+    copy::Copy,
+    narrow::{F8E4M3, F8E5M2},
+};
 use half::{bf16, f16};
 
 /// Bytes aligned as the reference kernels want them.
@@ -126,8 +131,10 @@ fn input(kernel: &Kernel, index: usize, generator: &mut Generator) -> Result<Buf
 /// Which numbers an input gets.
 #[derive(Clone, Copy)]
 enum Range {
-    /// Floats in ±bound, integers likewise (or from 0).
+    /// Floats in ±bound, integers likewise (or from 0); of the narrow types every code, also of NaN.
     Within(f32),
+    /// The same, but for floats of 8 bits: they are in ±bound too.
+    Finite(f32),
     /// Indices of an axis of that extent, from the end as well.
     Index(u32),
 }
@@ -150,6 +157,8 @@ impl Range {
             // Conversions should see fractions, large numbers and every bit of small integers.
             Kernel::Copy(_) => Self::Within(100.0),
             Kernel::Pointwise(_) | Kernel::Softmax(_) => Self::Within(4.0),
+            // Sums of products with NaN would be nothing else.
+            Kernel::QuantizedConv(conv) if conv.is_float() => Self::Finite(32.0),
             // Every byte.
             Kernel::Frame(_) | Kernel::QuantizedConv(_) | Kernel::QuantizedMbConv(_) | Kernel::QuantizedAverage(_) => {
                 Self::Within(32.0)
@@ -163,7 +172,7 @@ impl Range {
 /// One random element.
 fn element(dtype: DType, range: Range, generator: &mut Generator, bytes: &mut [u8]) {
     let (float, integer) = match range {
-        Range::Within(bound) => {
+        Range::Within(bound) | Range::Finite(bound) => {
             let float = generator.signed_unit() * bound;
             // Small integers keep sums of products in range; eight times the bound reaches past every byte's sign.
             (float, (float * 8.0) as i64)
@@ -187,7 +196,9 @@ fn element(dtype: DType, range: Range, generator: &mut Generator, bytes: &mut [u
         DType::U16 => bytes.copy_from_slice(&(magnitude as u16).to_le_bytes()),
         DType::U32 => bytes.copy_from_slice(&(magnitude as u32).to_le_bytes()),
         DType::U64 => bytes.copy_from_slice(&magnitude.to_le_bytes()),
-        // Every code, also of NaN; and the upper half of a byte that holds 4 bits does not count.
+        DType::F8E4M3 if matches!(range, Range::Finite(_)) => bytes.fill(F8E4M3::from_f32(float).0),
+        DType::F8E5M2 if matches!(range, Range::Finite(_)) => bytes.fill(F8E5M2::from_f32(float).0),
+        // The upper half of a byte that holds 4 bits does not count.
         narrow if narrow.is_narrow() => bytes.fill(generator.bits() as u8),
         _ => bytes.fill((magnitude & 1) as u8),
     }

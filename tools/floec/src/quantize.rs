@@ -29,11 +29,12 @@ const EXAMPLES: &str = "Examples:
       --preprocess 'image=rgb:640x480,cover=256,range=0..1,mean=0.485/0.456/0.406,std=0.229/0.224/0.225'
   floec quantize net.onnx --samples inputs.npz --budget 'cosine 0.999' --target jetson-orin-nano -o net.qdq.onnx
   floec quantize net.onnx --calibration calibration.json -o net.qdq.onnx
+  floec quantize net.onnx --samples calibration/ --format fp8 -o net.fp8.onnx
 
 Samples are .npy and .npz files, ONNX test folders or pictures (which need --preprocess), or folders of them; a few hundred that
 are like what the network will see. With --calibration in their place, ranges are those of a table, and nothing is measured: no
 other method is tried. Layers without a range of what they read stay floats. The result is a float ONNX model with QuantizeLinear and DequantizeLinear, which ONNX Runtime
-runs too; with --symmetric also TensorRT.";
+runs too; with --symmetric also TensorRT. Of floats of 8 bits (--format fp8) ONNX Runtime's CPU has to run with basic optimisations.";
 
 /// Why several shapes are refused.
 const ONE_SHAPE: &str = "ranges are measured in one shape: leave the commas out, and give the shape of the samples. The quantised model \
@@ -76,6 +77,10 @@ pub struct Arguments {
     /// Leaves a node in floats; repeatable.
     #[arg(long, value_name = "NODE")]
     keep: Vec<String>,
+    /// What values and weights become: integers of 8 bits, or floats of 8 bits (E4M3), which are less exact, need no zero points and
+    /// no narrow ranges, and lie in a model of opset 19.
+    #[arg(long, value_enum, default_value_t = FormatArgument::Int8)]
+    format: FormatArgument,
     /// Integers around 0 throughout and float biases, as TensorRT asks.
     #[arg(long)]
     symmetric: bool,
@@ -108,6 +113,12 @@ enum EffortArgument {
     Least,
     Default,
     High,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatArgument {
+    Int8,
+    Fp8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -145,6 +156,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let to_stdout = output::is_stdout(&arguments.output);
     if to_stdout && arguments.json {
         return usage(Err(anyhow!("-o - and --json both write to standard output")));
+    }
+    if arguments.format == FormatArgument::Fp8 {
+        let others = [
+            (arguments.weights.is_some(), "--weights: it packs integers of 4 or 8 bits"),
+            (arguments.symmetric, "--symmetric: floats of 8 bits always lie around 0"),
+            (arguments.effort == EffortArgument::High, "--effort high: adaptive rounding is one of integers"),
+        ];
+        if let Some((_, why)) = others.iter().find(|(given, _)| *given) {
+            return usage(Err(anyhow!("--format fp8 cannot be used with {why}")));
+        }
     }
     let import =
         Import { options: arguments.import.options(ONE_SHAPE)?, functions: usage(arguments.host_library.load())? };
@@ -203,7 +224,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let place = !to_stdout && (arguments.output.is_file() || !arguments.output.exists());
         let options = Options {
             import,
-            activations: if arguments.symmetric { Activations::Symmetric } else { Activations::Any },
+            activations: match (arguments.format, arguments.symmetric) {
+                (FormatArgument::Fp8, _) => Activations::Float8,
+                (FormatArgument::Int8, true) => Activations::Symmetric,
+                (FormatArgument::Int8, false) => Activations::Any,
+            },
             float_bias: arguments.symmetric,
             budget,
             target: target.cloned(),

@@ -155,6 +155,7 @@ def quantize(
     preprocess: str | Sequence[str] | Mapping[str, str] | None = None,
     budget: str | None = None,
     keep: str | Sequence[str] = (),
+    format: str | None = None,  # noqa: A002
     symmetric: bool = False,
     all_products: bool = False,
     effort: str | None = None,
@@ -176,8 +177,9 @@ def quantize(
         preprocess: how pictures among the samples become inputs.
         budget: what must hold, as 'cosine 0.999'; layers stay float until it does.
         keep: nodes that stay float.
+        format: 'int8', or 'fp8' for floats of 8 bits (E4M3).
         symmetric: write the form that TensorRT takes.
-        all_products: also products that the target gains nothing from.
+        all_products: also the factors of products of two values, for programs that compute these in 8 bits.
         effort: 'least', 'default' or 'high'.
         weights: 'int8' or 'int4': weights of matrix products alone.
         group: with `weights`, elements that share a scale.
@@ -195,7 +197,7 @@ def quantize(
             *option("--calibration", calibration),
             *option("--target", target), *_import(shapes, constants, operators), *_library(host_library),
             *each("--preprocess", described(preprocess, "preprocess")), *option("--budget", budget),
-            *each("--keep", names(keep, "keep")), *(["--symmetric"] if symmetric else []),
+            *each("--keep", names(keep, "keep")), *option("--format", format), *(["--symmetric"] if symmetric else []),
             *(["--all-products"] if all_products else []), *option("--effort", effort), *option("--weights", weights),
             *option("--group", group), *option("--most-samples", most_samples), f"--output={os.path.abspath(written)}",
         ])  # fmt: skip

@@ -1,4 +1,4 @@
-//! Writes the integers: QuantizeLinear and DequantizeLinear around values, weights and biases as integers with a
+//! Writes what is in 8 bits: QuantizeLinear and DequantizeLinear around values, weights in 8 bits and biases as integers with a
 //! DequantizeLinear behind them. What reads a value that is quantised reads what it becomes, so that nothing is stored twice.
 
 use crate::{
@@ -43,7 +43,9 @@ pub fn run(
     let renamed: HashMap<String, String> =
         params.iter().map(|(name, params)| (name.clone(), writer.activation(name, params))).collect();
     for quantised in layers {
-        let scale = params.get(&quantised.layer.input).map(|params| params.scale);
+        // Sums of floats are no integers, whose bias would be one too.
+        let integers = params.get(&quantised.layer.input).filter(|params| params.dtype != DType::F8E4M3);
+        let scale = integers.map(|params| params.scale);
         writer.layer(quantised, scale, float_bias);
     }
     let before = writer.before;
@@ -89,15 +91,11 @@ impl Writer<'_> {
 
     /// A value that is quantised and dequantised; gives the name of what comes out.
     fn activation(&mut self, name: &str, params: &Params) -> String {
-        let (dtype, zero) = match params.is_unsigned() {
-            true => (DType::U8, params.zero as u8),
-            false => (DType::I8, params.zero as i8 as u8),
-        };
         let scale = self.constant(name, "scale", &Tensor::f32(&[], &[params.scale]));
-        let zero = self.constant(name, "zero", &Tensor::new(dtype, vec![], vec![zero]));
-        let (integers, floats) = (self.name(name, "integers"), self.name(name, "dequantized"));
-        let quantise = nodes::node("QuantizeLinear", &[name, &scale, &zero], &integers, vec![]);
-        let dequantise = nodes::node("DequantizeLinear", &[&integers, &scale, &zero], &floats, vec![]);
+        let zero = self.constant(name, "zero", &Tensor::new(params.dtype, vec![], vec![params.zero as u8]));
+        let (bytes, floats) = (self.name(name, described(params.dtype)), self.name(name, "dequantized"));
+        let quantise = nodes::node("QuantizeLinear", &[name, &scale, &zero], &bytes, vec![]);
+        let dequantise = nodes::node("DequantizeLinear", &[&bytes, &scale, &zero], &floats, vec![]);
         self.before.entry(name.to_owned()).or_default().extend([quantise, dequantise]);
         floats
     }
@@ -122,15 +120,16 @@ impl Writer<'_> {
             let found = graph.initializer.iter().find(|initializer| initializer.name == layer.weights);
             found.map(|found| found.dims.iter().map(|&extent| extent as usize).collect()).unwrap_or_default()
         };
-        let bytes: Vec<u8> = layer.stored(&weights.integers).into_iter().map(|value| value as u8).collect();
+        let bytes: Vec<u8> = layer.stored(&weights.elements).into_iter().map(|value| value as u8).collect();
         let of_channels = Tensor::f32(&[layer.outputs], &weights.scales);
-        let zeros = Tensor::new(DType::I8, vec![layer.outputs], vec![0; layer.outputs]);
-        let integers = self.constant(&layer.weights, "integers", &Tensor::new(DType::I8, shape, bytes));
+        let zeros = Tensor::new(weights.dtype, vec![layer.outputs], vec![0; layer.outputs]);
+        let elements = Tensor::new(weights.dtype, shape, bytes);
+        let elements = self.constant(&layer.weights, described(weights.dtype), &elements);
         let scales = self.constant(&layer.weights, "scale", &of_channels);
         let zeros = self.constant(&layer.weights, "zero", &zeros);
         let floats = self.name(&layer.weights, "dequantized");
         let axis = vec![nodes::int_attribute("axis", layer.axis() as i64)];
-        let node = nodes::node("DequantizeLinear", &[&integers, &scales, &zeros], &floats, axis);
+        let node = nodes::node("DequantizeLinear", &[&elements, &scales, &zeros], &floats, axis);
         self.before.entry(layer.weights.clone()).or_default().push(node);
         let bias_name = match (integer_bias, bias) {
             (Some((integers, steps)), _) => {
@@ -167,15 +166,20 @@ impl Writer<'_> {
     }
 }
 
+/// What names of 8-bit tensors end in.
+fn described(dtype: DType) -> &'static str {
+    if dtype == DType::F8E4M3 { "float8" } else { "integers" }
+}
+
 /// Makes the steps of channels larger whose bias would not fit into 32 bits: their weights are tiny beside it.
 fn widen(weights: &mut Weights, bias: &[f32], input_scale: f32, depth: usize) {
     for (output, &bias) in bias.iter().enumerate() {
         let least = bias.abs() / (input_scale * MOST_BIAS);
         let old = weights.scales[output];
         if old < least {
-            let row = &mut weights.integers[output * depth..][..depth];
+            let row = &mut weights.elements[output * depth..][..depth];
             let floats: Vec<f32> = row.iter().map(|&value| f32::from(value) * old).collect();
-            row.copy_from_slice(&weights::rounded(&floats, &[least]).integers);
+            row.copy_from_slice(&weights::rounded(&floats, &[least], weights.dtype).elements);
             weights.scales[output] = least;
         }
     }

@@ -100,6 +100,10 @@ pub fn find(model: &Model, facts: &HashMap<String, Fact>) -> Result<(Vec<Layer>,
 /// Why a product of two values that depend on the inputs is left.
 pub const BOTH: &str = "both factors depend on the input";
 
+/// The same where its factors are quantised all the same.
+pub const BOTH_QUANTISED: &str =
+    "both factors depend on the input: they are quantised, and Floe computes the product in floats";
+
 /// The factors of products of two values that depend on the inputs.
 pub fn factors(model: &Model, facts: &HashMap<String, Fact>) -> Vec<String> {
     let depends = |name: &String| facts.get(name).is_some_and(|fact| fact.dtype == DType::F32);

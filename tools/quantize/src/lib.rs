@@ -1,20 +1,21 @@
 //! Post-training quantisation at the desk.
 //!
 //! [`quantise`] takes a float ONNX model and samples of its inputs and gives a plain ONNX model in which products are computed
-//! with 8-bit integers: `QuantizeLinear` and `DequantizeLinear` around them say how. ONNX Runtime runs the same file.
+//! with 8-bit integers or floats: `QuantizeLinear` and `DequantizeLinear` around them say how. ONNX Runtime runs the same file.
 //! [`quantise_by_table`] does so with the ranges of another program in place of samples. [`packed::run`] quantises the weights of matrix products alone.
 //!
 //! # The way of a model
 //!
 //! | step | module | source |
 //! |---|---|---|
-//! | constants, names, opset 13 | [`normalise`], [`upgrade`] | ONNX's change log |
+//! | constants, names, opset 13 or 19 | [`normalise`], [`upgrade`] | ONNX's change log |
 //! | batch normalisation and scales folded into products | [`fold`] | Jacob et al. 2018 |
-//! | which products, and which values between them | [`layers`], [`places`] | the compiler's passes `integer_products`, `quantized_moves` |
+//! | which products, and which values between them | [`layers`], [`places`] | the compiler's passes `quantized_products`, `quantized_moves` |
 //! | samples run in f32, values observed | [`calibrate`], [`observe`] | |
 //! | or ranges read from a calibration table | [`table`] | ONNX Runtime, TensorRT |
 //! | channels evened out | [`smooth`] | cross-layer equalisation, Nagel et al. 2019; SmoothQuant, Xiao et al. 2023 |
 //! | ranges: min-max, percentile, entropy, MSE, chosen by effect | [`observe`], [`ranges`] | Migacz 2017; Wu et al. 2020; Banner et al. 2019 |
+//! | floats of 8 bits | [`params`] | Micikevicius et al., "FP8 formats for deep learning", 2022 |
 //! | scales of weights by channel | [`weights`] | Krishnamoorthi, "Quantizing deep convolutional networks for efficient inference", 2018 |
 //! | adaptive rounding | [`round`] | AdaRound, Nagel et al. 2020; CDQuant, Nair and Suggala 2024 |
 //! | bias correction | [`correct`] | Nagel et al. 2019 |
@@ -31,6 +32,9 @@
 //! Weights are i8 around 0 with a scale for each output channel. Activations have one scale: u8 from 0 on where nothing is
 //! negative, i8 around 0 where that costs next to nothing, else u8 with a zero point; [`params::Activations::Symmetric`] takes
 //! i8 around 0 throughout. Biases are i32 in steps of both scales, which is what the sums are in.
+//!
+//! [`params::Activations::Float8`] makes floats of 8 bits of values and weights in their place: E4M3, whose scale takes the largest value to
+//! 448, the largest number. Biases stay f32. Adaptive rounding is one of integers and is not tried.
 //!
 //! # Effect
 //!

@@ -254,9 +254,9 @@ fn inline(graph: &mut GraphProto, folder: Option<&Folder>) -> Result<(), Error> 
     Ok(())
 }
 
-/// `TensorProto.DataType` of an element type.
+/// `TensorProto.DataType` of an element type, which lies in memory as in a file.
 pub fn data_type(dtype: DType) -> i32 {
-    (1..=16).find(|&number| tensor::data_type(number) == Some(dtype)).expect("every element type has a number")
+    (1..=20).find(|&number| tensor::data_type(number) == Some(dtype)).expect("only types of whole bytes are written")
 }
 
 /// A tensor as a message.

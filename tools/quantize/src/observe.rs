@@ -203,6 +203,7 @@ impl Histogram {
         let error = |low: f32, high: f32| match activations {
             Activations::Any => squared_error(&filled, &Params::affine(low, high)),
             Activations::Symmetric => squared_error(&filled, &Params::symmetric(high.max(-low))),
+            Activations::Float8 => squared_error(&filled, &Params::float8(high.max(-low))),
         };
         let shares = || (1..=32).rev().map(|step| step as f32 / 32.0);
         let mut best = (error(min, max), min, max);
@@ -295,11 +296,12 @@ fn exponent_for(size: f32) -> i32 {
     exponent.max(-120)
 }
 
-/// The ends as integers: symmetric where that is free or asked for.
+/// The ends in 8 bits: integers around 0 where that is free or asked for, or floats.
 pub fn params((low, high): (f32, f32), activations: Activations) -> Params {
     let (low, high) = (low.min(0.0), high.max(0.0));
     match activations {
         Activations::Symmetric => Params::symmetric(high.max(-low)),
+        Activations::Float8 => Params::float8(high.max(-low)),
         // Up to a fiftieth of the steps for sums without corrections.
         Activations::Any if low < 0.0 && high.max(-low) * 2.0 <= (high - low) * 1.02 => {
             Params::symmetric(high.max(-low))
@@ -312,6 +314,7 @@ pub fn params((low, high): (f32, f32), activations: Activations) -> Params {
 mod tests {
     use super::*;
     use crate::testing::normal;
+    use floe_models::DType;
 
     fn of(values: &[f32]) -> Histogram {
         let mut histogram = Histogram::default();
@@ -378,8 +381,8 @@ mod tests {
     #[test]
     fn symmetric_where_that_is_free() {
         let any = |low, high| params((low, high), Activations::Any);
-        assert_eq!((any(0.0, 4.0).zero, any(0.0, 4.0).low), (0, 0));
-        assert_eq!((any(-4.0, 4.0).zero, any(-4.0, 4.0).low), (0, -128));
+        assert_eq!((any(0.0, 4.0).zero, any(0.0, 4.0).dtype), (0, DType::U8));
+        assert_eq!((any(-4.0, 4.0).zero, any(-4.0, 4.0).dtype), (0, DType::I8));
         assert!(any(-0.3, 4.0).zero > 0);
         assert_eq!(params((-0.3, 4.0), Activations::Symmetric).zero, 0);
     }

@@ -8,6 +8,7 @@ use crate::{
     model::tensor_proto,
     nodes,
     normalise::{names, remove_unused, unused},
+    params::Activations,
     prepare,
     product::{product, relative},
     quantise::Progress,
@@ -58,7 +59,7 @@ pub fn run(
 ) -> Result<WeightOnly, Error> {
     let mut float = model.clone();
     progress(Progress::Phase("read"));
-    prepare::run(&mut float, import)?;
+    prepare::run(&mut float, import, Activations::Any.opset())?;
     let facts = run::facts(&float, import)?;
     let (layers, mut left) = layers::find(&float, &facts)?;
     let refuse = |layer: &Layer, reason: &str| Left {

@@ -1,6 +1,7 @@
 //! What was quantised, why not the rest, and what it cost: as JSON, and as text made of that.
 
 use crate::{Options, Quantized, layers::Left, packed::WeightOnly, params::Activations};
+use floe_models::DType;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -40,9 +41,11 @@ pub fn eight_bits(result: &Quantized, options: &Options) -> Value {
             "error_before": smoothed.errors[0].sqrt(), "error_after": smoothed.errors[1].sqrt(),
         })
     });
-    let affine = result.values.values().any(|choice| choice.params.is_unsigned() || choice.params.zero != 0);
+    let affine = result.values.values().any(|choice| choice.params.dtype == DType::U8 || choice.params.zero != 0);
+    let float8 = options.activations == Activations::Float8;
     json!({
         "kind": "8 bits",
+        "format": if float8 { "fp8" } else { "int8" },
         "samples": result.samples,
         "resumed_records": result.resumed,
         "layers": layers.collect::<Vec<_>>(),
@@ -56,7 +59,8 @@ pub fn eight_bits(result: &Quantized, options: &Options) -> Value {
         "within_budget": result.within_budget,
         "target": options.target.as_ref().map(|target| target.name.clone()),
         "expected_us": result.expected.map(|[f16, bits]| json!({"f16": f16, "quantised": bits})),
-        "fits_tensorrt": options.activations == Activations::Symmetric && !affine && options.float_bias,
+        "fits_tensorrt":
+            (!float8).then_some(options.activations == Activations::Symmetric && !affine && options.float_bias),
     })
 }
 

@@ -8,6 +8,7 @@ use crate::{
     layers::Layer,
     weights::{MOST, Weights},
 };
+use floe_models::DType;
 use rayon::prelude::*;
 
 /// Most passes over a row's weights.
@@ -18,7 +19,7 @@ const DAMPING: f32 = 0.02;
 /// Rounds a layer's weights for rows of what it multiplies with, quantised already.
 pub fn adapt(layer: &Layer, exact: &[f32], scales: &[f32], rows: &[f32]) -> Weights {
     let (depth, each) = (layer.depth, layer.group_outputs());
-    let mut weights = crate::weights::rounded(exact, scales);
+    let mut weights = crate::weights::rounded(exact, scales, DType::I8);
     let moments = |group: usize| {
         let mut moments = gram::second_moments(rows, layer.patch(), group * depth, depth);
         let mean = gram::mean_diagonal(&moments, depth);
@@ -34,9 +35,9 @@ pub fn adapt(layer: &Layer, exact: &[f32], scales: &[f32], rows: &[f32]) -> Weig
         });
     };
     if layer.groups == 1 {
-        of_group((0, &mut weights.integers));
+        of_group((0, &mut weights.elements));
     } else {
-        weights.integers.par_chunks_mut(each * depth).enumerate().for_each(of_group);
+        weights.elements.par_chunks_mut(each * depth).enumerate().for_each(of_group);
     }
     weights
 }

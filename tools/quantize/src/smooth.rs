@@ -148,7 +148,8 @@ fn best(
             let ends = rows.iter().fold((0.0f32, 0.0f32), |(low, high), &value| (low.min(value), high.max(value)));
             let rounded = observe::params(ends, activations).round(&rows);
             let weights = multiplied(layer, &parameters[&layer.name], factors);
-            let weights = weights::rounded(&weights, &weights::largest(layer, &weights)).floats();
+            let dtype = activations.weights();
+            let weights = weights::rounded(&weights, &weights::largest(layer, &weights, dtype), dtype).floats();
             relative(exact, &product(layer, &rounded, &weights))
         };
         layers.iter().zip(&exact).map(of).sum::<f64>() / layers.len() as f64

@@ -10,13 +10,13 @@ use crate::{
     params::{Activations, Params},
     prepare,
     product::{product, relative},
-    quantise, round,
+    quantise, report, round,
     run::{self, Import, Network, Sample},
     smooth,
     testing::{self, Build, normal, random},
     weights,
 };
-use floe_models::{Tensor, onnx::proto::NodeProto};
+use floe_models::{DType, Tensor, onnx::proto::NodeProto};
 use std::collections::{BTreeMap, HashSet};
 
 fn samples(count: u64, shape: &[usize]) -> Vec<Sample> {
@@ -194,8 +194,8 @@ fn adaptive_rounding_lowers_the_error_on_other_rows() {
         let (_, other) = observed(&model, &(100..108).map(sample).collect());
         let layer = &layers[0];
         // Coarse steps show the effect.
-        let scales = weights::largest(layer, &weights).iter().map(|scale| scale * 16.0).collect::<Vec<_>>();
-        let near = weights::rounded(&weights, &scales);
+        let scales = weights::largest(layer, &weights, DType::I8).iter().map(|scale| scale * 16.0).collect::<Vec<_>>();
+        let near = weights::rounded(&weights, &scales, DType::I8);
         let adapted = round::adapt(layer, &weights, &scales, &seen.rows[&layer.name]);
         let rows = &other.rows[&layer.name];
         let exact = product(layer, rows, &weights);
@@ -277,12 +277,12 @@ fn the_form_is_what_kernels_compute() {
     assert_eq!(found, sorted);
     // The pool's two sides have one scale.
     assert_eq!(done.values[&a].params, done.values[&pooled].params);
-    assert_eq!((done.values[&a].params.zero, done.values[&a].params.low), (0, 0));
+    assert_eq!((done.values[&a].params.zero, done.values[&a].params.dtype), (0, DType::U8));
     // TensorRT's form: nothing but i8 around 0, and no integer biases.
     let symmetric =
         Options { activations: Activations::Symmetric, float_bias: true, effort: Effort::Least, ..Options::default() };
     let done = quantised(&model, &samples, &symmetric);
-    assert!(done.values.values().all(|choice| choice.params.zero == 0 && choice.params.low == -128));
+    assert!(done.values.values().all(|choice| choice.params.zero == 0 && choice.params.dtype == DType::I8));
     assert!(done.model.graph().initializer.iter().all(|initializer| ![2, 6].contains(&initializer.data_type)));
 }
 
@@ -299,7 +299,7 @@ fn written_integers_mean_what_was_chosen() {
     let (layers, _) = observed(&model, &vec![vec![("x".into(), Tensor::f32(&[5, 32], &input))]]);
     let params = Params::affine(-2.0, 3.0);
     let exact = normal(1, 12 * 32);
-    let rounded = weights::rounded(&exact, &weights::largest(&layers[0], &exact));
+    let rounded = weights::rounded(&exact, &weights::largest(&layers[0], &exact, DType::I8), DType::I8);
     let bias = random(2, 12);
     let form = [Quantised { layer: &layers[0], weights: rounded.clone(), bias: Some(bias.clone()) }];
     let written = insert::run(&model, &BTreeMap::from([("x".to_owned(), params)]), &form, false).unwrap();
@@ -311,7 +311,7 @@ fn written_integers_mean_what_was_chosen() {
         for k in 0..32 {
             let integer = (f64::from(input[row * 32 + k]) / f64::from(params.scale)).round_ties_even();
             let integer = (integer + f64::from(params.zero)).clamp(0.0, 255.0) - f64::from(params.zero);
-            sum += integer * f64::from(rounded.integers[output * 32 + k]);
+            sum += integer * f64::from(rounded.elements[output * 32 + k]);
         }
         assert!((found - sum * step).abs() < 1e-5 * (1.0 + found.abs()), "{index}: {found} {}", sum * step);
     }
@@ -367,7 +367,7 @@ fn old_opsets_are_brought_up() {
     let y = build.node("Squeeze", &[&y], vec![testing::ints("axes", &[0])]);
     let model = build.finish(&[&y, "a"]);
     let mut new = model.clone();
-    prepare::run(&mut new, &Import::default()).unwrap();
+    prepare::run(&mut new, &Import::default(), 13).unwrap();
     assert_eq!(new.opset(), 13);
     assert!(!operators(&new).contains(&"Mul") && operators(&new).contains(&"Flatten"));
     let input = [Tensor::f32(&[2, 3, 4, 4], &normal(3, 96))];
@@ -394,4 +394,109 @@ fn names_are_unique() {
     assert!(done.model.graph().node.iter().flat_map(|node| &node.output).all(|output| made.insert(output.clone())));
     let mut folded = model.clone();
     assert!(fold::run(&mut folded).unwrap().is_empty());
+}
+
+/// More samples than the first look takes, and one of the others is far out: ranges of all samples are kept only where they bring
+/// the outputs no further off.
+#[test]
+fn ranges_of_all_samples_are_compared_with_those_of_the_first_look() {
+    let mut build = Build::new();
+    let x = build.input("x", &[1, 64]);
+    let w = build.constant("w", Tensor::f32(&[64, 16], &normal(1, 64 * 16)));
+    let y = build.node("MatMul", &[&x, &w], vec![]);
+    let model = build.finish(&[&y]);
+    let mut samples = samples(130, &[1, 64]);
+    let mut values = normal(7, 64);
+    values[3] = 1000.0;
+    // The first look takes every other sample, and so do those that are measured.
+    samples[1][0].1 = Tensor::f32(&[1, 64], &values);
+    let result = quantised(&model, &samples, &Options::default());
+    let stage = |name: &str| result.stages.iter().find(|stage| stage.name == name).expect("a stage");
+    assert!(!stage("min-max of all samples").kept, "{:?}", result.stages);
+    let kept: Vec<f64> = result.stages.iter().filter(|stage| stage.kept).map(|stage| stage.best().scores).collect();
+    assert!(kept.is_sorted_by(|before, after| after <= before), "{kept:?}");
+    assert!(result.distance.unwrap().scores <= stage("min-max").best().scores, "{:?}", result.stages);
+}
+
+/// Whose factors are quantised for other programs is not in 8 bits for that.
+#[test]
+fn products_of_two_values_count_as_floats_also_where_their_factors_are_quantised() {
+    let mut build = Build::new();
+    let x = build.input("x", &[1, 8, 16]);
+    let w = build.constant("w", Tensor::f32(&[16, 8], &normal(1, 16 * 8)));
+    let y = build.node("MatMul", &[&x, &w], vec![]);
+    let z = build.node("MatMul", &[&y, &x], vec![]);
+    let model = build.finish(&[&z]);
+    let samples = samples(4, &[1, 8, 16]);
+    for all_products in [false, true] {
+        let options = Options { all_products, ..Options::default() };
+        let result = quantised(&model, &samples, &options);
+        let report = report::eight_bits(&result, &options);
+        assert_eq!(report["operations"], serde_json::json!({"8_bits": 8 * 8 * 16, "all": 2 * 8 * 8 * 16}));
+        let [left] = &result.left[..] else { panic!("{:?}", result.left) };
+        assert_eq!(left.reason.contains("are quantised"), all_products);
+        let quantisers = operators(&result.model).iter().filter(|name| **name == "QuantizeLinear").count();
+        assert_eq!(quantisers, if all_products { 2 } else { 1 });
+    }
+}
+
+/// What changed until opset 19, which has floats of 8 bits.
+#[test]
+fn opsets_without_floats_of_8_bits_are_brought_up() {
+    let mut build = Build::opset(13);
+    let x = build.input("x", &[1, 4, 6, 6]);
+    let y = build.conv(&x, &normal(1, 8 * 36), [8, 4, 3, 3], Some(&random(2, 8)), 1);
+    let split = NodeProto {
+        name: "split".into(),
+        output: vec!["a".into(), "b".into()],
+        ..nodes::node("Split", &[&y], "a", vec![nodes::int_attribute("axis", 1)])
+    };
+    build.push(split);
+    let y = build.node("ReduceMean", &["a"], vec![testing::ints("axes", &[2, 3])]);
+    let model = build.finish(&[&y, "b"]);
+    let samples = samples(3, &[1, 4, 6, 6]);
+    let options = Options { activations: Activations::Float8, ..Options::default() };
+    let done = quantised(&model, &samples, &options);
+    assert_eq!((done.model.opset(), done.model.proto.ir_version), (19, 9));
+    assert!(done.distance.unwrap().relative < 0.05, "{:?}", done.stages);
+}
+
+/// Floats of 8 bits: E4M3 around the product, with a scale for each output channel of the weights, and a float bias.
+#[test]
+fn floats_of_8_bits_mean_what_was_chosen() {
+    let mut build = Build::opset(19);
+    let x = build.input("x", &[5, 32]);
+    let w = build.constant("w", Tensor::f32(&[12, 32], &normal(1, 12 * 32)));
+    let b = build.constant("b", Tensor::f32(&[12], &random(2, 12)));
+    let y = build.node("Gemm", &[&x, &w, &b], vec![nodes::int_attribute("transB", 1)]);
+    let model = build.finish(&[&y]);
+    let input = normal(7, 5 * 32);
+    let samples = vec![vec![("x".to_owned(), Tensor::f32(&[5, 32], &input))]];
+    let options = Options { activations: Activations::Float8, effort: Effort::Least, ..Options::default() };
+    let result = quantised(&model, &samples, &options);
+    assert_eq!(operators(&result.model), ["DequantizeLinear", "QuantizeLinear", "DequantizeLinear", "Gemm"]);
+    let types: Vec<i32> = result.model.graph().initializer.iter().map(|initializer| initializer.data_type).collect();
+    // The scales and the bias are floats; the weights and two zero points are E4M3, which ONNX numbers 17.
+    assert_eq!(
+        (types.iter().filter(|&&kind| kind == 17).count(), types.iter().filter(|&&kind| kind == 1).count()),
+        (3, 3)
+    );
+    let report = report::eight_bits(&result, &options);
+    assert_eq!((&report["format"], &report["fits_tensorrt"]), (&"fp8".into(), &serde_json::Value::Null));
+    let params = result.values["x"].params;
+    let exact = normal(1, 12 * 32);
+    let (layers, _) = observed(&model, &samples);
+    let weights =
+        weights::rounded(&exact, &weights::largest(&layers[0], &exact, DType::F8E4M3), DType::F8E4M3).floats();
+    let found = testing::run(&result.model, &[Tensor::f32(&[5, 32], &input)])[0].to_f64();
+    let bias = random(2, 12);
+    for (index, found) in found.into_iter().enumerate() {
+        let (row, output) = (index / 12, index % 12);
+        let inputs = params.round(&input[row * 32..][..32]);
+        let products = inputs.iter().zip(&weights[output * 32..][..32]).map(|(a, b)| f64::from(*a) * f64::from(*b));
+        let wanted = products.sum::<f64>() + f64::from(bias[output]);
+        assert!((found - wanted).abs() < 1e-5 * (1.0 + found.abs()), "{index}: {found} {wanted}");
+    }
+    // Four digits of each factor.
+    assert!((0.001..0.05).contains(&result.distance.unwrap().relative), "{:?}", result.distance);
 }

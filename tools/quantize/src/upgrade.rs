@@ -1,4 +1,5 @@
-//! Models of opsets 9 to 12 as models of opset 13, the first whose `QuantizeLinear` has a scale for each channel.
+//! Models of opset 9 and later as models of opset 13, the first whose `QuantizeLinear` has a scale for each channel, or of opset 19,
+//! the first that has floats of 8 bits.
 //!
 //! The operators that changed in between and that networks use are rewritten; a few that changed their meaning and are rare are
 //! refused by name. (Operators.md and Changelog.md of ONNX say what changed.)
@@ -15,18 +16,18 @@ use floe_models::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// The version that models have afterwards, at least.
-pub const OPSET: i64 = 13;
 /// The oldest version that is rewritten.
 const OLDEST: i64 = 9;
+/// Least version of the file format for floats of 8 bits.
+const IR_VERSION: i64 = 9;
 
-/// Rewrites the operators that changed. `ranks` are those of values, where they are known.
+/// Rewrites the operators that changed until opset `to`. `ranks` are those of values, where they are known.
 ///
 /// # Errors
 /// Where the model is older than opset 9, or has an operator that cannot be rewritten.
-pub fn run(model: &mut Model, ranks: &HashMap<String, usize>) -> Result<(), Error> {
+pub fn run(model: &mut Model, ranks: &HashMap<String, usize>, to: i64) -> Result<(), Error> {
     let from = model.opset();
-    if from >= OPSET {
+    if from >= to {
         return Ok(());
     }
     if from < OLDEST {
@@ -34,22 +35,36 @@ pub fn run(model: &mut Model, ranks: &HashMap<String, usize>) -> Result<(), Erro
             "the model has opset {from}; quantising needs {OLDEST} at least. onnx.version_converter makes a newer one"
         )));
     }
-    let mut upgrade = Upgrade { from, ranks, taken: names(model), made: Vec::new() };
+    let mut upgrade = Upgrade { from, to, ranks, taken: names(model), made: Vec::new() };
     if let Some(function) = model.proto.functions.first() {
         return Err(Error::Refused(format!(
-            "the model has opset {from} and a function '{}'; bring it to opset {OPSET} with onnx.version_converter",
+            "the model has opset {from} and a function '{}'; bring it to opset {to} with onnx.version_converter",
             function.name
         )));
     }
     upgrade.graph(model.graph_mut())?;
     let made = upgrade.made;
     model.graph_mut().initializer.extend(made);
-    model.set_opset("", OPSET);
+    model.set_opset("", to);
+    if to >= 19 {
+        model.proto.ir_version = model.proto.ir_version.max(IR_VERSION);
+    }
     Ok(())
+}
+
+/// An attribute of text.
+fn text(name: &str, value: &str) -> AttributeProto {
+    AttributeProto {
+        name: name.into(),
+        s: value.as_bytes().to_vec(),
+        r#type: AttributeType::String.into(),
+        ..AttributeProto::default()
+    }
 }
 
 struct Upgrade<'a> {
     from: i64,
+    to: i64,
     ranks: &'a HashMap<String, usize>,
     taken: HashSet<String>,
     made: Vec<TensorProto>,
@@ -63,7 +78,12 @@ impl Upgrade<'_> {
                 attribute.g.iter_mut().try_for_each(|inner| self.graph(inner))?;
             }
             if matches!(node.domain.as_str(), "" | "ai.onnx") {
-                self.node(&mut node, &mut new)?;
+                if self.from < 13 {
+                    self.until_13(&mut node, &mut new)?;
+                }
+                if self.to >= 19 {
+                    self.until_19(&mut node);
+                }
             }
             new.push(node);
         }
@@ -93,13 +113,14 @@ impl Upgrade<'_> {
         node.input[position] = name;
     }
 
-    fn node(&mut self, node: &mut NodeProto, before: &mut Vec<NodeProto>) -> Result<(), Error> {
+    fn until_13(&mut self, node: &mut NodeProto, before: &mut Vec<NodeProto>) -> Result<(), Error> {
         let refuse = |why: &str| {
             Err(Error::Refused(format!(
-                "node '{}' ({}) of opset {} {why}; bring the model to opset {OPSET} with onnx.version_converter",
+                "node '{}' ({}) of opset {} {why}; bring the model to opset {} with onnx.version_converter",
                 nodes::name(node),
                 node.op_type,
-                self.from
+                self.from,
+                self.to
             )))
         };
         match node.op_type.as_str() {
@@ -168,13 +189,27 @@ impl Upgrade<'_> {
         Ok(())
     }
 
+    /// What changed between opsets 13 and 19.
+    fn until_19(&mut self, node: &mut NodeProto) {
+        let outputs = node.output.len() as i64;
+        match node.op_type.as_str() {
+            "RoiAlign" if self.from < 16 => {
+                node.attribute.push(text("coordinate_transformation_mode", "output_half_pixel"));
+            }
+            "ReduceL1" | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceMax" | "ReduceMean" | "ReduceMin"
+            | "ReduceProd" | "ReduceSumSquare"
+                if self.from < 18 =>
+            {
+                self.list_to_input(node, "axes", 1);
+            }
+            "Split" if self.from < 18 && node.input.get(1).is_none_or(String::is_empty) => {
+                node.attribute.push(nodes::int_attribute("num_outputs", outputs));
+            }
+            _ => {}
+        }
+    }
+
     fn asymmetric(&mut self, node: &mut NodeProto) {
-        let text = |name: &str, value: &str| AttributeProto {
-            name: name.into(),
-            s: value.as_bytes().to_vec(),
-            r#type: AttributeType::String.into(),
-            ..AttributeProto::default()
-        };
         node.attribute.push(text("coordinate_transformation_mode", "asymmetric"));
         if nodes::string(node, "mode").is_none_or(|mode| mode == b"nearest") {
             node.attribute.push(text("nearest_mode", "floor"));

@@ -24,6 +24,8 @@ use std::{
 
 /// Architecture of the PTX, which every supported GPU runs.
 pub const TARGET: &str = "sm_80";
+/// Compute capability that has conversions of 8-bit floats. A GPU of an earlier one is not asked for them.
+const FLOAT8: u32 = 89;
 
 /// What to run.
 #[derive(clap::Args)]
@@ -433,6 +435,16 @@ const INSTRUCTIONS: &[(&str, Values, Expected)] = &[
         Values::Halves,
         Bits(|x, y, z| hb(h(y) + h(z)) << 16 | hb(h(x) + h(y))),
     ),
+    (
+        "cvt.rn.f16x2.e4m3x2 %r3, %h4;",
+        Values::Halves,
+        Bits(|x, _, _| hb(float8::<3>((x >> 8) as u8)) << 16 | hb(float8::<3>(x as u8))),
+    ),
+    (
+        "cvt.rn.f16x2.e5m2x2 %r3, %h4;",
+        Values::Halves,
+        Bits(|x, _, _| hb(float8::<2>((x >> 8) as u8)) << 16 | hb(float8::<2>(x as u8))),
+    ),
     ("ex2.approx.ftz.f32 %f3, %f4; mov.b32 %r3, %f3;", Values::Spread, Near(2.4e-7, f64::exp2)),
     ("lg2.approx.ftz.f32 %f3, %f4; mov.b32 %r3, %f3;", Values::Spread, Near(2.4e-7, f64::log2)),
     ("rcp.approx.ftz.f32 %f3, %f4; mov.b32 %r3, %f3;", Values::Spread, Near(1.2e-7, |x| 1.0 / x)),
@@ -741,11 +753,35 @@ const INSTRUCTIONS: &[(&str, Values, Expected)] = &[
     ("cos.approx.ftz.f32 %f3, %f4; mov.b32 %r3, %f3;", Values::Dense, Open),
 ];
 
+/// Whether an instruction is one that capabilities before [`FLOAT8`] lack.
+fn is_float8(instruction: &str) -> bool {
+    instruction.contains("e4m3") || instruction.contains("e5m2")
+}
+
+/// The number of a code of E4M3 or E5M2, by the number of bits of its mantissa.
+fn float8<const MANTISSA: u32>(code: u8) -> f64 {
+    let (exponent, fraction) = (i32::from(code & 0x7f) >> MANTISSA, code & ((1 << MANTISSA) - 1));
+    let bias = (1 << (6 - MANTISSA)) - 1;
+    let magnitude = match (MANTISSA, code & 0x7f) {
+        (3, 0x7f) | (2, 0x7d..) => f64::NAN,
+        (2, 0x7c) => f64::INFINITY,
+        _ => {
+            let (exponent, leading) = if exponent == 0 { (1, 0.0) } else { (exponent, 1.0) };
+            (leading + f64::from(fraction) / f64::from(1 << MANTISSA)) * f64::from(exponent - bias).exp2()
+        }
+    };
+    if code < 0x80 { magnitude } else { -magnitude }
+}
+
 /// The PTX of an instruction.
 fn text(instruction: &str) -> String {
+    let head = match is_float8(instruction) {
+        true => format!(".version 8.1\n.target sm_{FLOAT8}"),
+        false => format!(".version 7.0\n.target {TARGET}"),
+    };
     let finish = if instruction.contains("%d3") { "" } else { "cvt.u64.u32 %d3, %r3;" };
     format!(
-        ".version 7.0\n.target {TARGET}\n.address_size 64\n.visible .entry instruction(.param .u64 in, .param .u64 out) {{\n\
+        "{head}\n.address_size 64\n.visible .entry instruction(.param .u64 in, .param .u64 out) {{\n\
          .reg .pred %p<4>; .reg .b16 %h<12>; .reg .b32 %r<12>; .reg .f32 %f<12>; .reg .b64 %d<12>;\n\
          ld.param.u64 %d0, [in]; ld.param.u64 %d1, [out]; cvta.to.global.u64 %d0, %d0; cvta.to.global.u64 %d1, %d1;\n\
          mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.s32 %r0, %r1, 32, %r0;\n\
@@ -841,8 +877,10 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     let capability = gpu.as_ref().and_then(Gpu::capability);
     let emulated = |text, operands: &[[u64; 3]]| results(&Gpu::emulated_as(capability)?, text, operands);
     let mut raw = Raw(arguments.raw.as_ref().map(File::create).transpose()?.map(BufWriter::new));
-    let mut report = Report { instructions: INSTRUCTIONS.len() + FORMS.len(), ..Report::default() };
-    for (text, values, expected) in INSTRUCTIONS {
+    let mut report = Report { instructions: FORMS.len(), ..Report::default() };
+    let known = |text: &str| !is_float8(text) || capability.is_none_or(|capability| capability >= FLOAT8);
+    for (text, values, expected) in INSTRUCTIONS.iter().filter(|(text, ..)| known(text)) {
+        report.instructions += 1;
         let operands = values.operands();
         report.operands += operands.len();
         let results = match &gpu {

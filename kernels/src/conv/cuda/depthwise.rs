@@ -9,8 +9,8 @@ use crate::{DType, View};
 
 /// Most taps of a row: they are unrolled, and at 255 the code takes sixty times as long as its arithmetic.
 const LONGEST_ROW: u32 = 64;
-/// Most inputs of a row that a thread holds of 8-bit integers.
-const LONGEST_SPAN_OF_INTEGERS: u32 = 6;
+/// Most inputs of a row that a thread holds of 8-bit elements.
+const LONGEST_SPAN_OF_BYTES: u32 = 6;
 /// Output positions of a thread.
 const RUNS: [u32; 4] = [1, 2, 4, 7];
 /// Threads of a block.
@@ -22,10 +22,8 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
     let Some(window) = whole.depth.window.as_ref().filter(|window| window.taps[2] <= LONGEST_ROW) else {
         return Vec::new();
     };
-    let integers = whole.integers.is_some();
-    let known = |dtype: DType| {
-        integers && matches!(dtype, DType::I8 | DType::U8) || matches!(dtype, DType::F16 | DType::Bf16 | DType::F32)
-    };
+    let bytes = whole.integers.is_some() || whole.float8();
+    let known = |dtype: DType| bytes || matches!(dtype, DType::F16 | DType::Bf16 | DType::F32);
     // The input's rows must start at multiples of eight channels, and its lanes cover the output's.
     let input = Map { column: 1, ..whole.a.clone() };
     let depthwise = conv.groups == whole.columns && conv.input.shape[1] == conv.groups && conv.weights.shape[1] == 1;
@@ -49,13 +47,13 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
         group: 0,
         packing: Packing::Keep,
     };
-    let mut all = if integers { Vec::new() } else { in_shared_memory(conv, target) };
+    let mut all = if bytes { Vec::new() } else { in_shared_memory(conv, target) };
     // K counts taps here.
     let mut problem = whole.clone();
     problem.depth.channels = 1;
-    // Bytes take a register each once they are loaded: longer spans of integers spill.
+    // Bytes take a register each once they are loaded: longer spans of them spill.
     let span = |run: u32| (run - 1) * window.steps[2] + (window.taps[2] - 1) * window.dilations[2] + 1;
-    let fits = |run: u32| run < 2 * whole.rows[3] && (!integers || run == 1 || span(run) <= LONGEST_SPAN_OF_INTEGERS);
+    let fits = |run: u32| run < 2 * whole.rows[3] && (!bytes || run == 1 || span(run) <= LONGEST_SPAN_OF_BYTES);
     for run in RUNS.into_iter().filter(|&run| fits(run)) {
         for threads in THREADS {
             all.push(candidate(&problem, &b, &weights, run, threads, target));
@@ -140,7 +138,7 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
     let streamed = streaming(target, f64::from(total), operations / 2.0, bytes);
     // Bytes are unpacked and multiplied at half the rate of floats; a requantisation takes about 14 issue slots. Measured were
     // three times as many cycles.
-    let unpacked = if problem.integers.is_some() {
+    let unpacked = if problem.a.dtype.size() == 1 {
         let of_thread =
             8.0 * (f64::from(lines) * span * 1.5 + taps * (1.5 + 2.0 * f64::from(run)) + 14.0 * f64::from(run));
         let rounds = (f64::from(total) / 32.0 / 4.0 / f64::from(target.multiprocessors)).ceil();

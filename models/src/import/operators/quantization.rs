@@ -12,6 +12,7 @@ use crate::{
     onnx::tensor::{data_type, data_type_name},
     op::{Binary, Reduction, Unary},
 };
+use floe_kernels::quantized_conv::is_float_factor;
 
 /// A type that a float is quantised to.
 pub(super) fn check_quantised(dtype: DType) -> Result<DType, Problem> {
@@ -151,9 +152,10 @@ pub(super) fn dequantize_linear(builder: &mut Builder, node: &mut NodeView) -> R
     Ok(result)
 }
 
-/// Keeps the integers of a constant that was dequantised, for products that are computed with them.
+/// Keeps the 8-bit elements of a constant that was dequantised, for products that are computed with them.
 fn remember(builder: &mut Builder, result: TensorId, x: TensorId, scale: TensorId, zero: Option<TensorId>) {
-    if builder.fact(x).dtype.is_float8() {
+    let dtype = builder.fact(x).dtype;
+    if dtype.is_float8() && !is_float_factor(dtype) {
         return;
     }
     // Products take bytes, which is what an integer of 4 bits lies in.
@@ -163,7 +165,8 @@ fn remember(builder: &mut Builder, result: TensorId, x: TensorId, scale: TensorI
         _ => tensor.clone(),
     };
     let constant = |id: TensorId| builder.graph.constant(id).map(widened);
-    let zeros = zero.map(constant);
+    // The zero point of floats is 0.
+    let zeros = zero.filter(|_| !dtype.is_float8()).map(constant);
     let (Some(_), Some(integers), Some(scale), None | Some(Some(_))) =
         (constant(result), constant(x), constant(scale), &zeros)
     else {

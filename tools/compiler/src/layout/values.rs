@@ -32,14 +32,14 @@ fn writes_any_layout(node: &FusedNode) -> bool {
     matches!(own_layout(node), Some(ImageLayout::OfInputs | ImageLayout::OfReaders))
 }
 
-/// Whether an output of a node may lie channels last: floats, and integers between quantised convolutions and what is fused
-/// around them.
+/// Whether an output of a node may lie channels last: floats, and what lies in bytes between quantised convolutions and what is
+/// fused around them.
 fn is_image(graph: &FusedGraph, node: &FusedNode, id: TensorId) -> bool {
     let fact = &graph.values[id.0].fact;
     let integers = node.properties().is_none_or(|properties| properties.integer_images);
     let dtype = match fact.dtype {
         DType::F32 | DType::F16 | DType::Bf16 => true,
-        DType::I8 | DType::U8 => integers,
+        DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => integers,
         // What another convolution's epilogue adds.
         DType::I32 => integers && matches!(node.op, FusedOp::Anchored { .. }),
         _ => false,

@@ -1,4 +1,4 @@
-//! Lowering of products of 8-bit integers, whose epilogues make of their exact sums what the network goes on with.
+//! Lowering of products of 8-bit integers and floats, whose epilogues make of their sums what the network goes on with.
 
 use super::{Form, Located, Lowering, operators::three};
 use crate::{

@@ -11,7 +11,10 @@ use crate::{
     fused::{FusedGraph, FusedNode, FusedOp},
     program::{self, Builder, Classes, ProgramError, class_of},
 };
-use floe_kernels::pointwise::{Class, MAX_POINTWISE_INPUTS, Program};
+use floe_kernels::{
+    pointwise::{Class, MAX_POINTWISE_INPUTS, Program},
+    quantized_conv::is_float_factor,
+};
 use floe_models::{DType, Graph, Node, NodeId, Op, TensorId, op::Binary};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -64,9 +67,26 @@ pub fn is_anchor(op: &Op) -> bool {
     is_quantized(op) || matches!(op, Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul | Op::Gemm { .. })
 }
 
-/// Whether an operator sums integers exactly before its epilogue.
+/// Whether an operator multiplies elements of 8 bits before its epilogue: integers, whose sums are exact, or floats.
 pub fn is_quantized(op: &Op) -> bool {
     matches!(op, Op::QuantizedConv { .. } | Op::QuantizedMatMul)
+}
+
+/// Whether an operator multiplies floats of 8 bits before its epilogue.
+fn multiplies_float8(graph: &Graph, node: &Node) -> bool {
+    is_quantized(&node.op) && is_float_factor(graph.fact(node.inputs[0]).dtype)
+}
+
+/// Whether an anchor's epilogue reads elements of a type: no integers, but for those of sums of integers, and nothing narrow, but
+/// for those of products of floats of 8 bits.
+fn reads(graph: &Graph, anchor: &Node, dtype: DType) -> bool {
+    let float = matches!(class_of(dtype), Some(Class::F32) | None) && !dtype.is_narrow();
+    let more = match is_quantized(&anchor.op) {
+        true if multiplies_float8(graph, anchor) => is_float_factor(dtype),
+        true => dtype.size() <= 4 && !dtype.is_narrow(),
+        false => false,
+    };
+    float || more
 }
 
 fn check_normalised(graph: &Graph, node: &Node) -> Result<(), FuseError> {
@@ -274,16 +294,7 @@ impl<'a> Fusion<'a> {
                     (None, Some(constant)) if constant.elements() == 1 => builder.scalar(constant)?,
                     (None, _) => {
                         let dtype = graph.fact(input).dtype;
-                        // Epilogues read no integers, but for those of sums of integers, and nothing narrow.
-                        let float = matches!(class_of(dtype), Some(Class::F32) | None) && !dtype.is_narrow();
-                        let readable = match anchor {
-                            Some(anchor) if is_quantized(&graph.nodes[anchor].op) => {
-                                float || dtype.size() <= 4 && !dtype.is_narrow()
-                            }
-                            Some(_) => float,
-                            None => true,
-                        };
-                        if !readable {
+                        if anchor.is_some_and(|anchor| !reads(graph, &graph.nodes[anchor], dtype)) {
                             return Err(ProgramError::Type { operator: "the epilogue's operand".into(), dtype });
                         }
                         inputs.push(input);
@@ -360,10 +371,14 @@ impl<'a> Fusion<'a> {
     }
 
     /// An epilogue stores what the anchor alone would: same element type, same extents. That of sums of integers stores
-    /// any type of at most 32 bits but the narrow ones.
+    /// any type of at most 32 bits but the narrow ones, that of floats of 8 bits such or f32.
     fn same_output(&self, anchor: usize, root: usize) -> bool {
         let (made, stored) = (self.graph.fact(self.output(anchor)), self.graph.fact(self.output(root)));
-        if is_quantized(&self.graph.nodes[anchor].op) {
+        let node = &self.graph.nodes[anchor];
+        if multiplies_float8(self.graph, node) {
+            return made.shape == stored.shape && (made.dtype == stored.dtype || is_float_factor(stored.dtype));
+        }
+        if is_quantized(&node.op) {
             return made.shape == stored.shape && stored.dtype.size() <= 4 && !stored.dtype.is_narrow();
         }
         made == stored

@@ -14,7 +14,6 @@ pub mod gather;
 pub mod gemm;
 pub mod global_pool;
 mod heads;
-pub mod integer_products;
 pub mod joined_slices;
 pub mod late_transposes;
 pub mod layer_norm;
@@ -28,6 +27,7 @@ mod quantization;
 pub mod quantize;
 pub mod quantized_average;
 pub mod quantized_moves;
+pub mod quantized_products;
 pub mod requantization;
 mod rewrite;
 pub mod rotary;
@@ -67,7 +67,7 @@ type Pass<'a> = (&'static str, &'a dyn Fn(Graph) -> Graph);
 const NORMALISATION: [Pass<'_>; 10] = [
     ("joined_slices", &joined_slices::run),
     ("quantized_moves", &quantized_moves::run),
-    ("integer_products", &integer_products::run),
+    ("quantized_products", &quantized_products::run),
     ("whole_products", &whole_products::run),
     ("quantized_average", &quantized_average::run),
     ("requantization", &requantization::run),

@@ -1,8 +1,9 @@
 //! What quantising and dequantising look like once they are imported: chains of element-wise nodes.
 
+use floe_kernels::{narrow::largest, quantized_conv::is_float_factor};
 use floe_models::{DType, Graph, Node, NodeId, Op, TensorId, op::Binary, op::Unary};
 
-/// An 8-bit tensor with one scale and zero point: `(integers − zero) · scale`.
+/// An 8-bit tensor with one scale and zero point, `(integers − zero) · scale`, or of floats around 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Dequantized {
     pub(super) integers: TensorId,
@@ -43,8 +44,9 @@ impl<'a> Chains<'a> {
     /// What 8-bit tensor a value was cast from.
     pub(super) fn cast_from_bytes(&self, id: TensorId) -> Option<TensorId> {
         let cast = self.producer(id).filter(|node| node.op == Op::Cast)?;
-        let integers = *cast.inputs.first()?;
-        range(self.graph.fact(integers).dtype).map(|_| integers)
+        let bytes = *cast.inputs.first()?;
+        let dtype = self.graph.fact(bytes).dtype;
+        (range(dtype).is_some() || is_float_factor(dtype)).then_some(bytes)
     }
 
     /// `(x − zero) · scale` of an 8-bit x.
@@ -57,26 +59,45 @@ impl<'a> Chains<'a> {
             _ => (centred, 0),
         };
         let integers = self.cast_from_bytes(cast)?;
-        let (low, high) = range(self.graph.fact(integers).dtype)?;
+        let (low, high) = range(self.graph.fact(integers).dtype).unwrap_or((0, 0));
         let same = self.graph.fact(integers).shape == self.graph.fact(id).shape;
         (same && (low..=high).contains(&zero)).then_some(Dequantized { integers, scale, zero })
     }
 
-    /// The value that `cast` quantises to 8 bits, `saturate(round(y / scale) + zero)`, as if it were dequantised again.
+    /// The value that `cast` quantises to 8 bits, `saturate(round(y / scale) + zero)`, as if it were dequantised again. To E4M3, which has
+    /// no infinity that saturation would lose, nothing is rounded but by the cast.
     pub(super) fn quantized(&self, cast: &Node) -> Option<(TensorId, Dequantized)> {
         let (Op::Cast, &[rounded], &[integers]) = (&cast.op, cast.inputs.as_slice(), cast.outputs.as_slice()) else {
             return None;
         };
-        range(self.graph.fact(integers).dtype)?;
+        let dtype = self.graph.fact(integers).dtype;
+        if dtype == DType::F8E4M3 {
+            let clamp = self.producer(rounded).filter(|node| is_clamp(&node.op, dtype))?;
+            let (y, scale) = self.quotient(clamp.inputs[0])?;
+            return Some((y, Dequantized { integers, scale, zero: 0 }));
+        }
+        range(dtype)?;
         let (rounded, zero) = match self.producer(rounded).map(|node| (&node.op, node.inputs.as_slice())) {
             Some((Op::Binary(Binary::Add), &[rounded, zero])) => (rounded, self.whole(zero)?),
             _ => (rounded, 0),
         };
         let round = self.producer(rounded).filter(|node| node.op == Op::Unary(Unary::Round))?;
-        let divide = self.producer(round.inputs[0]).filter(|node| node.op == Op::Binary(Binary::Div))?;
-        let (y, scale) = (divide.inputs[0], self.scale(divide.inputs[1])?);
-        (self.graph.fact(y).dtype == DType::F32).then_some((y, Dequantized { integers, scale, zero }))
+        let (y, scale) = self.quotient(round.inputs[0])?;
+        Some((y, Dequantized { integers, scale, zero }))
     }
+
+    /// The f32 that a scale divides, and the scale.
+    fn quotient(&self, id: TensorId) -> Option<(TensorId, f32)> {
+        let divide = self.producer(id).filter(|node| node.op == Op::Binary(Binary::Div))?;
+        let (y, scale) = (divide.inputs[0], self.scale(divide.inputs[1])?);
+        (self.graph.fact(y).dtype == DType::F32).then_some((y, scale))
+    }
+}
+
+/// Whether an operator clamps to the range of a float of 8 bits.
+pub(super) fn is_clamp(op: &Op, dtype: DType) -> bool {
+    let (&Op::Unary(Unary::Clip { min, max }), Some(most)) = (op, largest(dtype)) else { return false };
+    (min, max) == (Some(-most), Some(most))
 }
 
 /// Values of an 8-bit type.

@@ -1,7 +1,7 @@
 //! The average of a dequantised image is one of its integers: `mean((q − z)·s)` is `(Σ q − n·z)·(s / n)`, whose sum is exact
 //! in any order, and the image is read as the bytes that it is stored as.
 
-use super::quantization::{Chains, Dequantized};
+use super::quantization::{Chains, Dequantized, range};
 use floe_models::{
     DType, Fact, Graph, Node, Op, Tensor, TensorId,
     op::{Binary, Pooling, Reduction},
@@ -18,6 +18,7 @@ pub fn run(mut graph: Graph) -> Graph {
         let node = graph.nodes[number].clone();
         let found = averaged(&graph, &node).and_then(|axes| {
             let from = (Chains { graph: &graph, producers: &producers }).dequantized(node.inputs[0])?;
+            range(graph.fact(from.integers).dtype)?;
             let count: usize = axes.iter().map(|&axis| graph.fact(node.inputs[0]).shape[axis]).product();
             (count > 0 && count <= MOST).then_some((axes, from, count))
         });

@@ -1,12 +1,13 @@
 //! Operators that only choose among elements, between dequantising and quantising with the same scale and zero point, move
 //! the integers themselves: `round((q − z)·s / s) + z` is q for 8 bits in f32, and the largest value has the largest
-//! integer. Parts of a concatenation that have other scales, or none, are quantised before they are joined, where what made
+//! integer. E4M3 has so few digits that the same holds for it. Parts of a concatenation that have other scales, or none, are quantised before they are joined, where what made
 //! them can do it.
 
 use super::{
     quantization::{Chains, Dequantized},
     rewrite,
 };
+use floe_kernels::narrow::largest;
 use floe_models::{
     DType, Fact, Graph, Node, Op, Tensor, TensorId,
     op::{Binary, Unary},
@@ -48,6 +49,12 @@ enum Move {
     Node(Box<Node>),
 }
 
+/// Whether a node can move 8-bit elements of a type.
+fn can_move(node: &Node, dtype: DType) -> bool {
+    let properties = node.op.properties();
+    properties.moves_quantised && (properties.takes_narrow || !dtype.is_narrow())
+}
+
 /// The steps that make a value of integers with the scale and zero point of `to`, in order.
 fn collect(chains: Chains<'_>, value: TensorId, to: &Dequantized, moves: &mut Vec<Move>) -> bool {
     let dtype = |id: TensorId| chains.graph.fact(id).dtype;
@@ -69,7 +76,7 @@ fn collect(chains: Chains<'_>, value: TensorId, to: &Dequantized, moves: &mut Ve
             true
         };
     }
-    node.op.properties().moves_quantised
+    can_move(node, dtype(to.integers))
         && node.outputs.len() == 1
         && node.inputs.iter().all(|&input| collect(chains, input, to, moves))
         && {
@@ -111,11 +118,11 @@ fn source<'a>(chains: Chains<'a>, part: TensorId) -> (TensorId, Vec<&'a Node>) {
 fn moved<'a>(chains: Chains<'a>, value: TensorId) -> Option<(TensorId, &'a Node)> {
     let own = chains.dequantized(value)?;
     let (moved, quantised) = chains.quantized(chains.producer(own.integers)?)?;
-    let node = chains.producer(moved).filter(|node| node.op.properties().moves_quantised && node.outputs.len() == 1)?;
-    let &[before] = node.inputs.as_slice() else { return None };
-    let from = chains.dequantized(before)?;
     let elements = |id: TensorId| chains.graph.fact(id).elements();
     let dtype = |id: TensorId| chains.graph.fact(id).dtype;
+    let node = chains.producer(moved).filter(|node| can_move(node, dtype(own.integers)) && node.outputs.len() == 1)?;
+    let &[before] = node.inputs.as_slice() else { return None };
+    let from = chains.dequantized(before)?;
     let same = from.scale == own.scale && from.zero == own.zero && dtype(from.integers) == dtype(own.integers);
     let useful = match node.op {
         Op::Resize { .. } => elements(before) < elements(moved),
@@ -125,19 +132,25 @@ fn moved<'a>(chains: Chains<'a>, value: TensorId) -> Option<(TensorId, &'a Node)
     (quantised == own && same && useful).then_some((before, node))
 }
 
-/// `saturate(round(y / scale) + zero)`, and the nodes that make it.
+/// `saturate(round(y / scale) + zero)`, or for floats of 8 bits what they are cast from, and the nodes that make it.
 fn quantise(graph: &mut Graph, cast: &Node, y: TensorId, to: &Dequantized, nodes: &mut Vec<Node>) -> TensorId {
     let Fact { shape, .. } = graph.fact(y).clone();
     let dtype = graph.fact(cast.outputs[0]).dtype;
     let name = format!("{} as integers", graph.value(y).name);
     let scale = graph.add_constant(format!("{name}/scale"), Tensor::f32(&[], &[to.scale]));
-    let zero = graph.add_constant(format!("{name}/zero"), Tensor::f32(&[], &[to.zero as f32]));
-    let steps = [
-        (Op::Binary(Binary::Div), Some(scale), DType::F32),
-        (Op::Unary(Unary::Round), None, DType::F32),
-        (Op::Binary(Binary::Add), Some(zero), DType::F32),
-        (Op::Cast, None, dtype),
-    ];
+    let divide = (Op::Binary(Binary::Div), Some(scale), DType::F32);
+    let cast_to = (Op::Cast, None, dtype);
+    let steps = match largest(dtype) {
+        Some(most) => {
+            let clamp = Unary::Clip { min: Some(-most), max: Some(most) };
+            vec![divide, (Op::Unary(clamp), None, DType::F32), cast_to]
+        }
+        None => {
+            let zero = graph.add_constant(format!("{name}/zero"), Tensor::f32(&[], &[to.zero as f32]));
+            let round = (Op::Unary(Unary::Round), None, DType::F32);
+            vec![divide, round, (Op::Binary(Binary::Add), Some(zero), DType::F32), cast_to]
+        }
+    };
     let mut value = y;
     for (op, constant, dtype) in steps {
         let output = graph.add_value(name.clone(), Fact::new(dtype, &shape));

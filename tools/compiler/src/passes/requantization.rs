@@ -1,9 +1,10 @@
-//! What follows exact sums of integers, brought to the fewest roundings and nodes: a constant that is added to the sums is
+//! What follows sums of 8-bit products, brought to the fewest roundings and nodes: a constant that is added to sums of integers is
 //! their bias, and a factor that a quantisation divides again is one factor, `x · (a / s)` for `x · a / s`. ONNX Runtime's
 //! QLinearConv and QLinearMatMul compute so too.
 
-use super::{fuse::is_quantized, rewrite};
-use floe_models::{DType, Graph, Op, Tensor, TensorId, op::Binary, op::Unary};
+use super::{fuse::is_quantized, quantization::is_clamp, rewrite};
+use floe_kernels::quantized_conv::is_float_factor;
+use floe_models::{DType, Graph, Node, Op, Tensor, TensorId, op::Binary, op::Unary};
 
 /// Takes both into the products.
 pub fn run(mut graph: Graph) -> Graph {
@@ -13,7 +14,9 @@ pub fn run(mut graph: Graph) -> Graph {
         if !is_quantized(&graph.nodes[number].op) {
             continue;
         }
-        while let Some(addition) = add_to_bias(&mut graph, number, &readers) {
+        while graph.fact(graph.nodes[number].outputs[0]).dtype == DType::I32
+            && let Some(addition) = add_to_bias(&mut graph, number, &readers)
+        {
             merged[addition] = true;
         }
         if let Some(division) = divide_factor(&mut graph, number, &readers) {
@@ -66,12 +69,27 @@ fn of_channels(constant: &Tensor, to: &[usize], channel: usize) -> Option<Vec<i6
     Some((0..to[channel]).map(|channel| values[channel % values.len()]).collect())
 }
 
+/// Whether a node is the step of a quantisation that follows the division by the scale: a rounding to whole numbers, or a clamp to the
+/// range of floats of 8 bits.
+fn quantises(graph: &Graph, node: &Node) -> bool {
+    match node.op {
+        Op::Unary(Unary::Round) => true,
+        Op::Unary(Unary::Clip { .. }) => [DType::F8E4M3, DType::F8E5M2].iter().any(|&dtype| is_clamp(&node.op, dtype)),
+        Op::Cast => is_float_factor(graph.fact(node.outputs[0]).dtype),
+        _ => false,
+    }
+}
+
 /// Divides the factor of a product's sums by the scale that their quantisation divides by, with at most a comparison with
 /// zero in between. The node that divided is needed no more.
 fn divide_factor(graph: &mut Graph, number: usize, readers: &[Option<usize>]) -> Option<usize> {
     let reader = |id: TensorId| readers[id.0].map(|reader| (reader, &graph.nodes[reader]));
-    let (_, cast) = reader(graph.nodes[number].outputs[0]).filter(|(_, node)| node.op == Op::Cast)?;
-    let (scaling, scaled) = reader(cast.outputs[0]).filter(|(_, node)| node.op == Op::Binary(Binary::Mul))?;
+    let sums = graph.nodes[number].outputs[0];
+    let floats = match graph.fact(sums).dtype {
+        DType::F32 => sums,
+        _ => reader(sums).filter(|(_, node)| node.op == Op::Cast)?.1.outputs[0],
+    };
+    let (scaling, scaled) = reader(floats).filter(|(_, node)| node.op == Op::Binary(Binary::Mul))?;
     let factor = *scaled.inputs.get(1).filter(|_| graph.fact(scaled.outputs[0]).dtype == DType::F32)?;
     let mut next = reader(scaled.outputs[0])?;
     if next.1.op == Op::Unary(Unary::Relu) {
@@ -79,7 +97,7 @@ fn divide_factor(graph: &mut Graph, number: usize, readers: &[Option<usize>]) ->
     }
     let (division, divided) = next;
     let &[dividend, scale] = divided.inputs.as_slice() else { return None };
-    let (rounding, _) = reader(divided.outputs[0]).filter(|(_, node)| node.op == Op::Unary(Unary::Round))?;
+    let (rounding, _) = reader(divided.outputs[0]).filter(|(_, node)| quantises(graph, node))?;
     let scale = rewrite::scalar(graph, scale).filter(|&scale| scale.is_finite() && scale > 0.0)? as f32;
     // The scale has to be what divides, of a shape that changes nothing.
     if divided.op != Op::Binary(Binary::Div) || graph.fact(divided.outputs[0]) != graph.fact(dividend) {

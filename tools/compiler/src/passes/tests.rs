@@ -11,6 +11,7 @@ use floe_models::{
 };
 use proptest::prelude::*;
 
+mod float8;
 mod long;
 mod quantized;
 

@@ -1,5 +1,5 @@
 //! Matrix products of integers that are all computed when the plan runs, as products of f32: what `QLinearMatMul` and
-//! `MatMulInteger` mean between two activations. Products with constant weights are those of `integer_products`.
+//! `MatMulInteger` mean between two activations. Products with constant weights are those of `quantized_products`.
 //!
 //! A sum of whole numbers is exact in f32, in any order, as long as no partial sum reaches 2²⁴. Factors of 8 bits less their zero
 //! points allow 258 terms and more; a longer sum is taken in parts, which are added as integers.

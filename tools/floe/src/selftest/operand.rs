@@ -1,7 +1,7 @@
 //! How far a GPU's output may be from the reference kernel's: the bounds of "what correct means" in ARCHITECTURE.md.
 
 use crate::tensor::numbers;
-use floe_kernels::{DType, View};
+use floe_kernels::{DType, View, quantized_conv::is_float_factor};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -98,7 +98,7 @@ pub fn output(view: &View, expected: &[u8], found: &[u8], allowance: Allowance) 
         places.elements.iter().flat_map(|&place| &bytes[place * size..][..size]).copied().collect()
     };
     let (expected, found) = (gather(expected), gather(found));
-    if !view.dtype.is_float() {
+    if !(view.dtype.is_float() || allowance.sums && is_float_factor(view.dtype)) {
         return match expected.chunks(size).zip(found.chunks(size)).position(|(a, b)| a != b) {
             Some(index) => {
                 let numbers = |bytes: &[u8]| numbers(view.dtype, &bytes[index * size..][..size])[0];
@@ -110,7 +110,8 @@ pub fn output(view: &View, expected: &[u8], found: &[u8], allowance: Allowance) 
     floats(view.dtype, &numbers(view.dtype, &expected), &numbers(view.dtype, &found), allowance)
 }
 
-/// Compares floats; returns the relative L2 error (half types) or the worst error as a part of its bound (others).
+/// Compares floats; returns the relative L2 error (half types), the share of elements that differ (8 bits) or the worst error as a part
+/// of its bound (others).
 fn floats(dtype: DType, expected: &[f64], found: &[f64], allowance: Allowance) -> Result<f64, String> {
     let special = |x: f64| x.is_nan() || x.is_infinite();
     let same = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan());
@@ -136,6 +137,19 @@ fn floats(dtype: DType, expected: &[f64], found: &[f64], allowance: Allowance) -
             }
             Ok(relative)
         }
+        DType::F8E4M3 | DType::F8E5M2 => {
+            let rms = norm / (finite().count().max(1) as f64).sqrt();
+            let beyond = |(a, b): (f64, f64)| (a - b).abs() > step(dtype, a.abs().max(b.abs())) + bound_f32(a, rms);
+            if let Some(index) = pairs().position(|pair| !special(pair.0) && beyond(pair)) {
+                return Err(format!("element {index} is {} instead of {}", found[index], expected[index]));
+            }
+            let different = finite().filter(|(a, b)| a != b).count();
+            let share = different as f64 / expected.len().max(1) as f64;
+            if different > 1 + expected.len() / 100 {
+                return Err(format!("{different} of {} elements differ; {}", expected.len(), worst(expected, found)));
+            }
+            Ok(share)
+        }
         _ => {
             let rms = norm / (finite().count().max(1) as f64).sqrt();
             let part = |(a, b): (f64, f64)| (a - b).abs() / bound_f32(a, if allowance.sums { rms } else { 0.0 });
@@ -143,6 +157,13 @@ fn floats(dtype: DType, expected: &[f64], found: &[f64], allowance: Allowance) -
             if part > 1.0 { Err(format!("{part:.1} times its bound; {}", worst(expected, found))) } else { Ok(part) }
         }
     }
+}
+
+/// The distance between neighbouring floats of 8 bits, at a number of this size: where a sum is halfway between them, its last bits
+/// decide.
+fn step(dtype: DType, size: f64) -> f64 {
+    let (of_one, least) = if dtype == DType::F8E4M3 { (-3, -9) } else { (-2, -16) };
+    (size * f64::from(of_one).exp2()).max(f64::from(least).exp2())
 }
 
 /// `1e-5 + 1e-4·|reference|`. Families that sum many terms may cancel: the error of a sum follows the size of its terms,
@@ -202,6 +223,28 @@ mod tests {
         assert!(output(&view, &half(1.0), &half(1.004), NONE).unwrap_err().contains("1e-3"));
         assert!(output(&view, &half(1.0), &half(1.004), relaxed).is_ok());
         assert!(output(&view, &half(1.0), &half(1.008), relaxed).unwrap_err().contains("5e-3"));
+    }
+
+    #[test]
+    fn sums_may_round_to_the_other_neighbour_in_8_bits_but_few_do() {
+        let view = View::contiguous(DType::F8E4M3, &[200]).unwrap();
+        let sums = Allowance { sums: true, ..NONE };
+        let expected = [0x38; 200];
+        let with = |codes: &[u8]| [codes, &expected[codes.len()..]].concat();
+        for (codes, wrong) in [
+            (&[0x39, 0x37, 0x39][..], None),
+            (&[0x39; 4], Some("4 of 200 elements differ")),
+            (&[0x3a], Some("element 0 is 1.25 instead of 1")),
+            (&[0x7f], Some("NaN")),
+        ] {
+            match (output(&view, &expected, &with(codes), sums), wrong) {
+                (Ok(_), None) => (),
+                (Err(error), Some(wrong)) => assert!(error.contains(wrong), "{error}"),
+                (found, _) => panic!("{codes:?}: {found:?}"),
+            }
+        }
+        // What is only converted is exact.
+        assert!(output(&view, &expected, &with(&[0x39]), NONE).is_err());
     }
 
     #[test]

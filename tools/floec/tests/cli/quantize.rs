@@ -87,6 +87,22 @@ fn a_float_model_becomes_one_in_8_bits() {
 }
 
 #[test]
+fn a_float_model_becomes_one_in_floats_of_8_bits() {
+    let folder = folder(32, 2, 4);
+    let report = report(&folder, "--samples samples --format fp8 -o q.onnx");
+    assert_eq!((&report["format"], &report["operations"]["8_bits"]), (&"fp8".into(), &report["operations"]["all"]));
+    assert_eq!(report["layers"][0]["input"]["parameters"]["type"], "f8e4m3");
+    folder.run("compile q.onnx --target host -o q.floe").succeeded();
+    let inspected = folder.run("inspect q.floe").succeeded();
+    assert_eq!(inspected.matches("quantized_conv host").count(), 2, "{inspected}");
+    // Integers are what it makes by default, and by name.
+    for format in ["", "--format int8"] {
+        folder.run(&format!("quantize net.onnx --samples samples {format} -o i.onnx")).succeeded();
+        assert!(folder.read("i.onnx") != folder.read("q.onnx"));
+    }
+}
+
+#[test]
 fn misuse_and_bad_samples_leave_every_file_alone() {
     let folder = folder(32, 2, 2);
     folder.write("q.onnx", "what was there before");
@@ -110,6 +126,16 @@ fn misuse_and_bad_samples_leave_every_file_alone() {
         (format!("{quantize} --samples samples --weights int3"), "[possible values: int8, int4]"),
         (format!("{quantize} --samples samples --weights int4 --group 24"), "power of two"),
         (format!("{quantize} --samples samples --weights int4 --symmetric"), "cannot be used with"),
+        (format!("{quantize} --samples samples --format fp4"), "[possible values: int8, fp8]"),
+        (
+            format!("{quantize} --samples samples --format fp8 --weights int4"),
+            "--format fp8 cannot be used with --weights",
+        ),
+        (
+            format!("{quantize} --samples samples --format fp8 --symmetric"),
+            "--format fp8 cannot be used with --symmetric",
+        ),
+        (format!("{quantize} --samples samples --format fp8 --effort high"), "adaptive rounding"),
         ("quantize net.onnx --samples samples -o net.onnx".into(), "would be overwritten"),
         ("quantize net.onnx --samples samples -o - --json".into(), "standard output"),
         ("quantize nowhere.onnx --samples samples -o q.onnx".into(), "nowhere.onnx"),

@@ -9,6 +9,7 @@ use crate::{
     Error, correct,
     layers::Kind,
     observe::{METHODS, Method},
+    params::Activations,
     places,
     product::{product, relative},
     ranges::{self, Choice},
@@ -36,9 +37,11 @@ impl Work<'_> {
         self.choose(Method::MinMax);
         trials.first(self, "min-max")?;
         if !self.even_out(trials, &all)? && first_look.len() < all.len() {
-            self.observe("all", &all)?;
-            self.choose(Method::MinMax);
-            trials.distance = trials.measure(self, "min-max")?.best();
+            trials.attempt(self, "min-max of all samples", |work| {
+                work.observe("all", &all)?;
+                work.choose(Method::MinMax);
+                Ok(())
+            })?;
         }
         // Where all that help a little do not help together, those that help much may.
         for (name, share) in [("ranges by effect", 1.0), ("ranges of large effect", 0.5)] {
@@ -51,7 +54,8 @@ impl Work<'_> {
             }
         }
         trials.attempt(self, "weights of least error", Self::weights_of_least_error)?;
-        if self.options.effort == Effort::High {
+        // Its steps are those of integers.
+        if self.options.effort == Effort::High && self.options.activations != Activations::Float8 {
             trials.attempt(self, "adaptive rounding", Self::adapt)?;
         }
         Ok(())
@@ -109,7 +113,8 @@ impl Work<'_> {
                 squares.iter_mut().zip(row).for_each(|(sum, value)| *sum += value * value);
             }
             let weights = &self.state.weights[&layer.name];
-            let tried = weights::rounded(weights, &weights::least_error(layer, weights, &squares));
+            let dtype = self.options.activations.weights();
+            let tried = weights::rounded(weights, &weights::least_error(layer, weights, &squares, dtype), dtype);
             let exact = product(layer, rows, weights);
             let error = |weights: &Weights| relative(&exact, &product(layer, &inputs, &weights.floats()));
             if error(&tried) < error(&self.state.rounded[&layer.name]) {
@@ -126,9 +131,10 @@ impl Work<'_> {
             let Some(choice) = self.state.choices.get(&layer.input) else { continue };
             let old = &self.state.rounded[&layer.name];
             let record = format!("rounded/{}", layer.name);
-            let new = match self.saved.get(&record).filter(|bytes| bytes.len() == old.integers.len()) {
+            let new = match self.saved.get(&record).filter(|bytes| bytes.len() == old.elements.len()) {
                 Some(bytes) => {
-                    Weights { integers: bytes.iter().map(|&byte| byte as i8).collect(), scales: old.scales.clone() }
+                    let elements = bytes.iter().map(|&byte| byte as i8).collect();
+                    Weights { dtype: old.dtype, elements, scales: old.scales.clone() }
                 }
                 None => {
                     let rows = self.state.seen.rows.get(&layer.name).map_or(&[][..], Vec::as_slice);
@@ -141,7 +147,7 @@ impl Work<'_> {
                     let inputs = choice.params.round(judged);
                     let error = |weights: &Weights| relative(&exact, &product(layer, &inputs, &weights.floats()));
                     let new = if error(&new) < error(old) { new } else { old.clone() };
-                    self.saved.put(&record, new.integers.iter().map(|&value| value as u8).collect())?;
+                    self.saved.put(&record, new.elements.iter().map(|&value| value as u8).collect())?;
                     new
                 }
             };

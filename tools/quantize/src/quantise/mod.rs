@@ -36,7 +36,7 @@ pub fn quantise(
         return Err(Error::Samples("there are no samples to calibrate with".into()));
     }
     let mut float = model.clone();
-    let folded = prepare::run(&mut float, &options.import)?;
+    let folded = prepare::run(&mut float, &options.import, options.activations.opset())?;
     let saved = match &options.checkpoint {
         Some(path) => Checkpoint::open(path, key(&float, samples, options)?)?,
         None => Checkpoint::default(),
@@ -68,7 +68,7 @@ pub fn quantise_by_table(
 ) -> Result<Quantized, Error> {
     progress(Progress::Phase("read"));
     let mut float = model.clone();
-    let folded = prepare::run(&mut float, &options.import)?;
+    let folded = prepare::run(&mut float, &options.import, options.activations.opset())?;
     let no_samples: Vec<Sample> = Vec::new();
     let mut work = Work::new(float, &no_samples, options, progress, Checkpoint::default())?;
     let (seen, layers) = (table.observations(), &work.state.layers);

@@ -96,7 +96,8 @@ impl<'a> Work<'a> {
         self.left = left;
         if self.options.all_products {
             self.factors = layers::factors(&self.model, &facts);
-            self.left.retain(|left| left.reason != layers::BOTH);
+            let both = self.left.iter_mut().filter(|left| left.reason == layers::BOTH);
+            both.for_each(|left| left.reason = layers::BOTH_QUANTISED.into());
         }
         let (kept, layers): (Vec<Layer>, Vec<Layer>) =
             layers.into_iter().partition(|layer| self.options.keep.contains(&layer.name));
@@ -105,7 +106,8 @@ impl<'a> Work<'a> {
         let index = self.model.index();
         for layer in &state.layers {
             let (weights, bias) = layer.parameters(&self.model, &index)?;
-            let rounded = weights::rounded(&weights, &weights::largest(layer, &weights));
+            let dtype = self.options.activations.weights();
+            let rounded = weights::rounded(&weights, &weights::largest(layer, &weights, dtype), dtype);
             state.rounded.insert(layer.name.clone(), rounded);
             state.weights.insert(layer.name.clone(), weights);
             state.biases.insert(layer.name.clone(), bias);

@@ -72,7 +72,7 @@ fn weights_of_integers_that_were_not_folded() {
     let product = network.node(Op::MatMul, &[x, weights]);
     network.graph.outputs = vec![product];
     let before = run_fused(&fuse(network.graph.clone()).unwrap(), &inputs()).unwrap();
-    let graph = integer_products::run(network.graph);
+    let graph = quantized_products::run(network.graph);
     assert!(graph.nodes.iter().any(|node| node.op == Op::QuantizedMatMul));
     let after = run_fused(&fuse(simplify(graph).unwrap()).unwrap(), &inputs()).unwrap();
     assert_eq!(before, after);

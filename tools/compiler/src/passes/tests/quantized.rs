@@ -93,7 +93,7 @@ fn products(graph: &Graph) -> Vec<(Op, Vec<Tensor>)> {
 
 /// The only product, after the passes that make it.
 fn product(net: &Network) -> (Op, Vec<Tensor>) {
-    let graph = requantization::run(integer_products::run(quantized_moves::run(net.graph.clone())));
+    let graph = requantization::run(quantized_products::run(quantized_moves::run(net.graph.clone())));
     legality::graph::check(&graph, "quantised").expect("legal");
     let [product] = &products(&graph)[..] else { panic!("{:?}", names(&graph)) };
     product.clone()
@@ -287,8 +287,8 @@ fn whole_sums_are_requantised_as_they_are() {
 fn what_is_no_product_of_8_bits_stays_one_of_floats() {
     let conv = || Op::Conv { window: window(1), groups: 1 };
     let kept = |net: Network, op: &str| {
-        assert!(names(&integer_products::run(net.graph.clone())).contains(&op));
-        assert!(products(&integer_products::run(net.graph.clone())).is_empty());
+        assert!(names(&quantized_products::run(net.graph.clone())).contains(&op));
+        assert!(products(&quantized_products::run(net.graph.clone())).is_empty());
     };
     // Activations of 16 bits.
     let mut net = Network::new();
@@ -396,7 +396,7 @@ fn a_scale_that_divides_again_is_part_of_the_factor() {
     let y = net.unary(Unary::Relu, y);
     let y = net.quantise(y, 1.0 / 2.0, 0, DType::U8);
     net.output(y);
-    let graph = requantization::run(integer_products::run(net.graph.clone()));
+    let graph = requantization::run(quantized_products::run(net.graph.clone()));
     let divisions = |graph: &Graph| graph.nodes.iter().filter(|node| node.op == Op::Binary(Binary::Div)).count();
     assert_eq!((divisions(&net.graph), divisions(&graph)), (2, 1));
     net.finish();
@@ -602,7 +602,7 @@ fn averages_and_gates_of_integers_stay_integers() {
     let scaled = net.quantise(scaled, 1.0 / 2.0, 5, DType::I8);
     net.output(scaled);
 
-    let graph = quantized_average::run(integer_products::run(quantized_moves::run(net.graph.clone())));
+    let graph = quantized_average::run(quantized_products::run(quantized_moves::run(net.graph.clone())));
     legality::graph::check(&graph, "average").expect("legal");
     let sums: Vec<&Node> = graph.nodes.iter().filter(|node| matches!(node.op, Op::Reduce { .. })).collect();
     assert_eq!(sums.len(), 1, "{:?}", names(&graph));

@@ -1,4 +1,4 @@
-//! Products of 8-bit integers: what quantised networks mean by a convolution or matrix product between dequantising and
+//! Products of 8-bit integers and floats: what quantised networks mean by a convolution or matrix product between dequantising and
 //! quantising, and what `QLinearConv`, `ConvInteger` and their kin were taken apart into.
 //!
 //! A product of dequantised factors `Σ (x − zx)·sx · (w − zw)·sw` is the sum of integers `Σ (x − zx)·(w − zw)`, which is
@@ -6,17 +6,20 @@
 //! compile time, and the input's becomes part of the bias: `Σ (x − zx)·w = Σ x·w − zx·Σ w`, where the padding value of
 //! a window's input is zx. (Jacob et al., "Quantization and training of neural networks for efficient
 //! integer-arithmetic-only inference", 2018.)
+//!
+//! Floats of 8 bits have no zero point: `Σ x·sx · w·sw` is `sx·sw · Σ x·w`, and both factors stay bytes in memory.
 
 use super::{
     quantization::{Chains, Dequantized, range},
     rewrite,
 };
+use floe_kernels::quantized_conv::is_float_factor;
 use floe_models::{
-    DType, Fact, Graph, Node, NodeId, Op, Tensor, TensorId,
+    DType, Fact, Graph, Node, NodeId, Op, Quantized, Tensor, TensorId,
     op::{Binary, Window},
 };
 
-/// Replaces every product that is one of integers.
+/// Replaces every product that is one of 8-bit integers or floats.
 pub fn run(mut graph: Graph) -> Graph {
     let producers = graph.producers();
     let mut before: Vec<Vec<Node>> = Vec::with_capacity(graph.nodes.len());
@@ -91,6 +94,16 @@ enum Zero {
 enum Product {
     Convolution(Window, usize),
     Matrix,
+}
+
+/// Scales of constant weights.
+struct Scales {
+    /// One for all, or one for each output channel.
+    values: Vec<f32>,
+    /// The zero points, likewise.
+    zeros: Vec<f64>,
+    /// The dimension of output channels.
+    channel: usize,
 }
 
 struct Rewriting<'a> {
@@ -233,11 +246,14 @@ impl Rewriting<'_> {
     /// A product of dequantised factors.
     fn floats(&mut self, node: &Node, product: Product, transposed: bool) -> Option<()> {
         let columns = matches!(product, Product::Matrix);
-        let Dequantized { integers, scale, zero } = self.chains().dequantized(node.inputs[0])?;
+        let from = self.chains().dequantized(node.inputs[0])?;
+        if is_float_factor(self.graph.fact(from.integers).dtype) {
+            return self.floats_of_8_bits(node, product, &from, transposed);
+        }
+        let Dequantized { integers, scale, zero } = from;
         let input = Input { integers, zero: Zero::Constant(zero) };
-        let (weights, scales) = self.quantised_weights(node.inputs[1], columns, transposed)?;
+        let (weights, scales) = self.integer_weights(node.inputs[1], columns, transposed)?;
         let factors: Vec<f32> = scales.iter().map(|of_weights| scale * of_weights).collect();
-        let fact = self.graph.fact(node.outputs[0]).clone();
         let channels = weights.channels();
         // A bias in steps of the product's scale is one of the integers; any other is added to the floats.
         let (mut bias, mut float_bias) = (None, None);
@@ -257,16 +273,60 @@ impl Rewriting<'_> {
         if !fits || (float_bias.is_some() && self.graph.fact(float_bias?).shape != [channels]) {
             return None;
         }
+        let fact = self.graph.fact(node.outputs[0]).clone();
         let sums = self.value("sums", Fact::new(DType::I32, &fact.shape));
         self.product(product, &input, &weights, bias.as_deref(), sums)?;
-        let floats = self.value("floats", fact.clone());
+        let floats = self.value("floats", fact);
         self.push(Op::Cast, vec![sums], floats);
+        self.scaled(node, columns, floats, channels, &factors, float_bias);
+        Some(())
+    }
+
+    /// A product of dequantised floats of 8 bits.
+    fn floats_of_8_bits(&mut self, node: &Node, product: Product, from: &Dequantized, transposed: bool) -> Option<()> {
+        let columns = matches!(product, Product::Matrix);
+        let (quantized, scales) = self.scaled_weights(node.inputs[1], columns, transposed)?;
+        let Tensor { dtype, shape, .. } = &quantized.integers;
+        let weights = match (transposed, shape.as_slice()) {
+            (true, &[n, k]) => Tensor::new(*dtype, vec![k, n], turned(quantized.integers.bytes(), n, k)),
+            _ => quantized.integers.clone(),
+        };
+        let channels = shape[scales.channel];
+        let bias = node.inputs.get(2).copied();
+        let vector = columns && self.graph.fact(from.integers).shape.len() < 2;
+        if vector || !is_float_factor(*dtype) || bias.is_some_and(|bias| self.graph.fact(bias).shape != [channels]) {
+            return None;
+        }
+        let factors: Vec<f32> = scales.values.iter().map(|of_weights| from.scale * of_weights).collect();
+        let weights = self.constant("weights", weights);
+        let op = match product {
+            Product::Convolution(window, groups) => Op::QuantizedConv { window, groups, padding_value: 0 },
+            Product::Matrix => Op::QuantizedMatMul,
+        };
+        let fact = self.graph.fact(node.outputs[0]).clone();
+        let sums = self.value("sums", fact);
+        self.push(op, vec![from.integers, weights], sums);
+        self.scaled(node, columns, sums, channels, &factors, bias);
+        Some(())
+    }
+
+    /// What a product of dequantised factors makes of its sums, as floats: their scales, and a bias.
+    fn scaled(
+        &mut self,
+        node: &Node,
+        columns: bool,
+        floats: TensorId,
+        channels: usize,
+        factors: &[f32],
+        float_bias: Option<TensorId>,
+    ) {
+        let fact = self.graph.fact(node.outputs[0]).clone();
         let shape = if columns { vec![channels] } else { rewrite::channel_shape(channels, fact.shape.len()) };
         let uniform = factors.iter().all(|&factor| factor == factors[0]);
         let tensor = if uniform {
             Tensor::f32(&[], &factors[..1])
         } else {
-            Tensor::f32(&shape, &per_channel(&factors, channels))
+            Tensor::f32(&shape, &per_channel(factors, channels))
         };
         let factors = self.constant("scales", tensor);
         let scaled = if float_bias.is_some() { self.value("scaled", fact) } else { node.outputs[0] };
@@ -276,19 +336,16 @@ impl Rewriting<'_> {
             self.push(Op::Reshape, vec![bias], column);
             self.push(Op::Binary(Binary::Add), vec![scaled, column], node.outputs[0]);
         }
-        Some(())
     }
 
-    /// Constant weights that were dequantised, and a scale for all or for each output channel.
-    fn quantised_weights(&self, id: TensorId, columns: bool, transposed: bool) -> Option<(Weights, Vec<f32>)> {
+    /// Constant weights that were dequantised, with one scale for all or one for each output channel.
+    fn scaled_weights(&self, id: TensorId, columns: bool, transposed: bool) -> Option<(&Quantized, Scales)> {
         let quantized = self.graph.value(id).quantized.as_ref()?;
         let shape = &quantized.integers.shape;
-        if !matches!(quantized.integers.dtype, DType::I8 | DType::U8) || (columns && shape.len() != 2) {
+        if columns && shape.len() != 2 {
             return None;
         }
         let channel = if columns && !transposed { shape.len() - 1 } else { 0 };
-        let inner: usize = shape[channel + 1..].iter().product();
-        let channel_of = |index: usize| index / inner % shape[channel];
         // One value for all, or one for each output channel and nothing else.
         let spread = |tensor: &Tensor| -> Option<Vec<f64>> {
             let values = tensor.to_f64();
@@ -301,17 +358,26 @@ impl Rewriting<'_> {
             Some(zero) => spread(zero)?,
             None => vec![0.0],
         };
-        let scales: Vec<f32> = spread(&quantized.scale)?.into_iter().map(|scale| scale as f32).collect();
-        if !scales.iter().all(|scale| scale.is_finite() && *scale > 0.0) {
+        let values: Vec<f32> = spread(&quantized.scale)?.into_iter().map(|scale| scale as f32).collect();
+        let sound = values.iter().all(|scale| scale.is_finite() && *scale > 0.0);
+        sound.then_some((quantized, Scales { values, zeros, channel }))
+    }
+
+    /// Constant weights that were dequantised from integers, and a scale for all or for each output channel.
+    fn integer_weights(&self, id: TensorId, columns: bool, transposed: bool) -> Option<(Weights, Vec<f32>)> {
+        let (quantized, Scales { values: scales, zeros, channel }) = self.scaled_weights(id, columns, transposed)?;
+        if !matches!(quantized.integers.dtype, DType::I8 | DType::U8) {
             return None;
         }
+        let mut shape = quantized.integers.shape.clone();
+        let inner: usize = shape[channel + 1..].iter().product();
+        let channel_of = |index: usize| index / inner % shape[channel];
         let centred = quantized.integers.to_i64()?.into_iter().enumerate();
         let mut values: Vec<i64> =
             centred.map(|(index, value)| value - zeros[channel_of(index) % zeros.len()] as i64).collect();
-        let mut shape = shape.clone();
         if transposed {
             let (n, k) = (shape[0], shape[1]);
-            values = (0..k * n).map(|index| values[index % n * k + index / n]).collect();
+            values = turned(&values, n, k);
             shape = vec![k, n];
         }
         Some((Weights::new(&shape, values, columns)?, scales))
@@ -322,7 +388,9 @@ impl Rewriting<'_> {
         let quantized = self.graph.value(id).quantized.as_ref()?;
         let (integers, scales) = (quantized.integers.to_i64()?, quantized.scale.to_f64());
         let zero = quantized.zero.as_ref().is_none_or(|zero| zero.to_f64().iter().all(|&zero| zero == 0.0));
-        if quantized.integers.shape != [channels] || !zero || !(scales.len() == 1 || scales.len() == channels) {
+        let whole = !quantized.integers.dtype.is_narrow();
+        if quantized.integers.shape != [channels] || !whole || !zero || !(scales.len() == 1 || scales.len() == channels)
+        {
             return None;
         }
         let same = (0..channels).all(|channel| {
@@ -336,6 +404,11 @@ impl Rewriting<'_> {
 /// One value for each of `channels`, from as many or from one.
 fn per_channel(values: &[f32], channels: usize) -> Vec<f32> {
     (0..channels).map(|channel| values[channel % values.len()]).collect()
+}
+
+/// A matrix of n rows and k columns, transposed.
+fn turned<T: Copy>(values: &[T], n: usize, k: usize) -> Vec<T> {
+    (0..k * n).map(|index| values[index % n * k + index / n]).collect()
 }
 
 /// The low 32 bits, as sums wrap.
