@@ -322,7 +322,7 @@ fn fuse_with(
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<FusedGraph, CompileError> {
     progress(Progress::Phase("simplify"));
-    let graph = passes::simplify_with(graph, evaluator)?;
+    let graph = passes::simplify(graph, evaluator)?;
     progress(Progress::Phase("fuse"));
     Ok(passes::fuse(graph)?)
 }
