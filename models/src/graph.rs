@@ -21,12 +21,24 @@ pub struct Fact {
     pub dtype: DType,
     /// Extents, outermost first; empty for a scalar.
     pub shape: Vec<usize>,
+    /// The dimension whose extent depends on data; the shape has the most. Set during an import only: in a finished graph,
+    /// the counts of outputs are outputs themselves.
+    pub counted: Option<Counted>,
+}
+
+/// A dimension of which only the first elements are there, as many as a count says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Counted {
+    /// The dimension.
+    pub axis: usize,
+    /// Number of elements (I64, scalar).
+    pub count: TensorId,
 }
 
 impl Fact {
-    /// A fact from its parts.
+    /// A fact with fixed extents.
     pub fn new(dtype: DType, shape: &[usize]) -> Self {
-        Self { dtype, shape: shape.to_vec() }
+        Self { dtype, shape: shape.to_vec(), counted: None }
     }
 
     /// Number of elements.
@@ -141,7 +153,7 @@ impl Graph {
 
     /// Adds a constant.
     pub fn add_constant(&mut self, name: impl Into<String>, tensor: Tensor) -> TensorId {
-        let fact = Fact { dtype: tensor.dtype, shape: tensor.shape.clone() };
+        let fact = Fact::new(tensor.dtype, &tensor.shape);
         self.values.push(Value { name: name.into(), fact, constant: Some(tensor), quantized: None });
         TensorId(self.values.len() - 1)
     }

@@ -16,7 +16,7 @@ pub mod tensor;
 pub mod zoo;
 
 pub use error::{ImportError, Problem};
-pub use graph::{Contents, Fact, Graph, Node, NodeId, Origin, Quantized, Source, TensorId, Value};
+pub use graph::{Contents, Counted, Fact, Graph, Node, NodeId, Origin, Quantized, Source, TensorId, Value};
 pub use import::{ImportOptions, Limits, Operator, from_bytes, import, operators};
 pub use infer::{ShapeError, infer};
 pub use op::{Evaluate, Op};

@@ -117,7 +117,7 @@ class Catalogue:
         return f"all but {parts} were made." if parts else "all were made."
 
     def _record_kernels(self, architecture):
-        """Candidates that agreed with their host twins, and those that did not."""
+        """Candidates that agreed with their reference kernels, and those that did not."""
         tallies = self._record["kernels"][architecture]
         failed = {
             family: len(tally["failures"]) if "failures" in tally else tally["failed"] for family, tally in tallies.items()

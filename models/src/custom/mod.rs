@@ -147,7 +147,7 @@ impl Custom {
                 OutputType::Always(dtype) => dtype,
                 OutputType::OfInput(number) => inputs[number].dtype,
             };
-            let fact = Fact { dtype, shape };
+            let fact = Fact::new(dtype, &shape);
             check_fact(&fact)?;
             facts.push(fact);
         }

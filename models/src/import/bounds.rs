@@ -2,9 +2,9 @@
 //! there are. What lies past the count is never told from a result, so every operator on such a value must either keep it
 //! apart, element by element, or be given something neutral in its place; all others are refused.
 
-use super::{builder::Builder, counted::Bound};
+use super::{builder::Builder, extents::Computed};
 use crate::{
-    DType, Fact, Op, Problem, Tensor, TensorId,
+    Counted, DType, Fact, Op, Problem, Tensor, TensorId,
     infer::show,
     op::{Binary, Reduction},
 };
@@ -21,9 +21,15 @@ enum Carried {
 }
 
 impl Builder<'_> {
-    /// The bound of a value whose extent depends on data.
-    pub fn bound(&self, id: TensorId) -> Option<Bound> {
-        self.counted.bounds.get(&id).copied()
+    /// The dimension of a value whose extent depends on data.
+    pub fn counted(&self, id: TensorId) -> Option<Counted> {
+        self.fact(id).counted
+    }
+
+    /// The number of elements along a dimension.
+    pub fn count_along(&mut self, id: TensorId, axis: usize) -> TensorId {
+        let counted = self.counted(id).filter(|counted| counted.axis == axis);
+        counted.map_or_else(|| self.constant(Tensor::i64(&[], &[self.shape(id)[axis] as i64])), |counted| counted.count)
     }
 
     /// Makes an output of an operator one whose extent depends on data; what is constant is cut to what is there.
@@ -49,7 +55,7 @@ impl Builder<'_> {
                 value
             }
         };
-        self.counted.bounds.insert(value, Bound { axis, count });
+        self.graph.values[value.0].fact.counted = Some(Counted { axis, count });
         Ok(value)
     }
 
@@ -62,22 +68,21 @@ impl Builder<'_> {
         op: &Op,
         inputs: &[TensorId],
         outputs: &[Fact],
-    ) -> Result<(Vec<TensorId>, Option<Bound>), Problem> {
-        let bounds: Vec<Option<Bound>> = inputs.iter().map(|&id| self.bound(id)).collect();
-        let Some(number) = bounds.iter().position(Option::is_some) else { return Ok((inputs.to_vec(), None)) };
+    ) -> Result<(Vec<TensorId>, Option<Counted>), Problem> {
         let facts: Vec<&Fact> = inputs.iter().map(|&id| self.fact(id)).collect();
-        let carried = carried(op, &facts, &bounds, outputs);
-        let count = match (op, &bounds[..]) {
-            // Whoever indexes says how many there are.
-            (Op::Gather { .. }, [_, Some(indices)]) => indices.count,
-            _ => bounds[number].map_or(inputs[number], |bound| bound.count),
+        let Some(number) = facts.iter().position(|fact| fact.counted.is_some()) else {
+            return Ok((inputs.to_vec(), None));
         };
+        let carried = carried(op, &facts, outputs);
+        // Whoever indexes says how many there are.
+        let counting = if matches!(op, Op::Gather { .. }) && facts[1].counted.is_some() { 1 } else { number };
+        let count = facts[counting].counted.map_or(inputs[number], |counted| counted.count);
         match carried {
-            Some(Carried::Along(axis)) => Ok((inputs.to_vec(), Some(Bound { axis, count }))),
+            Some(Carried::Along(axis)) => Ok((inputs.to_vec(), Some(Counted { axis, count }))),
             Some(Carried::Scaled(axis, factor, divisor)) => {
                 let count = self.scaled_count(count, factor)?;
                 match self.divided_count(count, divisor)? {
-                    Some(count) => Ok((inputs.to_vec(), Some(Bound { axis, count }))),
+                    Some(count) => Ok((inputs.to_vec(), Some(Counted { axis, count }))),
                     None => self.refuse(op, inputs[number]),
                 }
             }
@@ -97,17 +102,19 @@ impl Builder<'_> {
 
     /// The first elements along the dimension whose extent depends on data, so many at most.
     pub fn first_elements(&mut self, id: TensorId, most: usize) -> Result<TensorId, Problem> {
-        let Some(Bound { axis, count }) = self.counted.bounds.remove(&id) else { return Ok(id) };
+        let Some(Counted { axis, count }) = self.counted(id) else { return Ok(id) };
         let mut fact = self.fact(id).clone();
         let rank = fact.shape.len();
         fact.shape[axis] = fact.shape[axis].min(most);
         let slice = Op::Slice { starts: vec![0; rank], steps: vec![1; rank] };
-        let cut = self.emit_as(slice, &[id], fact)?;
-        self.counted.bounds.insert(id, Bound { axis, count });
+        let cut = self.with_all_room(&[id], |builder| builder.emit_as(slice, &[id], fact))?;
         // Of a sum, so many are always there.
-        let sum = self.counted.sums.iter().find(|(_, sum)| **sum == count).map(|(summands, _)| summands);
-        let least =
-            sum.map_or(0, |summands| summands.iter().filter(|(c, _)| c.is_none()).map(|(_, known)| known).sum());
+        let summands = self.computed.iter().find_map(|(how, sum)| match how {
+            Computed::Sum(summands) if *sum == count => Some(summands),
+            _ => None,
+        });
+        let always = summands.into_iter().flatten().filter(|(count, _)| count.is_none());
+        let least: usize = always.map(|(_, known)| known).sum();
         if least >= most {
             return Ok(cut);
         }
@@ -126,7 +133,7 @@ impl Builder<'_> {
             || operator.starts_with("Reduce");
         // It compares an extent with one that the model wants, and leaves it where the two are equal.
         let compares = operator == "CenterCropPad";
-        if free || !compares && outputs.iter().all(|&id| self.bound(id).is_some()) {
+        if free || !compares && outputs.iter().all(|&id| self.counted(id).is_some()) {
             return Ok(());
         }
         let reason = "how much of an input is there depends on data, which is not supported here".into();
@@ -135,28 +142,28 @@ impl Builder<'_> {
 
     /// The value with a number in place of the elements that are missing. Itself where none can be.
     pub fn filled(&mut self, id: TensorId, number: f64) -> Result<TensorId, Problem> {
-        let Some(Bound { axis, count }) = self.counted.bounds.remove(&id) else { return Ok(id) };
-        let Fact { dtype, shape } = self.fact(id).clone();
+        let Fact { dtype, shape, counted: Some(Counted { axis, count }) } = self.fact(id).clone() else {
+            return Ok(id);
+        };
         let mut along = vec![1; shape.len()];
         along[axis] = shape[axis];
         let numbers = self.numbers(0, &along)?;
         let there = self.binary(Binary::Less, numbers, count)?;
         let number = self.scalar(dtype, number)?;
-        let filled = self.emit(Op::Where, &[there, id, number]);
-        self.counted.bounds.insert(id, Bound { axis, count });
-        filled
+        self.with_all_room(&[id], |builder| builder.emit(Op::Where, &[there, id, number]))
     }
 }
 
-/// What an operator makes of the bounds of its inputs; `None` where it would tell what is missing.
-fn carried(op: &Op, inputs: &[&Fact], bounds: &[Option<Bound>], outputs: &[Fact]) -> Option<Carried> {
+/// What an operator makes of the counted dimensions of its inputs; `None` where it would tell what is missing.
+fn carried(op: &Op, inputs: &[&Fact], outputs: &[Fact]) -> Option<Carried> {
+    let counted: Vec<Option<Counted>> = inputs.iter().map(|fact| fact.counted).collect();
     let (x, output) = (inputs[0], outputs.first()?);
     let along = |axis| Some(Carried::Along(axis));
     // Of an operator whose other operands are parameters.
-    let first = bounds[0].filter(|_| bounds[1..].iter().all(Option::is_none)).map(|bound| bound.axis);
+    let first = counted[0].filter(|_| counted[1..].iter().all(Option::is_none)).map(|bound| bound.axis);
     match op {
         Op::Unary(_) | Op::Cast | Op::BitCast | Op::Identity => along(first?),
-        Op::Binary(_) | Op::Where | Op::Expand => along(broadcast(inputs, bounds, output)?),
+        Op::Binary(_) | Op::Where | Op::Expand => along(broadcast(inputs, output)?),
         Op::Transpose { permutation } => along(permutation.iter().position(|&d| Some(d) == first)?),
         Op::Reshape => {
             let axis = first?;
@@ -178,11 +185,11 @@ fn carried(op: &Op, inputs: &[&Fact], bounds: &[Option<Bound>], outputs: &[Fact]
             along(first.filter(whole)?)
         }
         Op::Concat { axis } => {
-            let bound = bounds[0]?;
-            let alike = bounds.iter().all(|other| *other == Some(bound));
+            let bound = counted[0]?;
+            let alike = counted.iter().all(|other| *other == Some(bound));
             (alike && bound.axis != *axis).then_some(Carried::Along(bound.axis))
         }
-        Op::Gather { axis } => match (bounds[0], bounds[1]) {
+        Op::Gather { axis } => match (counted[0], counted[1]) {
             // Indices that count, of elements that are there.
             (data, Some(indices)) if data.is_none_or(|data| data.axis == *axis) => along(axis + indices.axis),
             (Some(data), None) if data.axis < *axis => along(data.axis),
@@ -219,9 +226,9 @@ fn carried(op: &Op, inputs: &[&Fact], bounds: &[Option<Bound>], outputs: &[Fact]
         | Op::GlobalPool { .. }
         | Op::DepthToSpace { .. }
         | Op::SpaceToDepth { .. } => along(first.filter(|&d| d == 0)?),
-        Op::Custom(custom) if custom.description.element_wise => along(broadcast(inputs, bounds, output)?),
+        Op::Custom(custom) if custom.description.element_wise => along(broadcast(inputs, output)?),
         // Region by region.
-        Op::RoiAlign { .. } => match *bounds {
+        Op::RoiAlign { .. } => match *counted {
             [None, Some(regions), Some(batch)] if regions == batch && regions.axis == 0 => along(0),
             [None, Some(regions), None] if regions.axis == 0 && inputs[2].shape == [1] => along(0),
             _ => None,
@@ -248,17 +255,16 @@ fn carried(op: &Op, inputs: &[&Fact], bounds: &[Option<Bound>], outputs: &[Fact]
 }
 
 /// The dimension of a broadcast output along which its inputs have one bound.
-fn broadcast(inputs: &[&Fact], bounds: &[Option<Bound>], output: &Fact) -> Option<usize> {
+fn broadcast(inputs: &[&Fact], output: &Fact) -> Option<usize> {
     let rank = output.shape.len();
-    let place = |fact: &Fact, bound: Bound| (bound.axis + rank - fact.shape.len(), bound.count);
-    let pairs = || inputs.iter().zip(bounds);
-    let (axis, count) = pairs().find_map(|(fact, bound)| bound.map(|bound| place(fact, bound)))?;
-    let fits = |(fact, bound): (&&Fact, &Option<Bound>)| match bound {
-        Some(bound) => place(fact, *bound) == (axis, count) && fact.shape[bound.axis] == output.shape[axis],
+    let place = |fact: &Fact| fact.counted.map(|counted| (counted.axis + rank - fact.shape.len(), counted.count));
+    let (axis, count) = inputs.iter().find_map(|fact| place(fact))?;
+    let fits = |fact: &&Fact| match fact.counted {
+        Some(counted) => place(fact) == Some((axis, count)) && fact.shape[counted.axis] == output.shape[axis],
         // What has elements of its own along the dimension cannot know how many there are.
         None => (axis + fact.shape.len()).checked_sub(rank).is_none_or(|d| fact.shape[d] == 1),
     };
-    pairs().all(fits).then_some(axis)
+    inputs.iter().all(fits).then_some(axis)
 }
 
 /// The number that changes no result of a reduction.

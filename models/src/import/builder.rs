@@ -1,7 +1,7 @@
 //! The graph under construction: scopes of names, emission of nodes with inferred shapes, constant folding.
 
 use super::{
-    counted::Counted,
+    extents::{Computed, Extent},
     function::Functions,
     limits::{Budget, Limits},
     refused::Refused,
@@ -45,8 +45,10 @@ pub(super) struct Builder<'a> {
     scopes: Vec<HashMap<String, TensorId>>,
     /// Sequences of tensors, by the value that stands for each; no node makes or reads such a value.
     pub(super) sequences: HashMap<TensorId, Vec<TensorId>>,
-    /// Extents that depend on data.
-    pub counted: Counted,
+    /// Integers that are computed from extents that depend on data, by the value that holds them; no constants.
+    pub(super) integers: HashMap<TensorId, Vec<Extent>>,
+    /// Numbers of elements, by how they come about.
+    pub(super) computed: HashMap<Computed, TensorId>,
     /// Outputs that a node lists but Floe does not make, with the reason.
     pub(super) missing: HashMap<String, String>,
     /// Name of the model's node that is being imported.
@@ -70,7 +72,8 @@ impl<'a> Builder<'a> {
             evaluate,
             scopes: vec![HashMap::new()],
             sequences: HashMap::new(),
-            counted: Counted::default(),
+            integers: HashMap::new(),
+            computed: HashMap::new(),
             missing: HashMap::new(),
             current: String::new(),
             names: HashMap::new(),
@@ -207,7 +210,7 @@ impl<'a> Builder<'a> {
     /// Adds a node, or the constants that it evaluates to. `declared` as in [`infer`]. At least one output.
     pub fn emit_all(&mut self, op: Op, inputs: &[TensorId], declared: &[Fact]) -> Result<Vec<TensorId>, Problem> {
         self.budget.count_node()?;
-        let facts = infer(&op, &inputs.iter().map(|&id| self.fact(id)).collect::<Vec<_>>(), declared)?;
+        let mut facts = infer(&op, &inputs.iter().map(|&id| self.fact(id)).collect::<Vec<_>>(), declared)?;
         facts.iter().try_for_each(|fact| self.budget.limits.check(fact))?;
         if let Some(tensors) = self.fold(&op, inputs, &facts) {
             let outputs: Vec<_> = tensors.into_iter().map(|tensor| self.constant(tensor)).collect();
@@ -220,17 +223,19 @@ impl<'a> Builder<'a> {
         if let Some((_, Some(constant))) = followed {
             return Ok(vec![constant]);
         }
-        let (inputs, bound) = self.carry(&op, inputs, &facts)?;
+        let (inputs, counted) = self.carry(&op, inputs, &facts)?;
+        facts.iter_mut().for_each(|fact| fact.counted = counted);
         // What has no elements is known, and no kernel works on it.
-        if facts.iter().all(|fact| fact.elements() == 0) {
-            let empty = |fact: Fact| Tensor::new(fact.dtype, fact.shape, Vec::new());
-            let outputs: Vec<_> = facts.into_iter().map(|fact| self.constant(empty(fact))).collect();
-            self.counted.bounds.extend(outputs.iter().filter_map(|&output| Some((output, bound?))));
+        let empty = facts.iter().all(|fact| fact.elements() == 0);
+        let outputs: Vec<_> = facts.into_iter().map(|fact| self.graph.add_value("", fact)).collect();
+        if empty {
+            for output in &outputs {
+                let value = &mut self.graph.values[output.0];
+                value.constant = Some(Tensor::new(value.fact.dtype, value.fact.shape.clone(), Vec::new()));
+            }
             return Ok(outputs);
         }
-        let outputs: Vec<_> = facts.into_iter().map(|fact| self.graph.add_value("", fact)).collect();
-        self.counted.bounds.extend(outputs.iter().filter_map(|&output| Some((output, bound?))));
-        self.counted.extents.extend(followed.map(|(extents, _)| (outputs[0], extents)));
+        self.integers.extend(followed.map(|(extents, _)| (outputs[0], extents)));
         self.push(op, inputs, outputs.clone());
         Ok(outputs)
     }
@@ -249,7 +254,7 @@ impl<'a> Builder<'a> {
 
     fn fold(&self, op: &Op, inputs: &[TensorId], facts: &[Fact]) -> Option<Vec<Tensor>> {
         // What depends on data has a constant only where it has no elements.
-        if inputs.iter().any(|&id| self.bound(id).is_some()) {
+        if inputs.iter().any(|&id| self.counted(id).is_some()) {
             return None;
         }
         let constants = inputs.iter().map(|&id| self.graph.constant(id)).collect::<Option<Vec<_>>>()?;
@@ -344,7 +349,7 @@ impl<'a> Builder<'a> {
         if self.fact(x).dtype == dtype {
             return Ok(x);
         }
-        let fact = Fact { dtype, shape: self.shape(x).to_vec() };
+        let fact = Fact::new(dtype, self.shape(x));
         self.emit_as(Op::Cast, &[x], fact)
     }
 }

@@ -84,25 +84,20 @@ fn known<'i>(
 fn selection(builder: &mut Builder, condition: TensorId, branches: [TensorId; 2]) -> Result<Option<TensorId>, Problem> {
     let [then, otherwise] = branches;
     let (a, b) = (builder.fact(then).clone(), builder.fact(otherwise).clone());
-    let bounds = branches.map(|id| builder.bound(id));
-    if a == b && bounds[0] == bounds[1] {
+    if a == b {
         return builder.emit(Op::Where, &[condition, then, otherwise]).map(Some);
     }
     let differing = (0..a.shape.len()).find(|&d| a.shape.get(d) != b.shape.get(d));
-    let Some(axis) = differing.or(bounds.iter().flatten().map(|bound| bound.axis).next()) else { return Ok(None) };
+    let Some(axis) = differing.or(a.counted.or(b.counted).map(|counted| counted.axis)) else { return Ok(None) };
     let alike = a.dtype == b.dtype
         && a.shape.len() == b.shape.len()
         && (0..a.shape.len()).all(|d| d == axis || a.shape[d] == b.shape[d])
-        && bounds.iter().flatten().all(|bound| bound.axis == axis);
+        && [a.counted, b.counted].iter().flatten().all(|counted| counted.axis == axis);
     if !alike {
         return Ok(None);
     }
     let room = a.shape[axis].max(b.shape[axis]);
-    let mut counts = Vec::new();
-    for (id, bound) in branches.into_iter().zip(bounds) {
-        let extent = builder.shape(id)[axis] as i64;
-        counts.push(bound.map_or_else(|| builder.constant(Tensor::i64(&[], &[extent])), |bound| bound.count));
-    }
+    let counts = branches.map(|id| builder.count_along(id, axis));
     let count = builder.emit(Op::Where, &[condition, counts[0], counts[1]])?;
     let chosen = builder.with_all_room(&branches, |builder| {
         let mut padded = Vec::new();
@@ -331,7 +326,7 @@ impl ScanSettings {
 
 /// Element `index` along a dimension, which goes away.
 fn element(builder: &mut Builder, x: TensorId, axis: usize, index: usize) -> Result<TensorId, Problem> {
-    let Fact { dtype, mut shape } = builder.fact(x).clone();
+    let Fact { dtype, mut shape, .. } = builder.fact(x).clone();
     if axis >= shape.len() {
         return Err(Problem::Invalid("a scan input has no dimensions".into()));
     }

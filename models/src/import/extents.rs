@@ -1,10 +1,7 @@
 //! Integers that are computed from extents. Where an extent depends on data, the shape arithmetic of a model cannot be
 //! folded into constants; but how each of its integers comes about is known, and so is what a reshape makes of it.
 
-use super::{
-    builder::{self, Builder},
-    counted::{Bound, Extent},
-};
+use super::builder::{self, Builder};
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
     op::{Binary, Reduction},
@@ -12,6 +9,65 @@ use crate::{
 
 /// Shape arithmetic has few integers; larger tensors are not followed.
 const MOST_FOLLOWED: usize = 64;
+
+/// One integer of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// It is the same for all data.
+    Known(i64),
+    /// A number of elements (I64, scalar), 0 to `room`.
+    Counted {
+        /// That number.
+        count: TensorId,
+        /// The most it can be.
+        room: i64,
+    },
+    /// What a number of elements, which is never larger, leaves of a number.
+    Rest {
+        /// The number that it is taken from.
+        of: i64,
+        /// The number of elements (I64, scalar).
+        count: TensorId,
+    },
+}
+
+impl Extent {
+    /// The most it can be.
+    pub fn room(self) -> i64 {
+        match self {
+            Self::Known(value) => value,
+            Self::Counted { room, .. } => room,
+            Self::Rest { of, .. } => of,
+        }
+    }
+
+    /// The number of elements that it counts.
+    pub fn count(self) -> Option<TensorId> {
+        match self {
+            Self::Known(_) | Self::Rest { .. } => None,
+            Self::Counted { count, .. } => Some(count),
+        }
+    }
+
+    /// Whether it is the same for all data.
+    pub fn is_known(self) -> bool {
+        matches!(self, Self::Known(_))
+    }
+}
+
+/// How a number of elements comes about. What is computed in the same way is the same value, so that equal extents are
+/// seen to be equal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Computed {
+    /// A number of elements, so many times.
+    Multiple(TensorId, usize),
+    /// A sum of numbers of elements, and of all that there is room for where none counts.
+    Sum(Vec<(Option<TensorId>, usize)>),
+    /// The smaller of a number of elements and a constant.
+    Smaller(TensorId, i64),
+    /// Indices of what is not zero in a value.
+    NonZero(TensorId),
+}
 
 /// What an operator makes of such integers: ready ones, a multiple of a count or of what it leaves of a number, or the
 /// smaller of a count and a number.
@@ -28,7 +84,7 @@ type Followed = (Vec<Extent>, Option<TensorId>);
 impl Builder<'_> {
     /// The integers of a value, where it is known how they come about.
     pub fn extents(&self, id: TensorId) -> Option<Vec<Extent>> {
-        if let Some(extents) = self.counted.extents.get(&id) {
+        if let Some(extents) = self.integers.get(&id) {
             return Some(extents.clone());
         }
         let fact = self.fact(id);
@@ -41,39 +97,46 @@ impl Builder<'_> {
     /// Takes a scalar for a number of elements, `room` at most; gives the value that stands for that number.
     pub fn counts(&mut self, count: TensorId, room: usize) -> TensorId {
         let room = room as i64;
-        if let Some([Extent::Counted { count, .. }]) = self.counted.extents.get(&count).map(Vec::as_slice) {
+        if let Some([Extent::Counted { count, .. }]) = self.integers.get(&count).map(Vec::as_slice) {
             return *count;
         }
         if self.graph.constant(count).is_none() {
-            self.counted.extents.insert(count, vec![Extent::Counted { count, room }]);
+            self.integers.insert(count, vec![Extent::Counted { count, room }]);
         }
         count
     }
 
     /// A number of elements times a factor: the same value for the same factor.
     pub fn scaled_count(&mut self, count: TensorId, factor: usize) -> Result<TensorId, Problem> {
-        let (base, own) = self.counted.multiples.get(&count).copied().unwrap_or((count, 1));
+        let (base, own) = self.multiple(count).unwrap_or((count, 1));
         let Some(factor) = factor.checked_mul(own).filter(|&factor| factor != 1) else { return Ok(base) };
-        let known = self.counted.multiples.iter().find(|(_, multiple)| **multiple == (base, factor)).map(|(&id, _)| id);
-        if let Some(known) = known {
+        let how = Computed::Multiple(base, factor);
+        if let Some(&known) = self.computed.get(&how) {
             return Ok(known);
         }
-        let room =
-            self.counted.extents.get(&base).and_then(|extents| extents.first()).map_or(0, |extent| extent.room());
+        let room = self.integers.get(&base).and_then(|extents| extents.first()).map_or(0, |extent| extent.room());
         let number = self.constant(Tensor::i64(&[], &[factor as i64]));
         // Its operands are not followed here: the product is what this defines.
-        let own = self.counted.extents.remove(&base);
+        let own = self.integers.remove(&base);
         let product = self.binary(Binary::Mul, base, number)?;
-        self.counted.extents.extend(own.map(|own| (base, own)));
+        self.integers.extend(own.map(|own| (base, own)));
         let room = room.saturating_mul(factor as i64);
-        self.counted.extents.insert(product, vec![Extent::Counted { count: product, room }]);
-        self.counted.multiples.insert(product, (base, factor));
+        self.integers.insert(product, vec![Extent::Counted { count: product, room }]);
+        self.computed.insert(how, product);
         Ok(product)
+    }
+
+    /// The number of elements that another is a multiple of, with the factor.
+    fn multiple(&self, count: TensorId) -> Option<(TensorId, usize)> {
+        self.computed.iter().find_map(|(how, id)| match how {
+            &Computed::Multiple(base, factor) if *id == count => Some((base, factor)),
+            _ => None,
+        })
     }
 
     /// A number of elements divided by what it is a multiple of; `None` where it need not be one.
     pub fn divided_count(&mut self, count: TensorId, divisor: usize) -> Result<Option<TensorId>, Problem> {
-        match self.counted.multiples.get(&count).copied() {
+        match self.multiple(count) {
             _ if divisor == 1 => Ok(Some(count)),
             Some((base, factor)) if divisor > 0 && factor.is_multiple_of(divisor) => {
                 self.scaled_count(base, factor / divisor).map(Some)
@@ -90,7 +153,7 @@ impl Builder<'_> {
         inputs: &[TensorId],
         outputs: &[Fact],
     ) -> Result<Option<Followed>, Problem> {
-        if !inputs.iter().any(|id| self.counted.extents.contains_key(id)) {
+        if !inputs.iter().any(|id| self.integers.contains_key(id)) {
             return Ok(None);
         }
         let [output] = outputs else { return Ok(None) };
@@ -116,14 +179,15 @@ impl Builder<'_> {
                 Some((vec![Extent::Rest { of: of.saturating_mul(factor), count }], None))
             }
             Some(Made::Smaller { count, most }) => {
-                let smaller = match self.counted.smaller.get(&(count, most)) {
+                let how = Computed::Smaller(count, most);
+                let smaller = match self.computed.get(&how) {
                     Some(&known) => known,
                     None => {
                         let smaller = self.graph.add_value("", Fact::new(DType::I64, &[]));
                         let number = self.constant(Tensor::i64(&[], &[most]));
                         self.push(Op::Binary(Binary::Min), vec![count, number], vec![smaller]);
-                        self.counted.extents.insert(smaller, vec![Extent::Counted { count: smaller, room: most }]);
-                        self.counted.smaller.insert((count, most), smaller);
+                        self.integers.insert(smaller, vec![Extent::Counted { count: smaller, room: most }]);
+                        self.computed.insert(how, smaller);
                         smaller
                     }
                 };
@@ -143,10 +207,10 @@ impl Builder<'_> {
 
     /// Works on values as if all their elements were there.
     pub fn with_all_room<T>(&mut self, ids: &[TensorId], work: impl FnOnce(&mut Self) -> T) -> T {
-        let bounds: Vec<(TensorId, Bound)> =
-            ids.iter().filter_map(|id| Some((*id, self.counted.bounds.remove(id)?))).collect();
+        let counted: Vec<_> =
+            ids.iter().filter_map(|id| Some((*id, self.graph.values[id.0].fact.counted.take()?))).collect();
         let result = work(self);
-        self.counted.bounds.extend(bounds);
+        counted.into_iter().for_each(|(id, counted)| self.graph.values[id.0].fact.counted = Some(counted));
         result
     }
 }

@@ -23,16 +23,17 @@ pub(super) fn finish(builder: Builder, outputs: &[ValueInfoProto]) -> Result<Gra
         found.push((output.name.clone(), id));
     }
     for number in 0..found.len() {
-        let Some(bound) = builder.bound(found[number].1) else { continue };
+        let Some(counted) = builder.counted(found[number].1) else { continue };
         let name = format!("{}.count", found[number].0);
         let taken = "the number of elements of another output has this name";
         let taken = (!names.insert(name.clone())).then_some(taken);
         if let Some(reason) = super::name_problem(&name).or(taken) {
             return Err(ImportError::OutputUnsupported { output: name, reason: reason.into() });
         }
-        found.push((name, bound.count));
+        found.push((name, counted.count));
     }
     let mut graph = builder.graph;
+    graph.values.iter_mut().for_each(|value| value.fact.counted = None);
     let mut taken: HashSet<TensorId> = graph.inputs.iter().copied().collect();
     for (name, id) in found {
         let id = named_output(&mut graph, &name, id, taken.contains(&id));

@@ -112,7 +112,7 @@ fn fact(input: &ValueInfoProto, given: Option<&[usize]>, limits: &Limits) -> Res
             })?
         }
     };
-    let fact = Fact { dtype, shape };
+    let fact = Fact::new(dtype, &shape);
     check_fact(&fact).map_err(|shape| error(shape.to_string()))?;
     limits.check(&fact).map_err(|problem| error(problem.to_string()))?;
     Ok(fact)

@@ -3,7 +3,6 @@
 mod bounds;
 mod builder;
 mod control_flow;
-mod counted;
 mod extents;
 mod finish;
 mod function;

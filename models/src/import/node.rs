@@ -1,6 +1,6 @@
 //! One node of the model as the operators' importers see it: inputs resolved, attributes taken one by one.
 
-use super::{builder::Builder, counted::Extent};
+use super::{builder::Builder, extents::Extent};
 use crate::{
     ImportError, Problem, Tensor, TensorId,
     onnx::{

@@ -124,7 +124,7 @@ impl Builder<'_> {
         if !operator.takes_sequences && inputs.iter().flatten().any(|id| self.sequences.contains_key(id)) {
             return Err(place(Problem::Invalid("an input is a sequence instead of a tensor".into())));
         }
-        let bounded = inputs.iter().flatten().any(|&id| self.bound(id).is_some());
+        let bounded = inputs.iter().flatten().any(|&id| self.counted(id).is_some());
         let mut view = NodeView::new(&self.current, proto, inputs, self.opset);
         let made = match operator.importer {
             Importer::Nested(import) => import(view, self, place)?,

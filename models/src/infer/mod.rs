@@ -81,7 +81,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
             ensure!(x.dtype == DType::Bool, "the condition is {:?}, not Bool", x.dtype);
             same_type(&inputs[1..])?;
             let shape = broadcast(&broadcast(&x.shape, &inputs[1].shape)?, &inputs[2].shape)?;
-            Fact { dtype: inputs[1].dtype, shape }
+            Fact::new(inputs[1].dtype, &shape)
         }
         Op::Cast => Fact::new(first(declared)?.dtype, &x.shape),
         Op::Pool { kernel, window, .. } => pooled(kernel, window, x, first(declared)?)?,
@@ -225,7 +225,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
             if let Some(bias) = inputs.get(2) {
                 parameters(&[bias], n)?;
             }
-            Fact { dtype: rules::sums(x), shape: [rows, &[n]].concat() }
+            Fact::new(rules::sums(x), &[rows, &[n]].concat())
         }
         Op::PackedMatMul { bits } => rules::packed(*bits, inputs)?,
         Op::GridSample { .. } => grid_sampled(x, inputs[1])?,

@@ -168,7 +168,7 @@ pub(super) fn binary(kind: Binary, a: &Fact, b: &Fact) -> Result<Fact> {
             a.dtype
         }
     };
-    Ok(Fact { dtype, shape })
+    Ok(Fact::new(dtype, &shape))
 }
 
 fn spatial_rank(x: &Fact, window: &Window) -> Result<usize> {
@@ -202,7 +202,7 @@ pub(super) fn convolution(window: &Window, groups: usize, inputs: &[&Fact]) -> R
     for d in 0..rank {
         shape.push(pooled_extent(window, d, x.shape[d + 2], weights.shape[d + 2], Rounding::Floor)?);
     }
-    Ok(Fact { dtype: x.dtype, shape })
+    Ok(Fact::new(x.dtype, &shape))
 }
 
 pub(super) fn transposed(window: &Window, groups: usize, inputs: &[&Fact], declared: &Fact) -> Result<Fact> {
@@ -225,7 +225,7 @@ pub(super) fn transposed(window: &Window, groups: usize, inputs: &[&Fact], decla
         show(&declared.shape),
         x.shape[0]
     );
-    Ok(Fact { dtype: x.dtype, shape: declared.shape.clone() })
+    Ok(Fact::new(x.dtype, &declared.shape))
 }
 
 pub(super) fn pooled(kernel: &[usize], window: &Window, x: &Fact, declared: &Fact) -> Result<Fact> {
@@ -250,7 +250,7 @@ pub(super) fn pooled(kernel: &[usize], window: &Window, x: &Fact, declared: &Fac
         let ceil = pooled_extent(window, d, extent, kernel[d], Rounding::Ceil)?;
         ensure!(output == floor || output == ceil, "an extent of {output} where {floor} or {ceil} windows fit");
     }
-    Ok(Fact { dtype: x.dtype, shape: declared.shape.clone() })
+    Ok(Fact::new(x.dtype, &declared.shape))
 }
 
 pub(super) fn concatenated(axis: usize, inputs: &[&Fact]) -> Result<Fact> {
@@ -262,7 +262,7 @@ pub(super) fn concatenated(axis: usize, inputs: &[&Fact]) -> Result<Fact> {
         ensure!(fits, "{} and {} cannot be joined along axis {axis}", show(&shape), show(&input.shape));
         shape[axis] = shape[axis].saturating_add(input.shape[axis]);
     }
-    Ok(Fact { dtype: inputs[0].dtype, shape })
+    Ok(Fact::new(inputs[0].dtype, &shape))
 }
 
 pub(super) fn split(axis: usize, x: &Fact, declared: &[Fact]) -> Result<Vec<Fact>> {
@@ -274,7 +274,7 @@ pub(super) fn split(axis: usize, x: &Fact, declared: &[Fact]) -> Result<Vec<Fact
             piece.shape.len() == x.shape.len() && (0..x.shape.len()).all(|d| d == axis || piece.shape[d] == x.shape[d]);
         ensure!(fits, "a piece {} of {} along axis {axis}", show(&piece.shape), show(&x.shape));
         total = total.saturating_add(piece.shape[axis]);
-        outputs.push(Fact { dtype: x.dtype, shape: piece.shape.clone() });
+        outputs.push(Fact::new(x.dtype, &piece.shape));
     }
     ensure!(total == x.shape[axis], "pieces of {total} in all along an axis of extent {}", x.shape[axis]);
     Ok(outputs)
@@ -298,7 +298,7 @@ pub(super) fn sliced(starts: &[usize], steps: &[i64], x: &Fact, declared: &Fact)
             steps[d]
         );
     }
-    Ok(Fact { dtype: x.dtype, shape: declared.shape.clone() })
+    Ok(Fact::new(x.dtype, &declared.shape))
 }
 
 pub(super) fn padded(before: &[i64], after: &[i64], mode: PadMode, x: &Fact) -> Result<Fact> {
@@ -325,7 +325,7 @@ pub(super) fn padded(before: &[i64], after: &[i64], mode: PadMode, x: &Fact) -> 
         ensure!(fits || output == 0, "{mode:?} padding by {before} and {after} of an extent of {extent}");
         shape.push(output);
     }
-    Ok(Fact { dtype: x.dtype, shape })
+    Ok(Fact::new(x.dtype, &shape))
 }
 
 pub(super) fn matrix_product(a: &Fact, b: &Fact, bias: Option<&Fact>) -> Result<Fact> {
@@ -344,7 +344,7 @@ pub(super) fn matrix_product(a: &Fact, b: &Fact, bias: Option<&Fact>) -> Result<
     if let Some(bias) = bias {
         parameters(&[bias], column.unwrap_or(1))?;
     }
-    Ok(Fact { dtype: a.dtype, shape })
+    Ok(Fact::new(a.dtype, &shape))
 }
 
 pub(super) fn gemm(transpose_a: bool, transpose_b: bool, inputs: &[&Fact]) -> Result<Fact> {
@@ -395,7 +395,7 @@ pub(super) fn attention(inputs: &[&Fact]) -> Result<Fact> {
             show(&scores)
         );
     }
-    Ok(Fact { dtype: query.dtype, shape: [&query.shape[..rank - 1], &[value.shape[rank - 1]]].concat() })
+    Ok(Fact::new(query.dtype, &[&query.shape[..rank - 1], &[value.shape[rank - 1]]].concat()))
 }
 
 pub(super) fn reduced(kind: Reduction, axes: &[usize], keep: bool, x: &Fact) -> Result<Fact> {
@@ -410,7 +410,7 @@ pub(super) fn reduced(kind: Reduction, axes: &[usize], keep: bool, x: &Fact) -> 
         (true, false) => None,
         (false, _) => Some(extent),
     });
-    Ok(Fact { dtype: if index { DType::I64 } else { x.dtype }, shape: extents.collect() })
+    Ok(Fact::new(if index { DType::I64 } else { x.dtype }, &extents.collect::<Vec<_>>()))
 }
 
 pub(super) fn scattered(inputs: &[&Fact]) -> Result<Fact> {

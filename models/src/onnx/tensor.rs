@@ -87,7 +87,7 @@ pub fn fact(proto: &TensorProto) -> Result<Fact, ImportError> {
     };
     let refuse = |reason: String| ImportError::Tensor { name: name(), reason };
     let extent = |&dim: &i64| usize::try_from(dim).map_err(|_| refuse(format!("extent {dim} is negative")));
-    let fact = Fact { dtype, shape: proto.dims.iter().map(extent).collect::<Result<_, _>>()? };
+    let fact = Fact::new(dtype, &proto.dims.iter().map(extent).collect::<Result<Vec<_>, _>>()?);
     check_fact(&fact).map_err(|error| refuse(error.to_string()))?;
     Ok(fact)
 }

@@ -92,7 +92,7 @@ impl Values {
         drop(all);
         let own = graph.outputs.len();
         graph.outputs.extend(wanted.iter().map(|(_, id)| *id));
-        let mut fused = passes::fuse(passes::simplify(graph)?)?;
+        let mut fused = passes::fuse(passes::simplify(graph, &HostEvaluator::default())?)?;
         let ids = fused.outputs.split_off(own);
         let (mut names, mut inputs, mut constants) = (HashMap::<_, Vec<_>>::new(), Vec::new(), Vec::new());
         for ((name, _), id) in wanted.into_iter().zip(ids) {

@@ -12,7 +12,6 @@ use floe_accuracy::{
 use floe_compiler::{
     fused::FusedGraph,
     nvrtc::Compiler,
-    passes,
     pipeline::{self, CompileOptions},
     targets,
 };
@@ -54,7 +53,7 @@ fn network() -> FusedGraph {
     let both = add(&mut graph, "both", Op::Concat { axis: 1 }, &[sum, second], 24);
     let last = conv(&mut graph, "last", both, 24, 5);
     graph.outputs.push(last);
-    passes::fuse(passes::simplify(graph).unwrap()).unwrap()
+    pipeline::fuse(graph, &|_| ()).unwrap()
 }
 
 #[test]

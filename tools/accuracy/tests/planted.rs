@@ -6,7 +6,7 @@ use floe_accuracy::{
     compare::{self, Comparison, Options, Subject},
     samples::Samples,
 };
-use floe_compiler::{fused::FusedGraph, passes};
+use floe_compiler::{fused::FusedGraph, pipeline};
 use floe_models::{DType, Fact, Graph, Node, Op, Tensor, TensorId, op::Unary};
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ fn network(layers: &[(&str, Vec<f32>)]) -> FusedGraph {
         value = add(&mut graph, format!("{name} relu"), Op::Unary(Unary::Relu), vec![product]);
     }
     graph.outputs.push(value);
-    passes::fuse(passes::simplify(graph).unwrap()).unwrap()
+    pipeline::fuse(graph, &|_| ()).unwrap()
 }
 
 fn samples(fused: &FusedGraph) -> Samples {

@@ -1,6 +1,7 @@
 //! Candidates for the device to time: collected while a schedule is made, compiled, and put into a candidates plan.
 
 use crate::{
+    kernel_graph::{KernelGraph, KernelNode},
     nvrtc::{Compiled, Request},
     selection,
 };
@@ -35,6 +36,30 @@ pub struct Problem {
     pub outputs: Vec<CandidateOperand>,
     /// The candidates, the cheapest first.
     pub candidates: Vec<Candidate>,
+}
+
+impl Problem {
+    /// A node with its candidates.
+    pub fn new(graph: &KernelGraph, node: &KernelNode, candidates: &[Candidate]) -> Self {
+        let family = node.kernel.family();
+        let inputs = node.inputs.iter().enumerate().map(|(number, range)| CandidateOperand {
+            role: if graph.constant(range.buffer).is_some() { Role::Constant } else { Role::Input },
+            // An operand without a view is a bias.
+            dtype: family.input(number).map_or(DType::F32, |view| view.dtype),
+            bytes: range.bytes,
+        });
+        let outputs = node.outputs.iter().enumerate().map(|(number, range)| CandidateOperand {
+            role: Role::Output,
+            dtype: family.output(number).map_or(DType::U8, |view| view.dtype),
+            bytes: range.bytes,
+        });
+        Self {
+            kernel: node.kernel.clone(),
+            inputs: inputs.collect(),
+            outputs: outputs.collect(),
+            candidates: candidates.to_vec(),
+        }
+    }
 }
 
 /// Every problem once: nodes whose candidates are the same are one problem.
@@ -75,7 +100,8 @@ impl Problems {
         launches.map(|launch| Request::of(launch, architecture, image)).collect()
     }
 
-    fn candidates(&self) -> impl Iterator<Item = (&Problem, &Candidate)> {
+    /// Every candidate, with its problem.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = (&Problem, &Candidate)> {
         self.all.iter().flat_map(|problem| problem.candidates.iter().map(move |candidate| (problem, candidate)))
     }
 }

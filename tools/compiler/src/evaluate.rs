@@ -73,7 +73,7 @@ impl Evaluate for HostEvaluator {
         self.left.get().minus(Work { bytes, operations: 0 })?;
         let mut graph = Graph::default();
         for (number, tensor) in inputs.iter().enumerate() {
-            let fact = Fact { dtype: tensor.dtype, shape: tensor.shape.clone() };
+            let fact = Fact::new(tensor.dtype, &tensor.shape);
             let id = graph.add_value(format!("input_{number}"), fact);
             graph.inputs.push(id);
         }
@@ -138,7 +138,7 @@ fn run(graph: &FusedGraph, kernels: &KernelGraph, inputs: &[&Tensor]) -> Option<
         return None;
     }
     let tensor = |(output, bytes): (&TensorId, Vec<u8>)| {
-        let Fact { dtype, shape } = graph.values[output.0].fact.clone();
+        let Fact { dtype, shape, .. } = graph.values[output.0].fact.clone();
         (bytes.len() == shape.iter().product::<usize>() * dtype.size()).then(|| Tensor::new(dtype, shape, bytes))
     };
     graph.outputs.iter().zip(bytes).map(tensor).collect()

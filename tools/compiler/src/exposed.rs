@@ -45,11 +45,11 @@ pub fn expose(schedule: &mut Schedule, places: &Places) -> Vec<ExposedValue> {
     for (id, located) in places.values.iter().enumerate() {
         let Some(located) = located else { continue };
         let Ok((range, _)) = located.operand(16) else { continue };
-        let meets = |other: &BufferRange| {
+        let overlaps = |other: &BufferRange| {
             let apart = other.offset >= range.offset + range.bytes || range.offset >= other.offset + other.bytes;
             other.buffer == range.buffer && !apart
         };
-        if range.bytes == 0 || !written.iter().any(meets) {
+        if range.bytes == 0 || !written.iter().any(overlaps) {
             continue;
         }
         let buffer = &graph.buffers[range.buffer.0];

@@ -87,11 +87,6 @@ pub struct FusedGraph {
 }
 
 impl FusedGraph {
-    /// Whether an operator from outside of Floe is among its nodes: the host runs that with a function only.
-    pub fn has_custom_operators(&self) -> bool {
-        self.nodes.iter().any(|node| matches!(node.op, FusedOp::Operator(Op::Custom(_))))
-    }
-
     /// For every value the numbers of the nodes that read it, each once, ascending.
     pub fn readers(&self) -> Vec<Vec<usize>> {
         let mut readers: Vec<Vec<usize>> = vec![Vec::new(); self.values.len()];

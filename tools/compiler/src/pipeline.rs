@@ -17,7 +17,8 @@ use crate::{
     place::{self, Placement},
     postprocess::{Postprocess, PostprocessError},
     preprocess::{Preprocess, PreprocessError},
-    schedule::{self, GpuOptions, Schedule, ScheduleError, StepAction},
+    schedule::{self, Schedule, StepAction},
+    selection::{ScheduleError, Selection},
     store_options::StoreOptions,
     stored::StoredGraph,
 };
@@ -322,7 +323,7 @@ fn fuse_with(
     progress: &(dyn Fn(Progress<'_>) + Sync),
 ) -> Result<FusedGraph, CompileError> {
     progress(Progress::Phase("simplify"));
-    let graph = passes::simplify_with(graph, evaluator)?;
+    let graph = passes::simplify(graph, evaluator)?;
     progress(Progress::Phase("fuse"));
     Ok(passes::fuse(graph)?)
 }
@@ -475,12 +476,12 @@ fn schedule_with_places(
     let schedule = match target.is_host() {
         true => schedule::for_host(kernels)?,
         false => {
-            let kernels = fuse_kernels::run(kernels, target, &options.algorithms, forms.as_deref_mut());
+            let timings = options.timings.as_ref();
+            let mut selection = Selection::new(target, &options.algorithms, timings, options.candidates);
+            let kernels = fuse_kernels::run(kernels, &mut selection, forms.as_deref_mut());
             legality::debug(|| legality::kernels::check(&kernels, "fuse_kernels"))?;
             legality::debug(|| legality::kernels::check_reasons(&kernels, half, "fuse_kernels"))?;
-            let timings = options.timings.as_ref();
-            let options = GpuOptions { forced: &options.algorithms, timings, collect: options.candidates };
-            schedule::for_gpu(kernels, target, options, forms)?
+            schedule::for_gpu(kernels, selection, forms)?
         }
     };
     legality::debug(|| legality::schedule::check(&schedule, target, "select"))?;

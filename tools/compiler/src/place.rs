@@ -33,7 +33,7 @@ struct Block {
 }
 
 impl Block {
-    fn meets(&self, other: &Self) -> bool {
+    fn overlaps(&self, other: &Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 }
@@ -189,7 +189,7 @@ fn assign(blocks: &[Block], order: &[usize]) -> (Vec<u64>, u64) {
         // `placed` is kept in the order of offsets, so one sweep finds the lowest gap.
         let mut offset = 0;
         for &other in &placed {
-            if blocks[other].meets(block) {
+            if blocks[other].overlaps(block) {
                 if offsets[other] >= offset + block.bytes {
                     break;
                 }
@@ -232,7 +232,7 @@ mod tests {
                     prop_assert!(offsets[i] + a.bytes <= bytes);
                     for (j, b) in blocks.iter().enumerate().skip(i + 1) {
                         let apart = offsets[i] + a.bytes <= offsets[j] || offsets[j] + b.bytes <= offsets[i];
-                        prop_assert!(apart || !a.meets(b));
+                        prop_assert!(apart || !a.overlaps(b));
                     }
                 }
             }

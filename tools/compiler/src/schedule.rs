@@ -1,26 +1,24 @@
-//! Selection and scheduling: every kernel becomes one or more steps with operands.
+//! Scheduling: every kernel becomes one or more steps with operands.
 //!
-//! For the host a step is the kernel itself. For a GPU the kernel's family is asked for candidates, [`selection`] chooses
-//! among them unless the user forces an algorithm, and constants are repacked into the form that the choice wants.
+//! For the host a step is the kernel itself. For a GPU the steps are the launches of the candidate that the
+//! [selection](crate::selection) chooses, and constants are repacked into the form that it wants.
 
 use crate::{
-    candidates::{Problem, Problems},
+    candidates::Problems,
     forms::Forms,
     kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, Storage},
     layout::Written,
     lower::{aligned, repack},
     order::Rows,
     precision::Reason,
-    selection::{self, Choice, DeviceTimings},
+    selection::{Choice, ScheduleError, Selection},
 };
 use bytes::Bytes;
-use floe_engine::plan::format::{CandidateOperand, Role};
 use floe_kernels::{
     DType, Family, Kernel, KernelError, View,
-    codegen::{Argument, Candidate, Launch, Packing, Rate, Target},
+    codegen::{Argument, Candidate, Launch, Packing, Rate},
     copy::Copy,
 };
-use floe_timings::Timings;
 use rayon::prelude::*;
 use std::collections::HashMap;
 
@@ -100,48 +98,6 @@ pub struct Schedule {
     pub measured: (usize, usize),
 }
 
-/// Why no schedule could be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ScheduleError {
-    /// No candidate for a node.
-    #[error("node '{node}' ({family}) cannot run on target '{target}': {reason}")]
-    Unsupported {
-        /// The node.
-        node: String,
-        /// Its kernel family.
-        family: String,
-        /// The target.
-        target: String,
-        /// Why.
-        reason: String,
-    },
-    /// A forced algorithm that the node does not have.
-    #[error("node '{node}' has no algorithm '{wanted}' on target '{target}'; it has: {known}")]
-    NoSuchAlgorithm {
-        /// The node.
-        node: String,
-        /// What was asked for.
-        wanted: String,
-        /// The target.
-        target: String,
-        /// What there is.
-        known: String,
-    },
-    /// `--algorithm` names a node that is not in the fused graph.
-    #[error("--algorithm names node '{0}', which the compiled network does not have; `floec inspect` lists the nodes")]
-    NoSuchNode(String),
-    /// The kernel's own check refused parameters that lowering made.
-    #[error("node '{node}' ({family}): {source}")]
-    Kernel {
-        /// The node.
-        node: String,
-        /// Its kernel family.
-        family: String,
-        /// What is wrong.
-        source: KernelError,
-    },
-}
-
 /// The peak rate that bounds a kernel, by the element types of its first operands.
 fn rate(family: &dyn Family) -> Rate {
     let dtype = |number| family.input(number).map(|view| view.dtype);
@@ -151,10 +107,6 @@ fn rate(family: &dyn Family) -> Rate {
         (Some(DType::I8 | DType::U8), Some(DType::I8 | DType::U8)) => Rate::Int8,
         _ => Rate::F32,
     }
-}
-
-fn kernel_error(node: &KernelNode) -> impl Fn(KernelError) -> ScheduleError + '_ {
-    |source| ScheduleError::Kernel { node: node.name.clone(), family: node.kernel.family().name().to_owned(), source }
 }
 
 fn read(range: BufferRange) -> StepOperand {
@@ -192,7 +144,7 @@ pub fn for_host(mut graph: KernelGraph) -> Result<Schedule, ScheduleError> {
     let mut steps = Vec::with_capacity(nodes.len());
     for node in nodes {
         let family = node.kernel.family();
-        family.check().map_err(kernel_error(&node))?;
+        family.check().map_err(ScheduleError::of_kernel(&node))?;
         let mut operands: Vec<_> = node.inputs.iter().copied().map(read).collect();
         operands.extend(node.outputs.iter().copied().map(written));
         let bytes = family.host_workspace();
@@ -206,38 +158,22 @@ pub fn for_host(mut graph: KernelGraph) -> Result<Schedule, ScheduleError> {
     Ok(Schedule { steps, graph, ..Schedule::default() })
 }
 
-/// What decides the schedule of a GPU, beside the target.
-#[derive(Clone, Copy, Debug)]
-pub struct GpuOptions<'a> {
-    /// Node names and the algorithms that they must use.
-    pub forced: &'a HashMap<String, String>,
-    /// Measured times.
-    pub timings: Option<&'a Timings>,
-    /// How many candidates of a kernel to collect for a measurement, if one is asked for.
-    pub collect: Option<usize>,
-}
-
 /// Schedules for a GPU. Where `forms` are given, those of the shapes before, constants keep their forms wherever that costs little.
 ///
 /// # Errors
 /// Where a kernel has no candidate, or not the forced one.
 pub fn for_gpu(
     mut graph: KernelGraph,
-    target: &Target,
-    options: GpuOptions<'_>,
+    selection: Selection<'_>,
     forms: Option<&mut Forms>,
 ) -> Result<Schedule, ScheduleError> {
     let nodes = std::mem::take(&mut graph.nodes);
-    let GpuOptions { forced, timings, collect } = options;
-    if let Some(unknown) = forced.keys().filter(|name| !nodes.iter().any(|node| node.is_named(name))).min() {
+    if let Some(unknown) = selection.forced.keys().filter(|name| !nodes.iter().any(|node| node.is_named(name))).min() {
         return Err(ScheduleError::NoSuchNode(unknown.clone()));
     }
     let mut scheduler = Scheduler {
         graph,
-        target,
-        forced,
-        timings: timings.map(|timings| DeviceTimings::new(timings, target)),
-        problems: collect.map(Problems::new),
+        selection,
         forms,
         packed: HashMap::new(),
         grid_barrier: None,
@@ -245,14 +181,14 @@ pub fn for_gpu(
         measured: (0, 0),
     };
     for nodes in nodes.chunks(AT_ONCE) {
-        let ranked: Vec<_> = nodes.par_iter().map(|node| scheduler.ranked(node)).collect();
+        let ranked: Vec<_> = nodes.par_iter().map(|node| scheduler.selection.ranked(&scheduler.graph, node)).collect();
         for (node, ranked) in nodes.iter().zip(ranked) {
             scheduler.node(node, ranked?)?;
         }
     }
-    let Scheduler { steps, mut graph, problems, measured, .. } = scheduler;
+    let Scheduler { steps, mut graph, selection, measured, .. } = scheduler;
     graph.drop_unread(steps.iter().flat_map(|step| &step.operands).map(|operand| operand.range.buffer));
-    Ok(Schedule { steps, graph, problems: problems.unwrap_or_default(), measured })
+    Ok(Schedule { steps, graph, problems: selection.problems.unwrap_or_default(), measured })
 }
 
 /// Nodes whose candidates are generated at the same time: enough for all cores, few enough for their sources to fit in memory.
@@ -260,11 +196,7 @@ const AT_ONCE: usize = 64;
 
 struct Scheduler<'a> {
     graph: KernelGraph,
-    target: &'a Target,
-    forced: &'a HashMap<String, String>,
-    timings: Option<DeviceTimings<'a>>,
-    /// Where candidates are collected, if they are.
-    problems: Option<Problems>,
+    selection: Selection<'a>,
     /// The forms of constants in other shapes, if there are any.
     forms: Option<&'a mut Forms>,
     /// Repacked operands: (buffer, offset, wanted form) → where.
@@ -278,9 +210,9 @@ struct Scheduler<'a> {
 
 impl Scheduler<'_> {
     fn node(&mut self, node: &KernelNode, ranked: Vec<Candidate>) -> Result<(), ScheduleError> {
-        self.collect(node, &ranked);
+        self.selection.collect(&self.graph, node, &ranked);
         let Choice { best, expected, measured, runner_up } =
-            self.choose(node, ranked).ok_or_else(|| self.unsupported(node, "no candidate".into()))?;
+            self.choose(node, ranked).ok_or_else(|| self.selection.unsupported(node, "no candidate".into()))?;
         self.measured.0 += usize::from(measured);
         self.measured.1 += 1;
         let mut inputs = node.inputs.clone();
@@ -330,7 +262,7 @@ impl Scheduler<'_> {
             note.measured = measured;
             if number == last {
                 note.runner_up.clone_from(&runner_up);
-                note.floor = self.target.floor(note.flops, note.bytes, rate(family));
+                note.floor = self.selection.target.floor(note.flops, note.bytes, rate(family));
             } else {
                 // Work and time of a candidate of several launches are reported with the last one.
                 (note.bytes, note.flops, note.expected) = (0, 0, 0.0);
@@ -342,61 +274,16 @@ impl Scheduler<'_> {
         Ok(())
     }
 
-    fn unsupported(&self, node: &KernelNode, reason: String) -> ScheduleError {
-        ScheduleError::Unsupported {
-            node: node.name.clone(),
-            family: node.kernel.family().name().to_owned(),
-            target: self.target.name.clone(),
-            reason,
-        }
-    }
-
-    /// The candidates of a node that may be chosen, the cheapest by the cost model first.
-    fn ranked(&self, node: &KernelNode) -> Result<Vec<Candidate>, ScheduleError> {
-        node.kernel.family().check().map_err(kernel_error(node))?;
-        let mut candidates = node.candidates(self.target).map_err(|reason| self.unsupported(node, reason.0))?;
-        let is_constant =
-            |number: usize| node.inputs.get(number).is_some_and(|range| self.graph.constant(range.buffer).is_some());
-        candidates.retain(|candidate| {
-            let mut packing = candidate.packing.iter().enumerate();
-            packing.all(|(number, packing)| !matches!(packing, Packing::Transform(_)) || is_constant(number))
-        });
-        let constants = (0..node.inputs.len()).fold(0, |mask, i| mask | u32::from(is_constant(i)) << i);
-        for launch in candidates.iter_mut().flat_map(|candidate| &mut candidate.launches) {
-            launch.tell_constant_inputs(constants);
-        }
-        selection::rank(&mut candidates);
-        let forced = self.forced.iter().filter(|(name, _)| node.is_named(name)).min();
-        if let Some((_, wanted)) = forced.filter(|_| !matches!(node.kernel, Kernel::Copy(_))) {
-            let mut known: Vec<_> = candidates.iter().map(|candidate| candidate.algorithm).collect();
-            candidates.retain(|candidate| candidate.algorithm == wanted.as_str());
-            if candidates.is_empty() {
-                known.sort_unstable();
-                known.dedup();
-                return Err(ScheduleError::NoSuchAlgorithm {
-                    node: node.name.clone(),
-                    wanted: wanted.clone(),
-                    target: self.target.name.clone(),
-                    known: known.join(", "),
-                });
-            }
-        } else {
-            candidates.retain(|candidate| candidate.relaxed_tolerance.is_none());
-        }
-        Ok(candidates)
-    }
-
     /// The fastest of ranked candidates, or the fastest of those that read constants in the forms that other shapes have.
     fn choose(&mut self, node: &KernelNode, candidates: Vec<Candidate>) -> Option<Choice> {
-        let timings = self.timings.as_ref();
-        let Some(forms) = &mut self.forms else { return selection::choose(candidates, timings) };
+        let Some(forms) = &mut self.forms else { return self.selection.choose(candidates) };
         let graph = &self.graph;
-        let mut chosen = selection::choose(candidates.clone(), timings)?;
+        let mut chosen = self.selection.choose(candidates.clone())?;
         let added = forms.added(graph, node, &chosen.best);
         if added > 0 {
             let adds_none = |candidate: &Candidate| forms.added(graph, node, candidate) == 0;
             let kept: Vec<Candidate> = candidates.into_iter().filter(adds_none).collect();
-            if let Some(kept) = selection::choose(kept, timings) {
+            if let Some(kept) = self.selection.choose(kept) {
                 // What was measured and what was not cannot be compared.
                 let comparable = kept.measured == chosen.measured;
                 let longer = if comparable { kept.expected / chosen.expected - 1.0 } else { f64::INFINITY };
@@ -409,34 +296,11 @@ impl Scheduler<'_> {
         Some(chosen)
     }
 
-    /// Remembers candidates for a measurement, if one was asked for.
-    fn collect(&mut self, node: &KernelNode, candidates: &[Candidate]) {
-        let Some(problems) = &mut self.problems else { return };
-        let family = node.kernel.family();
-        let inputs = node.inputs.iter().enumerate().map(|(number, range)| CandidateOperand {
-            role: if self.graph.constant(range.buffer).is_some() { Role::Constant } else { Role::Input },
-            // An operand without a view is a bias.
-            dtype: family.input(number).map_or(DType::F32, |view| view.dtype),
-            bytes: range.bytes,
-        });
-        let outputs = node.outputs.iter().enumerate().map(|(number, range)| CandidateOperand {
-            role: Role::Output,
-            dtype: family.output(number).map_or(DType::U8, |view| view.dtype),
-            bytes: range.bytes,
-        });
-        problems.add(Problem {
-            kernel: node.kernel.clone(),
-            inputs: inputs.collect(),
-            outputs: outputs.collect(),
-            candidates: candidates.to_vec(),
-        });
-    }
-
     /// Zeroes a range: a copy whose source is one zero, since a copy writes zeros outside its source's extents.
     fn clear(&mut self, node: &KernelNode, range: BufferRange, dtype: DType) -> Result<(), ScheduleError> {
         let elements = u32::try_from(range.bytes / dtype.size() as u64).unwrap_or(u32::MAX);
-        let source = View::contiguous(dtype, &[1]).map_err(kernel_error(node))?;
-        let destination = View::contiguous(dtype, &[elements]).map_err(kernel_error(node))?;
+        let source = View::contiguous(dtype, &[1]).map_err(ScheduleError::of_kernel(node))?;
+        let destination = View::contiguous(dtype, &[elements]).map_err(ScheduleError::of_kernel(node))?;
         let zero = Bytes::from(vec![0; dtype.size()]);
         let bytes = zero.len() as u64;
         let buffer = self.graph.add_buffer("zero", bytes, Storage::Constant(zero));
@@ -455,7 +319,7 @@ impl Scheduler<'_> {
             inputs: vec![from],
             outputs: vec![to],
         };
-        let ranked = self.ranked(&copy)?;
+        let ranked = self.selection.ranked(&self.graph, &copy)?;
         self.node(&copy, ranked)
     }
 
@@ -469,7 +333,7 @@ impl Scheduler<'_> {
         if let Some(&range) = self.packed.get(&key) {
             return Ok(range);
         }
-        let fail = kernel_error(node);
+        let fail = ScheduleError::of_kernel(node);
         let from = node.kernel.family().input(number).ok_or_else(|| fail(KernelError::OperandCount))?.clone();
         let name = format!("{} packed", self.graph.buffers[from_range.buffer.0].name);
         let range = if let Some(constant) = self.graph.constant(from_range.buffer) {

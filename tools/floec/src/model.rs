@@ -9,7 +9,8 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use floe_compiler::{
     pipeline::{self, CompileError, CompileOptions},
-    schedule::{Schedule, ScheduleError},
+    schedule::Schedule,
+    selection::ScheduleError,
     targets,
 };
 use floe_kernels::codegen::Target;

@@ -78,7 +78,7 @@ fn the_pipelines_of_the_page_work() {
     symlink(model, folder.path().join("zoo/blazeface-front.onnx")).unwrap();
     let floec = variable("FLOEC");
     let path = env::join_paths([floec.parent().unwrap().to_owned(), "/usr/bin".into(), "/bin".into()]).unwrap();
-    let commands = commands("At a desk");
+    let commands = commands("On a workstation");
     assert!(commands.matches("gst-launch-1.0").count() >= 5, "{commands}");
     let script = format!("set -euxo pipefail\n{commands}");
     let run = Command::new("bash").args(["-c", &script]).env("PATH", path).current_dir(folder.path()).output().unwrap();

@@ -10,7 +10,7 @@ use floe_compiler::{
     pipeline::{self, CompileError, CompileOptions, CompiledPlan, Precision},
     postprocess::Postprocess,
     preprocess::Preprocess,
-    schedule::ScheduleError,
+    selection::ScheduleError,
     targets,
 };
 use floe_models::{ImportError, ImportOptions, Limits, custom::Operators};

@@ -1,6 +1,6 @@
 //! The exceptions of the package, and which of them an error becomes.
 
-use floe_compiler::{nvrtc, pipeline::CompileError as Refused, schedule::ScheduleError};
+use floe_compiler::{nvrtc, pipeline::CompileError as Refused, selection::ScheduleError};
 use floe_models::{ImportError, Problem};
 use pyo3::{create_exception, exceptions::PyException, prelude::*};
 use std::io;

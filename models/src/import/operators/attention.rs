@@ -23,7 +23,7 @@ pub(super) struct Attention {
     pub mask: Option<TensorId>,
     /// Factor of the products.
     pub scale: f32,
-    /// Bound of the scores, 0 for none.
+    /// Counted of the scores, 0 for none.
     pub softcap: f32,
     /// Query i sees keys 0..=i + causal only.
     pub causal: Option<i32>,
@@ -63,7 +63,7 @@ impl Attention {
 
     /// Emits products and a softmax; gives the output and the scores at a stage.
     pub fn emit_parts(self, builder: &mut Builder, stage: Stage) -> Result<(TensorId, TensorId), Problem> {
-        let Fact { dtype, shape } = builder.fact(self.query).clone();
+        let Fact { dtype, shape, .. } = builder.fact(self.query).clone();
         let keys = builder.shape(self.key).get(2).copied().unwrap_or(0);
         let (key, value) = (repeated(builder, self.key, shape[1])?, repeated(builder, self.value, shape[1])?);
         let transposed = builder.emit(Op::Transpose { permutation: vec![0, 1, 3, 2] }, &[key])?;
@@ -100,7 +100,7 @@ impl Attention {
 
 /// Softmax over the keys and a sink, of which the keys' weights remain.
 fn softmax_with_sink(builder: &mut Builder, scores: TensorId, sink: TensorId) -> Result<TensorId, Problem> {
-    let Fact { dtype, shape } = builder.fact(scores).clone();
+    let Fact { dtype, shape, .. } = builder.fact(scores).clone();
     let [n, heads, queries, _] = four(&shape)?;
     let sink = builder.cast(sink, dtype)?;
     let sink = builder.reshape(sink, &[1, heads, 1, 1])?;
@@ -108,7 +108,7 @@ fn softmax_with_sink(builder: &mut Builder, scores: TensorId, sink: TensorId) ->
     let scores = builder.emit(Op::Concat { axis: 3 }, &[scores, sink])?;
     let weights = builder.emit(Op::Softmax { axis: 3, log: false }, &[scores])?;
     let slice = Op::Slice { starts: vec![0; 4], steps: vec![1; 4] };
-    builder.emit_as(slice, &[weights], Fact { dtype, shape })
+    builder.emit_as(slice, &[weights], Fact::new(dtype, &shape))
 }
 
 /// Each head repeated so that there are `heads` of them.

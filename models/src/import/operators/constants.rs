@@ -1,6 +1,6 @@
 //! Operators that are known when compiling, because all shapes are: they become constants here.
 
-use super::super::{builder::Builder, counted::Extent, node::NodeView};
+use super::super::{builder::Builder, extents::Extent, node::NodeView};
 use super::shapes::counted_once;
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
@@ -60,8 +60,8 @@ pub(super) fn constant_of_shape(builder: &mut Builder, node: &mut NodeView) -> R
         return Err(Problem::DataDependent { reason });
     }
     let shape = extents.iter().map(|extent| super::super::node::extent("the shape", extent.room()));
-    let shape = shape.collect::<Result<_, _>>()?;
-    let fact = Fact { dtype: value.dtype, shape };
+    let shape = shape.collect::<Result<Vec<_>, _>>()?;
+    let fact = Fact::new(value.dtype, &shape);
     builder.budget.reserve(&fact)?;
     let bytes = value.bytes().repeat(fact.elements());
     let made = builder.constant(Tensor::new(fact.dtype, fact.shape, bytes));
@@ -84,7 +84,7 @@ pub(super) fn shape(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor
         let extents: Vec<_> = shape[range].iter().map(|&extent| extent as i64).collect();
         builder.constant(Tensor::i64(&[extents.len()], &extents))
     };
-    match builder.bound(x).filter(|bound| (start..end).contains(&bound.axis)) {
+    match builder.counted(x).filter(|bound| (start..end).contains(&bound.axis)) {
         None => Ok(extents(builder, start..end)),
         Some(bound) => {
             let (before, after) = (extents(builder, start..bound.axis), extents(builder, bound.axis + 1..end));
@@ -96,7 +96,7 @@ pub(super) fn shape(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor
 
 pub(super) fn size(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
-    let Some(bound) = builder.bound(x) else {
+    let Some(bound) = builder.counted(x) else {
         let elements = builder.fact(x).elements() as i64;
         return Ok(builder.constant(Tensor::i64(&[], &[elements])));
     };
@@ -109,7 +109,7 @@ pub(super) fn size(builder: &mut Builder, node: &NodeView) -> Result<TensorId, P
 
 /// Ones on diagonal k of a matrix of the input's extents.
 fn identity(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor, Problem> {
-    let Fact { dtype, shape } = builder.fact(node.input(0)?).clone();
+    let Fact { dtype, shape, .. } = builder.fact(node.input(0)?).clone();
     let dtype = match node.int("dtype")? {
         Some(given) => i32::try_from(given).ok().and_then(data_type).ok_or_else(|| Problem::ElementType {
             found: data_type_name(given),

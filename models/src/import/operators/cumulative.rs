@@ -2,7 +2,7 @@
 
 use super::super::{
     builder::Builder,
-    counted::Extent,
+    extents::Extent,
     node::{NodeView, axis, extent},
 };
 use crate::{Op, Problem, Tensor, TensorId, op::Binary};
@@ -30,9 +30,9 @@ pub(super) fn top_k(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<Te
     let given = given.ok_or_else(|| Problem::Invalid("the count is missing".into()))?;
     let k = extent("K", given.room())?;
     let largest = node.flag("largest", true)?;
-    let Some(bound) = builder.bound(x).filter(|bound| bound.axis == axis) else {
+    let Some(bound) = builder.counted(x).filter(|bound| bound.axis == axis) else {
         let outputs = builder.emit_all(Op::TopK { axis, k, largest }, &[x], &[])?;
-        return match (given, builder.bound(x)) {
+        return match (given, builder.counted(x)) {
             (Extent::Counted { .. }, Some(_)) => Err(Problem::DataDependent {
                 reason: "the number of the largest elements depends on data, and how many of them there are too".into(),
             }),

@@ -59,7 +59,7 @@ pub(in crate::import) fn import(
     let values =
         description.attributes.iter().map(|attribute| value(&mut node, attribute)).collect::<Result<_, _>>()?;
     node.finish()?;
-    let bounded = inputs.iter().any(|&id| builder.bound(id).is_some());
+    let bounded = inputs.iter().any(|&id| builder.counted(id).is_some());
     let name = description.name;
     let made = builder.emit_all(Op::Custom(Arc::new(Custom { description, values })), &inputs, &[])?;
     if bounded {

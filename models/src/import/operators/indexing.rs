@@ -131,7 +131,7 @@ pub(super) fn flat_tuples(
     let products = builder.binary(Binary::Mul, along, strides)?;
     let axes = vec![outer.len()];
     let mut flat = builder.emit(Op::Reduce { kind: Reduction::Sum, axes, keep: false }, &[products])?;
-    let bound = builder.bound(indices);
+    let bound = builder.counted(indices);
     for d in 0..batch {
         let mut along = positions(builder, outer.len(), d, outer[d])?;
         if let Some(bound) = bound.filter(|bound| bound.axis == d) {
@@ -240,7 +240,7 @@ pub(super) fn hardmax(builder: &mut Builder, node: &mut NodeView) -> Result<Tens
 pub(super) fn triangle(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
     let upper = node.flag("upper", true)?;
-    let Fact { dtype, shape } = builder.fact(x).clone();
+    let Fact { dtype, shape, .. } = builder.fact(x).clone();
     let &[.., rows, columns] = shape.as_slice() else {
         return Err(Problem::Invalid(format!("an input {} is no matrix", show(&shape))));
     };

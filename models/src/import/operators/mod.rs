@@ -28,6 +28,7 @@ mod windows;
 
 use super::{
     builder::Builder,
+    extents::Computed,
     node::{NodeView, extent},
 };
 use crate::{Op, Problem, Tensor, TensorId, onnx::proto::NodeProto, op::Binary};
@@ -65,7 +66,7 @@ fn concat(builder: &mut Builder, tensors: &[TensorId], axis: usize) -> Result<Te
     if let Some(&kept) = tensors.iter().find(|&&id| builder.shape(id).get(axis) != Some(&0)) {
         let nothing = |&id: &TensorId| {
             let mut shape = builder.shape(id).to_vec();
-            let empty = shape.get(axis) == Some(&0) && builder.bound(id) == builder.bound(kept);
+            let empty = shape.get(axis) == Some(&0) && builder.counted(id) == builder.counted(kept);
             shape.iter_mut().zip(builder.shape(kept)).skip(axis).take(1).for_each(|(extent, &kept)| *extent = kept);
             empty && shape == builder.shape(kept)
         };
@@ -77,11 +78,9 @@ fn concat(builder: &mut Builder, tensors: &[TensorId], axis: usize) -> Result<Te
     if let [only] = tensors {
         return Ok(*only);
     }
-    let bounds: Vec<_> = tensors.iter().map(|&id| builder.bound(id)).collect();
-    // Bounds along other axes are for the general rule, alone or mixed with such along this one.
-    if !bounds.iter().flatten().any(|bound| bound.axis == axis)
-        || bounds.iter().flatten().any(|bound| bound.axis != axis)
-    {
+    let counted = || tensors.iter().filter_map(|&id| builder.counted(id));
+    // Other axes are for the general rule, alone or mixed with this one.
+    if !counted().any(|counted| counted.axis == axis) || counted().any(|counted| counted.axis != axis) {
         return builder.emit(Op::Concat { axis }, tensors);
     }
     let joined = builder.with_all_room(tensors, |builder| builder.emit(Op::Concat { axis }, tensors))?;
@@ -89,11 +88,11 @@ fn concat(builder: &mut Builder, tensors: &[TensorId], axis: usize) -> Result<Te
     let (mut source, mut end) = (positions, builder.constant(Tensor::i64(&[], &[0])));
     let zero = end;
     // Element i of all that is there lies as many places later as is missing before it.
-    for (number, (&id, bound)) in tensors.iter().zip(&bounds).enumerate() {
-        let room = builder.constant(Tensor::i64(&[], &[builder.shape(id)[axis] as i64]));
-        let count = bound.map_or(room, |bound| bound.count);
+    for (number, &id) in tensors.iter().enumerate() {
+        let count = builder.count_along(id, axis);
         end = builder.binary(Binary::Add, end, count)?;
-        if bound.is_some() && number + 1 < tensors.len() {
+        if builder.counted(id).is_some() && number + 1 < tensors.len() {
+            let room = builder.constant(Tensor::i64(&[], &[builder.shape(id)[axis] as i64]));
             let missing = builder.binary(Binary::Sub, room, count)?;
             let later = builder.binary(Binary::GreaterOrEqual, positions, end)?;
             let shift = builder.emit(Op::Where, &[later, missing, zero])?;
@@ -104,11 +103,9 @@ fn concat(builder: &mut Builder, tensors: &[TensorId], axis: usize) -> Result<Te
         true => joined,
         false => builder.emit(Op::Gather { axis }, &[joined, source])?,
     };
-    let summands =
-        tensors.iter().zip(&bounds).map(|(&id, bound)| (bound.map(|bound| bound.count), builder.shape(id)[axis]));
-    let summands = summands.collect();
-    // Equal counts add up to equal ones.
-    let count = *builder.counted.sums.entry(summands).or_insert(end);
+    let summand = |&id| (builder.counted(id).map(|counted| counted.count), builder.shape(id)[axis]);
+    let summands = tensors.iter().map(summand).collect();
+    let count = *builder.computed.entry(Computed::Sum(summands)).or_insert(end);
     builder.bounded(moved, axis, count)
 }
 

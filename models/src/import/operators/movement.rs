@@ -2,12 +2,11 @@
 
 use super::super::{
     builder::Builder,
-    counted::Bound,
-    counted::Extent,
+    extents::{Computed, Extent},
     node::{NodeView, axes, axis, extent, unsupported},
 };
 use crate::{
-    Fact, Op, Problem, Tensor, TensorId,
+    Counted, Fact, Op, Problem, Tensor, TensorId,
     infer::show,
     op::{Binary, PadMode},
 };
@@ -94,9 +93,9 @@ pub(super) fn slice(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor
     let ends: Vec<_> = ends.iter().map(|end| end.room()).collect();
     for (n, &d) in sliced.iter().enumerate() {
         let Some(count) = counted[n] else { continue };
-        match builder.bound(x) {
+        match builder.counted(x) {
             _ if (starts[n], steps[n]) != (0, 1) => {}
-            Some(bound) if bound == (Bound { axis: d, count }) => continue,
+            Some(bound) if bound == (Counted { axis: d, count }) => continue,
             None => {
                 let most = extent("the end", ends[n])?.min(fact.shape[d]);
                 fact.shape[d] = most;
@@ -116,7 +115,7 @@ pub(super) fn slice(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor
     let mut shape = fact.shape.clone();
     for (n, &d) in sliced.iter().enumerate() {
         let (first, count) = slice_bounds(starts[n], ends[n], steps[n], fact.shape[d])?;
-        let bounded = builder.bound(x).is_some_and(|bound| bound.axis == d);
+        let bounded = builder.counted(x).is_some_and(|bound| bound.axis == d);
         if bounded && (starts[n], steps[n]) == (0, 1) && ends[n] >= 0 && count < fact.shape[d] {
             x = builder.first_elements(x, count)?;
             fact = builder.fact(x).clone();
@@ -126,7 +125,7 @@ pub(super) fn slice(builder: &mut Builder, node: &mut NodeView) -> Result<Tensor
     if shape == fact.shape && op.1.iter().zip(&shape).all(|(&step, &extent)| step == 1 || extent <= 1) {
         return Ok(x);
     }
-    builder.emit_as(Op::Slice { starts: op.0, steps: op.1 }, &[x], Fact { dtype: fact.dtype, shape })
+    builder.emit_as(Op::Slice { starts: op.0, steps: op.1 }, &[x], Fact::new(fact.dtype, &shape))
 }
 
 /// First index and number of elements.
@@ -190,7 +189,7 @@ pub(super) fn pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId
                 if before >= 0
                     && after >= 0
                     && (before, after) != (0, 0)
-                    && builder.bound(x).is_some_and(|bound| bound.axis == d)
+                    && builder.counted(x).is_some_and(|bound| bound.axis == d)
                     && matches!(mode, PadMode::Constant(_)) =>
             {
                 x = pad_around(builder, x, [extent("pads", before)?, extent("pads", after)?], value)?;
@@ -198,7 +197,7 @@ pub(super) fn pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId
             }
             (Extent::Known(before), Extent::Known(after)) => (before, after),
             (Extent::Known(0), Extent::Rest { of, count })
-                if builder.bound(x) == Some(Bound { axis: d, count }) && matches!(mode, PadMode::Constant(_)) =>
+                if builder.counted(x) == Some(Counted { axis: d, count }) && matches!(mode, PadMode::Constant(_)) =>
             {
                 x = pad_to(builder, x, d, extent("pads", of)?, value)?;
                 (0, 0)
@@ -217,7 +216,7 @@ pub(super) fn pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId
 
 /// A number so many times before and after the elements that are there.
 fn pad_around(builder: &mut Builder, x: TensorId, pads: [usize; 2], value: f64) -> Result<TensorId, Problem> {
-    let Some(Bound { axis, count }) = builder.bound(x) else { return Ok(x) };
+    let Some(Counted { axis, count }) = builder.counted(x) else { return Ok(x) };
     let (rank, room) = (builder.shape(x).len(), builder.shape(x)[axis]);
     let filled = builder.filled(x, value)?;
     let (mut before, mut after) = (vec![0; rank], vec![0; rank]);
@@ -226,7 +225,7 @@ fn pad_around(builder: &mut Builder, x: TensorId, pads: [usize; 2], value: f64) 
     let times = pads[0] + pads[1];
     let more = builder.constant(Tensor::i64(&[], &[times as i64]));
     let sum = builder.binary(Binary::Add, count, more)?;
-    let sum = *builder.counted.sums.entry(vec![(Some(count), room), (None, times)]).or_insert(sum);
+    let sum = *builder.computed.entry(Computed::Sum(vec![(Some(count), room), (None, times)])).or_insert(sum);
     builder.bounded(padded, axis, sum)
 }
 
@@ -265,7 +264,7 @@ pub(super) fn gather(builder: &mut Builder, node: &mut NodeView) -> Result<Tenso
         return Err(Problem::Invalid(format!("index {index} is outside an extent of {extent}")));
     }
     // Of what only data says how much there is, computed indices select what the model knows to be there.
-    let counted = builder.bound(data).is_some_and(|bound| bound.axis == axis) && builder.bound(indices).is_none();
+    let counted = builder.counted(data).is_some_and(|bound| bound.axis == axis) && builder.counted(indices).is_none();
     if counted && builder.graph.constant(indices).is_none() {
         let indices = super::scatter::counted_from_end(builder, data, indices, axis)?;
         return builder.with_all_room(&[data], |builder| builder.emit(Op::Gather { axis }, &[data, indices]));
@@ -276,7 +275,7 @@ pub(super) fn gather(builder: &mut Builder, node: &mut NodeView) -> Result<Tenso
 /// Crops or pads with zeros to wanted extents, the middle in the middle; an odd element goes to the end.
 pub(super) fn center_crop_pad(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
-    let Fact { dtype, shape } = builder.fact(x).clone();
+    let Fact { dtype, shape, .. } = builder.fact(x).clone();
     let rank = shape.len();
     let wanted = node.integers(builder, 1, "shape")?.unwrap_or_default();
     let given = node.ints("axes")?.unwrap_or_else(|| (0..rank as i64).collect());

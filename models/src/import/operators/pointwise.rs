@@ -221,7 +221,7 @@ pub(super) fn bit_cast(builder: &mut Builder, node: &mut NodeView) -> Result<Ten
     let dtype = dtype.ok_or_else(|| {
         unsupported("to", data_type_name(to), "floats of 16 to 64 bits, integers of 8 to 64 bits, BOOL")
     })?;
-    let fact = Fact { dtype, shape: builder.shape(x).to_vec() };
+    let fact = Fact::new(dtype, builder.shape(x));
     if builder.fact(x).dtype == dtype {
         return Ok(x);
     }

@@ -50,7 +50,7 @@ impl Granularity {
 
     /// A scale or zero point in a shape that broadcasts to the tensor's.
     fn spread(&self, builder: &mut Builder, parameter: TensorId, shape: &[usize]) -> Result<TensorId, Problem> {
-        let Fact { dtype, shape: given } = builder.fact(parameter).clone();
+        let Fact { dtype, shape: given, .. } = builder.fact(parameter).clone();
         if given.iter().product::<usize>() == 1 {
             return builder.reshape(parameter, &[]);
         }

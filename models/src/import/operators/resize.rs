@@ -2,12 +2,11 @@
 
 use super::super::{
     builder::Builder,
-    counted::Bound,
     node::{NodeView, axes, extent, unsupported},
 };
 use super::resample::{Axis, Filter, resample};
 use crate::{
-    Fact, Op, Problem, TensorId,
+    Counted, Fact, Op, Problem, TensorId,
     infer::show,
     op::{Coordinates, Interpolation, Rounding},
 };
@@ -78,10 +77,10 @@ fn resize(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Proble
 /// Wanted extents. One that depends on data has to be that of the input.
 fn sizes(builder: &Builder, node: &NodeView, resized: &[usize]) -> Result<Option<Vec<i64>>, Problem> {
     let Some(extents) = node.extents_of(builder, 3, "sizes")? else { return Ok(None) };
-    let bound = builder.bound(node.input(0)?);
+    let bound = builder.counted(node.input(0)?);
     for (extent, &axis) in extents.iter().zip(resized) {
         let here = bound.filter(|bound| bound.axis == axis);
-        if here != extent.count().map(|count| Bound { axis, count }) {
+        if here != extent.count().map(|count| Counted { axis, count }) {
             let reason = format!("input 3 (sizes) depends on data along dimension {axis}");
             return Err(Problem::DataDependent { reason });
         }
@@ -196,5 +195,5 @@ fn emit(
     if builder.shape(x) == shape && scales.iter().all(|&scale| scale == 1.0) {
         return Ok(x);
     }
-    builder.emit_as(Op::Resize { scales, interpolation, coordinates }, &[x], Fact { dtype, shape })
+    builder.emit_as(Op::Resize { scales, interpolation, coordinates }, &[x], Fact::new(dtype, &shape))
 }

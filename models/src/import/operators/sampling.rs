@@ -34,7 +34,7 @@ pub(super) fn grid_sample(builder: &mut Builder, node: &mut NodeView) -> Result<
 /// Places of an image's pixels between −1 and 1, under affine maps: theta `[n, d, d + 1]`, output `[n, …, d]`.
 pub(super) fn affine_grid(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let theta = node.input(0)?;
-    let Fact { dtype, shape } = builder.fact(theta).clone();
+    let Fact { dtype, shape, .. } = builder.fact(theta).clone();
     let align = node.flag("align_corners", false)?;
     let size = node.integers(builder, 1, "size")?.unwrap_or_default();
     let size = size.iter().map(|&value| extent("size", value)).collect::<Result<Vec<_>, _>>()?;
@@ -73,7 +73,7 @@ pub(super) fn affine_grid(builder: &mut Builder, node: &mut NodeView) -> Result<
 /// Regions `[r, 5]` begin with the number of their image. Their corners are rounded to pixels.
 pub(super) fn region_max(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (x, regions) = (node.input(0)?, node.input(1)?);
-    let Fact { dtype, shape } = builder.fact(regions).clone();
+    let Fact { dtype, shape, .. } = builder.fact(regions).clone();
     let &[count, 5] = shape.as_slice() else {
         return Err(Problem::Invalid(format!("regions {}", show(&shape))));
     };
@@ -120,7 +120,7 @@ pub(super) fn region_align(builder: &mut Builder, node: &mut NodeView) -> Result
 /// horizontal), `[bias]` `[m]`, `[mask]` `[n, sets·kh·kw, oh, ow]`.
 pub(super) fn deformable_convolution(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (x, weights, offset) = (node.input(0)?, node.input(1)?, node.input(2)?);
-    let Fact { dtype, shape } = builder.fact(x).clone();
+    let Fact { dtype, shape, .. } = builder.fact(x).clone();
     let (kernel, places) = (builder.shape(weights).to_vec(), builder.shape(offset).to_vec());
     let sets = count(node, "offset_group", 1)?;
     let (window, groups) = super::windows::convolution_window(node, &shape, &kernel)?;

@@ -30,11 +30,11 @@ fn scatter(
     rows: usize,
     reduction: ScatterReduction,
 ) -> Result<TensorId, Problem> {
-    let (counted, bound) = (builder.bound(indices), builder.bound(data));
-    if counted.is_none() && bound.is_none() && builder.bound(updates).is_none() {
+    let (counted, bound) = (builder.counted(indices), builder.counted(data));
+    if counted.is_none() && bound.is_none() && builder.counted(updates).is_none() {
         return scatter_all(builder, [data, indices, updates], rows, reduction);
     }
-    if counted != builder.bound(updates) {
+    if counted != builder.counted(updates) {
         let reason = "how many indices there are depends on data, but not how many updates".into();
         return Err(Problem::DataDependent { reason });
     }
@@ -115,7 +115,7 @@ pub(super) fn counted_from_end(
     indices: TensorId,
     axis: usize,
 ) -> Result<TensorId, Problem> {
-    let Some(bound) = builder.bound(data).filter(|bound| bound.axis == axis) else { return Ok(indices) };
+    let Some(bound) = builder.counted(data).filter(|bound| bound.axis == axis) else { return Ok(indices) };
     let indices = builder.cast(indices, DType::I64)?;
     let zero = builder.scalar(DType::I64, 0.0)?;
     let negative = builder.binary(Binary::Less, indices, zero)?;
@@ -128,7 +128,7 @@ pub(super) fn scatter_nd(builder: &mut Builder, node: &mut NodeView) -> Result<T
     let (data, indices, updates) = (node.input(0)?, node.input(1)?, node.input(2)?);
     let reduction = reduction(node)?;
     let shape = builder.shape(data).to_vec();
-    if builder.bound(data).is_some() {
+    if builder.counted(data).is_some() {
         let reason = "how much there is of what tuples of indices select from depends on data".into();
         return Err(Problem::DataDependent { reason });
     }
@@ -175,7 +175,7 @@ pub(super) fn tensor_scatter(builder: &mut Builder, node: &mut NodeView) -> Resu
 /// Puts the elements back where a pooling with indices took them from, zeros elsewhere.
 pub(super) fn max_unpool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (x, indices) = (node.input(0)?, node.input(1)?);
-    let Fact { dtype, shape } = builder.fact(x).clone();
+    let Fact { dtype, shape, .. } = builder.fact(x).clone();
     let kernel = node.extents("kernel_shape")?.ok_or_else(|| Problem::Invalid("kernel_shape is missing".into()))?;
     let strides = node.extents("strides")?.unwrap_or_else(|| vec![1; kernel.len()]);
     let pads = node.extents("pads")?.unwrap_or_else(|| vec![0; 2 * kernel.len()]);

@@ -3,6 +3,7 @@
 
 use super::super::{
     builder::Builder,
+    extents::Computed,
     node::{NodeView, axis},
 };
 use crate::{Fact, Op, Problem, Tensor, TensorId, infer::show};
@@ -16,20 +17,21 @@ pub(super) fn non_zero(builder: &mut Builder, node: &NodeView) -> Result<TensorI
     // A scalar has as many indices as a vector of one element, but no dimension to count them along.
     let vector = builder.reshape(x, &[1])?;
     let found = indices(builder, vector)?;
-    let Fact { dtype, shape } = builder.fact(found).clone();
+    let Fact { dtype, shape, .. } = builder.fact(found).clone();
     builder.emit_as(Op::Slice { starts: vec![0; 2], steps: vec![1; 2] }, &[found], Fact::new(dtype, &[0, shape[1]]))
 }
 
 /// Indices of the elements that are not zero. What two nodes ask of one value is found once, so that it is known to be
 /// equally much.
 fn indices(builder: &mut Builder, x: TensorId) -> Result<TensorId, Problem> {
-    if let Some(&found) = builder.counted.non_zero.get(&x) {
+    let how = Computed::NonZero(x);
+    if let Some(&found) = builder.computed.get(&how) {
         return Ok(found);
     }
     let there = builder.filled(x, 0.0)?;
     let outputs = builder.emit_all(Op::NonZero, &[there], &[])?;
     let found = builder.bounded(outputs[0], 1, outputs[1])?;
-    builder.counted.non_zero.insert(x, found);
+    builder.computed.insert(how, found);
     Ok(found)
 }
 
@@ -89,7 +91,7 @@ pub(super) fn non_max_suppression(builder: &mut Builder, node: &mut NodeView) ->
         return Err(Problem::Invalid(format!("boxes {boxes} with scores {scores}")));
     };
     // What is not there has no score and so is never selected.
-    let alike = match (builder.bound(boxes), builder.bound(scores)) {
+    let alike = match (builder.counted(boxes), builder.counted(scores)) {
         (None, None) => true,
         (Some(boxes), Some(scores)) => boxes.count == scores.count && (boxes.axis, scores.axis) == (1, 2),
         _ => false,

@@ -68,7 +68,7 @@ const MOST_PIECES: usize = 1 << 16;
 /// Pieces along an axis: of given extents, of one extent, or single slices, which may lose the axis.
 pub(super) fn split(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
-    let Fact { dtype, shape } = builder.fact(x).clone();
+    let Fact { dtype, shape, .. } = builder.fact(x).clone();
     let axis = axis(node.int("axis")?.unwrap_or(0), shape.len())?;
     let keep = node.flag("keepdims", true)?;
     let whole = shape[axis];

@@ -2,12 +2,11 @@
 
 use super::super::{
     builder::Builder,
-    counted::Bound,
-    counted::Extent,
+    extents::Extent,
     node::{NodeView, axes, axis, unsupported},
 };
 use crate::{
-    DType, Op, Problem, TensorId,
+    Counted, DType, Op, Problem, TensorId,
     infer::{broadcast, show},
 };
 
@@ -74,7 +73,7 @@ pub(super) fn reshape(builder: &mut Builder, node: &mut NodeView) -> Result<Tens
     let reshaped = builder.reshape(x, &shape)?;
     // The room is right by chance where the shape counts something else.
     for (d, count) in counted.into_iter().enumerate().filter_map(|(d, count)| Some((d, count?))) {
-        if builder.bound(reshaped) != Some(Bound { axis: d, count }) {
+        if builder.counted(reshaped) != Some(Counted { axis: d, count }) {
             let input = show(&input);
             let reason = format!("{input} is reshaped to {wanted:?}, where extent {d} depends on data in another way");
             return Err(Problem::DataDependent { reason });
@@ -145,7 +144,7 @@ pub(super) fn expand(builder: &mut Builder, node: &NodeView) -> Result<TensorId,
     let input = builder.shape(x).to_vec();
     let shape = broadcast(&input, &wanted)?;
     let before = shape.len() - input.len();
-    let bound = builder.bound(x).map(|bound| (bound.axis + before, bound.count));
+    let bound = builder.counted(x).map(|bound| (bound.axis + before, bound.count));
     if let Some((axis, count)) = bound {
         // An only element would be repeated, more would stay as many as they are.
         let given = (axis + given.len()).checked_sub(shape.len()).map_or(Extent::Known(1), |d| given[d]);

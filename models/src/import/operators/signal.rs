@@ -122,7 +122,7 @@ impl Transform {
 /// Input `[…, n, …, 1 or 2]`: a real or complex signal; output `[…, bins, …, 2]` (or 1 for a real inverse).
 pub(super) fn transform(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
-    let Fact { dtype, shape } = builder.fact(x).clone();
+    let Fact { dtype, shape, .. } = builder.fact(x).clone();
     let (inverse, one_sided) = (node.flag("inverse", false)?, node.flag("onesided", false)?);
     let axis_given = match node.opset {
         ..20 => node.int("axis")?.unwrap_or(1),
@@ -186,7 +186,7 @@ pub(super) fn transform(builder: &mut Builder, node: &mut NodeView) -> Result<Te
 /// cosines.
 pub(super) fn short_time_transform(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let x = node.input(0)?;
-    let Fact { dtype, shape } = builder.fact(x).clone();
+    let Fact { dtype, shape, .. } = builder.fact(x).clone();
     let step = node.integers(builder, 1, "frame_step")?.and_then(|step| step.first().copied());
     let step = step.ok_or_else(|| Problem::Invalid("input 1 (frame_step) is missing".into()))?;
     let step = extent("frame_step", step)?;

@@ -105,7 +105,7 @@ pub(super) fn convolution(builder: &mut Builder, node: &mut NodeView) -> Result<
 /// state.
 pub(super) fn causal(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<TensorId>, Problem> {
     let (input, weights) = (node.input(0)?, node.input(1)?);
-    let Fact { dtype, shape } = builder.fact(input).clone();
+    let Fact { dtype, shape, .. } = builder.fact(input).clone();
     let activation = match node.string("activation", "none")?.as_str() {
         "none" => None,
         "silu" | "swish" => Some(Unary::Swish { alpha: 1.0 }),
@@ -176,7 +176,7 @@ pub(super) fn transposed(builder: &mut Builder, node: &mut NodeView) -> Result<T
         shape.push(output.ok_or_else(|| Problem::Invalid(format!("pads leave nothing of an extent of {full}")))?);
     }
     let dtype = builder.fact(inputs[0]).dtype;
-    builder.emit_as(Op::ConvTranspose { window, groups }, &inputs, Fact { dtype, shape })
+    builder.emit_as(Op::ConvTranspose { window, groups }, &inputs, Fact::new(dtype, &shape))
 }
 
 /// What a pooling reads: window, kernel and the output's extents.
@@ -204,7 +204,7 @@ fn pool(builder: &mut Builder, node: &mut NodeView, kind: Pooling) -> Result<Ten
     let input = node.input(0)?;
     let x = builder.fact(input).clone();
     let (window, kernel, shape) = pooling(node, &x.shape)?;
-    builder.emit_as(Op::Pool { kind, kernel, window }, &[input], Fact { dtype: x.dtype, shape })
+    builder.emit_as(Op::Pool { kind, kernel, window }, &[input], Fact::new(x.dtype, &shape))
 }
 
 /// Maxima, and where they lie if the node lists that output.
@@ -215,10 +215,10 @@ pub(super) fn max_pool(builder: &mut Builder, node: &mut NodeView) -> Result<Vec
     let (window, kernel, shape) = pooling(node, &x.shape)?;
     let kind = Pooling::Max;
     let op = Op::Pool { kind, kernel: kernel.clone(), window: window.clone() };
-    let mut outputs = vec![builder.emit_as(op, &[input], Fact { dtype: x.dtype, shape: shape.clone() })?];
+    let mut outputs = vec![builder.emit_as(op, &[input], Fact::new(x.dtype, &shape))?];
     if node.outputs > 1 {
         let op = Op::PoolIndices { kernel, window, column_major };
-        outputs.push(builder.emit_as(op, &[input], Fact { dtype: DType::I64, shape })?);
+        outputs.push(builder.emit_as(op, &[input], Fact::new(DType::I64, &shape))?);
     }
     Ok(outputs)
 }
@@ -226,7 +226,7 @@ pub(super) fn max_pool(builder: &mut Builder, node: &mut NodeView) -> Result<Vec
 /// (Σ |x|ᵖ)^(1/p) over windows: a convolution of each channel with ones.
 pub(super) fn lp_pool(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let input = node.input(0)?;
-    let Fact { dtype, shape: x } = builder.fact(input).clone();
+    let Fact { dtype, shape: x, .. } = builder.fact(input).clone();
     let p = node.int("p")?.unwrap_or(2);
     let (mut window, kernel, shape) = pooling(node, &x)?;
     // With ceil_mode a last window may reach beyond the padding, where nothing counts.
@@ -251,7 +251,7 @@ pub(super) fn lp_pool(builder: &mut Builder, node: &mut NodeView) -> Result<Tens
 /// convolution that puts each tap in its place.
 pub(super) fn columns_to_image(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let input = node.input(0)?;
-    let Fact { dtype, shape } = builder.fact(input).clone();
+    let Fact { dtype, shape, .. } = builder.fact(input).clone();
     let given = |index, name| -> Result<Vec<usize>, Problem> {
         let values = node.integers(builder, index, name)?.unwrap_or_default();
         values.iter().map(|&value| extent(name, value)).collect()

@@ -2,7 +2,7 @@
 
 use crate::network::{Arithmetic, Network};
 use anyhow::{Context, Result, bail};
-use floe_compiler::{passes, preprocess::Preprocess};
+use floe_compiler::{evaluate::HostEvaluator, passes, preprocess::Preprocess};
 use floe_models::{
     DType, Fact, Graph, Tensor,
     op::{Channels, PixelFormat},
@@ -29,7 +29,7 @@ pub fn tensor(file: &Path, fact: &Fact, words: &Preprocess) -> Result<Tensor> {
     graph.inputs.push(value);
     graph.outputs.push(value);
     preprocess.apply(&mut graph)?;
-    let network = Network::new(&passes::fuse(passes::simplify(graph)?)?, Arithmetic::F32)?;
+    let network = Network::new(&passes::fuse(passes::simplify(graph, &HostEvaluator::default())?)?, Arithmetic::F32)?;
     let [(name, frame)] = network.inputs() else { bail!("a picture has one frame") };
     let pixels = picture.into_raw();
     let pictures = frame.elements() / pixels.len().max(1);

@@ -1,8 +1,8 @@
 //! Fusion of whole kernels where the target gains by it.
 //!
 //! Each pass looks for a chain of kernels whose intermediate results nobody else reads and offers one kernel for them.
-//! The offer is taken where its cheapest candidate costs less than those of the chain together, or where the user
-//! forces one of its algorithms; forcing an algorithm of a member keeps the chain.
+//! The offer is taken where it is faster than the chain: by a timing table that knows the fused kernel and every member, else by
+//! the cost model. Where the user forces one of its algorithms it is taken; forcing an algorithm of a member keeps the chain.
 
 mod edges;
 mod mbconv;
@@ -10,17 +10,16 @@ mod quantized_average;
 mod quantized_mbconv;
 mod scaled_conv;
 mod squeeze_excite;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     forms::Forms,
     kernel_graph::{BufferRange, KernelGraph, KernelNode},
+    selection::{Expected, Selection},
 };
 use edges::Edges;
-use floe_kernels::{
-    Kernel,
-    codegen::{Candidate, Target},
-};
-use std::collections::HashMap;
+use floe_kernels::Kernel;
 
 /// One kernel in place of several.
 struct Offer {
@@ -31,6 +30,30 @@ struct Offer {
     outputs: Vec<BufferRange>,
 }
 
+impl Offer {
+    /// The fused kernel as a node.
+    fn node(&self, graph: &KernelGraph) -> KernelNode {
+        let members = || self.members.iter().map(|&member| &graph.nodes[member]);
+        let mut sources = Vec::new();
+        for source in members().flat_map(|member| &member.sources) {
+            if !sources.contains(source) {
+                sources.push(source.clone());
+            }
+        }
+        let last = members().next_back();
+        KernelNode {
+            name: members().next().map_or_else(String::new, |first| first.name.clone()),
+            sources,
+            reasons: last.map_or_else(Vec::new, |last| last.reasons.clone()),
+            layout: last.and_then(|last| last.layout),
+            kernel: self.kernel.clone(),
+            code: None,
+            inputs: self.inputs.clone(),
+            outputs: self.outputs.clone(),
+        }
+    }
+}
+
 /// Finds the offers that begin at a node.
 type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
 
@@ -38,21 +61,26 @@ type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
 const PASSES: [Pass; 5] =
     [squeeze_excite::offers, mbconv::offers, quantized_average::offers, quantized_mbconv::offers, scaled_conv::offers];
 
-/// Replaces chains of kernels by fused ones. `forced` maps node names to algorithms; `forms` knows what other shapes have fused.
-pub fn run(
-    mut graph: KernelGraph,
-    target: &Target,
-    forced: &HashMap<String, String>,
-    mut forms: Option<&mut Forms>,
-) -> KernelGraph {
+/// Replaces chains of kernels by fused ones. `forms` knows what other shapes have fused.
+pub fn run(mut graph: KernelGraph, selection: &mut Selection<'_>, mut forms: Option<&mut Forms>) -> KernelGraph {
     for pass in PASSES {
         let mut number = 0;
         let mut edges = Edges::of(&graph);
         while number < graph.nodes.len() {
-            let offers = pass(&graph, &edges, number);
-            match offers.into_iter().find(|offer| accept(&graph, offer, target, forced, forms.as_deref_mut())) {
-                Some(offer) => {
-                    replace(&mut graph, offer);
+            let mut accepted = None;
+            for offer in pass(&graph, &edges, number) {
+                // Where times are to be measured, those of the shorter chains are too.
+                if accepted.is_some() && selection.problems.is_none() {
+                    break;
+                }
+                let fused = offer.node(&graph);
+                if accept(&graph, &offer.members, &fused, selection, forms.as_deref_mut()) {
+                    accepted.get_or_insert((offer.members, fused));
+                }
+            }
+            match accepted {
+                Some((members, fused)) => {
+                    replace(&mut graph, &members, fused);
                     edges = Edges::of(&graph);
                 }
                 None => number += 1,
@@ -62,47 +90,34 @@ pub fn run(
     graph
 }
 
-/// Expected microseconds of the cheapest candidate, if there is one.
-fn cost(candidates: &[Candidate]) -> Option<f64> {
-    candidates.iter().map(|candidate| candidate.cost).min_by(f64::total_cmp)
-}
-
+/// Whether a fused kernel takes the place of its members.
 fn accept(
     graph: &KernelGraph,
-    offer: &Offer,
-    target: &Target,
-    forced: &HashMap<String, String>,
+    members: &[usize],
+    fused: &KernelNode,
+    selection: &mut Selection<'_>,
     forms: Option<&mut Forms>,
 ) -> bool {
-    if offer.kernel.family().check().is_err() {
-        return false;
+    let Some(together) = selection.expected(graph, fused) else { return false };
+    if selection.forced(fused).is_some() {
+        return true;
     }
-    let Ok(candidates) = offer.kernel.candidates(target) else { return false };
-    let Some(fused) = cost(&candidates) else { return false };
-    let members = || offer.members.iter().map(|&member| &graph.nodes[member]);
-    let wanted = forced.iter().filter(|(name, _)| members().any(|member| member.is_named(name))).min();
-    if let Some((_, wanted)) = wanted {
-        return candidates.iter().any(|candidate| candidate.algorithm == wanted.as_str());
-    }
-    // A member without a candidate cannot run by itself.
-    let alone = |member: &KernelNode| member.kernel.candidates(target).ok().and_then(|candidates| cost(&candidates));
-    let apart = members().map(|member| alone(member).unwrap_or(f64::INFINITY)).sum::<f64>();
+    let members = || members.iter().map(|&member| &graph.nodes[member]);
+    let apart: Vec<Option<Expected>> = members().map(|member| selection.expected(graph, member)).collect();
+    let measured = apart.iter().map(|member| member.and_then(|member| member.measured)).sum::<Option<f64>>();
+    let (together, apart) = match (together.measured, measured) {
+        (Some(together), Some(apart)) => (together, apart),
+        // A member without a candidate cannot run by itself.
+        _ => (together.cost, apart.iter().map(|member| member.map_or(f64::INFINITY, |member| member.cost)).sum()),
+    };
     let nodes = || members().map(|member| member.name.clone()).collect();
-    forms.map_or(fused < apart, |forms| forms.fuses(offer.kernel.family().name(), nodes(), fused, apart))
+    forms.map_or(together < apart, |forms| forms.fuses(fused.kernel.family().name(), nodes(), together, apart))
 }
 
-fn replace(graph: &mut KernelGraph, offer: Offer) {
-    let Offer { members, kernel, inputs, outputs } = offer;
+/// Puts a fused kernel in the place of the last of its members.
+fn replace(graph: &mut KernelGraph, members: &[usize], fused: KernelNode) {
     let Some((&last, before)) = members.split_last() else { return };
-    let mut sources = Vec::new();
-    for source in members.iter().flat_map(|&member| &graph.nodes[member].sources) {
-        if !sources.contains(source) {
-            sources.push(source.clone());
-        }
-    }
-    let name = graph.nodes[members[0]].name.clone();
-    let (reasons, layout) = (std::mem::take(&mut graph.nodes[last].reasons), graph.nodes[last].layout);
-    graph.nodes[last] = KernelNode { name, sources, reasons, layout, kernel, code: None, inputs, outputs };
+    graph.nodes[last] = fused;
     for &member in before.iter().rev() {
         graph.nodes.remove(member);
     }

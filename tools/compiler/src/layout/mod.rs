@@ -87,7 +87,7 @@ mod tests {
     use floe_models::{Op, op::Unary, op::Window};
 
     fn half(network: Network) -> Layouts {
-        let fused = passes::fuse(passes::simplify(network.graph).expect("legal")).expect("fusible");
+        let fused = passes::fuse(passes::tests::simplify(network.graph).expect("legal")).expect("fusible");
         StoredGraph::of(&fused, StoreOptions { half: true, ..StoreOptions::default() }).layouts
     }
 

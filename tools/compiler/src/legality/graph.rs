@@ -15,7 +15,7 @@ pub fn check(graph: &Graph, pass: &'static str) -> Result<(), Illegal> {
     for value in &graph.values {
         let Some(constant) = &value.constant else { continue };
         if constant.dtype != value.fact.dtype || constant.shape != value.fact.shape {
-            let found = Fact { dtype: constant.dtype, shape: constant.shape.clone() };
+            let found = Fact::new(constant.dtype, &constant.shape);
             let rule = format!("{found:?} is stored for {:?}", value.fact);
             return Err(Illegal::new(pass, format!("constant {}", value.name), rule));
         }

@@ -31,7 +31,7 @@ fn network() -> FusedGraph {
     let y = net.binary(Binary::Add, softmax, sum);
     let y = net.unary(Unary::Exp, y);
     net.output(y);
-    passes::fuse(passes::simplify(net.graph).expect("legal")).expect("fusible")
+    passes::fuse(passes::tests::simplify(net.graph).expect("legal")).expect("fusible")
 }
 
 fn target() -> &'static Target {

@@ -118,7 +118,7 @@ impl<'a> Lowering<'a> {
         for (position, &id) in node.inputs.iter().enumerate() {
             let wanted = match position {
                 0 => dtype,
-                2 => self.scale_type(id, dtype),
+                2 if dtype == DType::F16 => self.dtype(id),
                 _ => self.graph.values[id.0].fact.dtype,
             };
             let located = self.read(node, position, wanted)?;
@@ -135,16 +135,6 @@ impl<'a> Lowering<'a> {
         let kernel = PackedMatMul { input, weights, scales, zeros: views.next(), output, bits };
         self.push(Kernel::PackedMatMul(kernel), inputs, vec![range]);
         Ok(())
-    }
-
-    /// The type of constant scales: f16 where products are, as long as none of them loses digits.
-    fn scale_type(&self, id: TensorId, dtype: DType) -> DType {
-        let value = &self.graph.values[id.0];
-        let normal = |scale: f64| scale == 0.0 || (6.2e-5..6.5e4).contains(&scale.abs());
-        match &value.constant {
-            Some(scales) if dtype == DType::F16 && scales.to_f64().into_iter().all(normal) => DType::F16,
-            _ => value.fact.dtype,
-        }
     }
 
     /// A row-major place of its own for a value.

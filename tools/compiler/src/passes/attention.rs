@@ -224,7 +224,7 @@ impl Match {
                 let mut permutation: Vec<usize> = (0..rank).collect();
                 permutation.swap(rank - 2, rank - 1);
                 let shape: Vec<usize> = permutation.iter().map(|&d| fact.shape[d]).collect();
-                added.node(Op::Transpose { permutation }, vec![columns], Fact { dtype: fact.dtype, shape })
+                added.node(Op::Transpose { permutation }, vec![columns], Fact::new(fact.dtype, &shape))
             }
         };
         let value = added.reshaped(self.value);
@@ -349,7 +349,7 @@ impl Added<'_> {
         if self.graph.fact(source).shape == shape {
             return source;
         }
-        self.node(Op::Reshape, vec![source], Fact { dtype, shape })
+        self.node(Op::Reshape, vec![source], Fact::new(dtype, &shape))
     }
 
     fn moved(&mut self, operand: Operand) -> TensorId {
@@ -374,7 +374,7 @@ impl Added<'_> {
                 Some(other) => {
                     let (a, b) = (self.graph.fact(other), self.graph.fact(mask));
                     let shape = floe_models::infer::broadcast(&a.shape, &b.shape).ok()?;
-                    let fact = Fact { dtype: a.dtype, shape };
+                    let fact = Fact::new(a.dtype, &shape);
                     self.node(Op::Binary(Binary::Add), vec![other, mask], fact)
                 }
             });
@@ -391,6 +391,6 @@ impl Added<'_> {
         };
         let (a, b) = (scalar(a), scalar(b));
         let shape = self.graph.fact(condition).shape.clone();
-        self.node(Op::Where, vec![condition, a, b], Fact { dtype, shape })
+        self.node(Op::Where, vec![condition, a, b], Fact::new(dtype, &shape))
     }
 }

@@ -38,7 +38,7 @@ fn sliced(graph: &Graph, node: &Node) -> Option<(Vec<usize>, Vec<i64>, usize)> {
 
 fn replace(graph: &mut Graph, node: Node, starts: Vec<usize>, steps: Vec<i64>, extent: usize) {
     let Op::Gather { axis } = node.op else { return };
-    let Fact { dtype, mut shape } = graph.fact(node.inputs[0]).clone();
+    let Fact { dtype, mut shape, .. } = graph.fact(node.inputs[0]).clone();
     shape[axis] = extent;
     let data = vec![node.inputs[0]];
     let slice = Op::Slice { starts, steps };
@@ -47,7 +47,7 @@ fn replace(graph: &mut Graph, node: Node, starts: Vec<usize>, steps: Vec<i64>, e
         return;
     }
     // A scalar index removes the axis.
-    let kept = graph.add_value(format!("{}_slice", node.name), Fact { dtype, shape });
+    let kept = graph.add_value(format!("{}_slice", node.name), Fact::new(dtype, &shape));
     let name = format!("{}_slice", node.name);
     graph.nodes.push(Node { name, op: slice, inputs: data, outputs: vec![kept], sources: node.sources.clone() });
     graph.nodes.push(Node { op: Op::Reshape, inputs: vec![kept], ..node });

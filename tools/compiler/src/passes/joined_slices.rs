@@ -142,7 +142,7 @@ fn alike(graph: &Graph, a: &Node, b: &Node) -> bool {
 /// The nodes that make the union of a run, and its value.
 fn join(graph: &mut Graph, nodes: &[Node], run: &Run) -> TensorId {
     let Piece { value, start, extent, between } = &run.piece;
-    let Fact { dtype, mut shape } = graph.fact(*value).clone();
+    let Fact { dtype, mut shape, .. } = graph.fact(*value).clone();
     let rank = shape.len();
     let mut id = *value;
     if (*start, *extent) != (0, shape[run.axis]) {

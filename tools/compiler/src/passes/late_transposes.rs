@@ -71,9 +71,9 @@ fn exchange(graph: &mut Edges, number: usize, permutation: &[usize]) {
         };
     }
     let output = node.outputs[0];
-    let Fact { dtype, shape } = graph.fact(output).clone();
-    let shape = back.iter().map(|&d| shape[d]).collect();
-    node.outputs = vec![graph.add_value(format!("{}_channels_last", node.name), Fact { dtype, shape })];
+    let Fact { dtype, shape, .. } = graph.fact(output).clone();
+    let shape = back.iter().map(|&d| shape[d]).collect::<Vec<_>>();
+    node.outputs = vec![graph.add_value(format!("{}_channels_last", node.name), Fact::new(dtype, &shape))];
     let after = Node {
         name: format!("{}_transposed", node.name),
         op: Op::Transpose { permutation: permutation.to_vec() },
@@ -88,7 +88,7 @@ fn exchange(graph: &mut Edges, number: usize, permutation: &[usize]) {
 /// The operand in the order of dimensions before the transposition; new nodes that make it so are added to `nodes`.
 fn untransposed(graph: &mut Edges, id: TensorId, back: &[usize], name: &str, nodes: &mut Vec<Node>) -> TensorId {
     let rank = back.len();
-    let Fact { dtype, shape } = graph.fact(id).clone();
+    let Fact { dtype, shape, .. } = graph.fact(id).clone();
     if shape.iter().all(|&extent| extent == 1) && shape.len() <= rank {
         return id;
     }
@@ -101,8 +101,8 @@ fn untransposed(graph: &mut Edges, id: TensorId, back: &[usize], name: &str, nod
         }
         None => id,
     };
-    let shape = back.iter().map(|&d| padded[d]).collect();
-    let result = graph.add_value(format!("{name}_operand_channels_last"), Fact { dtype, shape });
+    let shape = back.iter().map(|&d| padded[d]).collect::<Vec<_>>();
+    let result = graph.add_value(format!("{name}_operand_channels_last"), Fact::new(dtype, &shape));
     nodes.push(Node {
         name: format!("{name}_operand_{}", nodes.len()),
         op: Op::Transpose { permutation: back.to_vec() },

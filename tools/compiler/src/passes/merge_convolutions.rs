@@ -126,11 +126,11 @@ fn merge(graph: &mut Edges, branches: &[Branch]) {
     for &number in branches.iter().flat_map(|branch| &branch.nodes) {
         rewrite::add_sources(&mut sources, &graph.nodes[number].sources);
     }
-    let Fact { dtype, mut shape } = graph.fact(first.outputs[0]).clone();
+    let Fact { dtype, mut shape, .. } = graph.fact(first.outputs[0]).clone();
     shape[1] = channels;
     let mut nodes = Vec::new();
     let mut add = |graph: &mut Edges, name: String, op: Op, inputs: Vec<TensorId>| {
-        let output = graph.add_value(format!("{name}_merged"), Fact { dtype, shape: shape.clone() });
+        let output = graph.add_value(format!("{name}_merged"), Fact::new(dtype, &shape));
         nodes.push(Node { name, op, inputs, outputs: vec![output], sources: sources.clone() });
         output
     };

@@ -71,7 +71,7 @@ fn merge(graph: &mut Edges, products: &[usize]) {
     let mut shape = graph.fact(first.outputs[0]).shape.clone();
     let axis = shape.len() - 1;
     shape[axis] = columns;
-    let whole = graph.add_value(format!("{}_merged", first.name), Fact { dtype, shape });
+    let whole = graph.add_value(format!("{}_merged", first.name), Fact::new(dtype, &shape));
     let mut sources = Vec::new();
     nodes.iter().for_each(|node| rewrite::add_sources(&mut sources, &node.sources));
     let pieces: Vec<TensorId> = nodes.iter().map(|node| node.outputs[0]).collect();

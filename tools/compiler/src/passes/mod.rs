@@ -41,11 +41,10 @@ pub(crate) mod tests;
 pub use fuse::FuseError;
 
 use crate::{
-    evaluate::HostEvaluator,
     fused::FusedGraph,
     legality::{self, Illegal},
 };
-use floe_models::{Graph, Node, Op};
+use floe_models::{Evaluate, Graph, Node, Op};
 
 /// Why a graph cannot be simplified or fused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,19 +109,11 @@ pub fn normalise(graph: Graph) -> Graph {
     NORMALISATION.iter().fold(graph, |graph, (_, pass)| pass(graph))
 }
 
-/// Runs every pass before fusion, with a legality check after each.
+/// Runs every pass before fusion, with a legality check after each. Nodes on constants are folded by the evaluator.
 ///
 /// # Errors
-/// Where a pass leaves an illegal graph.
-pub fn simplify(graph: Graph) -> Result<Graph, PassError> {
-    simplify_with(graph, &HostEvaluator::default())
-}
-
-/// As [`simplify`], with an evaluator that may have worked before: what it takes is one sum for the whole model.
-///
-/// # Errors
-/// As there.
-pub fn simplify_with(graph: Graph, evaluator: &HostEvaluator) -> Result<Graph, PassError> {
+/// Returns an error if a pass leaves an illegal graph.
+pub fn simplify(graph: Graph, evaluator: &dyn Evaluate) -> Result<Graph, PassError> {
     legality::graph::check(&graph, "import")?;
     let graph = checked(graph, &NORMALISATION)?;
     let fold = |graph| fold::run(graph, evaluator);

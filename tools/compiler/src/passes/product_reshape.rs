@@ -82,10 +82,10 @@ fn quantised_before(edges: &Edges, number: usize) -> Option<(usize, Vec<usize>)>
 fn exchange_with_chain(graph: &mut Edges, product: usize, chain: &[usize], reshape: usize) {
     let shape = graph.fact(graph.nodes[reshape].outputs[0]).shape.clone();
     let x = graph.nodes[product].inputs[0];
-    let Fact { dtype, shape: rows } = graph.fact(x).clone();
+    let Fact { dtype, shape: rows, .. } = graph.fact(x).clone();
     let mut extents = shape[..shape.len() - 1].to_vec();
     extents.extend(rows.last());
-    let moved = graph.add_value(format!("{}_rows", graph.nodes[product].name), Fact { dtype, shape: extents });
+    let moved = graph.add_value(format!("{}_rows", graph.nodes[product].name), Fact::new(dtype, &extents));
     for &number in chain.iter().chain([&product]) {
         let output = graph.nodes[number].outputs[0];
         graph.set_shape(output, &shape);
@@ -102,12 +102,12 @@ fn exchange(graph: &mut Edges, product: usize, reshape: usize) {
     let mut node = graph.nodes[product].clone();
     let mut before = graph.nodes[reshape].clone();
     let x = node.inputs[0];
-    let Fact { dtype, shape } = graph.fact(x).clone();
+    let Fact { dtype, shape, .. } = graph.fact(x).clone();
     let rows = &graph.fact(before.outputs[0]).shape;
     let mut extents = rows[..rows.len() - 1].to_vec();
     extents.extend(shape.last());
     let output = before.outputs[0];
-    let moved = graph.add_value(format!("{}_rows", node.name), Fact { dtype, shape: extents });
+    let moved = graph.add_value(format!("{}_rows", node.name), Fact::new(dtype, &extents));
     if let Op::Gemm { transpose_b, .. } = node.op {
         if transpose_b {
             let matrix = transposed(graph, node.inputs[1]);

@@ -133,7 +133,7 @@ impl Rotation {
         let mut nodes = Vec::new();
         let mut node = |graph: &mut Edges, op: Op, inputs: Vec<TensorId>, shape: Vec<usize>| {
             let label = format!("{name}_rotated");
-            let output = graph.add_value(label.clone(), Fact { dtype: fact.dtype, shape });
+            let output = graph.add_value(label.clone(), Fact::new(fact.dtype, &shape));
             nodes.push(Node { name: label, op, inputs, outputs: vec![output], sources: sources.clone() });
             output
         };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    evaluate::run_fused,
+    evaluate::{HostEvaluator, run_fused},
     fused::{FusedNode, FusedOp},
 };
 use floe_models::{
@@ -14,6 +14,11 @@ use proptest::prelude::*;
 mod float8;
 mod long;
 mod quantized;
+
+/// Runs every pass before fusion.
+pub(crate) fn simplify(graph: Graph) -> Result<Graph, PassError> {
+    super::simplify(graph, &HostEvaluator::default())
+}
 
 /// Builds graphs with deterministic pseudo-random constants.
 pub(crate) struct Network {

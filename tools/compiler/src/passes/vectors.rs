@@ -21,7 +21,7 @@ pub fn run(mut graph: Graph) -> Graph {
             node.inputs[operand] = reshape(&mut graph, &node, node.inputs[operand], &shape);
         }
         let output = node.outputs[0];
-        let Fact { dtype, mut shape } = graph.fact(output).clone();
+        let Fact { dtype, mut shape, .. } = graph.fact(output).clone();
         // A row goes before the last dimension, a column after it.
         if vectors[1] {
             shape.push(1);
@@ -29,7 +29,7 @@ pub fn run(mut graph: Graph) -> Graph {
         if vectors[0] {
             shape.insert(shape.len() - 1, 1);
         }
-        let matrix = graph.add_value(format!("{}_matrix", node.name), Fact { dtype, shape });
+        let matrix = graph.add_value(format!("{}_matrix", node.name), Fact::new(dtype, &shape));
         node.outputs[0] = matrix;
         let back = Node {
             name: format!("{}_reshape", node.name),

@@ -104,7 +104,7 @@ impl Step {
 
     /// Adds the step behind `x`; its result, and another output with the end of its name.
     fn apply(self, b: &mut Builder, x: TensorId) -> Result<(TensorId, Option<TensorId>), String> {
-        let Fact { dtype, shape } = b.fact(x).clone();
+        let Fact { dtype, shape, .. } = b.fact(x).clone();
         if !dtype.is_float() && !matches!(self, Self::ArgMax(_) | Self::TopK(_) | Self::Hwc) {
             return Err(format!("it is {dtype:?}, not a float"));
         }

@@ -64,7 +64,7 @@ fn run(
 ) -> Vec<(String, Vec<usize>, Vec<f64>)> {
     let mut graph = graph(&outputs.iter().map(|(name, shape, _)| (*name, *shape)).collect::<Vec<_>>());
     parse(text).unwrap().apply(&mut graph, placements).unwrap();
-    let fused = passes::fuse(passes::simplify(graph).unwrap()).unwrap();
+    let fused = passes::fuse(passes::tests::simplify(graph).unwrap()).unwrap();
     let inputs: Vec<Tensor> = outputs.iter().map(|(_, shape, values)| Tensor::f32(shape, values)).collect();
     let results = run_fused(&fused, &inputs.iter().collect::<Vec<_>>()).unwrap();
     let names = fused.outputs.iter().map(|id| fused.values[id.0].name.clone());

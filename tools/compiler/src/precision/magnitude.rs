@@ -281,7 +281,7 @@ mod tests {
         let seen = network.input(&[1, 1, QUERIES, KEYS]);
         let output = masked(&mut network, seen);
         network.graph.outputs.push(output);
-        let fused = passes::fuse::run(passes::simplify(network.graph).unwrap()).unwrap();
+        let fused = passes::fuse::run(passes::tests::simplify(network.graph).unwrap()).unwrap();
         let shapes = fused.inputs.iter().map(|id| fused.values[id.0].fact.shape.as_slice());
         let mut inputs: Vec<Tensor> = shapes.map(numbers).collect();
         let key = |i: usize| if i < 2 * KEYS && !i.is_multiple_of(3) { visible } else { unseen };

@@ -15,6 +15,7 @@ mod magnitude;
 mod moved;
 mod reason;
 mod results;
+mod scales;
 mod states;
 mod sums;
 
@@ -58,10 +59,11 @@ impl Kept {
 type Rule = fn(&FusedGraph, StoreOptions<'_>, &mut Kept);
 
 /// In the order in which their reasons are printed. `moved` follows the rules before it, and `magnitude` all data by itself.
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 13] = [
     asked::keep,
     exact::keep,
     described::keep,
+    scales::keep,
     results::keep,
     sums::keep,
     logarithms::keep,

@@ -27,6 +27,8 @@ pub enum Reason {
         /// Which operator makes or reads it.
         operator: &'static str,
     },
+    /// It scales packed weights, and f16 might lose digits of it.
+    Scale,
     /// Postprocessing makes it.
     Result,
     /// Many elements are added or multiplied.
@@ -74,6 +76,7 @@ impl fmt::Display for Reason {
             Self::Budget { .. } => write!(f, "the budget needs it: with f16 here alone outputs are not finite"),
             Self::Exact { operator, input } => write!(f, "input {input} of {operator}, which must not be rounded"),
             Self::Described { operator } => write!(f, "the description of {operator} says so"),
+            Self::Scale => write!(f, "a scale of packed weights"),
             Self::Result => write!(f, "a result of postprocessing"),
             Self::Sum { terms } => write!(f, "a sum or product over {terms} elements"),
             Self::Term { terms } => write!(f, "a term of a sum over {terms} elements"),

@@ -284,7 +284,7 @@ impl Preprocess {
         if n > 1 {
             shape.insert(0, n);
         }
-        let binding = graph.add_value(self.input.clone(), Fact { dtype: DType::U8, shape });
+        let binding = graph.add_value(self.input.clone(), Fact::new(DType::U8, &shape));
         let dtype = graph.fact(tensor).dtype;
         let mut made = Vec::new();
         let mut node = |graph: &mut Graph, op: Op, input: TensorId, fact: Fact, to: Option<TensorId>| {

@@ -91,7 +91,7 @@ fn run(text: &str, shape: &[usize], bytes: &[u8]) -> (Vec<usize>, Vec<f32>) {
     let binding = graph.value(graph.inputs[0]);
     assert_eq!((binding.name.as_str(), binding.fact.dtype), ("image", DType::U8));
     let shape = binding.fact.shape.clone();
-    let fused = passes::fuse(passes::simplify(graph).unwrap()).unwrap();
+    let fused = passes::fuse(passes::tests::simplify(graph).unwrap()).unwrap();
     let input = Tensor::new(DType::U8, shape.clone(), bytes.to_vec());
     (shape, run_fused(&fused, &[&input]).unwrap()[0].to_vec().unwrap())
 }

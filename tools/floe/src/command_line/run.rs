@@ -67,12 +67,12 @@ pub(super) struct Finding {
     /// What an output holds where the plan does not say it: boxes (in pixels of the network's input), scores, classes, labels
     /// (of boxes [N, 4], with their scores) or masks; repeatable. Boxes, labels, scores and masks of torchvision's detectors are
     /// told by these names.
-    #[arg(long = "result", value_name = "OUTPUT=WORD", value_parser = told)]
+    #[arg(long = "result", value_name = "OUTPUT=WORD", value_parser = meaning)]
     results: Vec<(String, String)>,
 }
 
 #[cfg(feature = "pictures")]
-fn told(text: &str) -> Result<(String, String), &'static str> {
+fn meaning(text: &str) -> Result<(String, String), &'static str> {
     let (name, word) = text.rsplit_once('=').ok_or("expected OUTPUT=boxes, =scores, =classes, =labels or =masks")?;
     Ok((name.to_owned(), word.to_owned()))
 }

@@ -162,7 +162,7 @@ fn the_commands_of_the_readme_run() {
         return;
     }
     let readme = include_str!("../../../../README.md");
-    let section = readme.split("### Accuracy at the desk").nth(1).unwrap().split("### ").next().unwrap();
+    let section = readme.split("### Accuracy on the workstation").nth(1).unwrap().split("### ").next().unwrap();
     let lines: Vec<&str> = section.lines().filter(|line| line.starts_with("floec ")).collect();
     assert_eq!(lines.len(), 3);
     let folder = Folder::new();

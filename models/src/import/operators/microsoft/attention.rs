@@ -77,20 +77,20 @@ impl Common {
 
 /// Part of the last dimension.
 pub(super) fn columns(builder: &mut Builder, x: TensorId, start: usize, count: usize) -> Result<TensorId, Problem> {
-    let Fact { dtype, mut shape } = builder.fact(x).clone();
+    let Fact { dtype, mut shape, .. } = builder.fact(x).clone();
     let rank = shape.len();
     let mut starts = vec![0; rank];
     (starts[rank - 1], shape[rank - 1]) = (start, count);
-    builder.emit_as(Op::Slice { starts, steps: vec![1; rank] }, &[x], Fact { dtype, shape })
+    builder.emit_as(Op::Slice { starts, steps: vec![1; rank] }, &[x], Fact::new(dtype, &shape))
 }
 
 /// Index `number` of dimension `axis`, which is removed.
 fn picked(builder: &mut Builder, x: TensorId, axis: usize, number: usize) -> Result<TensorId, Problem> {
-    let Fact { dtype, mut shape } = builder.fact(x).clone();
+    let Fact { dtype, mut shape, .. } = builder.fact(x).clone();
     let mut starts = vec![0; shape.len()];
     (starts[axis], shape[axis]) = (number, 1);
     let steps = vec![1; shape.len()];
-    let slice = builder.emit_as(Op::Slice { starts, steps }, &[x], Fact { dtype, shape: shape.clone() })?;
+    let slice = builder.emit_as(Op::Slice { starts, steps }, &[x], Fact::new(dtype, &shape))?;
     shape.remove(axis);
     builder.reshape(slice, &shape)
 }
@@ -109,7 +109,7 @@ pub(in super::super) fn projecting(builder: &mut Builder, node: &mut NodeView) -
     if let Some(bias) = node.optional(2) {
         projected = builder.binary(Binary::Add, projected, bias)?;
     }
-    let Fact { dtype, shape } = builder.fact(projected).clone();
+    let Fact { dtype, shape, .. } = builder.fact(projected).clone();
     let &[batch, _, width] = shape.as_slice() else {
         return Err(Problem::Invalid(format!("the input {} is not a batch of rows", show(&shape))));
     };

@@ -82,7 +82,7 @@ pub(in super::super) fn embedding(builder: &mut Builder, node: &mut NodeView) ->
     let positions = match node.optional(8) {
         Some(positions) => rows(builder, table, positions)?,
         None => {
-            let Fact { dtype, shape } = builder.fact(table).clone();
+            let Fact { dtype, shape, .. } = builder.fact(table).clone();
             let &[_, width] = shape.as_slice() else {
                 return Err(Problem::Invalid("the position embedding is no matrix".into()));
             };
