@@ -3,6 +3,7 @@
 use crate::framebuffer::Framebuffer;
 use anyhow::{Context, Result};
 use embedded_graphics::prelude::Size;
+use floe::pictures::Picture;
 use floe_face_display::{
     overlay::{self, STRIP, Scene},
     surface::{PixelFormat, Surface},
@@ -56,6 +57,6 @@ pub fn size(scene: &Scene<'_>) -> Size {
 }
 
 fn save(pixels: &[u8], size: Size, path: &Path) -> Result<()> {
-    image::save_buffer(path, pixels, size.width, size.height, image::ExtendedColorType::Rgb8)
-        .with_context(|| format!("cannot write '{}'", path.display()))
+    let picture = Picture { width: size.width as usize, height: size.height as usize, rgb: pixels.to_vec() };
+    std::fs::write(path, picture.to_png()?).with_context(|| format!("cannot write '{}'", path.display()))
 }

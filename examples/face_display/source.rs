@@ -1,10 +1,12 @@
 //! Where frames come from: pictures, or a stream of raw frames as a camera gives it.
 
 use anyhow::{Context, Result, ensure};
+use floe::pictures;
+use floe_engine::plan::content::FrameContent;
 use floe_face_display::frame::{Frame, nv12_bytes, nv12_to_rgb};
-use image::{RgbImage, imageops};
+use floe_kernels::frame::{Channels, PixelFormat};
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
     slice, vec,
@@ -79,10 +81,9 @@ impl Source {
                 files.push(path.clone());
                 continue;
             }
-            let read =
-                || -> io::Result<Vec<PathBuf>> { std::fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect() };
+            let read = || -> io::Result<Vec<PathBuf>> { fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect() };
             let mut inside = read().with_context(|| path.display().to_string())?;
-            inside.retain(|file| image::ImageFormat::from_path(file).is_ok());
+            inside.retain(|file| is_picture(file));
             inside.sort();
             files.append(&mut inside);
         }
@@ -112,8 +113,8 @@ impl Source {
         let name = match &mut self.from {
             From::Pictures(files) => {
                 let Some(file) = files.next() else { return Ok(None) };
-                let picture = image::open(&file).with_context(|| file.display().to_string())?.into_rgb8();
-                self.raw.copy_from_slice(&fit(picture, width as u32, height as u32));
+                let bytes = read(&file, [width, height]).with_context(|| file.display().to_string())?;
+                self.raw.copy_from_slice(&bytes);
                 file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
             }
             From::Stream(stream, number) => {
@@ -140,14 +141,15 @@ impl Source {
     }
 }
 
-/// A picture in the middle of a black one of the given size, as large as fits.
-fn fit(picture: RgbImage, width: u32, height: u32) -> RgbImage {
-    if picture.dimensions() == (width, height) {
-        return picture;
-    }
-    let scaled = image::DynamicImage::from(picture).resize(width, height, imageops::FilterType::Triangle).into_rgb8();
-    let mut frame = RgbImage::new(width, height);
-    let [left, top] = [width - scaled.width(), height - scaled.height()].map(|rest| i64::from(rest / 2));
-    imageops::replace(&mut frame, &scaled, left, top);
-    frame
+/// Whether a file of a folder is a picture, by its name.
+fn is_picture(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ["png", "jpg", "jpeg"].iter().any(|known| ending.eq_ignore_ascii_case(known)))
+}
+
+/// A picture in the middle of a black one of the given width and height, as large as fits.
+fn read(file: &Path, size: [usize; 2]) -> Result<Vec<u8>> {
+    let picture = pictures::Picture::decode(&fs::read(file)?)?;
+    let frame = FrameContent::new(PixelFormat::Packed(Channels::Rgb), size.map(|extent| extent as u32));
+    let (bytes, _) = pictures::fill(&frame.context("frames that are too wide")?, &picture)?;
+    Ok(bytes)
 }

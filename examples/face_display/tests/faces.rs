@@ -1,15 +1,19 @@
 //! The whole way from a picture to faces, on the host, with the network of the zoo.
 
 use bytemuck::Zeroable;
+use floe::pictures::{self, Picture};
 use floe_compiler::{
     pipeline::{CompileOptions, compile},
     postprocess::Postprocess,
     preprocess::Preprocess,
     targets,
 };
-use floe_engine::{host, plan::Plan};
+use floe_engine::{
+    host,
+    plan::{Plan, content::FrameContent},
+};
 use floe_face_display::face::{self, Face};
-use image::RgbImage;
+use floe_kernels::frame::{Channels, PixelFormat};
 use std::path::PathBuf;
 
 /// The detector, its plan compiled from the zoo's model for frames of one size.
@@ -19,7 +23,7 @@ struct Detector {
 }
 
 impl Detector {
-    fn new(width: u32, height: u32) -> Self {
+    fn new(width: usize, height: usize) -> Self {
         let folder = std::env::var_os("FLOE_REFERENCES").expect("FLOE_REFERENCES names the folder; tools/test sets it");
         let model = PathBuf::from(folder).join("blazeface-front/model.onnx");
         let host = targets::find("host").unwrap().clone();
@@ -37,14 +41,14 @@ impl Detector {
         Self { file, bytes: plan.len() }
     }
 
-    fn find(&self, picture: &RgbImage) -> Vec<Face> {
+    fn find(&self, picture: &Picture) -> Vec<Face> {
         let plan = Plan::parse(&bytemuck::cast_slice(&self.file)[..self.bytes]).unwrap();
         let variant = plan.variant_for("host").unwrap();
         let number = |name: &str| variant.bindings().position(|binding| binding.name == name).unwrap();
         let [frame, detections, counted] = ["input:0", "detections", "count"].map(number);
         let mut memory = vec![host::Block::ZERO; host::blocks(&variant)];
         let mut session = host::Session::init(variant, bytemuck::cast_slice_mut(&mut memory)).unwrap();
-        session.write(frame, picture.as_raw()).unwrap();
+        session.write(frame, &picture.rgb).unwrap();
         session.replay().unwrap();
         let (mut faces, mut count) = (vec![Face::zeroed(); 16], 0i32);
         session.read(detections, bytemuck::cast_slice_mut(&mut faces)).unwrap();
@@ -61,8 +65,20 @@ fn places(face: &Face) -> [[f32; 2]; 8] {
     places
 }
 
-fn astronaut() -> RgbImage {
-    image::open(concat!(env!("CARGO_MANIFEST_DIR"), "/astronaut.jpg")).unwrap().into_rgb8()
+fn astronaut() -> Picture {
+    Picture::decode(include_bytes!("../astronaut.jpg")).unwrap()
+}
+
+/// A picture of this size, pixel by pixel.
+fn picture(width: usize, height: usize, pixel: impl Fn(usize, usize) -> [u8; 3]) -> Picture {
+    let rgb = (0..width * height).flat_map(|place| pixel(place % width, place / width)).collect();
+    Picture { width, height, rgb }
+}
+
+/// The pixel of a picture.
+fn pixel(picture: &Picture, x: usize, y: usize) -> [u8; 3] {
+    let at = 3 * (y * picture.width + x);
+    picture.rgb[at..at + 3].try_into().unwrap()
 }
 
 /// By `reference.py` beside this folder: ONNX Runtime and an independent decoder in NumPy.
@@ -84,7 +100,7 @@ const ASTRONAUT: (f32, [[f32; 2]; 8]) = (
 #[ignore = "needs references: run tools/test"]
 fn the_astronaut_is_where_onnx_runtime_and_numpy_find_her() {
     let picture = astronaut();
-    let found = Detector::new(picture.width(), picture.height()).find(&picture);
+    let found = Detector::new(picture.width, picture.height).find(&picture);
     assert_eq!(found.len(), 1, "{found:?}");
     let (points, (expected_score, expected)) = (places(&found[0]), ASTRONAUT);
     let score = found[0].score;
@@ -103,13 +119,16 @@ fn the_astronaut_is_where_onnx_runtime_and_numpy_find_her() {
 #[test]
 #[ignore = "needs references: run tools/test"]
 fn several_faces_are_told_apart() {
-    let picture = astronaut();
-    let head = image::imageops::crop_imm(&picture, 96, 0, 256, 256).to_image();
-    let small = image::imageops::resize(&head, 224, 224, image::imageops::FilterType::Triangle);
-    let mut group = RgbImage::from_pixel(520, 500, image::Rgb([96, 104, 112]));
-    image::imageops::replace(&mut group, &head, 4, 6);
-    image::imageops::replace(&mut group, &image::imageops::flip_horizontal(&head), 262, 0);
-    image::imageops::replace(&mut group, &small, 150, 270);
+    let astronaut = astronaut();
+    let head = picture(256, 256, |x, y| pixel(&astronaut, 96 + x, y));
+    let smaller = FrameContent::new(PixelFormat::Packed(Channels::Rgb), [224, 224]).unwrap();
+    let small = Picture { width: 224, height: 224, rgb: pictures::fill(&smaller, &head).unwrap().0 };
+    let group = picture(520, 500, |x, y| match (x, y) {
+        (150..374, 270..494) => pixel(&small, x - 150, y - 270),
+        (262..518, 0..256) => pixel(&head, 517 - x, y),
+        (4..260, 6..262) => pixel(&head, x - 4, y - 6),
+        _ => [96, 104, 112],
+    });
     let found = Detector::new(520, 500).find(&group);
     // Her nose is at (128, 124) of her head.
     let noses = [[4.0 + 128.0, 6.0 + 124.0], [262.0 + 128.0, 124.0], [150.0 + 112.0, 270.0 + 108.0]];
@@ -125,7 +144,7 @@ fn several_faces_are_told_apart() {
 #[ignore = "needs references: run tools/test"]
 fn a_wall_has_no_face() {
     for (width, height) in [(512, 512), (640, 97), (31, 480)] {
-        let wall = RgbImage::from_fn(width, height, |x, y| image::Rgb([(x % 200) as u8, (y % 200) as u8, 90]));
+        let wall = picture(width, height, |x, y| [(x % 200) as u8, (y % 200) as u8, 90]);
         assert_eq!(Detector::new(width, height).find(&wall).len(), 0, "{width}x{height}");
     }
 }

@@ -101,6 +101,8 @@ pub struct Input {
     pub types: Vec<DType>,
     /// Extents.
     pub shape: Shape,
+    /// What all of its elements are, in the first of its types, where a node leaves it out; `None` where a node must not.
+    pub default: Option<f64>,
     /// Whether an f32 may be stored as f16.
     pub f16: bool,
 }

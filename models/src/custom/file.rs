@@ -29,6 +29,7 @@ pub(super) struct Input {
     pub name: Text,
     pub types: Spanned<Vec<String>>,
     pub shape: Text,
+    pub default: Option<Spanned<toml::Value>>,
     #[serde(default = "yes")]
     pub f16: bool,
 }

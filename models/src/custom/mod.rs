@@ -132,17 +132,7 @@ impl Custom {
         let find = |name: &Name| self.number(name, &dimensions, inputs, &[], None);
         let mut facts = Vec::new();
         for output in &description.outputs {
-            let shape = match &output.shape {
-                Shape::Any => any.map(<[usize]>::to_vec).unwrap_or_default(),
-                Shape::Extents(extents) => {
-                    let extent = |(d, extent): (usize, &Expression)| {
-                        let what = format!("dimension {d} of output '{}'", output.name);
-                        let value = extent.value_in(1..=MAX_EXTENT as i64, &what, &find);
-                        value.map(|value| value as usize).map_err(|wrong| self.placed(&wrong))
-                    };
-                    extents.iter().enumerate().map(extent).collect::<Result<_, _>>()?
-                }
-            };
+            let shape = self.extents(&output.shape, any, "output", &output.name, &find)?;
             let dtype = match output.dtype {
                 OutputType::Always(dtype) => dtype,
                 OutputType::OfInput(number) => inputs[number].dtype,
@@ -160,10 +150,58 @@ impl Custom {
         Ok(facts)
     }
 
+    /// Types and shapes of the inputs that a node leaves out, where they may be; those that it has are `Some`.
+    ///
+    /// # Errors
+    /// Where the others are not what the description says.
+    pub(crate) fn left_out(&self, inputs: &[Option<&Fact>]) -> Result<Vec<Option<Fact>>, ShapeError> {
+        let nothing = Fact::new(DType::F32, &[]);
+        let facts: Vec<&Fact> = inputs.iter().map(|fact| fact.unwrap_or(&nothing)).collect();
+        let (dimensions, any) = self.bind_where(&facts, &|number| inputs[number].is_some())?;
+        let find = |name: &Name| self.number(name, &dimensions, &facts, &[], None);
+        let fact = |(given, input): (&Option<&Fact>, &Input)| {
+            if given.is_some() || input.default.is_none() {
+                return Ok(None);
+            }
+            let shape = self.extents(&input.shape, any, "input", &input.name, &find)?;
+            Ok(Some(Fact::new(input.types[0], &shape)))
+        };
+        inputs.iter().zip(&self.description.inputs).map(fact).collect()
+    }
+
+    /// The extents of a tensor that is made: an output, or an input that is left out.
+    fn extents(
+        &self,
+        shape: &Shape,
+        any: Option<&[usize]>,
+        kind: &str,
+        name: &str,
+        find: &dyn Fn(&Name) -> Option<i64>,
+    ) -> Result<Vec<usize>, ShapeError> {
+        let Shape::Extents(extents) = shape else { return Ok(any.map(<[usize]>::to_vec).unwrap_or_default()) };
+        let extent = |(d, extent): (usize, &Expression)| {
+            let value = extent.value_in(1..=MAX_EXTENT as i64, &format!("dimension {d} of {kind} '{name}'"), find);
+            value.map(|value| value as usize).map_err(|wrong| self.placed(&wrong))
+        };
+        extents.iter().enumerate().map(extent).collect()
+    }
+
     /// Dimensions by name, and the extents of what has any.
     fn bind<'f>(&self, inputs: &[&'f Fact]) -> Result<(Dimensions<'_>, Option<&'f [usize]>), ShapeError> {
+        self.bind_where(inputs, &|_| true)
+    }
+
+    /// As [`Self::bind`], of the inputs that are there.
+    fn bind_where<'f>(
+        &self,
+        inputs: &[&'f Fact],
+        is_there: &dyn Fn(usize) -> bool,
+    ) -> Result<(Dimensions<'_>, Option<&'f [usize]>), ShapeError> {
         let description = &*self.description;
-        let pairs = || description.inputs.iter().zip(inputs);
+        let pairs = || {
+            let all = description.inputs.iter().zip(inputs).enumerate();
+            all.filter(|(number, _)| is_there(*number)).map(|(_, pair)| pair)
+        };
         let is_attribute = |name: &str| description.attributes.iter().any(|attribute| attribute.name == name);
         let mut dimensions = Dimensions::new();
         let mut any: Option<&[usize]> = None;

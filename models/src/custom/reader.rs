@@ -6,7 +6,7 @@ use super::{
     expression::{Expression, Name, Place, Wrong},
     file, names,
 };
-use crate::import::Operator;
+use crate::import::{Operator, scalar};
 use floe_kernels::{MAX_INPUTS, MAX_OUTPUTS, MAX_RANK, custom::MAX_ATTRIBUTES};
 use std::{collections::HashSet, path::Path};
 use toml::Spanned;
@@ -110,7 +110,17 @@ impl Reader<'_> {
         if types.is_empty() {
             return self.wrong(&input.types, "an input has a type at least");
         }
-        Ok(Input { name: self.identifier(&input.name)?, types, shape: self.shape(&input.shape)?, f16: input.f16 })
+        let default = input.default.as_ref().map(|default| {
+            let number = match default.get_ref() {
+                toml::Value::Integer(integer) => Some(*integer as f64),
+                other => other.as_float().filter(|number| number.is_finite()),
+            };
+            let dtype = types[0];
+            let fits = number.filter(|&number| scalar(dtype, number).is_some());
+            fits.map_or_else(|| self.wrong(default, format!("the default is no number of type {}", dtype.name())), Ok)
+        });
+        let (default, shape) = (default.transpose()?, self.shape(&input.shape)?);
+        Ok(Input { name: self.identifier(&input.name)?, types, shape, default, f16: input.f16 })
     }
 
     fn output(&self, output: &file::Output, inputs: &[Input]) -> Result<Output> {
@@ -217,7 +227,8 @@ impl Reader<'_> {
             }
         }
         let mut dimensions = HashSet::new();
-        for extent in inputs.iter().flat_map(|input| input.shape.extents()) {
+        let required = || inputs.iter().filter(|input| input.default.is_none());
+        for extent in required().flat_map(|input| input.shape.extents()) {
             let Some(name) = extent.as_name().filter(|name| !attributes.iter().any(|known| known.name == **name))
             else {
                 continue;
@@ -232,7 +243,8 @@ impl Reader<'_> {
             dimensions.insert(name);
         }
         let tensor = |name: &str, made: bool| {
-            inputs.iter().any(|input| input.name == name) || made && outputs.iter().any(|output| output.name == name)
+            let input = inputs.iter().any(|input| input.name == name && (made || input.default.is_none()));
+            input || made && outputs.iter().any(|output| output.name == name)
         };
         // `stored` where element types are settled and outputs known.
         let check = |expression: &Expression, stored: bool| {
@@ -245,7 +257,9 @@ impl Reader<'_> {
                         Some(Kind::Integer(_) | Kind::Choice(_)) => Ok(()),
                         Some(Kind::Integers(..)) => refuse(format!("'{name}' is a list; write {name}[0]")),
                         Some(Kind::Real | Kind::Reals(_)) => refuse(format!("'{name}' is no integer")),
-                        None => refuse(format!("'{name}' is neither a dimension of an input nor an attribute")),
+                        None => refuse(format!(
+                            "'{name}' is neither a dimension of an input without a default nor an attribute"
+                        )),
                     },
                     Name::Element(name, index) => match attribute(name).map(|attribute| &attribute.kind) {
                         Some(Kind::Integers(length, _)) if index < length => Ok(()),
@@ -270,8 +284,11 @@ impl Reader<'_> {
             gpu.grid.iter().chain(&gpu.block).chain(single).try_for_each(|expression| check(expression, true))?;
         }
         let any = |shape: &Shape| *shape == Shape::Any;
-        if outputs.iter().any(|output| any(&output.shape)) && !inputs.iter().any(|input| any(&input.shape)) {
-            return self.wrong(&file.name, "an output has the shape [...], but no input has it");
+        let is_known = required().any(|input| any(&input.shape));
+        let mut all = inputs.iter().map(|input| &input.shape).chain(outputs.iter().map(|output| &output.shape));
+        if !is_known && all.any(any) {
+            return self
+                .wrong(&file.name, "[...] stands for the shape of an input without a default, and there is none");
         }
         Ok(())
     }

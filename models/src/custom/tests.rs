@@ -128,6 +128,19 @@ fn inputs_that_do_not_fit_are_named() {
 }
 
 #[test]
+fn inputs_that_are_left_out_have_shapes_of_the_others() {
+    let text = PILLARS.replacen("shape = \"[c, 2 * n]\"", "shape = \"[c, 2 * n]\"\ndefault = 7", 1);
+    let custom = custom(parse(&text).unwrap());
+    let [x, places] = inputs();
+    assert_eq!(custom.description.inputs[1].default, Some(7.0));
+    assert_eq!(custom.left_out(&[Some(&x), None]), Ok(vec![None, Some(places.clone())]));
+    assert_eq!(custom.left_out(&[Some(&x), Some(&places)]), Ok(vec![None, None]));
+    let odd = Fact::new(DType::F32, &[2, 13, 5, 7]);
+    let error = custom.left_out(&[Some(&odd), None]).unwrap_err();
+    assert!(error.to_string().contains("dimension 1 of input 'x' is 13, not 12"), "{error}");
+}
+
+#[test]
 fn impossible_shapes_are_errors_with_a_place() {
     for (shape, expected) in [
         ("[n - 2]", "line 47, column 13: dimension 0 of output 'y' is 0, outside 1 to 2147483647"),
@@ -152,8 +165,20 @@ fn descriptions_are_checked_when_they_are_read() {
         ("versions = [1, 2]", "versions = [1]\nfast = true", "unknown field `fast`"),
         ("\"f32\", \"i32\"", "\"f32\", \"f8e4m3\"", "line 8, column 9: 'f8e4m3' is no element type"),
         ("name = \"x\"", "name = \"int\"", "line 7, column 8: 'int' is no name: C++ or Floe uses it already"),
+        ("shape = \"[c, 2 * n]\"", "shape = \"[q]\"\ndefault = 1", "line 14, column 11: 'q' is neither a dimension of"),
+        ("shape = \"[c, 2 * n]\"", "shape = \"[...]\"\ndefault = 1", "[...] stands for the shape of an input without"),
+        (
+            "shape = \"[c, 2 * n]\"",
+            "shape = \"[c]\"\ndefault = 0.5",
+            "line 15, column 11: the default is no number of type i64",
+        ),
+        ("shape = \"[c, 2 * n]\"", "shape = \"[c]\"\ndefault = \"1\"", "line 15, column 11: the default is no number"),
         ("name = \"places\"", "name = \"r\"", "line 17, column 8: 'r' is already the name of something else"),
-        ("[c, 2 * n]", "[c, 2 * m]", "line 14, column 18: 'm' is neither a dimension of an input nor an attribute"),
+        (
+            "[c, 2 * n]",
+            "[c, 2 * m]",
+            "line 14, column 18: 'm' is neither a dimension of an input without a default nor",
+        ),
         ("[c, 2 * n]", "[c, x]", "line 14, column 14: 'x' is a tensor, not a number"),
         ("[c, 2 * n]", "[c, 2 *]", "line 14, column 17: found ']' in place of a number, a name or '('"),
         ("sizes[1]", "sizes[2]", "line 47, column 39: 'sizes' has 2 elements"),
@@ -169,7 +194,11 @@ fn descriptions_are_checked_when_they_are_read() {
         ("type = \"float\"", "type = \"float\"\nlength = 2", "an attribute of type float has no length"),
         ("type = \"float\"", "type = \"real\"", "'real' is none of the types int, float, ints, floats and choice"),
         ("type = \"x\"", "type = \"z\"", "'z' is neither an input nor one of f32"),
-        ("shape = \"[elements(x) / n]\"", "shape = \"[...]\"", "an output has the shape [...], but no input has it"),
+        (
+            "shape = \"[elements(x) / n]\"",
+            "shape = \"[...]\"",
+            "[...] stands for the shape of an input without a default",
+        ),
         ("source = \"shuffle.cu\"", "source = \"../shuffle.cu\"", "the source is a file beside the description"),
         ("block = \"[128]\"", "block = \"[1, 1, 1, 1]\"", "a grid or block has 1 to 3 extents, not 4"),
         ("\nfunction = \"shuffle\"", "\nfunction = \"shu ffle\"", "'shu ffle' is no name"),

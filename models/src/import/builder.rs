@@ -361,7 +361,7 @@ pub(super) fn short(name: &str) -> &str {
 }
 
 /// A scalar tensor of any type; `None` where the value does not fit an integer type.
-pub(super) fn scalar(dtype: DType, value: f64) -> Option<Tensor> {
+pub(crate) fn scalar(dtype: DType, value: f64) -> Option<Tensor> {
     let integer = value as i64;
     let exact = integer as f64 == value;
     let bytes = match dtype {

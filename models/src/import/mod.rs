@@ -22,6 +22,7 @@ use crate::{
     onnx::{self, Folder, proto::ModelProto},
 };
 use builder::Builder;
+pub(crate) use builder::scalar;
 use function::Functions;
 pub use limits::Limits;
 use nodes::other_sets;

@@ -43,7 +43,7 @@ impl OutputFile {
             // What the process's umask leaves of read and write for everybody, as for any other new file.
             #[cfg(unix)]
             builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-            Destination::Regular { beside: builder.tempfile_in(folder_of(&place))?, place }
+            Destination::Regular { beside: builder.tempfile_in(folder_of(&place)).map_err(without_path)?, place }
         };
         Ok(Self { destination, path: path.to_owned() })
     }
@@ -73,6 +73,12 @@ impl OutputFile {
         // The rename is durable once its folder is.
         File::open(folder_of(&place))?.sync_all()
     }
+}
+
+/// The system's error alone: the name of a file that nobody asked for would only mislead.
+fn without_path(error: io::Error) -> io::Error {
+    let system = error.get_ref().and_then(|inner| inner.source()?.downcast_ref::<io::Error>()?.raw_os_error());
+    system.map_or(error, io::Error::from_raw_os_error)
 }
 
 /// Writes a file of these bytes.
@@ -127,7 +133,8 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         write(&path, "second").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second");
-        assert!(write(&folder.path().join("nowhere").join("plan.floe"), "").is_err());
+        let error = write(&folder.path().join("nowhere").join("plan.floe"), "").unwrap_err();
+        assert_eq!(error.to_string(), io::Error::from_raw_os_error(2).to_string());
         assert!(write(folder.path(), "").is_err());
     }
 

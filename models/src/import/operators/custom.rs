@@ -45,11 +45,10 @@ pub(in crate::import) fn import(
     description: Arc<Description>,
 ) -> Result<Vec<TensorId>, Problem> {
     let (most, found) = (description.inputs.len(), node.inputs.len());
-    if found != most {
+    if found > most {
         return Err(Problem::Invalid(format!("it has {found} inputs, and its description {most}")));
     }
-    let inputs = node.all_inputs()?;
-    if inputs.iter().any(|id| builder.sequences.contains_key(id)) {
+    if node.inputs.iter().flatten().any(|id| builder.sequences.contains_key(id)) {
         return Err(Problem::Invalid("an input is a sequence instead of a tensor".into()));
     }
     let (most, found) = (description.outputs.len(), node.outputs);
@@ -59,13 +58,37 @@ pub(in crate::import) fn import(
     let values =
         description.attributes.iter().map(|attribute| value(&mut node, attribute)).collect::<Result<_, _>>()?;
     node.finish()?;
+    let custom = Custom { description, values };
+    let inputs = all_inputs(builder, &node, &custom)?;
     let bounded = inputs.iter().any(|&id| builder.counted(id).is_some());
-    let name = description.name;
-    let made = builder.emit_all(Op::Custom(Arc::new(Custom { description, values })), &inputs, &[])?;
+    let name = custom.description.name;
+    let made = builder.emit_all(Op::Custom(Arc::new(custom)), &inputs, &[])?;
     if bounded {
         builder.check_bounds(name, &made)?;
     }
     Ok(made)
+}
+
+/// The inputs that a node has, and the description's defaults in place of those that it leaves out.
+fn all_inputs(builder: &mut Builder, node: &NodeView, custom: &Custom) -> Result<Vec<TensorId>, Problem> {
+    let inputs = &custom.description.inputs;
+    let given: Vec<_> = (0..inputs.len()).map(|number| node.optional(number)).collect();
+    if let Some((_, input)) = given.iter().zip(inputs).find(|(id, input)| id.is_none() && input.default.is_none()) {
+        return Err(Problem::Invalid(format!("input '{}' is missing, and its description has no default", input.name)));
+    }
+    let facts: Vec<_> = given.iter().map(|id| id.map(|id| builder.fact(id))).collect();
+    let left_out = custom.left_out(&facts)?;
+    let mut all = Vec::new();
+    for (id, (input, fact)) in given.into_iter().zip(inputs.iter().zip(left_out)) {
+        all.push(match (id, input.default.zip(fact)) {
+            (None, Some((default, fact))) => {
+                let number = builder.scalar(fact.dtype, default)?;
+                builder.expand(number, &fact.shape)?
+            }
+            (id, _) => id.expect("it is there, or has a default"),
+        });
+    }
+    Ok(all)
 }
 
 /// What a node says of an attribute, or else its default.

@@ -453,7 +453,7 @@ fn in_order(path: &Path) -> Vec<(u64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use floe::{npy::Array, npz};
+    use floe::{npy::Array, npz, pictures::Picture};
     use floe_models::DType;
 
     fn facts() -> Vec<(String, Fact)> {
@@ -468,6 +468,12 @@ mod tests {
         let mut file = Vec::new();
         Array { dtype, shape: shape.to_vec(), bytes }.write(&mut file).unwrap();
         fs::write(path, file).unwrap();
+    }
+
+    /// Writes a PNG whose columns have these colours.
+    fn picture(path: &Path, width: usize, height: usize, colour: impl Fn(usize) -> [u8; 3]) {
+        let rgb = (0..width * height).flat_map(|pixel| colour(pixel % width)).collect();
+        fs::write(path, Picture { width, height, rgb }.to_png().unwrap()).unwrap();
     }
 
     fn text(path: &Path) -> String {
@@ -546,15 +552,14 @@ mod tests {
         assert!(said.contains("it holds i64, but f32 is needed"), "{said}");
         fs::remove_file(&path).unwrap();
         assert!(error(&[text(folder.path())], &facts).contains("the folder holds no samples"));
-        image::RgbImage::new(2, 2).save(folder.path().join("a.png")).unwrap();
+        picture(&folder.path().join("a.png"), 2, 2, |_| [0; 3]);
         assert!(error(&[text(folder.path())], &facts[..1]).contains("--preprocess"));
     }
 
     #[test]
     fn pictures_become_tensors_by_the_words_of_preprocess() {
         let folder = tempfile::tempdir().unwrap();
-        let picture = image::RgbImage::from_fn(4, 2, |x, _| image::Rgb([if x < 2 { 255 } else { 0 }, 0, 51]));
-        picture.save(folder.path().join("a.png")).unwrap();
+        picture(&folder.path().join("a.png"), 4, 2, |x| [if x < 2 { 255 } else { 0 }, 0, 51]);
         let facts = [("image".to_owned(), Fact::new(DType::F32, &[1, 3, 2, 4]))];
         let words = Preprocess::parse("image=rgb:640x480,range=0..1").unwrap();
         let samples = Samples::open(&[text(folder.path())], &facts, &[words]).unwrap();

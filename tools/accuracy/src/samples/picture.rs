@@ -1,20 +1,18 @@
 //! Pictures as a network's input.
 
 use crate::network::{Arithmetic, Network};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use floe::pictures::Picture;
 use floe_compiler::{evaluate::HostEvaluator, passes, preprocess::Preprocess};
 use floe_models::{
     DType, Fact, Graph, Tensor,
     op::{Channels, PixelFormat},
 };
-use std::path::Path;
+use std::{fs, path::Path};
 
 /// What a picture becomes by the words of `--preprocess`, in the size that it has.
 pub fn tensor(file: &Path, fact: &Fact, words: &Preprocess) -> Result<Tensor> {
-    let picture =
-        image::ImageReader::open(file)?.with_guessed_format()?.decode().context("it is no PNG or JPEG picture")?;
-    let picture = picture.into_rgb8();
-    let (width, height) = (picture.width() as usize, picture.height() as usize);
+    let Picture { width, height, rgb: pixels } = Picture::decode(&fs::read(file)?)?;
     if words.crop.is_some() && (width, height) != (words.width, words.height) {
         bail!(
             "it has {width}x{height} pixels, and --preprocess has a crop for {}x{}: pictures must have that size",
@@ -31,7 +29,6 @@ pub fn tensor(file: &Path, fact: &Fact, words: &Preprocess) -> Result<Tensor> {
     preprocess.apply(&mut graph)?;
     let network = Network::new(&passes::fuse(passes::simplify(graph, &HostEvaluator::default())?)?, Arithmetic::F32)?;
     let [(name, frame)] = network.inputs() else { bail!("a picture has one frame") };
-    let pixels = picture.into_raw();
     let pictures = frame.elements() / pixels.len().max(1);
     let frame = Tensor::new(DType::U8, frame.shape.clone(), pixels.repeat(pictures));
     let (_, tensor) = network.run(&[(name.clone(), frame)])?.remove(0);

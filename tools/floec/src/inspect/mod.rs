@@ -15,7 +15,7 @@ use crate::{
     keys, model,
     output::{self, usage},
 };
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use floe_engine::plan::{Plan, format::MAGIC};
 use floe_models::onnx;
@@ -73,9 +73,12 @@ pub struct CheckArguments {
     model_name: Option<String>,
 }
 
-/// Maps a file into memory; empty files, which cannot be mapped, fail in the check like any other.
+/// Maps a file into memory; empty files fail in the check like any other.
 pub fn map(path: &Path) -> anyhow::Result<Mmap> {
     let file = File::open(path).with_context(|| format!("cannot read '{}'", path.display()))?;
+    if file.metadata().is_ok_and(|found| found.is_dir()) {
+        bail!("cannot read '{}': it is a folder", path.display());
+    }
     // SAFETY: plans are read-only here; a file that somebody truncates meanwhile is outside of what we promise.
     unsafe { Mmap::map(&file) }.with_context(|| format!("cannot map '{}'", path.display()))
 }
@@ -123,7 +126,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return inspected.verdict(&arguments.file);
     }
     arguments.model.none()?;
-    let plan = parse(&bytes, &arguments.file)?;
+    let plan = match bytes.starts_with(&MAGIC) {
+        true => parse(&bytes, &arguments.file)?,
+        false => parse(&bytes, &arguments.file).context("no ONNX model, and no plan either")?,
+    };
     let mut report = report(&plan);
     if let Some(path) = &arguments.profile {
         profile::add(&mut report, path)?;

@@ -1,6 +1,7 @@
 //! `--operators`: operators from outside of Floe.
 
-use crate::{Folder, nvrtc_is_there};
+use crate::{Folder, models, nvrtc_is_there};
+use floe_models::onnx::proto::NodeProto;
 use std::{fs, path::Path, process::Command};
 
 /// The example's model and, below `operators`, its description.
@@ -41,6 +42,59 @@ fn descriptions_that_are_wrong_are_bad_usage() {
         "compile model.onnx --target host --operators operators -o flow.floe",
         &["correlation.toml", "line 1"],
     );
+}
+
+/// `y = x * gain + offset` in the vectors of `x [2, 4]`; both factors may be left out.
+const SCALE: &str = r#"
+domain = "example"
+name = "Scale"
+versions = [1]
+[[input]]
+name = "x"
+types = ["f32"]
+shape = "[n, k]"
+[[input]]
+name = "gain"
+types = ["f32"]
+shape = "[k]"
+default = 1
+[[input]]
+name = "offset"
+types = ["f32"]
+shape = "[k]"
+default = 0.5
+[[output]]
+name = "y"
+type = "x"
+shape = "[n, k]"
+"#;
+
+#[test]
+fn inputs_with_a_default_may_be_left_out() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("operators")).unwrap();
+    folder.write("operators/scale.toml", SCALE);
+    let plan = |inputs: &[&str]| {
+        let node = NodeProto { domain: "example".into(), ..models::node("scale", "Scale", inputs, "y") };
+        let weights = vec![models::tensor("ones", &[4], &[1.0; 4]), models::tensor("halves", &[4], &[0.5; 4])];
+        folder.write("model.onnx", models::model(vec![node], weights, &["2", "4"]));
+        folder.run("compile model.onnx --target host --operators operators -o plan.floe").succeeded();
+        fs::read(folder.path("plan.floe")).unwrap()
+    };
+    let all = plan(&["x", "ones", "halves"]);
+    for inputs in [&["x"][..], &["x", ""], &["x", "", ""], &["x", "ones"], &["x", "", "halves"]] {
+        assert!(plan(inputs) == all, "{inputs:?} gives another plan");
+    }
+    assert!(plan(&["x", "halves"]) != all);
+    let refused = |inputs: &[&str], why: &str| {
+        let node = NodeProto { domain: "example".into(), ..models::node("scale", "Scale", inputs, "y") };
+        let weights = vec![models::tensor("ones", &[4], &[1.0; 4]), models::tensor("three", &[3], &[1.0; 3])];
+        folder.write("model.onnx", models::model(vec![node], weights, &["2", "4"]));
+        folder.refuses("compile model.onnx --target host --operators operators -o plan.floe", &[why]);
+    };
+    refused(&["", "ones"], "input 'x' is missing, and its description has no default");
+    refused(&["x", "three"], "dimension 0 of input 'gain' is 3, not 4");
+    refused(&["x", "ones", "ones", "ones"], "it has 4 inputs, and its description 3");
 }
 
 /// The example with its operator's function in C as `host.so`.

@@ -135,8 +135,9 @@ fn files_that_are_no_plans() {
     for command in ["check", "inspect"] {
         folder.refuses(&format!("{command} text.txt"), &["'text.txt' is not a sound plan", "FLOEPLAN"]);
         folder.refuses(&format!("{command} nowhere.floe"), &["cannot read 'nowhere.floe'", "No such file"]);
-        folder.refuses(&format!("{command} tmp"), &["'tmp'"]);
+        folder.refuses(&format!("{command} tmp"), &["cannot read 'tmp': it is a folder"]);
     }
+    folder.refuses("inspect text.txt", &["no ONNX model"]);
 }
 
 /// What a stranger named must not command the terminal on which it is shown.
