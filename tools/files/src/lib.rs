@@ -43,7 +43,9 @@ impl OutputFile {
             // What the process's umask leaves of read and write for everybody, as for any other new file.
             #[cfg(unix)]
             builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-            Destination::Regular { beside: builder.tempfile_in(folder_of(&place)).map_err(without_path)?, place }
+            // Where there is no folder, this error says so; tempfile's would name a file that nobody asked for.
+            fs::metadata(folder_of(&place))?;
+            Destination::Regular { beside: builder.tempfile_in(folder_of(&place))?, place }
         };
         Ok(Self { destination, path: path.to_owned() })
     }
@@ -73,12 +75,6 @@ impl OutputFile {
         // The rename is durable once its folder is.
         File::open(folder_of(&place))?.sync_all()
     }
-}
-
-/// The system's error alone: the name of a file that nobody asked for would only mislead.
-fn without_path(error: io::Error) -> io::Error {
-    let system = error.get_ref().and_then(|inner| inner.source()?.downcast_ref::<io::Error>()?.raw_os_error());
-    system.map_or(error, io::Error::from_raw_os_error)
 }
 
 /// Writes a file of these bytes.
