@@ -68,6 +68,13 @@ workspace = "4 * n"
 workspace = "8 * c"
 "#;
 
+/// [`PILLARS`] with a third input, which may be left out.
+fn with_input(shape: &str, default: &str) -> String {
+    let input = format!("[[input]]\nname = \"bias\"\ntypes = [\"i64\"]\nshape = \"{shape}\"\ndefault = {default}\n\n");
+    let at = PILLARS.find("[[attribute]]").unwrap();
+    format!("{}{input}{}", &PILLARS[..at], &PILLARS[at..])
+}
+
 fn parse(text: &str) -> Result<Description, String> {
     let source = |file: &str| Ok(format!("// {file}"));
     Description::parse(text, Path::new("shuffle.toml"), &source).map_err(|error| error.to_string())
@@ -129,15 +136,29 @@ fn inputs_that_do_not_fit_are_named() {
 
 #[test]
 fn inputs_that_are_left_out_have_shapes_of_the_others() {
-    let text = PILLARS.replacen("shape = \"[c, 2 * n]\"", "shape = \"[c, 2 * n]\"\ndefault = 7", 1);
-    let custom = custom(parse(&text).unwrap());
-    let [x, places] = inputs();
-    assert_eq!(custom.description.inputs[1].default, Some(7.0));
-    assert_eq!(custom.left_out(&[Some(&x), None]), Ok(vec![None, Some(places.clone())]));
-    assert_eq!(custom.left_out(&[Some(&x), Some(&places)]), Ok(vec![None, None]));
+    let custom = custom(parse(&with_input("[w, 2 * n]", "7")).unwrap());
+    let [x, places] = &inputs();
+    let bias = Fact::new(DType::I64, &[7, 4]);
+    assert_eq!(custom.description.inputs[2].default, Some(7.0));
+    assert_eq!(custom.left_out(&[Some(x), Some(places), None]), Ok(vec![None, None, Some(bias.clone())]));
+    assert_eq!(custom.left_out(&[Some(x), Some(places), Some(&bias)]), Ok(vec![None; 3]));
     let odd = Fact::new(DType::F32, &[2, 13, 5, 7]);
-    let error = custom.left_out(&[Some(&odd), None]).unwrap_err();
+    let error = custom.left_out(&[Some(&odd), Some(places), None]).unwrap_err();
     assert!(error.to_string().contains("dimension 1 of input 'x' is 13, not 12"), "{error}");
+}
+
+#[test]
+fn defaults_of_inputs_are_checked_when_they_are_read() {
+    for (shape, default, expected) in [
+        ("[q]", "1", "line 19, column 11: 'q' is neither a dimension of an input without a default nor an attribute"),
+        ("[elements(bias)]", "1", "'bias' is no tensor that is known here"),
+        ("[...]", "1", "[...] stands for the shape of an input without a default"),
+        ("[w]", "0.5", "line 20, column 11: the default is no number of type i64"),
+        ("[w]", "\"1\"", "line 20, column 11: the default is no number of type i64"),
+    ] {
+        let error = parse(&with_input(shape, default)).expect_err(default);
+        assert!(error.starts_with("'shuffle.toml'") && error.contains(expected), "{shape}, {default}: {error}");
+    }
 }
 
 #[test]
@@ -165,14 +186,6 @@ fn descriptions_are_checked_when_they_are_read() {
         ("versions = [1, 2]", "versions = [1]\nfast = true", "unknown field `fast`"),
         ("\"f32\", \"i32\"", "\"f32\", \"f8e4m3\"", "line 8, column 9: 'f8e4m3' is no element type"),
         ("name = \"x\"", "name = \"int\"", "line 7, column 8: 'int' is no name: C++ or Floe uses it already"),
-        ("shape = \"[c, 2 * n]\"", "shape = \"[q]\"\ndefault = 1", "line 14, column 11: 'q' is neither a dimension of"),
-        ("shape = \"[c, 2 * n]\"", "shape = \"[...]\"\ndefault = 1", "[...] stands for the shape of an input without"),
-        (
-            "shape = \"[c, 2 * n]\"",
-            "shape = \"[c]\"\ndefault = 0.5",
-            "line 15, column 11: the default is no number of type i64",
-        ),
-        ("shape = \"[c, 2 * n]\"", "shape = \"[c]\"\ndefault = \"1\"", "line 15, column 11: the default is no number"),
         ("name = \"places\"", "name = \"r\"", "line 17, column 8: 'r' is already the name of something else"),
         (
             "[c, 2 * n]",
