@@ -43,8 +43,9 @@ impl OutputFile {
             // What the process's umask leaves of read and write for everybody, as for any other new file.
             #[cfg(unix)]
             builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-            // Where there is no folder, this error says so; tempfile's would name a file that nobody asked for.
-            fs::metadata(folder_of(&place))?;
+            // Where there is no folder, this error says so; tempfile's would name a file that nobody asked for. Opened, as `commit`
+            // does: not every emulated root knows `statx`.
+            File::open(folder_of(&place))?;
             Destination::Regular { beside: builder.tempfile_in(folder_of(&place))?, place }
         };
         Ok(Self { destination, path: path.to_owned() })
