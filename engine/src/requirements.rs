@@ -53,9 +53,16 @@ impl Variant<'_> {
             object: size_of::<cuda::Session<'_, '_>>() as u64,
             host: 0,
             device: self.device_bytes(options, shared.weights.is_some(), shared.scratch.is_some()),
-            page_locked: self.memory().bindings + if options.signals() { REPORT_BYTES } else { 0 },
+            page_locked: self.page_locked_bytes(options),
             stack,
         }
+    }
+
+    /// Bytes of page-locked memory that INIT allocates: for bindings and report, and before them for one unpacked image at a time.
+    pub(crate) fn page_locked_bytes(&self, options: cuda::InitOptions) -> u64 {
+        let report = if options.signals() { REPORT_BYTES } else { 0 };
+        // Cannot overflow: the check keeps the plan's part below 2^62.
+        (self.memory().bindings + report).max(self.unpacked_bytes())
     }
 
     /// Bytes of device memory that INIT allocates for a session alone, as [`Self::requirements_shared`] says.

@@ -30,10 +30,10 @@ fn candidates_are_read_as_written_and_do_not_disturb_replays() {
     let parts = candidates_parts();
     let variant = variant(parts.clone());
     assert_eq!(variant.candidates().collect::<Vec<_>>(), parts.candidates);
-    let images: Vec<&[u8]> = variant
+    let images: Vec<_> = variant
         .candidates()
         .flat_map(|candidate| candidate.launches)
-        .map(|launch| variant.candidate_image(launch.image))
+        .map(|launch| variant.candidate_image(launch.image).bytes())
         .collect();
     let [shared, own] = [b"shared image".as_slice(), b"own"].map(cubin);
     assert_eq!(images, [&shared, &shared, &own, &shared]);
@@ -69,6 +69,7 @@ fn candidates_that_cannot_be_launched_are_refused() {
     assert_eq!(refusal(|candidate| candidate.launches[0].image.bytes = 0), RecordProblem::ImageRange);
     assert_eq!(refusal(|candidate| candidate.launches[0].image.offset = u64::MAX - 15), RecordProblem::ImageRange);
     assert_eq!(refusal(|candidate| candidate.launches[0].image.bytes = 1 << 40), RecordProblem::ImageRange);
+    assert_eq!(refusal(|candidate| candidate.launches[0].image.unpacked += 1), RecordProblem::ImageUnpacked);
     let argument = |operand, offset| CandidateArgument { operand, offset };
     assert_eq!(argument(3, 16), candidates_parts().candidates[1].launches[0].arguments[2]);
     assert_eq!(refusal(|candidate| candidate.launches[0].arguments[2].operand = 5), field("arguments"));
@@ -164,7 +165,7 @@ fn what_reaches_outside_the_pool_is_refused_and_frees_everything() {
     }
     drop(pool);
     driver::with(|state| assert!(state.live.is_empty(), "{:?}", state.live));
-    assert_eq!(variant.candidate_image(Image { offset: 1 << 40, bytes: 1 }), b"");
+    assert_eq!(variant.candidate_image(Image { offset: 1 << 40, bytes: 1, unpacked: 1 }).bytes(), b"");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use floe_engine::{
         DriverApi, ImageProblem, InitError, InitOptions, Part, Phase, RunError, Session, SizedSession, Subject, Wait,
         recording,
     },
-    plan::{Plan, Variant, VariantParts, format::ImageKind},
+    plan::{OwnedImage, Plan, Variant, VariantParts, format::ImageKind},
 };
 use support::{
     Aligned, cubin, cuda_parts,
@@ -31,11 +31,12 @@ fn variant(parts: VariantParts<'static>) -> Variant<'static> {
 
 const MAPPED: InitOptions = InitOptions { stream: None, mapped: true, wait: Wait::Driver, guard: false, observe: None };
 
-const INIT_BEGIN: [Call; 9] = [
+const INIT_BEGIN: [Call; 10] = [
     cuStreamCreate,
     cuEventCreate,
     cuEventCreate,
     cuEventCreate,
+    cuMemHostAlloc,
     cuModuleLoadData,
     cuModuleLoadData,
     cuModuleGetFunction,
@@ -58,7 +59,7 @@ const INIT_GRAPH: [Call; 9] = [
 fn init_makes_exactly_these_calls() {
     let api = recording::wrap(API, 64);
     let session = init(variant(cuda_parts()), &api, InitOptions::default()).unwrap();
-    let memory = [cuMemAlloc_v2, cuMemHostAlloc, cuMemcpyHtoDAsync_v2, cuMemsetD8Async];
+    let memory = [cuMemAlloc_v2, cuMemcpyHtoDAsync_v2, cuMemsetD8Async];
     let end = [cuMemsetD8Async, cuStreamSynchronize];
     assert_eq!(recording::take(), [&INIT_BEGIN[..], &memory, &INIT_GRAPH, &end].concat());
     drop(session);
@@ -78,7 +79,7 @@ fn init_makes_exactly_these_calls() {
     driver::with(|state| assert!(state.live.is_empty()));
 
     let session = init(variant(cuda_parts()), &api, MAPPED).unwrap();
-    let memory = [cuMemAlloc_v2, cuMemHostAlloc, cuMemHostGetDevicePointer_v2, cuMemcpyHtoDAsync_v2, cuMemsetD8Async];
+    let memory = [cuMemAlloc_v2, cuMemHostGetDevicePointer_v2, cuMemcpyHtoDAsync_v2, cuMemsetD8Async];
     assert_eq!(recording::take(), [&INIT_BEGIN[..], &memory, &INIT_GRAPH].concat());
     drop(session);
 }
@@ -294,8 +295,8 @@ fn an_image_that_is_none_never_reaches_the_driver() {
     let refused = |kind, second: Vec<u8>| {
         let mut parts = cuda_parts();
         parts.header.image_kind = kind;
-        parts.images = if kind == ImageKind::Ptx { vec![b".version 8.0\0".to_vec()] } else { vec![cubin(b"")] };
-        parts.images.push(second);
+        let first = if kind == ImageKind::Ptx { b".version 8.0".to_vec() } else { cubin(b"") };
+        parts.images = [first, second].map(|image| OwnedImage::plain(kind, image)).to_vec();
         recording::take();
         let error = init(variant(parts), &api, InitOptions::default()).unwrap_err();
         let loaded = recording::take().iter().filter(|&&call| call == cuModuleLoadData).count();

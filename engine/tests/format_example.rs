@@ -6,7 +6,7 @@ use floe_engine::plan::{
     Plan, PlanWriter,
     format::{Action, Direction, KernelEntry, Region, StepNote},
 };
-use support::{binding, cuda_parts, operand, step};
+use support::{binding, cuda_parts, image, operand, step};
 
 /// 16 bytes a line: offset, bytes, ASCII. Lines like the one before are a `*`, as in `hexdump`.
 fn dump(bytes: &[u8]) -> String {
@@ -40,7 +40,7 @@ fn the_documented_example_is_the_writers() {
     parts.header.arena_bytes = 0;
     parts.header.arena_lower_bound = 0;
     parts.kernels = vec![KernelEntry { image: 0, name: "add" }];
-    parts.images = vec![b"(cubin)".to_vec()];
+    parts.images = vec![image(b"(cubin)".to_vec())];
     parts.bindings = vec![binding("x", Direction::Input), binding("y", Direction::Output)];
     parts.notes = vec![StepNote {
         sources: "add0",

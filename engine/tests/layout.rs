@@ -164,8 +164,8 @@ fn images_lie_one_behind_another() {
     let mut pieces = Pieces::of(&write([cuda_parts()]));
     for (kind, _, bytes) in &mut pieces.sections {
         if *kind == SectionKind::ImageTable as u32 {
-            assert_eq!(bytes[2..], [80, 70]);
-            bytes[2] = 96;
+            assert_eq!(bytes[3..], [80, 70, 70]);
+            bytes[3] = 96;
         } else if *kind == SectionKind::Images as u32 {
             bytes.splice(80..80, [0; 16]);
         }

@@ -51,7 +51,7 @@ fn parse_and_replay(bytes: &[u8]) -> bool {
         for candidate in variant.candidates() {
             // What the check has promised.
             for launch in &candidate.launches {
-                assert!(!variant.candidate_image(launch.image).is_empty());
+                assert!(!variant.candidate_image(launch.image).bytes().is_empty());
                 assert!(launch.arguments.iter().all(|a| usize::from(a.operand) < candidate.operands.len()));
             }
         }

@@ -3,11 +3,12 @@
 mod support;
 
 use floe_engine::plan::{
-    OperandProblem, Plan, PlanError, PlanWriter, RecordProblem, SectionKind, SectionProblem, StepProblem, VariantParts,
+    OperandProblem, OwnedImage, Plan, PlanError, PlanWriter, RecordProblem, SectionKind, SectionProblem, StepProblem,
+    VariantParts,
     format::{Action, BLOB_ALIGNMENT, Direction, ImageKind, Operand, Region, StepNote},
 };
 use floe_kernels::{Kernel, KernelError};
-use support::{BYTES, binding, cuda_parts, host_parts, operand, seal, write};
+use support::{BYTES, binding, cuda_parts, host_parts, image, operand, seal, write};
 
 /// The error of a plan whose only variant was changed.
 fn refused(mut parts: VariantParts<'static>, change: impl FnOnce(&mut VariantParts<'static>)) -> PlanError {
@@ -53,7 +54,7 @@ fn everything_written_is_read_back() {
         assert_eq!((header.target, header.steps), (parts.header.target, 3));
         assert!(variant.steps().eq(parts.steps));
         assert!(variant.kernels().eq(parts.kernels));
-        assert!(variant.images().eq(parts.images.iter().map(Vec::as_slice)));
+        assert!(variant.images().map(OwnedImage::from).eq(parts.images));
         assert!(variant.bindings().eq(parts.bindings));
         assert!(variant.notes().eq(parts.notes));
         assert_eq!(variant.weights(), parts.weights);
@@ -70,7 +71,7 @@ fn the_same_parts_give_the_same_bytes_and_equal_blobs_are_stored_once() {
     let plan = Plan::parse(&both).unwrap();
     let [host, cuda] = [plan.variant(0).unwrap(), plan.variant(1).unwrap()];
     assert_eq!(host.weights().as_ptr(), cuda.weights().as_ptr());
-    for blob in [host.weights(), cuda.images().next().unwrap()] {
+    for blob in [host.weights(), cuda.images().next().unwrap().bytes()] {
         let offset = blob.as_ptr().addr() - both.as_ptr().addr();
         assert!(offset.is_multiple_of(BLOB_ALIGNMENT as usize));
     }
@@ -174,7 +175,7 @@ fn variant_fields_are_checked() {
     let wrong = |field| (SectionKind::Variant, 0, RecordProblem::Field(field));
     assert_eq!(field(|p| p.header.target = ""), wrong("target"));
     assert_eq!(field(|p| p.header.zeroed_bytes = 33), wrong("zeroed_bytes"));
-    assert_eq!(field(|p| p.images.push(vec![1])), wrong("images"));
+    assert_eq!(field(|p| p.images.push(image(vec![1]))), wrong("images"));
     let huge = (SectionKind::Variant, 0, RecordProblem::TooLarge);
     assert_eq!(field(|p| p.header.arena_bytes = 1 << 62), huge);
     assert_eq!(field(|p| p.header.arena_bytes = u64::MAX), huge);
@@ -259,13 +260,19 @@ fn kernels_and_images_are_checked() {
     let problem = |change: fn(&mut VariantParts<'static>)| record_problem(cuda_parts(), change);
     assert_eq!(problem(|p| p.kernels[1].image = 2), (SectionKind::Kernels, 1, RecordProblem::NoSuchImage(2)));
     assert_eq!(problem(|p| p.kernels[0].name = "a\0"), (SectionKind::Kernels, 0, RecordProblem::Name));
-    assert_eq!(problem(|p| p.images[1].clear()), (SectionKind::ImageTable, 1, RecordProblem::ImageRange));
+    assert_eq!(problem(|p| p.images[1].bytes.clear()), (SectionKind::ImageTable, 1, RecordProblem::ImageRange));
+    let unpacked = (SectionKind::ImageTable, 1, RecordProblem::ImageUnpacked);
+    assert_eq!(problem(|p| p.images[1].unpacked -= 1), unpacked);
+    assert_eq!(problem(|p| p.images[1].unpacked = 71 * 1032), unpacked);
+    assert_eq!(problem(|p| p.images[1].unpacked = u64::MAX), unpacked);
     // The writer terminates PTX; a plan that another writer left open is refused.
     let mut parts = cuda_parts();
     parts.header.image_kind = ImageKind::Ptx;
+    parts.images = [b"one", b"two"].map(|text| OwnedImage::plain(ImageKind::Ptx, text.to_vec())).to_vec();
     let mut bytes = write([parts]);
     let plan = Plan::parse(&bytes).unwrap();
-    let last = plan.variant(0).unwrap().images().last().unwrap().as_ptr_range().end.addr() - bytes.as_ptr().addr() - 1;
+    let last =
+        plan.variant(0).unwrap().images().last().unwrap().bytes().as_ptr_range().end.addr() - bytes.as_ptr().addr() - 1;
     assert_eq!(bytes[last], 0);
     bytes[last] = b'x';
     let problem = RecordProblem::ImageNotTerminated;

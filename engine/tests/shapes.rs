@@ -12,7 +12,7 @@ use floe_kernels::{DType, Dims};
 use support::{
     Aligned, ELEMENTS, cubin, cuda_parts,
     driver::{self, API},
-    floats, host_parts, round_trip, signalling_parts, two_shapes, wide_cuda_parts, write,
+    floats, host_parts, image, round_trip, signalling_parts, two_shapes, wide_cuda_parts, write,
 };
 
 fn leaked(bytes: Vec<u8>) -> Plan<'static> {
@@ -55,9 +55,9 @@ fn variants_of_one_target_differ_in_shapes_alone() {
     }
     let sections: [(Change, &str); 4] = [
         (|parts| parts.kernels[0].name = "other", "KERNELS"),
-        (|parts| parts.images[1] = cubin(b"longer than the second"), "IMAGE_TABLE"),
+        (|parts| parts.images[1] = image(cubin(b"longer than the second")), "IMAGE_TABLE"),
         (|parts| parts.weights[0] ^= 1, "WEIGHTS"),
-        (|parts| parts.images[1][64] ^= 1, "IMAGES"),
+        (|parts| parts.images[1].bytes[64] ^= 1, "IMAGES"),
     ];
     for (change, section) in sections {
         let mut parts = wide_cuda_parts();

@@ -21,8 +21,10 @@ pub enum ImageProblem {
         /// Its number.
         number: u32,
     },
-    /// The image is to be PTX and is no text.
+    /// The image is to be PTX and is no text that ends with NUL.
     NotText,
+    /// The image is packed, and does not hold the bytes that it should.
+    Packed,
 }
 
 /// What an ELF file has tables of.
@@ -51,7 +53,8 @@ impl fmt::Display for ImageProblem {
             Self::Header(field) => write!(f, "not a cubin: {field} of its ELF header is wrong"),
             Self::Table(part) => write!(f, "its table of {}s reaches outside it", name(*part)),
             Self::Outside { part, number } => write!(f, "its {} {number} reaches outside it", name(*part)),
-            Self::NotText => write!(f, "not PTX: it is no text"),
+            Self::NotText => write!(f, "not PTX: it is no text that ends with NUL"),
+            Self::Packed => write!(f, "it does not unpack to the bytes that it should: compile the plan again"),
         }
     }
 }
@@ -68,11 +71,12 @@ const EM_CUDA: u16 = 190;
 pub fn check_image(kind: ImageKind, image: &[u8]) -> Result<(), ImageProblem> {
     match kind {
         ImageKind::Cubin => check_cubin(image),
-        // The plan's check has found the NUL at the end. Formats that are no text begin with other bytes than text does.
+        // Formats that are no text begin with other bytes than text does.
         ImageKind::Ptx => {
             let is_text = |&byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
             let start = image.get(..4).ok_or(ImageProblem::NotText)?;
-            if start.iter().all(is_text) { Ok(()) } else { Err(ImageProblem::NotText) }
+            let ends = image.last() == Some(&0);
+            if ends && start.iter().all(is_text) { Ok(()) } else { Err(ImageProblem::NotText) }
         }
     }
 }

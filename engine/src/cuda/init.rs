@@ -14,7 +14,7 @@ use crate::{
     bindings::Slots,
     plan::{
         Memory, Variant,
-        format::{Action, BLOB_ALIGNMENT, COUNTER_BYTES, MAX_AFTER, MAX_OPERANDS, Purpose, REPORT_BYTES},
+        format::{Action, BLOB_ALIGNMENT, COUNTER_BYTES, MAX_AFTER, MAX_OPERANDS, Purpose},
     },
 };
 
@@ -75,9 +75,16 @@ impl<'p, 'd, const STEPS: usize, const KERNELS: usize, const IMAGES: usize>
         let mut resources = Resources::<IMAGES>::new(api, stream)?;
         resources.create_done(options.wait == Wait::Block)?;
         resources.share(shared.weights.map(Weights::stuck), shared.scratch.map(Scratch::stuck));
+        // Before the modules, since packed images are unpacked there.
+        let page_locked = variant.page_locked_bytes(options);
+        let host_bytes = usize::try_from(page_locked).map_err(|_| InitError::TooLarge { needed: page_locked })?;
+        if host_bytes > 0 {
+            resources.allocate_host(host_bytes)?;
+        }
         for image in variant.images() {
             resources.load_module(variant.header().image_kind, image)?;
         }
+        resources.host_memory(0, variant.unpacked_bytes()).fill(0);
         let functions = find_functions::<KERNELS, IMAGES>(&variant, &resources)?;
         enter(Stage::Memory);
         let addresses = allocate(&mut resources, &variant, memory, options, shared)?;
@@ -146,7 +153,7 @@ pub(super) fn find_functions<const KERNELS: usize, const IMAGES: usize>(
     Ok(functions)
 }
 
-/// Allocates device and host memory, uploads the weights and zeroes the rest.
+/// Allocates device memory, uploads the weights and zeroes the rest.
 fn allocate<const IMAGES: usize>(
     resources: &mut Resources<'_, IMAGES>,
     variant: &Variant<'_>,
@@ -160,19 +167,14 @@ fn allocate<const IMAGES: usize>(
     let scratch = shared.scratch.map(|scratch| scratch.address(memory.arena)).transpose()?;
     let weights_bytes = if shared_weights.is_some() { 0 } else { memory.weights };
     let arena_bytes = if scratch.is_some() { variant.counter_bytes() } else { memory.arena };
-    let (counter_bytes, report_bytes) = if signal { (COUNTER_BYTES, REPORT_BYTES) } else { (0, 0) };
+    let counter_bytes = if signal { COUNTER_BYTES } else { 0 };
     let bindings_bytes = if mapped { 0 } else { memory.bindings };
-    // The sums cannot overflow: the check keeps the plan's part below 2^62.
+    // The sum cannot overflow: the check keeps the plan's part below 2^62.
     let on_device = weights_bytes + arena_bytes + bindings_bytes + counter_bytes;
-    let on_host = memory.bindings + report_bytes;
-    let host_bytes = usize::try_from(on_host).map_err(|_| InitError::TooLarge { needed: on_host })?;
     let start = shared::allocate(resources, on_device)?;
-    if host_bytes > 0 {
-        resources.allocate_host(host_bytes)?;
-    }
     let counters = start + weights_bytes;
     let behind_arena = counters + arena_bytes;
-    let host = if host_bytes > 0 && (mapped || signal) { resources.host_device_address()? } else { behind_arena };
+    let host = if signal || (mapped && memory.bindings > 0) { resources.host_device_address()? } else { behind_arena };
     let bindings = if mapped { host } else { behind_arena };
     let (counter, report) = (behind_arena + bindings_bytes, host + memory.bindings);
     if shared_weights.is_none() && !variant.weights().is_empty() {

@@ -7,9 +7,12 @@
 use super::{
     api::*,
     error::{CallError, InitError, Subject},
-    image::check_image,
+    image::{ImageProblem, check_image},
 };
-use crate::plan::format::{ImageKind, MAX_NAME, MAX_OPERANDS, MAX_SHAPES};
+use crate::plan::{
+    StoredImage,
+    format::{ImageKind, MAX_NAME, MAX_OPERANDS, MAX_SHAPES},
+};
 use core::{
     ffi::{CStr, c_void},
     ops::Range,
@@ -156,13 +159,17 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
         self.stream
     }
 
-    /// Loads an image. The driver learns no length: a cubin states its own, and PTX ends with NUL, as the plan's check has seen.
-    pub fn load_module(&mut self, kind: ImageKind, image: &[u8]) -> Result<(), InitError> {
+    /// Loads an image; a packed one is unpacked into the page-locked host memory. The driver learns no length: a cubin states
+    /// its own, and PTX ends with NUL.
+    pub fn load_module(&mut self, kind: ImageKind, image: StoredImage<'_>) -> Result<(), InitError> {
         let number = self.modules.len() as u32;
-        check_image(kind, image).map_err(|problem| InitError::Image { number, problem })?;
+        let room = self.host_memory(0, if image.is_packed() { image.unpacked_bytes() } else { 0 });
+        let image = image.unpack(room).ok_or(ImageProblem::Packed);
+        let image = image.and_then(|image| check_image(kind, image).map(|()| image));
+        let image = image.map_err(|problem| InitError::Image { number, problem })?.as_ptr();
         let subject = Subject::Image(number);
         let mut module = null_mut();
-        call!(self, cuModuleLoadData, subject, module_load_data(&mut module, image.as_ptr().cast()))?;
+        call!(self, cuModuleLoadData, subject, module_load_data(&mut module, image.cast()))?;
         // `init` compared the number of images with the capacity before.
         let _ = self.modules.push(module);
         Ok(())

@@ -9,10 +9,10 @@ use super::{
         entry_index, front_digest, signature,
     },
     format::{
-        BLOB_ALIGNMENT, Binding, Direction, Image, ImageKind, KernelEntry, MAGIC, MAX_BINDINGS, MAX_CANDIDATES,
-        MAX_CONTENT, MAX_KERNELS, MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Purpose, Step, StepNote, VERSION,
-        VariantHeader,
+        BLOB_ALIGNMENT, Binding, Direction, Image, KernelEntry, MAGIC, MAX_BINDINGS, MAX_CANDIDATES, MAX_CONTENT,
+        MAX_KERNELS, MAX_STEPS, MAX_VARIANTS, Meta, OPERAND_ALIGNMENT, Purpose, Step, StepNote, VERSION, VariantHeader,
     },
+    image::check_image,
     reader::{Plan, Records},
     section::{Section, add, check_name, check_text},
 };
@@ -226,15 +226,9 @@ fn check_description(header: &VariantHeader<'_>, weights: u64) -> Result<(), Rec
 fn check_images(table: &Section<'_>, header: &VariantHeader<'_>, blob: &[u8]) -> Result<(), PlanError> {
     let mut end = 0;
     table.records(header.images, |_, image: Image| {
-        let start = image.offset;
-        let after = start.checked_add(image.bytes).filter(|&after| after <= blob.len() as u64);
-        let after = after.ok_or(RecordProblem::ImageRange)?;
-        let expected = u64::next_multiple_of(end, OPERAND_ALIGNMENT);
-        if start != expected || image.bytes == 0 || !are_zero(blob, end, start) {
+        let after = check_image(image, header.image_kind, blob)?;
+        if image.offset != u64::next_multiple_of(end, OPERAND_ALIGNMENT) || !are_zero(blob, end, image.offset) {
             return Err(RecordProblem::ImageRange);
-        }
-        if header.image_kind == ImageKind::Ptx && blob.get(after as usize - 1) != Some(&0) {
-            return Err(RecordProblem::ImageNotTerminated);
         }
         end = after;
         Ok(())

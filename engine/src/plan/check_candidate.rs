@@ -4,7 +4,8 @@
 use super::{
     PlanError, RecordProblem, StepProblem,
     check_step::check_launch,
-    format::{Candidate, CandidateArgument, DEPENDENT_LAUNCH, Image, ImageKind, OPERAND_ALIGNMENT, VariantHeader},
+    format::{Candidate, CandidateArgument, DEPENDENT_LAUNCH, OPERAND_ALIGNMENT, VariantHeader},
+    image::check_image,
     section::{Section, add, check_name, check_text},
 };
 
@@ -35,7 +36,11 @@ fn check_candidate(candidate: &Candidate<'_>, header: &VariantHeader<'_>, images
     }
     for launch in &candidate.launches {
         check_name(launch.name)?;
+        // Candidates share images, so ranges may be equal or overlap, unlike those of the image table.
         check_image(launch.image, header.image_kind, images)?;
+        if launch.image.unpacked != launch.image.bytes {
+            return Err(RecordProblem::ImageUnpacked);
+        }
         check_launch(launch.grid, launch.block, launch.shared).map_err(|problem| {
             RecordProblem::Field(match problem {
                 StepProblem::Grid => "grid",
@@ -54,19 +59,6 @@ fn check_candidate(candidate: &Candidate<'_>, header: &VariantHeader<'_>, images
         if !launch.arguments.iter().all(inside) {
             return Err(RecordProblem::Field("arguments"));
         }
-    }
-    Ok(())
-}
-
-/// Candidates share images, so ranges may be equal or overlap, unlike those of the image table.
-fn check_image(image: Image, kind: ImageKind, images: &[u8]) -> Result<(), RecordProblem> {
-    let end = image.offset.checked_add(image.bytes).filter(|&end| end <= images.len() as u64);
-    let end = end.ok_or(RecordProblem::ImageRange)?;
-    if image.bytes == 0 || !image.offset.is_multiple_of(OPERAND_ALIGNMENT) {
-        return Err(RecordProblem::ImageRange);
-    }
-    if kind == ImageKind::Ptx && images.get(end as usize - 1) != Some(&0) {
-        return Err(RecordProblem::ImageNotTerminated);
     }
     Ok(())
 }

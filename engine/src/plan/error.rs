@@ -166,6 +166,8 @@ pub enum RecordProblem {
     /// An image is empty, lies outside the images blob, or not where the one before it ends and zeros fill up to a multiple of
     /// 16; or something follows the last one.
     ImageRange,
+    /// An image unpacks to fewer bytes than it has, or to more than deflated bytes of its length can hold; or a candidate's is packed.
+    ImageUnpacked,
     /// A PTX image without NUL at its end.
     ImageNotTerminated,
     /// Names an image that does not exist.
@@ -386,6 +388,7 @@ impl fmt::Display for RecordProblem {
             Self::DuplicateName => write!(f, "another binding has the same name"),
             Self::TooLarge => write!(f, "sizes add up to more than 2^62 bytes"),
             Self::ImageRange => write!(f, "image is empty, misaligned, or not where the one before it lets it be"),
+            Self::ImageUnpacked => write!(f, "image cannot have as many bytes as it is to unpack to"),
             Self::ImageNotTerminated => write!(f, "PTX does not end with NUL"),
             Self::NoSuchImage(image) => write!(f, "image {image} does not exist"),
         }

@@ -10,7 +10,7 @@ pub const MAGIC: [u8; 8] = *b"FLOEPLAN";
 /// First bytes of a signature behind the plan, and of the message that it signs.
 pub const SIGNATURE_MAGIC: [u8; 8] = *b"FLOESIGN";
 /// Version of the format. Any change of a structure below, or of [`Kernel`], raises it.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 /// First architecture with programmatic dependent launch.
 pub const DEPENDENT_LAUNCH: u32 = 90;
 /// Alignment of blobs in the file and of the arena's base: 256 bytes.
@@ -228,8 +228,10 @@ pub enum ImageKind {
 pub struct Image {
     /// First byte in the images blob, a multiple of 16.
     pub offset: u64,
-    /// Bytes, without padding; with its NUL for PTX.
+    /// Bytes there, without padding.
     pub bytes: u64,
+    /// Bytes that the driver is given, with the NUL of PTX: more than `bytes` where these are deflated (RFC 1951).
+    pub unpacked: u64,
 }
 
 /// What a variant needs; the fixed part of its description. The writer fills in the counts at its end.

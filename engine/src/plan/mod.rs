@@ -15,6 +15,8 @@ pub mod content;
 mod error;
 mod file;
 pub mod format;
+mod image;
+mod inflate;
 mod reader;
 mod section;
 #[cfg(feature = "signature")]
@@ -26,9 +28,10 @@ mod writer;
 pub use check_step::check_launch;
 pub use error::{OperandProblem, PlanError, RecordProblem, SectionProblem, ShapesProblem, StepProblem};
 pub use file::SectionKind;
+pub use image::StoredImage;
 pub use reader::{Memory, Plan, Records, Variant};
 #[cfg(feature = "signature")]
 pub use signature::{InvalidKey, PublicKey};
 pub use suitability::Suitability;
 #[cfg(feature = "writer")]
-pub use writer::{PlanWriter, VariantParts, pack_images};
+pub use writer::{OwnedImage, PlanWriter, VariantParts, lay_out_images};

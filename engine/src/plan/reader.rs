@@ -1,7 +1,7 @@
 //! A checked plan and its variants: views into the file's bytes.
 
 use super::{
-    PlanError,
+    PlanError, StoredImage,
     error::Malformed,
     file::{Entry, Header, META, SIGNATURE_BYTES, entry_index},
     format::{
@@ -245,12 +245,14 @@ impl<'a> Variant<'a> {
     }
 
     /// The kernel images, in the table's order.
-    pub fn images(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub fn images(&self) -> impl Iterator<Item = StoredImage<'a>> + use<'a> {
         let blob = self.images;
-        self.image_table().map(move |image| {
-            let range = image.offset as usize..(image.offset + image.bytes) as usize;
-            blob.get(range).unwrap_or(&[])
-        })
+        self.image_table().map(move |image| StoredImage::find(blob, image))
+    }
+
+    /// Bytes of the largest image that has to be unpacked; 0 if none has.
+    pub(crate) fn unpacked_bytes(&self) -> u64 {
+        self.images().filter(StoredImage::is_packed).map(|image| image.unpacked_bytes()).max().unwrap_or(0)
     }
 
     /// Inputs, outputs and states.
@@ -268,7 +270,7 @@ impl<'a> Variant<'a> {
         self.weights
     }
 
-    /// Bytes of all kernel images, padding included.
+    /// Bytes of all kernel images in the plan, padding included.
     pub fn images_bytes(&self) -> u64 {
         self.images.len() as u64
     }
@@ -281,9 +283,8 @@ impl<'a> Variant<'a> {
 
     /// The kernel image of a candidate's launch; empty where the range is not in this variant.
     #[cfg(feature = "measure")]
-    pub fn candidate_image(&self, image: Image) -> &'a [u8] {
-        let range = image.offset.checked_add(image.bytes).map(|end| image.offset as usize..end as usize);
-        range.and_then(|range| self.candidate_images.get(range)).unwrap_or(&[])
+    pub fn candidate_image(&self, image: Image) -> StoredImage<'a> {
+        StoredImage::find(self.candidate_images, image)
     }
 
     /// Upper bound, but for a constant factor, of the operations of one replay on the host, which a short plan may have any

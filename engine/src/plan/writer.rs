@@ -1,7 +1,7 @@
 //! Writes plan files. For compilers: needs `alloc`.
 
 use super::{
-    Plan, SectionKind,
+    Plan, SectionKind, StoredImage,
     file::{
         DIGEST, ENTRY_BYTES, Entry, FILE_SECTIONS, HEADER_BYTES, Header, VARIANT_SECTIONS, blobs_digest, front_digest,
     },
@@ -23,8 +23,8 @@ pub struct VariantParts<'a> {
     pub steps: Vec<Step>,
     /// Kernel table.
     pub kernels: Vec<KernelEntry<'a>>,
-    /// Kernel images; PTX gets its NUL where it is missing.
-    pub images: Vec<Vec<u8>>,
+    /// Kernel images.
+    pub images: Vec<OwnedImage>,
     /// Bindings.
     pub bindings: Vec<Binding<'a>>,
     /// One for each step, or none at all.
@@ -33,8 +33,33 @@ pub struct VariantParts<'a> {
     pub weights: Vec<u8>,
     /// Candidates; their images are ranges of `candidate_images`.
     pub candidates: Vec<Candidate<'a>>,
-    /// What [`pack_images`] makes of the candidates' images.
+    /// What [`lay_out_images`] makes of the candidates' images, none of which is packed.
     pub candidate_images: Vec<u8>,
+}
+
+/// A kernel image as a plan is to store it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedImage {
+    /// What the plan holds: the image as the driver is given it, or that deflated.
+    pub bytes: Vec<u8>,
+    /// Bytes that the driver is given: more than there are of `bytes` where these are deflated.
+    pub unpacked: u64,
+}
+
+impl OwnedImage {
+    /// An image as the driver is given it. PTX gets its NUL where it is missing.
+    pub fn plain(kind: ImageKind, mut bytes: Vec<u8>) -> Self {
+        if kind == ImageKind::Ptx && bytes.last() != Some(&0) {
+            bytes.push(0);
+        }
+        Self { unpacked: bytes.len() as u64, bytes }
+    }
+}
+
+impl From<StoredImage<'_>> for OwnedImage {
+    fn from(image: StoredImage<'_>) -> Self {
+        Self { bytes: image.bytes().to_vec(), unpacked: image.unpacked_bytes() }
+    }
 }
 
 /// Puts variants together into one file. The same parts give the same bytes.
@@ -90,7 +115,7 @@ impl<'a> PlanWriter<'a> {
         for (number, (parts, shares)) in (0..).zip(self.variants) {
             let mut images = Vec::new();
             if !shares {
-                (table, images) = pack_images(&parts.images, parts.header.image_kind);
+                (table, images) = lay_out_images(&parts.images);
                 kernels = parts.kernels;
             }
             let mut blob =
@@ -208,17 +233,14 @@ impl Blobs {
     }
 }
 
-/// Lays images one behind another, as a plan stores them, PTX with its NUL: where each lies, and the blob.
-pub fn pack_images(images: &[Vec<u8>], kind: ImageKind) -> (Vec<Image>, Vec<u8>) {
+/// Lays images one behind another, as a plan stores them: where each lies, and the blob.
+pub fn lay_out_images(images: &[OwnedImage]) -> (Vec<Image>, Vec<u8>) {
     let (mut table, mut blob) = (Vec::new(), Vec::new());
     for image in images {
         pad(&mut blob, OPERAND_ALIGNMENT);
-        let offset = blob.len();
-        blob.extend_from_slice(image);
-        if kind == ImageKind::Ptx && image.last() != Some(&0) {
-            blob.push(0);
-        }
-        table.push(Image { offset: offset as u64, bytes: (blob.len() - offset) as u64 });
+        let (offset, bytes) = (blob.len() as u64, image.bytes.len() as u64);
+        blob.extend_from_slice(&image.bytes);
+        table.push(Image { offset, bytes, unpacked: image.unpacked });
     }
     (table, blob)
 }

@@ -6,12 +6,12 @@ pub mod stack;
 
 use floe_engine::cuda::Session;
 use floe_engine::plan::{
-    Plan, PlanWriter, VariantParts,
+    OwnedImage, Plan, PlanWriter, VariantParts,
     format::{
         Action, Binding, COUNTER_BYTES, Candidate, CandidateArgument, CandidateLaunch, CandidateOperand, Direction,
         ImageKind, KernelEntry, Operand, REPORT_BYTES, Region, Role, Step, StepNote, VariantHeader,
     },
-    pack_images,
+    lay_out_images,
 };
 use floe_kernels::{
     DType, Dims, Kernel, View,
@@ -134,6 +134,16 @@ pub fn cubin(contents: &[u8]) -> Vec<u8> {
     image
 }
 
+/// A cubin as it is.
+pub fn image(cubin: Vec<u8>) -> OwnedImage {
+    OwnedImage::plain(ImageKind::Cubin, cubin)
+}
+
+/// A cubin, deflated.
+pub fn packed(cubin: &[u8]) -> OwnedImage {
+    OwnedImage { bytes: miniz_oxide::deflate::compress_to_vec(cubin, 9), unpacked: cubin.len() as u64 }
+}
+
 /// `arena = x + weights; y = arena + total; total = arena + arena` with three launches of the simulated kernel `add`;
 /// the second kernel wants more shared memory than the default.
 pub fn cuda_parts() -> VariantParts<'static> {
@@ -152,7 +162,7 @@ pub fn cuda_parts() -> VariantParts<'static> {
             step(launch(1, 0), &[arena, arena, operand(total, 0, true)], &[0, 1]),
         ],
         kernels: vec![KernelEntry { image: 0, name: "add" }, KernelEntry { image: 1, name: "add" }],
-        images: vec![cubin(b"first image"), cubin(b"second")],
+        images: vec![image(cubin(b"first image")), image(cubin(b"second"))],
         bindings: bindings(),
         notes: vec![],
         weights: weights(),
@@ -215,6 +225,8 @@ pub fn signalling_parts() -> VariantParts<'static> {
     parts.kernels.push(KernelEntry { image: 0, name: "signal" });
     parts.steps.push(step(launch(2), &[counter(false), report, operand(Region::Binding(2), 0, false)], &[]));
     parts.steps.push(step(launch(3), &[counter(true), report], &[]));
+    // So that sessions have something to unpack, larger than their bindings.
+    parts.images[1] = packed(&cubin(&[0; 4000]));
     parts
 }
 
@@ -294,7 +306,7 @@ pub fn parts<'a>(plan: &Plan<'a>, bytes: &[u8], index: usize) -> VariantParts<'a
         header: variant.header().clone(),
         steps: variant.steps().collect(),
         kernels: variant.kernels().collect(),
-        images: variant.images().map(<[u8]>::to_vec).collect(),
+        images: variant.images().map(OwnedImage::from).collect(),
         bindings: variant.bindings().collect(),
         notes: variant.notes().collect(),
         weights: variant.weights().to_vec(),
@@ -350,7 +362,7 @@ pub fn candidates_parts() -> VariantParts<'static> {
         overlaps: false,
         arguments: arguments.into_iter().map(|(operand, offset)| CandidateArgument { operand, offset }).collect(),
     };
-    let (table, candidate_images) = pack_images(&[cubin(b"shared image"), cubin(b"own")], ImageKind::Cubin);
+    let (table, candidate_images) = lay_out_images(&[image(cubin(b"shared image")), image(cubin(b"own"))]);
     let candidate = |problem, key, launches: &[CandidateLaunch<'static>]| Candidate {
         problem,
         description: "add 1x4:f32",

@@ -6,11 +6,12 @@ use crate::{
     selection,
 };
 use floe_engine::plan::{
+    OwnedImage,
     format::{
         self, CandidateArgument, CandidateLaunch, CandidateOperand, DEPENDENT_LAUNCH, Image, ImageKind, MAX_LAUNCHES,
         MAX_OPERANDS, Role,
     },
-    pack_images,
+    lay_out_images,
 };
 use floe_kernels::{
     DType, Kernel,
@@ -148,7 +149,7 @@ impl CandidateParts {
         architecture: u32,
         kind: ImageKind,
     ) -> Self {
-        let mut images: Vec<Vec<u8>> = Vec::new();
+        let mut images: Vec<OwnedImage> = Vec::new();
         let mut numbers: HashMap<&[u8], usize> = HashMap::new();
         let mut candidates = Vec::new();
         // Places in `images` of the launches, until it is known where the images lie.
@@ -176,7 +177,7 @@ impl CandidateParts {
                 };
                 for kernel in built {
                     places.push(*numbers.entry(&kernel.bytes).or_insert_with(|| {
-                        images.push(kernel.bytes.clone());
+                        images.push(OwnedImage::plain(kind, kernel.bytes.clone()));
                         images.len() - 1
                     }));
                 }
@@ -184,7 +185,7 @@ impl CandidateParts {
             }
             problem += u32::from(candidates.len() > before);
         }
-        let (table, images) = pack_images(&images, kind);
+        let (table, images) = lay_out_images(&images);
         for (launch, place) in candidates.iter_mut().flat_map(|candidate| &mut candidate.launches).zip(places) {
             launch.image = table[place];
         }
@@ -244,7 +245,7 @@ impl OwnedCandidate {
                     arguments.push(each).map_err(|_| "too many arguments")?;
                 }
                 Ok(OwnedLaunch {
-                    image: Image { offset: 0, bytes: 0 },
+                    image: Image { offset: 0, bytes: 0, unpacked: 0 },
                     name: launch.entry.clone(),
                     grid: launch.grid,
                     block: launch.block,

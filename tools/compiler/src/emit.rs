@@ -5,11 +5,12 @@ use crate::{
     kernel_graph::{BufferId, OwnedBinding, Storage},
     nvrtc::Compiled,
     order::{Access, dependencies},
+    pack::pack,
     place::Placement,
     schedule::{Note, Schedule, ScheduledStep, StepAction, StepOperand},
 };
 use floe_engine::plan::{
-    VariantParts,
+    OwnedImage, VariantParts,
     format::{
         Action, BLOB_ALIGNMENT, DEPENDENT_LAUNCH, ImageKind, KernelEntry, MAX_AFTER, Operand, Region, Step, StepNote,
         VariantHeader,
@@ -68,8 +69,8 @@ pub struct Variant {
     pub steps: Vec<Step>,
     /// Kernel table: image and function.
     pub kernels: Vec<(u32, String)>,
-    /// Kernel images.
-    pub images: Vec<Vec<u8>>,
+    /// Kernel images, as the plan stores them.
+    pub images: Vec<OwnedImage>,
     /// Bindings.
     pub bindings: Vec<OwnedBinding>,
     /// Notes, one a step.
@@ -170,7 +171,7 @@ pub fn emit_into(
             StepAction::Host(kernel) => Action::Host(kernel.clone()),
             StepAction::Launch(launch) => {
                 let bytes = &compiled.next().expect("one compiled kernel for each launch").bytes;
-                let kernel = pool.kernel(bytes, &launch.entry);
+                let kernel = pool.kernel(identity.image_kind, bytes, &launch.entry);
                 Action::Launch { kernel, grid: launch.grid, block: launch.block, shared: launch.shared }
             }
         };
@@ -296,7 +297,8 @@ impl Variant {
 #[derive(Debug, Default)]
 pub struct Pool {
     weights: Vec<u8>,
-    images: Vec<Vec<u8>>,
+    /// Images as they were compiled, and as the plan stores them.
+    images: Vec<(Vec<u8>, OwnedImage)>,
     /// Kernel table: image and function.
     kernels: Vec<(u32, String)>,
     hasher: RandomState,
@@ -313,24 +315,25 @@ impl Pool {
         self.weights.len() as u64
     }
 
-    /// Number and bytes of the images so far.
+    /// Number of the images so far, and their bytes in the plan.
     pub fn images(&self) -> (usize, u64) {
-        (self.images.len(), self.images.iter().map(|image| image.len() as u64).sum())
+        (self.images.len(), self.images.iter().map(|(_, stored)| stored.bytes.len() as u64).sum())
     }
 
     /// Gives everything to the variant that a plan holds it with, the first of its target.
     pub fn move_into(self, variant: &mut Variant) {
-        (variant.weights, variant.images, variant.kernels) = (self.weights, self.images, self.kernels);
+        let images = self.images.into_iter().map(|(_, stored)| stored).collect();
+        (variant.weights, variant.images, variant.kernels) = (self.weights, images, self.kernels);
     }
 
     /// Number of a kernel, by its image and function.
-    fn kernel(&mut self, bytes: &[u8], entry: &str) -> u32 {
+    fn kernel(&mut self, kind: ImageKind, bytes: &[u8], entry: &str) -> u32 {
         let same = self.image_numbers.entry(self.hasher.hash_one(bytes)).or_default();
-        let image = match same.iter().find(|&&image| self.images[image as usize] == bytes) {
+        let image = match same.iter().find(|&&image| self.images[image as usize].0 == bytes) {
             Some(&image) => image,
             None => {
                 let image = self.images.len() as u32;
-                self.images.push(bytes.to_vec());
+                self.images.push((bytes.to_vec(), pack(kind, bytes)));
                 same.push(image);
                 image
             }

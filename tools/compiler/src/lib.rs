@@ -32,6 +32,7 @@ pub mod legality;
 pub mod lower;
 pub mod nvrtc;
 pub mod order;
+mod pack;
 pub mod passes;
 pub mod pipeline;
 pub mod place;

@@ -14,7 +14,7 @@ use floe_engine::plan::{
         Action, Binding, Candidate, CandidateArgument, CandidateLaunch, CandidateOperand, Direction, ImageKind,
         KernelEntry, Operand, Region, Role, Step, StepNote, VariantHeader,
     },
-    pack_images,
+    lay_out_images,
 };
 use floe_kernels::{
     DType, Dims, Kernel, View,
@@ -58,7 +58,7 @@ fn variant(target: &'static str, architecture: u32) -> VariantParts<'static> {
         },
         steps: vec![Step { action, operands, after: Default::default(), overlaps: false }],
         kernels: if gpu { vec![KernelEntry { image: 0, name: "transpose" }] } else { Vec::new() },
-        images: if gpu { vec![cubin()] } else { Vec::new() },
+        images: if gpu { vec![OwnedImage::plain(ImageKind::Cubin, cubin())] } else { Vec::new() },
         bindings: vec![binding("matrix", Direction::Input, [2, 3]), binding("turned/out", Direction::Output, [3, 2])],
         notes: Vec::new(),
         weights: Vec::new(),
@@ -344,7 +344,7 @@ fn a_closed_pipe_is_no_failure() {
 
 /// `gpu.floe`'s variant with two candidates: the second takes two launches, so twice as long on the simulated driver.
 fn candidates() -> Vec<u8> {
-    let (table, candidate_images) = pack_images(&[cubin()], ImageKind::Cubin);
+    let (table, candidate_images) = lay_out_images(&[OwnedImage::plain(ImageKind::Cubin, cubin())]);
     let operand = |role| CandidateOperand { role, dtype: DType::F32, bytes: 24 };
     let launch = CandidateLaunch {
         image: table[0],

@@ -39,7 +39,7 @@ fn plan() -> Vec<u8> {
             header,
             steps: vec![Step { action, operands, after: Default::default(), overlaps: false }],
             kernels: vec![KernelEntry { image: 0, name: "copy" }],
-            images: vec![image],
+            images: vec![OwnedImage::plain(ImageKind::Cubin, image)],
             bindings: vec![binding("x", Direction::Input), binding("y", Direction::Output)],
             notes: Vec::new(),
             weights: Vec::new(),

@@ -48,7 +48,7 @@ fn plan_for(target: &str, architecture: u32, to: u64) -> Vec<u8> {
             overlaps: false,
         }],
         kernels: if gpu { vec![KernelEntry { image: 0, name: "copy" }] } else { Vec::new() },
-        images: if gpu { vec![cubin] } else { Vec::new() },
+        images: if gpu { vec![OwnedImage::plain(ImageKind::Cubin, cubin)] } else { Vec::new() },
         bindings: vec![binding],
         notes: Vec::new(),
         weights: Vec::new(),

@@ -12,11 +12,11 @@ use floe_engine::{
         CudaKernelNodeParams, DriverApi, InitError, InitOptions, Pool, RunError, Session, Trial, Wait,
     },
     plan::{
-        Plan, Variant,
+        Plan, StoredImage, Variant,
         format::{Candidate, Direction, Purpose, Region},
     },
 };
-use std::{cell::RefCell, collections::VecDeque, ffi::c_void, ops::Range, ptr::read_volatile, slice};
+use std::{cell::RefCell, collections::VecDeque, ffi::c_void, ptr::read_volatile, slice};
 
 /// Steps, and bytes of a session, beyond which a plan is legal but too much for a fuzzer.
 const STEPS: u32 = 256;
@@ -42,10 +42,25 @@ struct Launch {
     signal: Option<(usize, usize)>,
 }
 
+/// An image that the driver is to be given.
+struct Image {
+    /// Where it lies, unless it is packed.
+    address: Option<usize>,
+    /// What it holds; nothing where it cannot be unpacked.
+    bytes: Vec<u8>,
+}
+
+impl Image {
+    fn of(image: StoredImage<'_>) -> Self {
+        let address = (!image.is_packed()).then(|| image.bytes().as_ptr().addr());
+        Self { address, bytes: image.to_vec().unwrap_or_default() }
+    }
+}
+
 /// What the driver is to be asked for next.
 #[derive(Default)]
 struct Expected {
-    images: VecDeque<Range<usize>>,
+    images: VecDeque<Image>,
     launches: VecDeque<Launch>,
     /// The launches of the graph.
     nodes: Vec<Launch>,
@@ -101,7 +116,7 @@ fn session(variant: &Variant<'_>, random: &mut Random) {
         wanted.then_some(Launch { arguments, purpose, signal })
     });
     let expected = Expected {
-        images: variant.images().map(|image| addresses(image)).collect(),
+        images: variant.images().map(Image::of).collect(),
         launches: launches.collect(),
         nodes: Vec::new(),
     };
@@ -154,7 +169,7 @@ fn trial(variant: &Variant<'_>, candidate: &Candidate<'_>) {
     let network = |launch| Launch { arguments: arguments(launch), purpose: Purpose::Network, signal: None };
     const COPIES: u32 = 2;
     let launches = (0..COPIES).flat_map(|_| 0..candidate.launches.len());
-    let images = candidate.launches.iter().map(|launch| addresses(variant.candidate_image(launch.image)));
+    let images = candidate.launches.iter().map(|launch| Image::of(variant.candidate_image(launch.image)));
     let expected = Expected { images: images.collect(), launches: launches.map(network).collect(), nodes: Vec::new() };
     EXPECTED.set(expected);
     // SAFETY: the driver keeps the contract of the real one.
@@ -167,18 +182,14 @@ fn trial(variant: &Variant<'_>, candidate: &Candidate<'_>) {
     }
 }
 
-fn addresses(bytes: &[u8]) -> Range<usize> {
-    let range = bytes.as_ptr_range();
-    range.start.addr()..range.end.addr()
-}
-
 /// Reads what the driver reads, as it does: it is given no length.
 extern "C" fn module_load_data(module: *mut CUmodule, image: *const c_void) -> CUresult {
-    let range =
+    let expected =
         EXPECTED.with_borrow_mut(|expected| expected.images.pop_front()).expect("no more images than the plan has");
-    assert_eq!(image.addr(), range.start, "another image");
-    // SAFETY: the images of a plan lie inside its file.
-    let bytes = unsafe { slice::from_raw_parts(image.cast::<u8>(), range.len()) };
+    assert!(expected.address.is_none_or(|address| address == image.addr()), "another image");
+    // SAFETY: the images of a plan lie inside its file, and unpacked ones inside memory for the largest.
+    let bytes = unsafe { slice::from_raw_parts(image.cast::<u8>(), expected.bytes.len()) };
+    assert!(bytes == expected.bytes, "an image of other bytes");
     if bytes.starts_with(b"\x7fELF") {
         let number = |at: usize, count: usize| {
             bytes[at..at + count].iter().rev().fold(0, |number: usize, &byte| number << 8 | usize::from(byte))

@@ -93,7 +93,7 @@ pub fn plan(file: &File) -> bool {
         assert_eq!(variant.bindings().count(), header.bindings as usize);
         assert_eq!(variant.kernels().count(), header.kernels as usize);
         assert_eq!(variant.candidates().count(), header.candidates as usize);
-        assert!(variant.images().all(|image| !image.is_empty()));
+        assert!(variant.images().all(|image| !image.bytes().is_empty()));
         let _ = (variant.notes().count(), variant.memory());
         if !variant.is_host() || header.steps > STEPS || host::memory_bytes(&variant) > WORK {
             continue;

@@ -92,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// The digests of the kernels that a variant's network launches: PTX and name.
 fn kernels(variant: &Variant<'_>) -> Result<BTreeSet<String>> {
-    let images: Vec<&[u8]> = variant.images().collect();
+    let images: Vec<_> = variant.images().map(|image| image.to_vec().unwrap_or_default()).collect();
     let entries: Vec<_> = variant.kernels().collect();
     let mut kernels = BTreeSet::new();
     for step in variant.steps() {
