@@ -17,6 +17,7 @@ use floe_engine::plan::{
     },
 };
 use floe_kernels::codegen::Target;
+use rayon::prelude::*;
 use std::{
     collections::HashMap,
     hash::{BuildHasher, RandomState},
@@ -171,7 +172,7 @@ pub fn emit_into(
             StepAction::Host(kernel) => Action::Host(kernel.clone()),
             StepAction::Launch(launch) => {
                 let bytes = &compiled.next().expect("one compiled kernel for each launch").bytes;
-                let kernel = pool.kernel(identity.image_kind, bytes, &launch.entry);
+                let kernel = pool.kernel(bytes, &launch.entry);
                 Action::Launch { kernel, grid: launch.grid, block: launch.block, shared: launch.shared }
             }
         };
@@ -186,6 +187,7 @@ pub fn emit_into(
         let overlaps = waits && follows && identity.architecture >= DEPENDENT_LAUNCH;
         steps.push(Step { action, operands, after, overlaps });
     }
+    pool.pack_images(identity.image_kind);
     let blocks = schedule.steps.iter().filter_map(|step| match &step.action {
         StepAction::Launch(launch) if launch.needs_all_blocks => Some(launch.grid.iter().product()),
         _ => None,
@@ -297,8 +299,10 @@ impl Variant {
 #[derive(Debug, Default)]
 pub struct Pool {
     weights: Vec<u8>,
-    /// Images as they were compiled, and as the plan stores them.
-    images: Vec<(Vec<u8>, OwnedImage)>,
+    /// Images as they were compiled.
+    images: Vec<Vec<u8>>,
+    /// The same as the plan stores them.
+    packed: Vec<OwnedImage>,
     /// Kernel table: image and function.
     kernels: Vec<(u32, String)>,
     hasher: RandomState,
@@ -317,23 +321,28 @@ impl Pool {
 
     /// Number of the images so far, and their bytes in the plan.
     pub fn images(&self) -> (usize, u64) {
-        (self.images.len(), self.images.iter().map(|(_, stored)| stored.bytes.len() as u64).sum())
+        (self.images.len(), self.packed.iter().map(|image| image.bytes.len() as u64).sum())
     }
 
     /// Gives everything to the variant that a plan holds it with, the first of its target.
     pub fn move_into(self, variant: &mut Variant) {
-        let images = self.images.into_iter().map(|(_, stored)| stored).collect();
-        (variant.weights, variant.images, variant.kernels) = (self.weights, images, self.kernels);
+        (variant.weights, variant.images, variant.kernels) = (self.weights, self.packed, self.kernels);
+    }
+
+    /// Packs the images that have come since the last time, in parallel: it takes as long as the rest of a warm compilation.
+    fn pack_images(&mut self, kind: ImageKind) {
+        let new: Vec<_> = self.images[self.packed.len()..].par_iter().map(|image| pack(kind, image)).collect();
+        self.packed.extend(new);
     }
 
     /// Number of a kernel, by its image and function.
-    fn kernel(&mut self, kind: ImageKind, bytes: &[u8], entry: &str) -> u32 {
+    fn kernel(&mut self, bytes: &[u8], entry: &str) -> u32 {
         let same = self.image_numbers.entry(self.hasher.hash_one(bytes)).or_default();
-        let image = match same.iter().find(|&&image| self.images[image as usize].0 == bytes) {
+        let image = match same.iter().find(|&&image| self.images[image as usize] == bytes) {
             Some(&image) => image,
             None => {
                 let image = self.images.len() as u32;
-                self.images.push((bytes.to_vec(), pack(kind, bytes)));
+                self.images.push(bytes.to_vec());
                 same.push(image);
                 image
             }

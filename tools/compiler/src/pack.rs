@@ -3,8 +3,8 @@
 use floe_engine::plan::{OwnedImage, format::ImageKind};
 use miniz_oxide::deflate::compress_to_vec;
 
-/// Of 1 to 10: beyond it images become 2 % smaller at best, and take twice the time.
-const LEVEL: u8 = 6;
+/// Of 1 to 10: beyond it, images become a few percent smaller and take twice the time or more.
+const LEVEL: u8 = 5;
 
 /// An image as a plan stores it: deflated where that is smaller.
 pub(crate) fn pack(kind: ImageKind, image: &[u8]) -> OwnedImage {
