@@ -72,7 +72,22 @@ pub fn data_type_name(number: i64) -> String {
 /// [`ImportError::UnsupportedTensor`] and [`ImportError::Tensor`] name the tensor and what is wrong with it.
 pub fn read(proto: &TensorProto, folder: Option<&Folder>) -> Result<Tensor, ImportError> {
     let fact = fact(proto)?;
-    convert(proto, fact, folder).map_err(|reason| ImportError::Tensor { name: proto.name.clone(), reason })
+    let bytes = stored(proto, &fact, folder)?;
+    // Integers of 4 bits lie in pairs; everything else has whole bytes.
+    if is_in_pairs(fact.dtype) {
+        let bytes = unpacked(&bytes, fact.dtype == DType::I4, fact.elements());
+        return Ok(Tensor::new(fact.dtype, fact.shape, bytes));
+    }
+    Ok(Tensor::of_shared(fact.dtype, fact.shape, bytes))
+}
+
+/// The same tensor with its external data inside; `folder` is where that is looked for.
+///
+/// # Errors
+/// As [`read`].
+pub fn inlined(proto: &TensorProto, folder: Option<&Folder>) -> Result<TensorProto, ImportError> {
+    let raw_data = stored(proto, &fact(proto)?, folder)?;
+    Ok(TensorProto { raw_data, external_data: Vec::new(), data_location: 0, ..proto.clone() })
 }
 
 /// Type and shape of a tensor, before its elements are read.
@@ -92,30 +107,27 @@ pub fn fact(proto: &TensorProto) -> Result<Fact, ImportError> {
     Ok(fact)
 }
 
-fn convert(proto: &TensorProto, fact: Fact, folder: Option<&Folder>) -> Result<Tensor, String> {
+fn is_in_pairs(dtype: DType) -> bool {
+    matches!(dtype, DType::I4 | DType::U4)
+}
+
+/// The elements as a file holds them.
+fn stored(proto: &TensorProto, fact: &Fact, folder: Option<&Folder>) -> Result<Bytes, ImportError> {
     let dtype = fact.dtype;
-    // Integers of 4 bits lie in pairs; everything else has whole bytes.
-    let pairs = matches!(dtype, DType::I4 | DType::U4);
-    let expected = if pairs { fact.elements().div_ceil(2) } else { fact.elements() * dtype.size() };
+    let refuse = |reason: String| ImportError::Tensor { name: proto.name.clone(), reason };
+    let expected = if is_in_pairs(dtype) { fact.elements().div_ceil(2) } else { fact.elements() * dtype.size() };
     let bytes = if proto.data_location == 1 {
-        external(proto, folder, expected)?
+        external(proto, folder, expected).map_err(refuse)?
     } else if !proto.raw_data.is_empty() {
         proto.raw_data.clone()
     } else {
         typed(proto, dtype).into()
     };
     if bytes.len() != expected {
-        return Err(format!(
-            "shape {:?} of {dtype:?} needs {expected} bytes, but there are {}",
-            fact.shape,
-            bytes.len()
-        ));
+        let (shape, found) = (&fact.shape, bytes.len());
+        return Err(refuse(format!("shape {shape:?} of {dtype:?} needs {expected} bytes, but there are {found}")));
     }
-    if pairs {
-        let bytes = unpacked(&bytes, dtype == DType::I4, fact.elements());
-        return Ok(Tensor::new(dtype, fact.shape, bytes));
-    }
-    Ok(Tensor::of_shared(dtype, fact.shape, bytes))
+    Ok(bytes)
 }
 
 /// Integers of 4 bits, each in a byte of its own; the first of a pair lies in the lower half.

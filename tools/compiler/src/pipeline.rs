@@ -230,6 +230,10 @@ impl CompileError {
             Self::Import(error) => matches!(
                 error,
                 ImportError::Read { .. }
+                    | ImportError::NotOnnx { .. }
+                    | ImportError::Truncated { .. }
+                    | ImportError::Malformed { .. }
+                    | ImportError::Tensor { .. }
                     | ImportError::Input { .. }
                     | ImportError::ShapeMissing { .. }
                     | ImportError::ShapeMismatch { .. }
@@ -239,7 +243,8 @@ impl CompileError {
             | Self::Postprocess(_)
             | Self::NoSuchNode(_)
             | Self::State { .. }
-            | Self::Shapes { .. } => true,
+            | Self::Shapes { .. }
+            | Self::Schedule(ScheduleError::NoSuchNode(_) | ScheduleError::NoSuchAlgorithm { .. }) => true,
             Self::Pass(_)
             | Self::Illegal(_)
             | Self::Lower { .. }

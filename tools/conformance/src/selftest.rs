@@ -9,6 +9,7 @@ use floe::{
     selftest::bundle::{self, Check, KernelOutput, NETWORKS, Parts},
     session::{DeviceKind, Place, Request},
     shapes::describe,
+    usage::usage,
 };
 use floe_compiler::{
     emit::{self, VariantIdentity},
@@ -124,11 +125,12 @@ pub fn network(plan: Vec<u8>, name: &str, target: &str, seed: u64) -> Result<Vec
     let file = PlanFile::from_bytes(&plan, name.to_owned());
     let parsed = file.plan()?;
     let variant = parsed.variants().find(|variant| variant.header().target == target);
-    let variant = variant.with_context(|| format!("{name}: it has no variant for {target}"))?;
+    let variant = usage(variant.with_context(|| format!("{name}: it has no variant for {target}")))?;
     let held = Bounds::embedded()?.of(parsed.model(), variant.header().precision);
     let bound = held.comparable();
     let bound =
-        bound.with_context(|| format!("{name}: its outputs cannot be compared end to end, as bounds.toml says"))?;
+        bound.with_context(|| format!("{name}: its outputs cannot be compared end to end, as bounds.toml says"));
+    let bound = usage(bound)?;
     let request = Request { device: DeviceKind::Host, ..Request::default() };
     let (mut place, host) = Place::choose(&parsed, &request)?;
     let directions = |variant: &floe_engine::plan::Variant<'_>| {

@@ -3,8 +3,9 @@
 use crate::{
     inputs::{self, Input},
     session::{MemoryKind, Place, Request, Session},
+    usage::Usage,
 };
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use floe_emulator::{
     driver::{API, Emulator, Mode, Options, StepCount, describe},
     watch::counts::Tally,
@@ -51,7 +52,9 @@ impl Emulated {
         };
         let has_ptx = |variant: &Variant<'_>| variant.header().image_kind == ImageKind::Ptx;
         let mut variants = plan.variants().filter(wanted);
-        let first = variants.next().context("the plan has no such GPU variant; compile it with --target and --ptx")?;
+        let first = variants
+            .next()
+            .ok_or_else(|| Usage::new("the plan has no such GPU variant; compile it with --target and --ptx"))?;
         let variant = if has_ptx(&first) { Some(first.clone()) } else { variants.find(has_ptx) };
         let variant = variant.ok_or_else(|| MachineCode(first.header().target.to_owned()))?;
         let options = InitOptions {

@@ -1,6 +1,6 @@
 //! What sessions on the host call for operators from outside of Floe: functions of the program, or those of a shared library.
 
-use crate::inputs::BadInput;
+use crate::usage::Usage;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use floe_engine::host::{Call, Operators};
 use floe_operators::{FLOE_OPERATOR_LIBRARY_VERSION, Operator, OperatorLibrary};
@@ -61,11 +61,11 @@ impl HostLibrary {
     /// Its functions; none where no library is named.
     ///
     /// # Errors
-    /// [`BadInput`], as [`HostFunctions::load`] says.
+    /// Returns a [`Usage`], as [`HostFunctions::load`] says.
     pub fn load(&self) -> Result<HostFunctions> {
         let Some(file) = &self.host_library else { return Ok(HostFunctions::default()) };
         // SAFETY: whoever names the file vouches for its code, as the option's help says.
-        unsafe { HostFunctions::load(file) }.map_err(|error| BadInput(format!("--host-library: {error:#}")).into())
+        unsafe { HostFunctions::load(file) }.map_err(|error| Usage::new(format!("--host-library: {error:#}")).into())
     }
 }
 

@@ -1,6 +1,11 @@
 //! Contents of a session's inputs, from files or from a seed.
 
-use crate::{npy::Array, random::Generator, session::Session};
+use crate::{
+    npy::Array,
+    random::Generator,
+    session::Session,
+    usage::{Usage, usage},
+};
 use anyhow::{Context, Result, bail};
 use floe_engine::plan::format::{Binding, Direction};
 use std::{
@@ -41,11 +46,6 @@ pub struct Input {
     pub bytes: Vec<u8>,
 }
 
-/// An input that does not suit the plan, and what to do about it.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct BadInput(pub String);
-
 /// Gathers contents for every input: from `sources`, the rest random from `seed`. States may be given too.
 ///
 /// # Errors
@@ -69,12 +69,13 @@ pub fn gather_except(
     let mut gathered = Vec::new();
     for (number, source) in sources.iter().enumerate() {
         if sources[..number].iter().any(|earlier| earlier.name == source.name) {
-            bail!("input '{}' is given twice", source.name);
+            return Err(Usage::new(format!("input '{}' is given twice", source.name)).into());
         }
         let states = session.bindings(Direction::State);
         let Some((number, binding)) = inputs.iter().chain(&states).find(|(_, binding)| binding.name == source.name)
         else {
-            bail!("the plan has no input '{}'; its inputs are: {}", source.name, names());
+            let said = format!("the plan has no input '{}'; its inputs are: {}", source.name, names());
+            return Err(Usage::new(said).into());
         };
         if Some(*number) == except {
             continue;
@@ -87,11 +88,12 @@ pub fn gather_except(
             continue;
         }
         let Some(seed) = seed else {
-            bail!(
+            return Err(Usage::new(format!(
                 "input '{}' ({}) is missing: give --input {0}=FILE.npy, or --random SEED to make it up",
                 binding.name,
                 describe(binding)
-            );
+            ))
+            .into());
         };
         gathered.push(Input { binding: *number, bytes: random(binding, seed)? });
     }
@@ -122,9 +124,9 @@ pub fn describe(binding: &Binding<'_>) -> String {
     format!("{} {:?}", binding.dtype.name(), binding.shape.as_slice())
 }
 
-/// Names the input that an error is about.
+/// Names the input that an error is about; its file is the user's.
 pub(crate) fn of<T>(source: &Source, result: Result<T>) -> Result<T> {
-    result.with_context(|| format!("input '{}'", source.name))
+    usage(result.with_context(|| format!("input '{}'", source.name)))
 }
 
 /// Of an array, or of a picture, the first of a folder or a video.

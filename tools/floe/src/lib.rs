@@ -28,4 +28,5 @@ pub mod session;
 pub mod shapes;
 pub mod tensor;
 pub mod turns;
+pub mod usage;
 pub mod watch;

@@ -5,8 +5,9 @@ use crate::{
     npy::Array,
     session::Session,
     tensor::{Summary, largest, numbers},
+    usage::written,
 };
-use anyhow::{Context, Result};
+use anyhow::Result;
 use floe_engine::plan::format::{Binding, Direction};
 use floe_files::OutputFile;
 use std::{
@@ -55,7 +56,7 @@ pub fn read_those<'p>(session: &mut Session<'p, '_>, wanted: impl Fn(&str) -> bo
 /// # Errors
 /// Those of the file system, naming the file.
 pub fn save(outputs: &[Output<'_>], folder: &Path) -> Result<Vec<PathBuf>> {
-    fs::create_dir_all(folder).with_context(|| format!("output folder {}", folder.display()))?;
+    written(format_args!("output folder {}", folder.display()), fs::create_dir_all(folder))?;
     let mut taken = HashSet::new();
     let mut files = Vec::new();
     for output in outputs {
@@ -67,12 +68,12 @@ pub fn save(outputs: &[Output<'_>], folder: &Path) -> Result<Vec<PathBuf>> {
                 .write(io::BufWriter::new(file.as_file_mut()))?;
             Ok(file)
         };
-        files.push(write().with_context(|| path.display().to_string())?);
+        files.push(written(path.display(), write())?);
     }
     let mut paths = Vec::new();
     for file in files {
         let path = file.path().to_owned();
-        file.commit().with_context(|| path.display().to_string())?;
+        written(path.display(), file.commit())?;
         paths.push(path);
     }
     Ok(paths)

@@ -1,6 +1,6 @@
 //! A plan file in memory.
 
-use crate::cold_start::mark;
+use crate::{cold_start::mark, usage::usage};
 use anyhow::{Context, Result, anyhow, bail};
 use ed25519_dalek::{VerifyingKey, pkcs8::DecodePublicKey};
 use floe_engine::{
@@ -59,7 +59,7 @@ impl PlanFile {
     /// # Errors
     /// Returns those of the file system, naming the file, and an error if memory for it is lacking.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::read(path, None)
+        usage(Self::read(path, None))
     }
 
     /// Reads a file whose plan must be one that `trust` names: a [`PublicKey`], or more.
@@ -67,7 +67,7 @@ impl PlanFile {
     /// # Errors
     /// As [`PlanFile::open`].
     pub fn open_signed(path: &Path, trust: impl Into<Trust>) -> Result<Self> {
-        Self::read(path, Some(trust.into()))
+        usage(Self::read(path, Some(trust.into())))
     }
 
     fn read(path: &Path, trust: Option<Trust>) -> Result<Self> {
@@ -113,7 +113,7 @@ impl PlanFile {
     /// # Errors
     /// What the engine's check says, naming the file; else the caller's error.
     pub fn plan_and<'a, T>(&'a self, meanwhile: impl FnOnce(&Plan<'a>) -> Result<T>) -> Result<(Plan<'a>, T)> {
-        let plan = Plan::parse(self.bytes()).with_context(|| self.name.clone())?;
+        let plan = usage(Plan::parse(self.bytes()).with_context(|| self.name.clone()))?;
         // The structure is checked by now; kernel images and weights must be what the compiler wrote, too.
         let verify = || match &self.trust {
             None => plan.verify_blobs().map_err(anyhow::Error::from),
@@ -124,7 +124,7 @@ impl PlanFile {
             let result = meanwhile(&plan);
             mark("digest");
             let verified = verified.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            verified.with_context(|| self.name.clone())?;
+            usage(verified.with_context(|| self.name.clone()))?;
             Ok((plan, result?))
         })
     }
@@ -150,7 +150,11 @@ impl PlanFile {
 /// Those of the file system, or that it is no such key, naming the file.
 pub fn public_key(path: &Path) -> Result<PublicKey> {
     let name = path.display();
-    let pem = fs::read_to_string(path).with_context(|| name.to_string())?;
-    let key = VerifyingKey::from_public_key_pem(&pem).map_err(|error| anyhow!("{name}: no Ed25519 key: {error}"))?;
-    PublicKey::from_bytes(key.as_bytes()).with_context(|| name.to_string())
+    let read = || {
+        let pem = fs::read_to_string(path).with_context(|| name.to_string())?;
+        let key =
+            VerifyingKey::from_public_key_pem(&pem).map_err(|error| anyhow!("{name}: no Ed25519 key: {error}"))?;
+        PublicKey::from_bytes(key.as_bytes()).with_context(|| name.to_string())
+    };
+    usage(read())
 }

@@ -150,14 +150,14 @@ fn run_compares_with_results_from_elsewhere() {
     assert!(text(&said.stdout).contains("error of turned/out: largest 0.000e0, relative L2 0.000e0, cosine 1.0000000"));
     let said = text(&run("off.npz").stdout);
     assert!(said.contains("largest 1.000e0"), "{said}");
-    for (file, word) in [
-        ("nan.npz", "an output holds NaN or infinities where --compare does not, or the other way"),
-        ("other.npz", "the file holds elsewhere, the plan's outputs are turned/out"),
-        ("none.npz", "--compare none.npz"),
-        ("matrix.npy", "numpy.savez"),
+    for (file, code, word) in [
+        ("nan.npz", 1, "an output holds NaN or infinities where --compare does not, or the other way"),
+        ("other.npz", 2, "the file holds elsewhere, the plan's outputs are turned/out"),
+        ("none.npz", 2, "--compare none.npz"),
+        ("matrix.npy", 2, "numpy.savez"),
     ] {
         let said = run(file);
-        assert_eq!(said.status.code(), Some(1), "{file}");
+        assert_eq!(said.status.code(), Some(code), "{file}");
         assert!(text(&said.stderr).contains(word), "{file}: {}", text(&said.stderr));
     }
 }
@@ -200,7 +200,7 @@ fn a_device_takes_no_earlier_plan_and_none_of_another_model() {
     {
         for (asked, said) in [("--least-version 3", outdated), ("--least-version 1 --model-name gate", other)] {
             let output = floe(folder.path(), &format!("{command} --public-key mine.pub {asked}"));
-            assert_eq!(output.status.code(), Some(1), "{command} {asked}");
+            assert_eq!(output.status.code(), Some(2), "{command} {asked}");
             assert!(text(&output.stderr).contains(said), "{command} {asked}: {}", text(&output.stderr));
         }
         // Nothing that a stranger may have written is believed.
@@ -257,7 +257,7 @@ fn bench_prints_and_writes_the_distribution() {
 }
 
 #[test]
-fn a_failed_run_is_one_precise_line_and_exit_code_one() {
+fn what_the_user_can_mend_is_one_precise_line_and_exit_code_two() {
     let folder = folder();
     fs::write(folder.path().join("file"), "").unwrap();
     let cases = [
@@ -301,19 +301,31 @@ fn a_failed_run_is_one_precise_line_and_exit_code_one() {
             "run both.floe --random 1 --variant jetson-orin-nano --device host",
             "--device host: the variant that --variant",
         ),
-        ("run gpu.floe --random 1", "no CUDA driver: libcuda.so.1 was not found. On a Jetson it comes with JetPack"),
         ("run gpu.floe --random 1 --device host", "the plan has no host variant; it holds jetson-orin-nano"),
-        ("bench both.floe --sms 8", "no CUDA driver"),
         ("bench host.floe --iterations 1 --json none/times.json", "none/times.json: "),
     ];
     for (arguments, expected) in cases {
-        let output = floe(folder.path(), arguments);
-        let message = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{arguments}: {message}");
-        assert!(message.contains(&format!("error: {expected}")), "{arguments}: {message}");
-        assert!(!message.contains("panicked"), "{arguments}: {message}");
+        refused(folder.path(), arguments, 2, expected);
     }
     assert!(!folder.path().join("none").exists());
+}
+
+#[test]
+fn a_run_that_failed_is_one_precise_line_and_exit_code_one() {
+    let folder = folder();
+    let no_driver = "no CUDA driver: libcuda.so.1 was not found. On a Jetson it comes with JetPack";
+    for arguments in ["run gpu.floe --random 1", "bench both.floe --sms 8"] {
+        refused(folder.path(), arguments, 1, no_driver);
+    }
+}
+
+/// Runs what must end with this exit code and this error.
+fn refused(folder: &Path, arguments: &str, code: i32, expected: &str) {
+    let output = floe(folder, arguments);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments}: {message}");
+    assert!(message.contains(&format!("error: {expected}")), "{arguments}: {message}");
+    assert!(!message.contains("panicked"), "{arguments}: {message}");
 }
 
 #[test]
@@ -450,7 +462,7 @@ fn what_cannot_be_measured_is_said() {
     ] {
         let output = simulated(folder.path(), &driver, arguments);
         let message = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{arguments}: {message}");
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {message}");
         assert!(message.contains(&format!("error: {expected}")), "{arguments}: {message}");
     }
     assert!(!folder.path().join("times").exists());
@@ -507,17 +519,20 @@ fn the_gpu_is_checked_before_the_plan_runs_on_it() {
     let cases = [
         (
             "SIMULATED_DRIVER=11040",
+            1,
             "jetson-orin-nano needs a driver of CUDA 12.2 or later, but this one is of CUDA 11.4",
         ),
         (
             "SIMULATED_ARCHITECTURE=90",
+            2,
             "this plan holds sm_87 images for jetson-orin-nano; this GPU (Simulated GPU) is sm_90: recompile with \
              --target h200",
         ),
-        ("SIMULATED_INIT=100", "cuInit failed: CUDA_ERROR_NO_DEVICE (100): no GPU is visible"),
-        ("SIMULATED_LOAD=209", "cuModuleLoadData failed for image 0"),
+        ("SIMULATED_INIT=100", 1, "cuInit failed: CUDA_ERROR_NO_DEVICE (100): no GPU is visible"),
+        ("SIMULATED_LOAD=209", 1, "cuModuleLoadData failed for image 0"),
         (
             "SIMULATED_SYNCHRONIZE=700",
+            1,
             "cuStreamSynchronize failed with CUDA_ERROR_ILLEGAL_ADDRESS (700): a kernel touched memory outside",
         ),
     ];
@@ -529,17 +544,19 @@ fn the_gpu_is_checked_before_the_plan_runs_on_it() {
         }
         command.output().unwrap()
     };
-    for (setting, expected) in cases {
+    for (setting, code, expected) in cases {
         let output = run("run gpu.floe --random 1", setting);
         let message = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{setting}: {message}");
+        assert_eq!(output.status.code(), Some(code), "{setting}: {message}");
         let line = message.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
         assert!(line.contains(expected), "{setting}: {message}");
     }
     let output = run("bench gpu.floe --sms 4", "");
     let message = text(&output.stderr);
     assert!(message.contains("--sms needs green contexts, which came with CUDA 12.4 drivers"), "{message}");
-    let message = text(&run("bench gpu.floe --sms 9", "").stderr);
+    let output = run("bench gpu.floe --sms 9", "");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("--sms 9: this GPU has 8 multiprocessors"), "{message}");
 
     let output = run("bench gpu.floe --iterations 10 --json times.json", "");
@@ -643,7 +660,9 @@ fn memory_and_waiting_are_chosen_and_told() {
         }
     }
     for option in ["--wait poll", "--guard"] {
-        let message = text(&run(&format!("bench gpu.floe {option}")).stderr);
+        let output = run(&format!("bench gpu.floe {option}"));
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
         assert!(message.contains("plan has no step that signals its end to the host"), "{message}");
     }
     let output = run("run gpu.floe --random 1 --timings --json cold.json");
@@ -673,7 +692,9 @@ fn plans_take_turns_and_share_memory() {
     assert_eq!((&record["device_bytes"]["own"], &record["memory"]), (&1024.into(), &"device".into()));
     assert_eq!(record["sessions"][1]["plan"], "both.floe");
     assert_eq!(run("bench gpu.floe both.floe --wait block").status.code(), Some(2));
-    let message = text(&run("bench gpu.floe host.floe").stderr);
+    let output = run("bench gpu.floe host.floe");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("error: host.floe: this plan holds a host variant"), "{message}");
 }
 
@@ -813,18 +834,18 @@ fn pictures_where_none_fit_are_refused_with_what_to_do() {
         ("run host.floe --input matrix=tall.png", 2, npy),
         ("bench host.floe --input matrix=tall.png", 2, npy),
         ("run silent.floe --input image=tall.png", 2, "takes a tensor, not a picture"),
-        ("run finder.floe --input image=cut.png", 1, "input 'image': cut.png: damaged PNG"),
-        ("run finder.floe --input image=cut.y4m", 1, "cut.y4m: it ends inside a frame"),
-        ("run finder.floe --input image=empty", 1, "empty: no PNG or JPEG picture in this folder"),
+        ("run finder.floe --input image=cut.png", 2, "input 'image': cut.png: damaged PNG"),
+        ("run finder.floe --input image=cut.y4m", 2, "cut.y4m: it ends inside a frame"),
+        ("run finder.floe --input image=empty", 2, "empty: no PNG or JPEG picture in this folder"),
         ("run finder.floe --random 1 --draw x.png", 2, "--draw needs a picture"),
-        ("run finder.floe --input image=tall.png --labels none.txt", 1, "none.txt: No such file"),
+        ("run finder.floe --input image=tall.png --labels none.txt", 2, "none.txt: No such file"),
         (
             "run finder.floe --input image=tall.png --result seen=faces",
             2,
             "write boxes, scores, classes, labels or masks",
         ),
         ("run finder.floe --input image=tall.png --result look=scores", 2, "its outputs are: seen, detections"),
-        ("run finder.floe --input image=album --compare finder.floe", 1, "--compare finder.floe"),
+        ("run finder.floe --input image=album --compare finder.floe", 2, "--compare finder.floe"),
     ] {
         let output = floe(folder.path(), arguments);
         let said = text(&output.stderr);

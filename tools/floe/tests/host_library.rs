@@ -114,8 +114,8 @@ fn the_host_calls_a_librarys_function() {
 fn libraries_that_are_none_or_of_another_version_are_refused_with_what_to_do() {
     let folder = folder();
     for (given, code, expected) in [
-        ("", 1, "--host-library"),
-        ("--host-library other.so", 1, "d.Scale"),
+        ("", 2, "--host-library"),
+        ("--host-library other.so", 2, "d.Scale"),
         ("--host-library missing.so", 2, "'missing.so': No such file"),
         ("--host-library text.so", 2, "'text.so': it is no library"),
         ("--host-library without.so", 2, "does not export `floe_operators`: OPERATORS.md"),

@@ -4,7 +4,7 @@ use crate::{
     error_page,
     frames::{PostprocessArguments, PreprocessArguments},
     import::ImportArguments,
-    output::{self, usage},
+    output::{self, usage, written},
     shapes::{self, Shape},
 };
 use anyhow::{Context, Result, anyhow, bail};
@@ -47,7 +47,7 @@ rounding of an f16 variant: fast enough for thousands of samples.
 With several shapes, each is compared in the kernels that a plan of all of them has for it. Samples fit all of them if they are random
 or pictures; compare other ones shape by shape.
 
-Exit code: 0 compared, 1 where --budget is not held or an output is not finite that should be, 2 bad usage.")]
+Exit codes: 0 compared; 1 where --budget is not held or an output is not finite that should be; 2 bad usage or input.")]
 #[command(
     mut_arg("preprocess", |argument| argument.value_name("INPUT=rgb:WxH,…").help(
         "How pictures become an input, in the words of `floec compile`; the picture's own size takes the place of the frame's"
@@ -226,7 +226,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     for (shape, comparison) in &compared {
         let held = held(comparison, budget.as_ref());
-        if compared.len() > 1 { output::about(shapes::describe(shape), held) } else { held }?;
+        if compared.len() > 1 { held.with_context(|| shapes::describe(shape)) } else { held }?;
     }
     Ok(())
 }
@@ -261,7 +261,7 @@ fn all_shapes(arguments: &Arguments, options: &CompileOptions, bar: &ProgressBar
             let words = shapes::describe(&shape);
             let dump = dump.map(|folder| folder.join(format!("shape-{}", number + 1)));
             let one = one_shape(arguments, &own, Some(&mut forms), dump.as_deref(), bar);
-            output::about(words, one)?
+            one.context(words)?
         } else {
             one_shape(arguments, &own, None, dump, bar)?
         };
@@ -312,7 +312,7 @@ fn one_shape(
     let mut taken = HashSet::new();
     let mut dump = |sample: &str, tensors: &[(String, Tensor)]| match dump_folder {
         Some(folder) => {
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make folder '{}'", folder.display()))?;
+            written(format_args!("cannot make folder '{}'", folder.display()), std::fs::create_dir_all(folder))?;
             let mut name = samples::file_name(sample);
             let mut number = 2;
             while !taken.insert(name.clone()) {

@@ -395,14 +395,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let compiled = pipeline::compile(&arguments.model, &options, &progress);
     bar.finish_and_clear();
-    let mut compiled = match compiled {
-        Ok(compiled) => compiled,
-        Err(error) => {
-            let is_usage = error.is_usage();
-            let error = Err(error).with_context(|| format!("cannot compile '{}'", arguments.model.display()));
-            return if is_usage { usage(error) } else { error };
-        }
-    };
+    let mut compiled = compare::compiled(compiled, &arguments.model.display().to_string())?;
     if let Some(key) = &key {
         compiled.bytes = keys::sign(&Plan::parse(&compiled.bytes)?, key)?;
     }

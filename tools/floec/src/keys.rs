@@ -1,8 +1,8 @@
 //! Ed25519 keys in files: PEM, PKCS#8 for the private one and SubjectPublicKeyInfo for the public one (RFC 8410), as
 //! OpenSSL reads and writes them.
 
-use crate::output;
-use anyhow::{Context, anyhow, bail};
+use crate::output::{self, Usage, written};
+use anyhow::{Context, anyhow};
 use clap::Args;
 use ed25519_dalek::{
     Signer, SigningKey, VerifyingKey,
@@ -44,7 +44,7 @@ pub fn generate(arguments: &Arguments) -> anyhow::Result<()> {
     name.push(".pub");
     let beside = PathBuf::from(name);
     if beside.exists() {
-        bail!("'{}' exists; keys are never overwritten", beside.display());
+        return Err(Usage::new(format!("'{}' exists; keys are never overwritten", beside.display())).into());
     }
     create(&arguments.file, secret.as_bytes())?;
     output::write_file(&beside, public.as_bytes())?;
@@ -61,7 +61,7 @@ fn create(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path).with_context(|| format!("cannot make '{}'", path.display()))?;
+    let mut file = written(format_args!("cannot make '{}'", path.display()), options.open(path))?;
     file.write_all(contents).with_context(|| format!("cannot write '{}'", path.display()))
 }
 

@@ -22,7 +22,6 @@ mod zoo;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use output::Usage;
 pub use shapes::Shape;
 use std::{ffi::OsString, num::NonZeroUsize, process::ExitCode};
 
@@ -104,7 +103,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         // A closed pipe (`floec inspect … | head`) is no failure.
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let failure = Failure::of(error);
+            let failure = Failure::of(&error);
             eprintln!("error: {}", output::harmless(&failure.message));
             ExitCode::from(if failure.is_usage { 2 } else { 1 })
         }
@@ -139,9 +138,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    fn of(error: anyhow::Error) -> Self {
-        let (error, is_usage) = error.downcast::<Usage>().map_or_else(|error| (error, false), |usage| (usage.0, true));
-        Self { message: message(&error), is_usage: is_usage || error.is::<floe::emulated::MachineCode>() }
+    fn of(error: &anyhow::Error) -> Self {
+        Self { message: message(error), is_usage: floe::usage::is_usage(error) }
     }
 }
 
@@ -155,8 +153,9 @@ pub fn report(arguments: impl IntoIterator<Item = OsString>) -> Result<(serde_js
     let parsed = Arguments::try_parse_from([program].into_iter().chain(arguments));
     let Arguments { command, threads } =
         parsed.map_err(|error| Failure { message: error.to_string(), is_usage: true })?;
-    let (printed, result) = on_threads(threads, || output::captured(|| run(command))).map_err(Failure::of)?;
-    let failure = result.err().map(Failure::of);
+    let (printed, result) =
+        on_threads(threads, || output::captured(|| run(command))).map_err(|error| Failure::of(&error))?;
+    let failure = result.err().as_ref().map(Failure::of);
     match (serde_json::from_str(&printed), failure) {
         (Ok(report), failure) => Ok((report, failure)),
         (Err(_), Some(failure)) => Err(failure),
@@ -205,7 +204,7 @@ mod tests {
         assert!(super::report(words("targets")).unwrap_err().is_usage);
         assert!(super::report(words("targets --no-such-option")).unwrap_err().message.contains("--no-such-option"));
         let missing = super::report(words("inspect no-such-file --json")).unwrap_err();
-        assert!(!missing.is_usage && missing.message.contains("no-such-file"), "{missing:?}");
+        assert!(missing.is_usage && missing.message.contains("no-such-file"), "{missing:?}");
     }
 
     #[test]

@@ -171,7 +171,15 @@ fn support(path: &Path, options: &Options, inspected: &mut Inspected) -> Result<
         Ok(fused) => fused,
         Err(error) => {
             // What a shape would mend is not refused.
-            let open = error.is_usage();
+            let open = matches!(
+                &error,
+                CompileError::Import(
+                    ImportError::Input { .. }
+                        | ImportError::ShapeMissing { .. }
+                        | ImportError::ShapeMismatch { .. }
+                        | ImportError::UnknownInput { .. }
+                )
+            );
             inspected.is_refused = !open;
             if let CompileError::Import(error) = &error {
                 inspected.refused = refused_nodes(error);

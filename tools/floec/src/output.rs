@@ -1,6 +1,7 @@
 //! Files and text that leave the program: whole or not at all.
 
 use anyhow::bail;
+pub use floe::usage::{Usage, usage, written};
 use std::{
     cell::RefCell,
     io::{self, Write},
@@ -31,12 +32,13 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         out.write_all(bytes)?;
         return Ok(out.flush()?);
     }
-    floe_files::write(path, bytes).map_err(|error| {
-        use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
-        let place = matches!(error.kind(), NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem);
-        let hint = if place { ": is its folder there and writable?" } else { "" };
-        anyhow::Error::new(error).context(format!("cannot write '{}'{hint}", path.display()))
-    })
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    let result = floe_files::write(path, bytes);
+    let hint = match result.as_ref().map_err(io::Error::kind) {
+        Err(NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem) => ": is its folder there and writable?",
+        _ => "",
+    };
+    written(format_args!("cannot write '{}'{hint}", path.display()), result)
 }
 
 /// Returns an error if writing `output` would replace one of the files that are read.
@@ -45,31 +47,6 @@ pub fn keep_inputs<'a>(output: &Path, inputs: impl IntoIterator<Item = &'a Path>
         Some(input) => bail!("'{}' would be overwritten, which is read; write to another file", input.display()),
         None => Ok(()),
     }
-}
-
-/// An error that another command line, or another file on it, would not have: exit code 2.
-#[derive(Debug)]
-pub struct Usage(pub anyhow::Error);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Usage {}
-
-/// Marks an error as one of [`Usage`].
-pub fn usage<T>(result: anyhow::Result<T>) -> anyhow::Result<T> {
-    result.map_err(|error| if error.is::<Usage>() { error } else { Usage(error).into() })
-}
-
-/// Puts words in front of an error, which keeps its exit code.
-pub fn about<T>(words: String, result: anyhow::Result<T>) -> anyhow::Result<T> {
-    result.map_err(|error| match error.downcast::<Usage>() {
-        Ok(Usage(error)) => Usage(error.context(words)).into(),
-        Err(error) => error.context(words),
-    })
 }
 
 /// Text without commands to a terminal: names in models may hold any character.

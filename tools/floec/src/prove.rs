@@ -1,7 +1,9 @@
 //! `floec prove`: runs a plan on a GPU in software, with every access watched.
 
 use crate::{
+    compare,
     import::ImportArguments,
+    inspect,
     output::{self, usage},
     shapes::{self, Shape},
 };
@@ -53,7 +55,7 @@ a step only reads, misaligned accesses, reads of bytes that nobody wrote, races 
 that nobody waited for, barriers that not all threads reach. A plan must hold PTX (--ptx); a model is compiled so. Of several shapes
 each is run, or with --inputs the one of the files; of a plan's shapes, those that --shape gives.
 
-Exit code: 0 where nothing was found, 1 where something was, 2 where the plan holds machine code.")]
+Exit codes: 0 where nothing was found; 1 where something was; 2 bad usage or input, such as a plan that holds machine code.")]
 pub struct Arguments {
     /// An ONNX model, or a plan with PTX.
     file: PathBuf,
@@ -115,9 +117,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut file = vec![Block::ZERO; bytes.len().div_ceil(size_of::<Block>())];
     let aligned: &mut [u8] = bytemuck::cast_slice_mut(&mut file);
     aligned[..bytes.len()].copy_from_slice(&bytes);
-    let plan = Plan::parse(&aligned[..bytes.len()])
-        .map_err(|error| anyhow!("'{}' is not a sound plan: {error}", arguments.file.display()))?;
-    plan.verify_blobs().map_err(|error| anyhow!("'{}' is damaged: {error}", arguments.file.display()))?;
+    let plan = usage(inspect::parse(&aligned[..bytes.len()], &arguments.file))?;
+    let whole = plan.verify_blobs();
+    usage(whole.map_err(|error| anyhow!("'{}' is damaged: {error}", arguments.file.display())))?;
     let mut reports = Vec::new();
     for number in proven(&plan, arguments, &asked)? {
         reports.push(prove(&plan, number, arguments, functions.clone())?);
@@ -169,7 +171,7 @@ fn extents(variant: &Variant<'_>) -> Shape {
 fn options(arguments: &Arguments) -> Result<CompileOptions> {
     let (import, further_shapes) = arguments.import.options_and_further_shapes()?;
     Ok(CompileOptions {
-        targets: vec![targets::find(&arguments.target)?.clone()],
+        targets: vec![usage(targets::find(&arguments.target).map_err(Into::into))?.clone()],
         import,
         further_shapes,
         ptx: true,
@@ -185,14 +187,13 @@ pub(crate) fn plan_bytes(
     options: impl FnOnce() -> Result<CompileOptions>,
 ) -> Result<Vec<u8>> {
     let name = file.display();
-    let bytes = std::fs::read(file).with_context(|| format!("cannot read '{name}'"))?;
+    let bytes = usage(std::fs::read(file).with_context(|| format!("cannot read '{name}'")))?;
     if bytes.starts_with(&floe_engine::plan::format::MAGIC) {
         return Ok(bytes);
     }
     drop(bytes);
     let mut options = options()?;
-    let fused =
-        pipeline::import_and_fuse(file, &options, &|_| ()).with_context(|| format!("cannot compile '{name}'"))?;
+    let fused = compare::compiled(pipeline::import_and_fuse(file, &options, &|_| ()), &name.to_string())?;
     // What the host has no function for cannot be compared with it.
     let on_host = |node: &FusedNode| match &node.op {
         FusedOp::Operator(Op::Custom(operator)) => functions.has(&operator.description.full_name()),
@@ -202,7 +203,7 @@ pub(crate) fn plan_bytes(
         options.targets.push(targets::find("host")?.clone());
     }
     let compiled = pipeline::compile_imported(fused, file, &options, &|_| ());
-    Ok(compiled.with_context(|| format!("cannot compile '{name}'"))?.bytes)
+    Ok(compare::compiled(compiled, &name.to_string())?.bytes)
 }
 
 /// Proves one shape, by its number among those of the target.

@@ -30,8 +30,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     usage(output::keep_inputs(&arguments.output, [arguments.key.as_path()]))?;
     let key = usage(keys::private(&arguments.key))?;
     let bytes = inspect::map(&arguments.plan)?;
-    let plan = inspect::parse(&bytes, &arguments.plan)?;
-    let signed = keys::sign(&plan, &key).with_context(|| format!("cannot sign '{}'", arguments.plan.display()))?;
+    let plan = usage(inspect::parse(&bytes, &arguments.plan))?;
+    let signed = keys::sign(&plan, &key).with_context(|| format!("cannot sign '{}'", arguments.plan.display()));
+    let signed = usage(signed)?;
     output::write_file(&arguments.output, &signed)?;
     if output::is_stdout(&arguments.output) {
         return Ok(());

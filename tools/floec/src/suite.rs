@@ -1,6 +1,6 @@
 //! `floec suite`: runs ONNX test folders.
 
-use crate::output;
+use crate::output::{self, Usage, usage};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use floe::session::DeviceKind;
@@ -67,12 +67,15 @@ enum Device {
 
 /// Runs `floec suite`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let target = targets::find(&arguments.target)?;
+    let target = usage(targets::find(&arguments.target).map_err(Into::into))?;
     if arguments.device == Device::Emulated && target.is_host() {
-        bail!("--device emulated runs what is compiled for a GPU: name one with --target");
+        return Err(Usage::new("--device emulated runs what is compiled for a GPU: name one with --target").into());
     }
     if arguments.device == Device::Host && !target.is_host() {
-        bail!("--target {}: here test folders run on `host`; `floe-verify suite` runs them on a GPU", arguments.target);
+        let target = &arguments.target;
+        let said =
+            format!("--target {target}: here test folders run on `host`; `floe-verify suite` runs them on a GPU");
+        return Err(Usage::new(said).into());
     }
     let (precision, default) = match arguments.precision {
         Precision::F32 => (pipeline::Precision::F32, Tolerance::default()),
@@ -82,7 +85,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let tolerance = Tolerance { absolute, relative: arguments.rtol.unwrap_or(default.relative), scaled: true };
     let mut all = Vec::new();
     for folder in &arguments.folders {
-        all.extend(suite::cases(folder).map_err(anyhow::Error::msg)?);
+        all.extend(usage(suite::cases(folder).map_err(anyhow::Error::msg))?);
     }
     // Results are printed in order once all are there; cases run in parallel.
     let reports: Vec<Report> = match arguments.device {

@@ -1,7 +1,7 @@
 //! `floec zoo`: the trained models that Floe is tested with.
 
-use crate::output::{self, usage};
-use anyhow::{Context, bail};
+use crate::output::{self, usage, written};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use floe_models::zoo;
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ fn list(json: bool) -> anyhow::Result<()> {
 
 fn fetch(names: &[String], folder: &std::path::Path) -> anyhow::Result<()> {
     let models = usage(zoo::select(names).map_err(Into::into))?;
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make folder '{}'", folder.display()))?;
+    written(format_args!("cannot make folder '{}'", folder.display()), std::fs::create_dir_all(folder))?;
     let mut failed = 0;
     zoo::fetch(&models, folder, |model, result| match result {
         Ok(path) => eprintln!("{}: {}", model.name, path.display()),

@@ -75,10 +75,8 @@ fn sections(help: &str) -> Roff {
 /// The title that a paragraph begins with, as man pages call it, and the rest of the paragraph.
 fn heading(paragraph: &str) -> (Option<String>, &str) {
     let (first, below) = paragraph.split_once('\n').unwrap_or((paragraph, ""));
-    for name in ["Exit codes: ", "Exit code: "] {
-        if let Some(codes) = paragraph.strip_prefix(name) {
-            return (Some("EXIT STATUS".to_owned()), codes);
-        }
+    if let Some(codes) = paragraph.strip_prefix("Exit codes: ") {
+        return (Some("EXIT STATUS".to_owned()), codes);
     }
     match first.strip_suffix(':') {
         Some("Example" | "Examples") => (Some("EXAMPLES".to_owned()), below),

@@ -6,8 +6,8 @@
     session = plan.session()
     probabilities = session(image=array)["probabilities"]
 
-On a workstation: `compile`, `inspect`, `unsupported`, `compare`, `quantize`, `prove`, `versus` and `targets`. On the device:
-`load`, `Plan.session` and `Session`. Everything that Floe raises is an `Error`; a file that is not there is an OSError.
+On a workstation: `compile`, `inspect`, `unsupported`, `compare`, `quantize`, `prove` and `versus`, which are methods of a `Model` too,
+and `targets`. On the device: `load`, `Plan.session` and `Session`. Everything that Floe raises is an `Error`; a file that is not there is an OSError.
 
 Compiling for a GPU needs NVRTC, and no GPU: `pip install 'floe-engine[nvrtc]'`.
 """
@@ -19,7 +19,7 @@ from ._compared import versus
 from ._compile import compile
 from ._native import CompileError, DeviceArray, DeviceError, Error, NotFiniteError, PlanError, UsageError
 from ._plan import Plan, load
-from ._reports import Quantized, compare, inspect, prove, quantize, targets, unsupported
+from ._reports import Model, Quantized, compare, inspect, prove, quantize, targets, unsupported
 from ._session import Session
 
 __version__ = _version("floe-engine")
@@ -29,6 +29,7 @@ __all__ = [
     "DeviceArray",
     "DeviceError",
     "Error",
+    "Model",
     "NotFiniteError",
     "Plan",
     "PlanError",

@@ -1,19 +1,23 @@
-"""Whole commands of `floec`, with arguments in place of options and dicts in place of JSON."""
+"""Whole commands of `floec`, with arguments in place of options and dicts in place of JSON; as functions and as methods of a model."""
 
 from __future__ import annotations
 
+import functools
+import inspect as _inspect
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
 from . import _native
 from ._command import command, each, option
+from ._compared import versus
+from ._compile import compile  # noqa: A004
 from ._model import Folders, ModelLike, as_file, described, extents, folders, names, options, source
 from ._plan import Plan
 from ._samples import Samples, paths
@@ -122,26 +126,6 @@ def compare(
     return {**report, "failure": failure}
 
 
-@dataclass(frozen=True)
-class Quantized:
-    """What `quantize` makes."""
-
-    model: bytes
-    """The ONNX file."""
-    report: dict[str, Any]
-    """What `floec quantize --json` prints: what became 8 bits, why the rest did not, and the errors."""
-    failure: str | None
-    """That the budget does not hold, where one was given."""
-
-    def SerializeToString(self) -> bytes:  # noqa: N802
-        """The ONNX file, for `floe.compile`, which takes this object as it is."""
-        return self.model
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the ONNX file."""
-        Path(path).write_bytes(self.model)
-
-
 def quantize(
     model: ModelLike,
     samples: Samples = None,
@@ -201,7 +185,8 @@ def quantize(
             *(["--all-products"] if all_products else []), *option("--effort", effort), *option("--weights", weights),
             *option("--group", group), *option("--most-samples", most_samples), f"--output={os.path.abspath(written)}",
         ])  # fmt: skip
-        return Quantized(written.read_bytes(), report, failure)
+        found = written.read_bytes()
+    return Quantized(found, report, failure, shapes=shapes, constants=constants, operators=operators)
 
 
 def prove(
@@ -250,3 +235,72 @@ def _import(
 
 def _library(host_library: str | os.PathLike[str] | None) -> list[str]:
     return option("--host-library", None if host_library is None else os.fspath(host_library))
+
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _method(
+    function: Callable[Concatenate[Any, _Arguments], _Result],
+) -> Callable[Concatenate[Model, _Arguments], _Result]:
+    """A function of a model as a method, with the same arguments. Where one of them says how the model is read and is left out, it
+    is the model's own."""
+    taken = _inspect.signature(function).parameters.keys() & {"shapes", "constants", "operators"}
+
+    @functools.wraps(function)
+    def method(self: Model, /, *arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        own: dict[str, Any] = {name: getattr(self, name) for name in taken}
+        return function(self.model, *arguments, **{**own, **options})
+
+    return method
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model and how it is read. The functions of this package that take a model are its methods, with the same arguments:
+
+        model = floe.Model("resnet50.onnx", shapes={"image": (1, 3, 224, 224)})
+        plan = model.compile("jetson-orin-nano")
+        print(model.compare("jetson-orin-nano")["outputs"])
+        small = model.quantize("samples/")
+        plan = small.compile("jetson-orin-nano")
+    """
+
+    model: ModelLike
+    """Path of an ONNX file, its bytes, or an onnx.ModelProto."""
+    _: KW_ONLY
+    shapes: Mapping[str, Any] | None = None
+    """Shapes of inputs that the model leaves open, as for `floe.compile`."""
+    constants: Mapping[str, float] | None = None
+    """Inputs that become constants."""
+    operators: Folders = ()
+    """Folders with descriptions of operators that Floe does not have."""
+
+    compare = _method(compare)
+    compile = _method(compile)
+    inspect = _method(inspect)
+    prove = _method(prove)
+    quantize = _method(quantize)
+    unsupported = _method(unsupported)
+    versus = _method(versus)
+
+
+@dataclass(frozen=True)
+class Quantized(Model):
+    """What `quantize` makes: a model, which is read as the one that it was made of."""
+
+    model: bytes
+    """The ONNX file."""
+    report: dict[str, Any]
+    """What `floec quantize --json` prints: what became 8 bits, why the rest did not, and the errors."""
+    failure: str | None
+    """That the budget does not hold, where one was given."""
+
+    def SerializeToString(self) -> bytes:  # noqa: N802
+        """The ONNX file, for `floe.compile`, which takes this object as it is."""
+        return self.model
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the ONNX file."""
+        Path(path).write_bytes(self.model)

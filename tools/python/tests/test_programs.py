@@ -38,7 +38,7 @@ def test_help_names_the_program_and_usage_exits_with_2(program):
 
 
 def test_exit_codes(tmp_path):
-    assert "error: " in run("floec", "check", tmp_path / "missing", code=1).stderr
+    assert "error: " in run("floec", "check", tmp_path / "missing", code=2).stderr
     assert "no-such-board" in run("floec", "compile", "x", "--target", "no-such-board", "-o", "y", code=2).stderr
 
 

@@ -1,5 +1,7 @@
 """Whole commands as functions."""
 
+import inspect
+
 import numpy as np
 import pytest
 from conftest import QUICKSTART
@@ -62,3 +64,38 @@ def test_wrong_arguments(digits):
         floe.quantize(digits, [])
     with pytest.raises(floe.UsageError, match="samples"):
         floe.quantize(digits, [3])
+
+
+def test_a_model_has_the_functions_as_methods(digits, image):
+    shapes = {"image": (1, 1, 8, 8)}
+    model = floe.Model(digits, shapes=shapes)
+    assert model.inspect(target="host") == floe.inspect(digits, target="host", shapes=shapes)
+    assert model.unsupported() == [] and len(floe.Model(digits).unsupported("host", shapes=shapes)) == 0
+    samples = [{"image": image}]
+    compared = model.compare("jetson-orin-nano", samples=samples, device="simulated")
+    assert compared["failure"] is None and compared["outputs"]
+    assert compared == floe.compare(digits, "jetson-orin-nano", samples=samples, device="simulated", shapes=shapes)
+    # What it is read with is the model's own, unless it is given.
+    assert bytes(model.compile()) == bytes(floe.compile(digits, shapes=shapes))
+    pair = model.compile("host", shapes={"image": (2, 1, 8, 8)})
+    assert pair.inputs[0].shape == (2, 1, 8, 8)
+    with pytest.raises(floe.CompileError, match="image"):
+        floe.Model(digits).compile()
+
+
+def test_a_quantised_model_is_read_as_the_one_that_it_was_made_of(digits, image):
+    shapes = {"image": (1, 1, 8, 8)}
+    small = floe.Model(digits, shapes=shapes).quantize([{"image": image}])
+    assert small.model == floe.quantize(digits, [{"image": image}], shapes=shapes).model
+    assert small.shapes == shapes and isinstance(small, floe.Model)
+    plan = small.compile("host")
+    assert bytes(plan) == bytes(floe.compile(small, "host", shapes=shapes))
+
+
+def test_methods_tell_their_arguments():
+    model = floe.Model("never read.onnx")
+    for name in ("compare", "compile", "inspect", "prove", "quantize", "unsupported", "versus"):
+        function, method = getattr(floe, name), getattr(model, name)
+        described = list(inspect.signature(function).parameters)
+        assert list(inspect.signature(method).parameters) == described[1:], name
+        assert method.__doc__ == function.__doc__

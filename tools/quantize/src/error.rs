@@ -46,6 +46,10 @@ pub enum Error {
 impl Error {
     /// Whether another option, or another file, would mend it.
     pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::Run(_) | Self::Checkpoint { .. })
+        match self {
+            Self::Run(_) => false,
+            Self::Checkpoint { source, .. } => floe_files::is_of_path(source),
+            _ => true,
+        }
     }
 }

@@ -241,8 +241,7 @@ fn check_attribute(attribute: &AttributeProto, place: &str) -> Result<(), Error>
 fn inline(graph: &mut GraphProto, folder: Option<&Folder>) -> Result<(), Error> {
     let take = |proto: &mut TensorProto| -> Result<(), Error> {
         if proto.data_location == 1 {
-            let read = tensor::read(proto, folder)?;
-            *proto = TensorProto { raw_data: read.shared(), external_data: vec![], data_location: 0, ..proto.clone() };
+            *proto = tensor::inlined(proto, folder)?;
         }
         Ok(())
     };
@@ -305,21 +304,27 @@ mod tests {
     #[test]
     fn external_weights_come_inside() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("w"), 2.5f32.to_le_bytes()).unwrap();
-        let entry = onnx::proto::StringStringEntryProto { key: "location".into(), value: "w".into() };
-        let weights = TensorProto {
-            name: "w".into(),
-            data_type: 1,
-            dims: vec![1],
-            data_location: 1,
-            external_data: vec![entry],
-            ..TensorProto::default()
+        let weights = |name: &str, data_type, extent, bytes: &[u8]| {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+            let entry = onnx::proto::StringStringEntryProto { key: "location".into(), value: name.into() };
+            TensorProto {
+                name: name.into(),
+                data_type,
+                dims: vec![extent],
+                data_location: 1,
+                external_data: vec![entry],
+                ..TensorProto::default()
+            }
         };
-        let graph = GraphProto { name: "g".into(), initializer: vec![weights], ..GraphProto::default() };
+        // A float, and three integers of 4 bits, which lie in pairs.
+        let initializer = vec![weights("w", 1, 1, &2.5f32.to_le_bytes()), weights("q", 22, 3, &[0x9f, 0x07])];
+        let graph = GraphProto { name: "g".into(), initializer, ..GraphProto::default() };
         let read = Model::decode(model(graph).into(), Some(folder.path())).unwrap();
-        let tensor = read.constant(&read.index(), "w").unwrap().unwrap();
-        assert_eq!(tensor.to_f64(), [2.5]);
-        assert_eq!(read.graph().initializer[0].data_location, 0);
+        assert!(read.graph().initializer.iter().all(|initializer| initializer.data_location == 0));
+        // What is written needs the folder no more.
+        let again = Model::decode(read.encode().unwrap().into(), None).unwrap();
+        let constant = |name: &str| again.constant(&again.index(), name).unwrap().unwrap().to_f64();
+        assert_eq!((constant("w"), constant("q")), (vec![2.5], vec![-1.0, -7.0, 7.0]));
     }
 
     #[test]

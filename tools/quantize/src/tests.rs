@@ -286,15 +286,19 @@ fn the_form_is_what_kernels_compute() {
     assert!(done.model.graph().initializer.iter().all(|initializer| ![2, 6].contains(&initializer.data_type)));
 }
 
-/// What the written model computes is what its integers say, by arithmetic of its own.
-#[test]
-fn written_integers_mean_what_was_chosen() {
-    let mut build = Build::new();
+/// One `Gemm`: 5 rows of 32 by 12 rows of weights, and a bias.
+fn linear(mut build: Build) -> Model {
     let x = build.input("x", &[5, 32]);
     let w = build.constant("w", Tensor::f32(&[12, 32], &normal(1, 12 * 32)));
     let b = build.constant("b", Tensor::f32(&[12], &random(2, 12)));
     let y = build.node("Gemm", &[&x, &w, &b], vec![nodes::int_attribute("transB", 1)]);
-    let model = build.finish(&[&y]);
+    build.finish(&[&y])
+}
+
+/// What the written model computes is what its integers say, by arithmetic of its own.
+#[test]
+fn written_integers_mean_what_was_chosen() {
+    let model = linear(Build::new());
     let input = normal(7, 5 * 32);
     let (layers, _) = observed(&model, &vec![vec![("x".into(), Tensor::f32(&[5, 32], &input))]]);
     let params = Params::affine(-2.0, 3.0);
@@ -464,12 +468,7 @@ fn opsets_without_floats_of_8_bits_are_brought_up() {
 /// Floats of 8 bits: E4M3 around the product, with a scale for each output channel of the weights, and a float bias.
 #[test]
 fn floats_of_8_bits_mean_what_was_chosen() {
-    let mut build = Build::opset(19);
-    let x = build.input("x", &[5, 32]);
-    let w = build.constant("w", Tensor::f32(&[12, 32], &normal(1, 12 * 32)));
-    let b = build.constant("b", Tensor::f32(&[12], &random(2, 12)));
-    let y = build.node("Gemm", &[&x, &w, &b], vec![nodes::int_attribute("transB", 1)]);
-    let model = build.finish(&[&y]);
+    let model = linear(Build::opset(19));
     let input = normal(7, 5 * 32);
     let samples = vec![vec![("x".to_owned(), Tensor::f32(&[5, 32], &input))]];
     let options = Options { activations: Activations::Float8, effort: Effort::Least, ..Options::default() };

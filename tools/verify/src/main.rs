@@ -12,6 +12,7 @@ mod heap;
 mod instructions;
 mod kernels;
 mod launch;
+mod memory;
 mod networks;
 mod products;
 mod record;

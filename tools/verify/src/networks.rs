@@ -3,6 +3,7 @@
 use crate::{
     allocations,
     expected::{Emulation, Expected, in_parallel, replay},
+    memory,
 };
 use anyhow::{Result, bail};
 use floe::{
@@ -29,9 +30,6 @@ use std::{
     io::{self, Write},
     path::PathBuf,
 };
-
-/// Sessions whose free memory is measured, until it is the same before and after one.
-const SESSIONS: usize = 3;
 
 /// What to verify.
 #[derive(clap::Args)]
@@ -196,12 +194,8 @@ fn verify(
     let driver = *api;
     *api = recording::wrap(driver, calls_of_init + (arguments.replays + 1) * (2 * bindings + 8));
     let again = variant;
-    // Other programs on the GPU change free memory too; what RUN allocates, it allocates in every session.
-    let Run { first, different, allocations, calls, free } = until_steady(
-        SESSIONS,
-        || replay_and_count(&mut place, &driver, &again, inputs, arguments.replays),
-        |run| run.free.0 == run.free.1,
-    )?;
+    let run = replay_and_count(&mut place, &driver, &again, inputs, arguments.replays)?;
+    let Run { first, replays, different, allocations, calls, free } = run;
 
     let held = bounds.of(model_of(stem), header.precision);
     let (worst, mut failures) = agreement::of_outputs(held.comparable(), host, &first);
@@ -220,14 +214,12 @@ fn verify(
     failures.extend(other_ways(&mut place, driver, &again, inputs, &first)?);
 
     if different > 0 {
-        failures.push(format!("{different} of {} replays differ", arguments.replays));
+        failures.push(format!("{different} of {replays} replays differ"));
     }
     if allocations > 0 {
         failures.push(format!("{allocations} Rust allocations in RUN"));
     }
-    if free.0 != free.1 {
-        failures.push(format!("free device memory was {} bytes before and {} after", free.0, free.1));
-    }
+    failures.extend(memory::failure(&free));
     let forbidden: BTreeSet<&str> =
         calls.iter().filter(|call| call.phase() != Phase::Run).map(|call| call.name()).collect();
     if !forbidden.is_empty() {
@@ -244,7 +236,7 @@ fn verify(
         emulated,
         reason: held.reason,
         instead: held.instead,
-        replays: arguments.replays,
+        replays,
         allocations,
         latency: Some(latency),
         failures,
@@ -254,12 +246,13 @@ fn verify(
 /// What the replays of one session gave.
 struct Run<'p> {
     first: Vec<Output<'p>>,
-    /// Replays whose outputs are not those of the first.
+    replays: usize,
+    /// Of them, those whose outputs are not those of the first.
     different: usize,
     allocations: u64,
     calls: Vec<Call>,
-    /// Free device memory before and after, in bytes.
-    free: (u64, u64),
+    /// Readings of free device memory, in bytes.
+    free: Vec<u64>,
 }
 
 /// Replays a session of its own and counts what RUN must not do.
@@ -273,40 +266,33 @@ fn replay_and_count<'p>(
     let mut session = place.session(variant.clone())?;
     replay(&mut session, inputs)?;
     let first = outputs::read(&mut session)?;
-    // RUN: nothing below may allocate, neither here nor in the engine, until the numbers are taken.
     let mut found = first.clone();
     let places: Vec<usize> = session.bindings(Direction::Output).into_iter().map(|(number, _)| number).collect();
-    let free_before = crate::soak::free_memory(driver)?;
-    drop(recording::take());
-    let allocations_before = allocations::count();
-    let mut different = 0usize;
-    for _ in 0..replays {
-        session.reset()?;
-        for input in inputs {
-            session.write(input.binding, &input.bytes)?;
-        }
-        session.replay()?;
-        for (&number, output) in places.iter().zip(&mut found) {
-            session.read(number, &mut output.bytes)?;
-        }
-        different += usize::from(found.iter().zip(&first).any(|(found, first)| found.bytes != first.bytes));
-    }
-    let allocations = allocations::count() - allocations_before;
-    let calls = recording::take();
-    let free = (free_before, crate::soak::free_memory(driver)?);
-    Ok(Run { first, different, allocations, calls, free })
-}
-
-/// Measures until a result is steady, at most `times`; returns the last.
-fn until_steady<T>(times: usize, mut measure: impl FnMut() -> Result<T>, steady: impl Fn(&T) -> bool) -> Result<T> {
-    let mut result = measure()?;
-    for _ in 1..times {
-        if steady(&result) {
-            break;
-        }
-        result = measure()?;
-    }
-    Ok(result)
+    let (mut made, mut different, mut allocations, mut calls) = (0, 0, 0, Vec::new());
+    let free = memory::watched(
+        || memory::free(driver),
+        |_| {
+            drop(recording::take());
+            // RUN: nothing below may allocate, neither here nor in the engine, until the numbers are taken.
+            let allocations_before = allocations::count();
+            for _ in 0..replays {
+                session.reset()?;
+                for input in inputs {
+                    session.write(input.binding, &input.bytes)?;
+                }
+                session.replay()?;
+                for (&number, output) in places.iter().zip(&mut found) {
+                    session.read(number, &mut output.bytes)?;
+                }
+                different += usize::from(found.iter().zip(&first).any(|(found, first)| found.bytes != first.bytes));
+            }
+            allocations += allocations::count() - allocations_before;
+            calls.extend(recording::take());
+            made += replays;
+            Ok(())
+        },
+    )?;
+    Ok(Run { first, replays: made, different, allocations, calls, free })
 }
 
 /// What is wrong where bindings lie in mapped memory, guards watch, and the host waits in each of its ways: bits that differ
@@ -369,18 +355,6 @@ mod tests {
         let shape = Dims::from_slice(&[1, numbers.len() as u32]).unwrap();
         let binding = Binding { name: "y", direction: Direction::Output, dtype: DType::F32, shape, content: "" };
         Output { binding, bytes: numbers.iter().flat_map(|x| x.to_le_bytes()).collect() }
-    }
-
-    #[test]
-    fn what_changes_once_is_measured_again_and_what_changes_always_stays() {
-        let mut outside = [(9, 8), (8, 8)].into_iter();
-        assert_eq!(until_steady(3, || Ok(outside.next().unwrap()), |(a, b)| a == b).unwrap(), (8, 8));
-        let mut free = 9;
-        let leak = || {
-            free -= 1;
-            Ok((free + 1, free))
-        };
-        assert_eq!(until_steady(3, leak, |(a, b)| a == b).unwrap(), (7, 6));
     }
 
     #[test]

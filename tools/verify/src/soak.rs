@@ -1,16 +1,13 @@
 //! `floe-verify soak`: very many replays of one plan, whose results, times and memory must not change.
 
-use crate::allocations;
+use crate::{allocations, memory};
 use anyhow::{Context, Result, bail};
 use floe::{
     inputs::{self, Input},
     plan_file::PlanFile,
     session::{DeviceKind, MemoryKind, Place, Request, Session, wait_name},
 };
-use floe_engine::{
-    cuda::{DriverApi, Wait},
-    plan::format::Direction,
-};
+use floe_engine::{cuda::Wait, plan::format::Direction};
 use serde::Serialize;
 use std::{
     fs, hint,
@@ -102,7 +99,6 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     let header = variant.header().clone();
     let Place::Cuda { api, .. } = &place else { bail!("a GPU was asked for") };
     let api = *api;
-    let free = || free_memory(&api);
     let mut session = place.session(variant)?;
     let states = session.variant().bindings().any(|binding| binding.direction == Direction::State);
     let mut rounds = Vec::new();
@@ -121,23 +117,32 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     for replay in 0..arguments.replays.min(10_000) as usize {
         round_trip(&mut session, states, &rounds[replay % rounds.len()].0, &mut found)?;
     }
+    let mut more = vec![1u32; arguments.replays.div_ceil(10) as usize];
     resident()?;
-    let (free_before, resident_before) = (free()?, resident()?);
-    let allocations_before = allocations::count();
-    let mut different = 0;
+    let mut resident_bytes = (resident()?, 0);
+    let (mut different, mut allocations) = (0, 0);
     let shown = io::stderr().is_terminal();
-    for (replay, nanoseconds) in nanoseconds.iter_mut().enumerate() {
-        let (inputs, expected) = &rounds[replay % rounds.len()];
-        let start = Instant::now();
-        round_trip(&mut session, states, inputs, &mut found)?;
-        *nanoseconds = u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX);
-        different += u32::from(found != *expected);
-        if shown && replay % 100_000 == 0 {
-            let _ = write!(io::stderr(), "\r{replay}/{}", arguments.replays);
-        }
-    }
-    let allocations = allocations::count() - allocations_before;
-    let (free, resident) = ((free_before, free()?), (resident_before, resident()?));
+    let readings = memory::watched(
+        || memory::free(&api),
+        |time| {
+            let allocations_before = allocations::count();
+            let nanoseconds = if time == 0 { &mut nanoseconds } else { &mut more };
+            for (replay, nanoseconds) in nanoseconds.iter_mut().enumerate() {
+                let (inputs, expected) = &rounds[replay % rounds.len()];
+                let start = Instant::now();
+                round_trip(&mut session, states, inputs, &mut found)?;
+                *nanoseconds = u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX);
+                different += u32::from(found != *expected);
+                if shown && replay % 100_000 == 0 {
+                    let _ = write!(io::stderr(), "\r{replay}/{}", arguments.replays);
+                }
+            }
+            allocations += allocations::count() - allocations_before;
+            resident_bytes.1 = resident()?;
+            Ok(())
+        },
+    )?;
+    let (free, resident) = ((readings[0], readings[1]), resident_bytes);
     if shown {
         let _ = write!(io::stderr(), "\r\x1b[K");
     }
@@ -152,9 +157,7 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     if p999 > TAIL * median {
         failures.push(format!("p99.9 is {:.2} times the median, more than {TAIL}", p999 / median));
     }
-    if free.0 != free.1 {
-        failures.push(format!("free device memory was {} bytes before and {} after", free.0, free.1));
-    }
+    failures.extend(memory::failure(&readings));
     if resident.0.abs_diff(resident.1) > RESIDENT_SLACK {
         failures.push(format!("resident memory was {} bytes before and {} after", resident.0, resident.1));
     }
@@ -181,14 +184,6 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     };
     print(&report)?;
     Ok(report)
-}
-
-/// Bytes of device memory that are free. The device's context is current on this thread.
-pub fn free_memory(api: &DriverApi) -> Result<u64> {
-    let (mut free, mut total) = (0, 0);
-    // SAFETY: both pointers are valid for the write.
-    let result = unsafe { (api.mem_get_info)(&mut free, &mut total) };
-    if result == 0 { Ok(free as u64) } else { bail!("cuMemGetInfo failed ({result})") }
 }
 
 /// Resets states if there are any, writes all inputs, replays, reads all outputs.

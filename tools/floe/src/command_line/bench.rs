@@ -1,7 +1,6 @@
 //! `floe bench`: one plan, or several in turn.
 
 use super::{
-    Usage,
     options::{Common, DeviceArgument},
     progress::Progress,
     write_json,
@@ -13,6 +12,7 @@ use crate::{
     power::{Power, Rail},
     session::{DeviceKind, MemoryKind, Place, Request, wait_name},
     shapes, turns,
+    usage::Usage,
 };
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -91,7 +91,7 @@ impl Bench {
             return self.one();
         }
         if matches!(self.common.device, Some(DeviceArgument::Host)) {
-            return Err(Usage("several plans take turns on a GPU; --device host takes one plan").into());
+            return Err(Usage::new("several plans take turns on a GPU; --device host takes one plan").into());
         }
         self.in_turn()
     }

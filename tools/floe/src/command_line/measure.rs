@@ -1,13 +1,17 @@
 //! `floe measure`.
 
 use super::{options::OnGpu, progress::Progress, write_json};
-use crate::{measure, session::Place};
+use crate::{
+    measure,
+    session::Place,
+    usage::{usage, written},
+};
 use anyhow::{Context, Result};
 use clap::Args;
 use floe_timings::Timings;
 use std::{
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 #[derive(Args)]
@@ -28,11 +32,7 @@ impl Measure {
         let plan = file.plan()?;
         let output = &self.output;
         // Before anything is measured: a file that is no table must not be lost, nor the measurement because of it.
-        let mut timings = match std::fs::read_to_string(output) {
-            Ok(text) => text.parse::<Timings>().with_context(|| format!("{} is there already", output.display()))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Timings::default(),
-            Err(error) => return Err(error).with_context(|| output.display().to_string()),
-        };
+        let mut timings = usage(table(output))?;
         let (place, variant) = Place::choose(&plan, &self.common.request())?;
         let info = place.device().context("candidates are measured on a GPU")?.info().clone();
         let start = std::time::Instant::now();
@@ -52,7 +52,7 @@ impl Measure {
         timings.merge(measure::table(&measured, &device, info.clock));
         // A family that is no more has nothing to choose.
         let dropped = timings.retain_families(|family| floe_kernels::FAMILIES.contains(&family));
-        floe_files::write(output, timings.to_string()).with_context(|| output.display().to_string())?;
+        written(output.display(), floe_files::write(output, timings.to_string()))?;
         let mut out = io::stdout().lock();
         let times = measured.iter().filter(|candidate| candidate.time.is_some()).count();
         let seconds = start.elapsed().as_secs_f64();
@@ -76,5 +76,14 @@ impl Measure {
             write_json(path, &record)?;
         }
         result
+    }
+}
+
+/// The table that is there already, or an empty one.
+fn table(path: &Path) -> Result<Timings> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => text.parse().with_context(|| format!("{} is there already", path.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Timings::default()),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
     }
 }

@@ -9,8 +9,8 @@ mod run;
 mod selftest;
 mod shots;
 
-use crate::{inputs::BadInput, shapes};
-use anyhow::{Context, Result};
+use crate::usage::{is_usage, written};
+use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::{
     ffi::OsString,
@@ -24,7 +24,7 @@ use std::{
     version,
     about,
     arg_required_else_help = true,
-    after_help = "Exit code: 0 success, 1 a failed run, 2 bad usage or input."
+    after_help = "Exit codes: 0 success; 1 a run, test or comparison that failed; 2 bad usage, or an option or file that you can mend."
 )]
 struct CommandLine {
     #[command(subcommand)]
@@ -115,12 +115,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {error:#}");
-            #[cfg(feature = "emulator")]
-            if error.is::<crate::emulated::MachineCode>() {
-                return ExitCode::from(2);
-            }
-            let is_usage = error.is::<Usage>() || error.is::<BadInput>() || error.is::<shapes::Unfit>();
-            if is_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
+            ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }
 }
@@ -130,11 +125,6 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 pub fn command() -> clap::Command {
     CommandLine::command()
 }
-
-/// Options that do not go together, beyond what clap knows: exit code 2.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Usage(&'static str);
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -151,5 +141,5 @@ fn print_counts(counted: &crate::emulated::Counted, steps: bool, json: Option<&P
 
 /// Writes a record as JSON.
 fn write_json(path: &Path, record: &serde_json::Value) -> Result<()> {
-    floe_files::write(path, format!("{record:#}\n")).with_context(|| path.display().to_string())
+    written(path.display(), floe_files::write(path, format!("{record:#}\n")))
 }

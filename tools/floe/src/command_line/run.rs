@@ -9,10 +9,10 @@ use super::{
 use crate::pictures::{self, Labels, Meaning};
 use crate::{
     cold_start::{self, ColdStart, mark},
-    inputs::BadInput,
     outputs::{self, Output},
     reference::Reference,
     session::{Place, Session},
+    usage::{Usage, usage, written},
 };
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -80,7 +80,7 @@ fn meaning(text: &str) -> Result<(String, String), &'static str> {
 impl Run {
     pub(super) fn run(&self) -> Result<()> {
         let before_main = cold_start::time_since_process_start();
-        let reference = self.compare.as_deref().map(Reference::read).transpose()?;
+        let reference = usage(self.compare.as_deref().map(Reference::read).transpose())?;
         let request = self.common.request(None)?;
         mark("read and check");
         let file = self.common.plan.open()?;
@@ -129,11 +129,9 @@ impl Run {
             report.shot(number, shot, &outputs, microseconds, many)?;
             if let Some(reference) = &reference {
                 if many {
-                    return Err(
-                        BadInput("--compare takes the outputs of one replay: give one picture".to_owned()).into()
-                    );
+                    return Err(Usage::new("--compare takes the outputs of one replay: give one picture").into());
                 }
-                let (text, finite) = reference.compare(&outputs)?;
+                let (text, finite) = usage(reference.compare(&outputs))?;
                 write!(io::stdout(), "{text}")?;
                 if !finite {
                     bail!("an output holds NaN or infinities where --compare does not, or the other way");
@@ -191,7 +189,7 @@ impl<'a> Report<'a> {
         let meaning = Meaning::of(&outputs, &arguments.found.results)?;
         #[cfg(feature = "pictures")]
         if arguments.found.draw.is_some() {
-            let refuse = |what: &str| Err(BadInput(what.to_owned()).into());
+            let refuse = |what: &str| Err(Usage::new(what).into());
             if !shots.has_pictures() {
                 return refuse("--draw needs a picture to draw on: --input NAME=FILE.jpg");
             }
@@ -203,7 +201,7 @@ impl<'a> Report<'a> {
             }
         }
         let json = match lines.filter(|_| text) {
-            Some(path) => Some(OutputFile::create(path).with_context(|| path.display().to_string())?),
+            Some(path) => Some(written(path.display(), OutputFile::create(path))?),
             None => None,
         };
         Ok(Self {
@@ -213,7 +211,7 @@ impl<'a> Report<'a> {
             #[cfg(feature = "pictures")]
             meaning,
             #[cfg(feature = "pictures")]
-            labels: arguments.found.labels.as_deref().map(Labels::read).transpose()?.unwrap_or_default(),
+            labels: usage(arguments.found.labels.as_deref().map(Labels::read).transpose())?.unwrap_or_default(),
         })
     }
 
@@ -270,12 +268,12 @@ impl<'a> Report<'a> {
         if let (Some(to), Some((mut picture, place))) = (&self.arguments.found.draw, shot.shown) {
             pictures::draw(&mut picture, &results, &self.labels, &place);
             let path = if many || to.is_dir() {
-                std::fs::create_dir_all(to).with_context(|| to.display().to_string())?;
+                written(to.display(), std::fs::create_dir_all(to))?;
                 to.join(format!("{name}.png"))
             } else {
                 to.clone()
             };
-            floe_files::write(&path, picture.to_png()?).with_context(|| path.display().to_string())?;
+            written(path.display(), floe_files::write(&path, picture.to_png()?))?;
         }
         Ok((results.text(&self.labels), record))
     }
@@ -283,6 +281,6 @@ impl<'a> Report<'a> {
     fn finish(self) -> Result<()> {
         let Some(file) = self.json else { return Ok(()) };
         let name = file.path().display().to_string();
-        file.commit().context(name)
+        written(name, file.commit())
     }
 }

@@ -3,7 +3,6 @@
 use super::{options::DeviceArgument, progress::Progress};
 use crate::{
     digest,
-    inputs::BadInput,
     plan_file::PlanFile,
     selftest::{
         bundle::{Bundle, Manifest},
@@ -12,6 +11,7 @@ use crate::{
         supervise::{Line, supervise},
     },
     session::{DeviceKind, Place, Request},
+    usage::{self, Usage},
     watch::Watch,
 };
 use anyhow::{Context, Result, bail};
@@ -90,7 +90,7 @@ impl SelfTest {
         let manifest = bundle.manifest();
         let record = self.record.clone().unwrap_or_else(|| default_name(&device).into());
         if floe_files::is_same_file(&record, &self.bundle) {
-            return Err(BadInput(format!("--record {}: would overwrite the bundle", record.display())).into());
+            return Err(Usage::new(format!("--record {}: would overwrite the bundle", record.display())).into());
         }
         let progress = Progress::new(manifest.cases.len());
         let mut tallies = BTreeMap::<String, Tally>::new();
@@ -118,7 +118,7 @@ impl SelfTest {
         let seconds = start.elapsed().as_secs_f64();
         let written = record::of(manifest, &digest, device, seconds, &tallies);
         let text = record::text(&written);
-        floe_files::write(&record, &text).with_context(|| record.display().to_string())?;
+        usage::written(record.display(), floe_files::write(&record, &text))?;
         if self.json {
             io::stdout().lock().write_all(text.as_bytes())?;
         }
@@ -143,10 +143,12 @@ impl SelfTest {
         let target = &bundle.manifest().target;
         let is_for_host = plan.variants().all(|variant| variant.is_host());
         if is_for_host != matches!(request.device, DeviceKind::Host) && !matches!(request.device, DeviceKind::Auto) {
-            return Err(BadInput(format!("{name}: the bundle is for {target}, and --device names another kind")).into());
+            return Err(
+                Usage::new(format!("{name}: the bundle is for {target}, and --device names another kind")).into()
+            );
         }
         let (place, _) = Place::choose(&plan, &request).map_err(|error| match error.downcast_ref() {
-            Some(floe_cuda::Error::NoVariant { device, architecture, suggestion, .. }) => BadInput(format!(
+            Some(floe_cuda::Error::NoVariant { device, architecture, suggestion, .. }) => Usage::new(format!(
                 "{name}: the bundle is for {target}; this GPU ({device}) is sm_{architecture} and needs one that `floec \
                  selftest-bundle --target {suggestion}` makes"
             ))
@@ -194,7 +196,7 @@ impl SelfTest {
 
 /// A bundle that is none, or is damaged: another file would do.
 fn bad(name: &str, error: &anyhow::Error) -> anyhow::Error {
-    BadInput(format!("{name}: {error:#}")).into()
+    Usage::new(format!("{name}: {error:#}")).into()
 }
 
 /// A file name from the device and the day, for example `orin-2026-11-23.json`.

@@ -8,8 +8,8 @@ use anyhow::Result;
 #[cfg(feature = "pictures")]
 use {
     crate::{
-        inputs::BadInput,
         pictures::{self, Picture, Place, Stream},
+        usage::Usage,
     },
     floe_engine::plan::format::Direction,
 };
@@ -60,7 +60,7 @@ impl Shots {
                 inputs::of(source, pictures::frame_of(binding))?;
                 if let Some(Moving { source: first, .. }) = &moving {
                     let both = format!("'{}' and '{}'", first.name, source.name);
-                    return Err(BadInput(format!(
+                    return Err(Usage::new(format!(
                         "inputs {both} are both given pictures: give all but one as .npy files"
                     ))
                     .into());

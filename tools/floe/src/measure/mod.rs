@@ -16,7 +16,7 @@ pub mod report;
 pub use contest::{Robust, contest};
 pub use layout::{Layout, Region};
 
-use crate::{random::Generator, session::Place};
+use crate::{random::Generator, session::Place, usage::Usage};
 use anyhow::{Context, Result, bail};
 use floe_engine::{
     cuda::{InitError, Pool, Trial},
@@ -60,7 +60,7 @@ pub fn measure<'p>(
 ) -> Result<()> {
     let Some(device) = place.device() else { bail!("candidates can be measured on a GPU only") };
     if variant.candidates().next().is_none() {
-        bail!("the plan holds no candidates: compile it with --candidates");
+        return Err(Usage::new("the plan holds no candidates: compile it with --candidates").into());
     }
     let (memory, cache) = (variant.memory(), device.info().l2_bytes);
     let cold = memory.weights + memory.arena > cache;

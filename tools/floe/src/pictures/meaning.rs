@@ -6,9 +6,9 @@ use super::{
     results::{BEST, Class, Found, Map, Results},
 };
 use crate::{
-    inputs::BadInput,
     outputs::Output,
     tensor::{largest, numbers},
+    usage::Usage,
 };
 use anyhow::{Context, Result};
 use floe_engine::plan::{content::Content, format::Binding};
@@ -62,7 +62,7 @@ impl Meaning {
     /// # Errors
     /// Returns an error if `told` names no output or word, or a shape that does not hold what it should.
     pub fn of(outputs: &[Binding<'_>], told: &[(String, String)]) -> Result<Self> {
-        let bad = |reason: String| anyhow::Error::from(BadInput(reason));
+        let bad = |reason: String| anyhow::Error::from(Usage::new(reason));
         for (name, word) in told {
             if !outputs.iter().any(|output| output.name == name) {
                 let names = outputs.iter().map(|output| output.name).collect::<Vec<_>>().join(", ");

@@ -1,7 +1,7 @@
 //! Where a session lives: the choice of a device and a variant for it, and INIT.
 
 use super::{DeviceKind, MemoryKind, Request, Session};
-use crate::{device_memory::DeviceMemory, host_functions::HostFunctions};
+use crate::{device_memory::DeviceMemory, host_functions::HostFunctions, usage::Usage};
 use anyhow::{Context, Result, anyhow, bail};
 use floe_cuda::{Device, Options};
 use floe_engine::{
@@ -49,7 +49,7 @@ impl Place {
         if let Some(name) = &request.variant
             && !plan.variants().any(|variant| wanted(&variant))
         {
-            bail!("the plan has no variant '{name}'; it holds {}", targets(plan));
+            return Err(Usage::new(format!("the plan has no variant '{name}'; it holds {}", targets(plan))).into());
         }
         let host = plan.variants().find(|variant| variant.is_host() && wanted(variant));
         let cuda = || Self::choose_cuda(plan, request);
@@ -67,10 +67,12 @@ impl Place {
             (DeviceKind::Cuda, _) => cuda(),
             (DeviceKind::Host, Some(host)) => Ok((cpu(), host)),
             (DeviceKind::Host, None) if request.variant.is_some() => {
-                bail!("--device host: the variant that --variant names is for a GPU")
+                Err(Usage::new("--device host: the variant that --variant names is for a GPU").into())
             }
             (DeviceKind::Host, None) => {
-                bail!("the plan has no host variant; it holds {}. Recompile with --target host", targets(plan))
+                let held = targets(plan);
+                let said = format!("the plan has no host variant; it holds {held}. Recompile with --target host");
+                Err(Usage::new(said).into())
             }
             (DeviceKind::Auto, Some(host)) if plan.variants().all(|variant| variant.is_host() || !wanted(&variant)) => {
                 Ok((cpu(), host))
@@ -86,7 +88,9 @@ impl Place {
     fn choose_cuda<'p>(plan: &Plan<'p>, request: &Request) -> Result<(Self, Variant<'p>)> {
         let variants: Vec<Variant<'p>> = plan.variants().collect();
         if variants.iter().all(Variant::is_host) {
-            bail!("the plan has no GPU variant; it holds {}. Recompile with --target NAME", targets(plan));
+            let held = targets(plan);
+            let said = format!("the plan has no GPU variant; it holds {held}. Recompile with --target NAME");
+            return Err(Usage::new(said).into());
         }
         let options = Options { ordinal: 0, multiprocessors: request.multiprocessors };
         let device = Device::open(options)?;
@@ -96,7 +100,7 @@ impl Place {
         let memory = variant.memory();
         let mapped = match request.memory {
             Some(MemoryKind::Mapped) if !device.info().maps_host_memory => {
-                bail!("--memory mapped: this GPU cannot use host memory where it lies")
+                return Err(Usage::new("--memory mapped: this GPU cannot use host memory where it lies").into());
             }
             Some(kind) => kind == MemoryKind::Mapped,
             None => device.info().prefers_mapped_bindings(),
@@ -139,14 +143,17 @@ impl Place {
                     .try_reserve_exact(blocks)
                     .map_err(|_| anyhow!("the session needs {} bytes of memory", host::memory_bytes(&variant)))?;
                 memory.resize(blocks, host::Block::ZERO);
-                let session = host::Session::init_with(variant, bytemuck::cast_slice_mut(memory), functions).map_err(
-                    |error| match &error {
+                let explained = |error: host::InitError| -> anyhow::Error {
+                    match &error {
                         host::InitError::NoFunction { .. } => {
-                            anyhow!("{error}; on a command line --host-library loads it (OPERATORS.md)")
+                            let said = format!("{error}; on a command line --host-library loads it (OPERATORS.md)");
+                            Usage::new(said).into()
                         }
                         _ => error.into(),
-                    },
-                )?;
+                    }
+                };
+                let memory = bytemuck::cast_slice_mut(memory);
+                let session = host::Session::init_with(variant, memory, functions).map_err(explained)?;
                 Ok(Session::Host(Box::new(session)))
             }
             #[cfg(feature = "emulator")]
@@ -242,6 +249,8 @@ impl Place {
 pub(crate) fn init_error(error: InitError) -> anyhow::Error {
     match &error {
         InitError::Call(call) => anyhow!("{error}{}", floe_cuda::advice(call.result)),
+        // Without --wait poll and --guard, or with a plan that has the step, a session starts.
+        InitError::NoSignal => Usage::new(error.to_string()).into(),
         _ => error.into(),
     }
 }

@@ -1,6 +1,7 @@
 //! What a device is, and the runtime for it.
 
 use super::remote::{Remote, quoted};
+use crate::output::usage;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use std::{
@@ -54,6 +55,20 @@ impl Machine {
     /// # Errors
     /// Returns an error if there is none, it is for another processor, or it cannot be copied.
     pub fn install(&self, remote: &Remote, given: Option<&Path>) -> Result<String> {
+        let local = usage(self.local(remote, given))?;
+        let Some(local) = local else { return Ok(quoted(&self.floe)) };
+        let (copied, _) = remote.copy(&local, "bin/floe", true)?;
+        // Before a plan travels: a program for a newer C library would fail with every one.
+        let version = remote
+            .output("bin/floe --version")
+            .map_err(|_| anyhow!("{} does not run on {} ({self})", local.display(), remote.host()))?;
+        let what = if copied { "copied" } else { "is there already" };
+        crate::output::print(&format!("{}: {} {what}\n", remote.host(), version.trim()))?;
+        Ok("bin/floe".to_owned())
+    }
+
+    /// The program to copy: the one that is given, or one beside this program that fits. `None` where the device's own is used.
+    fn local(&self, remote: &Remote, given: Option<&Path>) -> Result<Option<PathBuf>> {
         let beside =
             beside(&self.processor).into_iter().find(|path| processor(path).is_ok_and(|found| found == self.processor));
         let local = match given {
@@ -66,25 +81,15 @@ impl Machine {
             }
             None => beside,
         };
-        let Some(local) = local else {
-            if self.floe.is_empty() {
-                bail!(
-                    "no floe for {0} is beside floec, and {1} has none: name one with --floe, or build it with `cargo build \
-                     --release --package floe --target {0}-unknown-linux-gnu`",
-                    self.processor,
-                    remote.host()
-                );
-            }
-            return Ok(quoted(&self.floe));
-        };
-        let (copied, _) = remote.copy(&local, "bin/floe", true)?;
-        // Before a plan travels: a program for a newer C library would fail with every one.
-        let version = remote
-            .output("bin/floe --version")
-            .map_err(|_| anyhow!("{} does not run on {} ({self})", local.display(), remote.host()))?;
-        let what = if copied { "copied" } else { "is there already" };
-        crate::output::print(&format!("{}: {} {what}\n", remote.host(), version.trim()))?;
-        Ok("bin/floe".to_owned())
+        if local.is_none() && self.floe.is_empty() {
+            bail!(
+                "no floe for {0} is beside floec, and {1} has none: name one with --floe, or build it with `cargo build \
+                 --release --package floe --target {0}-unknown-linux-gnu`",
+                self.processor,
+                remote.host()
+            );
+        }
+        Ok(local)
     }
 }
 

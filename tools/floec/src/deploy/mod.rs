@@ -34,7 +34,7 @@ What stands behind -- is a command line of floe without its plan. Files that it 
 writes come back. Host, port and keys are those of your own ssh and its configuration.
 
 Exit codes: those of floe on the device, where it ran; 1 where the device cannot be reached or the compilation fails; 2 for bad
-usage.";
+usage or input.";
 
 /// Copy a plan and the runtime to a device, if they differ from what is there, and run it there.
 #[derive(Args)]
@@ -165,7 +165,7 @@ fn deploy(
     let name = plan.file_name().context("the plan's path has no file name")?.to_string_lossy().into_owned();
     // One that the engine would refuse need not travel.
     let bytes = inspect::map(plan)?;
-    let model = inspect::parse(&bytes, plan)?.model().to_owned();
+    let model = usage(inspect::parse(&bytes, plan))?.model().to_owned();
     let (copied, digest) = remote.copy(plan, &name, false)?;
     let what = if copied { "copied" } else { "is there already" };
     output::print(&format!("{}: {name} {what}, {}\n", remote.host(), output::bytes(bytes.len() as u64)))?;
@@ -178,7 +178,7 @@ fn deploy(
     // The times of a bench belong into its record, whether or not the user wants them in a file.
     let json = (command[0] == "bench").then(|| words.json(&kept.path().join("bench.json")));
     for read in &words.reads {
-        usage(remote.copy(&read.local, &read.remote, false))?;
+        remote.copy(&read.local, &read.remote, false)?;
     }
     let line: Vec<String> = words.words.iter().map(|word| quoted(word)).collect();
     let code = remote.run(&format!("rm -rf {WRITTEN} && mkdir {WRITTEN} && {floe} {}", line.join(" ")))?;
@@ -201,7 +201,10 @@ fn deploy(
     }
     match code {
         0 => Ok(()),
-        2 => Err(Usage(anyhow!("{}: floe refused its command line (exit code 2)", remote.host())).into()),
+        2 => {
+            let said = format!("{}: floe refused its command line or a file on it (exit code 2)", remote.host());
+            Err(Usage::new(said).into())
+        }
         code => bail!("{}: floe failed (exit code {code})", remote.host()),
     }
 }

@@ -1,7 +1,7 @@
 //! A machine at the other end of the user's own ssh: scripts run there, and files copied and fetched, over one connection.
 
 use anyhow::{Context, Result, bail};
-use floe::digest;
+use floe::{digest, usage::usage};
 use floe_files::OutputFile;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
@@ -102,7 +102,8 @@ impl Remote {
     /// # Errors
     /// Returns an error if the file cannot be read, the machine cannot be reached, or the file does not arrive.
     pub fn copy(&self, local: &Path, name: &str, executable: bool) -> Result<(bool, String)> {
-        let digest = digest::of_file(local).with_context(|| format!("cannot read '{}'", local.display()))?;
+        let digest = digest::of_file(local).with_context(|| format!("cannot read '{}'", local.display()));
+        let digest = usage(digest)?;
         let there = self.output(&format!("[ ! -f {0} ] || sha256sum < {0}", quoted(name)))?;
         if there.split_whitespace().next() == Some(&digest) {
             return Ok((false, digest));

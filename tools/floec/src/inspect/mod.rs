@@ -35,7 +35,7 @@ use std::{
   floe profile resnet50.floe --json times.json && floec inspect resnet50.floe --profile times.json --html resnet50.html
   floec inspect detector.onnx --shape images=1x3x640x640 --target jetson-orin-nano
 
-Exit code: 1 where a model holds what is not supported; all such nodes are listed.")]
+Exit codes: 1 where a model holds what is not supported, and all such nodes are listed; 2 where the file is neither a model nor a sound plan.")]
 pub struct Arguments {
     /// A plan, or an ONNX model.
     file: PathBuf,
@@ -57,7 +57,9 @@ pub struct Arguments {
 #[command(after_help = "Examples:
   floec check resnet50.floe && scp resnet50.floe jetson:
   floec check resnet50.floe --public-key plans.key.pub
-  floec check resnet50.floe --public-key plans.key.pub --model-name resnet50 --least-version 3")]
+  floec check resnet50.floe --public-key plans.key.pub --model-name resnet50 --least-version 3
+
+Exit codes: 0 a sound plan; 1 one that is damaged, or not what is asked for; 2 a file that cannot be read.")]
 pub struct CheckArguments {
     /// The plan.
     plan: PathBuf,
@@ -75,6 +77,10 @@ pub struct CheckArguments {
 
 /// Maps a file into memory; empty files fail in the check like any other.
 pub fn map(path: &Path) -> anyhow::Result<Mmap> {
+    usage(mapped(path))
+}
+
+fn mapped(path: &Path) -> anyhow::Result<Mmap> {
     let file = File::open(path).with_context(|| format!("cannot read '{}'", path.display()))?;
     if file.metadata().is_ok_and(|found| found.is_dir()) {
         bail!("cannot read '{}': it is a folder", path.display());
@@ -83,7 +89,7 @@ pub fn map(path: &Path) -> anyhow::Result<Mmap> {
     unsafe { Mmap::map(&file) }.with_context(|| format!("cannot map '{}'", path.display()))
 }
 
-/// The checked plan in `bytes`.
+/// The checked plan in `bytes`. For `floec check` one that is none is a failed check, for others bad input.
 pub fn parse<'a>(bytes: &'a [u8], path: &Path) -> anyhow::Result<Plan<'a>> {
     Plan::parse(bytes).map_err(|error| anyhow!("'{}' is not a sound plan: {error}", path.display()))
 }
@@ -95,7 +101,7 @@ pub fn check(arguments: &CheckArguments) -> anyhow::Result<()> {
     let name = arguments.plan.display();
     let sound = match &arguments.public_key {
         Some(file) => {
-            plan.verify_signature(&keys::public(file)?).map_err(|error| anyhow!("'{name}': {error}"))?;
+            plan.verify_signature(&usage(keys::public(file))?).map_err(|error| anyhow!("'{name}': {error}"))?;
             "signed with this key and sound"
         }
         None => {
@@ -126,10 +132,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return inspected.verdict(&arguments.file);
     }
     arguments.model.none()?;
-    let plan = match bytes.starts_with(&MAGIC) {
-        true => parse(&bytes, &arguments.file)?,
-        false => parse(&bytes, &arguments.file).context("no ONNX model, and no plan either")?,
-    };
+    let plan = usage(match bytes.starts_with(&MAGIC) {
+        true => parse(&bytes, &arguments.file),
+        false => parse(&bytes, &arguments.file).context("no ONNX model, and no plan either"),
+    })?;
     let mut report = report(&plan);
     if let Some(path) = &arguments.profile {
         profile::add(&mut report, path)?;

@@ -6,18 +6,27 @@ const COMPILE: &str = "compile model.onnx --target host -o plan.floe";
 
 /// Refuses a model with the message's words.
 fn refuses_model(model: impl AsRef<[u8]>, words: &[&str]) {
+    with(model).refuses(COMPILE, words);
+}
+
+/// Refuses a file that is no model, or no whole one.
+fn refuses_file(model: impl AsRef<[u8]>, words: &[&str]) {
+    with(model).misused(COMPILE, words);
+}
+
+fn with(model: impl AsRef<[u8]>) -> Folder {
     let folder = Folder::new();
     folder.write("model.onnx", model);
-    folder.refuses(COMPILE, words);
+    folder
 }
 
 #[test]
 fn files_that_are_not_onnx() {
     let not_onnx = ["cannot compile 'model.onnx'", "not an ONNX"];
-    refuses_model("", &not_onnx);
-    refuses_model("hello world, this is no model", &not_onnx);
-    refuses_model(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", &not_onnx);
-    refuses_model([0xff; 256], &not_onnx);
+    refuses_file("", &not_onnx);
+    refuses_file("hello world, this is no model", &not_onnx);
+    refuses_file(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", &not_onnx);
+    refuses_file([0xff; 256], &not_onnx);
     let folder = Folder::new();
     folder.misused(COMPILE, &["model.onnx", "No such file"]);
     folder.misused("compile tmp --target host -o plan.floe", &["'tmp'", "Is a directory"]);
@@ -29,19 +38,19 @@ fn truncated_onnx() {
     let folder = Folder::new();
     for cut in [1, 2, 7, 64, digits.len() / 10, digits.len() / 2, digits.len() * 9 / 10, digits.len() - 1] {
         folder.write("model.onnx", &digits[..cut]);
-        folder.refuses(&format!("{COMPILE} --shape image=1x1x8x8"), &["cannot compile 'model.onnx'", "ONNX"]);
+        folder.misused(&format!("{COMPILE} --shape image=1x1x8x8"), &["cannot compile 'model.onnx'", "ONNX"]);
     }
     let small = models::convolution();
     for cut in (1..small.len()).step_by(11) {
         folder.write("model.onnx", &small[..cut]);
-        folder.refuses(COMPILE, &["cannot compile 'model.onnx'", "ONNX"]);
+        folder.misused(COMPILE, &["cannot compile 'model.onnx'", "ONNX"]);
     }
 }
 
 #[test]
 fn external_data_that_is_not_there() {
-    refuses_model(models::external_convolution("weights.bin"), &["'weights'", "weights.bin"]);
-    refuses_model(models::external_convolution("../../etc/passwd"), &["'weights'", "../../etc/passwd"]);
+    refuses_file(models::external_convolution("weights.bin"), &["'weights'", "weights.bin"]);
+    refuses_file(models::external_convolution("../../etc/passwd"), &["'weights'", "../../etc/passwd"]);
 }
 
 #[test]

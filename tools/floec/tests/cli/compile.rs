@@ -52,9 +52,9 @@ fn a_machine_without_nvrtc_is_told_what_to_install() {
 fn algorithms_are_judged_before_nvrtc_is_needed() {
     let folder = folder();
     let compile = "compile conv.onnx --target a100 --nvrtc /nonexistent -o plan.floe --algorithm";
-    folder.refuses(&format!("{compile} conv9=direct"), &["--algorithm names node 'conv9'", "floec inspect"]);
+    folder.misused(&format!("{compile} conv9=direct"), &["--algorithm names node 'conv9'", "floec inspect"]);
     let words = ["node 'edges' has no algorithm 'magic' on target 'a100'", "it has: ", "direct"];
-    folder.refuses(&format!("{compile} edges=magic"), &words);
+    folder.misused(&format!("{compile} edges=magic"), &words);
     folder.misused(&format!("{compile} edges"), &["--algorithm edges", "NAME=VALUE"]);
     folder.misused(&format!("{compile} edges=direct --algorithm edges=direct"), &["node 'edges' twice"]);
     // A good one passes selection.
@@ -101,12 +101,12 @@ fn a_crop_outside_the_frame_is_said_as_it_is_written() {
 fn an_output_that_cannot_be_written() {
     let folder = folder();
     let compile = "compile conv.onnx --target host -o";
-    folder.refuses(&format!("{compile} nowhere/plan.floe"), &["cannot write 'nowhere/plan.floe'", "folder"]);
-    folder.refuses(&format!("{compile} conv.onnx/plan.floe"), &["cannot write 'conv.onnx/plan.floe'"]);
+    folder.misused(&format!("{compile} nowhere/plan.floe"), &["cannot write 'nowhere/plan.floe'", "folder"]);
+    folder.misused(&format!("{compile} conv.onnx/plan.floe"), &["cannot write 'conv.onnx/plan.floe'"]);
     let no_file = run(&mut folder.command(&format!("{compile} tmp")));
-    assert!(no_file.code == Some(1) && !no_file.stderr.contains("writable"), "{}", no_file.stderr);
+    assert!(no_file.code == Some(2) && !no_file.stderr.contains("writable"), "{}", no_file.stderr);
     #[cfg(target_os = "linux")] // Nobody makes files in /proc, not even root, whom permissions do not stop.
-    folder.refuses(&format!("{compile} /proc/plan.floe"), &["cannot write '/proc/plan.floe'", "writable"]);
+    folder.misused(&format!("{compile} /proc/plan.floe"), &["cannot write '/proc/plan.floe'", "writable"]);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -115,7 +115,7 @@ fn an_output_that_cannot_be_written() {
         fs::set_permissions(&locked, fs::Permissions::from_mode(0o555)).unwrap();
         if fs::write(folder.path("locked/probe"), "").is_err() {
             let words = ["cannot write 'locked/plan.floe'", "writable", "Permission denied"];
-            folder.refuses(&format!("{compile} locked/plan.floe"), &words);
+            folder.misused(&format!("{compile} locked/plan.floe"), &words);
         }
     }
 }
@@ -217,7 +217,7 @@ fn reports_and_inspection_agree() {
     assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
     assert!(page.contains("conv1") && page.contains(&format!("\"arena_lower_bound\":{bound}")), "{page}");
     assert!(!page.contains("://"), "the page fetches nothing");
-    folder.refuses("inspect digits.floe --html nowhere/digits.html", &["cannot write 'nowhere/digits.html'"]);
+    folder.misused("inspect digits.floe --html nowhere/digits.html", &["cannot write 'nowhere/digits.html'"]);
 }
 
 fn number(value: &Value) -> u64 {

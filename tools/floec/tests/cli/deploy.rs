@@ -167,7 +167,7 @@ fn the_runtime_fits_the_device() {
     let deploy = |arguments: &str| crate::run(&mut with(&desk, &folder, arguments));
     // Without any there is nothing to run.
     let run = deploy("plan.floe nano");
-    assert_eq!(run.code, Some(1));
+    assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("name one with --floe"), "{}", run.stderr);
     // A program for another processor beside floec is passed over, for the device's own; named, it is refused.
     let mut other = fs::read(env!("CARGO_BIN_EXE_floec")).unwrap()[..64].to_vec();
@@ -177,6 +177,7 @@ fn the_runtime_fits_the_device() {
     let said = deploy("plan.floe nano -- run").succeeded();
     assert!(said.contains("ran: run ./plan.floe"), "{said}");
     let run = deploy("plan.floe nano --floe desk/floe");
+    assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("is for processor 256, nano is of"), "{}", run.stderr);
     // One that fits is copied.
     fs::copy(&desk, folder.path("desk/floe")).unwrap();

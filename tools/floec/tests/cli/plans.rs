@@ -99,8 +99,8 @@ fn check_and_inspect_refuse_flipped_bits() {
         folder.write("bad.floe", flipped(&plan, byte, 2));
         folder.refuses("check bad.floe", &["'bad.floe'", word]);
         if byte < front(&plan) {
-            folder.refuses("inspect bad.floe", &["'bad.floe' is not a sound plan", word]);
-            folder.refuses("inspect bad.floe --json --html bad.html", &["'bad.floe' is not a sound plan", word]);
+            folder.misused("inspect bad.floe", &["'bad.floe' is not a sound plan", word]);
+            folder.misused("inspect bad.floe --json --html bad.html", &["'bad.floe' is not a sound plan", word]);
         }
     }
 }
@@ -132,12 +132,13 @@ fn files_that_are_no_plans() {
     folder.write("conv.onnx", models::convolution());
     folder.write("text.txt", "neither a plan nor a model");
     folder.refuses("check conv.onnx", &["'conv.onnx' is not a sound plan", "FLOEPLAN"]);
+    folder.refuses("check text.txt", &["'text.txt' is not a sound plan", "FLOEPLAN"]);
+    folder.misused("inspect text.txt", &["'text.txt' is not a sound plan", "FLOEPLAN", "no ONNX model"]);
+    folder.misused("prove text.txt --target host", &["cannot compile 'text.txt'", "not an ONNX"]);
     for command in ["check", "inspect"] {
-        folder.refuses(&format!("{command} text.txt"), &["'text.txt' is not a sound plan", "FLOEPLAN"]);
-        folder.refuses(&format!("{command} nowhere.floe"), &["cannot read 'nowhere.floe'", "No such file"]);
-        folder.refuses(&format!("{command} tmp"), &["cannot read 'tmp': it is a folder"]);
+        folder.misused(&format!("{command} nowhere.floe"), &["cannot read 'nowhere.floe'", "No such file"]);
+        folder.misused(&format!("{command} tmp"), &["cannot read 'tmp': it is a folder"]);
     }
-    folder.refuses("inspect text.txt", &["no ONNX model"]);
 }
 
 /// What a stranger named must not command the terminal on which it is shown.

@@ -75,9 +75,9 @@ fn what_a_bundle_cannot_be_made_of_is_refused() {
         "selftest-bundle --target host --family pool --shape x=1x2 -o a",
         &["are for a model, and none is given"],
     );
-    folder.refuses("selftest-bundle --target host --family pool none.onnx -o a", &["none.onnx"]);
+    folder.misused("selftest-bundle --target host --family pool none.onnx -o a", &["none.onnx"]);
     if nvrtc_is_there() {
-        folder.refuses(
+        folder.misused(
             "selftest-bundle --target jetson-orin-nano --family lrn conv.floe -o a",
             &["conv: it has no variant for jetson-orin-nano"],
         );

@@ -81,9 +81,9 @@ fn version_and_name_are_part_of_what_is_signed() {
 #[test]
 fn keys_are_never_overwritten_and_only_the_owner_reads_the_private_one() {
     let folder = folder();
-    folder.refuses("keygen mine", &["'mine.pub' exists"]);
+    folder.misused("keygen mine", &["'mine.pub' exists"]);
     std::fs::remove_file(folder.path("mine.pub")).unwrap();
-    folder.refuses("keygen mine", &["cannot make 'mine'", "exists"]);
+    folder.misused("keygen mine", &["cannot make 'mine'", "exists"]);
     assert!(folder.read("mine") != folder.read("other"));
     #[cfg(unix)]
     {
@@ -101,14 +101,14 @@ fn files_that_are_no_keys_and_plans_that_are_damaged() {
         let compile = format!("compile conv.onnx --target host --sign {key} -o signed.floe");
         folder.misused(&compile, &[&format!("'{key}'"), word]);
     }
-    folder.refuses("check plan.floe --public-key mine", &["'mine' is no Ed25519 public key"]);
+    folder.misused("check plan.floe --public-key mine", &["'mine' is no Ed25519 public key"]);
     let mut damaged = folder.read("plan.floe");
     // The first byte of the weights; the last one of the file is padding, which the check itself refuses.
     let front = u64::from_le_bytes(damaged[24..32].try_into().unwrap()) as usize;
     damaged[front] ^= 1;
     folder.write("damaged.floe", &damaged);
-    folder.refuses("sign damaged.floe --key mine -o signed.floe", &["cannot sign 'damaged.floe'", "SHA-256"]);
-    folder.refuses("sign conv.onnx --key mine -o signed.floe", &["'conv.onnx' is not a sound plan"]);
+    folder.misused("sign damaged.floe --key mine -o signed.floe", &["cannot sign 'damaged.floe'", "SHA-256"]);
+    folder.misused("sign conv.onnx --key mine -o signed.floe", &["'conv.onnx' is not a sound plan"]);
 }
 
 /// The commands of `engine/PLAN_FORMAT.md`, where there is an OpenSSL that knows Ed25519.

@@ -99,7 +99,7 @@ fn failures_and_skipped_cases_are_told_and_are_exit_code_1() {
 #[test]
 fn folders_without_cases() {
     let folder = Folder::new();
-    folder.refuses("suite tmp", &["'tmp' holds no test case"]);
-    folder.refuses("suite nowhere", &["'nowhere'", "No such file"]);
-    folder.refuses("suite tmp --target h200", &["--target h200", "host"]);
+    folder.misused("suite tmp", &["'tmp' holds no test case"]);
+    folder.misused("suite nowhere", &["'nowhere'", "No such file"]);
+    folder.misused("suite tmp --target h200", &["--target h200", "host"]);
 }
