@@ -4,7 +4,6 @@
 //! [`check_operands`], after which every offset that a checked view yields lies inside its operand.
 
 pub(crate) mod axis;
-pub(crate) mod convolution;
 pub(crate) mod correlate;
 pub(crate) mod cpu;
 mod direct;

@@ -6,7 +6,7 @@ use crate::codegen::{
     whole_functions,
 };
 use crate::gemm::spatial;
-use crate::mbconv::geometry::{Geometry, Operands};
+use crate::mbconv::geometry::Geometry;
 use crate::pointwise::{Instruction, Program, Unary};
 use crate::quantized_conv::QuantizedConv;
 use crate::view::Strides;
@@ -50,15 +50,13 @@ struct Tile {
 /// The geometry, if these kernels take it.
 fn geometry(kernel: &QuantizedMbConv, target: &Target) -> Result<Geometry, Unsupported> {
     let refuse = |what: &str| Unsupported(format!("a depthwise convolution of bytes {what}"));
-    let QuantizedConv { input: wide, weights, output, strides, dilations, pads, .. } = &kernel.depthwise;
+    let depthwise = &kernel.depthwise.geometry;
     let image = kernel.image();
     let is_byte = |view: &View| matches!(view.dtype, DType::I8 | DType::U8);
-    if !target.has_async_copy() || ![image, wide, output].into_iter().all(is_byte) {
+    if !target.has_async_copy() || ![image, &depthwise.input, &depthwise.output].into_iter().all(is_byte) {
         return Err(refuse("before sm_80, or with another result"));
     }
-    let (expands, strides, dilations, pads) = (kernel.expand.is_some(), *strides, *dilations, *pads);
-    let operands = Operands { image, expands, wide, weights, output, strides, dilations, pads };
-    let shape = Geometry::of(&operands, 16).map_err(|what| refuse(&what))?;
+    let shape = Geometry::of(image, kernel.expand.is_some(), depthwise, 16).map_err(|what| refuse(&what))?;
     if shape.taps[1] > MOST_TAPS || shape.taps[0] > 8 || shape.dilations[1] != 1 {
         return Err(refuse("with long or spread rows of taps"));
     }
@@ -66,7 +64,7 @@ fn geometry(kernel: &QuantizedMbConv, target: &Target) -> Result<Geometry, Unsup
         return Err(refuse("without requantisation"));
     }
     let reach = |view: &View| view.bytes().unwrap_or(u64::MAX);
-    if reach(image).max(reach(output)) > i32::MAX as u64 {
+    if reach(image).max(reach(&depthwise.output)) > i32::MAX as u64 {
         return Err(refuse("of 2 GiB or more"));
     }
     Ok(shape)
@@ -133,11 +131,12 @@ fn tiles(shape: &Geometry, target: &Target) -> Vec<Tile> {
 pub(crate) fn functions(name: &str, conv: &QuantizedConv) -> Option<String> {
     let program = conv.epilogue.program.as_ref()?;
     let factors = conv.epilogue.extras.len();
-    if factors > 1 || !matches!(conv.output.dtype, DType::I8 | DType::U8) {
+    if factors > 1 || !matches!(conv.geometry.output.dtype, DType::I8 | DType::U8) {
         return None;
     }
     let sources = [Source::Integer(DType::I32), Source::Channel];
-    let inner = whole_functions(&format!("{name}_program"), program, &sources[..1 + factors], conv.output.dtype)?;
+    let inner =
+        whole_functions(&format!("{name}_program"), program, &sources[..1 + factors], conv.geometry.output.dtype)?;
     let inner = inner.strip_prefix(WHOLE).unwrap_or(&inner).to_string();
     let argument = if factors == 1 { ", factor" } else { "" };
     Some(format!(
@@ -240,7 +239,7 @@ impl QuantizedMbConv {
 
     fn source(&self, shape: &Geometry, tile: &Tile, inputs: usize) -> Result<String, Unsupported> {
         let (depthwise, expand, image) = (&self.depthwise, self.expand.as_ref(), self.image());
-        let output = &depthwise.output;
+        let output = &depthwise.geometry.output;
         let (_, strides) = spatial(output);
         let letter = |dtype: DType| if dtype == DType::I8 { "s" } else { "u" };
         let has = |conv: Option<&QuantizedConv>| {
@@ -257,9 +256,9 @@ impl QuantizedMbConv {
         line(format!("#define EXPAND {}", u8::from(expand.is_some())));
         for (name, dtype) in [
             ("IMAGE_LETTER", image.dtype),
-            ("WEIGHT_LETTER", expand.map_or(DType::I8, |conv| conv.weights.dtype)),
-            ("WIDE_LETTER", depthwise.input.dtype),
-            ("FILTER_LETTER", depthwise.weights.dtype),
+            ("WEIGHT_LETTER", expand.map_or(DType::I8, |conv| conv.geometry.weights.dtype)),
+            ("WIDE_LETTER", depthwise.geometry.input.dtype),
+            ("FILTER_LETTER", depthwise.geometry.weights.dtype),
         ] {
             line(format!("#define {name} \"{}\"", letter(dtype)));
         }
@@ -324,14 +323,14 @@ impl QuantizedMbConv {
         let mut all = vec![Packing::Keep];
         if let Some(expand) = &self.expand {
             let depth = groups(shape) * 64;
-            let mut view = View { padded_channels: 0, offset: 0, ..expand.weights.clone() };
+            let mut view = View { padded_channels: 0, offset: 0, ..expand.geometry.weights.clone() };
             (view.shape[0], view.shape[1]) = (shape.padded_channels, depth);
             view.strides = (0..view.rank()).map(|d| if d == 0 { depth as i32 } else { 1 }).collect::<Strides>();
             all.push(Packing::View(view));
             all.resize(all.len() + usize::from(expand.bias.is_some()) + expand.epilogue.extras.len(), Packing::Keep);
         }
         let depthwise = &self.depthwise;
-        let mut view = View { padded_channels: 0, offset: 0, ..depthwise.weights.clone() };
+        let mut view = View { padded_channels: 0, offset: 0, ..depthwise.geometry.weights.clone() };
         let last = view.rank() - 1;
         (view.shape[0], view.shape[last]) = (shape.padded_channels, 8);
         view.strides = (0..=last)
