@@ -21,7 +21,7 @@ mod walk;
 pub(crate) mod window;
 
 pub(crate) use element::{
-    Boolean, Element, NARROW, check_plain, match_type, to_f32_odd, with_element, with_factor, with_plain,
+    Boolean, Element, NARROW, check_plain, match_type, narrow_float, to_f32_odd, with_element, with_factor, with_plain,
 };
 pub(crate) use memory::{cast, cast_mut, check_operands, clear_padding, load_row, store_row};
 pub(crate) use walk::Walk;
