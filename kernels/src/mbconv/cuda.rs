@@ -7,7 +7,7 @@ use crate::codegen::{
     program_function,
 };
 use crate::conv::Conv;
-use crate::gemm::{INTRINSICS, spatial};
+use crate::gemm::INTRINSICS;
 use crate::pointwise::{Binary, Instruction, Program, Unary};
 use crate::squeeze_excite::cuda::{GATE, GateOperands};
 use crate::view::Strides;
@@ -231,7 +231,6 @@ impl MbConv {
     fn source(&self, shape: &Geometry, tile: &Tile, blocks: u32) -> String {
         let (depthwise, expand, image) = (&self.depthwise, self.expand.as_ref(), self.image());
         let output = &depthwise.geometry.output;
-        let (_, strides) = spatial(output);
         let reach = |view: &View| view.bytes().unwrap_or(u64::MAX) / 2;
         let wide = reach(image).max(reach(output)) > i32::MAX as u64;
         let mut source = String::from(PRELUDE);
@@ -246,37 +245,22 @@ impl MbConv {
         // All inputs of the convolutions but the image.
         line(format!("constexpr u32 PARAMETER_INPUTS = {}u;", (1u32 << self.gate_input()) - 2));
         line(format!("#define TAP_ROWS_AT_ONCE {}", self.tap_rows_at_once(shape, tile)));
-        for (name, value) in [
+        let of_tile = [
             ("ROWS", i64::from(tile.rows)),
             ("RUN", tile.run.into()),
             ("RUNS", shape.output[1].div_ceil(tile.run).into()),
-            ("DEPTH", shape.depth.into()),
-            ("IN_ROWS", shape.input[0].into()),
-            ("IN_COLUMNS", shape.input[1].into()),
-            ("OUT_ROWS", shape.output[0].into()),
-            ("OUT_COLUMNS", shape.output[1].into()),
-            ("TAPS_H", shape.taps[0].into()),
-            ("TAPS_W", shape.taps[1].into()),
-            ("STEP_H", shape.steps[0].into()),
-            ("STEP_W", shape.steps[1].into()),
-            ("DILATION_H", shape.dilations[0].into()),
-            ("DILATION_W", shape.dilations[1].into()),
-            ("PAD_H", shape.pads[0].into()),
-            ("PAD_W", shape.pads[1].into()),
-            ("PIXEL", shape.pixel),
-            ("IMAGE", image.strides[0].into()),
-            ("IMAGE_OFFSET", image.offset.into()),
-            ("OUT_OFFSET", output.offset.into()),
-            ("OUT_IMAGE", output.strides[0].into()),
-            ("OUT_LINE", strides[1]),
-            ("OUT_PIXEL", strides[2]),
-            ("EXPAND_BIAS", expand.is_some_and(|conv| conv.epilogue.bias).into()),
+        ];
+        let others = [
+            ("EXPAND_BIAS", i64::from(expand.is_some_and(|conv| conv.epilogue.bias))),
             ("FILTER_BIAS", depthwise.epilogue.bias.into()),
             ("THREADS", tile.threads.into()),
             ("CHANNELS", output.shape[1].into()),
             ("LANES", shape.padded_channels.into()),
             ("CHUNK_VECTORS", tile.chunk.into()),
-        ] {
+        ];
+        let columns = [("DILATION_W", i64::from(shape.dilations[1]))];
+        let places = shape.places(image, output);
+        for (name, value) in of_tile.into_iter().chain(shape.window()).chain(columns).chain(places).chain(others) {
             line(format!("constexpr int {name} = {value};"));
         }
         for (name, conv) in [("expand_program", expand), ("depthwise_program", Some(depthwise))] {

@@ -66,4 +66,37 @@ impl Geometry {
             pixel: strides[2],
         })
     }
+
+    /// Constants of the sources: extents and window.
+    pub(crate) fn window(&self) -> [(&'static str, i64); 10] {
+        [
+            ("DEPTH", self.depth),
+            ("IN_ROWS", self.input[0]),
+            ("IN_COLUMNS", self.input[1]),
+            ("OUT_ROWS", self.output[0]),
+            ("OUT_COLUMNS", self.output[1]),
+            ("TAPS_H", self.taps[0]),
+            ("TAPS_W", self.taps[1]),
+            ("STEP_H", self.steps[0]),
+            ("STEP_W", self.steps[1]),
+            ("DILATION_H", self.dilations[0]),
+        ]
+        .map(|(name, value)| (name, value.into()))
+    }
+
+    /// Constants of the sources: padding, and where the image and the output lie.
+    pub(crate) fn places(&self, image: &View, output: &View) -> [(&'static str, i64); 9] {
+        let (_, strides) = spatial(output);
+        [
+            ("PAD_H", self.pads[0].into()),
+            ("PAD_W", self.pads[1].into()),
+            ("PIXEL", self.pixel),
+            ("IMAGE", image.strides[0].into()),
+            ("IMAGE_OFFSET", image.offset.into()),
+            ("OUT_OFFSET", output.offset.into()),
+            ("OUT_IMAGE", output.strides[0].into()),
+            ("OUT_LINE", strides[1]),
+            ("OUT_PIXEL", strides[2]),
+        ]
+    }
 }

@@ -5,7 +5,6 @@ use crate::codegen::{
     Argument, Candidate, Generate, Launch, PRELUDE, Packing, Source, Target, Unsupported, WHOLE, element_type,
     whole_functions,
 };
-use crate::gemm::spatial;
 use crate::mbconv::geometry::Geometry;
 use crate::pointwise::{Instruction, Program, Unary};
 use crate::quantized_conv::QuantizedConv;
@@ -240,7 +239,6 @@ impl QuantizedMbConv {
     fn source(&self, shape: &Geometry, tile: &Tile, inputs: usize) -> Result<String, Unsupported> {
         let (depthwise, expand, image) = (&self.depthwise, self.expand.as_ref(), self.image());
         let output = &depthwise.geometry.output;
-        let (_, strides) = spatial(output);
         let letter = |dtype: DType| if dtype == DType::I8 { "s" } else { "u" };
         let has = |conv: Option<&QuantizedConv>| {
             (conv.is_some_and(|c| c.bias.is_some()), conv.is_some_and(|c| !c.epilogue.extras.is_empty()))
@@ -264,34 +262,19 @@ impl QuantizedMbConv {
         }
         // All inputs but the image.
         line(format!("constexpr u32 PARAMETER_INPUTS = {}u;", (1u32 << inputs) - 2));
-        for (name, value) in [
+        let of_tile = [
             ("ROWS", i64::from(tile.rows)),
             ("CH", tile.channels.into()),
             ("PITCH", pitch(tile.channels).into()),
             ("THREADS", tile.threads.into()),
-            ("DEPTH", shape.depth.into()),
-            ("IN_ROWS", shape.input[0].into()),
-            ("IN_COLUMNS", shape.input[1].into()),
-            ("OUT_ROWS", shape.output[0].into()),
-            ("OUT_COLUMNS", shape.output[1].into()),
-            ("TAPS_H", shape.taps[0].into()),
-            ("TAPS_W", shape.taps[1].into()),
-            ("STEP_H", shape.steps[0].into()),
-            ("STEP_W", shape.steps[1].into()),
-            ("DILATION_H", shape.dilations[0].into()),
-            ("PAD_H", shape.pads[0].into()),
-            ("PAD_W", shape.pads[1].into()),
-            ("PIXEL", shape.pixel),
-            ("IMAGE", image.strides[0].into()),
-            ("IMAGE_OFFSET", image.offset.into()),
-            ("OUT_OFFSET", output.offset.into()),
-            ("OUT_IMAGE", output.strides[0].into()),
-            ("OUT_LINE", strides[1]),
-            ("OUT_PIXEL", strides[2]),
-            ("OUTSIDE", depthwise.padding_value.into()),
+        ];
+        let others = [
+            ("OUTSIDE", i64::from(depthwise.padding_value)),
             ("CHANNELS", output.shape[1].into()),
             ("LANES", shape.padded_channels.into()),
-        ] {
+        ];
+        let places = shape.places(image, output);
+        for (name, value) in of_tile.into_iter().chain(shape.window()).chain(places).chain(others) {
             line(format!("constexpr int {name} = {value};"));
         }
         for (name, value) in [
