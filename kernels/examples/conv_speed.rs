@@ -2,7 +2,11 @@
 //!
 //! `cargo run --release -p floe-kernels --example conv_speed`
 
-use floe_kernels::{DType, Family, View, conv::Conv, pointwise::Epilogue};
+use floe_kernels::{
+    DType, Family, View,
+    conv::{Conv, Geometry},
+    pointwise::Epilogue,
+};
 use std::time::Instant;
 
 /// Input channels, output channels, kernel, stride, input extent, how often the network has it.
@@ -58,16 +62,14 @@ fn speed(seconds: f64, operations: f64) -> String {
 fn conv(c: u32, m: u32, taps: u32, stride: u32, extent: u32, groups: u32) -> Conv {
     let view = |shape: &[u32]| View::contiguous(DType::F32, shape).expect("a small shape");
     let output = (extent - 1) / stride + 1;
-    Conv {
-        input: view(&[1, c, extent, extent]),
-        weights: view(&[m, c / groups, taps, taps]),
-        output: view(&[1, m, output, output]),
+    let (input, weights) = (view(&[1, c, extent, extent]), view(&[m, c / groups, taps, taps]));
+    let geometry = Geometry {
         strides: [1, stride, stride],
-        dilations: [1; 3],
         pads: [0, taps / 2, taps / 2],
         groups,
-        epilogue: Epilogue { bias: true, ..Epilogue::default() },
-    }
+        ..Geometry::plain(input, weights, view(&[1, m, output, output]))
+    };
+    Conv { geometry, epilogue: Epilogue { bias: true, ..Epilogue::default() } }
 }
 
 /// Least time of several runs, in seconds, and floating-point operations.
@@ -76,7 +78,7 @@ fn measure(conv: &Conv) -> (f64, f64) {
         let bytes = conv.input_bytes(index).expect("a valid view").expect("an operand");
         (0..bytes / 4).map(|i| (i % 17) as f32 - 8.0).collect::<Vec<f32>>()
     };
-    let (inputs, mut output) = ([0, 1, 2].map(operand), vec![0_f32; conv.output.elements() as usize]);
+    let (inputs, mut output) = ([0, 1, 2].map(operand), vec![0_f32; conv.geometry.output.elements() as usize]);
     // One line more than needed, to start on a 64-byte border.
     let mut workspace = vec![0_u8; conv.host_workspace() as usize + 64];
     let start = workspace.as_ptr().align_offset(64);

@@ -22,7 +22,6 @@ pub mod pointwise;
 
 pub mod attention;
 pub mod conv;
-pub mod conv_transpose;
 pub mod copy;
 pub mod cumulative;
 pub mod custom;
@@ -31,7 +30,6 @@ pub mod determinant;
 pub mod frame;
 pub mod gather;
 pub mod grid_sample;
-pub mod integer_conv;
 pub mod lrn;
 pub mod matmul;
 pub mod mbconv;
@@ -43,13 +41,11 @@ pub mod pad;
 pub mod pool;
 pub mod pool_indices;
 pub mod quantized_average;
-pub mod quantized_conv;
 pub mod quantized_mbconv;
 pub mod recurrent;
 pub mod reduce;
 pub mod resize;
 pub mod roi_align;
-pub mod scaled_conv;
 pub mod scatter;
 pub mod softmax;
 pub mod squeeze_excite;
@@ -58,6 +54,11 @@ pub mod unique;
 
 #[cfg(feature = "codegen")]
 pub mod codegen;
+
+// Families that are one convolution with other parameters, under their names.
+pub use conv::{
+    integer as integer_conv, quantized as quantized_conv, scaled as scaled_conv, transposed as conv_transpose,
+};
 
 pub use error::KernelError;
 pub use kernel::{FAMILIES, Family, Kernel, MAX_INPUTS, MAX_OUTPUTS, Named};

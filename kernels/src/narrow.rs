@@ -7,7 +7,7 @@
 //! for deep neural networks" (Noune and others, 2022) for the two with one zero, as ONNX's page on float8 has them.
 
 use crate::DType;
-use crate::host::{Element, to_f32_odd};
+use crate::host::{Element, narrow_float, to_f32_odd};
 use bytemuck::{Pod, Zeroable};
 
 /// E4M3FN: no infinity, and one NaN of either sign.
@@ -120,36 +120,7 @@ impl<const MANTISSA: u32, const ONE_ZERO: bool> Float8<MANTISSA, ONE_ZERO> {
     }
 }
 
-impl<const MANTISSA: u32, const ONE_ZERO: bool> Element for Float8<MANTISSA, ONE_ZERO> {
-    #[inline(always)]
-    fn to_f32(self) -> f32 {
-        Self::to_f32(self)
-    }
-    #[inline(always)]
-    fn from_f32(value: f32) -> Self {
-        Self::from_f32(value)
-    }
-    #[inline(always)]
-    fn to_f64(self) -> f64 {
-        Self::to_f32(self).into()
-    }
-    #[inline(always)]
-    fn from_f64(value: f64) -> Self {
-        Self::from_f32(to_f32_odd(value))
-    }
-    #[inline(always)]
-    fn to_i64(self) -> i64 {
-        Self::to_f32(self) as i64
-    }
-    #[inline(always)]
-    fn from_i64(value: i64) -> Self {
-        Self::from_f64(value as f64)
-    }
-    #[inline(always)]
-    fn from_u64(value: u64) -> Self {
-        Self::from_f64(value as f64)
-    }
-}
+narrow_float!(Float8<MANTISSA, ONE_ZERO>, const MANTISSA: u32, const ONE_ZERO: bool);
 
 /// An integer of 4 bits. Only the lower half of a byte that is read counts.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]

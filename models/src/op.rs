@@ -15,6 +15,7 @@ pub use floe_kernels::{
     frame::{Channels, ColourMatrix, Mosaic, PixelFormat, Resampling, VideoLayout},
     grid_sample::{Outside, SampleCoordinates, Sampling},
     pad::PadMode,
+    pointwise::Binary,
     pool::Pooling,
     recurrent::{Activation, ActivationKind, Cell},
     reduce::Reduction,
@@ -120,38 +121,6 @@ pub enum Unary {
     },
 }
 
-/// Element-wise operators of two operands, with NumPy broadcasting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Binary {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Pow,
-    Min,
-    Max,
-    /// Sign of the divisor.
-    Mod,
-    /// Sign of the dividend.
-    Fmod,
-    Equal,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    And,
-    Or,
-    Xor,
-    BitAnd,
-    BitOr,
-    BitXor,
-    ShiftLeft,
-    ShiftRight,
-    /// x where x ≥ 0, else x·slope.
-    PRelu,
-}
-
 /// A recurrent layer: what its inputs are and how a step is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recurrence {
@@ -239,6 +208,8 @@ pub enum Op {
     Unary(Unary),
     /// Element-wise, two inputs of one type, broadcasting. Variadic Sum, Min, Max and Mean are chains of these.
     Binary(Binary),
+    /// x where x ≥ 0, else x·slope; inputs x and slope, which is broadcast to x.
+    PRelu,
     /// Inputs condition (bool), a, b; broadcasting.
     Where,
     /// To the output's element type, which is in the fact.
@@ -512,6 +483,7 @@ impl Op {
             Self::Lrn { .. } => "LRN",
             Self::Unary(_) => "Unary",
             Self::Binary(_) => "Binary",
+            Self::PRelu => "PRelu",
             Self::Where => "Where",
             Self::Cast => "Cast",
             Self::Pool { .. } => "Pool",

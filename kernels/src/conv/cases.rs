@@ -1,6 +1,6 @@
 //! Convolutions that exercise the family, for the tests of reference kernels and candidates.
 
-use super::Conv;
+use super::{Conv, Geometry};
 use crate::pointwise::{Binary, Class, Epilogue, Instruction, Program, Unary};
 use crate::{DType, Kernel, View};
 
@@ -64,22 +64,68 @@ pub(crate) fn slice(whole: &View, first: u32, count: u32) -> View {
     part
 }
 
-/// The sizes of a case.
-struct Size<'a> {
-    input: &'a [u32],
-    channels: u32,
-    kernel: &'a [u32],
-    stride: u32,
-    dilation: u32,
-    /// Before and after, the same along each dimension.
-    pads: (u32, u32),
-    groups: u32,
+/// The sizes of a case; the same stride, dilation and pads along each dimension.
+#[derive(Clone, Copy)]
+pub(crate) struct Size<'a> {
+    pub input: &'a [u32],
+    pub channels: u32,
+    pub kernel: &'a [u32],
+    pub stride: u32,
+    pub dilation: u32,
+    /// Before and after; a dimension with one tap has none.
+    pub pads: (u32, u32),
+    pub groups: u32,
 }
 
 /// `same` padding for an odd kernel, no groups.
-fn size<'a>(input: &'a [u32], channels: u32, kernel: &'a [u32], stride: u32) -> Size<'a> {
+pub(crate) fn size<'a>(input: &'a [u32], channels: u32, kernel: &'a [u32], stride: u32) -> Size<'a> {
     let pad = kernel.iter().max().map_or(0, |k| k / 2);
     Size { input, channels, kernel, stride, dilation: 1, pads: (pad, pad), groups: 1 }
+}
+
+/// What a spatial dimension of so many taps has before and after.
+type Pads = (u32, u32);
+
+impl Size<'_> {
+    /// The geometry, of an input, weights and an output of these types.
+    pub(crate) fn geometry(&self, types: [DType; 3], channels_last: bool) -> Geometry {
+        let weights = [self.channels, self.input[1] / self.groups];
+        self.with(types, channels_last, weights, |extent, taps, pads| {
+            (extent + pads.0 + pads.1 - (taps - 1) * self.dilation - 1) / self.stride + 1
+        })
+    }
+
+    /// That of a transposed convolution with `extra` further positions.
+    pub(crate) fn transposed(&self, dtype: DType, channels_last: bool, extra: u32) -> Geometry {
+        let weights = [self.input[1], self.channels / self.groups];
+        self.with([dtype; 3], channels_last, weights, |extent, taps, pads| {
+            (extent - 1) * self.stride + (taps - 1) * self.dilation + 1 + extra - pads.0 - pads.1
+        })
+    }
+
+    /// The geometry with these channels of the weights, and an output as long as `reach` says.
+    fn with(
+        &self,
+        [x, w, y]: [DType; 3],
+        channels_last: bool,
+        channels: [u32; 2],
+        reach: impl Fn(u32, u32, Pads) -> u32,
+    ) -> Geometry {
+        let pads: Vec<Pads> = self.kernel.iter().map(|&taps| if taps == 1 { (0, 0) } else { self.pads }).collect();
+        let spatial = self.input[2..].iter().zip(self.kernel).zip(&pads);
+        let places = spatial.map(|((&extent, &taps), &pads)| reach(extent, taps, pads));
+        let output: Vec<u32> = [self.input[0], self.channels].into_iter().chain(places).collect();
+        let every = |value: u32| three(&vec![value; self.kernel.len()], 1);
+        Geometry {
+            input: view(x, channels_last, self.input),
+            weights: view(w, false, &[&channels, self.kernel].concat()),
+            output: view(y, channels_last, &output),
+            strides: every(self.stride),
+            dilations: every(self.dilation),
+            pads: three(&pads.iter().map(|pads| pads.0).collect::<Vec<_>>(), 0),
+            groups: self.groups,
+        }
+    }
 }
 
 /// Padded with `fill` in front.
@@ -89,40 +135,46 @@ pub(crate) fn three(last: &[u32], fill: u32) -> [u32; 3] {
     all
 }
 
+/// What follows a product: makes an epilogue from the output's view.
+pub(crate) mod finish {
+    use super::{ADD_RELU, CLIP, Epilogue, RELU, SILU, View, epilogue};
+
+    /// Nothing.
+    pub(crate) fn none(_: &View) -> Epilogue {
+        Epilogue::default()
+    }
+    /// A bias.
+    pub(crate) fn bias(_: &View) -> Epilogue {
+        epilogue(true, &[], &[])
+    }
+    /// A bias, and [`RELU`].
+    pub(crate) fn relu(_: &View) -> Epilogue {
+        epilogue(true, RELU, &[])
+    }
+    /// A bias, and [`SILU`].
+    pub(crate) fn silu(_: &View) -> Epilogue {
+        epilogue(true, SILU, &[])
+    }
+    /// [`CLIP`] without a bias.
+    pub(crate) fn clip(_: &View) -> Epilogue {
+        epilogue(false, CLIP, &[])
+    }
+    /// A bias, and what else is added.
+    pub(crate) fn residual(output: &View) -> Epilogue {
+        epilogue(true, ADD_RELU, std::slice::from_ref(output))
+    }
+}
+
 /// A convolution; `finish` makes its epilogue from the output's view.
 fn conv(dtype: DType, channels_last: bool, size: &Size<'_>, finish: impl FnOnce(&View) -> Epilogue) -> Conv {
-    let spatial = &size.input[2..];
-    let mut output = vec![size.input[0], size.channels];
-    for (&extent, &taps) in spatial.iter().zip(size.kernel) {
-        // A dimension with one tap is not padded.
-        let pads = if taps == 1 { 0 } else { size.pads.0 + size.pads.1 };
-        output.push((extent + pads - (taps - 1) * size.dilation - 1) / size.stride + 1);
-    }
-    let weights = [&[size.channels, size.input[1] / size.groups], size.kernel].concat();
-    let pads: Vec<u32> = size.kernel.iter().map(|&taps| if taps == 1 { 0 } else { size.pads.0 }).collect();
-    let ones = vec![1; spatial.len()];
-    let scaled = |by: u32| three(&ones.iter().map(|_| by).collect::<Vec<_>>(), 1);
-    let output = view(dtype, channels_last, &output);
-    Conv {
-        input: view(dtype, channels_last, size.input),
-        weights: View::contiguous(dtype, &weights).expect("a small shape"),
-        epilogue: finish(&output),
-        output,
-        strides: scaled(size.stride),
-        dilations: scaled(size.dilation),
-        pads: three(&pads, 0),
-        groups: size.groups,
-    }
+    let geometry = size.geometry([dtype; 3], channels_last);
+    Conv { epilogue: finish(&geometry.output), geometry }
 }
 
 /// The cases: every algorithm's shapes, f16 channels-last as networks have them and f32 in both layouts.
 pub fn cases() -> Vec<Kernel> {
-    let bias = |_: &View| epilogue(true, &[], &[]);
-    let none = |_: &View| epilogue(false, &[], &[]);
-    let relu = |_: &View| epilogue(true, RELU, &[]);
-    let silu = |_: &View| epilogue(true, SILU, &[]);
+    use finish::{bias, none, relu, residual, silu};
     let clip = |_: &View| epilogue(true, CLIP, &[]);
-    let residual = |output: &View| epilogue(true, ADD_RELU, std::slice::from_ref(output));
     let per_channel = |output: &View| {
         let mut scale = output.clone();
         for d in [0, 2, 3] {
@@ -193,23 +245,23 @@ pub fn cases() -> Vec<Kernel> {
         cases.push(conv(dtype, last, &long((10, 10), 16, size(&[2, 16, 33, 20], 16, &[21, 21], 1)), bias));
         // Reading one slice of a wider tensor and writing another.
         let mut sliced = conv(dtype, last, &size(&[1, 32, 11, 9], 24, &[3, 3], 1), relu);
-        sliced.input = slice(&view(dtype, last, &[1, 80, 11, 9]), 40, 32);
-        sliced.output = slice(&view(dtype, last, &[1, 64, 11, 9]), 16, 24);
+        sliced.geometry.input = slice(&view(dtype, last, &[1, 80, 11, 9]), 40, 32);
+        sliced.geometry.output = slice(&view(dtype, last, &[1, 64, 11, 9]), 16, 24);
         cases.push(sliced);
         let mut ragged = conv(dtype, last, &size(&[1, 10, 6, 6], 11, &[1, 1], 1), bias);
-        ragged.output = slice(&view(dtype, last, &[1, 19, 6, 6]), 8, 11);
+        ragged.geometry.output = slice(&view(dtype, last, &[1, 19, 6, 6]), 8, 11);
         cases.push(ragged);
     }
     // First layers, which read the network's input as it lies.
     for (dtype, last, input) in [(DType::F32, false, [1, 3, 45, 37]), (DType::F16, true, [2, 4, 19, 21])] {
         for (channels, kernel, stride) in [(64, [7, 7], 2), (24, [3, 3], 1), (136, [3, 3], 2), (16, [5, 3], 3)] {
             let mut first = conv(DType::F16, true, &size(&input, channels, &kernel, stride), relu);
-            first.input = view(dtype, last, &input);
+            first.geometry.input = view(dtype, last, &input);
             cases.push(first);
         }
     }
     let mut gray = conv(DType::F16, true, &Size { dilation: 2, ..size(&[1, 1, 30, 18], 32, &[5, 5], 1) }, residual);
-    gray.input = view(DType::F32, false, &[1, 1, 30, 18]);
+    gray.geometry.input = view(DType::F32, false, &[1, 1, 30, 18]);
     cases.push(gray);
     cases.into_iter().map(Kernel::Conv).collect()
 }

@@ -5,10 +5,11 @@ mod first_layer;
 
 pub use first_layer::{reads_any_layout, reads_integers_of_any_layout};
 
-use super::{Conv, fft, winograd};
+use super::{Conv, Convolution, Geometry, Parameters, fft, winograd};
 use crate::View;
 use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
 use crate::gemm::{self, Depth, Integers, Operand, Problem, Window, map_of_view, spatial};
+use crate::mbconv::MbConv;
 use crate::view::{Dims, Strides};
 
 impl Conv {
@@ -17,64 +18,58 @@ impl Conv {
     /// # Errors
     /// Where it has groups, or as for all candidates.
     pub(crate) fn product(&self) -> Result<Problem, Unsupported> {
-        if self.groups != 1 {
+        if self.geometry.groups != 1 {
             return Err(Unsupported("a convolution with groups is several products".into()));
         }
-        ungrouped(self)
+        ungrouped(&self.convolution())
     }
 }
 
 impl Generate for Conv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        let whole = ungrouped(self)?;
-        let mut all = if self.groups == 1 {
-            let mut all = gemm::candidates(&whole, target)?;
-            all.extend(first_layer::candidates(self, &whole, target));
-            all.extend(winograd::candidates(self, &whole, target)?);
-            all
-        } else {
-            let mut all = match depthwise::candidates(self, &whole, target) {
-                some if !some.is_empty() => some,
-                _ => grouped(self)?.map_or(Ok(Vec::new()), |problem| gemm::candidates(&problem, target))?,
-            };
-            all.push(gemm::direct(&whole, target)?);
-            all
-        };
-        all.extend(fft::candidates(self, &whole, target));
-        all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+        let mut all = candidates(&self.convolution(), target)?;
+        if self.epilogue.extras.is_empty() && all.iter().any(|candidate| candidate.algorithm == depthwise::ALGORITHM) {
+            add_bands(&mut all, &MbConv { expand: None, depthwise: self.clone(), gate: None }, target);
+        }
         Ok(all)
     }
 }
 
-/// Candidates of a convolution of 8-bit elements with the geometry, the program and the extras of `conv`: of `integers`, whose
-/// bias is i32, or of floats.
+/// Candidates of a convolution that is not transposed, cheapest first.
 ///
 /// # Errors
 /// As for all candidates.
-pub(crate) fn quantized_candidates(
-    conv: &Conv,
-    integers: Option<Integers>,
-    target: &Target,
-) -> Result<Vec<Candidate>, Unsupported> {
-    let of_bytes = |problem: Problem| Problem { integers, ..problem };
-    let whole = of_bytes(ungrouped(conv)?);
-    if conv.groups == 1 {
-        let mut all = gemm::candidates(&whole, target)?;
-        all.extend(first_layer::candidates(conv, &whole, target));
-        all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-        return Ok(all);
+pub(super) fn candidates(conv: &Convolution<'_>, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+    let (geometry, whole) = (conv.geometry, ungrouped(conv)?);
+    let mut all;
+    if geometry.groups == 1 {
+        all = gemm::candidates(&whole, target)?;
+        all.extend(first_layer::candidates(geometry, &whole, target));
+        all.extend(winograd::candidates(geometry, &whole, target)?);
+    } else {
+        all = depthwise::candidates(geometry, &whole, target);
+        if all.is_empty()
+            && let Some(problem) = grouped(conv)?
+        {
+            all = gemm::candidates(&problem, target)?;
+        }
+        all.push(gemm::direct(&whole, target)?);
     }
-    let mut all = depthwise::candidates(conv, &whole, target);
-    if let (true, Some(problem)) = (all.is_empty(), grouped(conv)?) {
-        all = gemm::candidates(&of_bytes(problem), target)?;
-    }
-    all.push(gemm::direct(&whole, target)?);
+    all.extend(fft::candidates(geometry, &whole, target));
     all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     Ok(all)
 }
 
+/// Adds the kernel of MBConv blocks without expansion and gate, for a depthwise convolution: a band of the image is copied into
+/// shared memory at once, so that no load waits for another.
+pub(super) fn add_bands(all: &mut Vec<Candidate>, kernel: &impl Generate, target: &Target) {
+    let bands = kernel.candidates(target).unwrap_or_default();
+    all.extend(bands.into_iter().map(|band| Candidate { algorithm: "depthwise_band", ..band }));
+    all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+}
+
 /// Weights packed `[m][tap][channel]`, the order of K.
-fn packed(conv: &Conv, channels: u32) -> Result<Operand, Unsupported> {
+fn packed(conv: &Geometry, channels: u32) -> Result<Operand, Unsupported> {
     let overflow = |_| Unsupported("weights have 2³¹ elements or more".into());
     let weights = &conv.weights;
     let taps: u64 = weights.shape[2..].iter().map(|&d| u64::from(d)).product();
@@ -101,62 +96,87 @@ fn packed(conv: &Conv, channels: u32) -> Result<Operand, Unsupported> {
 }
 
 /// The convolution as one product over all output channels; with groups, only direct kernels can run it.
-fn ungrouped(conv: &Conv) -> Result<Problem, Unsupported> {
-    let (input, output) = (&conv.input, &conv.output);
-    if !(3..=5).contains(&input.rank()) || input.rank() != output.rank() || input.rank() != conv.weights.rank() {
+fn ungrouped(conv: &Convolution<'_>) -> Result<Problem, Unsupported> {
+    let geometry = conv.geometry;
+    let [extents, taps] = spatial_extents(geometry)?;
+    let weights = &geometry.weights;
+    let channels = channels_in_memory(geometry, weights.shape[1]);
+    let window = Window {
+        input: extents,
+        taps,
+        steps: geometry.strides,
+        dilations: geometry.dilations,
+        pads: geometry.pads.map(i64::from),
+        strides: spatial(&geometry.input).1,
+    };
+    let rows = spatial(&geometry.output).0;
+    let integers = conv.is_integer().then(|| Integers { padding_value: conv.padding_value.into() });
+    Ok(Problem { integers, ..problem(conv, rows, channels, window, packed(geometry, channels)?) })
+}
+
+/// Extents of a convolution's input and kernel.
+///
+/// # Errors
+/// Where it is none that any candidate can run.
+pub(super) fn spatial_extents(geometry: &Geometry) -> Result<[[u32; 3]; 2], Unsupported> {
+    let Geometry { input, weights, output, .. } = geometry;
+    if !(3..=5).contains(&input.rank()) || input.rank() != output.rank() || input.rank() != weights.rank() {
         return Err(Unsupported("convolution of other than one to three spatial dimensions".into()));
     }
-    if conv.groups == 0 || output.elements() == 0 || conv.weights.elements() == 0 {
+    if geometry.groups == 0 || geometry.strides.contains(&0) || output.elements() == 0 || weights.elements() == 0 {
         return Err(Unsupported("convolution without elements".into()));
     }
-    let (extents, strides) = spatial(input);
-    let (outputs, _) = spatial(output);
-    let (taps, _) = spatial(&conv.weights);
-    // Padded channels hold zeros in the input and in packed weights, so that K may run over them.
-    let padded = conv.groups == 1 && input.strides[1] == 1;
-    let channels = if padded { input.padded_channels.max(conv.weights.shape[1]) } else { conv.weights.shape[1] };
+    Ok([spatial(input).0, spatial(weights).0])
+}
+
+/// Channels of a group that a product runs over: without groups also padded ones, which hold zeros in the input and in packed
+/// weights.
+pub(super) fn channels_in_memory(geometry: &Geometry, channels: u32) -> u32 {
+    let padded = geometry.groups == 1 && geometry.input.strides[1] == 1;
+    if padded { geometry.input.padded_channels.max(channels) } else { channels }
+}
+
+/// A convolution as a product of so many rows along each spatial dimension, of positions that a window reads.
+pub(super) fn problem(
+    conv: &Convolution<'_>,
+    rows: [u32; 3],
+    channels: u32,
+    window: Window,
+    weights: Operand,
+) -> Problem {
+    let Geometry { input, output, groups, .. } = conv.geometry;
     let mut a = map_of_view(input);
     a.column = 0;
-    Ok(Problem {
+    Problem {
         batch: vec![],
-        rows: vec![output.shape[0], outputs[0], outputs[1], outputs[2]],
+        rows: vec![output.shape[0], rows[0], rows[1], rows[2]],
         columns: output.shape[1],
         stored_columns: output.shape[1].max(output.padded_channels),
         a,
-        depth: Depth {
-            channels,
-            stride: i64::from(input.strides[1]),
-            window: Some(Window {
-                input: extents,
-                taps,
-                steps: conv.strides,
-                dilations: conv.dilations,
-                pads: conv.pads.map(i64::from),
-                strides,
-            }),
-        },
-        b: vec![packed(conv, channels)?],
+        depth: Depth { channels, stride: i64::from(input.strides[1]), window: Some(window) },
+        b: vec![weights],
         output: map_of_view(output),
-        bias: conv.epilogue.bias,
+        bias: conv.has_bias(),
         bias_batch: 0,
         extras: conv.epilogue.extras.iter().map(map_of_view).collect(),
         program: conv.epilogue.program.clone(),
         crop: None,
-        columns_of_group: output.shape[1] / conv.groups,
+        columns_of_group: output.shape[1] / groups,
         scale: None,
         integers: None,
-    })
+    }
 }
 
 /// The convolution as one product a group, where no padded channels need zeros.
-fn grouped(conv: &Conv) -> Result<Option<Problem>, Unsupported> {
-    if conv.output.padded_channels > conv.output.shape[1] {
+fn grouped(conv: &Convolution<'_>) -> Result<Option<Problem>, Unsupported> {
+    let output = &conv.geometry.output;
+    if output.padded_channels > output.shape[1] {
         return Ok(None);
     }
     let mut problem = ungrouped(conv)?;
     let columns = problem.columns_of_group;
     let of_group = |stride: i64| vec![stride * i64::from(columns)];
-    problem.batch = vec![conv.groups];
+    problem.batch = vec![conv.geometry.groups];
     problem.a.batch = vec![problem.depth.stride * i64::from(problem.depth.channels)];
     problem.b[0].batch = of_group(problem.b[0].column);
     problem.output.batch = of_group(problem.output.column);

@@ -4,7 +4,7 @@
 //! for each residue of the position modulo the strides). On such planes every tap is one distance, whatever the output
 //! position, so that whole blocks of lines are sums of a few shifted copies of one array.
 
-use super::Conv;
+use super::Geometry;
 use crate::host::axis::Axis;
 use crate::host::cpu::{self, Vector, Vectorised};
 use crate::host::epilogue::Finish;
@@ -20,7 +20,7 @@ const TAPS: usize = 64;
 const STRIDE: u32 = 4;
 
 /// Whether these loops take the convolution; what they do not take goes through the matrix product.
-pub(super) fn applies(conv: &Conv) -> bool {
+pub(super) fn applies(conv: &Geometry) -> bool {
     let (m, c) = conv.group();
     c == 1
         && m < 4
@@ -31,8 +31,8 @@ pub(super) fn applies(conv: &Conv) -> bool {
 }
 
 /// Bytes of workspace.
-pub(super) fn workspace(conv: &Conv) -> u64 {
-    let Ok(axes) = conv.axes() else { return 0 };
+pub(super) fn workspace(conv: &Geometry) -> u64 {
+    let Ok(axes) = conv.window().axes(&conv.input, &conv.output) else { return 0 };
     let elements = axes.iter().fold(1_i64, |size, axis| size.saturating_mul(axis.step.saturating_mul(cells(axis))));
     // Vectors reach past the last line.
     (elements as u64).saturating_add(BLOCK as u64).saturating_mul(4)
@@ -48,7 +48,7 @@ fn cells(axis: &Axis) -> i64 {
 /// # Errors
 /// `OperandTooShort` for the workspace; those of the epilogue.
 pub(super) fn run(
-    conv: &Conv,
+    conv: &Geometry,
     inputs: &[&[u8]],
     finish: &mut Finish<'_>,
     output: &mut [u8],
@@ -57,7 +57,7 @@ pub(super) fn run(
     let [input, weights, ..] = inputs else { return Err(KernelError::OperandCount) };
     let (input, weights): (&[f32], &[f32]) = (cast(input, 0)?, cast(weights, 1)?);
     let planes = cast_mut(workspace, inputs.len() + 1)?;
-    let axes = conv.axes()?;
+    let axes = conv.window().axes(&conv.input, &conv.output)?;
     let (m, _) = conv.group();
     for image in 0..conv.output.shape[0] as usize {
         for channel in 0..conv.output.shape[1] as usize {
@@ -75,7 +75,7 @@ pub(super) fn run(
 }
 
 /// Copies one channel, which starts at `first`, into planes `[residue…, cell…]`.
-fn fill_planes(conv: &Conv, axes: &[Axis; 3], input: &[f32], first: i64, planes: &mut [f32]) {
+fn fill_planes(conv: &Geometry, axes: &[Axis; 3], input: &[f32], first: i64, planes: &mut [f32]) {
     let strides = spatial_strides(&conv.input);
     let [a, b, w] = axes;
     let residues = (0..a.step).flat_map(|i| (0..b.step).flat_map(move |j| (0..w.step).map(move |k| [i, j, k])));
@@ -111,7 +111,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn new(conv: &Conv, axes: &[Axis; 3], weights: &[f32], channel: usize) -> Self {
+    fn new(conv: &Geometry, axes: &[Axis; 3], weights: &[f32], channel: usize) -> Self {
         let strides = spatial_strides(&conv.weights);
         let first = start(&conv.weights, channel, 0);
         let mut filter = Self { taps: [(0, 0.0); TAPS], count: 0 };
@@ -135,7 +135,7 @@ impl Filter {
 
 /// The outputs of one channel at one position along the first axis.
 struct Target<'a> {
-    conv: &'a Conv,
+    conv: &'a Geometry,
     axes: &'a [Axis; 3],
     image: usize,
     channel: usize,

@@ -1,42 +1,67 @@
 //! The reference kernel against the definition in f64.
 
-use super::{Conv, cases};
+use super::{Conv, Convolution, Geometry, Parameters, cases};
 use crate::host::testing::{self, Operand, element};
 use crate::host::window;
 use crate::pointwise::Epilogue;
 use crate::{DType, Dims, Family, Kernel, KernelError, Strides, View};
 use proptest::prelude::*;
 
-/// ONNX `Conv` by its definition.
-fn expected(conv: &Conv, operands: &[Operand], index: &[i64]) -> f64 {
+/// The sum at an output position by ONNX's definition of `Conv` and `ConvTranspose`, one product at a time. Of integers it is exact:
+/// none needs more than 53 bits.
+pub(super) fn sum(conv: Convolution<'_>, operands: &[Operand], index: &[i64]) -> f64 {
+    let Geometry { input, weights, .. } = conv.geometry;
+    let (taps, extents) = (window::spatial(weights).unwrap(), window::spatial(input).unwrap());
+    let (m, c) = conv.geometry.group();
+    let (group, row) = (index[1] / i64::from(m), index[1] % i64::from(m));
     let rank = index.len();
-    let join = |first, at| testing::index(rank, first, at);
-    let (taps, extents) = (window::spatial(&conv.weights).unwrap(), window::spatial(&conv.input).unwrap());
-    let m = i64::from(conv.output.shape[1] / conv.groups);
-    let c = i64::from(conv.input.shape[1] / conv.groups);
     let mut position = [0; 3];
     position[5 - rank..].copy_from_slice(&index[2..]);
+    let [strides, dilations, pads] =
+        [conv.geometry.strides, conv.geometry.dilations, conv.geometry.pads].map(|all| all.map(i64::from));
     let mut sum = 0.0;
-    for channel in 0..c {
+    for column in 0..i64::from(c) {
+        let channel = group * i64::from(c) + column;
         for tap in 0..taps.iter().product::<u32>() {
-            let q = [tap / taps[2] / taps[1], tap / taps[2] % taps[1], tap % taps[2]];
-            let at: [i64; 3] = std::array::from_fn(|d| {
-                position[d] * i64::from(conv.strides[d]) + i64::from(q[d] * conv.dilations[d]) - i64::from(conv.pads[d])
+            let q = [tap / taps[2] / taps[1], tap / taps[2] % taps[1], tap % taps[2]].map(i64::from);
+            let reached: [Option<i64>; 3] = std::array::from_fn(|d| {
+                let at = if conv.transposed {
+                    // In input steps of one stride each.
+                    let at = position[d] + pads[d] - q[d] * dilations[d];
+                    (at % strides[d] == 0).then_some(at / strides[d])?
+                } else {
+                    position[d] * strides[d] + q[d] * dilations[d] - pads[d]
+                };
+                (0..i64::from(extents[d])).contains(&at).then_some(at)
             });
-            if (0..3).all(|d| (0..i64::from(extents[d])).contains(&at[d])) {
-                let from = join([index[0], index[1] / m * c + channel], at);
-                let weight = join([index[1], channel], q.map(i64::from));
-                sum += element(&conv.input, &operands[0], &from[..rank])
-                    * element(&conv.weights, &operands[1], &weight[..rank]);
-            }
+            let x = match reached {
+                [Some(a), Some(b), Some(c)] => {
+                    element(input, &operands[0], &testing::index(rank, [index[0], channel], [a, b, c])[..rank])
+                }
+                // A product that does not exist.
+                _ if conv.transposed => continue,
+                _ => conv.padding_value.into(),
+            };
+            let weight = if conv.transposed { [channel, row] } else { [index[1], column] };
+            sum += x * element(weights, &operands[1], &testing::index(rank, weight, q)[..rank]);
         }
     }
-    testing::finish(&conv.epilogue, operands, 2, index[1], index, sum)
+    sum
+}
+
+/// What a convolution of floats stores.
+pub(super) fn expected(conv: Convolution<'_>, operands: &[Operand], index: &[i64]) -> f64 {
+    testing::finish(conv.epilogue, operands, 2, index[1], index, sum(conv, operands, index))
 }
 
 fn compare(conv: &Conv) {
-    let tolerance = if conv.output.dtype == DType::F64 { 1e-12 } else { 5e-5 };
-    testing::compare(&Kernel::Conv(conv.clone()), tolerance, |operands, index| expected(conv, operands, index));
+    compare_floats(&Kernel::Conv(conv.clone()), conv.convolution());
+}
+
+/// Compares a reference kernel with the definition.
+pub(super) fn compare_floats(kernel: &Kernel, conv: Convolution<'_>) {
+    let tolerance = if conv.geometry.output.dtype == DType::F64 { 1e-12 } else { 5e-5 };
+    testing::compare(kernel, tolerance, |operands, index| expected(conv, operands, index));
 }
 
 #[test]
@@ -52,18 +77,13 @@ fn cases_agree_with_the_definition() {
 fn other_types_agree_with_the_definition() {
     for kernel in cases::cases() {
         let Kernel::Conv(mut conv) = kernel else { panic!("another family") };
-        if conv.input.dtype != DType::F32 || conv.flops() > 3_000_000 {
+        if conv.geometry.input.dtype != DType::F32 || conv.flops() > 3_000_000 {
             continue;
         }
-        let retype = |conv: &mut Conv, dtype| {
-            for view in [&mut conv.input, &mut conv.weights, &mut conv.output] {
-                view.dtype = dtype;
-            }
-        };
-        retype(&mut conv, DType::Bf16);
+        conv.geometry.retype(DType::Bf16);
         compare(&conv);
         conv.epilogue = Epilogue { bias: conv.epilogue.bias, ..Epilogue::default() };
-        retype(&mut conv, DType::F64);
+        conv.geometry.retype(DType::F64);
         compare(&conv);
     }
 }
@@ -75,10 +95,11 @@ fn weights_may_be_padded() {
         if conv.flops() > 1_000_000 {
             continue;
         }
-        let mut padded = conv.weights.shape.clone();
+        let weights = &mut conv.geometry.weights;
+        let mut padded = weights.shape.clone();
         padded[0] += 3;
         padded[1] += 2;
-        conv.weights = View::contiguous(conv.weights.dtype, &padded).unwrap();
+        *weights = View::contiguous(weights.dtype, &padded).unwrap();
         compare(&conv);
     }
 }
@@ -150,25 +171,31 @@ pub(crate) fn never_panics(kernel: &Kernel) {
     }
 }
 
+prop_compose! {
+    /// Any geometry at all.
+    pub(super) fn any_geometry()(
+        input in any_view(), weights in any_view(), output in any_view(),
+        strides in [any_number(), any_number(), any_number()], dilations in [any_number(), any_number(), any_number()],
+        pads in [any_number(), any_number(), any_number()], groups in any_number(),
+    ) -> Geometry {
+        Geometry { input, weights, output, strides, dilations, pads, groups }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn nonsense_never_panics(
-        input in any_view(), weights in any_view(), output in any_view(),
-        strides in [any_number(), any_number(), any_number()], dilations in [any_number(), any_number(), any_number()],
-        pads in [any_number(), any_number(), any_number()], groups in any_number(), bias in any::<bool>(),
-    ) {
-        let epilogue = Epilogue { bias, ..Epilogue::default() };
-        let conv = Conv { input, weights, output, strides, dilations, pads, groups, epilogue };
-        never_panics(&Kernel::Conv(conv.clone()));
-        never_panics(&Kernel::Conv(conv.plausible()));
+    fn nonsense_never_panics(geometry in any_geometry(), bias in any::<bool>()) {
+        for geometry in [geometry.clone(), geometry.plausible(false)] {
+            never_panics(&Kernel::Conv(Conv { geometry, epilogue: Epilogue { bias, ..Epilogue::default() } }));
+        }
     }
 }
 
-impl Conv {
+impl Geometry {
     /// The same with ranks, batches, channels and types that fit.
-    fn plausible(mut self) -> Self {
+    pub(super) fn plausible(mut self, transposed: bool) -> Self {
         let rank = self.input.rank();
         for view in [&mut self.weights, &mut self.output] {
             view.dtype = self.input.dtype;
@@ -177,8 +204,16 @@ impl Conv {
         }
         self.output.shape[0] = self.input.shape[0];
         self.groups = 1;
-        self.weights.shape[0] = self.output.shape[1];
-        self.weights.shape[1] = self.input.shape[1];
+        let channels = [self.output.shape[1], self.input.shape[1]];
+        let [rows, columns] = if transposed { [channels[1], channels[0]] } else { channels };
+        (self.weights.shape[0], self.weights.shape[1]) = (rows, columns);
         self
+    }
+
+    /// Makes all operands one type.
+    pub(super) fn retype(&mut self, dtype: DType) {
+        for view in [&mut self.input, &mut self.weights, &mut self.output] {
+            view.dtype = dtype;
+        }
     }
 }

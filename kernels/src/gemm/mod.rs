@@ -14,6 +14,7 @@ mod source;
 mod tensor_core;
 #[cfg(test)]
 pub(crate) mod tests;
+mod threads;
 
 pub(crate) use cost::{by_cost, streaming};
 pub(crate) use problem::{Crop, Depth, Integers, Map, Operand, Problem, Scale, Window, map_of_view, spatial};

@@ -1,11 +1,11 @@
 //! What every candidate promises, on the convolutions of ResNet-50 and some awkward shapes.
 
 use crate::codegen::{Argument, Candidate, Generate, Packing, Target};
-use crate::conv::Conv;
+use crate::conv::{Conv, cases::size};
 use crate::matmul::MatMul;
 use crate::pointwise::Epilogue;
 use crate::quantized_conv::QuantizedConv;
-use crate::quantized_conv::cases::{Finish, Layer, layer};
+use crate::quantized_conv::cases::{Finish, Layer, layer, sums};
 use crate::{DType, View};
 
 fn target(architecture: u32, multiprocessors: u32, shared: u32) -> Target {
@@ -34,18 +34,9 @@ pub(crate) fn targets() -> [Target; 3] {
     [target(72, 6, 98_304), target(87, 16, 166_912), target(90, 132, 232_448)]
 }
 
-fn conv(dtype: DType, c: u32, size: u32, m: u32, kernel: u32, step: u32) -> Conv {
-    let out = (size + 2 * (kernel / 2) - kernel) / step + 1;
-    Conv {
-        input: View::channels_last(dtype, &[1, c, size, size]).unwrap(),
-        weights: View::contiguous(dtype, &[m, c, kernel, kernel]).unwrap(),
-        output: View::channels_last(dtype, &[1, m, out, out]).unwrap(),
-        strides: [1, step, step],
-        dilations: [1; 3],
-        pads: [0, kernel / 2, kernel / 2],
-        groups: 1,
-        epilogue: Epilogue { bias: true, ..Epilogue::default() },
-    }
+fn conv(dtype: DType, c: u32, extent: u32, m: u32, kernel: u32, step: u32) -> Conv {
+    let geometry = size(&[1, c, extent, extent], m, &[kernel; 2], step).geometry([dtype; 3], true);
+    Conv { geometry, epilogue: Epilogue { bias: true, ..Epilogue::default() } }
 }
 
 /// The promises that do not need a device.
@@ -175,15 +166,12 @@ fn patches_are_offered_with_either_side_as_rows_where_warps_multiply() {
     const ENTRIES: [&str; 2] = ["tensor_core_patch", "tensor_core_turned_patch"];
     let floats = conv(DType::F16, 64, 56, 64, 3, 1);
     let integers = layer(&Layer {
-        types: [DType::U8, DType::I8],
-        last: true,
         input: &[1, 64, 56, 56],
         maps: 64,
         taps: 3,
-        stride: 1,
-        groups: 1,
         padding_value: 114,
         finish: Finish::Requantise(DType::U8),
+        ..Layer::new([DType::U8, DType::I8], true)
     });
     for target in targets() {
         let [floats, integers] = [floats.candidates(&target).unwrap(), integers.candidates(&target).unwrap()];
@@ -219,18 +207,8 @@ fn float8_product(m: u32, k: u32, n: u32) -> QuantizedConv {
         view.strides[1..3].copy_from_slice(&[1, columns as i32]);
         view
     };
-    QuantizedConv {
-        input: rows(DType::F8E4M3, k),
-        weights: View::contiguous(DType::F8E4M3, &[n, k, 1]).unwrap(),
-        output: rows(DType::F32, n),
-        strides: [1; 3],
-        dilations: [1; 3],
-        pads: [0; 3],
-        groups: 1,
-        padding_value: 0,
-        bias: None,
-        epilogue: Epilogue::default(),
-    }
+    let weights = View::contiguous(DType::F8E4M3, &[n, k, 1]).unwrap();
+    sums(rows(DType::F8E4M3, k), weights, rows(DType::F32, n))
 }
 
 #[test]

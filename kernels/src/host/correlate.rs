@@ -9,16 +9,14 @@ use super::product::{Extents, Operands};
 use super::tile::{self, COLUMNS, Factor, PackedRow, PanelRow, ROWS, Tile};
 use super::window::{spatial_strides, start};
 use super::{Element, cast, with_factor};
+use crate::conv::Geometry;
 use crate::{KernelError, View};
 use core::ops::Range;
 
 /// A correlation over all images and groups. All views are checked and agree with the axes.
 pub(crate) struct Correlation<'a> {
-    pub(crate) input: &'a View,
-    pub(crate) weights: &'a View,
-    pub(crate) output: &'a View,
+    pub(crate) geometry: &'a Geometry,
     pub(crate) axes: [Axis; 3],
-    pub(crate) groups: usize,
     /// Whether the weights are `[c, m / groups, …]` instead of `[m, c / groups, …]`.
     pub(crate) transposed: bool,
     /// The padding value of the input.
@@ -39,22 +37,23 @@ fn rows_are_contiguous(weights: &View, channels: u32) -> bool {
 impl Correlation<'_> {
     /// Channels of one group: of the output and of the input.
     pub(super) fn group(&self) -> (usize, usize) {
-        (self.output.shape[1] as usize / self.groups, self.input.shape[1] as usize / self.groups)
+        let (m, c) = self.geometry.group();
+        (m as usize, c as usize)
     }
 
     /// Element of the weights at the first tap between output channel `row` and input channel `column` of a group.
     pub(super) fn weight_start(&self, group: usize, row: usize, column: usize) -> i64 {
         let (m, c) = self.group();
         if self.transposed {
-            start(self.weights, group * c + column, row)
+            start(&self.geometry.weights, group * c + column, row)
         } else {
-            start(self.weights, group * m + row, column)
+            start(&self.geometry.weights, group * m + row, column)
         }
     }
 
     /// Distance of a tap from there.
     pub(super) fn weight_at(&self, q: [i64; 3]) -> i64 {
-        let strides = spatial_strides(self.weights);
+        let strides = spatial_strides(&self.geometry.weights);
         (0..3).map(|d| (self.axes[d].weight.0 + q[d] * self.axes[d].weight.1) * strides[d]).sum()
     }
 
@@ -90,7 +89,7 @@ impl Correlation<'_> {
         let [input, weights, ..] = *inputs else { return Err(KernelError::OperandCount) };
         let extras = finish.extras();
         self.products::<f32>([input, weights], extras, workspace, &mut |target, row, count, sums| {
-            finish.store(target, row, count, sums, self.output, output);
+            finish.store(target, row, count, sums, &self.geometry.output, output);
             Ok(())
         })
     }
@@ -107,8 +106,8 @@ impl Correlation<'_> {
         store: &mut Store<'_, F>,
     ) -> Result<(), KernelError> {
         let extents = self.extents(F::TERMS);
-        for group in 0..self.groups {
-            for image in 0..self.output.shape[0] as usize {
+        for group in 0..self.geometry.groups as usize {
+            for image in 0..self.geometry.output.shape[0] as usize {
                 let mut part =
                     Part::<F> { correlation: self, group, image, input, weights, extras, store: &mut *store };
                 extents.run(&mut part, workspace, 2)?;
@@ -165,7 +164,7 @@ impl<F: Factor> Operands for Part<'_, '_, '_, F> {
         steps: Range<usize>,
         packed: &mut [PackedRow<F>],
     ) -> Result<(), KernelError> {
-        with_factor!(self.correlation.weights.dtype, T => self.pack(row, count, steps, cast::<T>(self.weights, 1)?, packed))
+        with_factor!(self.correlation.geometry.weights.dtype, T => self.pack(row, count, steps, cast::<T>(self.weights, 1)?, packed))
     }
 
     fn columns(
@@ -176,7 +175,7 @@ impl<F: Factor> Operands for Part<'_, '_, '_, F> {
         panel: &mut [PanelRow<F>],
     ) -> Result<(), KernelError> {
         let runs = Runs::new(&self.correlation.axes, column as i64, count);
-        with_factor!(self.correlation.input.dtype, T => self.gather(&runs, steps, cast::<T>(self.input, 0)?, panel));
+        with_factor!(self.correlation.geometry.input.dtype, T => self.gather(&runs, steps, cast::<T>(self.input, 0)?, panel));
         Ok(())
     }
 
@@ -185,7 +184,7 @@ impl<F: Factor> Operands for Part<'_, '_, '_, F> {
         let runs = Runs::new(&correlation.axes, column as i64, count);
         let place = |view: &View| correlation.place(view, group, image, &runs);
         Panel {
-            output: place(correlation.output),
+            output: place(&correlation.geometry.output),
             extras: place_extras(self.extras, place),
             columns: count,
             channel: group * correlation.group().0,
@@ -218,7 +217,7 @@ impl<F: Factor> Part<'_, '_, '_, F> {
         let ((_, channels), taps) = (correlation.group(), correlation.taps());
         let (first, _) = self.channels(&steps);
         let start = |i: usize, channel: usize| correlation.weight_start(self.group, row + i.min(count - 1), channel);
-        let dense = !correlation.transposed && rows_are_contiguous(correlation.weights, channels as u32);
+        let dense = !correlation.transposed && rows_are_contiguous(&correlation.geometry.weights, channels as u32);
         if dense && (F::TERMS == 1 || taps == 1) {
             let mut rows: [&[T]; ROWS] = [&[]; ROWS];
             let length = (channels - first).min(steps.len() * F::TERMS / taps.max(1)) * taps;
@@ -256,7 +255,7 @@ impl<F: Factor> Part<'_, '_, '_, F> {
     /// before it does, and weights of zero.
     fn gather<T: Element>(&self, runs: &Runs, steps: Range<usize>, input: &[T], panel: &mut [PanelRow<F>]) {
         let correlation = self.correlation;
-        let view = correlation.input;
+        let view = &correlation.geometry.input;
         let (_, channels) = correlation.group();
         let strides = spatial_strides(view);
         let (first, count) = self.channels(&steps);

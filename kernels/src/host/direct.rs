@@ -17,15 +17,15 @@ impl Correlation<'_> {
         let output: &mut [f64] = cast_mut(output, inputs.len())?;
         let (m, channels) = self.group();
         let [depth, height, width] = self.axes.map(|axis| axis.output);
-        for image in 0..self.output.shape[0] as usize {
-            for channel in 0..m * self.groups {
+        for image in 0..self.geometry.output.shape[0] as usize {
+            for channel in 0..m * self.geometry.groups as usize {
                 let (group, row) = (channel / m, channel % m);
-                let target = start(self.output, image, channel);
+                let target = start(&self.geometry.output, image, channel);
                 for position in 0..depth * height * width {
                     let position = [position / width / height, position / width % height, position % width];
                     let mut sum = 0.0;
                     for c in 0..channels {
-                        let from = start(self.input, image, group * channels + c);
+                        let from = start(&self.geometry.input, image, group * channels + c);
                         let weight = self.weight_start(group, row, c);
                         for q in taps_of(&self.axes) {
                             let Some(met) = self.meets(position, q) else { continue };
@@ -34,7 +34,8 @@ impl Correlation<'_> {
                             sum += x.zip(w).map_or(0.0, |(x, w)| x * w);
                         }
                     }
-                    if let Some(to) = output.get_mut((target + self.place_at(self.output, position)) as usize) {
+                    if let Some(to) = output.get_mut((target + self.place_at(&self.geometry.output, position)) as usize)
+                    {
                         *to = sum + f64::from(finish.bias(channel));
                     }
                 }
@@ -45,7 +46,7 @@ impl Correlation<'_> {
 
     /// Distance from a channel's first element to what an output position meets through a tap.
     fn meets(&self, position: [i64; 3], q: [i64; 3]) -> Option<i64> {
-        let strides = spatial_strides(self.input);
+        let strides = spatial_strides(&self.geometry.input);
         let mut distance = 0;
         for d in 0..3 {
             distance += self.axes[d].meets(position[d], q[d])? * strides[d];

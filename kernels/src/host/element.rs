@@ -94,9 +94,10 @@ number!(
     u32: |x| x as u32, u64: |x| x as u64
 );
 
-macro_rules! half_float {
-    ($($t:ty),*) => {$(
-        impl Element for $t {
+/// Floats narrower than f32, which goes between them and all other types: with their own `to_f32` and `from_f32`.
+macro_rules! narrow_float {
+    ($t:ty $(, $($generics:tt)+)?) => {
+        impl$(<$($generics)+>)? Element for $t {
             #[inline(always)]
             fn to_f32(self) -> f32 {
                 Self::to_f32(self)
@@ -107,7 +108,7 @@ macro_rules! half_float {
             }
             #[inline(always)]
             fn to_f64(self) -> f64 {
-                Self::to_f64(self)
+                Self::to_f32(self).into()
             }
             #[inline(always)]
             fn from_f64(value: f64) -> Self {
@@ -120,17 +121,19 @@ macro_rules! half_float {
             }
             #[inline(always)]
             fn from_i64(value: i64) -> Self {
-                Self::from_f32(to_f32_odd(value as f64))
+                <Self as Element>::from_f64(value as f64)
             }
             #[inline(always)]
             fn from_u64(value: u64) -> Self {
-                Self::from_f32(to_f32_odd(value as f64))
+                <Self as Element>::from_f64(value as f64)
             }
         }
-    )*};
+    };
 }
+pub(crate) use narrow_float;
 
-half_float!(f16, bf16);
+narrow_float!(f16);
+narrow_float!(bf16);
 
 impl Element for Boolean {
     #[inline(always)]

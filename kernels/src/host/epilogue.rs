@@ -15,11 +15,24 @@ pub(crate) const EXTRAS: usize = 3;
 /// `Type` for a program of another class than `F32`, or where output or an extra is of a type that the class does not
 /// compute with; `Shape` or `Parameter` where extras do not fit the output or the program.
 pub(crate) fn check(epilogue: &Epilogue, output: &View) -> Result<(), KernelError> {
+    check_of(epilogue, output, is_f32_class, |dtype| is_f32_class(dtype) || dtype == DType::Bool)
+}
+
+/// As [`check`], where a program stores and reads elements of other types.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_of(
+    epilogue: &Epilogue,
+    output: &View,
+    stores: fn(DType) -> bool,
+    reads: fn(DType) -> bool,
+) -> Result<(), KernelError> {
     let Some(program) = &epilogue.program else {
         return if epilogue.extras.is_empty() { Ok(()) } else { Err(KernelError::Parameter("extras need a program")) };
     };
     program.check()?;
-    if program.class != Class::F32 || !is_f32_class(output.dtype) {
+    if program.class != Class::F32 || !stores(output.dtype) {
         return Err(KernelError::Type("epilogue program"));
     }
     if usize::from(program.inputs) != 1 + epilogue.extras.len() {
@@ -29,7 +42,7 @@ pub(crate) fn check(epilogue: &Epilogue, output: &View) -> Result<(), KernelErro
         if extra.shape != output.shape {
             return Err(KernelError::Shape("extra operand of the epilogue"));
         }
-        if !is_f32_class(extra.dtype) && extra.dtype != DType::Bool {
+        if !reads(extra.dtype) {
             return Err(KernelError::Type("extra operand of the epilogue"));
         }
         extra.bytes()?;

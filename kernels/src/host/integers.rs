@@ -29,7 +29,9 @@ impl Correlation<'_> {
                 sums.iter_mut().for_each(|sum| *sum = sum.wrapping_add(bias));
             }
             match &mut finish {
-                Some(finish) => finish.store(target, row, count, &mut sums.map(|sum| sum as f32), self.output, output),
+                Some(finish) => {
+                    finish.store(target, row, count, &mut sums.map(|sum| sum as f32), &self.geometry.output, output)
+                }
                 None => scatter(target, row, count, sums, cast_mut(output, 2)?),
             }
             Ok(())

@@ -4,7 +4,6 @@
 //! [`check_operands`], after which every offset that a checked view yields lies inside its operand.
 
 pub(crate) mod axis;
-pub(crate) mod convolution;
 pub(crate) mod correlate;
 pub(crate) mod cpu;
 mod direct;
@@ -22,7 +21,7 @@ mod walk;
 pub(crate) mod window;
 
 pub(crate) use element::{
-    Boolean, Element, NARROW, check_plain, match_type, to_f32_odd, with_element, with_factor, with_plain,
+    Boolean, Element, NARROW, check_plain, match_type, narrow_float, to_f32_odd, with_element, with_factor, with_plain,
 };
 pub(crate) use memory::{cast, cast_mut, check_operands, clear_padding, load_row, store_row};
 pub(crate) use walk::Walk;

@@ -1,7 +1,6 @@
 //! Kernels that are chains of others: each stage reads what the one before it wrote.
 
-use crate::conv::Conv;
-use crate::quantized_conv::QuantizedConv;
+use crate::conv::{Conv, Parameters};
 use crate::{Family, KernelError, MAX_INPUTS, View};
 
 /// Alignment of what lies in the workspace.
@@ -19,15 +18,10 @@ pub(crate) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// A convolution without extras.
-    pub(crate) fn of_conv(conv: &'a Conv) -> Self {
-        Self { family: conv, parameters: 1 + usize::from(conv.epilogue.bias), output: &conv.output }
-    }
-
-    /// A convolution of 8-bit elements.
-    pub(crate) fn of_quantized(conv: &'a QuantizedConv) -> Self {
-        let parameters = 1 + usize::from(conv.bias.is_some()) + conv.epilogue.extras.len();
-        Self { family: conv, parameters, output: &conv.output }
+    /// A convolution.
+    pub(crate) fn of_conv(conv: &'a (impl Parameters + Family)) -> Self {
+        let convolution = conv.convolution();
+        Self { family: conv, parameters: convolution.parameters(), output: &convolution.geometry.output }
     }
 }
 
@@ -82,27 +76,9 @@ pub(crate) fn check(stages: &[Stage<'_>]) -> Result<(), KernelError> {
 /// # Errors
 /// `Parameter` naming what it is not.
 pub(crate) fn check_pointwise(conv: &Conv) -> Result<(), KernelError> {
-    check_fully_connected(&conv.weights, conv.strides, conv.pads, conv.groups)?;
+    conv.geometry.check_fully_connected()?;
     if !conv.epilogue.extras.is_empty() {
         return Err(KernelError::Parameter("extras inside a chain"));
-    }
-    Ok(())
-}
-
-/// Checks that a convolution is a fully connected layer over channels.
-///
-/// # Errors
-/// `Parameter` naming what it is not.
-pub(crate) fn check_fully_connected(
-    weights: &View,
-    strides: [u32; 3],
-    pads: [u32; 3],
-    groups: u32,
-) -> Result<(), KernelError> {
-    let one = weights.shape.iter().skip(2).all(|&extent| extent == 1);
-    let plain = strides == [1; 3] && pads == [0; 3] && groups == 1;
-    if !one || !plain {
-        return Err(KernelError::Parameter("a pointwise convolution"));
     }
     Ok(())
 }

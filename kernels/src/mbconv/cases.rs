@@ -1,8 +1,8 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
 use super::MbConv;
-use crate::conv::Conv;
 use crate::conv::cases::{CLIP, HARD_SIGMOID, RELU, SIGMOID, SILU, epilogue, view};
+use crate::conv::{Conv, Geometry};
 use crate::pointwise::Instruction;
 use crate::squeeze_excite::cases::gate;
 use crate::{DType, Kernel, View};
@@ -33,29 +33,22 @@ pub(crate) fn mbconv(dtype: DType, last: bool, size: Size, activation: &[Instruc
     let channels = if hidden == 0 { c } else { hidden };
     let wide = view(dtype, last, &[n, channels, h, w]);
     let weights = |shape: &[u32]| View::contiguous(dtype, shape).expect("a small shape");
+    let finish = || epilogue(bias, activation, &[]);
     let expand = (hidden != 0).then(|| Conv {
-        input: image,
-        weights: weights(&[channels, c, 1, 1]),
-        output: wide.clone(),
-        strides: [1; 3],
-        dilations: [1; 3],
-        pads: [0; 3],
-        groups: 1,
-        epilogue: epilogue(bias, activation, &[]),
+        geometry: Geometry::plain(image, weights(&[channels, c, 1, 1]), wide.clone()),
+        epilogue: finish(),
     });
     let reach = taps.map(|taps| (taps - 1) * dilation);
     let extent = |extent: u32, reach: u32| (extent + reach / 2 * 2 - reach - 1) / stride + 1;
     let output = view(dtype, last, &[n, channels, extent(h, reach[0]), extent(w, reach[1])]);
-    let depthwise = Conv {
-        input: wide,
-        weights: weights(&[channels, 1, taps[0], taps[1]]),
-        output: output.clone(),
+    let geometry = Geometry {
         strides: [1, stride, stride],
         dilations: [1, dilation, dilation],
         pads: [0, reach[0] / 2, reach[1] / 2],
         groups: channels,
-        epilogue: epilogue(bias, activation, &[]),
+        ..Geometry::plain(wide, weights(&[channels, 1, taps[0], taps[1]]), output.clone())
     };
+    let depthwise = Conv { geometry, epilogue: finish() };
     let gate =
         (squeezed != 0).then(|| gate(&output, squeezed, bias, [RELU, if bias { SIGMOID } else { HARD_SIGMOID }]));
     MbConv { expand, depthwise, gate }

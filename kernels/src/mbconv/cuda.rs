@@ -1,13 +1,13 @@
 //! CUDA candidates: a block computes a chunk of channels over a band of rows (sm_80 and later; f16 and bf16).
 
 use super::MbConv;
-use super::geometry::{Geometry, Operands};
+use super::geometry::Geometry;
 use crate::codegen::{
     Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Target, Unsupported, element_type,
     program_function,
 };
 use crate::conv::Conv;
-use crate::gemm::{INTRINSICS, spatial};
+use crate::gemm::INTRINSICS;
 use crate::pointwise::{Binary, Instruction, Program, Unary};
 use crate::squeeze_excite::cuda::{GATE, GateOperands};
 use crate::view::Strides;
@@ -53,16 +53,15 @@ struct Tile {
 /// The geometry, if these kernels take it.
 fn geometry(kernel: &MbConv, target: &Target) -> Result<Geometry, Unsupported> {
     let refuse = |what: &str| Unsupported(format!("a fused depthwise convolution {what}"));
-    let Conv { input: wide, weights, output, strides, dilations, pads, .. } = &kernel.depthwise;
+    let depthwise = &kernel.depthwise.geometry;
     let (image, expand) = (kernel.image(), kernel.expand.as_ref());
-    let element = output.dtype;
-    let same = [image, weights, wide].into_iter().chain(expand.map(|e| &e.weights)).all(|v| v.dtype == element);
+    let element = depthwise.output.dtype;
+    let read = [image, &depthwise.weights, &depthwise.input];
+    let same = read.into_iter().chain(expand.map(|expand| &expand.geometry.weights)).all(|v| v.dtype == element);
     if !target.has_async_copy() || !matches!(element, DType::F16 | DType::Bf16) || !same {
         return Err(refuse("of other than f16 or bf16, or before sm_80"));
     }
-    let (strides, dilations, pads) = (*strides, *dilations, *pads);
-    let operands = Operands { image, expands: expand.is_some(), wide, weights, output, strides, dilations, pads };
-    Geometry::of(&operands, 8).map_err(|what| refuse(&what))
+    Geometry::of(image, expand.is_some(), depthwise, 8).map_err(|what| refuse(&what))
 }
 
 /// Groups of 32 channels of the image.
@@ -231,8 +230,7 @@ impl MbConv {
 
     fn source(&self, shape: &Geometry, tile: &Tile, blocks: u32) -> String {
         let (depthwise, expand, image) = (&self.depthwise, self.expand.as_ref(), self.image());
-        let output = &depthwise.output;
-        let (_, strides) = spatial(output);
+        let output = &depthwise.geometry.output;
         let reach = |view: &View| view.bytes().unwrap_or(u64::MAX) / 2;
         let wide = reach(image).max(reach(output)) > i32::MAX as u64;
         let mut source = String::from(PRELUDE);
@@ -247,37 +245,22 @@ impl MbConv {
         // All inputs of the convolutions but the image.
         line(format!("constexpr u32 PARAMETER_INPUTS = {}u;", (1u32 << self.gate_input()) - 2));
         line(format!("#define TAP_ROWS_AT_ONCE {}", self.tap_rows_at_once(shape, tile)));
-        for (name, value) in [
+        let of_tile = [
             ("ROWS", i64::from(tile.rows)),
             ("RUN", tile.run.into()),
             ("RUNS", shape.output[1].div_ceil(tile.run).into()),
-            ("DEPTH", shape.depth.into()),
-            ("IN_ROWS", shape.input[0].into()),
-            ("IN_COLUMNS", shape.input[1].into()),
-            ("OUT_ROWS", shape.output[0].into()),
-            ("OUT_COLUMNS", shape.output[1].into()),
-            ("TAPS_H", shape.taps[0].into()),
-            ("TAPS_W", shape.taps[1].into()),
-            ("STEP_H", shape.steps[0].into()),
-            ("STEP_W", shape.steps[1].into()),
-            ("DILATION_H", shape.dilations[0].into()),
-            ("DILATION_W", shape.dilations[1].into()),
-            ("PAD_H", shape.pads[0].into()),
-            ("PAD_W", shape.pads[1].into()),
-            ("PIXEL", shape.pixel),
-            ("IMAGE", image.strides[0].into()),
-            ("IMAGE_OFFSET", image.offset.into()),
-            ("OUT_OFFSET", output.offset.into()),
-            ("OUT_IMAGE", output.strides[0].into()),
-            ("OUT_LINE", strides[1]),
-            ("OUT_PIXEL", strides[2]),
-            ("EXPAND_BIAS", expand.is_some_and(|conv| conv.epilogue.bias).into()),
+        ];
+        let others = [
+            ("EXPAND_BIAS", i64::from(expand.is_some_and(|conv| conv.epilogue.bias))),
             ("FILTER_BIAS", depthwise.epilogue.bias.into()),
             ("THREADS", tile.threads.into()),
             ("CHANNELS", output.shape[1].into()),
             ("LANES", shape.padded_channels.into()),
             ("CHUNK_VECTORS", tile.chunk.into()),
-        ] {
+        ];
+        let columns = [("DILATION_W", i64::from(shape.dilations[1]))];
+        let places = shape.places(image, output);
+        for (name, value) in of_tile.into_iter().chain(shape.window()).chain(columns).chain(places).chain(others) {
             line(format!("constexpr int {name} = {value};"));
         }
         for (name, conv) in [("expand_program", expand), ("depthwise_program", Some(depthwise))] {
@@ -301,7 +284,7 @@ impl MbConv {
     fn tap_rows_at_once(&self, shape: &Geometry, tile: &Tile) -> u32 {
         let taps = shape.taps[0] * shape.taps[1];
         // Conversions from bf16 are hoisted out of the order of loads and take all registers.
-        let most = if self.depthwise.output.dtype == DType::F16 { 50 } else { 9 };
+        let most = if self.depthwise.geometry.output.dtype == DType::F16 { 50 } else { 9 };
         if taps * tile.run <= most { shape.taps[0] } else { 1 }
     }
 
@@ -309,7 +292,7 @@ impl MbConv {
     fn packing(&self, shape: &Geometry) -> Vec<Packing> {
         let mut all = vec![Packing::Keep];
         let mut push = |conv: &Conv, extents: [u32; 2], strides: [i64; 2], taps: i64| {
-            let mut view = View { padded_channels: 0, offset: 0, ..conv.weights.clone() };
+            let mut view = View { padded_channels: 0, offset: 0, ..conv.geometry.weights.clone() };
             (view.shape[0], view.shape[1]) = (extents[0], extents[1]);
             let mut step = taps;
             let mut of_taps = Vec::new();

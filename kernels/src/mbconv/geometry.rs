@@ -1,6 +1,7 @@
 //! Images and window of a depthwise convolution as kernels see them that compute a band of rows from a channels-last image.
 
 use crate::View;
+use crate::conv;
 use crate::gemm::spatial;
 
 /// Extents and strides, checked.
@@ -24,26 +25,14 @@ pub(crate) struct Geometry {
     pub pixel: i64,
 }
 
-/// The operands of a depthwise convolution, and the image that the kernel reads.
-pub(crate) struct Operands<'a> {
-    pub image: &'a View,
-    /// Whether an expansion makes the wide image of that one.
-    pub expands: bool,
-    pub wide: &'a View,
-    pub weights: &'a View,
-    pub output: &'a View,
-    pub strides: [u32; 3],
-    pub dilations: [u32; 3],
-    pub pads: [u32; 3],
-}
-
 impl Geometry {
-    /// The geometry, for kernels that read and write `multiple` channels at once.
+    /// The geometry of a depthwise convolution for kernels that read `image`, of which an expansion makes the wide one if it
+    /// `expands`, and that read and write `multiple` channels at once.
     ///
     /// # Errors
     /// What the operands are that such kernels do not take, to be said of a convolution.
-    pub(crate) fn of(operands: &Operands<'_>, multiple: u32) -> Result<Self, String> {
-        let &Operands { image, expands, wide, weights, output, strides: steps, dilations, pads } = operands;
+    pub(crate) fn of(image: &View, expands: bool, depthwise: &conv::Geometry, multiple: u32) -> Result<Self, String> {
+        let conv::Geometry { input: wide, weights, output, .. } = depthwise;
         let padded_channels = |view: &View| view.padded_channels.max(view.shape[1]);
         for view in [image, output] {
             let whole = |d: usize| d == 1 || view.shape[d] == 1 || view.strides[d] % multiple as i32 == 0;
@@ -71,10 +60,43 @@ impl Geometry {
             input: two(of_wide),
             output: two(of_output),
             taps: two(taps),
-            steps: two(steps),
-            dilations: two(dilations),
-            pads: two(pads),
+            steps: two(depthwise.strides),
+            dilations: two(depthwise.dilations),
+            pads: two(depthwise.pads),
             pixel: strides[2],
         })
+    }
+
+    /// Constants of the sources: extents and window.
+    pub(crate) fn window(&self) -> [(&'static str, i64); 10] {
+        [
+            ("DEPTH", self.depth),
+            ("IN_ROWS", self.input[0]),
+            ("IN_COLUMNS", self.input[1]),
+            ("OUT_ROWS", self.output[0]),
+            ("OUT_COLUMNS", self.output[1]),
+            ("TAPS_H", self.taps[0]),
+            ("TAPS_W", self.taps[1]),
+            ("STEP_H", self.steps[0]),
+            ("STEP_W", self.steps[1]),
+            ("DILATION_H", self.dilations[0]),
+        ]
+        .map(|(name, value)| (name, value.into()))
+    }
+
+    /// Constants of the sources: padding, and where the image and the output lie.
+    pub(crate) fn places(&self, image: &View, output: &View) -> [(&'static str, i64); 9] {
+        let (_, strides) = spatial(output);
+        [
+            ("PAD_H", self.pads[0].into()),
+            ("PAD_W", self.pads[1].into()),
+            ("PIXEL", self.pixel),
+            ("IMAGE", image.strides[0].into()),
+            ("IMAGE_OFFSET", image.offset.into()),
+            ("OUT_OFFSET", output.offset.into()),
+            ("OUT_IMAGE", output.strides[0].into()),
+            ("OUT_LINE", strides[1]),
+            ("OUT_PIXEL", strides[2]),
+        ]
     }
 }

@@ -8,7 +8,7 @@ use crate::{Family, KernelError, MAX_INPUTS, View};
 impl MbConv {
     /// The image that the kernel reads.
     pub(crate) fn image(&self) -> &View {
-        &self.expand.as_ref().unwrap_or(&self.depthwise).input
+        &self.expand.as_ref().unwrap_or(&self.depthwise).geometry.input
     }
 
     /// The convolutions as stages.
@@ -26,8 +26,7 @@ impl Family for MbConv {
     fn check(&self) -> Result<(), KernelError> {
         stages::check(&self.stages())?;
         let depthwise = &self.depthwise;
-        let channels = depthwise.input.shape.get(1).copied().unwrap_or(0);
-        if depthwise.groups != channels || depthwise.output.shape.get(1) != Some(&channels) {
+        if !depthwise.geometry.is_depthwise() {
             return Err(KernelError::Parameter("a depthwise convolution"));
         }
         if !depthwise.epilogue.extras.is_empty() {
@@ -35,13 +34,13 @@ impl Family for MbConv {
         }
         if let Some(expand) = &self.expand {
             stages::check_pointwise(expand)?;
-            if expand.output != depthwise.input {
+            if expand.geometry.output != depthwise.geometry.input {
                 return Err(KernelError::Shape("expansion and depthwise convolution"));
             }
         }
         if let Some(gate) = &self.gate {
             gate.check()?;
-            if gate.average.input != depthwise.output {
+            if gate.average.input != depthwise.geometry.output {
                 return Err(KernelError::Shape("depthwise convolution and gate"));
             }
         }
@@ -54,8 +53,8 @@ impl Family for MbConv {
 
     fn output(&self, index: usize) -> Option<&View> {
         match index {
-            0 => Some(&self.depthwise.output),
-            1 => self.gate.as_ref().map(|gate| &gate.excite.output),
+            0 => Some(&self.depthwise.geometry.output),
+            1 => self.gate.as_ref().map(|gate| &gate.excite.geometry.output),
             _ => None,
         }
     }

@@ -51,14 +51,14 @@ fn members_that_do_not_fit_are_refused() {
             never_panics(&Kernel::MbConv(bad));
             error
         };
-        assert!(refused(&|bad| bad.depthwise.groups = 1).is_err());
-        assert!(refused(&|bad| bad.depthwise.output.shape[1] -= 1).is_err());
+        assert!(refused(&|bad| bad.depthwise.geometry.groups = 1).is_err());
+        assert!(refused(&|bad| bad.depthwise.geometry.output.shape[1] -= 1).is_err());
         if good.expand.is_some() {
             assert_eq!(
-                refused(&|bad| bad.depthwise.input.offset += 1),
+                refused(&|bad| bad.depthwise.geometry.input.offset += 1),
                 Err(KernelError::Shape("expansion and depthwise convolution"))
             );
-            assert!(refused(&|bad| bad.expand.iter_mut().for_each(|e| e.strides[2] = 2)).is_err());
+            assert!(refused(&|bad| bad.expand.iter_mut().for_each(|e| e.geometry.strides[2] = 2)).is_err());
         }
         if good.gate.is_some() {
             assert!(refused(&|bad| bad.gate.iter_mut().for_each(|g| g.average.input.offset += 1)).is_err());

@@ -163,6 +163,17 @@ enum Rows {
     Channels,
 }
 
+/// Outputs that are computed side by side.
+struct Row {
+    rows: Rows,
+    /// Position of the first.
+    at: [i64; 3],
+    count: usize,
+    /// First elements of its channel in the input and in the output.
+    from: i64,
+    to: i64,
+}
+
 impl Pool {
     fn sliding(&self) -> Window {
         Window { taps: self.window, strides: self.strides, dilations: self.dilations, pads: self.pads }
@@ -183,50 +194,20 @@ impl Pool {
     fn pool<T: Pooled>(&self, input: &[T], output: &mut [T]) -> Result<(), KernelError> {
         let axes = self.sliding().axes(&self.input, &self.output)?;
         let rows = if self.input.strides[1] == 1 && self.input.shape[1] > 1 { Rows::Channels } else { Rows::Positions };
+        let along_channels = matches!(rows, Rows::Channels);
         let (channels, positions) = (self.input.shape[1] as usize, axes[2].output);
         // Made once: clearing all of them costs more than a short row.
         let (mut sums, mut lines) = ([T::Wide::ZERO; ROW], [T::Wide::ZERO; SPAN]);
         for image in 0..self.input.shape[0] as usize {
             for line in 0..axes[0].output * axes[1].output {
                 let line = [line / axes[1].output, line % axes[1].output];
-                match rows {
-                    Rows::Positions => {
-                        for channel in 0..channels {
-                            let from = start(&self.input, image, channel);
-                            let to = start(&self.output, image, channel);
-                            for column in (0..positions).step_by(ROW) {
-                                let count = ROW.min((positions - column) as usize);
-                                let at = [line[0], line[1], column];
-                                self.pool_row(
-                                    &axes,
-                                    rows,
-                                    at,
-                                    count,
-                                    (&mut sums, &mut lines),
-                                    (from, input),
-                                    (to, output),
-                                );
-                            }
-                        }
-                    }
-                    Rows::Channels => {
-                        for channel in (0..channels).step_by(ROW) {
-                            let from = start(&self.input, image, channel);
-                            let to = start(&self.output, image, channel);
-                            let count = ROW.min(channels - channel);
-                            for column in 0..positions {
-                                let at = [line[0], line[1], column];
-                                self.pool_row(
-                                    &axes,
-                                    rows,
-                                    at,
-                                    count,
-                                    (&mut sums, &mut lines),
-                                    (from, input),
-                                    (to, output),
-                                );
-                            }
-                        }
+                for channel in (0..channels).step_by(if along_channels { ROW } else { 1 }) {
+                    let from = start(&self.input, image, channel);
+                    let to = start(&self.output, image, channel);
+                    for column in (0..positions).step_by(if along_channels { 1 } else { ROW }) {
+                        let left = if along_channels { channels - channel } else { (positions - column) as usize };
+                        let row = Row { rows, at: [line[0], line[1], column], count: ROW.min(left), from, to };
+                        self.pool_row(&axes, row, (&mut sums, &mut lines), input, output);
                     }
                 }
             }
@@ -234,17 +215,14 @@ impl Pool {
         Ok(())
     }
 
-    /// `count` outputs from position `at` on, along positions or channels.
-    #[allow(clippy::too_many_arguments)]
+    /// A row of outputs.
     fn pool_row<T: Pooled>(
         &self,
         axes: &[Axis; 3],
-        rows: Rows,
-        at: [i64; 3],
-        count: usize,
+        Row { rows, at, count, from, to }: Row,
         (sums, lines): (&mut [T::Wide; ROW], &mut [T::Wide; SPAN]),
-        (from, input): (i64, &[T]),
-        (to, output): (i64, &mut [T]),
+        input: &[T],
+        output: &mut [T],
     ) {
         let strides = spatial_strides(&self.input);
         let neutral = if self.kind == Pooling::Max { T::Wide::LOWEST } else { T::Wide::ZERO };

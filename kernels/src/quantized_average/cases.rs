@@ -37,10 +37,7 @@ fn average(types: [DType; 3], shape: [u32; 4], zero: f64, squeezed: u32, finishe
             instructions: requantise(shape[2] * shape[3], zero).into_iter().collect(),
         },
     };
-    let one_tap = |types, input: &[u32], maps, finish| {
-        let base = Layer { types, last: true, input, maps, taps: 1, stride: 1, groups: 1, padding_value: 0, finish };
-        layer(&base)
-    };
+    let one_tap = |types, input: &[u32], maps, finish| layer(&Layer { input, maps, finish, ..Layer::new(types, true) });
     let narrow = [shape[0], squeezed, 1, 1];
     let layers = (squeezed != 0).then(|| {
         [

@@ -50,7 +50,7 @@ struct Image {
 
 /// Weights of a layer as rows of `padded_channels` elements, zeros past the channels.
 fn rows(conv: &QuantizedConv, padded_channels: u32) -> View {
-    let mut view = View { padded_channels: 0, offset: 0, ..conv.weights.clone() };
+    let mut view = View { padded_channels: 0, offset: 0, ..conv.geometry.weights.clone() };
     view.shape[1] = padded_channels;
     view.strides = (0..view.rank()).map(|d| if d == 0 { padded_channels as i32 } else { 1 }).collect::<Strides>();
     view
@@ -81,7 +81,10 @@ impl QuantizedAverage {
             return refuse("that do not lie side by side");
         }
         let layers = self.members().all(|conv| functions("f", conv).is_some());
-        if !layers || self.requantisation().is_none() || self.members().any(|conv| conv.output.shape[1] > 1 << 14) {
+        if !layers
+            || self.requantisation().is_none()
+            || self.members().any(|conv| conv.geometry.output.shape[1] > 1 << 14)
+        {
             return refuse("without requantisation");
         }
         let pixel = if extents[2] > 1 {
@@ -120,7 +123,7 @@ impl QuantizedAverage {
         line(format!("typedef {} ImageElement;", element_type(self.image.dtype)));
         line(format!("typedef {} ResultElement;\ntypedef i32 offset_t;", element_type(result.dtype)));
         line(format!("#define LAYERS {}", u8::from(self.layers.is_some())));
-        let squeezed = self.layers.as_ref().map_or(0, |[squeeze, _]| squeeze.output.shape[1]);
+        let squeezed = self.layers.as_ref().map_or(0, |[squeeze, _]| squeeze.geometry.output.shape[1]);
         let squeezed_lanes = squeezed.next_multiple_of(16);
         for (name, value) in [
             ("THREADS", i64::from(THREADS)),
@@ -145,9 +148,9 @@ impl QuantizedAverage {
         line(self.requantisation().ok_or_else(refused)?);
         let mut members = String::from("struct Operands {\n    const ImageElement* image;\n");
         for (name, conv) in ["squeeze", "excite"].into_iter().zip(self.members()) {
-            line(format!("#define {}_LETTER \"{}\"", name.to_uppercase(), letter(conv.weights.dtype)));
+            line(format!("#define {}_LETTER \"{}\"", name.to_uppercase(), letter(conv.geometry.weights.dtype)));
             let of_input = if name == "squeeze" { "AVERAGE" } else { "SQUEEZED" };
-            line(format!("#define {of_input}_LETTER \"{}\"", letter(conv.input.dtype)));
+            line(format!("#define {of_input}_LETTER \"{}\"", letter(conv.geometry.input.dtype)));
             line(functions(name, conv).ok_or_else(refused)?);
             let (bias, factor) = (conv.bias.is_some(), !conv.epilogue.extras.is_empty());
             line(format!("constexpr bool {}_BIAS = {bias}, {0}_FACTOR = {factor};", name.to_uppercase()));

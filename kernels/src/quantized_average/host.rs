@@ -18,7 +18,7 @@ impl QuantizedAverage {
 
     /// What the kernel writes.
     pub(super) fn result(&self) -> &View {
-        self.layers.as_ref().map_or(&self.requantise.output, |[_, excite]| &excite.output)
+        self.layers.as_ref().map_or(&self.requantise.output, |[_, excite]| &excite.geometry.output)
     }
 
     /// Elements of a channel.
@@ -27,7 +27,7 @@ impl QuantizedAverage {
     }
 
     fn stages(&self) -> heapless::Vec<Stage<'_>, 2> {
-        self.members().map(Stage::of_quantized).collect()
+        self.members().map(Stage::of_conv).collect()
     }
 
     /// Bytes of the sums in the workspace.
@@ -99,15 +99,17 @@ impl Family for QuantizedAverage {
         }
         let Some([squeeze, excite]) = &self.layers else { return Ok(()) };
         for conv in [squeeze, excite] {
-            let plain = conv.weights.shape.iter().skip(2).all(|&extent| extent == 1)
-                && conv.output.shape.iter().skip(2).all(|&extent| extent == 1);
-            if !plain || conv.pads != [0; 3] || conv.groups != 1 {
+            let geometry = &conv.geometry;
+            let one = |view: &View| view.shape.iter().skip(2).all(|&extent| extent == 1);
+            let plain = one(&geometry.weights) && one(&geometry.output);
+            if !plain || geometry.pads != [0; 3] || geometry.groups != 1 {
                 return Err(KernelError::Parameter("a pointwise convolution"));
             }
             if conv.is_float() || !conv.epilogue.extras.iter().all(is_factor) {
                 return Err(KernelError::Parameter("floats or extras inside a chain"));
             }
         }
+        let (squeeze, excite) = (&squeeze.geometry, &excite.geometry);
         if self.requantise.output != squeeze.input || squeeze.output != excite.input {
             return Err(KernelError::Shape("stages of squeeze-and-excitation"));
         }

@@ -47,7 +47,7 @@ fn members_that_do_not_fit_are_refused() {
         assert!(refused(&|bad| bad.image.shape[1] += 1).is_err());
         if good.layers.is_some() {
             let moved = |bad: &mut super::QuantizedAverage| {
-                bad.layers.iter_mut().for_each(|[squeeze, _]| squeeze.input.offset += 1);
+                bad.layers.iter_mut().for_each(|[squeeze, _]| squeeze.geometry.input.offset += 1);
             };
             assert_eq!(refused(&moved), Err(KernelError::Shape("stages of squeeze-and-excitation")));
         }

@@ -24,23 +24,12 @@ struct Size<'a> {
 fn mbconv(size: &Size<'_>) -> QuantizedMbConv {
     let Size { types, image, hidden, taps, stride, padding_value, finishes } = *size;
     let [x, weights, wide, filters] = types;
-    let base = Layer {
-        types: [x, weights],
-        last: true,
-        input: image,
-        maps: hidden,
-        taps: 1,
-        stride: 1,
-        groups: 1,
-        padding_value: 0,
-        finish: finishes[0],
-    };
-    let expand = (hidden != 0).then(|| layer(&base));
+    let expansion = Layer { input: image, maps: hidden, finish: finishes[0], ..Layer::new([x, weights], true) };
+    let expand = (hidden != 0).then(|| layer(&expansion));
     let channels = if hidden == 0 { image[1] } else { hidden };
     let wide_image = [image[0], channels, image[2], image[3]];
     let of_wide = if hidden == 0 { x } else { wide };
     let depthwise = layer(&Layer {
-        types: [of_wide, filters],
         input: &wide_image,
         maps: channels,
         taps,
@@ -48,7 +37,7 @@ fn mbconv(size: &Size<'_>) -> QuantizedMbConv {
         groups: channels,
         padding_value,
         finish: finishes[1],
-        ..base
+        ..Layer::new([of_wide, filters], true)
     });
     QuantizedMbConv { expand, depthwise }
 }

@@ -5,8 +5,7 @@ use crate::codegen::{
     Argument, Candidate, Generate, Launch, PRELUDE, Packing, Source, Target, Unsupported, WHOLE, element_type,
     whole_functions,
 };
-use crate::gemm::spatial;
-use crate::mbconv::geometry::{Geometry, Operands};
+use crate::mbconv::geometry::Geometry;
 use crate::pointwise::{Instruction, Program, Unary};
 use crate::quantized_conv::QuantizedConv;
 use crate::view::Strides;
@@ -50,15 +49,13 @@ struct Tile {
 /// The geometry, if these kernels take it.
 fn geometry(kernel: &QuantizedMbConv, target: &Target) -> Result<Geometry, Unsupported> {
     let refuse = |what: &str| Unsupported(format!("a depthwise convolution of bytes {what}"));
-    let QuantizedConv { input: wide, weights, output, strides, dilations, pads, .. } = &kernel.depthwise;
+    let depthwise = &kernel.depthwise.geometry;
     let image = kernel.image();
     let is_byte = |view: &View| matches!(view.dtype, DType::I8 | DType::U8);
-    if !target.has_async_copy() || ![image, wide, output].into_iter().all(is_byte) {
+    if !target.has_async_copy() || ![image, &depthwise.input, &depthwise.output].into_iter().all(is_byte) {
         return Err(refuse("before sm_80, or with another result"));
     }
-    let (expands, strides, dilations, pads) = (kernel.expand.is_some(), *strides, *dilations, *pads);
-    let operands = Operands { image, expands, wide, weights, output, strides, dilations, pads };
-    let shape = Geometry::of(&operands, 16).map_err(|what| refuse(&what))?;
+    let shape = Geometry::of(image, kernel.expand.is_some(), depthwise, 16).map_err(|what| refuse(&what))?;
     if shape.taps[1] > MOST_TAPS || shape.taps[0] > 8 || shape.dilations[1] != 1 {
         return Err(refuse("with long or spread rows of taps"));
     }
@@ -66,7 +63,7 @@ fn geometry(kernel: &QuantizedMbConv, target: &Target) -> Result<Geometry, Unsup
         return Err(refuse("without requantisation"));
     }
     let reach = |view: &View| view.bytes().unwrap_or(u64::MAX);
-    if reach(image).max(reach(output)) > i32::MAX as u64 {
+    if reach(image).max(reach(&depthwise.output)) > i32::MAX as u64 {
         return Err(refuse("of 2 GiB or more"));
     }
     Ok(shape)
@@ -133,11 +130,12 @@ fn tiles(shape: &Geometry, target: &Target) -> Vec<Tile> {
 pub(crate) fn functions(name: &str, conv: &QuantizedConv) -> Option<String> {
     let program = conv.epilogue.program.as_ref()?;
     let factors = conv.epilogue.extras.len();
-    if factors > 1 || !matches!(conv.output.dtype, DType::I8 | DType::U8) {
+    if factors > 1 || !matches!(conv.geometry.output.dtype, DType::I8 | DType::U8) {
         return None;
     }
     let sources = [Source::Integer(DType::I32), Source::Channel];
-    let inner = whole_functions(&format!("{name}_program"), program, &sources[..1 + factors], conv.output.dtype)?;
+    let inner =
+        whole_functions(&format!("{name}_program"), program, &sources[..1 + factors], conv.geometry.output.dtype)?;
     let inner = inner.strip_prefix(WHOLE).unwrap_or(&inner).to_string();
     let argument = if factors == 1 { ", factor" } else { "" };
     Some(format!(
@@ -240,8 +238,7 @@ impl QuantizedMbConv {
 
     fn source(&self, shape: &Geometry, tile: &Tile, inputs: usize) -> Result<String, Unsupported> {
         let (depthwise, expand, image) = (&self.depthwise, self.expand.as_ref(), self.image());
-        let output = &depthwise.output;
-        let (_, strides) = spatial(output);
+        let output = &depthwise.geometry.output;
         let letter = |dtype: DType| if dtype == DType::I8 { "s" } else { "u" };
         let has = |conv: Option<&QuantizedConv>| {
             (conv.is_some_and(|c| c.bias.is_some()), conv.is_some_and(|c| !c.epilogue.extras.is_empty()))
@@ -257,42 +254,27 @@ impl QuantizedMbConv {
         line(format!("#define EXPAND {}", u8::from(expand.is_some())));
         for (name, dtype) in [
             ("IMAGE_LETTER", image.dtype),
-            ("WEIGHT_LETTER", expand.map_or(DType::I8, |conv| conv.weights.dtype)),
-            ("WIDE_LETTER", depthwise.input.dtype),
-            ("FILTER_LETTER", depthwise.weights.dtype),
+            ("WEIGHT_LETTER", expand.map_or(DType::I8, |conv| conv.geometry.weights.dtype)),
+            ("WIDE_LETTER", depthwise.geometry.input.dtype),
+            ("FILTER_LETTER", depthwise.geometry.weights.dtype),
         ] {
             line(format!("#define {name} \"{}\"", letter(dtype)));
         }
         // All inputs but the image.
         line(format!("constexpr u32 PARAMETER_INPUTS = {}u;", (1u32 << inputs) - 2));
-        for (name, value) in [
+        let of_tile = [
             ("ROWS", i64::from(tile.rows)),
             ("CH", tile.channels.into()),
             ("PITCH", pitch(tile.channels).into()),
             ("THREADS", tile.threads.into()),
-            ("DEPTH", shape.depth.into()),
-            ("IN_ROWS", shape.input[0].into()),
-            ("IN_COLUMNS", shape.input[1].into()),
-            ("OUT_ROWS", shape.output[0].into()),
-            ("OUT_COLUMNS", shape.output[1].into()),
-            ("TAPS_H", shape.taps[0].into()),
-            ("TAPS_W", shape.taps[1].into()),
-            ("STEP_H", shape.steps[0].into()),
-            ("STEP_W", shape.steps[1].into()),
-            ("DILATION_H", shape.dilations[0].into()),
-            ("PAD_H", shape.pads[0].into()),
-            ("PAD_W", shape.pads[1].into()),
-            ("PIXEL", shape.pixel),
-            ("IMAGE", image.strides[0].into()),
-            ("IMAGE_OFFSET", image.offset.into()),
-            ("OUT_OFFSET", output.offset.into()),
-            ("OUT_IMAGE", output.strides[0].into()),
-            ("OUT_LINE", strides[1]),
-            ("OUT_PIXEL", strides[2]),
-            ("OUTSIDE", depthwise.padding_value.into()),
+        ];
+        let others = [
+            ("OUTSIDE", i64::from(depthwise.padding_value)),
             ("CHANNELS", output.shape[1].into()),
             ("LANES", shape.padded_channels.into()),
-        ] {
+        ];
+        let places = shape.places(image, output);
+        for (name, value) in of_tile.into_iter().chain(shape.window()).chain(places).chain(others) {
             line(format!("constexpr int {name} = {value};"));
         }
         for (name, value) in [
@@ -324,14 +306,14 @@ impl QuantizedMbConv {
         let mut all = vec![Packing::Keep];
         if let Some(expand) = &self.expand {
             let depth = groups(shape) * 64;
-            let mut view = View { padded_channels: 0, offset: 0, ..expand.weights.clone() };
+            let mut view = View { padded_channels: 0, offset: 0, ..expand.geometry.weights.clone() };
             (view.shape[0], view.shape[1]) = (shape.padded_channels, depth);
             view.strides = (0..view.rank()).map(|d| if d == 0 { depth as i32 } else { 1 }).collect::<Strides>();
             all.push(Packing::View(view));
             all.resize(all.len() + usize::from(expand.bias.is_some()) + expand.epilogue.extras.len(), Packing::Keep);
         }
         let depthwise = &self.depthwise;
-        let mut view = View { padded_channels: 0, offset: 0, ..depthwise.weights.clone() };
+        let mut view = View { padded_channels: 0, offset: 0, ..depthwise.geometry.weights.clone() };
         let last = view.rank() - 1;
         (view.shape[0], view.shape[last]) = (shape.padded_channels, 8);
         view.strides = (0..=last)

@@ -15,7 +15,7 @@ pub(crate) fn is_factor(extra: &View) -> bool {
 impl QuantizedMbConv {
     /// The image that the kernel reads.
     pub(crate) fn image(&self) -> &View {
-        &self.expand.as_ref().unwrap_or(&self.depthwise).input
+        &self.expand.as_ref().unwrap_or(&self.depthwise).geometry.input
     }
 
     /// The convolutions, the expansion first.
@@ -25,16 +25,14 @@ impl QuantizedMbConv {
 
     /// The convolutions as stages.
     fn stages(&self) -> heapless::Vec<Stage<'_>, 2> {
-        self.members().map(Stage::of_quantized).collect()
+        self.members().map(Stage::of_conv).collect()
     }
 }
 
 impl Family for QuantizedMbConv {
     fn check(&self) -> Result<(), KernelError> {
         stages::check(&self.stages())?;
-        let depthwise = &self.depthwise;
-        let channels = depthwise.input.shape.get(1).copied().unwrap_or(0);
-        if depthwise.groups != channels || depthwise.output.shape.get(1) != Some(&channels) {
+        if !self.depthwise.geometry.is_depthwise() {
             return Err(KernelError::Parameter("a depthwise convolution"));
         }
         if self.members().any(QuantizedConv::is_float) {
@@ -44,8 +42,8 @@ impl Family for QuantizedMbConv {
             return Err(KernelError::Parameter("extras inside a chain"));
         }
         if let Some(expand) = &self.expand {
-            stages::check_fully_connected(&expand.weights, expand.strides, expand.pads, expand.groups)?;
-            if expand.output != depthwise.input {
+            expand.geometry.check_fully_connected()?;
+            if expand.geometry.output != self.depthwise.geometry.input {
                 return Err(KernelError::Shape("expansion and depthwise convolution"));
             }
         }
@@ -57,7 +55,7 @@ impl Family for QuantizedMbConv {
     }
 
     fn output(&self, index: usize) -> Option<&View> {
-        (index == 0).then_some(&self.depthwise.output)
+        (index == 0).then_some(&self.depthwise.geometry.output)
     }
 
     fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {

@@ -27,20 +27,20 @@ fn members_that_do_not_fit_are_refused() {
             never_panics(&Kernel::QuantizedMbConv(bad));
             error
         };
-        assert!(refused(&|bad| bad.depthwise.groups = 1).is_err());
+        assert!(refused(&|bad| bad.depthwise.geometry.groups = 1).is_err());
         let of_positions = |bad: &mut super::QuantizedMbConv| {
-            let output = bad.depthwise.output.clone();
+            let output = bad.depthwise.geometry.output.clone();
             bad.depthwise.epilogue.extras.iter_mut().for_each(|extra| extra.strides = output.strides.clone());
         };
-        if !good.depthwise.epilogue.extras.is_empty() && good.depthwise.output.elements() > 1000 {
+        if !good.depthwise.epilogue.extras.is_empty() && good.depthwise.geometry.output.elements() > 1000 {
             assert_eq!(refused(&of_positions), Err(KernelError::Parameter("extras inside a chain")));
         }
         if good.expand.is_some() {
             assert_eq!(
-                refused(&|bad| bad.depthwise.input.offset += 1),
+                refused(&|bad| bad.depthwise.geometry.input.offset += 1),
                 Err(KernelError::Shape("expansion and depthwise convolution"))
             );
-            assert!(refused(&|bad| bad.expand.iter_mut().for_each(|e| e.strides[2] = 2)).is_err());
+            assert!(refused(&|bad| bad.expand.iter_mut().for_each(|e| e.geometry.strides[2] = 2)).is_err());
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
 use super::SqueezeExcite;
-use crate::conv::Conv;
 use crate::conv::cases::{HARD_SIGMOID, RELU, SIGMOID, SILU, epilogue, view};
+use crate::conv::{Conv, Geometry};
 use crate::pointwise::Instruction;
 use crate::reduce::{Reduce, Reduction};
 use crate::{DType, Kernel, View};
@@ -11,16 +11,8 @@ use crate::{DType, Kernel, View};
 fn layer(input: &View, output: &View, bias: bool, program: &[Instruction]) -> Conv {
     let mut shape = vec![output.shape[1], input.shape[1]];
     shape.resize(input.rank(), 1);
-    Conv {
-        input: input.clone(),
-        weights: View::contiguous(input.dtype, &shape).expect("a small shape"),
-        output: output.clone(),
-        strides: [1; 3],
-        dilations: [1; 3],
-        pads: [0; 3],
-        groups: 1,
-        epilogue: epilogue(bias, program, &[]),
-    }
+    let weights = View::contiguous(input.dtype, &shape).expect("a small shape");
+    Conv { geometry: Geometry::plain(input.clone(), weights, output.clone()), epilogue: epilogue(bias, program, &[]) }
 }
 
 /// The gate of an image with `squeezed` channels in the middle.

@@ -79,7 +79,7 @@ impl SqueezeExcite {
     }
 
     fn squeezed(&self) -> u32 {
-        self.squeeze.output.shape[1]
+        self.squeeze.geometry.output.shape[1]
     }
 
     /// What [`GATE`] relies on beside an image that the kernel in front of it can read.
@@ -90,12 +90,13 @@ impl SqueezeExcite {
         let refuse = |what: &str| Err(Unsupported(format!("squeeze-and-excitation {what}")));
         let half = |view: &View| matches!(view.dtype, DType::F16 | DType::Bf16 | DType::F32);
         let (squeeze, excite) = (&self.squeeze, &self.excite);
-        let views = [&squeeze.weights, &squeeze.output, &excite.output];
-        let same = excite.weights.dtype == squeeze.weights.dtype && excite.output.dtype == squeeze.output.dtype;
+        let views = [&squeeze.geometry.weights, &squeeze.geometry.output, &excite.geometry.output];
+        let same = excite.geometry.weights.dtype == squeeze.geometry.weights.dtype
+            && excite.geometry.output.dtype == squeeze.geometry.output.dtype;
         if !views.into_iter().all(half) || !same {
             return refuse("of these element types");
         }
-        if excite.output.strides[1] != 1 && excite.output.shape[1] != 1 {
+        if excite.geometry.output.strides[1] != 1 && excite.geometry.output.shape[1] != 1 {
             return refuse("whose gates do not lie side by side");
         }
         if self.squeezed() > 1024 || self.padded_channels() > 1 << 14 {
@@ -108,7 +109,7 @@ impl SqueezeExcite {
     /// `CHUNK_VECTORS` (vectors of eight channels of a block) are for the kernel in front to define.
     pub(crate) fn gate_source(&self, blocks: u32) -> String {
         let (squeeze, excite) = (&self.squeeze, &self.excite);
-        let gate = &excite.output;
+        let gate = &excite.geometry.output;
         let mut source = String::new();
         for (name, value) in [
             ("SQUEEZED", i64::from(self.squeezed())),
@@ -128,7 +129,8 @@ impl SqueezeExcite {
                 None => format!("DEVICE f32 {name}(f32 x) {{ return x; }}\n"),
             };
         }
-        writeln!(source, "typedef {} GateWeight;", element_type(squeeze.weights.dtype)).expect("writing to a string");
+        writeln!(source, "typedef {} GateWeight;", element_type(squeeze.geometry.weights.dtype))
+            .expect("writing to a string");
         writeln!(source, "typedef {} GateElement;", element_type(gate.dtype)).expect("writing to a string");
         source
     }
@@ -264,8 +266,8 @@ impl GateOperands {
 
 /// Weights of a pointwise convolution as rows of `padded_channels` elements, zeros past the channels.
 fn rows(conv: &Conv, padded_channels: u32) -> View {
-    let mut view = View { padded_channels: 0, offset: 0, ..conv.weights.clone() };
-    view.shape[0] = conv.output.shape[1];
+    let mut view = View { padded_channels: 0, offset: 0, ..conv.geometry.weights.clone() };
+    view.shape[0] = conv.geometry.output.shape[1];
     view.shape[1] = padded_channels;
     view.strides = view.shape.iter().map(|_| 1).collect::<Strides>();
     view.strides[0] = padded_channels as i32;

@@ -28,10 +28,10 @@ impl Family for SqueezeExcite {
         let global = rest.iter().all(|&extent| extent == 1)
             && average.input.shape.get(..2) == Some(&[*n, *c])
             && !average.input.shape.contains(&0);
-        if !global || average.output != squeeze.input || squeeze.output != excite.input {
+        if !global || average.output != squeeze.geometry.input || squeeze.geometry.output != excite.geometry.input {
             return Err(KernelError::Shape("stages of squeeze-and-excitation"));
         }
-        if excite.output.shape != average.output.shape {
+        if excite.geometry.output.shape != average.output.shape {
             return Err(KernelError::Shape("gates of squeeze-and-excitation"));
         }
         [squeeze, excite].into_iter().try_for_each(stages::check_pointwise)
@@ -42,7 +42,7 @@ impl Family for SqueezeExcite {
     }
 
     fn output(&self, index: usize) -> Option<&View> {
-        (index == 0).then_some(&self.excite.output)
+        (index == 0).then_some(&self.excite.geometry.output)
     }
 
     fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {

@@ -11,7 +11,7 @@ fn expected(kernel: &SqueezeExcite, operands: &[Operand], n: i64) -> Vec<f64> {
     let layer = |conv: &crate::conv::Conv, first: usize, channel: i64, inputs: &[f64]| {
         let sum = inputs.iter().enumerate().map(|(c, x)| {
             let at = [&[channel, c as i64][..], &vec![0; image.rank() - 2]].concat();
-            x * element(&conv.weights, &operands[first], &at)
+            x * element(&conv.geometry.weights, &operands[first], &at)
         });
         testing::finish(&conv.epilogue, operands, first + 1, channel, &[], sum.sum())
     };
@@ -26,7 +26,7 @@ fn expected(kernel: &SqueezeExcite, operands: &[Operand], n: i64) -> Vec<f64> {
         })
         .collect();
     let squeezed: Vec<f64> =
-        (0..i64::from(kernel.squeeze.output.shape[1])).map(|s| layer(&kernel.squeeze, 1, s, &means)).collect();
+        (0..i64::from(kernel.squeeze.geometry.output.shape[1])).map(|s| layer(&kernel.squeeze, 1, s, &means)).collect();
     let first = 2 + usize::from(kernel.squeeze.epilogue.bias);
     (0..i64::from(image.shape[1])).map(|c| layer(&kernel.excite, first, c, &squeezed)).collect()
 }
@@ -61,8 +61,8 @@ fn stages_that_do_not_fit_are_refused() {
             Err(KernelError::Parameter("average of squeeze-and-excitation"))
         );
         assert!(refused(&|bad| bad.average.input.shape[2] = 0).is_err());
-        assert!(refused(&|bad| bad.squeeze.input.offset += 1).is_err());
-        assert!(refused(&|bad| bad.excite.output.shape[1] -= 1).is_err());
-        assert!(refused(&|bad| bad.squeeze.strides[2] = 2).is_err());
+        assert!(refused(&|bad| bad.squeeze.geometry.input.offset += 1).is_err());
+        assert!(refused(&|bad| bad.excite.geometry.output.shape[1] -= 1).is_err());
+        assert!(refused(&|bad| bad.squeeze.geometry.strides[2] = 2).is_err());
     }
 }

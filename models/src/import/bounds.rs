@@ -163,7 +163,7 @@ fn carried(op: &Op, inputs: &[&Fact], outputs: &[Fact]) -> Option<Carried> {
     let first = counted[0].filter(|_| counted[1..].iter().all(Option::is_none)).map(|bound| bound.axis);
     match op {
         Op::Unary(_) | Op::Cast | Op::BitCast | Op::Identity => along(first?),
-        Op::Binary(_) | Op::Where | Op::Expand => along(broadcast(inputs, output)?),
+        Op::Binary(_) | Op::PRelu | Op::Where | Op::Expand => along(broadcast(inputs, output)?),
         Op::Transpose { permutation } => along(permutation.iter().position(|&d| Some(d) == first)?),
         Op::Reshape => {
             let axis = first?;

@@ -12,8 +12,8 @@ use crate::{DType, Fact, Op, op::Unary};
 use recurrent::recurrent;
 use rules::{
     attention, binary, check_operands, concatenated, convolution, detected, float_parameters, framed, gemm,
-    grid_sampled, largest, matrix_product, padded, parameters, pooled, reduced, region_pooled, same_type, scattered,
-    sliced, split, suppressed, transposed,
+    grid_sampled, largest, matrix_product, padded, parameters, parametric_relu, pooled, reduced, region_pooled,
+    same_type, scattered, sliced, split, suppressed, transposed,
 };
 use shape::{Result, elements, ensure};
 
@@ -77,6 +77,7 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
         }
         Op::Unary(_) | Op::Identity => x.clone(),
         Op::Binary(kind) => binary(*kind, x, inputs[1])?,
+        Op::PRelu => parametric_relu(x, inputs[1])?,
         Op::Where => {
             ensure!(x.dtype == DType::Bool, "the condition is {:?}, not Bool", x.dtype);
             same_type(&inputs[1..])?;

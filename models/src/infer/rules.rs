@@ -22,7 +22,7 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
         Op::Attention { .. } => (3, 4),
         Op::BatchNormalization { .. } => (5, 5),
         Op::InstanceNormalization { .. } | Op::GroupNormalization { .. } | Op::Where => (3, 3),
-        Op::Binary(_) | Op::Gather { .. } | Op::GridSample { .. } => (2, 2),
+        Op::Binary(_) | Op::PRelu | Op::Gather { .. } | Op::GridSample { .. } => (2, 2),
         Op::ConvInteger { .. } => (2, 2),
         Op::PackedMatMul { .. } => (3, 4),
         Op::QuantizedConv { .. } | Op::QuantizedMatMul => (2, 3),
@@ -159,16 +159,19 @@ pub(super) fn binary(kind: Binary, a: &Fact, b: &Fact) -> Result<Fact> {
             ensure!(!a.dtype.is_float() && a.dtype != DType::Bool, "{kind:?} needs integers, not {:?}", a.dtype);
             a.dtype
         }
-        Binary::PRelu => {
-            ensure!(shape == a.shape, "the slope {} cannot be broadcast to {}", show(&b.shape), show(&a.shape));
-            a.dtype
-        }
         _ => {
             ensure!(a.dtype != DType::Bool, "{kind:?} is not defined for Bool");
             a.dtype
         }
     };
     Ok(Fact::new(dtype, &shape))
+}
+
+pub(super) fn parametric_relu(x: &Fact, slope: &Fact) -> Result<Fact> {
+    same_type(&[x, slope])?;
+    let fits = broadcast(&x.shape, &slope.shape)? == x.shape;
+    ensure!(fits, "the slope {} cannot be broadcast to {}", show(&slope.shape), show(&x.shape));
+    Ok(x.clone())
 }
 
 fn spatial_rank(x: &Fact, window: &Window) -> Result<usize> {

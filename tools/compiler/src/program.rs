@@ -47,7 +47,7 @@ pub enum Classes {
 /// operator is not element-wise or mixes classes. A cast between integers and floats belongs to the floats: it is how
 /// their programs load and store integers.
 pub fn class<'a>(op: &Op, facts: impl IntoIterator<Item = &'a Fact>) -> Option<Classes> {
-    if !matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast) {
+    if !matches!(op, Op::Unary(_) | Op::Binary(_) | Op::PRelu | Op::Where | Op::Cast) {
         return None;
     }
     let mut found = Classes::Any;
@@ -137,18 +137,17 @@ impl Builder {
     pub fn apply(&mut self, op: &Op, arguments: &[Register], output: DType) -> Result<Register, ProgramError> {
         match (op, arguments) {
             (Op::Unary(op), &[x]) => self.unary(*op, x, output),
-            (Op::Binary(Binary::PRelu), &[x, slope]) => {
+            (Op::PRelu, &[x, slope]) => {
                 let negative = self.is_negative(x)?;
-                let scaled = self.binary(pointwise::Binary::Mul, x, slope)?;
+                let scaled = self.binary(Binary::Mul, x, slope)?;
                 self.push(Instruction::Select(negative, scaled, x))
             }
             (Op::Binary(Binary::Pow), &[x, exponent]) => self.power(x, exponent),
             (Op::Binary(op), &[a, b]) => {
-                let instruction = binary_instruction(*op);
-                if self.class.is_float() && instruction.needs_integers() {
+                if self.class.is_float() && op.needs_integers() {
                     return Err(ProgramError::Type { operator: format!("{op:?}"), dtype: output });
                 }
-                self.binary(instruction, a, b)
+                self.binary(*op, a, b)
             }
             (Op::Where, &[condition, a, b]) => self.push(Instruction::Select(condition, a, b)),
             (Op::Cast, &[x]) if output == DType::Bool => {
@@ -197,22 +196,22 @@ impl Builder {
         self.push(Instruction::Unary(op, x))
     }
 
-    fn binary(&mut self, op: pointwise::Binary, a: Register, b: Register) -> Result<Register, ProgramError> {
+    fn binary(&mut self, op: Binary, a: Register, b: Register) -> Result<Register, ProgramError> {
         self.push(Instruction::Binary(op, a, b))
     }
 
-    fn with_constant(&mut self, op: pointwise::Binary, x: Register, value: f64) -> Result<Register, ProgramError> {
+    fn with_constant(&mut self, op: Binary, x: Register, value: f64) -> Result<Register, ProgramError> {
         let value = self.constant(value)?;
         self.binary(op, x, value)
     }
 
     fn is_negative(&mut self, x: Register) -> Result<Register, ProgramError> {
-        self.with_constant(pointwise::Binary::Less, x, 0.0)
+        self.with_constant(Binary::Less, x, 0.0)
     }
 
     /// `x` to a power; squares and cubes are products.
     fn power(&mut self, x: Register, exponent: Register) -> Result<Register, ProgramError> {
-        use pointwise::Binary as B;
+        use Binary as B;
         match self.instructions[usize::from(exponent)] {
             Instruction::Float(2.0) | Instruction::Integer(2) => self.binary(B::Mul, x, x),
             Instruction::Float(3.0) | Instruction::Integer(3) => {
@@ -338,23 +337,23 @@ impl Builder {
     /// scale·(eˣ − 1)
     fn exponential_minus_one(&mut self, x: Register, scale: f64) -> Result<Register, ProgramError> {
         let power = self.instruction(pointwise::Unary::Exp, x)?;
-        let less = self.with_constant(pointwise::Binary::Sub, power, 1.0)?;
-        if scale == 1.0 { Ok(less) } else { self.with_constant(pointwise::Binary::Mul, less, scale) }
+        let less = self.with_constant(Binary::Sub, power, 1.0)?;
+        if scale == 1.0 { Ok(less) } else { self.with_constant(Binary::Mul, less, scale) }
     }
 
     /// max(0, min(1, alpha·x + beta))
     fn hard_sigmoid(&mut self, x: Register, alpha: f64, beta: f64) -> Result<Register, ProgramError> {
-        let scaled = self.with_constant(pointwise::Binary::Mul, x, alpha)?;
-        let shifted = self.with_constant(pointwise::Binary::Add, scaled, beta)?;
-        let lower = self.with_constant(pointwise::Binary::Max, shifted, 0.0)?;
-        self.with_constant(pointwise::Binary::Min, lower, 1.0)
+        let scaled = self.with_constant(Binary::Mul, x, alpha)?;
+        let shifted = self.with_constant(Binary::Add, scaled, beta)?;
+        let lower = self.with_constant(Binary::Max, shifted, 0.0)?;
+        self.with_constant(Binary::Min, lower, 1.0)
     }
 
     /// 0.5·x·(1 + gate)
     fn half_gate(&mut self, x: Register, gate: Register) -> Result<Register, ProgramError> {
-        let half = self.with_constant(pointwise::Binary::Mul, x, 0.5)?;
-        let sum = self.with_constant(pointwise::Binary::Add, gate, 1.0)?;
-        self.binary(pointwise::Binary::Mul, half, sum)
+        let half = self.with_constant(Binary::Mul, x, 0.5)?;
+        let sum = self.with_constant(Binary::Add, gate, 1.0)?;
+        self.binary(Binary::Mul, half, sum)
     }
 }
 
@@ -393,32 +392,4 @@ fn unary_instruction(op: Unary) -> Option<pointwise::Unary> {
         Unary::IsNan => U::IsNan,
         _ => return None,
     })
-}
-
-fn binary_instruction(op: Binary) -> pointwise::Binary {
-    use pointwise::Binary as B;
-    match op {
-        Binary::Add => B::Add,
-        Binary::Sub => B::Sub,
-        Binary::Mul | Binary::PRelu => B::Mul,
-        Binary::Div => B::Div,
-        Binary::Pow => B::Pow,
-        Binary::Min => B::Min,
-        Binary::Max => B::Max,
-        Binary::Mod => B::Mod,
-        Binary::Fmod => B::Fmod,
-        Binary::Equal => B::Equal,
-        Binary::Less => B::Less,
-        Binary::LessOrEqual => B::LessOrEqual,
-        Binary::Greater => B::Greater,
-        Binary::GreaterOrEqual => B::GreaterOrEqual,
-        Binary::And => B::And,
-        Binary::Or => B::Or,
-        Binary::Xor => B::Xor,
-        Binary::BitAnd => B::BitAnd,
-        Binary::BitOr => B::BitOr,
-        Binary::BitXor => B::BitXor,
-        Binary::ShiftLeft => B::ShiftLeft,
-        Binary::ShiftRight => B::ShiftRight,
-    }
 }

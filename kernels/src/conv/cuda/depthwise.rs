@@ -1,12 +1,13 @@
 //! Depthwise configurations: channels last, one output channel for each input channel.
 
-use super::Conv;
-use crate::codegen::{Candidate, Generate, Packing, Target};
+use crate::codegen::{Candidate, Packing, Target};
+use crate::conv;
 use crate::gemm::{Constants, Geometry, Map, Operand, Problem, launch, streaming};
-use crate::mbconv::MbConv;
 use crate::view::Strides;
 use crate::{DType, View};
 
+/// The algorithm's name.
+pub(super) const ALGORITHM: &str = "depthwise";
 /// Most taps of a row: they are unrolled, and at 255 the code takes sixty times as long as its arithmetic.
 const LONGEST_ROW: u32 = 64;
 /// Most inputs of a row that a thread holds of 8-bit elements.
@@ -17,7 +18,7 @@ const RUNS: [u32; 4] = [1, 2, 4, 7];
 const THREADS: [u32; 2] = [64, 128];
 
 /// Candidates, or none where the convolution is not depthwise or its operands do not lie right.
-pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<Candidate> {
+pub(super) fn candidates(conv: &conv::Geometry, whole: &Problem, target: &Target) -> Vec<Candidate> {
     let padded_channels = whole.stored_columns;
     let Some(window) = whole.depth.window.as_ref().filter(|window| window.taps[2] <= LONGEST_ROW) else {
         return Vec::new();
@@ -47,7 +48,7 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
         group: 0,
         packing: Packing::Keep,
     };
-    let mut all = if bytes { Vec::new() } else { in_shared_memory(conv, target) };
+    let mut all = Vec::new();
     // K counts taps here.
     let mut problem = whole.clone();
     problem.depth.channels = 1;
@@ -62,20 +63,8 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
     all
 }
 
-/// The kernel of MBConv blocks without expansion and gate: a band of the image is copied into shared memory at once, so
-/// that no load waits for another.
-fn in_shared_memory(conv: &Conv, target: &Target) -> Vec<Candidate> {
-    if !conv.epilogue.extras.is_empty() {
-        return Vec::new();
-    }
-    let kernel = MbConv { expand: None, depthwise: conv.clone(), gate: None };
-    let mut all = kernel.candidates(target).unwrap_or_default();
-    all.iter_mut().for_each(|candidate| candidate.algorithm = "depthwise_band");
-    all
-}
-
 /// Weights packed `[tap][lane]`.
-fn packed(conv: &Conv, padded_channels: u32) -> Option<Packing> {
+fn packed(conv: &conv::Geometry, padded_channels: u32) -> Option<Packing> {
     let mut view = View { padded_channels: 0, offset: 0, ..conv.weights.clone() };
     view.shape[0] = padded_channels;
     view.strides = Strides::from_slice(&[1, 1]).ok()?;
@@ -151,7 +140,7 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
     Candidate {
         packing,
         ..Candidate::new(
-            "depthwise",
+            ALGORITHM,
             format!("run {run} threads {threads}"),
             vec![launch],
             streamed.max(unpacked) + spread + waits,

@@ -1,8 +1,9 @@
 //! Convolutions of one to four channels, read as they lie: the first layer of a network on its input, of floats or of 8-bit
 //! integers.
 
-use super::{Conv, packed};
+use super::packed;
 use crate::codegen::{Candidate, Packing, Rate, Target};
+use crate::conv;
 use crate::gemm::{Constants, Geometry, INTEGERS, Problem, WORDS, integer_names, launch, word};
 use crate::{DType, View};
 
@@ -22,7 +23,7 @@ const TILES: [(u32, u32, u32, u32); 7] =
 
 /// Whether a convolution without groups of this input and these weights into outputs of type `output` has a tensor-core
 /// kernel that reads the input in whatever layout and float type it has, so that no copy is needed before it. Strides and
-/// dilations as in [`Conv`].
+/// dilations as in [`conv::Geometry`].
 pub fn reads_any_layout(input: &View, weights: &View, output: DType, strides: [u32; 3], dilations: [u32; 3]) -> bool {
     let half = |dtype: DType| matches!(dtype, DType::F16 | DType::Bf16);
     input.rank() == 4
@@ -65,7 +66,7 @@ fn shared(weights: &View, strides: [u32; 3], dilations: [u32; 3], rows: u32, col
 }
 
 /// Candidates, or none where the convolution is not a first layer.
-pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<Candidate> {
+pub(super) fn candidates(conv: &conv::Geometry, whole: &Problem, target: &Target) -> Vec<Candidate> {
     let reads = match whole.integers {
         Some(_) => reads_integers_of_any_layout(&conv.input, &conv.weights, conv.strides, conv.dilations),
         None => {
@@ -84,7 +85,7 @@ pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<C
         .collect()
 }
 
-fn candidate(conv: &Conv, whole: &Problem, tile: [u32; 4], target: &Target) -> Option<Candidate> {
+fn candidate(conv: &conv::Geometry, whole: &Problem, tile: [u32; 4], target: &Target) -> Option<Candidate> {
     let [rows, columns, wm, wn] = tile;
     let shared = shared(&conv.weights, conv.strides, conv.dilations, rows, columns);
     let window = whole.depth.window.as_ref()?;

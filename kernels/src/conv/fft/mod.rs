@@ -17,10 +17,10 @@ mod tests;
 
 pub use weights::Spectrum;
 
-use super::Conv;
 use crate::DType;
 use crate::codegen::packing::Packing;
 use crate::codegen::{Argument, Candidate, Launch, PRELUDE, Target, element_type};
+use crate::conv;
 use crate::gemm::{Constants, Geometry, Operand, Problem, launch, spatial};
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ const SEQUENCES: [u32; 4] = [1, 2, 4, 8];
 
 /// A convolution cut into blocks.
 struct Blocks<'a> {
-    conv: &'a Conv,
+    conv: &'a conv::Geometry,
     whole: &'a Problem,
     spectrum: Spectrum,
     taps: [u32; 2],
@@ -52,7 +52,7 @@ struct Blocks<'a> {
 }
 
 /// Candidates, cheapest first; none where the filter is short, strided or dilated.
-pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Vec<Candidate> {
+pub(super) fn candidates(conv: &conv::Geometry, whole: &Problem, target: &Target) -> Vec<Candidate> {
     let (taps, _) = spatial(&conv.weights);
     let float = |dtype: DType| matches!(dtype, DType::F32 | DType::F16 | DType::Bf16);
     let plain = taps[0] == 1
@@ -89,7 +89,7 @@ fn lengths(taps: u32, outputs: u32) -> Vec<u32> {
 }
 
 impl<'a> Blocks<'a> {
-    fn new(conv: &'a Conv, whole: &'a Problem, taps: [u32; 2], lengths: [u32; 2]) -> Self {
+    fn new(conv: &'a conv::Geometry, whole: &'a Problem, taps: [u32; 2], lengths: [u32; 2]) -> Self {
         let count = |d: usize| whole.rows[d + 2].div_ceil(lengths[d] - taps[d] + 1);
         let blocks = [whole.rows[0], count(0), count(1)];
         Self { conv, whole, spectrum: Spectrum { lengths }, taps, blocks }
@@ -286,8 +286,7 @@ impl<'a> Blocks<'a> {
     }
 
     fn candidate(&self, what: String, launches: Vec<Launch>, workspace: u64, cost: f64) -> Candidate {
-        let epilogue = &self.conv.epilogue;
-        let mut packing = vec![Packing::Keep; 2 + usize::from(epilogue.bias) + epilogue.extras.len()];
+        let mut packing = vec![Packing::Keep; 2 + usize::from(self.whole.bias) + self.whole.extras.len()];
         packing[1] = Packing::Transform(Arc::new(self.spectrum));
         let [height, width] = self.spectrum.lengths;
         Candidate {

@@ -4,6 +4,7 @@ use super::weights::{Complex, Spectrum, transform};
 use crate::codegen::Generate;
 use crate::codegen::Transform;
 use crate::conv::Conv;
+use crate::conv::cases::{Size, size};
 use crate::gemm::tests::targets;
 use crate::pointwise::Epilogue;
 use crate::{DType, View};
@@ -82,17 +83,9 @@ fn packed_filters_correlate() {
 }
 
 fn audio(groups: u32, taps: u32, step: u32) -> Conv {
-    let view = |shape: &[u32]| View::channels_last(DType::F32, shape).unwrap();
-    Conv {
-        input: view(&[1, 32, 16000]),
-        weights: View::contiguous(DType::F32, &[32, 32 / groups, taps]).unwrap(),
-        output: view(&[1, 32, (16000 - taps) / step + 1]),
-        strides: [1, 1, step],
-        dilations: [1; 3],
-        pads: [0; 3],
-        groups,
-        epilogue: Epilogue::default(),
-    }
+    let kernel = [taps];
+    let size = Size { groups, pads: (0, 0), ..size(&[1, 32, 16000], 32, &kernel, step) };
+    Conv { geometry: size.geometry([DType::F32; 3], true), epilogue: Epilogue::default() }
 }
 
 #[test]

@@ -18,10 +18,10 @@ mod tests;
 
 pub use weights::Weights;
 
-use super::Conv;
 use crate::DType;
 use crate::codegen::packing::Packing;
 use crate::codegen::{Argument, Candidate, Launch, PRELUDE, Target, Unsupported, element_type};
+use crate::conv;
 use crate::gemm::{self, Constants, Depth, Geometry, Map, Operand, Problem, launch};
 use std::sync::Arc;
 use transform::Transforms;
@@ -40,7 +40,7 @@ const THREADS: u32 = 128;
 
 /// A convolution in tiles.
 struct Tiling<'a> {
-    conv: &'a Conv,
+    conv: &'a conv::Geometry,
     transforms: Transforms,
     /// Tiles in the batch, along height and along width.
     tiles: [u32; 3],
@@ -54,7 +54,11 @@ struct Tiling<'a> {
 ///
 /// # Errors
 /// As [`gemm::candidates`].
-pub(super) fn candidates(conv: &Conv, whole: &Problem, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+pub(super) fn candidates(
+    conv: &conv::Geometry,
+    whole: &Problem,
+    target: &Target,
+) -> Result<Vec<Candidate>, Unsupported> {
     let element = conv.input.dtype;
     let plain = conv.groups == 1
         && conv.weights.rank() == 4
@@ -91,7 +95,7 @@ fn blocks(threads: u64) -> u32 {
 }
 
 impl<'a> Tiling<'a> {
-    fn new(conv: &'a Conv, tile: u32, whole: &Problem) -> Self {
+    fn new(conv: &'a conv::Geometry, tile: u32, whole: &Problem) -> Self {
         Self {
             conv,
             transforms: Transforms::new(tile as usize),
@@ -192,12 +196,12 @@ impl<'a> Tiling<'a> {
         let conv = self.conv;
         let bytes = |elements: u64, dtype: DType| elements * dtype.size() as u64;
         let read = bytes(conv.input.elements(), conv.input.dtype) + transformed * size;
-        let written = bytes(conv.output.elements(), conv.output.dtype) * (1 + conv.epilogue.extras.len() as u64);
+        let written = bytes(conv.output.elements(), conv.output.dtype) * (1 + whole.extras.len() as u64);
         // The cost of a product counts the weights of one batch only.
         let weights = 1.3 + (weights * size) as f64 / (target.bandwidth * 700.0);
         let cost =
             transform_cost(target, read) + product.cost.max(weights) + transform_cost(target, written + products * 4);
-        let mut packing = vec![Packing::Keep; 2 + usize::from(conv.epilogue.bias) + conv.epilogue.extras.len()];
+        let mut packing = vec![Packing::Keep; 2 + usize::from(whole.bias) + whole.extras.len()];
         packing[1] = Packing::Transform(Arc::new(Weights {
             tile: self.tile(),
             channels: self.channels,

@@ -98,9 +98,9 @@ pub(super) fn parametric_relu(builder: &mut Builder, node: &mut NodeView) -> Res
         let mut shape = vec![1; builder.shape(a).len() - 1];
         shape[0] = builder.shape(b)[0];
         let b = builder.reshape(b, &shape)?;
-        return builder.binary(Binary::PRelu, a, b);
+        return builder.emit(Op::PRelu, &[a, b]);
     }
-    binary(builder, node, Binary::PRelu)
+    builder.emit(Op::PRelu, &[a, b])
 }
 
 /// Before opset 7 the second operand was broadcast only on request, with its first dimension put at `axis`.

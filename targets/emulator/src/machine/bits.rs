@@ -262,17 +262,26 @@ fn found(zeros: u32, bits: u32, shift: bool) -> u32 {
     }
 }
 
+/// Logic and shifts of words of one width, and what else they have.
+macro_rules! of_width {
+    ($kind:ident, $s:ident, $r:ident, $lanes:ident, $word:ty, $signed:ty, { $($others:tt)* }) => {
+        match $kind {
+            Kind::And => $r.binary($s, $lanes, |a: $word, b: $word| a & b),
+            Kind::Or => $r.binary($s, $lanes, |a: $word, b: $word| a | b),
+            Kind::Xor => $r.binary($s, $lanes, |a: $word, b: $word| a ^ b),
+            Kind::Not => $r.unary($s, $lanes, |a: $word| !a),
+            Kind::Cnot => $r.unary($s, $lanes, |a: $word| <$word>::from(a == 0)),
+            Kind::ShiftLeft => $r.binary($s, $lanes, |a: $word, b: u32| if b < <$word>::BITS { a << b } else { 0 }),
+            Kind::ShiftRight => $r.binary($s, $lanes, |a: $word, b: u32| if b < <$word>::BITS { a >> b } else { 0 }),
+            Kind::ShiftRightSigned => $r.binary($s, $lanes, |a: $signed, b: u32| a >> b.min(<$word>::BITS - 1)),
+            $($others)*
+        }
+    };
+}
+
 #[inline(always)]
 fn short(kind: Kind, s: &Slots, r: &mut Registers<'_>, lanes: u32) {
-    match kind {
-        Kind::And => r.binary(s, lanes, |a: u32, b: u32| a & b),
-        Kind::Or => r.binary(s, lanes, |a: u32, b: u32| a | b),
-        Kind::Xor => r.binary(s, lanes, |a: u32, b: u32| a ^ b),
-        Kind::Not => r.unary(s, lanes, |a: u32| !a),
-        Kind::Cnot => r.unary(s, lanes, |a: u32| u32::from(a == 0)),
-        Kind::ShiftLeft => r.binary(s, lanes, |a: u32, b: u32| if b < 32 { a << b } else { 0 }),
-        Kind::ShiftRight => r.binary(s, lanes, |a: u32, b: u32| if b < 32 { a >> b } else { 0 }),
-        Kind::ShiftRightSigned => r.binary(s, lanes, |a: i32, b: u32| a >> b.min(31)),
+    of_width!(kind, s, r, lanes, u32, i32, {
         Kind::Funnel { left, wrap } => r.ternary(s, lanes, |a: u32, b: u32, c: u32| {
             let amount = if wrap { c & 31 } else { c.min(32) };
             let both = u64::from(b) << 32 | u64::from(a);
@@ -292,40 +301,24 @@ fn short(kind: Kind, s: &Slots, r: &mut Registers<'_>, lanes: u32) {
         Kind::Mask { clamp } => r.binary(s, lanes, |a: u32, b: u32| {
             if clamp { field_mask(a.min(32), b.min(32)) as u32 } else { field_mask(a & 31, b & 31) as u32 }
         }),
-    }
+    })
 }
 
 #[inline(always)]
 fn half(kind: Kind, s: &Slots, r: &mut Registers<'_>, lanes: u32) {
-    match kind {
-        Kind::And => r.binary(s, lanes, |a: u16, b: u16| a & b),
-        Kind::Or => r.binary(s, lanes, |a: u16, b: u16| a | b),
-        Kind::Xor => r.binary(s, lanes, |a: u16, b: u16| a ^ b),
-        Kind::Not => r.unary(s, lanes, |a: u16| !a),
-        Kind::Cnot => r.unary(s, lanes, |a: u16| u16::from(a == 0)),
-        Kind::ShiftLeft => r.binary(s, lanes, |a: u16, b: u32| if b < 16 { a << b } else { 0 }),
-        Kind::ShiftRight => r.binary(s, lanes, |a: u16, b: u32| if b < 16 { a >> b } else { 0 }),
-        Kind::ShiftRightSigned => r.binary(s, lanes, |a: i16, b: u32| a >> b.min(15)),
+    of_width!(kind, s, r, lanes, u16, i16, {
         _ => {}
-    }
+    })
 }
 
 #[inline(always)]
 fn long(kind: Kind, s: &Slots, r: &mut Registers<'_>, lanes: u32) {
-    match kind {
-        Kind::And => r.binary(s, lanes, |a: u64, b: u64| a & b),
-        Kind::Or => r.binary(s, lanes, |a: u64, b: u64| a | b),
-        Kind::Xor => r.binary(s, lanes, |a: u64, b: u64| a ^ b),
-        Kind::Not => r.unary(s, lanes, |a: u64| !a),
-        Kind::Cnot => r.unary(s, lanes, |a: u64| u64::from(a == 0)),
-        Kind::ShiftLeft => r.binary(s, lanes, |a: u64, b: u32| if b < 64 { a << b } else { 0 }),
-        Kind::ShiftRight => r.binary(s, lanes, |a: u64, b: u32| if b < 64 { a >> b } else { 0 }),
-        Kind::ShiftRightSigned => r.binary(s, lanes, |a: i64, b: u32| a >> b.min(63)),
+    of_width!(kind, s, r, lanes, u64, i64, {
         Kind::Field => r.ternary(s, lanes, |a: u64, b: u32, c: u32| field(a, b, c, 64)),
         Kind::FieldSigned => r.ternary(s, lanes, |a: i64, b: u32, c: u32| field_signed(a, b, c, 64)),
         Kind::Reverse => r.unary(s, lanes, u64::reverse_bits),
         _ => {}
-    }
+    })
 }
 
 #[inline(always)]

@@ -1,30 +1,26 @@
 //! Expansion, depthwise convolution and gate of a mobile inverted bottleneck: one kernel.
 
-use super::{Edges, Offer};
+use super::{Edges, Offer, is_depthwise};
 use crate::kernel_graph::{BufferRange, KernelGraph};
-use floe_kernels::{Kernel, conv::Conv, mbconv::MbConv, squeeze_excite::SqueezeExcite};
+use floe_kernels::{Kernel, mbconv::MbConv, squeeze_excite::SqueezeExcite};
 
 /// The kernels that begin at the pointwise or depthwise convolution at node `first`, the longest first.
 pub(super) fn offers(graph: &KernelGraph, edges: &Edges, first: usize) -> Vec<Offer> {
     let Kernel::Conv(conv) = &graph.nodes[first].kernel else { return Vec::new() };
-    let (expand, depthwise) = if is_depthwise(conv) {
+    let (expand, depthwise) = if is_depthwise(&conv.geometry) {
         (None, first)
     } else {
         let Some(next) = edges.successor(graph, graph.nodes[first].outputs[0]) else { return Vec::new() };
         (Some(first), next)
     };
     let Kernel::Conv(conv) = &graph.nodes[depthwise].kernel else { return Vec::new() };
-    if !is_depthwise(conv) {
+    if !is_depthwise(&conv.geometry) {
         return Vec::new();
     }
     let gate = gate_of(graph, edges, depthwise);
     // With a gate and without; a depthwise convolution alone stays what it is.
     let gates = gate.map(Some).into_iter().chain(expand.map(|_| None));
     gates.map(|gate| offer(graph, expand, depthwise, gate)).collect()
-}
-
-fn is_depthwise(conv: &Conv) -> bool {
-    conv.groups > 1 && conv.groups == conv.input.shape[1] && conv.groups == conv.output.shape[1]
 }
 
 /// The squeeze-and-excitation that averages the result of a node, other readers of which come after it.

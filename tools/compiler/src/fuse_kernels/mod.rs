@@ -19,7 +19,7 @@ use crate::{
     selection::{Expected, Selection},
 };
 use edges::Edges;
-use floe_kernels::Kernel;
+use floe_kernels::{Kernel, conv::Geometry};
 
 /// One kernel in place of several.
 struct Offer {
@@ -28,6 +28,11 @@ struct Offer {
     kernel: Kernel,
     inputs: Vec<BufferRange>,
     outputs: Vec<BufferRange>,
+}
+
+/// Whether a convolution has one filter for each of several channels.
+fn is_depthwise(conv: &Geometry) -> bool {
+    conv.groups > 1 && conv.is_depthwise()
 }
 
 impl Offer {

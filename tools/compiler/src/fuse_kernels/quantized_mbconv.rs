@@ -1,16 +1,12 @@
 //! Expansion and depthwise convolution of a mobile inverted bottleneck in 8-bit integers: one kernel.
 
-use super::{Edges, Offer};
+use super::{Edges, Offer, is_depthwise};
 use crate::kernel_graph::KernelGraph;
-use floe_kernels::{Kernel, quantized_conv::QuantizedConv, quantized_mbconv::QuantizedMbConv};
+use floe_kernels::{Kernel, quantized_mbconv::QuantizedMbConv};
 
 /// The kernel that begins at the pointwise convolution at node `first`.
 pub(super) fn offers(graph: &KernelGraph, edges: &Edges, first: usize) -> Vec<Offer> {
     find(graph, edges, first).into_iter().collect()
-}
-
-fn is_depthwise(conv: &QuantizedConv) -> bool {
-    conv.groups > 1 && conv.groups == conv.input.shape[1] && conv.groups == conv.output.shape[1]
 }
 
 fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
@@ -19,7 +15,7 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
     let second = edges.successor(graph, expansion.outputs[0])?;
     let node = &graph.nodes[second];
     let Kernel::QuantizedConv(depthwise) = &node.kernel else { return None };
-    if expand.groups != 1 || !is_depthwise(depthwise) {
+    if expand.geometry.groups != 1 || !is_depthwise(&depthwise.geometry) {
         return None;
     }
     let kernel = QuantizedMbConv { expand: Some(expand.clone()), depthwise: depthwise.clone() };

@@ -22,14 +22,14 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
     let Kernel::Conv(conv) = &projection.kernel else { return None };
     // The projection reads the image where it lies, lanes included, and rounds products as they would be stored.
     let (from, product_view) = (&pointwise.inputs[image], &pointwise.output);
-    let same = conv.input == *product_view
+    let same = conv.geometry.input == *product_view
         && from.dtype == product_view.dtype
         && from.padded_channels == product_view.padded_channels;
     if !same {
         return None;
     }
     let mut conv = conv.clone();
-    conv.input = from.clone();
+    conv.geometry.input = from.clone();
     let inputs = [&[product.inputs[image]], &projection.inputs[1..], &[product.inputs[scale]]].concat();
     let kernel = ScaledConv { conv, scale: pointwise.inputs[scale].clone() };
     Some(Offer {

@@ -78,7 +78,7 @@ fn a_table_that_lacks_a_member_does_not_decide() {
             _ => Some(apart),
         })
     };
-    let is_depthwise = |kernel: &Kernel| matches!(kernel, Kernel::Conv(conv) if conv.groups > 1);
+    let is_depthwise = |kernel: &Kernel| matches!(kernel, Kernel::Conv(conv) if conv.geometry.groups > 1);
     let is_fused = |kernel: &Kernel| matches!(kernel, Kernel::MbConv(_));
     assert_ne!(fuses(Some(without(|_| false))), by_cost, "a whole table decides");
     assert_eq!(fuses(Some(without(is_depthwise))), by_cost);

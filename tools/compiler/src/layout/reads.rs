@@ -73,6 +73,7 @@ fn operand(op: &Op, number: usize, image: Form) -> Form {
         // Kernels that take any strides.
         Op::Unary(_)
         | Op::Binary(_)
+        | Op::PRelu
         | Op::Where
         | Op::Cast
         | Op::BitCast

@@ -38,7 +38,7 @@ fn computes(graph: &FusedGraph, node: &FusedNode) -> Result<(), String> {
             let is_fused = is_anchor(op)
                 || matches!(
                     op,
-                    Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Identity | Op::BatchNormalization { .. }
+                    Op::Unary(_) | Op::Binary(_) | Op::PRelu | Op::Where | Op::Identity | Op::BatchNormalization { .. }
                 );
             if is_fused {
                 return Err(format!("a {} stands alone", op.name()));

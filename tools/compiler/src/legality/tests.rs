@@ -219,7 +219,7 @@ fn broken_kernel_graphs_are_named() {
             }),
             ("conv: ", &|graph| {
                 let Kernel::Conv(conv) = &mut graph.nodes[0].kernel else { panic!("a convolution first") };
-                conv.groups = 7;
+                conv.geometry.groups = 7;
             }),
         ],
     );

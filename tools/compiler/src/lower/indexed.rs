@@ -1,6 +1,6 @@
 //! Lowering of operators with several operands of different kinds: data and indices, images and places.
 
-use super::{Lowering, operators::three};
+use super::{Lowering, operators::geometry};
 use crate::fused::FusedNode;
 use floe_kernels::{
     Kernel, grid_sample::GridSample, integer_conv::IntegerConv, non_max_suppression::NonMaxSuppression,
@@ -87,15 +87,9 @@ fn kernel(op: &Op, views: Vec<floe_kernels::View>) -> Result<Kernel, String> {
             scale,
             half_pixel,
         }),
-        Op::ConvInteger { ref window, groups } => Kernel::IntegerConv(IntegerConv {
-            input: view()?,
-            weights: view()?,
-            output: view()?,
-            strides: three(&window.strides, 1)?,
-            dilations: three(&window.dilations, 1)?,
-            pads: three(&window.pads_begin, 0)?,
-            groups: groups as u32,
-        }),
+        Op::ConvInteger { ref window, groups } => {
+            Kernel::IntegerConv(IntegerConv { geometry: geometry([view()?, view()?, view()?], window, groups)? })
+        }
         ref other => return Err(format!("{} has no kernel", other.name())),
     })
 }

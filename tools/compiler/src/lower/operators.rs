@@ -8,7 +8,7 @@ use crate::{
 use floe_kernels::{
     DType, Kernel, View,
     attention::Attention,
-    conv::Conv,
+    conv::{Conv, Geometry},
     conv_transpose::ConvTranspose,
     cumulative::Cumulative,
     determinant::Determinant,
@@ -24,16 +24,30 @@ use floe_kernels::{
     resize::Resize,
     softmax::Softmax,
 };
-use floe_models::Op;
+use floe_models::{Op, op::Window};
 
 /// Spatial parameters padded with leading values to three.
-pub(super) fn three(values: &[usize], fill: u32) -> Result<[u32; 3], String> {
+fn three(values: &[usize], fill: u32) -> Result<[u32; 3], String> {
     let mut result = [fill; 3];
     let first = 3usize.checked_sub(values.len()).ok_or("more than three spatial dimensions")?;
     for (slot, &value) in result[first..].iter_mut().zip(values) {
         *slot = u32::try_from(value).map_err(|_| "a window parameter exceeds 32 bits")?;
     }
     Ok(result)
+}
+
+/// The geometry of a convolution of these input, weights and output.
+pub(super) fn geometry(views: [View; 3], window: &Window, groups: usize) -> Result<Geometry, String> {
+    let [input, weights, output] = views;
+    Ok(Geometry {
+        input,
+        weights,
+        output,
+        strides: three(&window.strides, 1)?,
+        dilations: three(&window.dilations, 1)?,
+        pads: three(&window.pads_begin, 0)?,
+        groups: u32::try_from(groups).map_err(|_| "more groups than 32 bits count")?,
+    })
 }
 
 fn list<T, const N: usize>(items: impl IntoIterator<Item = T>, what: &str) -> Result<heapless::Vec<T, N>, String> {
@@ -154,26 +168,16 @@ impl<'a> Lowering<'a> {
         let (output, view) = self.operand(&to)?;
         let epilogue = Epilogue { bias: bias.is_some(), program: program.cloned(), extras: extra_views };
         let kernel = match op {
-            Op::Conv { window, groups } => Kernel::Conv(Conv {
-                input: x_view,
-                weights: w_view,
-                output: view,
-                strides: if in_windows { [1; 3] } else { three(&window.strides, 1)? },
-                dilations: three(&window.dilations, 1)?,
-                pads: three(&window.pads_begin, 0)?,
-                groups: *groups as u32,
-                epilogue,
-            }),
-            Op::ConvTranspose { window, groups } => Kernel::ConvTranspose(ConvTranspose {
-                input: x_view,
-                weights: w_view,
-                output: view,
-                strides: three(&window.strides, 1)?,
-                dilations: three(&window.dilations, 1)?,
-                pads: three(&window.pads_begin, 0)?,
-                groups: *groups as u32,
-                epilogue,
-            }),
+            Op::Conv { window, groups } | Op::ConvTranspose { window, groups } => {
+                let mut geometry = geometry([x_view, w_view, view], window, *groups)?;
+                if in_windows {
+                    geometry.strides = [1; 3];
+                }
+                match op {
+                    Op::Conv { .. } => Kernel::Conv(Conv { geometry, epilogue }),
+                    _ => Kernel::ConvTranspose(ConvTranspose { geometry, epilogue }),
+                }
+            }
             Op::MatMul | Op::Gemm { .. } => Kernel::MatMul(MatMul { a: x_view, b: w_view, output: view, epilogue }),
             other => return Err(format!("{} cannot carry an epilogue", other.name())),
         };

@@ -1,12 +1,13 @@
 //! Lowering of products of 8-bit integers and floats, whose epilogues make of their sums what the network goes on with.
 
-use super::{Form, Located, Lowering, operators::three};
+use super::{Form, Located, Lowering, operators::geometry};
 use crate::{
     fused::FusedNode,
     kernel_graph::{BufferId, Storage},
 };
 use floe_kernels::{
     DType, Kernel,
+    conv::Geometry,
     packed_matmul::PackedMatMul,
     pointwise::{Epilogue, Program},
     quantized_conv::QuantizedConv,
@@ -82,26 +83,23 @@ impl<'a> Lowering<'a> {
             }
             None => None,
         };
-        let mut views = heapless::Vec::new();
+        let mut extra_views = heapless::Vec::new();
         for extra in &extras {
             let (range, view) = self.operand(extra)?;
             inputs.push(range);
-            views.push(view).map_err(|_| "more extra inputs than an epilogue takes")?;
+            extra_views.push(view).map_err(|_| "more extra inputs than an epilogue takes")?;
         }
         let (range, output) = self.operand(&result)?;
-        let (strides, dilations, pads, groups, padding_value) = match op {
-            Op::QuantizedConv { window, groups, padding_value } => (
-                three(&window.strides, 1)?,
-                three(&window.dilations, 1)?,
-                three(&window.pads_begin, 0)?,
-                u32::try_from(*groups).map_err(|_| "more groups than 32 bits count")?,
-                *padding_value,
-            ),
-            _ => ([1; 3], [1; 3], [0; 3], 1, 0),
+        let views = [input, weights, output];
+        let (geometry, padding_value) = match op {
+            Op::QuantizedConv { window, groups, padding_value } => (geometry(views, window, *groups)?, *padding_value),
+            _ => {
+                let [input, weights, output] = views;
+                (Geometry::plain(input, weights, output), 0)
+            }
         };
-        let epilogue = Epilogue { bias: false, program: program.cloned(), extras: views };
-        let kernel =
-            QuantizedConv { input, weights, output, strides, dilations, pads, groups, padding_value, bias, epilogue };
+        let epilogue = Epilogue { bias: false, program: program.cloned(), extras: extra_views };
+        let kernel = QuantizedConv { geometry, padding_value, bias, epilogue };
         self.push(Kernel::QuantizedConv(kernel), inputs, vec![range]);
         if result.buffer != to.buffer {
             let dense = Located::plain(result.buffer, to.dtype, &to.shape);

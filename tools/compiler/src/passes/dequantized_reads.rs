@@ -44,7 +44,7 @@ pub fn run(mut graph: Graph) -> Graph {
 }
 
 fn is_element_wise(node: &Node) -> bool {
-    matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Cast | Op::Where)
+    matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::PRelu | Op::Cast | Op::Where)
 }
 
 /// Whether a product of floats may take this node for its epilogue, which reads no integers.

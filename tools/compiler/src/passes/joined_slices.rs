@@ -75,7 +75,7 @@ fn piece(edges: &Edges, part: TensorId, axis: usize) -> Option<Piece> {
         let number = edges.producer(id)?;
         let node = &edges.nodes[number];
         match node.op {
-            Op::Unary(_) | Op::Binary(_) | Op::Cast if between.len() < MOST_BETWEEN => {
+            Op::Unary(_) | Op::Binary(_) | Op::PRelu | Op::Cast if between.len() < MOST_BETWEEN => {
                 between.push(number);
                 let next = changed_operand(edges, node)?;
                 if edges.fact(next).shape != edges.fact(part).shape {

@@ -24,7 +24,7 @@ fn channels_second(rank: usize) -> Vec<usize> {
 fn moved(edges: &Edges, number: usize) -> Option<Vec<usize>> {
     let graph: &Graph = edges;
     let node = &graph.nodes[number];
-    if !matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::Cast) {
+    if !matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::PRelu | Op::Cast) {
         return None;
     }
     let shape = &graph.fact(node.outputs[0]).shape;
@@ -56,7 +56,10 @@ fn source(node: &Node, permutation: &[usize]) -> Option<TensorId> {
 
 /// Whether a matrix product makes the value, or element-wise operators do which may become one's epilogue.
 fn made_by_product(edges: &Edges, id: TensorId) -> bool {
-    matches!(edges.maker(id).map(|maker| &maker.op), Some(Op::MatMul | Op::Gemm { .. } | Op::Unary(_) | Op::Binary(_)))
+    matches!(
+        edges.maker(id).map(|maker| &maker.op),
+        Some(Op::MatMul | Op::Gemm { .. } | Op::Unary(_) | Op::Binary(_) | Op::PRelu)
+    )
 }
 
 /// Lets the element-wise node `number` read untransposed operands and transposes its result.

@@ -66,7 +66,12 @@ fn branch(graph: &Edges, number: usize) -> Option<Branch> {
         [reader] if let Op::Unary(unary) = *op(reader) => {
             (Activation::Unary(unary), vec![number, reader], graph.nodes[reader].outputs[0])
         }
-        [a, b] if matches!((op(a), op(b)), (Op::Unary(_), Op::Binary(_)) | (Op::Binary(_), Op::Unary(_))) => {
+        [a, b]
+            if matches!(
+                (op(a), op(b)),
+                (Op::Unary(_), Op::Binary(_) | Op::PRelu) | (Op::Binary(_) | Op::PRelu, Op::Unary(_))
+            ) =>
+        {
             let (inner, product) = if matches!(op(a), Op::Unary(_)) { (a, b) } else { (b, a) };
             let Op::Unary(unary) = graph.nodes[inner].op else { return None };
             let (gate, product_inputs) = (graph.nodes[inner].outputs[0], &graph.nodes[product].inputs);

@@ -57,7 +57,7 @@ fn quantised_before(edges: &Edges, number: usize) -> Option<(usize, Vec<usize>)>
         |&id: &TensorId| graph.constant(id).is_some_and(|tensor| tensor.elements() == 1 || tensor.shape == [*columns]);
     let element_wise = |node: &Node| match &node.op {
         Op::Cast | Op::Unary(_) => true,
-        Op::Binary(_) => constant(&node.inputs[1]) && graph.constant(node.inputs[0]).is_none(),
+        Op::Binary(_) | Op::PRelu => constant(&node.inputs[1]) && graph.constant(node.inputs[0]).is_none(),
         _ => false,
     };
     let (mut value, mut chain) = (reshape.inputs[0], Vec::new());

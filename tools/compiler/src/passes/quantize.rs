@@ -42,12 +42,14 @@ fn is_broadcast(graph: &Graph, consumers: &[Vec<NodeId>], mut value: TensorId) -
     let elements = graph.fact(value).elements();
     while let [NodeId(reader)] = *consumers[value.0] {
         let reader = &graph.nodes[reader];
-        let Op::Binary(op) = reader.op else { return false };
+        if !matches!(reader.op, Op::Binary(_) | Op::PRelu) {
+            return false;
+        }
         if graph.fact(reader.outputs[0]).elements() > elements {
             return true;
         }
         let scalar = reader.inputs.iter().any(|&input| graph.constant(input).is_some_and(|c| c.elements() == 1));
-        if !scalar || !matches!(op, Binary::Sub | Binary::Mul) {
+        if !scalar || !matches!(reader.op, Op::Binary(Binary::Sub | Binary::Mul)) {
             return false;
         }
         value = reader.outputs[0];

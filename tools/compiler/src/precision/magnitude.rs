@@ -248,8 +248,8 @@ mod tests {
         /// `(1 − seen)·value`.
         fn added_mask(&mut self, seen: TensorId, value: f32) -> TensorId {
             let (one, value) = (self.scalar(1.0), self.scalar(value));
-            let unseen = self.binary(op::Binary::Sub, one, seen);
-            self.binary(op::Binary::Mul, unseen, value)
+            let unseen = self.binary(Binary::Sub, one, seen);
+            self.binary(Binary::Mul, unseen, value)
         }
 
         fn softmax(&mut self, scores: TensorId) -> TensorId {
@@ -313,7 +313,7 @@ mod tests {
     fn queries_that_see_nothing_weigh_all_keys_alike() {
         let boolean = |network: &mut Network, seen| {
             let zero = network.scalar(0.0);
-            network.binary(op::Binary::Greater, seen, zero)
+            network.binary(Binary::Greater, seen, zero)
         };
         for value in [f32::MIN, -1e9] {
             // The mask chosen, added, and added behind a transposition.
@@ -326,14 +326,14 @@ mod tests {
             check(|network, seen| {
                 let scores = network.input(&SCORES);
                 let mask = network.added_mask(seen, value);
-                let masked = network.binary(op::Binary::Add, scores, mask);
+                let masked = network.binary(Binary::Add, scores, mask);
                 network.softmax(masked)
             });
             check(|network, seen| {
                 let scores = network.input(&[KEYS, QUERIES]);
                 let mask = network.added_mask(seen, value);
                 let mask = network.node(Op::Transpose { permutation: vec![0, 1, 3, 2] }, &[mask]);
-                let masked = network.binary(op::Binary::Add, scores, mask);
+                let masked = network.binary(Binary::Add, scores, mask);
                 let masked = network.node(Op::Transpose { permutation: vec![0, 1, 3, 2] }, &[masked]);
                 network.softmax(masked)
             });
@@ -349,7 +349,7 @@ mod tests {
                 let (a, b) = (network.input(&[1, 2, QUERIES, SIZE]), network.input(&[1, 2, SIZE, KEYS]));
                 let product = network.node(Op::MatMul, &[a, b]);
                 let mask = network.added_mask(seen, value);
-                let masked = network.binary(op::Binary::Add, product, mask);
+                let masked = network.binary(Binary::Add, product, mask);
                 let weights = network.softmax(masked);
                 let value = network.input(&[1, 2, KEYS, SIZE]);
                 network.node(Op::MatMul, &[weights, value])
@@ -366,12 +366,12 @@ mod tests {
             let largest = Op::Reduce { kind: Reduction::Max, axes: vec![3], keep: true };
             let largest = network.node(largest, &[mask]);
             let lowest = network.scalar(f32::MIN);
-            let nothing = network.binary(op::Binary::Equal, largest, lowest);
+            let nothing = network.binary(Binary::Equal, largest, lowest);
             let nothing = network.node_as_float(nothing);
             let one = network.scalar(1.0);
-            let factor = network.binary(op::Binary::Sub, one, nothing);
-            let mask = network.binary(op::Binary::Mul, mask, factor);
-            let masked = network.binary(op::Binary::Add, scores, mask);
+            let factor = network.binary(Binary::Sub, one, nothing);
+            let mask = network.binary(Binary::Mul, mask, factor);
+            let masked = network.binary(Binary::Add, scores, mask);
             network.softmax(masked)
         });
     }
@@ -380,15 +380,15 @@ mod tests {
     fn inputs_that_are_masks_stay_exact() {
         check_with([f32::MIN, 0.0], |network, mask| {
             let scores = network.input(&SCORES);
-            let masked = network.binary(op::Binary::Add, scores, mask);
+            let masked = network.binary(Binary::Add, scores, mask);
             network.softmax(masked)
         });
         check_with([-1e9, 0.0], |network, mask| {
             let (a, b) = (network.input(&[1, 2, QUERIES, SIZE]), network.input(&[1, 2, SIZE, KEYS]));
             let product = network.node(Op::MatMul, &[a, b]);
             let two = network.scalar(2.0);
-            let mask = network.binary(op::Binary::Mul, mask, two);
-            let masked = network.binary(op::Binary::Add, product, mask);
+            let mask = network.binary(Binary::Mul, mask, two);
+            let masked = network.binary(Binary::Add, product, mask);
             let weights = network.softmax(masked);
             let value = network.input(&[1, 2, KEYS, SIZE]);
             network.node(Op::MatMul, &[weights, value])
@@ -400,9 +400,9 @@ mod tests {
         let mut network = Network::new();
         let x = network.input(&[2, 8]);
         let (low, high) = (network.scalar(-1e6), network.scalar(7e4));
-        let larger = network.binary(op::Binary::Add, x, high);
+        let larger = network.binary(Binary::Add, x, high);
         let scores = network.node(Op::Softmax { axis: 1, log: false }, &[larger]);
-        let both = network.binary(op::Binary::Add, larger, low);
+        let both = network.binary(Binary::Add, larger, low);
         network.graph.outputs = vec![larger, scores, both];
         let fused = passes::fuse::run(passes::normalise(network.graph)).unwrap();
         let storage = precision::assign(&fused, HALF);
@@ -418,10 +418,10 @@ mod tests {
         let x = network.input(&[2, 8]);
         let clipped = network.node(Op::Unary(op::Unary::Clip { min: Some(0.0), max: Some(f32::MAX.into()) }), &[x]);
         let factor = network.scalar(1e6);
-        let scaled = network.binary(op::Binary::Mul, x, factor);
+        let scaled = network.binary(Binary::Mul, x, factor);
         let gate = network.node(Op::Unary(op::Unary::Sigmoid), &[scaled]);
         let infinite = network.scalar(f32::NEG_INFINITY);
-        let largest = network.binary(op::Binary::Max, x, infinite);
+        let largest = network.binary(Binary::Max, x, infinite);
         network.graph.outputs = vec![clipped, gate, largest];
         let fused = passes::fuse::run(passes::normalise(network.graph)).unwrap();
         let storage = precision::assign(&fused, HALF);
@@ -431,7 +431,7 @@ mod tests {
     /// Scores of two heads that a mask of one is added to.
     fn softmax_of(network: &mut Network, mask: TensorId) -> TensorId {
         let scores = network.input(&SCORES);
-        let masked = network.binary(op::Binary::Add, scores, mask);
+        let masked = network.binary(Binary::Add, scores, mask);
         network.softmax(masked)
     }
 

@@ -136,7 +136,7 @@ fn the_scale_of_a_result_becomes_part_of_the_factor() {
     assert_eq!(made(&graph), [("pointwise", DType::F8E4M3), ("QuantizedMatMul", DType::F8E4M3)]);
     let FusedOp::Anchored { program: Some(program), .. } = &graph.nodes[1].op else { panic!("no program") };
     let divides = |instruction: &floe_kernels::pointwise::Instruction| {
-        matches!(instruction, floe_kernels::pointwise::Instruction::Binary(floe_kernels::pointwise::Binary::Div, ..))
+        matches!(instruction, floe_kernels::pointwise::Instruction::Binary(Binary::Div, ..))
     };
     assert!(!program.instructions.iter().any(divides));
 }

@@ -1,6 +1,7 @@
 //! Reference kernel: the product into the workspace, then the convolution's reference kernel.
 
 use super::ScaledConv;
+use crate::conv::Parameters;
 use crate::host::{check_operands, stages};
 use crate::pointwise::{Binary, Class, Instruction, Pointwise, Program};
 use crate::{Family, KernelError, MAX_INPUTS, View};
@@ -8,30 +9,29 @@ use crate::{Family, KernelError, MAX_INPUTS, View};
 impl ScaledConv {
     /// Number of the scale among the inputs.
     pub(crate) fn scale_input(&self) -> usize {
-        2 + usize::from(self.conv.epilogue.bias) + self.conv.epilogue.extras.len()
+        1 + self.conv.convolution().parameters()
     }
 
     /// The multiplication, its result where the image would lie.
     fn product(&self) -> Pointwise {
         let instructions = [Instruction::Input(0), Instruction::Input(1), Instruction::Binary(Binary::Mul, 0, 1)];
         Pointwise {
-            output: self.conv.input.clone(),
-            inputs: [self.conv.input.clone(), self.scale.clone()].into_iter().collect(),
+            output: self.conv.geometry.input.clone(),
+            inputs: [self.conv.geometry.input.clone(), self.scale.clone()].into_iter().collect(),
             program: Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() },
         }
     }
 
     /// Bytes of the product in the workspace.
     fn product_bytes(&self) -> u64 {
-        stages::padded(self.conv.input.bytes().unwrap_or(u64::MAX))
+        stages::padded(self.conv.geometry.input.bytes().unwrap_or(u64::MAX))
     }
 }
 
 impl Family for ScaledConv {
     fn check(&self) -> Result<(), KernelError> {
         self.conv.check()?;
-        let conv = &self.conv;
-        stages::check_fully_connected(&conv.weights, conv.strides, conv.pads, conv.groups)?;
+        self.conv.geometry.check_fully_connected()?;
         self.product().check()?;
         if self.scale.strides.iter().skip(2).any(|&stride| stride != 0) {
             return Err(KernelError::Shape("one scale for each channel"));
@@ -56,7 +56,7 @@ impl Family for ScaledConv {
     }
 
     fn flops(&self) -> u64 {
-        self.conv.flops().saturating_add(self.conv.input.elements())
+        self.conv.flops().saturating_add(self.conv.geometry.input.elements())
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

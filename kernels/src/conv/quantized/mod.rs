@@ -4,10 +4,11 @@
 pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
-mod host;
 #[cfg(test)]
 mod tests;
 
+use super::Geometry;
+use super::parameters::{Arithmetic, Convolution, Parameters};
 use crate::{DType, View, pointwise::Epilogue};
 use serde::{Deserialize, Serialize};
 
@@ -28,20 +29,8 @@ use serde::{Deserialize, Serialize};
 /// epilogue; one output (without a program i32, or f32 for floats).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QuantizedConv {
-    /// `[n, c, spatial…]`, rank 3 to 5.
-    pub input: View,
-    /// `[m, c / groups, kernel…]`.
-    pub weights: View,
-    /// `[n, m, spatial…]`.
-    pub output: View,
-    /// As in [`crate::conv::Conv`].
-    pub strides: [u32; 3],
-    /// As in [`crate::conv::Conv`].
-    pub dilations: [u32; 3],
-    /// As in [`crate::conv::Conv`], of elements `padding_value`.
-    pub pads: [u32; 3],
-    /// Number of groups.
-    pub groups: u32,
+    /// What it reads and writes; what stands outside is `padding_value`.
+    pub geometry: Geometry,
     /// The padding value of the input; a value of its element type.
     pub padding_value: i16,
     /// One value for each output channel, side by side; added to the sums.
@@ -53,7 +42,19 @@ pub struct QuantizedConv {
 impl QuantizedConv {
     /// Whether it multiplies floats of 8 bits.
     pub fn is_float(&self) -> bool {
-        is_float_factor(self.input.dtype)
+        is_float_factor(self.geometry.input.dtype)
+    }
+}
+
+impl Parameters for QuantizedConv {
+    fn convolution(&self) -> Convolution<'_> {
+        let arithmetic =
+            if self.is_float() { Arithmetic::NarrowFloats } else { Arithmetic::Integers(&[DType::I8, DType::U8]) };
+        Convolution {
+            padding_value: self.padding_value,
+            bias: self.bias.as_ref(),
+            ..Convolution::new(&self.geometry, arithmetic, &self.epilogue)
+        }
     }
 }
 

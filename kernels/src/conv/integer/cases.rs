@@ -1,6 +1,7 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
 use super::IntegerConv;
+use crate::conv::Geometry;
 use crate::{DType, Kernel, View};
 
 /// Kernels of this family with odd sizes, types, layouts and windows.
@@ -11,15 +12,9 @@ pub fn cases() -> Vec<Kernel> {
     let mut case = |[x, w]: [DType; 2], shapes: [&[u32]; 3], steps: [[u32; 3]; 3], groups: u32| {
         let [input, weights, output] = shapes;
         let [strides, dilations, pads] = steps;
-        cases.push(IntegerConv {
-            input: dense(x, input),
-            weights: dense(w, weights),
-            output: dense(I32, output),
-            strides,
-            dilations,
-            pads,
-            groups,
-        });
+        let (input, weights, output) = (dense(x, input), dense(w, weights), dense(I32, output));
+        let geometry = Geometry { input, weights, output, strides, dilations, pads, groups };
+        cases.push(IntegerConv { geometry });
     };
     let (one, zero) = ([1; 3], [0; 3]);
     case([U8, I8], [&[1, 3, 9, 9], &[5, 3, 3, 3], &[1, 5, 9, 9]], [one, one, [0, 1, 1]], 1);
@@ -31,8 +26,8 @@ pub fn cases() -> Vec<Kernel> {
     case([I16, I16], [&[1, 16, 1, 1], &[300, 16, 1, 1], &[1, 300, 1, 1]], [one, one, zero], 1);
     case([I8, I8], [&[1, 1, 4, 200], &[2, 1, 4, 4], &[1, 2, 1, 199]], [one, one, [0, 0, 1]], 1);
     let mut last = cases[0].clone();
-    last.input = View::channels_last(U8, &[1, 3, 9, 9]).unwrap();
-    last.output = View::channels_last(I32, &[1, 5, 9, 9]).unwrap();
+    last.geometry.input = View::channels_last(U8, &[1, 3, 9, 9]).unwrap();
+    last.geometry.output = View::channels_last(I32, &[1, 5, 9, 9]).unwrap();
     cases.push(last);
     cases.into_iter().map(Kernel::IntegerConv).collect()
 }

@@ -1,41 +1,18 @@
 //! The reference kernel against the definition, and against nonsense.
 
-use super::{QuantizedConv, cases::cases};
-use crate::conv::tests::{any_number, any_view, never_panics};
+use super::QuantizedConv;
+use super::cases::{cases, sums};
+use crate::conv::Parameters;
+use crate::conv::tests::{any_geometry, any_view, never_panics, sum};
 use crate::host::testing::{self, element};
-use crate::host::window;
 use crate::narrow::{F8E4M3, F8E5M2};
 use crate::pointwise::Epilogue;
 use crate::{DType, Family, Kernel, View};
 use proptest::prelude::*;
 
-/// The definition, one product at a time.
+/// What is stored by the definition.
 fn expected(conv: &QuantizedConv, operands: &[testing::Operand], index: &[i64]) -> f64 {
-    let rank = conv.input.rank();
-    let inner = i64::from(conv.weights.shape[1]);
-    let group = index[1] / (i64::from(conv.output.shape[1]) / i64::from(conv.groups));
-    let taps = window::spatial(&conv.weights).unwrap().map(i64::from);
-    let input = window::spatial(&conv.input).unwrap().map(i64::from);
-    // Exact for integers too: none needs more than 53 bits.
-    let mut sum = 0.0;
-    for channel in 0..inner {
-        for tap in 0..taps.iter().product() {
-            let q = [tap / taps[2] / taps[1], tap / taps[2] % taps[1], tap % taps[2]];
-            let at: [i64; 3] = core::array::from_fn(|d| {
-                let place = (d + rank).checked_sub(3).map_or(0, |d| if d < 2 { 0 } else { index[d] });
-                place * i64::from(conv.strides[d]) + q[d] * i64::from(conv.dilations[d]) - i64::from(conv.pads[d])
-            });
-            let inside = (0..3).all(|d| (0..input[d]).contains(&at[d]));
-            let x = if inside {
-                let index = testing::index(rank, [index[0], group * inner + channel], at);
-                element(&conv.input, &operands[0], &index[..rank])
-            } else {
-                conv.padding_value.into()
-            };
-            let index = testing::index(rank, [index[1], channel], q);
-            sum += x * element(&conv.weights, &operands[1], &index[..rank]);
-        }
-    }
+    let mut sum = sum(conv.convolution(), operands, index);
     if let Some(bias) = &conv.bias {
         sum += element(bias, &operands[2], &[index[1]]);
     }
@@ -46,7 +23,7 @@ fn expected(conv: &QuantizedConv, operands: &[testing::Operand], index: &[i64]) 
     let values: Vec<&[f32]> = values.iter().map(|value| value.as_slice()).collect();
     let mut result = [0.0];
     program.run_f32(&values, &mut result).unwrap();
-    match conv.output.dtype {
+    match conv.geometry.output.dtype {
         DType::U8 => f64::from(result[0] as u8),
         DType::I8 => f64::from(result[0] as i8),
         DType::F8E4M3 => F8E4M3::from_f32(result[0]).to_f32().into(),
@@ -74,18 +51,7 @@ fn nan_and_infinity_of_8_bits_reach_the_sums() {
         (DType::F8E5M2, [0x7d, 0x3c, 0x40], f32::NAN),
         (DType::F8E4M3, [0x08, 0x38, 0x40], 4.015_625),
     ] {
-        let conv = QuantizedConv {
-            input: view(dtype, &[1, 2, 1]),
-            weights: view(dtype, &[1, 2, 1]),
-            output: view(DType::F32, &[1, 1, 1]),
-            strides: [1; 3],
-            dilations: [1; 3],
-            pads: [0; 3],
-            groups: 1,
-            padding_value: 0,
-            bias: None,
-            epilogue: Epilogue::default(),
-        };
+        let conv = sums(view(dtype, &[1, 2, 1]), view(dtype, &[1, 2, 1]), view(DType::F32, &[1, 1, 1]));
         let pair = |bytes: [u8; 2]| {
             let mut operand = testing::Operand::filled(2, 0);
             operand.copy_from_slice(&bytes);
@@ -103,16 +69,8 @@ fn sums_are_exact_at_the_ends_of_the_range() {
     for (dtype, value, outcome) in [(DType::U8, 255_u8, 255 * -128), (DType::I8, 128, 128 * 128)] {
         let view = |dtype, shape: &[u32]| View::contiguous(dtype, shape).unwrap();
         let conv = QuantizedConv {
-            input: view(dtype, &[1, 2048, 1]),
-            weights: view(DType::I8, &[1, 2048, 1]),
-            output: view(DType::I32, &[1, 1, 1]),
-            strides: [1; 3],
-            dilations: [1; 3],
-            pads: [0; 3],
-            groups: 1,
-            padding_value: 0,
             bias: Some(view(DType::I32, &[1])),
-            epilogue: Epilogue::default(),
+            ..sums(view(dtype, &[1, 2048, 1]), view(DType::I8, &[1, 2048, 1]), view(DType::I32, &[1, 1, 1]))
         };
         let mut bias = testing::Operand::filled(4, 0);
         bias[0] = 7;
@@ -122,42 +80,43 @@ fn sums_are_exact_at_the_ends_of_the_range() {
     }
 }
 
+/// Whether a changed convolution is refused; it never panics.
+fn refused(good: &QuantizedConv, change: &dyn Fn(&mut QuantizedConv)) -> bool {
+    let mut bad = good.clone();
+    change(&mut bad);
+    let refused = bad.check().is_err();
+    never_panics(&Kernel::QuantizedConv(bad));
+    refused
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let Kernel::QuantizedConv(good) = &cases()[0] else { panic!("another family") };
-    let refused = |change: &dyn Fn(&mut QuantizedConv)| {
-        let mut bad = good.clone();
-        change(&mut bad);
-        let refused = bad.check().is_err();
-        never_panics(&Kernel::QuantizedConv(bad));
-        refused
-    };
+    let refused = |change: &dyn Fn(&mut QuantizedConv)| refused(good, change);
     assert!(refused(&|bad| bad.padding_value = 256));
-    assert!(refused(&|bad| (bad.input.dtype, bad.padding_value) = (DType::I8, 200)));
-    assert!(refused(&|bad| bad.input.dtype = DType::I16));
+    assert!(refused(&|bad| (bad.geometry.input.dtype, bad.padding_value) = (DType::I8, 200)));
+    assert!(refused(&|bad| bad.geometry.input.dtype = DType::I16));
     assert!(refused(&|bad| bad.epilogue.program = None));
     assert!(refused(&|bad| bad.epilogue.bias = true));
-    assert!(refused(&|bad| bad.output.dtype = DType::F64));
+    assert!(refused(&|bad| bad.geometry.output.dtype = DType::F64));
     assert!(refused(&|bad| bad.bias = Some(View::contiguous(DType::I32, &[1]).unwrap())));
-    assert!(refused(&|bad| bad.groups = 3));
+    assert!(refused(&|bad| bad.geometry.groups = 3));
+}
+
+#[test]
+fn what_does_not_fit_floats_is_refused() {
     let floats = cases().into_iter().find_map(|kernel| match kernel {
         Kernel::QuantizedConv(conv) if conv.is_float() => Some(conv),
         _ => None,
     });
     let good = floats.unwrap();
-    let refused = |change: &dyn Fn(&mut QuantizedConv)| {
-        let mut bad = good.clone();
-        change(&mut bad);
-        let refused = bad.check().is_err();
-        never_panics(&Kernel::QuantizedConv(bad));
-        refused
-    };
+    let refused = |change: &dyn Fn(&mut QuantizedConv)| refused(&good, change);
     assert!(!refused(&|_| ()));
     assert!(refused(&|bad| bad.padding_value = 1));
-    assert!(refused(&|bad| bad.weights.dtype = DType::I8));
-    assert!(refused(&|bad| bad.weights.dtype = DType::F8E4M3Fnuz));
-    assert!(refused(&|bad| bad.input.dtype = DType::F8E5M2Fnuz));
-    assert!(refused(&|bad| bad.output.dtype = DType::I8));
+    assert!(refused(&|bad| bad.geometry.weights.dtype = DType::I8));
+    assert!(refused(&|bad| bad.geometry.weights.dtype = DType::F8E4M3Fnuz));
+    assert!(refused(&|bad| bad.geometry.input.dtype = DType::F8E5M2Fnuz));
+    assert!(refused(&|bad| bad.geometry.output.dtype = DType::I8));
     assert!(refused(&|bad| bad.bias = Some(View::contiguous(DType::I32, &[128]).unwrap())));
 }
 
@@ -166,15 +125,11 @@ proptest! {
 
     #[test]
     fn nonsense_never_panics(
-        input in any_view(), weights in any_view(), output in any_view(), bias in prop::option::of(any_view()),
-        groups in any_number(), padding_value in any::<i16>(), window in prop::collection::vec(any_number(), 9),
+        geometry in any_geometry(), bias in prop::option::of(any_view()), padding_value in any::<i16>(),
     ) {
-        let (mut input, mut weights, mut output) = (input, weights, output);
-        (input.dtype, weights.dtype, output.dtype) = (DType::I8, DType::U8, DType::I32);
-        let three = |first: usize| [window[first], window[first + 1], window[first + 2]];
-        let (strides, dilations, pads, epilogue) = (three(0), three(3), three(6), Epilogue::default());
-        let conv =
-            QuantizedConv { input, weights, output, strides, dilations, pads, groups, padding_value, bias, epilogue };
-        never_panics(&Kernel::QuantizedConv(conv));
+        let mut geometry = geometry;
+        (geometry.input.dtype, geometry.weights.dtype, geometry.output.dtype) = (DType::I8, DType::U8, DType::I32);
+        let epilogue = Epilogue::default();
+        never_panics(&Kernel::QuantizedConv(QuantizedConv { geometry, padding_value, bias, epilogue }));
     }
 }

@@ -1,8 +1,8 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
 use super::{QuantizedConv, is_float_factor};
-use crate::conv::cases::view;
-use crate::pointwise::{Binary, Class, Epilogue, Instruction, Program, Unary};
+use crate::conv::cases::{Size, epilogue, size, view};
+use crate::pointwise::{Binary, Instruction, Unary};
 use crate::{DType, Kernel, View};
 use DType::{F8E4M3, F8E5M2, F16, F32, I8, I32, U8};
 
@@ -152,16 +152,9 @@ pub(crate) struct Layer<'a> {
 }
 
 pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
-    let Layer { types, last, input, maps, taps, stride, groups, padding_value, finish } = *layer;
-    let spatial = input.len() - 2;
-    let dense = |dtype, shape: &[u32]| view(dtype, false, shape);
-    let view = |dtype, shape: &[u32]| view(dtype, last, shape);
-    let mut places = vec![input[0], maps];
-    places.extend(input[2..].iter().map(|extent| (extent + 2 * (taps / 2) - taps) / stride + 1));
-    let mut kernel = vec![maps, input[1] / groups];
-    kernel.resize(2 + spatial, taps);
+    let Layer { types: [x, w], last, input, maps, taps, stride, groups, padding_value, finish } = *layer;
     let (dtype, instructions) = match finish {
-        Finish::Sums => (if is_float_factor(types[0]) { F32 } else { I32 }, &[][..]),
+        Finish::Sums => (if is_float_factor(x) { F32 } else { I32 }, &[][..]),
         Finish::Requantise(dtype) => (dtype, REQUANTISE),
         Finish::PerChannel(dtype) => (dtype, PER_CHANNEL),
         Finish::Residual => (U8, RESIDUAL),
@@ -170,147 +163,99 @@ pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
         Finish::Scaled(dtype) => (dtype, SCALED),
         Finish::FloatBlock(dtype) => (dtype, FLOAT_BLOCK),
     };
-    let output = view(dtype, &places);
+    let kernel = vec![taps; input.len() - 2];
+    let size = Size { groups, pads: (taps / 2, taps / 2), ..size(input, maps, &kernel, stride) };
+    let geometry = size.geometry([x, w, dtype], last);
+    let dense = |dtype, shape: &[u32]| view(dtype, false, shape);
+    let output = &geometry.output;
     let factors = || {
         let mut scale = dense(F32, &[maps]);
         scale.shape = output.shape.clone();
         scale.strides = (0..output.rank()).map(|d| i32::from(d == 1)).collect();
         scale
     };
-    let extras: heapless::Vec<View, 4> = match finish {
-        Finish::PerChannel(_) | Finish::Silu(_) | Finish::Scaled(_) => [factors()].into_iter().collect(),
-        Finish::Residual => [output.clone()].into_iter().collect(),
-        Finish::Block | Finish::FloatBlock(_) => [factors(), output.clone()].into_iter().collect(),
-        _ => heapless::Vec::new(),
+    let extras: Vec<View> = match finish {
+        Finish::PerChannel(_) | Finish::Silu(_) | Finish::Scaled(_) => vec![factors()],
+        Finish::Residual => vec![output.clone()],
+        Finish::Block | Finish::FloatBlock(_) => vec![factors(), output.clone()],
+        _ => vec![],
     };
-    let program = (!instructions.is_empty()).then(|| Program {
-        class: Class::F32,
-        inputs: 1 + extras.len() as u8,
-        instructions: instructions.iter().copied().collect(),
-    });
-    let three = |value: u32, fill: u32| core::array::from_fn(|d| if d + spatial >= 3 { value } else { fill });
     QuantizedConv {
-        input: view(types[0], input),
-        weights: dense(types[1], &kernel),
-        bias: (maps % 3 != 0 && !is_float_factor(types[0])).then(|| dense(I32, &[maps])),
-        output,
-        strides: three(stride, 1),
-        dilations: [1; 3],
-        pads: three(taps / 2, 0),
-        groups,
         padding_value,
-        epilogue: Epilogue { bias: false, program, extras: extras.into_iter().collect() },
+        bias: (maps % 3 != 0 && !is_float_factor(x)).then(|| dense(I32, &[maps])),
+        epilogue: epilogue(false, instructions, &extras),
+        geometry,
     }
+}
+
+/// Plain sums of one tap, without what the model adds.
+#[cfg(test)]
+pub(crate) fn sums(input: View, weights: View, output: View) -> QuantizedConv {
+    let geometry = crate::conv::Geometry::plain(input, weights, output);
+    QuantizedConv { geometry, padding_value: 0, bias: None, epilogue: Default::default() }
 }
 
 /// A product of `[m, k]` and `[k, n]` as a convolution over m positions; the weights lie as the model has them.
 fn product(types: [DType; 2], [m, k, n]: [u32; 3], finish: Finish) -> QuantizedConv {
-    let base = Layer {
-        types,
-        last: false,
-        input: &[1, k, m],
-        maps: n,
-        taps: 1,
-        stride: 1,
-        groups: 1,
-        padding_value: 0,
-        finish,
-    };
-    let mut conv = layer(&base);
+    let mut conv = layer(&Layer { input: &[1, k, m], maps: n, finish, ..Layer::new(types, false) });
     let columns = |view: &mut View, extent: u32| view.strides[1..3].copy_from_slice(&[1, extent as i32]);
-    columns(&mut conv.input, k);
-    columns(&mut conv.output, n);
+    columns(&mut conv.geometry.input, k);
+    columns(&mut conv.geometry.output, n);
     for extra in conv.epilogue.extras.iter_mut().filter(|extra| extra.strides[2] != 0) {
         columns(extra, n);
     }
-    conv.weights.strides[..2].copy_from_slice(&[1, n as i32]);
+    conv.geometry.weights.strides[..2].copy_from_slice(&[1, n as i32]);
     conv
+}
+
+impl Layer<'_> {
+    /// Of one tap and one group, with plain sums and zeros outside; without extents.
+    pub(crate) const fn new(types: [DType; 2], last: bool) -> Self {
+        let finish = Finish::Sums;
+        Self { types, last, input: &[], maps: 0, taps: 1, stride: 1, groups: 1, padding_value: 0, finish }
+    }
 }
 
 /// Kernels of this family: layers of networks, channels that fill tiles and channels that do not, every pair of types.
 pub fn cases() -> Vec<Kernel> {
     use Finish::{Block, FloatBlock, PerChannel, Requantise, Residual, Scaled, Silu, Sums};
+    let (both, signed) = ([U8, I8], [I8, I8]);
     let mut cases = Vec::new();
     for last in [true, false] {
-        let base = Layer {
-            types: [U8, I8],
-            last,
-            input: &[],
-            maps: 0,
-            taps: 1,
-            stride: 1,
-            groups: 1,
-            padding_value: 0,
-            finish: Sums,
-        };
-        let mut add = |change: &dyn Fn(&mut Layer<'static>)| {
-            let mut changed = base;
-            change(&mut changed);
-            cases.push(layer(&changed));
-        };
-        let square = |input: &'static [u32; 4], maps, taps, stride| {
-            move |layer: &mut Layer<'static>| {
-                (layer.input, layer.maps, layer.taps, layer.stride) = (input, maps, taps, stride)
-            }
+        let mut add = |types, input: &'static [u32], [maps, taps, stride, groups]: [u32; 4], padding_value, finish| {
+            cases.push(layer(&Layer { types, last, input, maps, taps, stride, groups, padding_value, finish }));
         };
         // One tap.
-        add(&|layer| (square(&[1, 64, 14, 14], 128, 1, 1)(layer), layer.finish = Requantise(U8)).1);
-        add(&|layer| (square(&[1, 24, 9, 7], 21, 1, 1)(layer), layer.types = [I8, I8]).1);
-        add(&|layer| (square(&[2, 32, 13, 11], 40, 1, 2)(layer), layer.finish = PerChannel(I8)).1);
-        add(&|layer| (square(&[1, 96, 7, 7], 256, 1, 1)(layer), layer.finish = Residual).1);
-        add(&|layer| (square(&[1, 512, 1, 1], 1000, 1, 1)(layer), layer.finish = PerChannel(F32)).1);
-        add(&|layer| (square(&[1, 64, 9, 8], 48, 1, 1)(layer), layer.finish = Silu(I8)).1);
-        add(&|layer| (square(&[1, 48, 7, 9], 43, 1, 1)(layer), layer.finish = Silu(F16)).1);
-        add(&|layer| (square(&[1, 64, 11, 9], 72, 1, 1)(layer), layer.types = [I8, I8], layer.finish = Block).2);
+        add(both, &[1, 64, 14, 14], [128, 1, 1, 1], 0, Requantise(U8));
+        add(signed, &[1, 24, 9, 7], [21, 1, 1, 1], 0, Sums);
+        add(both, &[2, 32, 13, 11], [40, 1, 2, 1], 0, PerChannel(I8));
+        add(both, &[1, 96, 7, 7], [256, 1, 1, 1], 0, Residual);
+        add(both, &[1, 512, 1, 1], [1000, 1, 1, 1], 0, PerChannel(F32));
+        add(both, &[1, 64, 9, 8], [48, 1, 1, 1], 0, Silu(I8));
+        add(both, &[1, 48, 7, 9], [43, 1, 1, 1], 0, Silu(F16));
+        add(signed, &[1, 64, 11, 9], [72, 1, 1, 1], 0, Block);
         // Windows, with zero points and without.
-        add(&|layer| {
-            square(&[1, 32, 20, 20], 64, 3, 1)(layer);
-            (layer.padding_value, layer.finish) = (114, PerChannel(U8));
-        });
-        add(&|layer| {
-            square(&[2, 20, 17, 15], 36, 3, 2)(layer);
-            (layer.types, layer.padding_value, layer.finish) = ([I8, I8], -7, Requantise(I8));
-        });
-        add(&|layer| (square(&[1, 64, 9, 9], 64, 3, 1)(layer), layer.finish = Residual).1);
-        add(&|layer| (square(&[1, 256, 5, 4], 128, 3, 1)(layer), layer.padding_value = 255).1);
-        add(&|layer| {
-            square(&[1, 128, 14, 13], 72, 3, 1)(layer);
-            (layer.types, layer.padding_value, layer.finish) = ([U8, I8], 114, Block);
-        });
-        add(&|layer| (square(&[1, 3, 45, 37], 64, 7, 2)(layer), layer.finish = Requantise(F16)).1);
-        add(&|layer| (square(&[1, 48, 8, 9], 19, 3, 1)(layer), layer.types = [U8, U8]).1);
-        add(&|layer| (square(&[1, 40, 6, 5], 33, 5, 1)(layer), (layer.types, layer.padding_value) = ([I8, U8], 5)).1);
+        add(both, &[1, 32, 20, 20], [64, 3, 1, 1], 114, PerChannel(U8));
+        add(signed, &[2, 20, 17, 15], [36, 3, 2, 1], -7, Requantise(I8));
+        add(both, &[1, 64, 9, 9], [64, 3, 1, 1], 0, Residual);
+        add(both, &[1, 256, 5, 4], [128, 3, 1, 1], 255, Sums);
+        add(both, &[1, 128, 14, 13], [72, 3, 1, 1], 114, Block);
+        add(both, &[1, 3, 45, 37], [64, 7, 2, 1], 0, Requantise(F16));
+        add([U8, U8], &[1, 48, 8, 9], [19, 3, 1, 1], 0, Sums);
+        add([I8, U8], &[1, 40, 6, 5], [33, 5, 1, 1], 5, Sums);
         // First layers: a 7×7 one of two images, a 3×3 one, one of a single channel and one of four, with values outside.
-        add(&|layer| {
-            square(&[2, 3, 33, 37], 64, 7, 2)(layer);
-            (layer.types, layer.padding_value, layer.finish) = ([I8, I8], -3, PerChannel(I8));
-        });
-        add(&|layer| {
-            square(&[1, 3, 40, 35], 16, 3, 2)(layer);
-            (layer.padding_value, layer.finish) = (128, Silu(I8));
-        });
-        add(&|layer| (square(&[1, 1, 19, 21], 20, 5, 1)(layer), layer.finish = Requantise(F16)).1);
-        add(&|layer| (square(&[1, 4, 18, 18], 24, 3, 1)(layer), layer.finish = Requantise(U8)).1);
+        add(signed, &[2, 3, 33, 37], [64, 7, 2, 1], -3, PerChannel(I8));
+        add(both, &[1, 3, 40, 35], [16, 3, 2, 1], 128, Silu(I8));
+        add(both, &[1, 1, 19, 21], [20, 5, 1, 1], 0, Requantise(F16));
+        add(both, &[1, 4, 18, 18], [24, 3, 1, 1], 0, Requantise(U8));
         // Groups and depthwise.
-        add(&|layer| {
-            square(&[1, 64, 10, 10], 64, 3, 1)(layer);
-            (layer.groups, layer.padding_value, layer.finish) = (4, 3, Requantise(U8));
-        });
-        add(&|layer| {
-            square(&[1, 72, 14, 14], 72, 3, 1)(layer);
-            (layer.groups, layer.padding_value, layer.finish) = (72, 9, PerChannel(U8));
-        });
-        add(&|layer| {
-            square(&[2, 40, 15, 13], 40, 5, 2)(layer);
-            (layer.types, layer.groups, layer.padding_value, layer.finish) = ([I8, I8], 40, -128, PerChannel(I8));
-        });
-        add(&|layer| {
-            square(&[1, 40, 12, 13], 40, 3, 1)(layer);
-            (layer.types, layer.groups, layer.padding_value, layer.finish) = ([I8, I8], 40, 4, Silu(I8));
-        });
+        add(both, &[1, 64, 10, 10], [64, 3, 1, 4], 3, Requantise(U8));
+        add(both, &[1, 72, 14, 14], [72, 3, 1, 72], 9, PerChannel(U8));
+        add(signed, &[2, 40, 15, 13], [40, 5, 2, 40], -128, PerChannel(I8));
+        add(signed, &[1, 40, 12, 13], [40, 3, 1, 40], 4, Silu(I8));
         // One and three spatial dimensions.
-        add(&|layer| (layer.input, layer.maps, layer.taps, layer.finish) = (&[1, 16, 100], 24, 3, Requantise(U8)));
-        add(&|layer| (layer.input, layer.maps, layer.taps, layer.padding_value) = (&[1, 16, 5, 6, 7], 16, 3, 1));
+        add(both, &[1, 16, 100], [24, 3, 1, 1], 0, Requantise(U8));
+        add(both, &[1, 16, 5, 6, 7], [16, 3, 1, 1], 1, Sums);
     }
     // Matrix products: of a transformer, of one row, and odd ones.
     for (extents, finish) in [
@@ -324,7 +269,7 @@ pub fn cases() -> Vec<Kernel> {
         // Many columns, no multiple of 8: the characters that a reader of text knows.
         ([69, 256, 8210], PerChannel(F32)),
     ] {
-        cases.push(product([U8, I8], extents, finish));
+        cases.push(product(both, extents, finish));
     }
     // Floats: layers of one tap and of windows, with groups and depthwise, then matrix products.
     let (four, five) = ([F8E4M3, F8E4M3], [F8E5M2, F8E4M3]);

@@ -10,7 +10,7 @@ impl Generate for ScaledConv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let refuse = |what: &str| Err(Unsupported(format!("a scaled convolution of {what}")));
-        let (input, scale) = (&self.conv.input, &self.scale);
+        let (input, scale) = (&self.conv.geometry.input, &self.scale);
         if input.dtype != DType::F16 || scale.dtype != DType::F16 {
             return refuse("other than f16");
         }

@@ -7,82 +7,57 @@
 use super::ConvTranspose;
 use crate::View;
 use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
-use crate::gemm::{self, Crop, Depth, Map, Operand, Problem, Window, map_of_view, spatial};
+use crate::conv::cuda::{channels_in_memory, problem, spatial_extents};
+use crate::conv::{self, Convolution, Parameters};
+use crate::gemm::{self, Crop, Operand, Problem, Window, spatial};
 use crate::view::{Dims, Strides};
 
 impl Generate for ConvTranspose {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        let problem = problem(self)?;
-        if self.groups == 1 { gemm::candidates(&problem, target) } else { Ok(vec![gemm::direct(&problem, target)?]) }
+        let problem = of_phases(&self.convolution())?;
+        let whole = self.geometry.groups == 1;
+        if whole { gemm::candidates(&problem, target) } else { Ok(vec![gemm::direct(&problem, target)?]) }
     }
 }
 
-fn problem(conv: &ConvTranspose) -> Result<Problem, Unsupported> {
-    let (input, output) = (&conv.input, &conv.output);
-    if !(3..=5).contains(&input.rank()) || input.rank() != output.rank() || input.rank() != conv.weights.rank() {
-        return Err(Unsupported("transposed convolution of other than one to three spatial dimensions".into()));
-    }
-    if conv.groups == 0 || conv.strides.contains(&0) || output.elements() == 0 || conv.weights.elements() == 0 {
-        return Err(Unsupported("transposed convolution without elements".into()));
-    }
-    let (inputs, strides) = spatial(input);
-    let (outputs, _) = spatial(output);
-    let (kernel, _) = spatial(&conv.weights);
-    let steps = conv.strides;
+/// The product that has a batch for each phase.
+fn of_phases(conv: &Convolution<'_>) -> Result<Problem, Unsupported> {
+    let geometry = conv.geometry;
+    let [inputs, kernel] = spatial_extents(geometry)?;
+    let (outputs, _) = spatial(&geometry.output);
+    let steps = geometry.strides;
     // Taps of one phase, with the zero ones.
-    let taps: [u32; 3] = core::array::from_fn(|d| ((kernel[d] - 1) * conv.dilations[d] + 1).div_ceil(steps[d]));
+    let taps: [u32; 3] = core::array::from_fn(|d| ((kernel[d] - 1) * geometry.dilations[d] + 1).div_ceil(steps[d]));
     // The first rows would lie before the output by whole steps: skip those.
-    let skipped: [u32; 3] = core::array::from_fn(|d| conv.pads[d] / steps[d]);
-    let pads: [i64; 3] = core::array::from_fn(|d| i64::from(conv.pads[d] % steps[d]));
-    let rows: [u32; 3] = core::array::from_fn(|d| (outputs[d] - 1 + conv.pads[d] % steps[d]) / steps[d] + 1);
-
-    let padded = conv.groups == 1 && input.strides[1] == 1;
-    let channels = if padded { input.padded_channels.max(input.shape[1]) } else { input.shape[1] / conv.groups };
-    let mut a = map_of_view(input);
-    a.column = 0;
-    a.batch = vec![0; 3];
-    let interleaved = |view: &View| {
-        let mut map: Map = map_of_view(view);
+    let skipped: [u32; 3] = core::array::from_fn(|d| geometry.pads[d] / steps[d]);
+    let pads: [i64; 3] = core::array::from_fn(|d| i64::from(geometry.pads[d] % steps[d]));
+    let rows: [u32; 3] = core::array::from_fn(|d| (outputs[d] - 1 + geometry.pads[d] % steps[d]) / steps[d] + 1);
+    let window = Window {
+        input: inputs,
+        taps,
+        steps: [1; 3],
+        dilations: [1; 3],
+        pads: core::array::from_fn(|d| i64::from(taps[d]) - 1 - i64::from(skipped[d])),
+        strides: spatial(&geometry.input).1,
+    };
+    let channels = channels_in_memory(geometry, geometry.input.shape[1] / geometry.groups);
+    let mut problem = problem(conv, rows, channels, window, packed(geometry, channels, taps)?);
+    problem.batch = steps.to_vec();
+    problem.a.batch = vec![0; 3];
+    // Outputs of one phase lie whole steps apart.
+    for map in [&mut problem.output].into_iter().chain(&mut problem.extras) {
         map.batch = map.row[1..].to_vec();
         for d in 0..3 {
             map.offset -= map.row[d + 1] * pads[d];
             map.row[d + 1] *= i64::from(steps[d]);
         }
-        map
-    };
-    Ok(Problem {
-        batch: steps.to_vec(),
-        rows: vec![output.shape[0], rows[0], rows[1], rows[2]],
-        columns: output.shape[1],
-        stored_columns: output.shape[1].max(output.padded_channels),
-        a,
-        depth: Depth {
-            channels,
-            stride: i64::from(input.strides[1]),
-            window: Some(Window {
-                input: inputs,
-                taps,
-                steps: [1; 3],
-                dilations: [1; 3],
-                pads: core::array::from_fn(|d| i64::from(taps[d]) - 1 - i64::from(skipped[d])),
-                strides,
-            }),
-        },
-        b: vec![packed(conv, channels, taps)?],
-        output: interleaved(output),
-        bias: conv.epilogue.bias,
-        bias_batch: 0,
-        extras: conv.epilogue.extras.iter().map(interleaved).collect(),
-        program: conv.epilogue.program.clone(),
-        crop: Some(Crop { steps, pads, extents: outputs }),
-        columns_of_group: output.shape[1] / conv.groups,
-        scale: None,
-        integers: None,
-    })
+    }
+    problem.crop = Some(Crop { steps, pads, extents: outputs });
+    Ok(problem)
 }
 
 /// Weights packed `[tap][m][channel]`, taps at their dilated places and as many as all phases together read.
-fn packed(conv: &ConvTranspose, channels: u32, taps: [u32; 3]) -> Result<Operand, Unsupported> {
+fn packed(conv: &conv::Geometry, channels: u32, taps: [u32; 3]) -> Result<Operand, Unsupported> {
     let overflow = || Unsupported("weights have 2³¹ elements or more".into());
     let weights = &conv.weights;
     let columns = weights.shape[1];
