@@ -14,6 +14,11 @@ pub struct StoredImage<'a> {
 }
 
 impl<'a> StoredImage<'a> {
+    #[cfg(feature = "writer")]
+    pub(super) fn new(bytes: &'a [u8], unpacked: u64) -> Self {
+        Self { bytes, unpacked }
+    }
+
     /// The image of this range; an empty one if it lies outside `blob`.
     pub(super) fn find(blob: &'a [u8], image: Image) -> Self {
         let range = image.offset.checked_add(image.bytes).map(|end| image.offset as usize..end as usize);

@@ -54,6 +54,11 @@ impl OwnedImage {
         }
         Self { unpacked: bytes.len() as u64, bytes }
     }
+
+    /// The image as a plan's reader sees it.
+    pub fn stored(&self) -> StoredImage<'_> {
+        StoredImage::new(&self.bytes, self.unpacked)
+    }
 }
 
 impl From<StoredImage<'_>> for OwnedImage {

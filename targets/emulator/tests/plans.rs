@@ -10,7 +10,7 @@ use floe_engine::{
     cuda::{DriverApi, InitOptions, Session, Wait},
     host::Block,
     plan::{
-        Plan, PlanWriter, VariantParts,
+        OwnedImage, Plan, PlanWriter, VariantParts,
         format::{
             Action, Binding, COUNTER_BYTES, Direction, ImageKind, KernelEntry, Operand, REPORT_BYTES, Region, Step,
             VariantHeader,
@@ -123,7 +123,7 @@ fn plan(steps: Vec<Step>, image_kind: ImageKind) -> Vec<Block> {
         header,
         steps,
         kernels: KERNELS.iter().map(|name| KernelEntry { image: 0, name }).collect(),
-        images: vec![image.to_vec()],
+        images: vec![OwnedImage::plain(image_kind, image.to_vec())],
         bindings: vec![
             binding("x", Direction::Input),
             binding("total", Direction::State),

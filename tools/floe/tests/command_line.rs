@@ -9,7 +9,7 @@ use ed25519_dalek::{
 };
 use floe::{npy::Array, plan_file::PlanFile};
 use floe_engine::plan::{
-    Plan, PlanWriter, VariantParts,
+    OwnedImage, Plan, PlanWriter, VariantParts,
     format::{
         Action, Binding, Candidate, CandidateArgument, CandidateLaunch, CandidateOperand, Direction, ImageKind,
         KernelEntry, Operand, Region, Role, Step, StepNote, VariantHeader,

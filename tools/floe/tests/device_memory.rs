@@ -5,8 +5,8 @@ use floe::{
     session::{DeviceKind, MemoryKind, Place, Request, Session},
 };
 use floe_engine::plan::{
-    Plan, PlanWriter, VariantParts,
-    format::{Action, Binding, Direction, KernelEntry, Operand, Region, Step, VariantHeader},
+    OwnedImage, Plan, PlanWriter, VariantParts,
+    format::{Action, Binding, Direction, ImageKind, KernelEntry, Operand, Region, Step, VariantHeader},
 };
 use floe_kernels::{DType, Dims};
 use std::{path::Path, process::Command};

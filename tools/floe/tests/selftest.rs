@@ -8,8 +8,8 @@ use floe::selftest::{
     operand::{Allowance, POISON},
 };
 use floe_engine::plan::{
-    PlanWriter, VariantParts,
-    format::{Action, Binding, Direction, KernelEntry, Operand, Region, Step, VariantHeader},
+    OwnedImage, PlanWriter, VariantParts,
+    format::{Action, Binding, Direction, ImageKind, KernelEntry, Operand, Region, Step, VariantHeader},
 };
 use floe_kernels::{DType, Dims, Kernel, View, copy::Copy};
 use program::{floe, text};

@@ -109,7 +109,8 @@ pub fn of_variant(fused: &FusedGraph, target: &Target) -> Result<Parts, Rc<Compi
         let (step, places) = without_offsets(step);
         (steps, offsets) = (steps.add_value(&step), offsets.add_value(&places));
     }
-    let source = variant.images.iter().fold(Hasher::new(), |all, image| all.add(image));
+    let source =
+        variant.images.iter().fold(Hasher::new(), |all, image| all.add(&image.stored().to_vec().unwrap_or_default()));
     Ok(Parts {
         steps: steps.finish(),
         offsets: offsets.finish(),

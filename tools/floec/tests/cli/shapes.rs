@@ -203,6 +203,31 @@ fn a_further_shape_adds_less_than_a_tenth_of_the_weights() {
     assert!(folder.run("check plan.floe").succeeded().ends_with("for host\n"));
 }
 
+/// A small network, whose kernels weigh as much as its weights before they are packed.
+#[test]
+#[ignore = "needs FLOE_REFERENCES; tools/test sets it"]
+fn a_further_shape_of_a_small_network_adds_less_than_a_tenth_of_the_weights() {
+    if !nvrtc_is_there() {
+        return;
+    }
+    let references = std::env::var_os("FLOE_REFERENCES").expect("FLOE_REFERENCES names the folder; tools/test sets it");
+    let model = std::path::Path::new(&references).join("ppocrv6-det-small/model.onnx");
+    let folder = Folder::new();
+    let compiled = |name: &str, shapes: &str| {
+        let line = format!("compile {} --target jetson-orin-nano --shape x={shapes} -o {name}", model.display());
+        folder.run(&line).succeeded();
+        let bytes = folder.read(name);
+        let plan = Plan::parse(&bytes).unwrap();
+        plan.verify_blobs().unwrap();
+        (bytes.len(), plan.variant(0).unwrap().weights().len())
+    };
+    let (one, weights) = compiled("one.floe", "1x3x480x480");
+    let (two, more_weights) = compiled("two.floe", "1x3x480x480,1x3x640x640");
+    assert_eq!(more_weights, weights);
+    // Steps, notes and bindings too.
+    assert!(two - one < weights / 10, "{} bytes more, {weights} of weights", two - one);
+}
+
 /// The kernels of a further shape, and the dumps of each.
 #[test]
 fn compare_reports_each_shape() {
