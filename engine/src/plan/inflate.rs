@@ -28,18 +28,15 @@ const ORDER: [u8; 19] = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 
 /// anything then.
 pub(super) fn unpack(packed: &[u8], to: &mut [u8]) -> Option<()> {
     let mut from = Bits { rest: packed, bits: 0, count: 0 };
+    let mut codes = [Code::EMPTY; 2];
     let mut at = 0;
     loop {
         let last = from.take(1)? == 1;
         at = match from.take(2)? {
             0 => store(&mut from, to, at)?,
-            1 => {
-                let (literals, distances) = fixed_codes()?;
-                decode(&mut from, &literals, &distances, to, at)?
-            }
-            2 => {
-                let (literals, distances) = read_codes(&mut from)?;
-                decode(&mut from, &literals, &distances, to, at)?
+            kind @ 1..=2 => {
+                set_codes(&mut codes, if kind == 1 { None } else { Some(&mut from) })?;
+                decode(&mut from, &codes, to, at)?
             }
             _ => return None,
         };
@@ -78,6 +75,7 @@ impl Bits<'_> {
     }
 
     /// The next `count` bits, at most 16, as a number.
+    #[inline(never)]
     fn take(&mut self, count: u32) -> Option<usize> {
         let value = self.peek() & ((1 << count) - 1);
         self.skip(count)?;
@@ -111,9 +109,14 @@ struct Code {
 }
 
 impl Code {
-    /// The code in which symbol `i` has `lengths[i]` bits, or does not occur if that is 0; `None` if there are too many codes.
-    fn new(lengths: &[u8]) -> Option<Self> {
-        let mut code = Self { fast: [0; 1 << FAST], counts: [0; LONGEST + 1], symbols: [0; SYMBOLS] };
+    /// No codes.
+    const EMPTY: Self = Self { fast: [0; 1 << FAST], counts: [0; LONGEST + 1], symbols: [0; SYMBOLS] };
+
+    /// Makes it the code in which symbol `i` has `lengths[i]` bits, or does not occur if that is 0; `None` if there are too many codes.
+    #[inline(never)]
+    fn set(&mut self, lengths: &[u8]) -> Option<()> {
+        *self = Self::EMPTY;
+        let code = self;
         for &length in lengths {
             *code.counts.get_mut(usize::from(length))? += 1;
         }
@@ -143,7 +146,7 @@ impl Code {
             *next += 1;
             *place += 1;
         }
-        Some(code)
+        Some(())
     }
 
     fn symbol(&self, from: &mut Bits<'_>) -> Option<u16> {
@@ -169,42 +172,49 @@ impl Code {
     }
 }
 
-/// The codes of blocks that bring none (3.2.6).
+/// Sets the codes of literals and of distances: those at the start of a block (3.2.7), or those of blocks that bring none (3.2.6).
 #[inline(never)]
-fn fixed_codes() -> Option<(Code, Code)> {
-    let mut lengths = [8; SYMBOLS];
-    lengths.get_mut(144..256)?.fill(9);
-    lengths.get_mut(256..280)?.fill(7);
-    Code::new(&lengths).zip(Code::new(&[5; DISTANCES.len()]))
-}
-
-/// The codes at the start of a block (3.2.7).
-#[inline(never)]
-fn read_codes(from: &mut Bits<'_>) -> Option<(Code, Code)> {
-    let (literals, distances, count) = (from.take(5)? + 257, from.take(5)? + 1, from.take(4)? + 4);
-    let mut lengths = [0; ORDER.len()];
-    for &place in ORDER.get(..count)? {
-        *lengths.get_mut(usize::from(place))? = from.take(3)? as u8;
-    }
-    let code = Code::new(&lengths)?;
-    let mut lengths = [0; SYMBOLS + DISTANCES.len()];
-    let lengths = lengths.get_mut(..literals.checked_add(distances)?)?;
-    let (mut at, mut before) = (0, 0);
-    while at < lengths.len() {
-        let (length, times) = match code.symbol(from)? {
-            16 if at > 0 => (before, 3 + from.take(2)?),
-            17 => (0, 3 + from.take(3)?),
-            18 => (0, 11 + from.take(7)?),
-            length @ 0..16 => (length as u8, 1),
-            _ => return None,
-        };
-        lengths.get_mut(at..)?.get_mut(..times)?.fill(length);
-        (at, before) = (at + times, length);
-    }
-    let (literals, distances) = lengths.split_at_checked(literals)?;
-    // Without a code for its end, no block ends.
-    let codes = literals.len() <= SYMBOLS - 2 && *literals.get(usize::from(END))? != 0;
-    Code::new(literals).zip(Code::new(distances)).filter(|_| codes)
+fn set_codes([literals, distances]: &mut [Code; 2], from: Option<&mut Bits<'_>>) -> Option<()> {
+    let mut lengths = [8; SYMBOLS + DISTANCES.len()];
+    let (count, lengths) = match from {
+        None => {
+            lengths.get_mut(144..256)?.fill(9);
+            lengths.get_mut(256..280)?.fill(7);
+            lengths.get_mut(SYMBOLS..)?.fill(5);
+            (SYMBOLS, &lengths[..])
+        }
+        Some(from) => {
+            let (count, others) = (from.take(5)? + 257, from.take(5)? + 1);
+            let codes = from.take(4)? + 4;
+            let mut short = [0; ORDER.len()];
+            for &place in ORDER.get(..codes)? {
+                *short.get_mut(usize::from(place))? = from.take(3)? as u8;
+            }
+            // The code of lengths stands where that of literals will.
+            literals.set(&short)?;
+            let lengths = lengths.get_mut(..count.checked_add(others)?)?;
+            let (mut at, mut before) = (0, 0);
+            while at < lengths.len() {
+                let (length, times) = match literals.symbol(from)? {
+                    16 if at > 0 => (before, 3 + from.take(2)?),
+                    17 => (0, 3 + from.take(3)?),
+                    18 => (0, 11 + from.take(7)?),
+                    length @ 0..16 => (length as u8, 1),
+                    _ => return None,
+                };
+                lengths.get_mut(at..)?.get_mut(..times)?.fill(length);
+                (at, before) = (at + times, length);
+            }
+            // Without a code for its end, no block ends; and two symbols of fixed codes have no meaning.
+            if count > SYMBOLS - 2 || *lengths.get(usize::from(END))? == 0 {
+                return None;
+            }
+            (count, &*lengths)
+        }
+    };
+    let (first, second) = lengths.split_at_checked(count)?;
+    literals.set(first)?;
+    distances.set(second)
 }
 
 /// Takes a block of bytes as they are. Returns where the next block's go.
@@ -221,7 +231,7 @@ fn store(from: &mut Bits<'_>, to: &mut [u8], at: usize) -> Option<usize> {
 }
 
 /// Decodes a block. Returns where the next block's bytes go.
-fn decode(from: &mut Bits<'_>, literals: &Code, distances: &Code, to: &mut [u8], mut at: usize) -> Option<usize> {
+fn decode(from: &mut Bits<'_>, [literals, distances]: &[Code; 2], to: &mut [u8], mut at: usize) -> Option<usize> {
     loop {
         let symbol = literals.symbol(from)?;
         if let Ok(literal) = u8::try_from(symbol) {
@@ -258,6 +268,7 @@ fn repeat(to: &mut [u8], at: usize, distance: usize, length: usize) -> Option<()
 }
 
 /// Copies as much as both hold.
+#[inline(never)]
 fn copy(to: &mut [u8], from: &[u8]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
 }
