@@ -57,11 +57,22 @@ fn the_driver_is_given_what_was_packed() {
         let stored = images.iter().zip(packs);
         let stored = stored.map(|(image, packs)| if packs { packed(image) } else { support::image(image.clone()) });
         let parts = VariantParts { images: stored.collect(), ..cuda_parts() };
-        // What was unpacked is nowhere among the bindings: states begin at zero.
         assert_eq!(session(parts), plain);
         assert_eq!(LOADED.take(), images);
     }
     assert_eq!(plain, Ok(floats([2.0, 3.0, 4.0, 5.0])));
+}
+
+#[test]
+fn nothing_of_an_image_is_left_in_bindings() {
+    let bytes = write([VariantParts { images: vec![packed(&repetitive(1)), packed(&repetitive(2))], ..cuda_parts() }]);
+    let variant = Plan::parse(&bytes).unwrap().variant(0).unwrap();
+    for mapped in [false, true] {
+        let options = InitOptions { mapped, ..InitOptions::default() };
+        // SAFETY: the simulated driver keeps the contract of the real one.
+        let mut session = unsafe { Session::init(variant.clone(), &DEVICE, options) }.unwrap();
+        assert_eq!(session.input_mut("x").unwrap(), [0; support::BYTES as usize], "mapped: {mapped}");
+    }
 }
 
 #[test]
