@@ -3,7 +3,7 @@
 //! digests mended.
 #![no_main]
 
-use floe_engine::plan::{Plan, PlanWriter};
+use floe_engine::plan::{OwnedImage, Plan, PlanWriter};
 use floe_fuzz::{
     gpu, hostile, layout, plan,
     random::Random,
@@ -11,6 +11,7 @@ use floe_fuzz::{
     support::{candidates_parts, cuda_parts, parts, signalling_parts, two_shapes, write},
 };
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
+use miniz_oxide::deflate::compress_to_vec;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut bytes = bytes.to_vec();
@@ -39,15 +40,35 @@ fn steps_or_image(file: &[u8], random: &mut Random) -> Option<Vec<u8>> {
     let plan = Plan::parse(file.bytes()).ok()?;
     let mut parts = parts(&plan, file.bytes(), random.below(plan.variants().len()));
     if random.below(4) == 0 {
-        let image = random.pick_mut(&mut parts.images)?;
-        let length = image.len();
-        image.resize(length + 64, 0);
-        let longest = image.len();
-        let length = fuzzer_mutate(image, length, longest);
-        image.truncate(length);
+        change(random.pick_mut(&mut parts.images)?, random.below(2) == 0);
     } else {
         parts.steps = hostile::value(&parts.steps, random)?;
         parts.notes.clear();
     }
     Some(PlanWriter::new(plan.model(), plan.compiler()).variant(parts).finish())
+}
+
+/// Changes bytes of an image, or of a packed one those that it unpacks to.
+fn change(image: &mut OwnedImage, unpacked: bool) {
+    let packed = image.stored().is_packed();
+    match image.stored().to_vec() {
+        Some(mut contents) if packed && unpacked => {
+            change_bytes(&mut contents);
+            *image = OwnedImage { bytes: compress_to_vec(&contents, 9), unpacked: contents.len() as u64 };
+        }
+        _ => {
+            change_bytes(&mut image.bytes);
+            if !packed {
+                image.unpacked = image.bytes.len() as u64;
+            }
+        }
+    }
+}
+
+fn change_bytes(bytes: &mut Vec<u8>) {
+    let length = bytes.len();
+    bytes.resize(length + 64, 0);
+    let longest = bytes.len();
+    let length = fuzzer_mutate(bytes, length, longest);
+    bytes.truncate(length);
 }
