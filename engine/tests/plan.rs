@@ -235,6 +235,14 @@ fn bindings_are_checked() {
     assert_eq!(problem(|p| p.bindings[1].name = "a\0b"), at(1, RecordProblem::Name));
     assert_eq!(problem(|p| p.bindings[1].name = "\x1b[2J"), at(1, RecordProblem::Name));
     assert_eq!(problem(|p| p.bindings[2].name = "total"), at(2, RecordProblem::DuplicateName));
+    const LONG: &str = match std::str::from_utf8(&[b'x'; 512]) {
+        Ok(text) => text,
+        Err(_) => unreachable!(),
+    };
+    assert_eq!(problem(|p| p.bindings[1].content = LONG), at(1, RecordProblem::Field("content")));
+    let mut longest = host_parts();
+    longest.bindings[1].content = &LONG[..511];
+    Plan::parse(&write([longest])).unwrap();
     let huge = |p: &mut VariantParts<'static>| {
         for extent in &mut p.bindings[0].shape {
             *extent = u32::MAX;
