@@ -1,8 +1,9 @@
 //! CUDA as a device: a plan becomes one graph, and a replay is one launch of it.
 //!
 //! [`Session::init`] is INIT: it loads every kernel image, allocates one block of device memory (weights, arena,
-//! bindings) and one of page-locked host memory (the bindings' host side, before that for images to be unpacked in), builds the graph node by node, instantiates
-//! and uploads it, and replays it once; so for each shape that the plan has for the target. Everything after is RUN and calls only what [`DriverApi`] marks so:
+//! bindings) and one of page-locked host memory (the bindings' host side, and before that room to unpack images in), builds the
+//! graph node by node, instantiates and uploads it, and replays it once; so for each shape that the plan has for the target.
+//! Everything after is RUN and calls only what [`DriverApi`] marks so:
 //!
 //! | call of the session | calls of the driver |
 //! |---|---|

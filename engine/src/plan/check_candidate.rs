@@ -38,7 +38,7 @@ fn check_candidate(candidate: &Candidate<'_>, header: &VariantHeader<'_>, images
         check_name(launch.name)?;
         // Candidates share images, so ranges may be equal or overlap, unlike those of the image table.
         check_image(launch.image, header.image_kind, images)?;
-        if launch.image.unpacked != launch.image.bytes {
+        if launch.image.is_packed() {
             return Err(RecordProblem::ImageUnpacked);
         }
         check_launch(launch.grid, launch.block, launch.shared).map_err(|problem| {

@@ -234,6 +234,13 @@ pub struct Image {
     pub unpacked: u64,
 }
 
+impl Image {
+    /// Whether it has to be unpacked.
+    pub const fn is_packed(&self) -> bool {
+        self.unpacked != self.bytes
+    }
+}
+
 /// What a variant needs; the fixed part of its description. The writer fills in the counts at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariantHeader<'a> {

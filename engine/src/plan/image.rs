@@ -73,8 +73,7 @@ pub(super) fn check_image(image: Image, kind: ImageKind, blob: &[u8]) -> Result<
     if image.unpacked < image.bytes || image.unpacked / inflate::MOST_EXPANSION > image.bytes {
         return Err(RecordProblem::ImageUnpacked);
     }
-    let packed = image.unpacked != image.bytes;
-    if kind == ImageKind::Ptx && !packed && blob.get(end as usize - 1) != Some(&0) {
+    if kind == ImageKind::Ptx && !image.is_packed() && blob.get(end as usize - 1) != Some(&0) {
         return Err(RecordProblem::ImageNotTerminated);
     }
     Ok(end)

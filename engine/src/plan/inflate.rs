@@ -116,15 +116,14 @@ impl Code {
     #[inline(never)]
     fn set(&mut self, lengths: &[u8]) -> Option<()> {
         *self = Self::EMPTY;
-        let code = self;
         for &length in lengths {
-            *code.counts.get_mut(usize::from(length))? += 1;
+            *self.counts.get_mut(usize::from(length))? += 1;
         }
-        code.counts[0] = 0;
+        self.counts[0] = 0;
         // The first code of each length, and the place of its symbol.
         let (mut first, mut places) = ([0u32; LONGEST + 1], [0u16; LONGEST + 1]);
         let (mut next, mut place) = (0, 0);
-        for ((&count, first), (at, length)) in code.counts.iter().zip(&mut first).zip(places.iter_mut().zip(0u32..)) {
+        for ((&count, first), (at, length)) in self.counts.iter().zip(&mut first).zip(places.iter_mut().zip(0u32..)) {
             next <<= 1;
             (*first, *at) = (next, place);
             next += u32::from(count);
@@ -135,12 +134,12 @@ impl Code {
         }
         for (symbol, &length) in (0u16..).zip(lengths).filter(|(_, length)| **length != 0) {
             let (next, place) = (first.get_mut(usize::from(length))?, places.get_mut(usize::from(length))?);
-            *code.symbols.get_mut(usize::from(*place))? = symbol;
+            *self.symbols.get_mut(usize::from(*place))? = symbol;
             let bits = u32::from(length);
             if bits <= FAST {
                 // Codes are stored from their most significant bit on.
                 let reversed = next.reverse_bits() >> (u32::BITS - bits);
-                let entries = code.fast.get_mut(reversed as usize..)?;
+                let entries = self.fast.get_mut(reversed as usize..)?;
                 entries.iter_mut().step_by(1 << bits).for_each(|entry| *entry = symbol << 4 | bits as u16);
             }
             *next += 1;
