@@ -329,7 +329,7 @@ impl Pool {
         (variant.weights, variant.images, variant.kernels) = (self.weights, self.packed, self.kernels);
     }
 
-    /// Packs the images that have come since the last time, in parallel: it takes as long as the rest of a warm compilation.
+    /// Packs the images that have come since the last time, in parallel.
     fn pack_images(&mut self, kind: ImageKind) {
         let new: Vec<_> = self.images[self.packed.len()..].par_iter().map(|image| pack(kind, image)).collect();
         self.packed.extend(new);

@@ -3,7 +3,7 @@
 use floe_engine::plan::{OwnedImage, format::ImageKind};
 use miniz_oxide::deflate::compress_to_vec;
 
-/// Of 1 to 10: beyond it, images become a few percent smaller and take twice the time or more.
+/// Of 1 to 10: beyond it, images become hardly smaller and take much longer.
 const LEVEL: u8 = 5;
 
 /// An image as a plan stores it: deflated where that is smaller.

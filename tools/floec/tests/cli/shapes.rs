@@ -203,7 +203,7 @@ fn a_further_shape_adds_less_than_a_tenth_of_the_weights() {
     assert!(folder.run("check plan.floe").succeeded().ends_with("for host\n"));
 }
 
-/// A small network, whose kernels weigh as much as its weights before they are packed.
+/// A small network, whose kernels would be more than that unless they were packed.
 #[test]
 #[ignore = "needs FLOE_REFERENCES; tools/test sets it"]
 fn a_further_shape_of_a_small_network_adds_less_than_a_tenth_of_the_weights() {
