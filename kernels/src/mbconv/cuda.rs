@@ -90,7 +90,7 @@ impl Tile {
     /// Bytes of dynamic shared memory.
     fn shared(&self, shape: &Geometry) -> u64 {
         let [_, plane] = self.part_and_plane(shape).map(u64::from);
-        (u64::from(shape.taps[0] * shape.taps[1]) + plane) * u64::from(self.chunk) * 16
+        (u64::from(shape.taps[0] * shape.taps[1]) * 2 + plane) * u64::from(self.chunk) * 16
     }
 
     /// Blocks of one image.
@@ -141,27 +141,30 @@ fn instructions(program: Option<&Program>) -> f64 {
 }
 
 impl MbConv {
-    /// Expected microseconds: instructions of the warps on four schedulers, bytes from level 2, and the latencies of
-    /// one load, of the barrier and of the way out.
+    /// Expected microseconds: instructions of the warps on four schedulers or, where few warps wait for each other's results,
+    /// the latencies of what follows each other. The constants are fitted (TUNING.md, section 35).
     fn cost(&self, shape: &Geometry, tile: &Tile, target: &Target) -> f64 {
         let [chunk, run, threads] = [tile.chunk, tile.run, tile.threads].map(f64::from);
         let [band_rows, band_columns] = tile.band(shape);
         let warps = threads / 32.0;
         let blocks = f64::from(tile.blocks(shape) * shape.images);
+        // Blocks of a multiprocessor, and how often it starts as many as it has room for.
         let resident = (blocks / f64::from(target.multiprocessors)).ceil();
+        let registers = threads * if tile.run < 4 { 64.0 } else { 96.0 };
+        let room = (f64::from(target.shared_per_block) / tile.shared(shape) as f64).min(65536.0 / registers);
+        let waves = (resident / room.floor().max(1.0)).ceil();
         let (fill, bytes) = match &self.expand {
             Some(expand) => {
                 let rows = band_rows.min(shape.input[0]);
                 let tiles = (f64::from(rows * shape.input[1]) / 16.0).ceil();
                 let groups = f64::from(groups(shape));
-                let of_tile = groups * (6.0 + 4.0 * chunk)
-                    + chunk * 4.0 * (instructions(expand.epilogue.program.as_ref()) + 3.0)
-                    + 40.0;
-                // A warp's tiles follow each other; each waits for products and program at least.
-                let chain = (tiles / warps).ceil() * (150.0 + groups * chunk * 18.0);
-                let border = f64::from(band_rows * band_columns) / 32.0 * 8.0;
+                let program = 0.6 * instructions(expand.epilogue.program.as_ref()) + 3.0;
+                let of_tile = groups * (6.0 + 4.0 * chunk) + chunk * 4.0 * program + 112.0;
+                // Many weights leave registers for few warps.
+                let of_tile = of_tile * 1.23 * (1.0 + 0.037 * (groups * chunk - 8.0).max(0.0));
+                let chain = (tiles / warps).ceil() * (320.0 + 0.51 * of_tile) * waves;
                 let bytes = f64::from(rows * shape.input[1] * shape.depth) * 2.0;
-                (((tiles * of_tile + border) * resident / 4.0).max(chain), bytes)
+                ((tiles * of_tile * resident / 4.0).max(chain), bytes)
             }
             None => {
                 let vectors = f64::from(band_rows * band_columns) * chunk;
@@ -170,21 +173,19 @@ impl MbConv {
         };
         let taps = f64::from(shape.taps[0] * shape.taps[1]);
         let span = f64::from(tile.run - 1) * f64::from(shape.steps[0]) + f64::from(shape.taps[0]);
-        let loads = f64::from(shape.taps[1]) * span.min(f64::from(shape.taps[0]) * run) + taps;
-        let of_item = loads * 9.0
-            + taps * run * 8.0
-            + run * 8.0 * (instructions(self.depthwise.epilogue.program.as_ref()) + 3.0)
-            + 30.0;
+        let loads = f64::from(shape.taps[1]) * span.min(f64::from(shape.taps[0]) * run);
+        let program = 0.6 * instructions(self.depthwise.epilogue.program.as_ref()) + 3.0;
+        let of_item = 1.64 * (loads * 8.2 + taps * 2.0 + taps * run * 8.0 + run * 8.0 * program + 30.0);
         let items = f64::from(tile.rows.div_ceil(tile.run) * shape.output[1]) * chunk / 32.0;
-        let rounds = (items / warps).ceil();
-        let depthwise = (items.ceil() * of_item * resident / 4.0).max(rounds * (of_item * 2.0 + 100.0));
-        let level_2 = bytes * resident / 40.0;
+        let chain = (items / warps).ceil() * (350.0 + 0.88 * of_item) * waves;
+        let depthwise = (items.ceil() * of_item * resident / 4.0).max(chain);
+        let level_2 = bytes * resident / 22.0;
         let gate = self
             .gate
             .as_ref()
-            .map_or(0.0, |gate| 200.0 + gate.gate_cycles(tile.blocks(shape), tile.chunk, tile.threads));
-        let cycles = 1100.0 + fill.max(level_2) + depthwise + gate;
-        1.3 + cycles / target.clock
+            .map_or(0.0, |gate| 200.0 + 1.12 * gate.gate_cycles(tile.blocks(shape), tile.chunk, tile.threads));
+        let of_warps = if tile.threads == 256 { 1.05 } else { 1.0 };
+        1.3 + (340.0 + of_warps * (fill.max(level_2) + depthwise) + gate) / target.clock
     }
 
     fn candidate(&self, shape: &Geometry, tile: &Tile, cost: f64) -> Candidate {

@@ -5,6 +5,7 @@
 // cores from the image. What neighbouring outputs read lies side by side, so that eight lanes' 16 bytes meet in no bank: with
 // steps of two, even columns of a line come before odd ones.
 typedef Vector<Element, 8> Chunk;
+typedef Vector<f32, 8> Weights;  // Converted once, not for each output.
 constexpr int CHUNKS = (LANES / 8 + CHUNK_VECTORS - 1) / CHUNK_VECTORS;
 constexpr int BANDS = (OUT_ROWS + ROWS - 1) / ROWS;
 constexpr int BLOCKS = CHUNKS * BANDS;  // Of one image.
@@ -42,6 +43,15 @@ DEVICE bool inside(int row, int column) { return (u32)row < (u32)IN_ROWS && (u32
 constexpr int GROUPS = (DEPTH + 31) / 32;  // Each 32 channels of the image are two K steps.
 
 struct Fragment { uint4 low[GROUPS], high[GROUPS]; };  // Rows g and g + 8 of a 16-row tile, eight channels a thread.
+
+// Columns of the band beside the image.
+constexpr int RIGHT = BAND_COLUMNS - PAD_W - IN_COLUMNS;
+constexpr int BESIDE = (PAD_W < BAND_COLUMNS ? PAD_W : BAND_COLUMNS) + (RIGHT > 0 ? RIGHT : 0);
+
+DEVICE void clear(Chunk* band, int row, int column) {
+#pragma unroll
+    for (int v = 0; v < CHUNK_VECTORS; v++) band[v * PLANE + place_of(row, column)] = Chunk{};
+}
 
 DEVICE uint4 image_vector(const Element* from, int pixel, int pixels, int channel) {
     if (pixel < pixels && (DEPTH % 32 == 0 || channel < DEPTH))
@@ -85,12 +95,15 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
     }
     if (CONSTANT_PARAMETERS) wait_for_inputs();
     Fragment next = image_fragment(from, warp, pixels, lane);
-    // What lies outside of the image.
-    for (int i = threadIdx.x; i < BAND_ROWS * BAND_COLUMNS; i += THREADS) {
-        const int row = i / BAND_COLUMNS, column = i % BAND_COLUMNS;
-        if (!inside(p.top + row, column - PAD_W))
-#pragma unroll
-            for (int v = 0; v < CHUNK_VECTORS; v++) band[v * PLANE + place_of(row, column)] = Chunk{};
+    // What lies outside of the image: lines above and below it, then columns beside it.
+    const int inner = end > first ? end - first : 0;
+    for (int i = threadIdx.x; i < (BAND_ROWS - inner) * BAND_COLUMNS; i += THREADS) {
+        const int line = i / BAND_COLUMNS;
+        clear(band, p.top + line < first ? line : line + inner, i % BAND_COLUMNS);
+    }
+    for (int i = threadIdx.x; i < inner * BESIDE; i += THREADS) {
+        const int column = i % (BESIDE > 0 ? BESIDE : 1);
+        clear(band, first - p.top + i / (BESIDE > 0 ? BESIDE : 1), column < PAD_W ? column : column + IN_COLUMNS);
     }
 #pragma unroll 1
     for (int tile = warp; tile < tiles; tile += WARPS) {
@@ -147,8 +160,8 @@ DEVICE void fill_band(const Element* image, const Element*, const f32*, const Pl
 
 DEVICE void mbconv(const Operands& o) {
     extern __shared__ __align__(128) unsigned char shared[];
-    Chunk* const filters = (Chunk*)shared;  // [tap][vector].
-    Chunk* const band = filters + TAPS * CHUNK_VECTORS;
+    Weights* const filters = (Weights*)shared;  // [tap][vector].
+    Chunk* const band = (Chunk*)(filters + TAPS * CHUNK_VECTORS);
     const Place p = this_place();
     const int thread = threadIdx.x;
     // Weights and biases that no step writes need not wait for the kernel before.
@@ -156,8 +169,9 @@ DEVICE void mbconv(const Operands& o) {
 
     for (int i = thread; i < TAPS * CHUNK_VECTORS; i += THREADS) {
         const int v = p.vector + i % CHUNK_VECTORS;
-        const bool exists = v < LANES / 8;
-        copy_async<false>(shared_address(filters + i), o.filters + (exists ? i / CHUNK_VECTORS * LANES + v * 8 : 0), exists);
+        const Chunk filter = v < LANES / 8 ? *(const Chunk*)(o.filters + i / CHUNK_VECTORS * LANES + v * 8) : Chunk{};
+#pragma unroll
+        for (int c = 0; c < 8; c++) filters[i].v[c] = to_f32(filter.v[c]);
     }
     fill_band(o.image, o.expand, o.expand_bias, p, band);
     copy_async_commit();
@@ -186,7 +200,7 @@ DEVICE void mbconv(const Operands& o) {
             for (int c = 0; c < 8; c++) sums[r][c] = bias[c];
 #pragma unroll TAP_COLUMNS_AT_ONCE
         for (int w = 0; w < TAPS_W; w++) {
-            Chunk filter[TAPS_H];
+            Weights filter[TAPS_H];
 #pragma unroll
             for (int h = 0; h < TAPS_H; h++) filter[h] = filters[(h * TAPS_W + w) * CHUNK_VECTORS + v];
 #pragma unroll
@@ -205,7 +219,7 @@ DEVICE void mbconv(const Operands& o) {
                     if (distance < 0 || distance % DILATION_H != 0 || distance / DILATION_H >= TAPS_H) continue;
 #pragma unroll
                     for (int c = 0; c < 8; c++)
-                        sums[r][c] = fmaf(to_f32(input.v[c]), to_f32(filter[distance / DILATION_H].v[c]), sums[r][c]);
+                        sums[r][c] = fmaf(to_f32(input.v[c]), filter[distance / DILATION_H].v[c], sums[r][c]);
                 }
             }
         }
