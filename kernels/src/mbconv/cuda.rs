@@ -16,7 +16,7 @@ use std::fmt::Write;
 
 /// Vectors of eight channels of a block.
 const CHUNKS: [u32; 3] = [1, 2, 4];
-/// Neighbouring outputs of a thread.
+/// Neighbouring outputs of a thread, one below the other.
 const RUNS: [u32; 3] = [1, 2, 4];
 /// Threads of a block.
 const THREADS: [u32; 2] = [128, 256];
@@ -74,13 +74,23 @@ impl Tile {
     fn band(&self, shape: &Geometry) -> [u32; 2] {
         let reach =
             |d: usize, outputs: u32| (outputs - 1) * shape.steps[d] + (shape.taps[d] - 1) * shape.dilations[d] + 1;
-        [reach(0, self.rows), reach(1, shape.output[1].next_multiple_of(self.run))]
+        [reach(0, self.rows.next_multiple_of(self.run)), reach(1, shape.output[1])]
+    }
+
+    /// Places of a line's columns with the same remainder of the step, and of a plane; each holds 16 bytes. Where lanes access
+    /// two parts of a line or two planes at once, these lie four banks of 16 bytes apart.
+    fn part_and_plane(&self, shape: &Geometry) -> [u32; 2] {
+        let apart = |places: u32| places + (12 - places % 8) % 8;
+        let [rows, columns] = self.band(shape);
+        let part = if shape.steps[1] == 1 { columns } else { apart(columns.div_ceil(shape.steps[1])) };
+        let plane = rows * shape.steps[1] * part;
+        [part, if self.chunk == 1 { plane } else { apart(plane) }]
     }
 
     /// Bytes of dynamic shared memory.
     fn shared(&self, shape: &Geometry) -> u64 {
-        let [rows, columns] = self.band(shape).map(u64::from);
-        (u64::from(shape.taps[0] * shape.taps[1]) + rows * columns) * u64::from(self.chunk) * 16
+        let [_, plane] = self.part_and_plane(shape).map(u64::from);
+        (u64::from(shape.taps[0] * shape.taps[1]) * 2 + plane) * u64::from(self.chunk) * 16
     }
 
     /// Blocks of one image.
@@ -103,12 +113,12 @@ fn tiles(shape: &Geometry, target: &Target) -> Vec<Tile> {
         heights.sort_unstable();
         heights.dedup();
         for rows in heights {
-            for run in RUNS.into_iter().filter(|&run| run == 1 || run < 2 * shape.output[1]) {
+            for run in RUNS.into_iter().filter(|&run| run < 2 * rows) {
                 for threads in THREADS {
                     let tile = Tile { chunk, rows, run, threads };
                     // The gate's few kilobytes are static.
                     let fits = tile.shared(shape) + (24 << 10) <= u64::from(target.shared_per_block);
-                    let idle = shape.output[1].div_ceil(run) * rows * chunk * 4 < threads;
+                    let idle = shape.output[1] * rows.div_ceil(run) * chunk * 4 < threads;
                     if fits && !idle {
                         all.push(tile);
                     }
@@ -131,27 +141,30 @@ fn instructions(program: Option<&Program>) -> f64 {
 }
 
 impl MbConv {
-    /// Expected microseconds: instructions of the warps on four schedulers, bytes from level 2, and the latencies of
-    /// one load, of the barrier and of the way out.
+    /// Expected microseconds: instructions of the warps on four schedulers or, where few warps wait for each other's results,
+    /// the latencies of what follows each other. The constants are fitted (TUNING.md, section 35).
     fn cost(&self, shape: &Geometry, tile: &Tile, target: &Target) -> f64 {
-        let [chunk, run, rows, threads] = [tile.chunk, tile.run, tile.rows, tile.threads].map(f64::from);
+        let [chunk, run, threads] = [tile.chunk, tile.run, tile.threads].map(f64::from);
         let [band_rows, band_columns] = tile.band(shape);
         let warps = threads / 32.0;
         let blocks = f64::from(tile.blocks(shape) * shape.images);
+        // Blocks of a multiprocessor, and how often it starts as many as it has room for.
         let resident = (blocks / f64::from(target.multiprocessors)).ceil();
+        let registers = threads * if tile.run < 4 { 64.0 } else { 96.0 };
+        let room = (f64::from(target.shared_per_block) / tile.shared(shape) as f64).min(65536.0 / registers);
+        let waves = (resident / room.floor().max(1.0)).ceil();
         let (fill, bytes) = match &self.expand {
             Some(expand) => {
                 let rows = band_rows.min(shape.input[0]);
                 let tiles = (f64::from(rows * shape.input[1]) / 16.0).ceil();
                 let groups = f64::from(groups(shape));
-                let of_tile = groups * (6.0 + 4.0 * chunk)
-                    + chunk * 4.0 * (instructions(expand.epilogue.program.as_ref()) + 3.0)
-                    + 40.0;
-                // A warp's tiles follow each other; each waits for products and program at least.
-                let chain = (tiles / warps).ceil() * (150.0 + groups * chunk * 18.0);
-                let border = f64::from(band_rows * band_columns) / 32.0 * 8.0;
+                let program = 0.6 * instructions(expand.epilogue.program.as_ref()) + 3.0;
+                let of_tile = groups * (6.0 + 4.0 * chunk) + chunk * 4.0 * program + 112.0;
+                // Many weights leave registers for few warps.
+                let of_tile = of_tile * 1.23 * (1.0 + 0.037 * (groups * chunk - 8.0).max(0.0));
+                let chain = (tiles / warps).ceil() * (320.0 + 0.51 * of_tile) * waves;
                 let bytes = f64::from(rows * shape.input[1] * shape.depth) * 2.0;
-                (((tiles * of_tile + border) * resident / 4.0).max(chain), bytes)
+                ((tiles * of_tile * resident / 4.0).max(chain), bytes)
             }
             None => {
                 let vectors = f64::from(band_rows * band_columns) * chunk;
@@ -159,22 +172,20 @@ impl MbConv {
             }
         };
         let taps = f64::from(shape.taps[0] * shape.taps[1]);
-        let span = f64::from(tile.run - 1) * f64::from(shape.steps[1]) + f64::from(shape.taps[1]);
-        let loads = f64::from(shape.taps[0]) * span.min(taps * run) + taps;
-        let of_item = loads * 9.0
-            + taps * run * 8.0
-            + run * 8.0 * (instructions(self.depthwise.epilogue.program.as_ref()) + 3.0)
-            + 30.0;
-        let items = rows * f64::from(shape.output[1].div_ceil(tile.run)) * chunk / 32.0;
-        let rounds = (items / warps).ceil();
-        let depthwise = (items.ceil() * of_item * resident / 4.0).max(rounds * (of_item * 2.0 + 100.0));
-        let level_2 = bytes * resident / 40.0;
+        let span = f64::from(tile.run - 1) * f64::from(shape.steps[0]) + f64::from(shape.taps[0]);
+        let loads = f64::from(shape.taps[1]) * span.min(f64::from(shape.taps[0]) * run);
+        let program = 0.6 * instructions(self.depthwise.epilogue.program.as_ref()) + 3.0;
+        let of_item = 1.64 * (loads * 8.2 + taps * 2.0 + taps * run * 8.0 + run * 8.0 * program + 30.0);
+        let items = f64::from(tile.rows.div_ceil(tile.run) * shape.output[1]) * chunk / 32.0;
+        let chain = (items / warps).ceil() * (350.0 + 0.88 * of_item) * waves;
+        let depthwise = (items.ceil() * of_item * resident / 4.0).max(chain);
+        let level_2 = bytes * resident / 22.0;
         let gate = self
             .gate
             .as_ref()
-            .map_or(0.0, |gate| 200.0 + gate.gate_cycles(tile.blocks(shape), tile.chunk, tile.threads));
-        let cycles = 1100.0 + fill.max(level_2) + depthwise + gate;
-        1.3 + cycles / target.clock
+            .map_or(0.0, |gate| 200.0 + 1.12 * gate.gate_cycles(tile.blocks(shape), tile.chunk, tile.threads));
+        let of_warps = if tile.threads == 256 { 1.05 } else { 1.0 };
+        1.3 + (340.0 + of_warps * (fill.max(level_2) + depthwise) + gate) / target.clock
     }
 
     fn candidate(&self, shape: &Geometry, tile: &Tile, cost: f64) -> Candidate {
@@ -244,11 +255,15 @@ impl MbConv {
         line(format!("#define EXPAND {}\n#define GATE {}", u8::from(expand.is_some()), u8::from(self.gate.is_some())));
         // All inputs of the convolutions but the image.
         line(format!("constexpr u32 PARAMETER_INPUTS = {}u;", (1u32 << self.gate_input()) - 2));
-        line(format!("#define TAP_ROWS_AT_ONCE {}", self.tap_rows_at_once(shape, tile)));
+        line(format!("#define TAP_COLUMNS_AT_ONCE {}", self.tap_columns_at_once(shape, tile)));
+        let [[band_rows, band_columns], [part, plane]] = [tile.band(shape), tile.part_and_plane(shape)];
         let of_tile = [
             ("ROWS", i64::from(tile.rows)),
             ("RUN", tile.run.into()),
-            ("RUNS", shape.output[1].div_ceil(tile.run).into()),
+            ("BAND_ROWS", band_rows.into()),
+            ("BAND_COLUMNS", band_columns.into()),
+            ("PART", part.into()),
+            ("PLANE", plane.into()),
         ];
         let others = [
             ("EXPAND_BIAS", i64::from(expand.is_some_and(|conv| conv.epilogue.bias))),
@@ -280,12 +295,12 @@ impl MbConv {
         source + include_str!("mbconv.cu")
     }
 
-    /// Rows of taps that are unrolled: all, unless the code would outgrow the instruction cache.
-    fn tap_rows_at_once(&self, shape: &Geometry, tile: &Tile) -> u32 {
+    /// Columns of taps that are unrolled: all, unless the code would outgrow the instruction cache.
+    fn tap_columns_at_once(&self, shape: &Geometry, tile: &Tile) -> u32 {
         let taps = shape.taps[0] * shape.taps[1];
         // Conversions from bf16 are hoisted out of the order of loads and take all registers.
         let most = if self.depthwise.geometry.output.dtype == DType::F16 { 50 } else { 9 };
-        if taps * tile.run <= most { shape.taps[0] } else { 1 }
+        if taps * tile.run <= most { shape.taps[1] } else { 1 }
     }
 
     /// Packing of all operands: weights of the expansion `[lane][channel]`, filters `[tap][lane]`, rows of the gate's.

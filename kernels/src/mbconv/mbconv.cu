@@ -1,16 +1,20 @@
 // Expansion, depthwise convolution and averages of 8 * CHUNK_VECTORS channels over a band of rows.
 //
-// The band of the depthwise convolution's input lies in shared memory, as BAND_ROWS lines of BAND_COLUMNS pixels with
-// the padding around them, CHUNK_VECTORS vectors of eight channels a pixel. It is copied there, all at once, or
-// computed there by tensor cores from the image.
+// The band of the depthwise convolution's input lies in shared memory: for each vector of eight channels a plane of BAND_ROWS
+// lines of BAND_COLUMNS pixels, with the padding around them. It is copied there, all at once, or computed there by tensor
+// cores from the image. What neighbouring outputs read lies side by side, so that eight lanes' 16 bytes meet in no bank: with
+// steps of two, even columns of a line come before odd ones.
 typedef Vector<Element, 8> Chunk;
+typedef Vector<f32, 8> Weights;  // Converted once, not for each output.
 constexpr int CHUNKS = (LANES / 8 + CHUNK_VECTORS - 1) / CHUNK_VECTORS;
 constexpr int BANDS = (OUT_ROWS + ROWS - 1) / ROWS;
 constexpr int BLOCKS = CHUNKS * BANDS;  // Of one image.
-constexpr int BAND_ROWS = (ROWS - 1) * STEP_H + (TAPS_H - 1) * DILATION_H + 1;
-constexpr int BAND_COLUMNS = (RUNS * RUN - 1) * STEP_W + (TAPS_W - 1) * DILATION_W + 1;
-constexpr int BAND = BAND_ROWS * BAND_COLUMNS * CHUNK_VECTORS;
+constexpr int RUNS = (ROWS + RUN - 1) / RUN;  // Of a column of outputs: a thread computes RUN neighbours.
+constexpr int PITCH = STEP_W * PART;
 constexpr int TAPS = TAPS_H * TAPS_W;
+// Lanes take neighbouring columns of as many vectors, so that they write whole sectors of 32 bytes.
+constexpr int PAIR = CHUNK_VECTORS < 2 ? CHUNK_VECTORS : 2;
+constexpr int PAIRS = CHUNK_VECTORS / PAIR;
 constexpr int WARPS = THREADS / 32;
 constexpr bool CONSTANT_PARAMETERS = (~CONSTANT_INPUTS & PARAMETER_INPUTS) == 0;
 
@@ -30,12 +34,24 @@ DEVICE Place this_place() {
     return p;
 }
 
+// Where a pixel of the band lies in its plane.
+DEVICE int place_of(int row, int column) { return row * PITCH + column % STEP_W * PART + column / STEP_W; }
+
 DEVICE bool inside(int row, int column) { return (u32)row < (u32)IN_ROWS && (u32)column < (u32)IN_COLUMNS; }
 
 #if EXPAND
 constexpr int GROUPS = (DEPTH + 31) / 32;  // Each 32 channels of the image are two K steps.
 
 struct Fragment { uint4 low[GROUPS], high[GROUPS]; };  // Rows g and g + 8 of a 16-row tile, eight channels a thread.
+
+// Columns of the band beside the image.
+constexpr int RIGHT = BAND_COLUMNS - PAD_W - IN_COLUMNS;
+constexpr int BESIDE = (PAD_W < BAND_COLUMNS ? PAD_W : BAND_COLUMNS) + (RIGHT > 0 ? RIGHT : 0);
+
+DEVICE void clear(Chunk* band, int row, int column) {
+#pragma unroll
+    for (int v = 0; v < CHUNK_VECTORS; v++) band[v * PLANE + place_of(row, column)] = Chunk{};
+}
 
 DEVICE uint4 image_vector(const Element* from, int pixel, int pixels, int channel) {
     if (pixel < pixels && (DEPTH % 32 == 0 || channel < DEPTH))
@@ -79,11 +95,15 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
     }
     if (CONSTANT_PARAMETERS) wait_for_inputs();
     Fragment next = image_fragment(from, warp, pixels, lane);
-    // What lies outside of the image.
-    for (int i = threadIdx.x; i < BAND_ROWS * BAND_COLUMNS; i += THREADS) {
-        if (!inside(p.top + i / BAND_COLUMNS, i % BAND_COLUMNS - PAD_W))
-#pragma unroll
-            for (int v = 0; v < CHUNK_VECTORS; v++) band[i * CHUNK_VECTORS + v] = Chunk{};
+    // What lies outside of the image: lines above and below it, then columns beside it.
+    const int inner = end > first ? end - first : 0;
+    for (int i = threadIdx.x; i < (BAND_ROWS - inner) * BAND_COLUMNS; i += THREADS) {
+        const int line = i / BAND_COLUMNS;
+        clear(band, p.top + line < first ? line : line + inner, i % BAND_COLUMNS);
+    }
+    for (int i = threadIdx.x; i < inner * BESIDE; i += THREADS) {
+        const int column = i % (BESIDE > 0 ? BESIDE : 1);
+        clear(band, first - p.top + i / (BESIDE > 0 ? BESIDE : 1), column < PAD_W ? column : column + IN_COLUMNS);
     }
 #pragma unroll 1
     for (int tile = warp; tile < tiles; tile += WARPS) {
@@ -111,13 +131,13 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
             const int row = first - p.top + pixel / IN_COLUMNS, column = pixel % IN_COLUMNS + PAD_W;
             // Columns that no window reaches have no place in the band.
             if (column >= BAND_COLUMNS) continue;
-            Chunk* const to = band + (row * BAND_COLUMNS + column) * CHUNK_VECTORS;
+            Chunk* const to = band + place_of(row, column);
 #pragma unroll
             for (int v = 0; v < CHUNK_VECTORS; v++) {
                 Vector<Element, 2> pair;
                 pair.v[0] = store_as<Element>(expand_program(sums[v][half * 2]));
                 pair.v[1] = store_as<Element>(expand_program(sums[v][half * 2 + 1]));
-                *(Vector<Element, 2>*)&to[v].v[lane % 4 * 2] = pair;
+                *(Vector<Element, 2>*)&to[v * PLANE].v[lane % 4 * 2] = pair;
             }
         }
     }
@@ -126,20 +146,22 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
 DEVICE void fill_band(const Element* image, const Element*, const f32*, const Place& p, Chunk* band) {
     if (CONSTANT_PARAMETERS) wait_for_inputs();
     const Element* const from = image + IMAGE_OFFSET + (offset_t)p.image * IMAGE + p.vector * 8;
-    for (int i = threadIdx.x; i < BAND; i += THREADS) {
-        const int v = i % CHUNK_VECTORS, pixel = i / CHUNK_VECTORS;
-        const int row = p.top + pixel / BAND_COLUMNS, column = pixel % BAND_COLUMNS - PAD_W;
+    constexpr int OF_PAIR = BAND_ROWS * BAND_COLUMNS * PAIR;
+    for (int i = threadIdx.x; i < OF_PAIR * PAIRS; i += THREADS) {
+        const int v = i / OF_PAIR * PAIR + i % PAIR, pixel = i % OF_PAIR / PAIR;
+        const int line = pixel / BAND_COLUMNS, place = pixel % BAND_COLUMNS;
+        const int row = p.top + line, column = place - PAD_W;
         const bool exists = inside(row, column) && p.vector + v < LANES / 8;
         const Element* at = from + (exists ? ((offset_t)row * IN_COLUMNS + column) * PIXEL + v * 8 : 0);
-        copy_async<true>(shared_address(band + i), at, exists);
+        copy_async<true>(shared_address(band + v * PLANE + place_of(line, place)), at, exists);
     }
 }
 #endif
 
 DEVICE void mbconv(const Operands& o) {
     extern __shared__ __align__(128) unsigned char shared[];
-    Chunk* const filters = (Chunk*)shared;  // [tap][vector]
-    Chunk* const band = filters + TAPS * CHUNK_VECTORS;
+    Weights* const filters = (Weights*)shared;  // [tap][vector].
+    Chunk* const band = (Chunk*)(filters + TAPS * CHUNK_VECTORS);
     const Place p = this_place();
     const int thread = threadIdx.x;
     // Weights and biases that no step writes need not wait for the kernel before.
@@ -147,14 +169,15 @@ DEVICE void mbconv(const Operands& o) {
 
     for (int i = thread; i < TAPS * CHUNK_VECTORS; i += THREADS) {
         const int v = p.vector + i % CHUNK_VECTORS;
-        const bool exists = v < LANES / 8;
-        copy_async<false>(shared_address(filters + i), o.filters + (exists ? i / CHUNK_VECTORS * LANES + v * 8 : 0), exists);
+        const Chunk filter = v < LANES / 8 ? *(const Chunk*)(o.filters + i / CHUNK_VECTORS * LANES + v * 8) : Chunk{};
+#pragma unroll
+        for (int c = 0; c < 8; c++) filters[i].v[c] = to_f32(filter.v[c]);
     }
     fill_band(o.image, o.expand, o.expand_bias, p, band);
     copy_async_commit();
 
     // Every thread stays with one vector of channels.
-    const int v = thread % CHUNK_VECTORS, channel = (p.vector + v) * 8;
+    const int v = thread / (THREADS / PAIRS) * PAIR + thread % PAIR, channel = (p.vector + v) * 8;
     f32 bias[8];
 #pragma unroll
     for (int c = 0; c < 8; c++) bias[c] = FILTER_BIAS && channel + c < CHANNELS ? o.filter_bias[channel + c] : 0.0f;
@@ -166,37 +189,37 @@ DEVICE void mbconv(const Operands& o) {
 
     f32 totals[8] = {};
 #pragma unroll 1
-    for (int i = thread / CHUNK_VECTORS; i < ROWS * RUNS; i += THREADS / CHUNK_VECTORS) {
-        const int line = i / RUNS, column = i % RUNS * RUN, row = p.row + line;
+    for (int i = thread % (THREADS / PAIRS) / PAIR; i < RUNS * OUT_COLUMNS; i += THREADS / CHUNK_VECTORS) {
+        const int line = i / OUT_COLUMNS * RUN, column = i % OUT_COLUMNS, row = p.row + line;
         if (row >= OUT_ROWS || channel >= LANES) break;
-        const Chunk* const from = band + (line * STEP_H * BAND_COLUMNS + column * STEP_W) * CHUNK_VECTORS + v;
+        const Chunk* const from = band + v * PLANE + line * STEP_H * PITCH + column;
         f32 sums[RUN][8];
 #pragma unroll
         for (int r = 0; r < RUN; r++)
 #pragma unroll
             for (int c = 0; c < 8; c++) sums[r][c] = bias[c];
-#pragma unroll TAP_ROWS_AT_ONCE
-        for (int h = 0; h < TAPS_H; h++) {
-            Chunk filter[TAPS_W];
+#pragma unroll TAP_COLUMNS_AT_ONCE
+        for (int w = 0; w < TAPS_W; w++) {
+            Weights filter[TAPS_H];
 #pragma unroll
-            for (int w = 0; w < TAPS_W; w++) filter[w] = filters[(h * TAPS_W + w) * CHUNK_VECTORS + v];
+            for (int h = 0; h < TAPS_H; h++) filter[h] = filters[(h * TAPS_W + w) * CHUNK_VECTORS + v];
 #pragma unroll
-            for (int x = 0; x < (RUN - 1) * STEP_W + (TAPS_W - 1) * DILATION_W + 1; x++) {
+            for (int y = 0; y < (RUN - 1) * STEP_H + (TAPS_H - 1) * DILATION_H + 1; y++) {
                 bool used = false;
 #pragma unroll
                 for (int r = 0; r < RUN; r++) {
-                    const int distance = x - r * STEP_W;
-                    used |= distance >= 0 && distance % DILATION_W == 0 && distance / DILATION_W < TAPS_W;
+                    const int distance = y - r * STEP_H;
+                    used |= distance >= 0 && distance % DILATION_H == 0 && distance / DILATION_H < TAPS_H;
                 }
                 if (!used) continue;
-                const Chunk input = from[(h * DILATION_H * BAND_COLUMNS + x) * CHUNK_VECTORS];
+                const Chunk input = from[place_of(y, w * DILATION_W)];
 #pragma unroll
                 for (int r = 0; r < RUN; r++) {
-                    const int distance = x - r * STEP_W;
-                    if (distance < 0 || distance % DILATION_W != 0 || distance / DILATION_W >= TAPS_W) continue;
+                    const int distance = y - r * STEP_H;
+                    if (distance < 0 || distance % DILATION_H != 0 || distance / DILATION_H >= TAPS_H) continue;
 #pragma unroll
                     for (int c = 0; c < 8; c++)
-                        sums[r][c] = fmaf(to_f32(input.v[c]), to_f32(filter[distance / DILATION_W].v[c]), sums[r][c]);
+                        sums[r][c] = fmaf(to_f32(input.v[c]), filter[distance / DILATION_H].v[c], sums[r][c]);
                 }
             }
         }
@@ -204,31 +227,32 @@ DEVICE void mbconv(const Operands& o) {
                             column * OUT_PIXEL + channel;
 #pragma unroll
         for (int r = 0; r < RUN; r++) {
-            if (OUT_COLUMNS % RUN != 0 && column + r >= OUT_COLUMNS) break;
+            if (row + r >= OUT_ROWS || (ROWS % RUN != 0 && line + r >= ROWS)) break;
             Chunk y;
 #pragma unroll
             for (int c = 0; c < 8; c++) {
                 y.v[c] = store_as<Element>(channel + c < CHANNELS ? depthwise_program(sums[r][c]) : 0.0f);
                 if (GATE) totals[c] += to_f32(y.v[c]);
             }
-            *(Chunk*)(to + r * OUT_PIXEL) = y;
+            *(Chunk*)(to + r * OUT_LINE) = y;
         }
     }
 #if GATE
-    // Averages: lanes with the same channels first, then the warps in order.
-    __shared__ f32 of_warps[WARPS][CHUNK_VECTORS * 8];
+    // Averages: lanes with the same channels first, then their warps in order.
+    __shared__ f32 of_warps[WARPS][PAIR * 8];
     __shared__ f32 means[CHUNK_VECTORS * 8];
 #pragma unroll
-    for (int mask = 16; mask >= CHUNK_VECTORS; mask /= 2)
+    for (int mask = 16; mask >= PAIR; mask /= 2)
 #pragma unroll
         for (int c = 0; c < 8; c++) totals[c] += __shfl_xor_sync(0xffffffffu, totals[c], mask);
-    if (thread % 32 < CHUNK_VECTORS)
+    if (thread % 32 < PAIR)
 #pragma unroll
-        for (int c = 0; c < 8; c++) of_warps[thread / 32][v * 8 + c] = totals[c];
+        for (int c = 0; c < 8; c++) of_warps[thread / 32][thread % 32 * 8 + c] = totals[c];
     __syncthreads();
     if (thread < CHUNK_VECTORS * 8) {
         f32 sum = 0;
-        for (int w = 0; w < WARPS; w++) sum += of_warps[w][thread];
+        const int first = thread / (PAIR * 8) * (WARPS / PAIRS);
+        for (int w = 0; w < WARPS / PAIRS; w++) sum += of_warps[first + w][thread % (PAIR * 8)];
         means[thread] = sum / (f32)(OUT_ROWS * OUT_COLUMNS);
     }
     __syncthreads();

@@ -2,7 +2,7 @@
 
 use crate::codegen::{Candidate, Packing, Target};
 use crate::conv;
-use crate::gemm::{Constants, Geometry, Map, Operand, Problem, launch, streaming};
+use crate::gemm::{Constants, Geometry, Map, Operand, Problem, launch};
 use crate::view::Strides;
 use crate::{DType, View};
 
@@ -115,22 +115,24 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
             check_w: true,
         },
     );
-    let taps = f64::from(window.count());
+    // Cycles: instructions of the warps on four schedulers, what waits for each other, and bytes from level 2. The constants are
+    // fitted (TUNING.md, section 35). Lines of taps that are not unrolled wait for their loads one after the other.
+    let [taps, all, outputs, threads_of_block] = [window.count(), total, run, threads].map(f64::from);
     let span = f64::from((run - 1) * window.steps[2] + (window.taps[2] - 1) * window.dilations[2] + 1);
-    let element = problem.a.dtype.size() as f64;
-    let operations = 8.0 * taps * f64::from(run);
-    let bytes = 8.0 * element * f64::from(lines) * span * 0.5;
-    // Smaller blocks spread better over the multiprocessors when there are few threads.
-    let spread = if total < threads * target.multiprocessors { f64::from(threads) / 6400.0 } else { 0.0 };
-    // Lines of taps that are not unrolled wait for their loads one after the other.
-    let waits = if unrolled { 0.0 } else { f64::from(lines - 1) * 650.0 / target.clock };
-    let streamed = streaming(target, f64::from(total), operations / 2.0, bytes);
+    let loads = f64::from(lines) * span;
+    let instructions = 7.0 * loads + 2.0 * taps + (8.0 * taps + 32.0) * outputs + 40.0;
+    let resident = (f64::from(total.div_ceil(threads)) / f64::from(target.multiprocessors)).ceil() * threads_of_block;
+    let work = resident / 32.0 * instructions / 2.0;
+    let lines_waited_for = if unrolled { 0.0 } else { f64::from(lines - 1) };
+    let chain = (resident / 645.0).ceil() * (293.0 + instructions + lines_waited_for * 540.0);
+    let memory = all * loads * 8.0 * problem.a.dtype.size() as f64 / (f64::from(target.multiprocessors) * 37.9);
+    let streamed = 1.3 + (work.max(chain).max(memory) + 0.26 * work.min(chain)) / target.clock;
     // Bytes are unpacked and multiplied at half the rate of floats; a requantisation takes about 14 issue slots. Measured were
     // three times as many cycles.
     let unpacked = if problem.a.dtype.size() == 1 {
         let of_thread =
-            8.0 * (f64::from(lines) * span * 1.5 + taps * (1.5 + 2.0 * f64::from(run)) + 14.0 * f64::from(run));
-        let rounds = (f64::from(total) / 32.0 / 4.0 / f64::from(target.multiprocessors)).ceil();
+            8.0 * (loads * 1.5 + taps * (1.5 + 2.0 * outputs) + 14.0 * outputs);
+        let rounds = (all / 32.0 / 4.0 / f64::from(target.multiprocessors)).ceil();
         1.3 + (700.0 + rounds * of_thread * 3.0) / target.clock
     } else {
         0.0
@@ -143,7 +145,7 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
             ALGORITHM,
             format!("run {run} threads {threads}"),
             vec![launch],
-            streamed.max(unpacked) + spread + waits,
+            streamed.max(unpacked),
         )
     }
 }
