@@ -15,7 +15,7 @@ pub use floe_kernels::{
     frame::{Channels, ColourMatrix, Mosaic, PixelFormat, Resampling, VideoLayout},
     grid_sample::{Outside, SampleCoordinates, Sampling},
     pad::PadMode,
-    pointwise::Binary,
+    pointwise::{Binary, Unary},
     pool::Pooling,
     recurrent::{Activation, ActivationKind, Cell},
     reduce::Reduction,
@@ -41,45 +41,11 @@ pub struct Window {
     pub pads_end: Vec<usize>,
 }
 
-/// Element-wise operators of one operand.
+/// Element-wise functions of one operand that are more than one instruction of a pointwise program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
-pub enum Unary {
-    Abs,
-    Neg,
-    Sign,
-    Floor,
-    Ceil,
-    Round,
-    Sqrt,
-    Reciprocal,
-    Exp,
-    Log,
-    Erf,
-    Sigmoid,
-    Tanh,
-    Relu,
-    Softplus,
+pub enum Composite {
     Softsign,
-    Sin,
-    Cos,
-    Tan,
-    Asin,
-    Acos,
-    Atan,
-    Sinh,
-    Cosh,
-    Asinh,
-    Acosh,
-    Atanh,
-    Not,
-    BitNot,
-    IsNan,
-    /// Whether +∞ and −∞ count.
-    IsInf {
-        positive: bool,
-        negative: bool,
-    },
     LeakyRelu {
         alpha: f32,
     },
@@ -206,6 +172,8 @@ pub enum Op {
     },
     /// Element-wise, one input.
     Unary(Unary),
+    /// Element-wise, one input, as several instructions.
+    Composite(Composite),
     /// Element-wise, two inputs of one type, broadcasting. Variadic Sum, Min, Max and Mean are chains of these.
     Binary(Binary),
     /// x where x ≥ 0, else x·slope; inputs x and slope, which is broadcast to x.
@@ -470,7 +438,24 @@ pub enum Op {
     Custom(Arc<Custom>),
 }
 
+impl From<Unary> for Op {
+    fn from(op: Unary) -> Self {
+        Self::Unary(op)
+    }
+}
+
+impl From<Composite> for Op {
+    fn from(op: Composite) -> Self {
+        Self::Composite(op)
+    }
+}
+
 impl Op {
+    /// Whether a pointwise program computes it: each element of the output from those of the inputs in its place.
+    pub const fn is_element_wise(&self) -> bool {
+        matches!(self, Self::Unary(_) | Self::Composite(_) | Self::Binary(_) | Self::PRelu | Self::Where | Self::Cast)
+    }
+
     /// Short name for messages and reports.
     pub fn name(&self) -> &'static str {
         match self {
@@ -481,7 +466,7 @@ impl Op {
             Self::LayerNormalization { .. } => "LayerNormalization",
             Self::GroupNormalization { .. } => "GroupNormalization",
             Self::Lrn { .. } => "LRN",
-            Self::Unary(_) => "Unary",
+            Self::Unary(_) | Self::Composite(_) => "Unary",
             Self::Binary(_) => "Binary",
             Self::PRelu => "PRelu",
             Self::Where => "Where",

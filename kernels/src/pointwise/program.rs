@@ -129,16 +129,21 @@ pub struct Program {
 }
 
 impl Unary {
-    /// Whether the instruction makes sense in an integer class.
-    pub const fn takes_integers(self) -> bool {
-        matches!(self, Self::Abs | Self::Neg | Self::Sign | Self::Relu | Self::Not | Self::BitNot)
+    /// Whether the instruction makes sense in a class.
+    pub const fn fits(self, class: Class) -> bool {
+        match self {
+            Self::Abs | Self::Neg | Self::Sign | Self::Relu | Self::Not => true,
+            Self::BitNot => !class.is_float(),
+            _ => class.is_float(),
+        }
     }
 }
 
 impl Binary {
-    /// Whether the instruction works on bits and so needs an integer class.
-    pub const fn needs_integers(self) -> bool {
-        matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor | Self::ShiftLeft | Self::ShiftRight)
+    /// Whether the instruction makes sense in a class: those that work on bits need integers.
+    pub const fn fits(self, class: Class) -> bool {
+        !class.is_float()
+            || !matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor | Self::ShiftLeft | Self::ShiftRight)
     }
 }
 
@@ -211,10 +216,8 @@ impl Program {
                 Instruction::Input(i) => (i < self.inputs, true),
                 Instruction::Float(_) => (true, float),
                 Instruction::Integer(_) => (true, !float),
-                Instruction::Unary(op, a) => {
-                    (earlier(a), if float { !matches!(op, Unary::BitNot) } else { op.takes_integers() })
-                }
-                Instruction::Binary(op, a, b) => (earlier(a) && earlier(b), !(float && op.needs_integers())),
+                Instruction::Unary(op, a) => (earlier(a), op.fits(self.class)),
+                Instruction::Binary(op, a, b) => (earlier(a) && earlier(b), op.fits(self.class)),
                 Instruction::Select(c, a, b) => (earlier(c) && earlier(a) && earlier(b), true),
             };
             if !registers {

@@ -162,7 +162,7 @@ fn carried(op: &Op, inputs: &[&Fact], outputs: &[Fact]) -> Option<Carried> {
     // Of an operator whose other operands are parameters.
     let first = counted[0].filter(|_| counted[1..].iter().all(Option::is_none)).map(|bound| bound.axis);
     match op {
-        Op::Unary(_) | Op::Cast | Op::BitCast | Op::Identity => along(first?),
+        Op::Unary(_) | Op::Composite(_) | Op::Cast | Op::BitCast | Op::Identity => along(first?),
         Op::Binary(_) | Op::PRelu | Op::Where | Op::Expand => along(broadcast(inputs, output)?),
         Op::Transpose { permutation } => along(permutation.iter().position(|&d| Some(d) == first)?),
         Op::Reshape => {

@@ -7,11 +7,8 @@ use super::{
     refused::Refused,
 };
 use crate::{
-    DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Quantized, Tensor, TensorId,
-    custom::Operators,
-    infer::infer,
-    onnx::Folder,
-    op::{Binary, Unary},
+    DType, Evaluate, Fact, Graph, ImportError, Node, Op, Problem, Quantized, Tensor, TensorId, custom::Operators,
+    infer::infer, onnx::Folder, op::Binary,
 };
 use std::{collections::HashMap, rc::Rc};
 
@@ -317,8 +314,8 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds an element-wise operator of one operand.
-    pub fn unary(&mut self, op: Unary, x: TensorId) -> Result<TensorId, Problem> {
-        self.emit(Op::Unary(op), &[x])
+    pub fn unary(&mut self, op: impl Into<Op>, x: TensorId) -> Result<TensorId, Problem> {
+        self.emit(op.into(), &[x])
     }
 
     /// Adds an element-wise operator of two operands.

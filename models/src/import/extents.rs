@@ -310,6 +310,7 @@ fn made(op: &Op, inputs: &[Vec<Extent>], facts: &[&Fact], output: &Fact) -> Opti
         Op::Identity | Op::Reshape | Op::Cast | Op::Concat { .. } | Op::Gather { .. } | Op::Reduce { .. } => None,
         // Nothing that models compute extents with.
         Op::Unary(_)
+        | Op::Composite(_)
         | Op::PRelu
         | Op::BitCast
         | Op::Pad { .. }

@@ -70,12 +70,12 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
             ensure!(*size >= 1, "size is 0");
             x.clone()
         }
-        Op::Unary(Unary::IsNan | Unary::IsInf { .. }) => Fact::new(DType::Bool, &x.shape),
+        Op::Unary(Unary::IsNan | Unary::IsInf) => Fact::new(DType::Bool, &x.shape),
         Op::Unary(Unary::Not) => {
             ensure!(x.dtype == DType::Bool, "Not needs Bool, not {:?}", x.dtype);
             x.clone()
         }
-        Op::Unary(_) | Op::Identity => x.clone(),
+        Op::Unary(_) | Op::Composite(_) | Op::Identity => x.clone(),
         Op::Binary(kind) => binary(*kind, x, inputs[1])?,
         Op::PRelu => parametric_relu(x, inputs[1])?,
         Op::Where => {

@@ -35,6 +35,7 @@ pub(super) fn check_operands(op: &Op, inputs: &[&Fact]) -> Result<()> {
         Op::Recurrent(_) => (3, 9),
         Op::Custom(custom) => (custom.description.inputs.len(), custom.description.inputs.len()),
         Op::Unary(_)
+        | Op::Composite(_)
         | Op::Cast
         | Op::BitCast
         | Op::Identity

@@ -195,7 +195,7 @@ impl Op {
             Self::Cumulative { .. } => ACCUMULATED,
             Self::LayerNormalization { .. } => NORMALISED,
             Self::InstanceNormalization { .. } | Self::GroupNormalization { .. } => images(NORMALISED),
-            Self::Unary(_) | Self::Binary(_) | Self::PRelu => EACH,
+            Self::Unary(_) | Self::Composite(_) | Self::Binary(_) | Self::PRelu => EACH,
             Self::Where => Properties { data: Inputs::At(&[1, 2]), size: Size::OfData, ..EACH },
             Self::Cast => {
                 Properties { size: Size::OfData, layout: OfInputs, integer_images: true, takes_narrow: true, ..EACH }

@@ -3,7 +3,7 @@
 use floe_kernels::pointwise::{self, Class, Instruction, Program};
 use floe_models::{
     DType, Fact, Op, Tensor,
-    op::{Binary, Unary},
+    op::{Binary, Composite, Unary},
 };
 
 /// Why element-wise operators could not become one program.
@@ -47,7 +47,7 @@ pub enum Classes {
 /// operator is not element-wise or mixes classes. A cast between integers and floats belongs to the floats: it is how
 /// their programs load and store integers.
 pub fn class<'a>(op: &Op, facts: impl IntoIterator<Item = &'a Fact>) -> Option<Classes> {
-    if !matches!(op, Op::Unary(_) | Op::Binary(_) | Op::PRelu | Op::Where | Op::Cast) {
+    if !op.is_element_wise() {
         return None;
     }
     let mut found = Classes::Any;
@@ -73,8 +73,7 @@ pub fn register_holds_result(op: &Op, dtype: DType) -> bool {
         return true;
     }
     match op {
-        Op::Where => true,
-        Op::Unary(op) => matches!(op, Unary::Sign | Unary::Relu | Unary::Clip { .. }),
+        Op::Where | Op::Unary(Unary::Sign | Unary::Relu) | Op::Composite(Composite::Clip { .. }) => true,
         Op::Binary(op) => matches!(
             op,
             Binary::Min
@@ -136,7 +135,13 @@ impl Builder {
     /// `TooLong`, or `Type` where the operator is not element-wise or not defined in this class.
     pub fn apply(&mut self, op: &Op, arguments: &[Register], output: DType) -> Result<Register, ProgramError> {
         match (op, arguments) {
-            (Op::Unary(op), &[x]) => self.unary(*op, x, output),
+            (Op::Unary(op), &[x]) => {
+                if !op.fits(self.class) {
+                    return Err(ProgramError::Type { operator: format!("{op:?}"), dtype: output });
+                }
+                self.instruction(*op, x)
+            }
+            (Op::Composite(op), &[x]) => self.composite(*op, x, output),
             (Op::PRelu, &[x, slope]) => {
                 let negative = self.is_negative(x)?;
                 let scaled = self.binary(Binary::Mul, x, slope)?;
@@ -144,15 +149,15 @@ impl Builder {
             }
             (Op::Binary(Binary::Pow), &[x, exponent]) => self.power(x, exponent),
             (Op::Binary(op), &[a, b]) => {
-                if self.class.is_float() && op.needs_integers() {
+                if !op.fits(self.class) {
                     return Err(ProgramError::Type { operator: format!("{op:?}"), dtype: output });
                 }
                 self.binary(*op, a, b)
             }
             (Op::Where, &[condition, a, b]) => self.push(Instruction::Select(condition, a, b)),
             (Op::Cast, &[x]) if output == DType::Bool => {
-                let zero = self.instruction(pointwise::Unary::Not, x)?;
-                self.instruction(pointwise::Unary::Not, zero)
+                let zero = self.instruction(Unary::Not, x)?;
+                self.instruction(Unary::Not, zero)
             }
             (Op::Cast, &[x]) => Ok(x),
             _ => Err(ProgramError::Type { operator: op.name().into(), dtype: output }),
@@ -192,7 +197,7 @@ impl Builder {
         })
     }
 
-    fn instruction(&mut self, op: pointwise::Unary, x: Register) -> Result<Register, ProgramError> {
+    fn instruction(&mut self, op: Unary, x: Register) -> Result<Register, ProgramError> {
         self.push(Instruction::Unary(op, x))
     }
 
@@ -223,77 +228,66 @@ impl Builder {
     }
 
     /// Formulas are those of the ONNX operator specifications.
-    fn unary(&mut self, op: Unary, x: Register, output: DType) -> Result<Register, ProgramError> {
-        use pointwise::{Binary as B, Unary as U};
-        if let Some(instruction) = unary_instruction(op) {
-            let fits = if self.class.is_float() { instruction != U::BitNot } else { instruction.takes_integers() };
-            if !fits {
-                return Err(ProgramError::Type { operator: format!("{op:?}"), dtype: output });
-            }
-            return self.instruction(instruction, x);
-        }
+    fn composite(&mut self, op: Composite, x: Register, output: DType) -> Result<Register, ProgramError> {
+        use {Binary as B, Unary as U};
         let whole = |value: f32| value.fract() == 0.0;
         let integers = match op {
-            Unary::Clip { .. } => true,
-            Unary::Shrink { bias, lambda } => whole(bias) && whole(lambda),
+            Composite::Clip { .. } => true,
+            Composite::Shrink { bias, lambda } => whole(bias) && whole(lambda),
             _ => false,
         };
         if !self.class.is_float() && !integers {
             return Err(ProgramError::Type { operator: format!("{op:?}"), dtype: output });
         }
         match op {
-            Unary::Softsign => {
+            Composite::Softsign => {
                 let magnitude = self.instruction(U::Abs, x)?;
                 let divisor = self.with_constant(B::Add, magnitude, 1.0)?;
                 self.binary(B::Div, x, divisor)
             }
-            Unary::IsInf { positive: true, negative: true } => self.instruction(U::IsInf, x),
-            Unary::IsInf { positive: true, negative: false } => self.with_constant(B::Equal, x, f64::INFINITY),
-            Unary::IsInf { positive: false, negative: true } => self.with_constant(B::Equal, x, f64::NEG_INFINITY),
-            Unary::IsInf { positive: false, negative: false } => self.constant(0.0),
-            Unary::LeakyRelu { alpha } => {
+            Composite::LeakyRelu { alpha } => {
                 let negative = self.is_negative(x)?;
                 let scaled = self.with_constant(B::Mul, x, alpha.into())?;
                 self.push(Instruction::Select(negative, scaled, x))
             }
-            Unary::Elu { alpha } => {
+            Composite::Elu { alpha } => {
                 let negative = self.is_negative(x)?;
                 let scaled = self.exponential_minus_one(x, alpha.into())?;
                 self.push(Instruction::Select(negative, scaled, x))
             }
-            Unary::Selu { alpha, gamma } => {
+            Composite::Selu { alpha, gamma } => {
                 let negative = self.is_negative(x)?;
                 let scaled = self.exponential_minus_one(x, alpha.into())?;
                 let inner = self.push(Instruction::Select(negative, scaled, x))?;
                 self.with_constant(B::Mul, inner, gamma.into())
             }
-            Unary::Celu { alpha } => {
+            Composite::Celu { alpha } => {
                 let negative = self.is_negative(x)?;
                 let quotient = self.with_constant(B::Div, x, alpha.into())?;
                 let scaled = self.exponential_minus_one(quotient, alpha.into())?;
                 self.push(Instruction::Select(negative, scaled, x))
             }
-            Unary::ThresholdedRelu { alpha } => {
+            Composite::ThresholdedRelu { alpha } => {
                 let above = self.with_constant(B::Greater, x, alpha.into())?;
                 let zero = self.constant(0.0)?;
                 self.push(Instruction::Select(above, x, zero))
             }
-            Unary::HardSigmoid { alpha, beta } => self.hard_sigmoid(x, alpha.into(), beta.into()),
-            Unary::HardSwish => {
+            Composite::HardSigmoid { alpha, beta } => self.hard_sigmoid(x, alpha.into(), beta.into()),
+            Composite::HardSwish => {
                 let gate = self.hard_sigmoid(x, 1.0 / 6.0, 0.5)?;
                 self.binary(B::Mul, x, gate)
             }
-            Unary::Mish => {
+            Composite::Mish => {
                 let softplus = self.instruction(U::Softplus, x)?;
                 let gate = self.instruction(U::Tanh, softplus)?;
                 self.binary(B::Mul, x, gate)
             }
-            Unary::Gelu { tanh: false } => {
+            Composite::Gelu { tanh: false } => {
                 let scaled = self.with_constant(B::Mul, x, core::f64::consts::FRAC_1_SQRT_2)?;
                 let error = self.instruction(U::Erf, scaled)?;
                 self.half_gate(x, error)
             }
-            Unary::Gelu { tanh: true } => {
+            Composite::Gelu { tanh: true } => {
                 // √(2/π)·(x + 0.044715·x³), Hendrycks and Gimpel, arXiv 1606.08415.
                 let square = self.binary(B::Mul, x, x)?;
                 let cube = self.binary(B::Mul, square, x)?;
@@ -303,12 +297,12 @@ impl Builder {
                 let tanh = self.instruction(U::Tanh, scaled)?;
                 self.half_gate(x, tanh)
             }
-            Unary::Swish { alpha } => {
+            Composite::Swish { alpha } => {
                 let scaled = if alpha == 1.0 { x } else { self.with_constant(B::Mul, x, alpha.into())? };
                 let gate = self.instruction(U::Sigmoid, scaled)?;
                 self.binary(B::Mul, x, gate)
             }
-            Unary::Clip { min, max } => {
+            Composite::Clip { min, max } => {
                 let mut value = x;
                 if let Some(bound) = min {
                     value = self.with_constant(B::Max, value, bound)?;
@@ -318,7 +312,7 @@ impl Builder {
                 }
                 Ok(value)
             }
-            Unary::Shrink { bias, lambda } => {
+            Composite::Shrink { bias, lambda } => {
                 let above = self.with_constant(B::Greater, x, lambda.into())?;
                 let lowered = self.with_constant(B::Sub, x, bias.into())?;
                 let zero = self.constant(0.0)?;
@@ -330,13 +324,12 @@ impl Builder {
                 let raised = self.with_constant(B::Add, x, bias.into())?;
                 self.push(Instruction::Select(below, raised, upper))
             }
-            _ => Err(ProgramError::Type { operator: format!("{op:?}"), dtype: output }),
         }
     }
 
     /// scale·(eˣ − 1)
     fn exponential_minus_one(&mut self, x: Register, scale: f64) -> Result<Register, ProgramError> {
-        let power = self.instruction(pointwise::Unary::Exp, x)?;
+        let power = self.instruction(Unary::Exp, x)?;
         let less = self.with_constant(Binary::Sub, power, 1.0)?;
         if scale == 1.0 { Ok(less) } else { self.with_constant(Binary::Mul, less, scale) }
     }
@@ -355,41 +348,4 @@ impl Builder {
         let sum = self.with_constant(Binary::Add, gate, 1.0)?;
         self.binary(Binary::Mul, half, sum)
     }
-}
-
-/// The instruction that an operator is, where it is a single one.
-fn unary_instruction(op: Unary) -> Option<pointwise::Unary> {
-    use pointwise::Unary as U;
-    Some(match op {
-        Unary::Abs => U::Abs,
-        Unary::Neg => U::Neg,
-        Unary::Sign => U::Sign,
-        Unary::Floor => U::Floor,
-        Unary::Ceil => U::Ceil,
-        Unary::Round => U::Round,
-        Unary::Sqrt => U::Sqrt,
-        Unary::Reciprocal => U::Reciprocal,
-        Unary::Exp => U::Exp,
-        Unary::Log => U::Log,
-        Unary::Erf => U::Erf,
-        Unary::Sigmoid => U::Sigmoid,
-        Unary::Tanh => U::Tanh,
-        Unary::Relu => U::Relu,
-        Unary::Softplus => U::Softplus,
-        Unary::Sin => U::Sin,
-        Unary::Cos => U::Cos,
-        Unary::Tan => U::Tan,
-        Unary::Asin => U::Asin,
-        Unary::Acos => U::Acos,
-        Unary::Atan => U::Atan,
-        Unary::Sinh => U::Sinh,
-        Unary::Cosh => U::Cosh,
-        Unary::Asinh => U::Asinh,
-        Unary::Acosh => U::Acosh,
-        Unary::Atanh => U::Atanh,
-        Unary::Not => U::Not,
-        Unary::BitNot => U::BitNot,
-        Unary::IsNan => U::IsNan,
-        _ => return None,
-    })
 }

@@ -7,12 +7,12 @@ use super::super::{
 use crate::{
     DType, Fact, Op, Problem, TensorId,
     onnx::tensor::{data_type, data_type_name},
-    op::{Binary, Unary},
+    op::{Binary, Composite, Unary},
 };
 use floe_kernels::narrow::largest;
 
 /// A function of one input.
-pub(super) fn unary(builder: &mut Builder, node: &mut NodeView, op: Unary) -> Result<TensorId, Problem> {
+pub(super) fn unary(builder: &mut Builder, node: &mut NodeView, op: impl Into<Op>) -> Result<TensorId, Problem> {
     builder.unary(op, node.input(0)?)
 }
 
@@ -25,47 +25,60 @@ pub(super) fn binary(builder: &mut Builder, node: &mut NodeView, op: Binary) -> 
 
 pub(super) fn is_infinite(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (positive, negative) = (node.flag("detect_positive", true)?, node.flag("detect_negative", true)?);
-    unary(builder, node, Unary::IsInf { positive, negative })
+    if positive && negative {
+        return unary(builder, node, Unary::IsInf);
+    }
+    let x = node.input(0)?;
+    // Nothing equals NaN.
+    let infinity = if positive {
+        f64::INFINITY
+    } else if negative {
+        f64::NEG_INFINITY
+    } else {
+        f64::NAN
+    };
+    let infinity = builder.scalar(builder.fact(x).dtype, infinity)?;
+    builder.binary(Binary::Equal, x, infinity)
 }
 
 pub(super) fn leaky_relu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let alpha = node.float("alpha", 0.01)?;
-    unary(builder, node, Unary::LeakyRelu { alpha })
+    unary(builder, node, Composite::LeakyRelu { alpha })
 }
 
 pub(super) fn elu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let alpha = node.float("alpha", 1.0)?;
-    unary(builder, node, Unary::Elu { alpha })
+    unary(builder, node, Composite::Elu { alpha })
 }
 
 pub(super) fn selu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (alpha, gamma) = (node.float("alpha", 1.673_263_2)?, node.float("gamma", 1.050_701)?);
-    unary(builder, node, Unary::Selu { alpha, gamma })
+    unary(builder, node, Composite::Selu { alpha, gamma })
 }
 
 pub(super) fn celu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let alpha = node.float("alpha", 1.0)?;
-    unary(builder, node, Unary::Celu { alpha })
+    unary(builder, node, Composite::Celu { alpha })
 }
 
 pub(super) fn thresholded_relu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let alpha = node.float("alpha", 1.0)?;
-    unary(builder, node, Unary::ThresholdedRelu { alpha })
+    unary(builder, node, Composite::ThresholdedRelu { alpha })
 }
 
 pub(super) fn hard_sigmoid(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (alpha, beta) = (node.float("alpha", 0.2)?, node.float("beta", 0.5)?);
-    unary(builder, node, Unary::HardSigmoid { alpha, beta })
+    unary(builder, node, Composite::HardSigmoid { alpha, beta })
 }
 
 pub(super) fn swish(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let alpha = node.float("alpha", 1.0)?;
-    unary(builder, node, Unary::Swish { alpha })
+    unary(builder, node, Composite::Swish { alpha })
 }
 
 pub(super) fn shrink(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let (bias, lambda) = (node.float("bias", 0.0)?, node.float("lambd", 0.5)?);
-    unary(builder, node, Unary::Shrink { bias, lambda })
+    unary(builder, node, Composite::Shrink { bias, lambda })
 }
 
 pub(super) fn gelu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
@@ -74,7 +87,7 @@ pub(super) fn gelu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorI
         "tanh" => true,
         other => return Err(unsupported("approximate", other, "none, tanh")),
     };
-    unary(builder, node, Unary::Gelu { tanh })
+    unary(builder, node, Composite::Gelu { tanh })
 }
 
 pub(super) fn modulo(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
@@ -145,7 +158,7 @@ pub(super) fn clip(builder: &mut Builder, node: &mut NodeView) -> Result<TensorI
     let x = node.input(0)?;
     let (min, max) = (node.optional_float("min")?.map(f64::from), node.optional_float("max")?.map(f64::from));
     if node.opset < 11 {
-        return builder.unary(Unary::Clip { min, max }, x);
+        return builder.unary(Composite::Clip { min, max }, x);
     }
     let bound = |builder: &Builder, index: usize| -> Result<Option<f64>, ()> {
         let Some(id) = node.optional(index) else { return Ok(None) };
@@ -155,7 +168,7 @@ pub(super) fn clip(builder: &mut Builder, node: &mut NodeView) -> Result<TensorI
         if !tensor.dtype.is_float() && value.abs() >= (1_u64 << 53) as f64 { Err(()) } else { Ok(Some(value)) }
     };
     if let (Ok(min), Ok(max)) = (bound(builder, 1), bound(builder, 2)) {
-        return builder.unary(Unary::Clip { min, max }, x);
+        return builder.unary(Composite::Clip { min, max }, x);
     }
     let mut value = x;
     if let Some(min) = node.optional(1) {
@@ -198,7 +211,7 @@ pub(super) fn converted(
         if !from.is_float() {
             x = builder.cast(x, DType::F32)?;
         }
-        x = builder.unary(Unary::Clip { min: Some(-largest), max: Some(largest) }, x)?;
+        x = builder.unary(Composite::Clip { min: Some(-largest), max: Some(largest) }, x)?;
     }
     if matches!(dtype, DType::I4 | DType::U4) && (from.is_float() || from.is_float8()) {
         // They keep an integer's lowest bits, where a cast from floats saturates as quantising wants it.

@@ -10,7 +10,7 @@ use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId, graph,
     infer::show,
     onnx::tensor::{data_type, data_type_name},
-    op::{Binary, Reduction, Unary},
+    op::{Binary, Composite, Reduction, Unary},
 };
 use floe_kernels::quantized_conv::is_float_factor;
 
@@ -219,7 +219,7 @@ pub(super) fn dynamic_quantize(builder: &mut Builder, x: TensorId) -> Result<[Te
     let scale = builder.binary(Binary::Div, range, steps)?;
     let offset = builder.binary(Binary::Div, low, scale)?;
     let offset = builder.unary(Unary::Neg, offset)?;
-    let offset = builder.unary(Unary::Clip { min: Some(0.0), max: Some(255.0) }, offset)?;
+    let offset = builder.unary(Composite::Clip { min: Some(0.0), max: Some(255.0) }, offset)?;
     let offset = builder.unary(Unary::Round, offset)?;
     let point = builder.cast(offset, DType::U8)?;
     Ok([quantized(builder, x, scale, Some(point), DType::U8)?, scale, point])

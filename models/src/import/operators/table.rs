@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     ImportError, Op, Problem, TensorId,
-    op::{Binary, Cell, Pooling, Reduction, Unary},
+    op::{Binary, Cell, Composite, Pooling, Reduction, Unary},
 };
 
 /// The default domain, as nodes without a domain have it.
@@ -191,7 +191,7 @@ static OPERATORS: &[Operator] = &[
     one(ONNX, "HammingWindow", &[17], |b, n| signal::window(b, n, [25.0 / 46.0, 21.0 / 46.0, 0.0])),
     one(ONNX, "HannWindow", &[17], |b, n| signal::window(b, n, [0.5, 0.5, 0.0])),
     one(ONNX, "HardSigmoid", &[1, 6, 22], pointwise::hard_sigmoid),
-    one(ONNX, "HardSwish", &[14, 22], |b, n| unary(b, n, Unary::HardSwish)),
+    one(ONNX, "HardSwish", &[14, 22], |b, n| unary(b, n, Composite::HardSwish)),
     one(ONNX, "Hardmax", &[1, 11, 13], indexing::hardmax),
     one(ONNX, "Identity", &[1, 13, 14, 16, 19, 21, 23, 24, 25], |_, n| n.input(0)).of_sequences(),
     nested(ONNX, "If", &[1, 11, 13, 16, 19, 21, 23, 24, 25], control_flow::select)
@@ -221,7 +221,7 @@ static OPERATORS: &[Operator] = &[
     one(ONNX, "MeanVarianceNormalization", &[9, 13], normalization::mean_variance),
     one(ONNX, "MelWeightMatrix", &[17], signal::mel_weights),
     one(ONNX, "Min", &[1, 6, 8, 12, 13], |b, n| pointwise::chain(b, n, Binary::Min)),
-    one(ONNX, "Mish", &[18, 22], |b, n| unary(b, n, Unary::Mish)),
+    one(ONNX, "Mish", &[18, 22], |b, n| unary(b, n, Composite::Mish)),
     one(ONNX, "Mod", &[10, 13], pointwise::modulo),
     one(ONNX, "Mul", &[1, 6, 7, 13, 14], |b, n| binary(b, n, Binary::Mul)),
     one(ONNX, "Neg", &[1, 6, 13], |b, n| unary(b, n, Unary::Neg)),
@@ -296,7 +296,7 @@ static OPERATORS: &[Operator] = &[
     one(ONNX, "Softmax", &[1, 11, 13], |b, n| normalization::softmax(b, n, false)),
     several(ONNX, "SoftmaxCrossEntropyLoss", &[12, 13], losses::cross_entropy),
     one(ONNX, "Softplus", &[1, 22], |b, n| unary(b, n, Unary::Softplus)),
-    one(ONNX, "Softsign", &[1, 22], |b, n| unary(b, n, Unary::Softsign)),
+    one(ONNX, "Softsign", &[1, 22], |b, n| unary(b, n, Composite::Softsign)),
     one(ONNX, "SpaceToDepth", &[1, 13], shapes::space_to_depth),
     several(ONNX, "Split", &[1, 2, 11, 13, 18], movement::split),
     one(ONNX, "SplitToSequence", &[11, 24], sequences::split)
@@ -331,7 +331,7 @@ static OPERATORS: &[Operator] = &[
     one(MICROSOFT, "FusedGemm", &[1], microsoft::fused_gemm),
     one(MICROSOFT, "FusedMatMul", &[1], microsoft::fused_product),
     one(MICROSOFT, "GatherND", &[1], indexing::gather_nd),
-    one(MICROSOFT, "Gelu", &[1], |b, n| unary(b, n, Unary::Gelu { tanh: false })),
+    one(MICROSOFT, "Gelu", &[1], |b, n| unary(b, n, Composite::Gelu { tanh: false })),
     one(MICROSOFT, "GridSample", &[1], sampling::grid_sample),
     several(MICROSOFT, "GroupQueryAttention", &[1], microsoft::grouped::import)
         .refusing("quantised keys and values, output of the products"),

@@ -7,7 +7,7 @@ use super::super::{
 use crate::{
     DType, Fact, Op, Problem, TensorId,
     infer::{Rounding, SamePadding, pooled_extent, same_pads, show, transposed_extent},
-    op::{Binary, Pooling, Unary, Window},
+    op::{Binary, Composite, Pooling, Unary, Window},
 };
 
 /// How `auto_pad` wants the padding found.
@@ -108,7 +108,7 @@ pub(super) fn causal(builder: &mut Builder, node: &mut NodeView) -> Result<Vec<T
     let Fact { dtype, shape, .. } = builder.fact(input).clone();
     let activation = match node.string("activation", "none")?.as_str() {
         "none" => None,
-        "silu" | "swish" => Some(Unary::Swish { alpha: 1.0 }),
+        "silu" | "swish" => Some(Composite::Swish { alpha: 1.0 }),
         other => return Err(unsupported("activation", other, "none, silu, swish")),
     };
     let (&[n, channels, _], &[_, 1, taps]) = (shape.as_slice(), builder.shape(weights)) else {

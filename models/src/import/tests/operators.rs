@@ -1,7 +1,7 @@
 //! Attributes of operators, as the opsets have them.
 
 use super::*;
-use crate::op::{Binary, Coordinates, Interpolation, PadMode, Rounding, Unary, Window};
+use crate::op::{Binary, Composite, Coordinates, Interpolation, PadMode, Rounding, Window};
 
 fn import(opset: i64, shape: &[i64], constants: &[(&str, &[i64])], node: NodeProto) -> Graph {
     let mut model = Model::new(opset).input("x", shape);
@@ -93,11 +93,11 @@ fn pads() {
 #[test]
 fn clips() {
     let old = import(9, &[2], &[], node("Clip", "x", "y", &[float("min", 0.0), float("max", 6.0)]));
-    let expected = Op::Unary(Unary::Clip { min: Some(0.0), max: Some(6.0) });
+    let expected = Op::Composite(Composite::Clip { min: Some(0.0), max: Some(6.0) });
     assert_eq!(only(&old), &expected);
     let model = Model::new(13).input("x", &[2]).floats("max", &[], &[6.0]).output("y");
     let open = model.clone().node(node("Clip", "x - max", "y", &[])).import();
-    assert_eq!(only(&open), &Op::Unary(Unary::Clip { min: None, max: Some(6.0) }));
+    assert_eq!(only(&open), &Op::Composite(Composite::Clip { min: None, max: Some(6.0) }));
     let computed = model.input("low", &[]).node(node("Clip", "x low max", "y", &[])).import();
     let operators: Vec<_> = computed.nodes.iter().map(|node| node.op.clone()).collect();
     assert_eq!(operators, [Op::Binary(Binary::Max), Op::Binary(Binary::Min)]);

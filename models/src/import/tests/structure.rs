@@ -1,7 +1,7 @@
 //! Inputs, outputs, scopes, folding.
 
 use super::*;
-use crate::op::Unary;
+use crate::op::Composite;
 
 #[test]
 fn shape_chains_fold() {
@@ -190,12 +190,12 @@ fn functions_are_inlined() {
     let graph = model.clone().node(call("Outer", "x low", "y", &[])).import();
     let operators: Vec<_> = graph.nodes.iter().map(|node| node.op.clone()).collect();
     let expected = [
-        Unary::LeakyRelu { alpha: 0.5 },
-        Unary::Clip { min: Some(-1.0), max: None },
-        Unary::LeakyRelu { alpha: 0.25 },
-        Unary::Clip { min: None, max: None },
+        Composite::LeakyRelu { alpha: 0.5 },
+        Composite::Clip { min: Some(-1.0), max: None },
+        Composite::LeakyRelu { alpha: 0.25 },
+        Composite::Clip { min: None, max: None },
     ];
-    assert_eq!(operators, expected.map(Op::Unary));
+    assert_eq!(operators, expected.map(Op::Composite));
     assert!(model.clone().node(call("Other", "x low", "y", &[])).error().contains("(own.Other)"));
 
     model.functions.push(function("Loop", vec![call("Loop", "a b", "c", &[])]));

@@ -72,6 +72,7 @@ fn operand(op: &Op, number: usize, image: Form) -> Form {
         Op::Recurrent(layer) => contiguous(number == 1 || number == 2 || number == 3 && layer.bias),
         // Kernels that take any strides.
         Op::Unary(_)
+        | Op::Composite(_)
         | Op::Binary(_)
         | Op::PRelu
         | Op::Where

@@ -36,10 +36,8 @@ fn computes(graph: &FusedGraph, node: &FusedNode) -> Result<(), String> {
     match &node.op {
         FusedOp::Operator(op) => {
             let is_fused = is_anchor(op)
-                || matches!(
-                    op,
-                    Op::Unary(_) | Op::Binary(_) | Op::PRelu | Op::Where | Op::Identity | Op::BatchNormalization { .. }
-                );
+                || op.is_element_wise() && *op != Op::Cast
+                || matches!(op, Op::Identity | Op::BatchNormalization { .. });
             if is_fused {
                 return Err(format!("a {} stands alone", op.name()));
             }

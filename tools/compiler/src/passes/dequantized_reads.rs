@@ -26,8 +26,9 @@ pub fn run(mut graph: Graph) -> Graph {
         if readers.len() < 2 || outputs[value.0] || chains.dequantized(value).is_none() {
             continue;
         }
-        let fuses =
-            |&reader: &usize| is_element_wise(&graph.nodes[reader]) && !has_floats(chains, &graph.nodes[reader], DEPTH);
+        let fuses = |&reader: &usize| {
+            graph.nodes[reader].op.is_element_wise() && !has_floats(chains, &graph.nodes[reader], DEPTH)
+        };
         let (fusing, others): (Vec<usize>, Vec<usize>) = readers.into_iter().partition(fuses);
         let shared = usize::from(others.is_empty());
         for reader in fusing.into_iter().skip(shared) {
@@ -43,16 +44,12 @@ pub fn run(mut graph: Graph) -> Graph {
     graph
 }
 
-fn is_element_wise(node: &Node) -> bool {
-    matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::PRelu | Op::Cast | Op::Where)
-}
-
 /// Whether a product of floats may take this node for its epilogue, which reads no integers.
 fn has_floats(chains: Chains<'_>, node: &Node, depth: usize) -> bool {
     depth > 0
         && node.inputs.iter().filter_map(|&input| chains.producer(input)).any(|maker| {
             (is_anchor(&maker.op) && !is_quantized(&maker.op))
-                || (is_element_wise(maker) && has_floats(chains, maker, depth - 1))
+                || (maker.op.is_element_wise() && has_floats(chains, maker, depth - 1))
         })
 }
 

@@ -409,7 +409,7 @@ impl<'a> Fusion<'a> {
             if let Some(group) = self.groups.get(&number) {
                 nodes.push(self.emit_group(group)?);
             } else if self.owner[number].is_none() && !absorbed.contains(&number) {
-                if matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::PRelu | Op::Where) {
+                if node.op.is_element_wise() && node.op != Op::Cast {
                     return Err(FuseError::NotNormalised {
                         node: node.name.clone(),
                         operator: node.op.name(),

@@ -74,23 +74,19 @@ fn piece(edges: &Edges, part: TensorId, axis: usize) -> Option<Piece> {
     loop {
         let number = edges.producer(id)?;
         let node = &edges.nodes[number];
-        match node.op {
-            Op::Unary(_) | Op::Binary(_) | Op::PRelu | Op::Cast if between.len() < MOST_BETWEEN => {
-                between.push(number);
-                let next = changed_operand(edges, node)?;
-                if edges.fact(next).shape != edges.fact(part).shape {
-                    return None;
-                }
-                id = next;
-            }
-            _ => {
-                between.reverse();
-                let value = *node.inputs.first()?;
-                let extent = edges.fact(id).shape.get(axis).copied()?;
-                let start = start_of(edges, node, id, axis)?;
-                return Some(Piece { value, start, extent, between });
-            }
+        if !node.op.is_element_wise() || node.op == Op::Where || between.len() == MOST_BETWEEN {
+            between.reverse();
+            let value = *node.inputs.first()?;
+            let extent = edges.fact(id).shape.get(axis).copied()?;
+            let start = start_of(edges, node, id, axis)?;
+            return Some(Piece { value, start, extent, between });
         }
+        between.push(number);
+        let next = changed_operand(edges, node)?;
+        if edges.fact(next).shape != edges.fact(part).shape {
+            return None;
+        }
+        id = next;
     }
 }
 

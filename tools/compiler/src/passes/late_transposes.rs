@@ -24,7 +24,7 @@ fn channels_second(rank: usize) -> Vec<usize> {
 fn moved(edges: &Edges, number: usize) -> Option<Vec<usize>> {
     let graph: &Graph = edges;
     let node = &graph.nodes[number];
-    if !matches!(node.op, Op::Unary(_) | Op::Binary(_) | Op::PRelu | Op::Cast) {
+    if !node.op.is_element_wise() || node.op == Op::Where {
         return None;
     }
     let shape = &graph.fact(node.outputs[0]).shape;
@@ -58,7 +58,7 @@ fn source(node: &Node, permutation: &[usize]) -> Option<TensorId> {
 fn made_by_product(edges: &Edges, id: TensorId) -> bool {
     matches!(
         edges.maker(id).map(|maker| &maker.op),
-        Some(Op::MatMul | Op::Gemm { .. } | Op::Unary(_) | Op::Binary(_) | Op::PRelu)
+        Some(Op::MatMul | Op::Gemm { .. } | Op::Unary(_) | Op::Composite(_) | Op::Binary(_) | Op::PRelu)
     )
 }
 

@@ -12,10 +12,7 @@ use super::{
     edges::{self, Edges},
     rewrite,
 };
-use floe_models::{
-    Fact, Graph, Node, Op, Tensor, TensorId,
-    op::{Binary, Unary},
-};
+use floe_models::{Fact, Graph, Node, Op, Tensor, TensorId, op::Binary};
 
 /// Elements of a vector: slices start and end at multiples of it.
 const VECTOR: usize = 8;
@@ -30,14 +27,14 @@ pub fn run(graph: Graph) -> Graph {
 }
 
 /// What follows a convolution and is computed on the whole.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Activation {
     /// x
     None,
     /// f(x)
-    Unary(Unary),
+    Function(Op),
     /// x·f(x)
-    Gate(Unary),
+    Gate(Op),
 }
 
 /// A convolution with its activation.
@@ -62,18 +59,14 @@ fn branch(graph: &Edges, number: usize) -> Option<Branch> {
     }
     let sum = node.outputs[0];
     let op = |reader: usize| &graph.nodes[reader].op;
+    let is_function = |op: &Op| matches!(op, Op::Unary(_) | Op::Composite(_));
+    let is_binary = |op: &Op| matches!(op, Op::Binary(_) | Op::PRelu);
     let (activation, nodes, result) = match *graph.readers(sum) {
-        [reader] if let Op::Unary(unary) = *op(reader) => {
-            (Activation::Unary(unary), vec![number, reader], graph.nodes[reader].outputs[0])
+        [reader] if is_function(op(reader)) => {
+            (Activation::Function(op(reader).clone()), vec![number, reader], graph.nodes[reader].outputs[0])
         }
-        [a, b]
-            if matches!(
-                (op(a), op(b)),
-                (Op::Unary(_), Op::Binary(_) | Op::PRelu) | (Op::Binary(_) | Op::PRelu, Op::Unary(_))
-            ) =>
-        {
-            let (inner, product) = if matches!(op(a), Op::Unary(_)) { (a, b) } else { (b, a) };
-            let Op::Unary(unary) = graph.nodes[inner].op else { return None };
+        [a, b] if is_function(op(a)) && is_binary(op(b)) || is_binary(op(a)) && is_function(op(b)) => {
+            let (inner, product) = if is_function(op(a)) { (a, b) } else { (b, a) };
             let (gate, product_inputs) = (graph.nodes[inner].outputs[0], &graph.nodes[product].inputs);
             let is_gate = graph.nodes[product].op == Op::Binary(Binary::Mul)
                 && (product_inputs[..] == [sum, gate] || product_inputs[..] == [gate, sum])
@@ -81,7 +74,7 @@ fn branch(graph: &Edges, number: usize) -> Option<Branch> {
             if !is_gate {
                 return None;
             }
-            (Activation::Gate(unary), vec![number, inner, product], graph.nodes[product].outputs[0])
+            (Activation::Gate(op(inner).clone()), vec![number, inner, product], graph.nodes[product].outputs[0])
         }
         _ => (Activation::None, vec![number], sum),
     };
@@ -140,11 +133,11 @@ fn merge(graph: &mut Edges, branches: &[Branch]) {
         output
     };
     let sum = add(graph, first.name.clone(), first.op.clone(), inputs);
-    let whole = match branches[0].activation {
+    let whole = match &branches[0].activation {
         Activation::None => sum,
-        Activation::Unary(unary) => add(graph, format!("{}_activation", first.name), Op::Unary(unary), vec![sum]),
-        Activation::Gate(unary) => {
-            let gate = add(graph, format!("{}_gate", first.name), Op::Unary(unary), vec![sum]);
+        Activation::Function(op) => add(graph, format!("{}_activation", first.name), op.clone(), vec![sum]),
+        Activation::Gate(op) => {
+            let gate = add(graph, format!("{}_gate", first.name), op.clone(), vec![sum]);
             add(graph, format!("{}_activation", first.name), Op::Binary(Binary::Mul), vec![sum, gate])
         }
     };

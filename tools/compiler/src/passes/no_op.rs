@@ -3,7 +3,7 @@
 use super::{edges, rewrite};
 use floe_models::{
     Graph, Node, Op,
-    op::{Binary, Reduction, Unary},
+    op::{Binary, Composite, Reduction},
 };
 
 /// Removes every node that does nothing.
@@ -42,7 +42,7 @@ fn does_nothing(graph: &Graph, node: &Node) -> bool {
         Op::Pad { before, after, .. } => before.iter().chain(after).all(|&pad| pad == 0),
         Op::Resize { scales, .. } => scales.iter().all(|&scale| scale == 1.0),
         Op::Pool { kernel, window, .. } => kernel.iter().chain(&window.strides).all(|&extent| extent == 1),
-        Op::Unary(Unary::Clip { min: None, max: None }) => true,
+        Op::Composite(Composite::Clip { min: None, max: None }) => true,
         Op::Binary(Binary::Add | Binary::Sub) => second() == Some(0.0),
         Op::Binary(Binary::Mul | Binary::Div | Binary::Pow) => second() == Some(1.0),
         _ => false,

@@ -56,7 +56,7 @@ fn quantised_before(edges: &Edges, number: usize) -> Option<(usize, Vec<usize>)>
     let constant =
         |&id: &TensorId| graph.constant(id).is_some_and(|tensor| tensor.elements() == 1 || tensor.shape == [*columns]);
     let element_wise = |node: &Node| match &node.op {
-        Op::Cast | Op::Unary(_) => true,
+        Op::Cast | Op::Unary(_) | Op::Composite(_) => true,
         Op::Binary(_) | Op::PRelu => constant(&node.inputs[1]) && graph.constant(node.inputs[0]).is_none(),
         _ => false,
     };

@@ -1,7 +1,10 @@
 //! What quantising and dequantising look like once they are imported: chains of element-wise nodes.
 
 use floe_kernels::{narrow::largest, quantized_conv::is_float_factor};
-use floe_models::{DType, Graph, Node, NodeId, Op, TensorId, op::Binary, op::Unary};
+use floe_models::{
+    DType, Graph, Node, NodeId, Op, TensorId,
+    op::{Binary, Composite, Unary},
+};
 
 /// An 8-bit tensor with one scale and zero point, `(integers − zero) · scale`, or of floats around 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,7 +99,7 @@ impl<'a> Chains<'a> {
 
 /// Whether an operator clamps to the range of a float of 8 bits.
 pub(super) fn is_clamp(op: &Op, dtype: DType) -> bool {
-    let (&Op::Unary(Unary::Clip { min, max }), Some(most)) = (op, largest(dtype)) else { return false };
+    let (&Op::Composite(Composite::Clip { min, max }), Some(most)) = (op, largest(dtype)) else { return false };
     (min, max) == (Some(-most), Some(most))
 }
 

@@ -2,7 +2,10 @@
 //! a whole number that is cast to a narrow integer and back is only clamped to the integer's range.
 
 use super::rewrite;
-use floe_models::{DType, Graph, NodeId, Op, TensorId, op::Binary, op::Unary};
+use floe_models::{
+    DType, Graph, NodeId, Op, TensorId,
+    op::{Binary, Composite, Unary},
+};
 
 /// Lets a cast from a narrow integer read the float that was cast to it, clamped, where nothing else reads the integer: what
 /// is stored as bytes anyway is also read so. (A NaN stays one; the integer would have been 0.)
@@ -18,7 +21,7 @@ pub fn run(mut graph: Graph) -> Graph {
             && consumers[integer.0].iter().all(|&NodeId(reader)| {
                 let reader = &graph.nodes[reader];
                 reader.op == Op::Cast && graph.fact(reader.outputs[0]).dtype.is_float()
-                    || reader.op == Op::Unary(Unary::Clip { min: Some(min), max: Some(max) })
+                    || reader.op == Op::Composite(Composite::Clip { min: Some(min), max: Some(max) })
             });
         let whole = passing
             && !is_broadcast(&graph, &consumers, node.outputs[0])
@@ -28,7 +31,7 @@ pub fn run(mut graph: Graph) -> Graph {
         if whole {
             let (source, sources) = (before.inputs[0], before.sources.clone());
             let node = &mut graph.nodes[number];
-            node.op = Op::Unary(Unary::Clip { min: Some(min), max: Some(max) });
+            node.op = Op::Composite(Composite::Clip { min: Some(min), max: Some(max) });
             node.inputs[0] = source;
             rewrite::add_sources(&mut node.sources, &sources);
         }

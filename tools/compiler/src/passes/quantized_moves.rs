@@ -10,7 +10,7 @@ use super::{
 use floe_kernels::narrow::largest;
 use floe_models::{
     DType, Fact, Graph, Node, Op, Tensor, TensorId,
-    op::{Binary, Unary},
+    op::{Binary, Composite, Unary},
 };
 
 /// Replaces every such round trip.
@@ -142,8 +142,8 @@ fn quantise(graph: &mut Graph, cast: &Node, y: TensorId, to: &Dequantized, nodes
     let cast_to = (Op::Cast, None, dtype);
     let steps = match largest(dtype) {
         Some(most) => {
-            let clamp = Unary::Clip { min: Some(-most), max: Some(most) };
-            vec![divide, (Op::Unary(clamp), None, DType::F32), cast_to]
+            let clamp = Composite::Clip { min: Some(-most), max: Some(most) };
+            vec![divide, (Op::Composite(clamp), None, DType::F32), cast_to]
         }
         None => {
             let zero = graph.add_constant(format!("{name}/zero"), Tensor::f32(&[], &[to.zero as f32]));

@@ -4,7 +4,10 @@
 
 use super::{fuse::is_quantized, quantization::is_clamp, rewrite};
 use floe_kernels::quantized_conv::is_float_factor;
-use floe_models::{DType, Graph, Node, Op, Tensor, TensorId, op::Binary, op::Unary};
+use floe_models::{
+    DType, Graph, Node, Op, Tensor, TensorId,
+    op::{Binary, Composite, Unary},
+};
 
 /// Takes both into the products.
 pub fn run(mut graph: Graph) -> Graph {
@@ -74,7 +77,9 @@ fn of_channels(constant: &Tensor, to: &[usize], channel: usize) -> Option<Vec<i6
 fn quantises(graph: &Graph, node: &Node) -> bool {
     match node.op {
         Op::Unary(Unary::Round) => true,
-        Op::Unary(Unary::Clip { .. }) => [DType::F8E4M3, DType::F8E5M2].iter().any(|&dtype| is_clamp(&node.op, dtype)),
+        Op::Composite(Composite::Clip { .. }) => {
+            [DType::F8E4M3, DType::F8E5M2].iter().any(|&dtype| is_clamp(&node.op, dtype))
+        }
         Op::Cast => is_float_factor(graph.fact(node.outputs[0]).dtype),
         _ => false,
     }

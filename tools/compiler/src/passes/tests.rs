@@ -7,7 +7,7 @@ use crate::{
 };
 use floe_models::{
     DType, Evaluate, Fact, Node, Op, Tensor, TensorId,
-    op::{Binary, PadMode, Pooling, Reduction, Unary, Window},
+    op::{Binary, Composite, PadMode, Pooling, Reduction, Unary, Window},
 };
 use proptest::prelude::*;
 
@@ -84,8 +84,8 @@ impl Network {
         self.node_as(op, inputs, &[])[0]
     }
 
-    pub(crate) fn unary(&mut self, op: Unary, x: TensorId) -> TensorId {
-        self.node(Op::Unary(op), &[x])
+    pub(crate) fn unary(&mut self, op: impl Into<Op>, x: TensorId) -> TensorId {
+        self.node(op.into(), &[x])
     }
 
     pub(crate) fn binary(&mut self, op: Binary, a: TensorId, b: TensorId) -> TensorId {
@@ -230,12 +230,12 @@ fn squeeze_and_excitation_scales_after_its_own_branch() {
     let mut net = Network::new();
     let x = net.input(&[1, 4, 6, 6]);
     let y = net.conv(x, 8, 3, 8 / 4);
-    let y = net.unary(Unary::HardSwish, y);
+    let y = net.unary(Composite::HardSwish, y);
     let pooled = net.node(Op::GlobalPool { kind: Pooling::AverageExcludingPads }, &[y]);
     let squeezed = net.conv(pooled, 2, 1, 1);
     let squeezed = net.unary(Unary::Relu, squeezed);
     let excited = net.conv(squeezed, 8, 1, 1);
-    let gate = net.unary(Unary::HardSigmoid { alpha: 0.2, beta: 0.5 }, excited);
+    let gate = net.unary(Composite::HardSigmoid { alpha: 0.2, beta: 0.5 }, excited);
     let scaled = net.binary(Binary::Mul, y, gate);
     let projected = net.conv(scaled, 4, 1, 1);
     let result = net.binary(Binary::Add, projected, x);
@@ -252,7 +252,7 @@ fn an_inverted_residual_keeps_three_convolutions() {
     for (channels, kernel, groups) in [(8, 1, 1), (8, 3, 8)] {
         y = net.conv(y, channels, kernel, groups);
         y = net.batch_norm(y);
-        y = net.unary(Unary::Clip { min: Some(0.0), max: Some(6.0) }, y);
+        y = net.unary(Composite::Clip { min: Some(0.0), max: Some(6.0) }, y);
     }
     y = net.conv(y, 4, 1, 1);
     y = net.batch_norm(y);
@@ -528,25 +528,25 @@ type Formula = Box<dyn Fn(f64) -> f64>;
 #[test]
 fn activations_follow_their_formulas() {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
-    let cases: Vec<(Unary, Formula)> = vec![
-        (Unary::Softsign, Box::new(|x| x / (1.0 + x.abs()))),
-        (Unary::LeakyRelu { alpha: 0.1 }, Box::new(|x| if x < 0.0 { 0.1 * x } else { x })),
-        (Unary::Elu { alpha: 1.5 }, Box::new(|x| if x < 0.0 { 1.5 * x.exp_m1() } else { x })),
-        (Unary::Selu { alpha: 1.6, gamma: 1.05 }, Box::new(|x| 1.05 * if x > 0.0 { x } else { 1.6 * x.exp_m1() })),
-        (Unary::Celu { alpha: 2.0 }, Box::new(|x| x.max(0.0) + (2.0 * (x / 2.0).exp_m1()).min(0.0))),
-        (Unary::ThresholdedRelu { alpha: 0.5 }, Box::new(|x| if x > 0.5 { x } else { 0.0 })),
-        (Unary::HardSigmoid { alpha: 0.2, beta: 0.5 }, Box::new(|x| (0.2 * x + 0.5).clamp(0.0, 1.0))),
-        (Unary::HardSwish, Box::new(|x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0)),
-        (Unary::Mish, Box::new(|x| x * x.exp().ln_1p().tanh())),
+    let cases: Vec<(Composite, Formula)> = vec![
+        (Composite::Softsign, Box::new(|x| x / (1.0 + x.abs()))),
+        (Composite::LeakyRelu { alpha: 0.1 }, Box::new(|x| if x < 0.0 { 0.1 * x } else { x })),
+        (Composite::Elu { alpha: 1.5 }, Box::new(|x| if x < 0.0 { 1.5 * x.exp_m1() } else { x })),
+        (Composite::Selu { alpha: 1.6, gamma: 1.05 }, Box::new(|x| 1.05 * if x > 0.0 { x } else { 1.6 * x.exp_m1() })),
+        (Composite::Celu { alpha: 2.0 }, Box::new(|x| x.max(0.0) + (2.0 * (x / 2.0).exp_m1()).min(0.0))),
+        (Composite::ThresholdedRelu { alpha: 0.5 }, Box::new(|x| if x > 0.5 { x } else { 0.0 })),
+        (Composite::HardSigmoid { alpha: 0.2, beta: 0.5 }, Box::new(|x| (0.2 * x + 0.5).clamp(0.0, 1.0))),
+        (Composite::HardSwish, Box::new(|x| x * (x + 3.0).clamp(0.0, 6.0) / 6.0)),
+        (Composite::Mish, Box::new(|x| x * x.exp().ln_1p().tanh())),
         (
-            Unary::Gelu { tanh: true },
+            Composite::Gelu { tanh: true },
             Box::new(|x| 0.5 * x * (1.0 + (0.797_884_560_802_865_4 * (x + 0.044_715 * x.powi(3))).tanh())),
         ),
-        (Unary::Swish { alpha: 1.7 }, Box::new(move |x| x * sigmoid(1.7 * x))),
-        (Unary::Clip { min: Some(-1.0), max: None }, Box::new(|x| x.max(-1.0))),
-        (Unary::Clip { min: None, max: Some(0.25) }, Box::new(|x| x.min(0.25))),
+        (Composite::Swish { alpha: 1.7 }, Box::new(move |x| x * sigmoid(1.7 * x))),
+        (Composite::Clip { min: Some(-1.0), max: None }, Box::new(|x| x.max(-1.0))),
+        (Composite::Clip { min: None, max: Some(0.25) }, Box::new(|x| x.min(0.25))),
         (
-            Unary::Shrink { bias: 0.5, lambda: 1.5 },
+            Composite::Shrink { bias: 0.5, lambda: 1.5 },
             Box::new(|x| {
                 if x < -1.5 {
                     x + 0.5
@@ -563,7 +563,7 @@ fn activations_follow_their_formulas() {
     let fact = Fact::new(DType::F32, &[points.len()]);
     for (op, formula) in cases {
         let result =
-            HostEvaluator::default().evaluate(&Op::Unary(op), &[&x], std::slice::from_ref(&fact)).expect("runs");
+            HostEvaluator::default().evaluate(&Op::Composite(op), &[&x], std::slice::from_ref(&fact)).expect("runs");
         for (&x, found) in points.iter().zip(result[0].to_f64()) {
             let expected = formula(x.into());
             assert!((found - expected).abs() <= 1e-6 + 1e-6 * expected.abs(), "{op:?} of {x}: {found} for {expected}");

@@ -16,7 +16,7 @@ use builder::Builder;
 use floe_engine::plan::content::Content;
 use floe_models::{
     DType, Fact, Graph, Op, TensorId,
-    op::{Reduction, Unary},
+    op::{Composite, Reduction, Unary},
 };
 
 /// What [`parse`](Postprocess::parse) reads: outputs of the network and what becomes of them.
@@ -128,7 +128,8 @@ impl Step {
             Self::Bytes { low, high } => {
                 let scaled = b.affine(x, 255.0 / (high - low), -low * 255.0 / (high - low))?;
                 let rounded = b.emit(Op::Unary(Unary::Round), &[scaled])?;
-                let clipped = b.emit(Op::Unary(Unary::Clip { min: Some(0.0), max: Some(255.0) }), &[rounded])?;
+                let clipped =
+                    b.emit(Op::Composite(Composite::Clip { min: Some(0.0), max: Some(255.0) }), &[rounded])?;
                 b.cast(clipped, DType::U8)?
             }
             Self::Hwc => {

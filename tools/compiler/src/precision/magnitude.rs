@@ -416,10 +416,11 @@ mod tests {
     fn bounds_and_activations_keep_f16() {
         let mut network = Network::new();
         let x = network.input(&[2, 8]);
-        let clipped = network.node(Op::Unary(op::Unary::Clip { min: Some(0.0), max: Some(f32::MAX.into()) }), &[x]);
+        let clipped =
+            network.node(Op::Composite(op::Composite::Clip { min: Some(0.0), max: Some(f32::MAX.into()) }), &[x]);
         let factor = network.scalar(1e6);
         let scaled = network.binary(Binary::Mul, x, factor);
-        let gate = network.node(Op::Unary(op::Unary::Sigmoid), &[scaled]);
+        let gate = network.node(Op::Unary(Unary::Sigmoid), &[scaled]);
         let infinite = network.scalar(f32::NEG_INFINITY);
         let largest = network.binary(Binary::Max, x, infinite);
         network.graph.outputs = vec![clipped, gate, largest];

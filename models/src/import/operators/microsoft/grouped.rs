@@ -21,7 +21,7 @@ use super::{
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
     infer::show,
-    op::{Binary, PadMode, Unary},
+    op::{Binary, Composite, PadMode},
 };
 
 /// How many rows of the past buffer hold keys and values of earlier steps.
@@ -250,7 +250,7 @@ fn appended(
         (builder.binary(Binary::Equal, numbers, filled)?, new)
     } else {
         let row = builder.binary(Binary::Sub, numbers, filled)?;
-        let clip = Unary::Clip { min: Some(0.0), max: Some((rows - 1) as f64) };
+        let clip = Composite::Clip { min: Some(0.0), max: Some((rows - 1) as f64) };
         let clipped = builder.unary(clip, row)?;
         let here = builder.binary(Binary::Equal, row, clipped)?;
         let indices = builder.expand(clipped, &[n, heads, buffer, size])?;

@@ -17,12 +17,12 @@ use super::{
 };
 use crate::{
     Op, Problem, TensorId,
-    op::{Binary, Unary},
+    op::{Binary, Composite, Unary},
 };
 
 pub(super) fn bias_gelu(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
     let sum = builder.binary(Binary::Add, node.input(0)?, node.input(1)?)?;
-    builder.unary(Unary::Gelu { tanh: false }, sum)
+    builder.unary(Composite::Gelu { tanh: false }, sum)
 }
 
 pub(super) fn fast_gelu(builder: &mut Builder, node: &NodeView) -> Result<TensorId, Problem> {
@@ -30,12 +30,12 @@ pub(super) fn fast_gelu(builder: &mut Builder, node: &NodeView) -> Result<Tensor
     if let Some(bias) = node.optional(1) {
         x = builder.binary(Binary::Add, x, bias)?;
     }
-    builder.unary(Unary::Gelu { tanh: true }, x)
+    builder.unary(Composite::Gelu { tanh: true }, x)
 }
 
 pub(super) fn quick_gelu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     let alpha = node.float("alpha", 1.702)?;
-    builder.unary(Unary::Swish { alpha }, node.input(0)?)
+    builder.unary(Composite::Swish { alpha }, node.input(0)?)
 }
 
 pub(super) fn fused_gemm(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
@@ -96,17 +96,20 @@ fn activated(
     parameters: &[Option<f32>],
 ) -> Result<TensorId, Problem> {
     let parameter = |index: usize, default: f32| parameters.get(index).copied().flatten().unwrap_or(default);
-    let op = match activation {
+    let op: Op = match activation {
         "" => return Ok(x),
-        "Relu" => Unary::Relu,
-        "Tanh" => Unary::Tanh,
-        "Sigmoid" => Unary::Sigmoid,
-        "Softplus" => Unary::Softplus,
-        "LeakyRelu" => Unary::LeakyRelu { alpha: parameter(0, 0.01) },
-        "Elu" => Unary::Elu { alpha: parameter(0, 1.0) },
-        "HardSigmoid" => Unary::HardSigmoid { alpha: parameter(0, 0.2), beta: parameter(1, 0.5) },
-        "HardSwish" => Unary::HardSwish,
-        "Clip" => Unary::Clip { min: Some(parameter(0, f32::MIN).into()), max: Some(parameter(1, f32::MAX).into()) },
+        "Relu" => Unary::Relu.into(),
+        "Tanh" => Unary::Tanh.into(),
+        "Sigmoid" => Unary::Sigmoid.into(),
+        "Softplus" => Unary::Softplus.into(),
+        "LeakyRelu" => Composite::LeakyRelu { alpha: parameter(0, 0.01) }.into(),
+        "Elu" => Composite::Elu { alpha: parameter(0, 1.0) }.into(),
+        "HardSigmoid" => Composite::HardSigmoid { alpha: parameter(0, 0.2), beta: parameter(1, 0.5) }.into(),
+        "HardSwish" => Composite::HardSwish.into(),
+        "Clip" => {
+            Composite::Clip { min: Some(parameter(0, f32::MIN).into()), max: Some(parameter(1, f32::MAX).into()) }
+                .into()
+        }
         other => {
             let known = "Relu, Tanh, Sigmoid, Softplus, LeakyRelu, Elu, HardSigmoid, HardSwish, Clip";
             return Err(unsupported("activation", other, known));

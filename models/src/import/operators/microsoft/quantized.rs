@@ -14,7 +14,7 @@ use super::super::{
 use crate::{
     DType, Fact, Op, Problem, Tensor, TensorId,
     infer::show,
-    op::{Binary, Cell, Reduction, Unary},
+    op::{Binary, Cell, Composite, Reduction, Unary},
 };
 
 /// The values of the quantised input at a position, which its scale and zero point follow.
@@ -58,7 +58,7 @@ pub(in super::super) fn sigmoid(builder: &mut Builder, node: &mut NodeView) -> R
 pub(in super::super) fn leaky_relu(builder: &mut Builder, node: &mut NodeView) -> Result<TensorId, Problem> {
     unary(builder, node, |builder, node, x| {
         let alpha = node.float("alpha", 0.01)?;
-        builder.unary(Unary::LeakyRelu { alpha }, x)
+        builder.unary(Composite::LeakyRelu { alpha }, x)
     })
 }
 

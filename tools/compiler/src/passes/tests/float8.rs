@@ -15,7 +15,7 @@ impl Network {
         let most = largest(dtype);
         let scale = self.scalar(scale);
         let quotient = self.binary(Binary::Div, y, scale);
-        let clamped = self.unary(Unary::Clip { min: most.map(|most| -most), max: most }, quotient);
+        let clamped = self.unary(Composite::Clip { min: most.map(|most| -most), max: most }, quotient);
         let shape = self.graph.fact(y).shape.clone();
         let narrow = self.node_as(Op::Cast, &[clamped], &[Fact::new(dtype, &shape)])[0];
         let wide = self.node_as(Op::Cast, &[narrow], &[Fact::new(DType::F32, &shape)])[0];
