@@ -12,7 +12,7 @@ pub use detect::Detect;
 // What reference kernels compute has its words where they do.
 pub use floe_kernels::{
     detect::ScoreActivation,
-    frame::{Channels, ColourMatrix, Mosaic, PixelFormat, Resampling, VideoLayout},
+    frame::{Channels, ColourMatrix, Mosaic, PixelFormat, Region, Resampling, VideoLayout},
     grid_sample::{Outside, SampleCoordinates, Sampling},
     pad::PadMode,
     pointwise::{Binary, Unary},
@@ -23,7 +23,7 @@ pub use floe_kernels::{
     roi_align::RegionPooling,
     scatter::ScatterReduction,
 };
-pub use frame::{Frame, Region};
+pub use frame::Frame;
 pub use properties::{Elements, ImageLayout, Inputs, Properties, Size};
 
 use std::sync::Arc;

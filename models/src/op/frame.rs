@@ -1,19 +1,6 @@
 //! A camera's frame and what a network makes of it.
 
-use super::{Channels, PixelFormat, Resampling};
-
-/// A rectangle of whole pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Region {
-    /// First row; may lie before the image that the rectangle is about.
-    pub top: i32,
-    /// First column.
-    pub left: i32,
-    /// Rows.
-    pub height: usize,
-    /// Columns.
-    pub width: usize,
-}
+use super::{Channels, PixelFormat, Region, Resampling};
 
 /// From a frame's bytes to a tensor: `pixel · scale + shift` of each channel, where `pixel` is the frame's `crop` resampled to
 /// fill `window` of the tensor, or `padding` outside it.

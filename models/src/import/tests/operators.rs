@@ -1,7 +1,7 @@
 //! Attributes of operators, as the opsets have them.
 
 use super::*;
-use crate::op::{Binary, Composite, Coordinates, Interpolation, PadMode, Rounding, Unary, Window};
+use crate::op::{Binary, Composite, Coordinates, Interpolation, PadMode, Rounding, Window};
 
 fn import(opset: i64, shape: &[i64], constants: &[(&str, &[i64])], node: NodeProto) -> Graph {
     let mut model = Model::new(opset).input("x", shape);

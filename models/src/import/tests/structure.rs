@@ -1,7 +1,7 @@
 //! Inputs, outputs, scopes, folding.
 
 use super::*;
-use crate::op::{Composite, Unary};
+use crate::op::Composite;
 
 #[test]
 fn shape_chains_fold() {

@@ -2,10 +2,7 @@
 
 use super::Lowering;
 use crate::fused::FusedNode;
-use floe_kernels::{
-    Kernel,
-    frame::{Frame, Region},
-};
+use floe_kernels::{Kernel, frame::Frame};
 use floe_models::op;
 
 impl<'a> Lowering<'a> {
@@ -19,8 +16,8 @@ impl<'a> Lowering<'a> {
             output: view,
             format: frame.format,
             channels: frame.channels,
-            crop: region(frame.crop)?,
-            window: region(frame.window)?,
+            crop: frame.crop,
+            window: frame.window,
             resampling: frame.resampling,
             padding: frame.padding,
             scale: frame.scale,
@@ -29,10 +26,4 @@ impl<'a> Lowering<'a> {
         self.push(Kernel::Frame(kernel), vec![input], vec![output]);
         Ok(())
     }
-}
-
-fn region(region: op::Region) -> Result<Region, String> {
-    let extent = |extent: usize| u32::try_from(extent).map_err(|_| "an extent exceeds 32 bits".to_owned());
-    let (height, width) = (extent(region.height)?, extent(region.width)?);
-    Ok(Region { top: region.top, left: region.left, height, width })
 }

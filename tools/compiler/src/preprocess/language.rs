@@ -1,6 +1,6 @@
 //! The text of `--preprocess`: `INPUT=FORMAT:WIDTHxHEIGHT[,OPTION]…`.
 
-use super::{Fit, ImageLayout, Preprocess, PreprocessError, whole};
+use super::{Fit, ImageLayout, Preprocess, PreprocessError};
 use floe_models::op::{Channels, ColourMatrix, PixelFormat, Region, Resampling, VideoLayout};
 
 /// What `floec compile --help` says about the options.
@@ -177,10 +177,10 @@ impl Preprocess {
                 "the stride of i420 is even and at most {MOST_PIXELS}: rows of chroma have half of it"
             ));
         }
-        let all = whole(self.height, self.width);
-        let crop = self.crop.unwrap_or(all);
-        if crop.top as usize + crop.height > self.height || crop.left as usize + crop.width > self.width {
-            let (Region { top, left, height, width }, frame) = (crop, format!("{}x{}", self.width, self.height));
+        if let Some(Region { top, left, height, width }) = self.crop
+            && (top as usize + height as usize > self.height || left as usize + width as usize > self.width)
+        {
+            let frame = format!("{}x{}", self.width, self.height);
             return Err(format!("crop={width}x{height}+{left}+{top} leaves the frame of {frame}"));
         }
         Ok(())
@@ -233,7 +233,7 @@ fn rectangle(text: &str) -> Result<Region, String> {
         place.map(i32::from).ok_or("write WIDTHxHEIGHT+X+Y, X and Y the place of the upper left corner")
     };
     let (left, top) = (place()?, place()?);
-    Ok(Region { top, left, height, width })
+    Ok(Region { top, left, height: height as u32, width: width as u32 })
 }
 
 fn positive(text: &str) -> Result<usize, String> {

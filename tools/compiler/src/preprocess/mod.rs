@@ -96,8 +96,8 @@ impl Placement {
     /// Factor and summand of the row and of the column that turn places on the network's input (in pixels, 0 at the outer
     /// edge) into places on the frame.
     pub fn to_frame(self) -> [(f64, f64); 2] {
-        let axis = |source: usize, target: usize, origin: i32, start: i32| {
-            let factor = source as f64 / target as f64;
+        let axis = |source: u32, target: u32, origin: i32, start: i32| {
+            let factor = f64::from(source) / f64::from(target);
             (factor, f64::from(origin) - f64::from(start) * factor)
         };
         [
@@ -107,25 +107,25 @@ impl Placement {
     }
 }
 
-/// A rectangle that starts at the origin.
-fn whole(height: usize, width: usize) -> Region {
-    Region { top: 0, left: 0, height, width }
+/// A rectangle, if it is no larger than one can be.
+fn region([top, left]: [i32; 2], [height, width]: [usize; 2]) -> Option<Region> {
+    Some(Region { top, left, height: height.try_into().ok()?, width: width.try_into().ok()? })
 }
 
 impl Fit {
     /// Where an image of `source` = height, width appears on one of `target`.
-    fn window(self, source: [usize; 2], target: [usize; 2]) -> Region {
+    fn window(self, source: [usize; 2], target: [usize; 2]) -> Option<Region> {
         let ratio = |d: usize| target[d] as f64 / source[d] as f64;
         let centre = |extents: [usize; 2]| {
             let before = |d: usize| (target[d] as i64 - extents[d] as i64).div_euclid(2) as i32;
-            Region { top: before(0), left: before(1), height: extents[0], width: extents[1] }
+            region([before(0), before(1)], extents)
         };
         let scaled = |factor: f64| source.map(|extent| ((extent as f64 * factor).round() as usize).max(1));
         match self {
-            Self::Stretch => whole(target[0], target[1]),
+            Self::Stretch => region([0, 0], target),
             Self::Letterbox { top_left } => {
                 let extents = scaled(ratio(0).min(ratio(1)));
-                if top_left { whole(extents[0], extents[1]) } else { centre(extents) }
+                if top_left { region([0, 0], extents) } else { centre(extents) }
             }
             Self::Cover { shorter: None } => centre(scaled(ratio(0).max(ratio(1)))),
             Self::Cover { shorter: Some(pixels) } => {
@@ -133,7 +133,7 @@ impl Fit {
                 let short = source[0].min(source[1]);
                 let extents = source.map(|extent| if extent == short { pixels } else { pixels * extent / short });
                 let before = |d: usize| ((extents[d] as f64 - target[d] as f64) / 2.0).round_ties_even() as i32;
-                Region { top: -before(0), left: -before(1), height: extents[0], width: extents[1] }
+                region([-before(0), -before(1)], extents)
             }
         }
     }
@@ -160,8 +160,10 @@ impl Preprocess {
         }
         let (layout, [n, channels, height, width]) = self.image(&fact)?;
         let order = self.channels(channels)?;
-        let crop = self.crop.unwrap_or(whole(self.height, self.width));
-        let window = self.fit.window([crop.height, crop.width], [height, width]);
+        let too_large = || self.error("an extent exceeds 32 bits");
+        let crop = self.crop.or_else(|| region([0, 0], [self.height, self.width])).ok_or_else(too_large)?;
+        let taken = [crop.height as usize, crop.width as usize];
+        let window = self.fit.window(taken, [height, width]).ok_or_else(too_large)?;
         let [padding, mean, deviation] = [
             self.by_channel("pad", &self.padding.iter().map(|&x| x.into()).collect::<Vec<_>>(), channels)?,
             self.by_channel("mean", &self.mean, channels)?,
@@ -194,15 +196,12 @@ impl Preprocess {
     ) -> Result<String, PreprocessError> {
         let narrow =
             |extent: usize| u32::try_from(extent).map_err(|_| self.error(format!("an extent of {extent} pixels")));
-        let region = |Region { top, left, height, width }| {
-            Ok(floe_kernels::frame::Region { top, left, height: narrow(height)?, width: narrow(width)? })
-        };
         let frame = FrameContent {
             format: self.format,
             size: [narrow(self.width)?, narrow(self.height)?],
             stride: narrow(self.row_bytes())?,
-            crop: region(crop)?,
-            window: region(window)?,
+            crop,
+            window,
             network: [narrow(width)?, narrow(height)?],
         };
         Ok(Content::Frame(frame).to_string())

@@ -44,7 +44,7 @@ fn errors_tell_what_is_wrong_and_where() {
 #[test]
 fn windows_keep_the_aspect() {
     let window = |fit: Fit, source, target| {
-        let Region { top, left, height, width } = fit.window(source, target);
+        let Region { top, left, height, width } = fit.window(source, target).unwrap();
         (top, left, height, width)
     };
     let centred = Fit::Letterbox { top_left: false };
