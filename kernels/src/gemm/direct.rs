@@ -21,23 +21,9 @@ pub(super) fn candidate(problem: &Problem, target: &Target) -> Candidate {
         .int("B_GROUP", b.group)
         .int("COLUMNS_OF_GROUP", problem.columns_of_group)
         .int("GROUP_STEP", problem.depth.stride * i64::from(channels));
-    let launch = launch(
-        problem,
-        b,
-        constants,
-        Geometry {
-            entry: "direct",
-            tile: "direct",
-            parts: vec![include_str!("direct.cu").into()],
-            blocks: u32::try_from(outputs.div_ceil(u64::from(THREADS))).unwrap_or(u32::MAX),
-            threads: THREADS,
-            shared: 0,
-            cluster: 1,
-            architecture_specific: false,
-            scratch: false,
-            check_w: false,
-        },
-    );
+    let blocks = u32::try_from(outputs.div_ceil(u64::from(THREADS))).unwrap_or(u32::MAX);
+    let parts = vec![include_str!("direct.cu").into()];
+    let launch = launch(problem, b, constants, Geometry::new("direct", "direct", parts, blocks, THREADS));
     // Each multiply-add waits for its two loads; where neighbouring threads read different rows of B, each load of a
     // warp takes as many turns as there are lanes.
     let of_one = outputs as f64 / f64::from(target.multiprocessors);

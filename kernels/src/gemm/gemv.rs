@@ -60,23 +60,7 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
         Some(_) => ("gemv_integers", vec![super::WORDS.into(), include_str!("gemv_integers.cu").into()]),
         None => ("gemv", vec![include_str!("gemv.cu").into()]),
     };
-    let launch = launch(
-        problem,
-        b,
-        constants,
-        Geometry {
-            entry: "gemv",
-            tile,
-            parts,
-            blocks,
-            threads: 32 * WARPS,
-            shared: 0,
-            cluster: 1,
-            architecture_specific: false,
-            scratch: false,
-            check_w: false,
-        },
-    );
+    let launch = launch(problem, b, constants, Geometry::new("gemv", tile, parts, blocks, 32 * WARPS));
     let of_one = f64::from(blocks.div_ceil(target.multiprocessors));
     let bytes =
         f64::from(problem.columns) * f64::from(problem.k()) * f64::from(problem.batches()) * b.dtype.size() as f64;

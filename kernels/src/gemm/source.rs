@@ -565,6 +565,31 @@ pub(crate) struct Geometry {
     pub check_w: bool,
 }
 
+impl Geometry {
+    /// Of a kernel whose blocks work alone, without dynamic shared memory.
+    pub fn new(
+        entry: &'static str,
+        tile: &'static str,
+        parts: Vec<Cow<'static, str>>,
+        blocks: u32,
+        threads: u32,
+    ) -> Self {
+        let (cluster, architecture_specific) = (1, false);
+        Self {
+            entry,
+            tile,
+            parts,
+            blocks,
+            threads,
+            shared: 0,
+            cluster,
+            architecture_specific,
+            scratch: false,
+            check_w: false,
+        }
+    }
+}
+
 /// A kernel's launch; its source is printed when it is read.
 pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geometry: Geometry) -> Launch {
     let Geometry { entry, blocks, threads, shared, cluster, architecture_specific, .. } = geometry;

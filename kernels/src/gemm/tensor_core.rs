@@ -565,16 +565,11 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         b,
         constants,
         Geometry {
-            entry,
-            tile: function,
-            parts,
-            blocks: tiles * split,
-            threads: tile.threads(),
             shared: layout.bytes,
             cluster: if cluster { split } else { 1 },
             architecture_specific: tile.unit == Unit::Warpgroup,
             scratch,
-            check_w: false,
+            ..Geometry::new(entry, function, parts, tiles * split, tile.threads())
         },
     );
     let units = if tile.unit == Unit::Warp { "warps" } else { "warpgroups" };

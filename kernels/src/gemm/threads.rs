@@ -97,16 +97,9 @@ impl Tile {
         // Two buffers of words or floats, and the staged sums in their place.
         let shared = (2 * kernel.steps * (rows + columns + 8) * 4).max(rows * (columns + 8) * 4);
         let geometry = Geometry {
-            entry: kernel.algorithm,
-            tile: kernel.function,
-            parts: kernel.parts,
-            blocks: tiles * split,
-            threads,
             shared,
-            cluster: 1,
-            architecture_specific: false,
             scratch: split > 1,
-            check_w: false,
+            ..Geometry::new(kernel.algorithm, kernel.function, kernel.parts, tiles * split, threads)
         };
         let launch = launch(problem, b, kernel.constants, geometry);
         let registers = 56 + of_thread * of_thread_columns + 3 * (of_thread + of_thread_columns);

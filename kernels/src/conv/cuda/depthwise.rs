@@ -97,24 +97,10 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
         .int("PIXEL", window.strides[2])
         .int("UNROLL", if unrolled { lines } else { 1 })
         .flag("PREFETCH", prefetch);
-    let launch = launch(
-        problem,
-        b,
-        constants,
-        Geometry {
-            entry: "depthwise",
-            tile: "depthwise",
-            parts: vec![include_str!("../depthwise.cu").into()],
-            blocks: total.div_ceil(threads),
-            threads,
-            shared: 0,
-            cluster: 1,
-            architecture_specific: false,
-            scratch: false,
-            // The last run of a row may reach past it.
-            check_w: true,
-        },
-    );
+    let parts = vec![include_str!("../depthwise.cu").into()];
+    let plain = Geometry::new("depthwise", "depthwise", parts, total.div_ceil(threads), threads);
+    // The last run of a row may reach past it.
+    let launch = launch(problem, b, constants, Geometry { check_w: true, ..plain });
     // Cycles: instructions of the warps on four schedulers, what waits for each other, and bytes from level 2. The constants are
     // fitted (TUNING.md, section 35). Lines of taps that are not unrolled wait for their loads one after the other.
     let [taps, all, outputs, threads_of_block] = [window.count(), total, run, threads].map(f64::from);

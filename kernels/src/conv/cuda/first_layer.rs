@@ -140,18 +140,8 @@ fn candidate(conv: &conv::Geometry, whole: &Problem, tile: [u32; 4], target: &Ta
         Some(_) => [if tensor_cores { INTEGERS } else { WORDS }, include_str!("first_layer_integers.cu")],
         None => [include_str!("../../gemm/intrinsics.cu"), include_str!("first_layer.cu")],
     };
-    let geometry = Geometry {
-        entry: "first_layer",
-        tile: "first_layer",
-        parts: parts.map(Into::into).into(),
-        blocks,
-        threads,
-        shared,
-        cluster: 1,
-        architecture_specific: false,
-        scratch: false,
-        check_w: false,
-    };
+    let parts = parts.map(Into::into).into();
+    let geometry = Geometry { shared, ..Geometry::new("first_layer", "first_layer", parts, blocks, threads) };
     let launch = launch(whole, &b, constants, geometry);
     // Loads of input and weights one after the other, products at half of the rate, the way out.
     let peak = if whole.integers.is_none() {

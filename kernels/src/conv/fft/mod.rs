@@ -187,23 +187,8 @@ impl<'a> Blocks<'a> {
         problem.a.dtype = input;
         let filters = Operand { dtype: DType::F32, packing: Packing::Keep, ..problem.b[0].clone() };
         let parts = [include_str!("fft.cu"), include_str!("store.cu"), part];
-        launch(
-            &problem,
-            &filters,
-            constants,
-            Geometry {
-                entry: ALGORITHM,
-                tile,
-                parts: parts.map(Into::into).into(),
-                blocks,
-                threads: THREADS,
-                shared: self.shared(sequences),
-                cluster: 1,
-                architecture_specific: false,
-                scratch: false,
-                check_w: false,
-            },
-        )
+        let plain = Geometry::new(ALGORITHM, tile, parts.map(Into::into).into(), blocks, THREADS);
+        launch(&problem, &filters, constants, Geometry { shared: self.shared(sequences), ..plain })
     }
 
     /// One kernel for a filter an output channel.

@@ -282,26 +282,11 @@ impl<'a> Tiling<'a> {
             .int("OUT_HEIGHT", self.conv.output.shape[2])
             .int("OUT_WIDTH", self.conv.output.shape[3])
             .flag("CHANNELS_FIRST", self.conv.output.strides[1] == 1);
-        let mut launch = launch(
-            &problem,
-            &problem.b[0],
-            constants,
-            Geometry {
-                entry: "winograd_output",
-                tile: "winograd_output_tile",
-                parts: vec![
-                    transform::element_function("output_element", &self.transforms.output).into(),
-                    include_str!("output.cu").into(),
-                ],
-                blocks: blocks(self.count() * u64::from(self.pitch / 8 * self.tile())),
-                threads: THREADS,
-                shared: 0,
-                cluster: 1,
-                architecture_specific: false,
-                scratch: false,
-                check_w: false,
-            },
-        );
+        let element = transform::element_function("output_element", &self.transforms.output);
+        let parts = vec![element.into(), include_str!("output.cu").into()];
+        let blocks = blocks(self.count() * u64::from(self.pitch / 8 * self.tile()));
+        let geometry = Geometry::new("winograd_output", "winograd_output_tile", parts, blocks, THREADS);
+        let mut launch = launch(&problem, &problem.b[0], constants, geometry);
         for argument in &mut launch.arguments {
             if *argument == Argument::Input(0) {
                 *argument = Argument::Workspace(at_products);
