@@ -1,4 +1,4 @@
-//! The reference kernel of all convolutions: implicit GEMM, with direct loops for depthwise f32, and plain loops for f64.
+//! The reference kernel of all convolutions: implicit GEMM, with direct loops for most depthwise ones, and plain loops for f64.
 
 use super::parameters::{Arithmetic, Convolution, Parameters};
 use super::{depthwise, transposed};
@@ -50,7 +50,7 @@ impl Convolution<'_> {
 
     /// Whether the direct loops take it.
     fn is_direct(&self) -> bool {
-        matches!(self.arithmetic, Arithmetic::Floats) && !self.transposed && depthwise::applies(self.geometry)
+        depthwise::applies(self)
     }
 
     /// Bytes of workspace.
@@ -101,7 +101,7 @@ impl Convolution<'_> {
         };
         let mut finish = Finish::new(self.epilogue, operands)?;
         if self.is_direct() {
-            return depthwise::run(geometry, inputs, &mut finish, output, workspace);
+            return depthwise::run(self, inputs, bias, &mut finish, output, workspace);
         }
         let extents = window::spatial(&geometry.output)?;
         let phases = |d: usize| if self.transposed { geometry.strides[d].min(extents[d]) } else { 1 };

@@ -8,7 +8,7 @@ use super::epilogue::{Channels, Finish, Panel, Placement, place_extras};
 use super::product::{Extents, Operands};
 use super::tile::{self, COLUMNS, Factor, PackedRow, PanelRow, ROWS, Tile};
 use super::window::{spatial_strides, start};
-use super::{Element, cast, with_factor};
+use super::{Element, cast, stretch, with_factor};
 use crate::conv::Geometry;
 use crate::{KernelError, View};
 use core::ops::Range;
@@ -229,6 +229,20 @@ impl<F: Factor> Part<'_, '_, '_, F> {
             return Ok(());
         }
         let zero = T::from_f32(0.0);
+        if dense {
+            // Two channels side by side, tap by tap.
+            for i in 0..ROWS {
+                let from = usize::try_from(start(i, first)).ok().and_then(|start| weights.get(start..)).unwrap_or(&[]);
+                let from = &from[..from.len().min((channels - first) * taps)];
+                let pairs = packed.chunks_exact_mut(taps.max(1)).zip(from.chunks(2 * taps.max(1)));
+                for (packed, both) in pairs {
+                    let (one, two) = both.split_at_checked(taps).unwrap_or((both, &[]));
+                    let two = two.iter().copied().chain(core::iter::repeat(zero));
+                    packed.iter_mut().zip(one.iter().zip(two)).for_each(|(to, (&a, b))| to[i] = F::of([a, b]));
+                }
+            }
+            return Ok(());
+        }
         for i in 0..ROWS {
             let channel = |channel: usize| (channel < channels).then(|| start(i, channel));
             for (pair, packed) in packed.chunks_exact_mut(taps.max(1)).enumerate() {
@@ -236,15 +250,9 @@ impl<F: Factor> Part<'_, '_, '_, F> {
                     core::array::from_fn(|term| channel(first + pair * F::TERMS + term.min(F::TERMS - 1)));
                 let at =
                     |start: Option<i64>, tap: i64| start.and_then(|start| weights.get((start + tap) as usize)).copied();
-                if dense {
-                    for (tap, to) in (0..).zip(packed) {
-                        to[i] = F::of(channels.map(|start| at(start, tap).unwrap_or(zero)));
-                    }
-                } else {
-                    for (q, to) in taps_of(&correlation.axes).zip(packed) {
-                        let tap = correlation.weight_at(q);
-                        to[i] = F::of(channels.map(|start| at(start, tap).unwrap_or(zero)));
-                    }
+                for (q, to) in taps_of(&correlation.axes).zip(packed) {
+                    let tap = correlation.weight_at(q);
+                    to[i] = F::of(channels.map(|start| at(start, tap).unwrap_or(zero)));
                 }
             }
         }
@@ -308,13 +316,13 @@ impl<'p, T: Element, F: Factor, I: ExactSizeIterator<Item = &'p mut PanelRow<F>>
 }
 
 /// All taps, the last axis fastest.
-pub(super) fn taps_of(axes: &[Axis; 3]) -> impl Iterator<Item = [i64; 3]> + use<> {
+pub(crate) fn taps_of(axes: &[Axis; 3]) -> impl Iterator<Item = [i64; 3]> + use<> {
     let [a, b, w] = axes.map(|axis| axis.taps);
     (0..a).flat_map(move |i| (0..b).flat_map(move |j| (0..w).map(move |k| [i, j, k])))
 }
 
 /// Consecutive output positions that lie in one row.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Run {
     /// First panel column.
     column: usize,
@@ -326,36 +334,33 @@ struct Run {
 
 /// The rows that a panel's columns lie in.
 pub(super) struct Runs {
-    runs: [Run; COLUMNS],
-    count: usize,
+    runs: heapless::Vec<Run, COLUMNS>,
 }
 
 impl Runs {
     /// `columns` positions from `position` on, counted in row-major order over the axes' outputs.
     pub(super) fn new(axes: &[Axis; 3], position: i64, columns: usize) -> Self {
         let [_, height, width] = axes.map(|a| a.output.max(1));
-        let mut result = Self { runs: [Run::default(); COLUMNS], count: 0 };
+        let mut result = Self { runs: heapless::Vec::new() };
         let mut column = 0;
-        for run in &mut result.runs {
-            if column >= columns {
-                break;
-            }
+        while column < columns.min(COLUMNS) {
             let at = position + column as i64;
             let position = [at / width / height, at / width % height, at % width];
-            *run = Run { column, count: (width - position[2]).min((columns - column) as i64) as usize, position };
-            column += run.count;
-            result.count += 1;
+            let count = (width - position[2]).min((columns - column) as i64) as usize;
+            // A run has a column at least, so there are no more than columns.
+            let _ = result.runs.push(Run { column, count, position });
+            column += count;
         }
         result
     }
 
     fn iter(&self) -> impl Iterator<Item = &Run> {
-        self.runs[..self.count].iter()
+        self.runs.iter()
     }
 
     /// The parts of each run that meet input elements through tap `q`.
     fn pieces(&self, axes: &[Axis; 3], q: [i64; 3], strides: [i64; 3]) -> Pieces {
-        let mut pieces = Pieces { pieces: [Piece::default(); COLUMNS], count: 0 };
+        let mut pieces = Pieces { pieces: heapless::Vec::new() };
         for run in self.iter() {
             let [Some(a), Some(b)] = [0, 1].map(|d| axes[d].meets(run.position[d], q[d])) else { continue };
             let (skip, x, count) = axes[2].meets_range(run.position[2], q[2], run.count);
@@ -369,7 +374,7 @@ impl Runs {
 }
 
 /// Columns of a panel row that come from input elements one step apart.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Piece {
     column: usize,
     count: usize,
@@ -378,21 +383,20 @@ struct Piece {
 }
 
 struct Pieces {
-    pieces: [Piece; COLUMNS],
-    count: usize,
+    pieces: heapless::Vec<Piece, COLUMNS>,
 }
 
 impl Pieces {
     /// Adds a piece, or lengthens the last one where the new one continues it.
     fn push(&mut self, piece: Piece, step: i64) {
-        if let Some(last) = self.pieces[..self.count].last_mut()
+        if let Some(last) = self.pieces.last_mut()
             && last.column + last.count == piece.column
             && last.source + last.count as i64 * step == piece.source
         {
             last.count += piece.count;
         } else {
-            self.pieces[self.count] = piece;
-            self.count += 1;
+            // No more pieces than runs.
+            let _ = self.pieces.push(piece);
         }
     }
 
@@ -406,7 +410,7 @@ impl Pieces {
         padding: F,
         row: &mut PanelRow<F>,
     ) {
-        let pieces = &self.pieces[..self.count];
+        let pieces = self.pieces.as_slice();
         let from = |base: i64, piece: &Piece| usize::try_from(base + piece.source).ok().and_then(|at| input.get(at..));
         if let [piece @ Piece { column: 0, count: COLUMNS, .. }] = pieces
             && step == 1
@@ -421,10 +425,10 @@ impl Pieces {
             let to = &mut row[piece.column..][..piece.count];
             let (Some(a), Some(b)) = (from(first, piece), from(second, piece)) else { continue };
             match step {
-                1 => to.iter_mut().zip(a.iter().zip(b)).for_each(|(to, (&a, &b))| *to = F::of([a, b])),
+                1 => stretch::combine(a, b, to, |a, b| F::of([a, b])),
                 2 if a.len().min(b.len()) >= 2 * piece.count => {
-                    let pairs = a.as_chunks::<2>().0.iter().zip(b.as_chunks::<2>().0);
-                    to.iter_mut().zip(pairs).for_each(|(to, (&[a, _], &[b, _]))| *to = F::of([a, b]));
+                    let (a, b) = (a.as_chunks::<2>().0, b.as_chunks::<2>().0);
+                    stretch::combine(a, b, to, |[a, _], [b, _]| F::of([a, b]));
                 }
                 2.. => {
                     let pairs = a.iter().zip(b).step_by(step as usize);

@@ -124,6 +124,21 @@ pub(crate) fn dispatch<T: Vectorised>(loops: T) -> T::Output {
     loops.run(Baseline)
 }
 
+/// Rows of a square of 32-bit elements as columns: by shuffles of registers, where the compiler would move one element at a time.
+#[inline(always)]
+pub(crate) fn transpose<T: bytemuck::Pod>(square: [[T; 4]; 4]) -> [[T; 4]; 4] {
+    const { assert!(size_of::<T>() == 4) };
+    #[cfg(target_arch = "x86_64")]
+    {
+        // Not by `map`, which is not always inlined.
+        let [a, b, c, d] = square;
+        let [a, b, c, d] = x86::transpose([bytemuck::cast(a), bytemuck::cast(b), bytemuck::cast(c), bytemuck::cast(d)]);
+        [bytemuck::cast(a), bytemuck::cast(b), bytemuck::cast(c), bytemuck::cast(d)]
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    core::array::from_fn(|column| square.map(|row| row[column]))
+}
+
 /// Register types of `core::arch` as a [`Vector`]. Values of `$name` must prove that the CPU has the instructions.
 #[allow(unused_macros, reason = "other processors have plain registers alone")]
 macro_rules! vector {
@@ -222,12 +237,29 @@ mod neon {
 mod x86 {
     use super::{Baseline, Pair, Vector, Vectorised};
     use core::arch::x86_64::{
-        __cpuid, __cpuid_count, __m256, __m256i, __m512, __m512i, _mm256_add_epi32, _mm256_fmadd_ps, _mm256_loadu_ps,
-        _mm256_loadu_si256, _mm256_madd_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_storeu_ps,
-        _mm256_storeu_si256, _mm512_add_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_madd_epi16,
-        _mm512_set1_epi32, _mm512_set1_ps, _mm512_storeu_ps, _mm512_storeu_si512, _xgetbv,
+        __cpuid, __cpuid_count, __m128, __m256, __m256i, __m512, __m512i, _mm_movehl_ps, _mm_movelh_ps,
+        _mm_unpackhi_ps, _mm_unpacklo_ps, _mm256_add_epi32, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
+        _mm256_madd_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_storeu_ps, _mm256_storeu_si256, _mm512_add_epi32,
+        _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_madd_epi16, _mm512_set1_epi32, _mm512_set1_ps,
+        _mm512_storeu_ps, _mm512_storeu_si512, _xgetbv,
     };
     use core::sync::atomic::{AtomicU8, Ordering};
+
+    /// [`super::transpose`], with instructions that every such processor has.
+    #[inline(always)]
+    pub(super) fn transpose([a, b, c, d]: [__m128; 4]) -> [__m128; 4] {
+        // SAFETY: x86-64 has SSE.
+        unsafe {
+            let (ab, cd) = (_mm_unpacklo_ps(a, b), _mm_unpacklo_ps(c, d));
+            let (ab_high, cd_high) = (_mm_unpackhi_ps(a, b), _mm_unpackhi_ps(c, d));
+            [
+                _mm_movelh_ps(ab, cd),
+                _mm_movehl_ps(cd, ab),
+                _mm_movelh_ps(ab_high, cd_high),
+                _mm_movehl_ps(cd_high, ab_high),
+            ]
+        }
+    }
 
     const UNKNOWN: u8 = 0;
     const BASELINE: u8 = 1;
@@ -271,7 +303,8 @@ mod x86 {
         const LEAF7_AVX512: u32 = 1 << 16 | 1 << 17 | 1 << 30 | 1 << 31; // F, DQ, BW, VL
         const XMM_YMM: u64 = 0b110;
         const ZMM: u64 = 0b1110_0000;
-        if __cpuid(0).eax < 7 {
+        // Miri knows neither CPUID nor most of the instructions.
+        if cfg!(miri) || __cpuid(0).eax < 7 {
             return BASELINE;
         }
         let (leaf1, leaf7) = (__cpuid(1).ecx, __cpuid_count(7, 0).ebx);

@@ -2,7 +2,7 @@
 
 use super::cpu::{self, Vector, Vectorised};
 use super::tile::{COLUMNS, ROWS, Tile};
-use super::{Element, cast, cast_mut, with_element};
+use super::{Element, cast, cast_mut, stretch, with_element};
 use crate::pointwise::{Class, Epilogue, Replacement};
 use crate::{DType, KernelError, View};
 
@@ -196,18 +196,9 @@ impl<'a> Finish<'a> {
     ) {
         let rows = rows.min(ROWS);
         if self.epilogue.bias {
-            for (i, row) in sums.chunks_exact_mut(COLUMNS).take(rows).enumerate() {
-                match panel.channels {
-                    Channels::Rows => {
-                        let bias = self.bias(panel.channel + first + i);
-                        row.iter_mut().for_each(|sum| *sum += bias);
-                    }
-                    Channels::Columns => {
-                        let bias = self.bias.get(panel.channel..).unwrap_or(&[]);
-                        row.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
-                    }
-                }
-            }
+            let first = panel.channel + if panel.channels == Channels::Rows { first } else { 0 };
+            let bias = self.bias.get(first..).unwrap_or(&[]);
+            cpu::dispatch(Add { channels: panel.channels, bias, sums: &mut sums[..rows * COLUMNS] });
         }
         self.apply(&mut sums[..rows * COLUMNS], |extra, view, bytes, tile| {
             gather(view.dtype, &panel.extras[extra], first, panel.columns, bytes, tile);
@@ -224,6 +215,34 @@ impl<'a> Finish<'a> {
             load(i, view, self.extras[i], &mut tile[..used]);
         }
         program.run(&mut sums[..used], &self.loaded.each_ref().map(|tile| &tile[..used]));
+    }
+}
+
+/// Adds the bias to rows of sums.
+struct Add<'a> {
+    channels: Channels,
+    /// From the first channel on.
+    bias: &'a [f32],
+    sums: &'a mut [f32],
+}
+
+impl Vectorised for Add<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) {
+        let Self { channels, bias, sums } = self;
+        let rows = sums.as_chunks_mut::<COLUMNS>().0;
+        match channels {
+            Channels::Rows => {
+                rows.iter_mut().zip(bias).for_each(|(row, bias)| row.iter_mut().for_each(|sum| *sum += bias));
+            }
+            Channels::Columns => {
+                for row in rows {
+                    row.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
+                }
+            }
+        }
     }
 }
 
@@ -252,11 +271,7 @@ impl<T: Element> Vectorised for Scatter<'_, T> {
         for (i, values) in tile.chunks_exact(COLUMNS).enumerate() {
             let dense = place.dense(first + i, columns).and_then(|at| output.get_mut(at..at + columns));
             if let Some(to) = dense {
-                // Whole rows have a size that is known when compiling.
-                match (to.first_chunk_mut::<COLUMNS>(), values.first_chunk::<COLUMNS>()) {
-                    (Some(to), Some(values)) => *to = values.map(T::from_f32),
-                    _ => to.iter_mut().zip(values).for_each(|(to, &value)| *to = T::from_f32(value)),
-                }
+                stretch::map(values, to, T::from_f32);
                 continue;
             }
             for (&value, &column) in values[..columns].iter().zip(place.columns()) {
@@ -293,10 +308,7 @@ impl<T: Element> Vectorised for Gather<'_, T> {
         for (i, values) in tile.chunks_exact_mut(COLUMNS).enumerate() {
             let dense = place.dense(first + i, columns).and_then(|at| from.get(at..at + columns));
             if let Some(from) = dense {
-                match (values.first_chunk_mut::<COLUMNS>(), from.first_chunk::<COLUMNS>()) {
-                    (Some(values), Some(from)) => *values = from.map(T::to_f32),
-                    _ => values.iter_mut().zip(from).for_each(|(value, from)| *value = from.to_f32()),
-                }
+                stretch::map(from, values, T::to_f32);
                 continue;
             }
             if columns <= place.repeated {

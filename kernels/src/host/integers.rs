@@ -2,7 +2,7 @@
 
 use super::cast_mut;
 use super::correlate::Correlation;
-use super::cpu::Pair;
+use super::cpu::{self, Pair, Vector, Vectorised};
 use super::epilogue::{Finish, Panel};
 use super::tile::{COLUMNS, ROWS, Tile};
 use crate::KernelError;
@@ -23,19 +23,38 @@ impl Correlation<'_> {
     ) -> Result<(), KernelError> {
         let extras = finish.as_ref().map_or(&[][..], |finish| finish.extras());
         let mut finish = finish;
+        let mut converted = [0.0; ROWS * COLUMNS];
         self.products::<Pair>(operands, extras, workspace, &mut |target, row, count, sums| {
             let bias = bias.and_then(|bias| bias.get(target.channel + row..)).unwrap_or(&[]);
-            for (sums, &bias) in sums.chunks_exact_mut(COLUMNS).zip(bias) {
-                sums.iter_mut().for_each(|sum| *sum = sum.wrapping_add(bias));
-            }
+            let rows = &mut sums[..count.min(ROWS) * COLUMNS];
+            cpu::dispatch(Add { bias, sums: &mut *rows, converted: &mut converted });
             match &mut finish {
-                Some(finish) => {
-                    finish.store(target, row, count, &mut sums.map(|sum| sum as f32), &self.geometry.output, output)
-                }
+                Some(finish) => finish.store(target, row, count, &mut converted, &self.geometry.output, output),
                 None => scatter(target, row, count, sums, cast_mut(output, 2)?),
             }
             Ok(())
         })
+    }
+}
+
+/// Adds the bias to rows of sums, and converts them.
+struct Add<'a> {
+    /// From the first row on; none at all counts as zeros.
+    bias: &'a [i32],
+    sums: &'a mut [i32],
+    converted: &'a mut Tile,
+}
+
+impl Vectorised for Add<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) {
+        let rows = self.sums.as_chunks_mut::<COLUMNS>().0.iter_mut().zip(self.converted.as_chunks_mut::<COLUMNS>().0);
+        for ((sums, converted), bias) in rows.zip(self.bias.iter().chain(core::iter::repeat(&0))) {
+            sums.iter_mut().for_each(|sum| *sum = sum.wrapping_add(*bias));
+            *converted = sums.map(|sum| sum as f32);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod memory;
 pub(crate) mod movement;
 pub(crate) mod product;
 pub(crate) mod stages;
+pub(crate) mod stretch;
 #[cfg(test)]
 pub(crate) mod testing;
 pub(crate) mod tile;

@@ -128,16 +128,20 @@ impl<T: Element, F: Factor> Vectorised for Interleave<'_, T, F> {
     fn run<V: Vector>(self, _: V) {
         let length = self.rows.iter().fold(self.packed.len() * F::TERMS, |length, row| length.min(row.len()));
         let rows = self.rows.map(|row| &row[..length]);
-        // Squares of a fixed size, so that the copies become shuffles of registers.
+        // Squares that fit registers.
         let (squares, rest) = self.packed[..length.div_ceil(F::TERMS)].split_at_mut(length / F::TERMS / SIDE * SIDE);
         for (packed, first) in squares.as_chunks_mut::<SIDE>().0.iter_mut().zip((0..).step_by(SIDE * F::TERMS)) {
             for (group, rows) in rows.as_chunks::<SIDE>().0.iter().enumerate() {
-                let square = rows.map(|row| {
+                // Not by `map`, which is not always inlined.
+                let mut square = [[F::zeroed(); SIDE]; SIDE];
+                for (to, row) in square.iter_mut().zip(rows) {
                     let row = &row[first..first + SIDE * F::TERMS];
-                    core::array::from_fn::<F, SIDE, _>(|n| F::of([row[n * F::TERMS], row[n * F::TERMS + F::TERMS - 1]]))
-                });
-                for (n, to) in packed.iter_mut().enumerate() {
-                    to[group * SIDE..][..SIDE].copy_from_slice(&square.map(|row| row[n]));
+                    for (n, to) in to.iter_mut().enumerate() {
+                        *to = F::of([row[n * F::TERMS], row[n * F::TERMS + F::TERMS - 1]]);
+                    }
+                }
+                for (to, column) in packed.iter_mut().zip(cpu::transpose(square)) {
+                    to[group * SIDE..][..SIDE].copy_from_slice(&column);
                 }
             }
         }

@@ -4,7 +4,7 @@ use super::{Pool, Pooling};
 use crate::host::axis::Axis;
 use crate::host::cpu::{self, Vector, Vectorised};
 use crate::host::window::{Window, spatial_strides, start};
-use crate::host::{Boolean, Element, cast, cast_mut, check_operands, check_plain, clear_padding, with_plain};
+use crate::host::{Boolean, Element, cast, cast_mut, check_operands, check_plain, clear_padding, stretch, with_plain};
 use crate::{Family, KernelError, View};
 use half::{bf16, f16};
 
@@ -27,7 +27,7 @@ trait Accumulator: Copy {
 }
 
 macro_rules! accumulator {
-    ($t:ty, $lowest:expr, $zero:literal, $plus:expr) => {
+    ($t:ty, $lowest:expr, $zero:literal, $plus:expr, $over:expr) => {
         impl Accumulator for $t {
             const LOWEST: Self = $lowest;
             const ZERO: Self = $zero;
@@ -42,17 +42,20 @@ macro_rules! accumulator {
             }
             #[inline(always)]
             fn over(self, count: i64) -> Self {
-                self / count as Self
+                $over(self, count)
             }
         }
     };
 }
 
-accumulator!(f32, f32::NEG_INFINITY, 0.0, |a, b| a + b);
-accumulator!(f64, f64::NEG_INFINITY, 0.0, |a, b| a + b);
-accumulator!(i32, i32::MIN, 0, i32::wrapping_add);
-accumulator!(i64, i64::MIN, 0, i64::wrapping_add);
-accumulator!(u64, u64::MIN, 0, u64::wrapping_add);
+accumulator!(f32, f32::NEG_INFINITY, 0.0, |a, b| a + b, |a, count| a / count as f32);
+accumulator!(f64, f64::NEG_INFINITY, 0.0, |a, b| a + b, |a, count| a / count as f64);
+// Of integers there are no averages.
+accumulator!(i8, i8::MIN, 0, i8::wrapping_add, |a, _| a);
+accumulator!(u8, u8::MIN, 0, u8::wrapping_add, |a, _| a);
+accumulator!(i32, i32::MIN, 0, i32::wrapping_add, |a, _| a);
+accumulator!(i64, i64::MIN, 0, i64::wrapping_add, |a, _| a);
+accumulator!(u64, u64::MIN, 0, u64::wrapping_add, |a, _| a);
 
 /// An element type and the accumulator it is pooled in.
 trait Pooled: Element {
@@ -66,6 +69,9 @@ trait Pooled: Element {
 macro_rules! widen {
     ($x:expr, to_i32) => {
         $x.into()
+    };
+    ($x:expr, itself) => {
+        $x
     };
     ($x:expr, $widen:ident) => {
         Element::$widen($x)
@@ -93,11 +99,11 @@ pooled! {
     f16, f32, to_f32, f16::from_f32;
     bf16, f32, to_f32, bf16::from_f32;
     f64, f64, to_f64, |x| x;
-    i8, i32, to_i32, |x: i32| x.max(Self::MIN.into()) as Self;
+    i8, i8, itself, |x| x;
     i16, i32, to_i32, |x: i32| x.max(Self::MIN.into()) as Self;
     i32, i64, to_i64, |x: i64| x.max(Self::MIN.into()) as Self;
     i64, i64, to_i64, |x| x;
-    u8, i32, to_i32, |x: i32| x.max(0) as Self;
+    u8, u8, itself, |x| x;
     u16, i32, to_i32, |x: i32| x.max(0) as Self;
     u32, i64, to_i64, |x: i64| x.max(0) as Self;
     Boolean, i64, to_i64, |x: i64| Self(u8::from(x > 0));
@@ -186,6 +192,9 @@ impl Pool {
             _ => (0, axis.input),
         };
         let first = j * axis.step + axis.shift;
+        if first >= low && first + (axis.taps - 1) * axis.tap_step < high {
+            return axis.taps;
+        }
         // Taps q with low ≤ first + q·tap_step < high.
         let before = |limit: i64| ((limit - first + axis.tap_step - 1) / axis.tap_step).clamp(0, axis.taps);
         if high <= low { 0 } else { before(high) - before(low) }
@@ -308,6 +317,10 @@ impl Pool {
         let strides = spatial_strides(&self.output);
         let to = to + at[0] * strides[0] + at[1] * strides[1] + at[2] * strides[2];
         let step = if matches!(rows, Rows::Positions) { strides[2] } else { i64::from(self.output.strides[1]) };
+        if self.kind == Pooling::Max && step == 1 {
+            let to = usize::try_from(to).ok().and_then(|to| output.get_mut(to..)).unwrap_or(&mut []);
+            return cpu::dispatch(Narrow { sums, to });
+        }
         for (i, sum) in sums.iter().enumerate() {
             let value = if self.kind == Pooling::Max {
                 *sum
@@ -370,6 +383,9 @@ impl<T: Pooled> Vectorised for Fold<'_, T> {
     fn run<V: Vector>(self, _: V) {
         let Self { kind, sums, input, first, step } = self;
         let from = usize::try_from(first).ok().and_then(|first| input.get(first..)).unwrap_or(&[]);
+        if let (Pooling::Max, 1) = (kind, step) {
+            return largest(sums, from, T::widen);
+        }
         macro_rules! fold {
             ($values:expr) => {
                 match kind {
@@ -380,6 +396,7 @@ impl<T: Pooled> Vectorised for Fold<'_, T> {
         }
         match step {
             1 => fold!(from),
+            2 if from.len() >= 2 * sums.len() => fold!(from.as_chunks::<2>().0.iter().map(|[x, _]| x)),
             2.. => fold!(from.iter().step_by(step as usize)),
             _ => fold!((0..).map_while(|i| input.get((first + i * step) as usize))),
         }
@@ -400,14 +417,60 @@ impl<A: Accumulator> Vectorised for Largest<'_, A> {
     fn run<V: Vector>(self, _: V) {
         let Self { sums, from, step } = self;
         match step {
-            1 => sums.iter_mut().zip(from).for_each(|(sum, &x)| *sum = sum.larger(x)),
+            1 => largest(sums, from, |x| x),
             2 => {
-                // The last output may have no column behind it.
                 let (pairs, rest) = from.as_chunks::<2>();
-                let values = pairs.iter().map(|&[x, _]| x).chain(rest.first().copied());
-                sums.iter_mut().zip(values).for_each(|(sum, x)| *sum = sum.larger(x));
+                // The last output may have no column behind it.
+                if let (Some(sum), Some(&x)) = (sums.get_mut(pairs.len()), rest.first()) {
+                    *sum = sum.larger(x);
+                }
+                largest(sums, pairs, |[x, _]| x);
             }
             _ => sums.iter_mut().zip(from.iter().step_by(step)).for_each(|(sum, &x)| *sum = sum.larger(x)),
         }
+    }
+}
+
+/// `sums[i] = max(sums[i], f(from[i]))`, as far as both reach. What does not fill a last stretch is folded again with the end of the
+/// one before it, which changes no maximum.
+#[inline(always)]
+fn largest<T: Copy, A: Accumulator>(sums: &mut [A], from: &[T], f: impl Fn(T) -> A) {
+    let count = sums.len().min(from.len());
+    let (sums, from) = (&mut sums[..count], &from[..count]);
+    match count {
+        64.. => stretches::<64, _, _>(sums, from, f),
+        16.. => stretches::<16, _, _>(sums, from, f),
+        4.. => stretches::<4, _, _>(sums, from, f),
+        _ => stretches::<1, _, _>(sums, from, f),
+    }
+}
+
+/// [`largest`] of slices of one length, of `N` at least.
+#[inline(always)]
+fn stretches<const N: usize, T: Copy, A: Accumulator>(sums: &mut [A], from: &[T], f: impl Fn(T) -> A) {
+    let fold = |sums: &mut [A; N], from: &[T; N]| {
+        sums.iter_mut().zip(from).for_each(|(sum, &x)| *sum = sum.larger(f(x)));
+    };
+    let (whole, rest) = sums.as_chunks_mut::<N>();
+    whole.iter_mut().zip(from.as_chunks::<N>().0).for_each(|(sums, from)| fold(sums, from));
+    if !rest.is_empty()
+        && let (Some(sums), Some(from)) = (sums.last_chunk_mut::<N>(), from.last_chunk::<N>())
+    {
+        fold(sums, from);
+    }
+}
+
+/// `to[i] = sums[i]` as an element.
+struct Narrow<'a, T: Pooled> {
+    sums: &'a [T::Wide],
+    to: &'a mut [T],
+}
+
+impl<T: Pooled> Vectorised for Narrow<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector>(self, _: V) {
+        stretch::map(self.sums, self.to, T::narrow);
     }
 }

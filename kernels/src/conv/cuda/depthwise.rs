@@ -116,8 +116,7 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
     // Bytes are unpacked and multiplied at half the rate of floats; a requantisation takes about 14 issue slots. Measured were
     // three times as many cycles.
     let unpacked = if problem.a.dtype.size() == 1 {
-        let of_thread =
-            8.0 * (loads * 1.5 + taps * (1.5 + 2.0 * outputs) + 14.0 * outputs);
+        let of_thread = 8.0 * (loads * 1.5 + taps * (1.5 + 2.0 * outputs) + 14.0 * outputs);
         let rounds = (all / 32.0 / 4.0 / f64::from(target.multiprocessors)).ceil();
         1.3 + (700.0 + rounds * of_thread * 3.0) / target.clock
     } else {
@@ -127,11 +126,6 @@ fn candidate(problem: &Problem, b: &Operand, weights: &Packing, run: u32, thread
     packing[1] = weights.clone();
     Candidate {
         packing,
-        ..Candidate::new(
-            ALGORITHM,
-            format!("run {run} threads {threads}"),
-            vec![launch],
-            streamed.max(unpacked),
-        )
+        ..Candidate::new(ALGORITHM, format!("run {run} threads {threads}"), vec![launch], streamed.max(unpacked))
     }
 }

@@ -1,0 +1,59 @@
+//! Loops over few elements, by stretches whose length is known when compiling: a loop of unknown length does most of a short row
+//! one element at a time.
+
+/// `to[i] = f(a[i], b[i])`, as far as all three reach. What does not fill a last stretch is computed again with the end of the one
+/// before it.
+#[inline(always)]
+pub(crate) fn combine<A: Copy, B: Copy, R>(a: &[A], b: &[B], to: &mut [R], f: impl Fn(A, B) -> R) {
+    let count = a.len().min(b.len()).min(to.len());
+    let (a, b, to) = (&a[..count], &b[..count], &mut to[..count]);
+    match count {
+        16.. => stretches::<16, _, _, _>(a, b, to, f),
+        8.. => stretches::<8, _, _, _>(a, b, to, f),
+        4.. => stretches::<4, _, _, _>(a, b, to, f),
+        _ => stretches::<1, _, _, _>(a, b, to, f),
+    }
+}
+
+/// `to[i] = f(from[i])`, as [`combine`].
+#[inline(always)]
+pub(crate) fn map<A: Copy, R>(from: &[A], to: &mut [R], f: impl Fn(A) -> R) {
+    combine(from, from, to, |x, _| f(x));
+}
+
+/// [`combine`] of slices of one length, of `N` at least.
+#[inline(always)]
+fn stretches<const N: usize, A: Copy, B: Copy, R>(a: &[A], b: &[B], to: &mut [R], f: impl Fn(A, B) -> R) {
+    let one = |a: &[A; N], b: &[B; N], to: &mut [R; N]| {
+        for ((to, &a), &b) in to.iter_mut().zip(a).zip(b) {
+            *to = f(a, b);
+        }
+    };
+    let pairs = a.as_chunks::<N>().0.iter().zip(b.as_chunks::<N>().0);
+    let (whole, rest) = to.as_chunks_mut::<N>();
+    for (to, (a, b)) in whole.iter_mut().zip(pairs) {
+        one(a, b, to);
+    }
+    if !rest.is_empty()
+        && let (Some(a), Some(b), Some(to)) = (a.last_chunk::<N>(), b.last_chunk::<N>(), to.last_chunk_mut::<N>())
+    {
+        one(a, b, to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_reaches_its_end_and_not_further() {
+        for count in 0..70 {
+            let from: Vec<i32> = (1..).take(count).collect();
+            let mut to = vec![0; count + 1];
+            map(&from, &mut to, |x| 2 * x);
+            assert!(to.iter().zip(&from).all(|(to, from)| *to == 2 * from) && to[count] == 0, "{count}");
+            combine(&from, &to.clone(), &mut to, |a, b| a - b);
+            assert!(to.iter().zip(&from).all(|(to, from)| *to == -from) && to[count] == 0, "{count}");
+        }
+    }
+}
