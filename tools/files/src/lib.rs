@@ -5,6 +5,10 @@
 //! `/dev/stdout`) is opened and written to.
 #![warn(missing_docs)]
 
+mod interrupt;
+
+use interrupt::Unfinished;
+pub use interrupt::remove_unfinished_when_interrupted;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
@@ -22,7 +26,7 @@ pub struct OutputFile {
 #[derive(Debug)]
 enum Destination {
     /// A file in the folder of `place`, which it will replace.
-    Regular { beside: NamedTempFile, place: PathBuf },
+    Regular { beside: NamedTempFile, place: PathBuf, _unfinished: Unfinished },
     /// A device or a FIFO.
     Special(File),
 }
@@ -46,7 +50,12 @@ impl OutputFile {
             // Where there is no folder, this error says so; tempfile's would name a file that nobody asked for. Opened, as `commit`
             // does: not every emulated root knows `statx`.
             File::open(folder_of(&place))?;
-            Destination::Regular { beside: builder.tempfile_in(folder_of(&place))?, place }
+            let (beside, unfinished) = Unfinished::make(|| {
+                let beside = builder.tempfile_in(folder_of(&place))?;
+                let path = beside.path().to_owned();
+                Ok((beside, path))
+            })?;
+            Destination::Regular { beside, place, _unfinished: unfinished }
         };
         Ok(Self { destination, path: path.to_owned() })
     }
@@ -69,7 +78,7 @@ impl OutputFile {
     /// # Errors
     /// Returns an error if the file system refuses it; the old file is then as it was.
     pub fn commit(self) -> io::Result<()> {
-        let Destination::Regular { beside, place } = self.destination else { return Ok(()) };
+        let Destination::Regular { beside, place, _unfinished } = self.destination else { return Ok(()) };
         // Otherwise a power failure may leave the new name with none of the bytes.
         beside.as_file().sync_all()?;
         beside.persist(&place)?;

@@ -1,11 +1,13 @@
 //! Contents of a session's inputs, from files or from a seed.
 
 use crate::{
-    npy::Array,
+    npy::{Array, NpyError},
     random::Generator,
     session::Session,
     usage::{Usage, usage},
 };
+#[cfg(feature = "pictures")]
+use anyhow::anyhow;
 use anyhow::{Context, Result, bail};
 use floe_engine::plan::format::{Binding, Direction};
 use std::{
@@ -142,12 +144,24 @@ fn load(binding: &Binding<'_>, file: &Path) -> Result<Vec<u8>> {
 
 fn array(binding: &Binding<'_>, file: &Path) -> Result<Vec<u8>> {
     let contents = fs::read(file)?;
-    let array = Array::parse(&contents)?;
+    let array = Array::parse(&contents).map_err(|error| no_array(binding, error))?;
     let same_shape = array.shape.iter().copied().eq(binding.shape.iter().map(|&extent| u64::from(extent)));
     if !array.holds(binding.dtype) || !same_shape {
         bail!("it holds {} {:?}, but the plan needs {}", array.dtype.name(), array.shape, describe(binding));
     }
     Ok(array.bytes.to_vec())
+}
+
+/// Why a file is none that this input takes.
+fn no_array(binding: &Binding<'_>, error: NpyError) -> anyhow::Error {
+    #[cfg(feature = "pictures")]
+    if error == NpyError::Magic && crate::pictures::frame_of(binding).is_ok() {
+        return anyhow!(
+            "neither a PNG or JPEG picture, nor a Y4M or MJPEG video, nor a .npy file; others become one by `ffmpeg -i FILE OUT.png`"
+        );
+    }
+    let _ = binding;
+    error.into()
 }
 
 #[cfg(test)]

@@ -29,4 +29,5 @@ pub mod shapes;
 pub mod tensor;
 pub mod turns;
 pub mod usage;
+pub mod verbosity;
 pub mod watch;

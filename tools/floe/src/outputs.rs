@@ -5,7 +5,7 @@ use crate::{
     npy::Array,
     session::Session,
     tensor::{Summary, largest, numbers},
-    usage::written,
+    usage::{keep_inputs, written},
 };
 use anyhow::Result;
 use floe_engine::plan::format::{Binding, Direction};
@@ -54,13 +54,14 @@ pub fn read_those<'p>(session: &mut Session<'p, '_>, wanted: impl Fn(&str) -> bo
 /// nothing behind.
 ///
 /// # Errors
-/// Those of the file system, naming the file.
-pub fn save(outputs: &[Output<'_>], folder: &Path) -> Result<Vec<PathBuf>> {
+/// Those of the file system, naming the file, and an error if it is one of those that are read.
+pub fn save(outputs: &[Output<'_>], folder: &Path, reads: &[&Path]) -> Result<Vec<PathBuf>> {
     written(format_args!("output folder {}", folder.display()), fs::create_dir_all(folder))?;
     let mut taken = HashSet::new();
     let mut files = Vec::new();
     for output in outputs {
         let path = folder.join(format!("{}.npy", file_name(output.binding.name, &mut taken)));
+        keep_inputs(&path, reads.iter().copied())?;
         let write = || -> io::Result<OutputFile> {
             let mut file = OutputFile::create(&path)?;
             let shape = output.binding.shape.iter().map(|&extent| u64::from(extent)).collect();
@@ -183,9 +184,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // The second output's place is taken by a folder, which a rename cannot replace; the folder itself is not ours.
         fs::create_dir(folder.path().join("b.npy")).unwrap();
-        assert!(save(&[output("b", &[1], &[1.0])], folder.path()).is_err());
+        assert!(save(&[output("b", &[1], &[1.0])], folder.path(), &[]).is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        let paths = save(&[output("c", &[1], &[1.0])], &folder.path().join("new/sub")).unwrap();
+        let paths = save(&[output("c", &[1], &[1.0])], &folder.path().join("new/sub"), &[]).unwrap();
         assert!(paths[0].ends_with("new/sub/c.npy") && paths[0].is_file());
     }
 

@@ -5,6 +5,7 @@ use anyhow::{Context, Error, Result};
 use std::{
     fmt::{self, Display},
     io,
+    path::Path,
 };
 
 /// An error that another command line, or another file on it, would not have.
@@ -47,6 +48,20 @@ pub fn written<T>(file: impl Display, result: io::Result<T>) -> Result<T> {
     let is_of_path = result.as_ref().is_err_and(floe_files::is_of_path);
     let result = result.with_context(|| file.to_string());
     if is_of_path { usage(result) } else { result }
+}
+
+/// Refuses to write where a file lies that is read.
+///
+/// # Errors
+/// Returns an error that names it.
+pub fn keep_inputs<'a>(output: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
+    match inputs.into_iter().find(|input| floe_files::is_same_file(output, input)) {
+        Some(input) => {
+            Err(Usage::new(format!("'{}' would be overwritten, which is read; write to another file", input.display()))
+                .into())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Whether another command line, or another file on it, would not have the error: exit code 2.

@@ -819,6 +819,103 @@ fn results_are_drawn_and_told_a_line_a_frame() {
     assert_eq!(fs::read_to_string(folder.path().join("found.jsonl")).unwrap().lines().count(), 2);
 }
 
+/// An output that is also an input would be lost, whichever option names it.
+#[cfg(feature = "pictures")]
+#[test]
+fn what_is_read_is_not_overwritten() {
+    let folder = with_pictures();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("names.txt"), "a").unwrap();
+    fs::copy(path("tall.png"), path("album/detections.png")).unwrap();
+    let files = ["finder.floe", "tall.png", "names.txt", "album/a.png", "host.floe", "matrix.npy"];
+    let before = files.map(|name| fs::read(path(name)).unwrap());
+    for arguments in [
+        "run finder.floe --input image=tall.png --draw tall.png",
+        "run finder.floe --input image=tall.png --draw .",
+        "run finder.floe --input image=album --draw album",
+        "run finder.floe --input image=tall.png --draw finder.floe",
+        "run finder.floe --input image=tall.png --labels names.txt --json names.txt",
+        "run finder.floe --input image=tall.png --json ./tall.png",
+        "bench host.floe --device host --json host.floe",
+        "profile host.floe --device host --json host.floe",
+    ] {
+        let output = floe(folder.path(), arguments);
+        let said = text(&output.stderr);
+        assert!(said.contains("would be overwritten, which is read"), "{arguments}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+    }
+    fs::create_dir(path("out")).unwrap();
+    fs::copy(path("matrix.npy"), path("out/turned_out.npy")).unwrap();
+    let output = floe(folder.path(), "run host.floe --input matrix=out/turned_out.npy --output-dir out");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert_eq!(fs::read(path("out/turned_out.npy")).unwrap(), before[5]);
+    assert_eq!(files.map(|name| fs::read(path(name)).unwrap()), before);
+}
+
+#[cfg(feature = "pictures")]
+#[test]
+fn a_dash_is_standard_output() {
+    let folder = with_pictures();
+    let run = |arguments: &str| {
+        let output = floe(folder.path(), arguments);
+        assert!(output.status.success(), "{arguments}: {}", text(&output.stderr));
+        assert!(!folder.path().join("-").exists());
+        output.stdout
+    };
+    let drawn = run("run finder.floe --input image=tall.png --draw -");
+    assert_eq!(&drawn[..8], b"\x89PNG\r\n\x1a\n");
+    assert_eq!(&drawn[drawn.len() - 8..drawn.len() - 4], b"IEND");
+    for command in ["bench host.floe --device host --iterations 2", "profile host.floe --device host"] {
+        let json: serde_json::Value = serde_json::from_slice(&run(&format!("{command} --json -"))).unwrap();
+        assert_eq!(json["model"], "transpose");
+    }
+}
+
+#[test]
+fn a_command_says_more_or_less() {
+    let folder = folder();
+    let run = |options: &str| {
+        let output = floe(folder.path(), &format!("{options} run both.floe --input matrix=matrix.npy"));
+        assert!(output.status.success());
+        (text(&output.stderr), output.stdout)
+    };
+    let (warned, results) = run("");
+    assert!(warned.contains("[WARN") && !warned.contains("[DEBUG"), "{warned}");
+    assert_eq!(run("-q"), (String::new(), results.clone()));
+    let (told, same) = run("-vv");
+    assert!(told.contains("[WARN") && told.contains("[DEBUG"), "{told}");
+    assert_eq!(same, results);
+    let both = floe(folder.path(), "run host.floe -q -v");
+    assert_eq!(both.status.code(), Some(2));
+}
+
+/// What is left when the program is told to end: nothing but what was there.
+#[cfg(unix)]
+#[test]
+fn a_signal_leaves_no_unfinished_file() {
+    use std::{os::unix::process::ExitStatusExt, thread::sleep, time::Duration};
+    let folder = folder();
+    fs::write(folder.path().join("lines.json"), "old").unwrap();
+    let before = fs::read_dir(folder.path()).unwrap().count();
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_floe"));
+        command.current_dir(folder.path()).stdout(Stdio::null());
+        command.args(
+            "run host.floe --input matrix=matrix.npy --device host --loop 4000000000 --json lines.json".split(' '),
+        );
+        let mut child = command.spawn().unwrap();
+        let is_writing = || fs::read_dir(folder.path()).unwrap().count() > before;
+        while !is_writing() {
+            sleep(Duration::from_millis(5));
+        }
+        // SAFETY: the child is ours and has not been waited for.
+        unsafe { libc::kill(child.id().cast_signed(), signal) };
+        assert_eq!(child.wait().unwrap().signal(), Some(signal));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before);
+        assert_eq!(fs::read(folder.path().join("lines.json")).unwrap(), b"old");
+    }
+}
+
 #[cfg(feature = "pictures")]
 #[test]
 fn pictures_where_none_fit_are_refused_with_what_to_do() {
@@ -827,15 +924,30 @@ fn pictures_where_none_fit_are_refused_with_what_to_do() {
     let png = fs::read(folder.path().join("tall.png")).unwrap();
     write("cut.png", &png[..png.len() / 2]);
     write("cut.y4m", b"YUV4MPEG2 W8 H4\nFRAME\nabc");
+    write("header.y4m", b"YUV4MPEG2 W8 H4\n");
+    write("web.webp", b"RIFF\x10\0\0\0WEBPVP8 ");
+    fs::create_dir(folder.path().join("halves")).unwrap();
+    let photo = include_bytes!("../../../examples/face_display/astronaut.jpg");
+    write("halves/cut.jpg", &photo[..photo.len() / 2]);
     fs::create_dir(folder.path().join("empty")).unwrap();
-    let npy = "input 'matrix' (f32 [2, 3]) takes a tensor, not a picture: compile the model with `floec compile --preprocess \
+    let npy = "input 'matrix': it takes a tensor, f32 [2, 3], and no picture: compile the model with `floec compile --preprocess \
                'matrix=rgb:640x480,";
     for (arguments, code, word) in [
         ("run host.floe --input matrix=tall.png", 2, npy),
         ("bench host.floe --input matrix=tall.png", 2, npy),
-        ("run silent.floe --input image=tall.png", 2, "takes a tensor, not a picture"),
+        ("run silent.floe --input image=tall.png", 2, "it takes a tensor, u8 [4, 8, 3], and no picture"),
         ("run finder.floe --input image=cut.png", 2, "input 'image': cut.png: damaged PNG"),
         ("run finder.floe --input image=cut.y4m", 2, "cut.y4m: it ends inside a frame"),
+        ("run finder.floe --input image=header.y4m", 2, "header.y4m: it ends before its first frame"),
+        (
+            "run finder.floe --input image=web.webp",
+            2,
+            "web.webp: neither a PNG or JPEG picture, nor a Y4M or MJPEG video",
+        ),
+        ("run finder.floe --input image=halves", 2, "cut.jpg: it ends inside a JPEG picture"),
+        ("run finder.floe --input image=tall.png --input image=tall.png", 2, "input 'image' is given twice"),
+        ("run finder.floe --input image=tall.png --threshold nan", 2, "expected a number"),
+        ("run finder.floe --input image=tall.png --draw - --json -", 2, "both write to standard output"),
         ("run finder.floe --input image=empty", 2, "empty: no PNG or JPEG picture in this folder"),
         ("run finder.floe --random 1 --draw x.png", 2, "--draw needs a picture"),
         ("run finder.floe --input image=tall.png --labels none.txt", 2, "none.txt: No such file"),

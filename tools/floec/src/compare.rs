@@ -22,7 +22,7 @@ use floe_compiler::{
     targets,
 };
 use floe_models::{Fact, Tensor};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
@@ -137,10 +137,9 @@ enum PrecisionArgument {
     F16,
 }
 
-/// A bar on a terminal, nothing elsewhere.
+/// A spinner beside what is done.
 pub fn bar() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("a fixed template"));
+    let bar = output::bar("{spinner} {msg}");
     bar.enable_steady_tick(std::time::Duration::from_millis(100));
     bar
 }
@@ -205,7 +204,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         arguments.budget.as_deref().map(str::parse).transpose().map_err(|error: String| anyhow!("--budget {error}")),
     )?;
     if let Some(html) = &arguments.html {
-        usage(output::keep_inputs(html, [arguments.model.as_path()]))?;
+        output::keep_inputs(html, [arguments.model.as_path()])?;
         if output::is_stdout(html) && arguments.json {
             return usage(Err(anyhow!("--html - and --json both write to standard output")));
         }

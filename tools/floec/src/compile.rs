@@ -22,7 +22,7 @@ use floe_compiler::{
 use floe_engine::plan::Plan;
 use floe_kernels::codegen::Target;
 use floe_timings::Timings;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -360,7 +360,7 @@ fn timings(files: &[PathBuf]) -> anyhow::Result<Option<Timings>> {
 /// Runs `floec compile`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let inputs = [&arguments.model].into_iter().chain(&arguments.timings).chain(&arguments.sign);
-    usage(output::keep_inputs(&arguments.output, inputs.map(PathBuf::as_path)))?;
+    output::keep_inputs(&arguments.output, inputs.map(PathBuf::as_path))?;
     let to_stdout = output::is_stdout(&arguments.output);
     if to_stdout && arguments.json {
         return usage(Err(anyhow!("-o - and --json both write to standard output")));
@@ -368,14 +368,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut options = usage(options(arguments))?;
     let budget = usage(budget(arguments))?;
     let key = usage(arguments.sign.as_deref().map(keys::private).transpose())?;
-    // indicatif draws on a terminal only.
-    let bar = ProgressBar::new_spinner();
-    let style = |template| ProgressStyle::with_template(template).expect("a fixed template");
-    let (phases, kernels) = (style("{spinner} {msg}"), style("{spinner} {msg} {wide_bar} {pos}/{len}"));
-    bar.set_style(phases.clone());
+    const PHASES: &str = "{spinner} {msg}";
+    let (phases, kernels) = (output::bar_style(PHASES), output::bar_style("{spinner} {msg} {wide_bar} {pos}/{len}"));
+    let bar = output::bar(PHASES);
     bar.enable_steady_tick(std::time::Duration::from_millis(100));
     let progress = |progress: Progress<'_>| match progress {
         Progress::Phase(phase) => {
+            log::info!("{phase}");
             bar.set_style(phases.clone());
             bar.set_message(phase.to_owned());
         }

@@ -22,6 +22,7 @@ mod zoo;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
+use floe::verbosity::Verbosity;
 pub use shapes::Shape;
 use std::{ffi::OsString, num::NonZeroUsize, process::ExitCode};
 
@@ -37,7 +38,7 @@ Exit codes: 0 success; 1 a compilation, check or comparison that failed; 2 bad u
 Environment:
   FLOE_NVRTC      NVRTC library, or the folder that holds it, as --nvrtc of `floec compile`
   FLOE_CACHE_DIR  folder of compiled kernels; by default $XDG_CACHE_HOME/floe/kernels or ~/.cache/floe/kernels
-  RUST_LOG        messages on standard error: error, warn (default), info, debug"
+  RUST_LOG        messages on standard error where neither -v nor -q is given: error, warn (default), info, debug"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -46,6 +47,9 @@ struct Arguments {
     /// Work on this many threads; by default on one a core
     #[arg(long, global = true, value_name = "N", display_order = 1000)]
     threads: Option<NonZeroUsize>,
+
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 /// Works on as many threads, or on one a core. What is printed is captured inside, on the thread that prints.
@@ -80,6 +84,8 @@ enum Command {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    // Without it a signal leaves a file with a strange name, and nothing worse.
+    let _ = floe_files::remove_unfinished_when_interrupted();
     main_with(std::env::args_os())
 }
 
@@ -93,11 +99,8 @@ pub fn command() -> clap::Command {
 /// help, or given no command line that it understands, it ends the process, as clap does.
 #[must_use]
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    // Whoever calls this a second time in one process keeps the first logger.
-    let _ = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
-        .format_timestamp(None)
-        .try_init();
-    let Arguments { command, threads } = Arguments::parse_from(arguments);
+    let Arguments { command, threads, verbosity } = Arguments::parse_from(arguments);
+    verbosity.begin();
     match on_threads(threads, || run(command)).flatten() {
         Ok(()) => ExitCode::SUCCESS,
         // A closed pipe (`floec inspect … | head`) is no failure.
@@ -151,7 +154,7 @@ impl Failure {
 pub fn report(arguments: impl IntoIterator<Item = OsString>) -> Result<(serde_json::Value, Option<Failure>), Failure> {
     let program = OsString::from("floec");
     let parsed = Arguments::try_parse_from([program].into_iter().chain(arguments));
-    let Arguments { command, threads } =
+    let Arguments { command, threads, .. } =
         parsed.map_err(|error| Failure { message: error.to_string(), is_usage: true })?;
     let (printed, result) =
         on_threads(threads, || output::captured(|| run(command))).map_err(|error| Failure::of(&error))?;

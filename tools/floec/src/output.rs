@@ -1,7 +1,7 @@
 //! Files and text that leave the program: whole or not at all.
 
-use anyhow::bail;
-pub use floe::usage::{Usage, usage, written};
+pub use floe::usage::{Usage, keep_inputs, usage, written};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
     cell::RefCell,
     io::{self, Write},
@@ -41,14 +41,6 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     written(format_args!("cannot write '{}'{hint}", path.display()), result)
 }
 
-/// Returns an error if writing `output` would replace one of the files that are read.
-pub fn keep_inputs<'a>(output: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
-    match inputs.into_iter().find(|input| floe_files::is_same_file(output, input)) {
-        Some(input) => bail!("'{}' would be overwritten, which is read; write to another file", input.display()),
-        None => Ok(()),
-    }
-}
-
 /// Text without commands to a terminal: names in models may hold any character.
 pub fn harmless(text: &str) -> String {
     text.split('\n').map(floe_compiler::emit::printable).collect::<Vec<_>>().join("\n")
@@ -70,6 +62,20 @@ pub fn print(text: &str) -> anyhow::Result<()> {
 /// Whether the reader of our output has gone.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// A bar on a terminal, nothing elsewhere or with `-q`.
+pub fn bar(template: &str) -> ProgressBar {
+    let bar = ProgressBar::no_length().with_style(bar_style(template));
+    if !floe::verbosity::shows_progress() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    bar
+}
+
+/// What a bar looks like.
+pub fn bar_style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("a fixed template")
 }
 
 /// A number of bytes for people: `51.1 MB` (decimal units).

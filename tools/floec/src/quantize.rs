@@ -20,7 +20,6 @@ use floe_quantize::{
     run::{self, Import, Sample},
     table::Table,
 };
-use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "Examples:
@@ -152,7 +151,7 @@ fn located<T>(result: Result<T, Error>, model: &Path) -> anyhow::Result<T> {
 /// Runs `floec quantize`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let read = std::iter::once(&arguments.model).chain(&arguments.calibration);
-    usage(output::keep_inputs(&arguments.output, read.map(PathBuf::as_path)))?;
+    output::keep_inputs(&arguments.output, read.map(PathBuf::as_path))?;
     let to_stdout = output::is_stdout(&arguments.output);
     if to_stdout && arguments.json {
         return usage(Err(anyhow!("-o - and --json both write to standard output")));
@@ -193,10 +192,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         samples.truncate(most);
     }
     let target = usage(arguments.target.as_deref().map(targets::find).transpose().map_err(anyhow::Error::from))?;
-    let bar = ProgressBar::new_spinner();
-    let style = |template| ProgressStyle::with_template(template).expect("a fixed template");
-    let (phases, parts) = (style("{spinner} {msg}"), style("{spinner} {msg} {wide_bar} {pos}/{len} {eta}"));
-    bar.set_style(phases.clone());
+    const PHASES: &str = "{spinner} {msg}";
+    let (phases, parts) =
+        (output::bar_style(PHASES), output::bar_style("{spinner} {msg} {wide_bar} {pos}/{len} {eta}"));
+    let bar = output::bar(PHASES);
     bar.enable_steady_tick(std::time::Duration::from_millis(100));
     let progress = |progress: Progress<'_>| match progress {
         Progress::Phase(phase) => {

@@ -24,7 +24,7 @@ use floe_conformance::{
 };
 use floe_engine::plan::format::ImageKind;
 use floe_kernels::codegen::Target;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use rayon::prelude::*;
 use std::{collections::HashSet, path::PathBuf};
 
@@ -79,13 +79,11 @@ enum Precision {
 
 /// Runs `floec selftest-bundle`.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    usage(output::keep_inputs(&arguments.output, arguments.networks.iter().map(PathBuf::as_path)))?;
+    output::keep_inputs(&arguments.output, arguments.networks.iter().map(PathBuf::as_path))?;
     let target = usage(targets::find(&arguments.target).map_err(Into::into))?;
     let mut cases = usage(cases::cases(target, &arguments.families))?;
     cases::keep_smallest(&mut cases);
-    // indicatif draws on a terminal only.
-    let bar = ProgressBar::no_length();
-    bar.set_style(ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}").expect("a fixed template"));
+    let bar = output::bar("{msg} {wide_bar} {pos}/{len}");
     // First what may be wrong: kernels take long, and are right.
     bar.set_message("networks");
     let entries = networks(arguments, target).and_then(|networks| {

@@ -27,7 +27,7 @@ pub struct Arguments {
 
 /// Runs `floec sign`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    usage(output::keep_inputs(&arguments.output, [arguments.key.as_path()]))?;
+    output::keep_inputs(&arguments.output, [arguments.key.as_path()])?;
     let key = usage(keys::private(&arguments.key))?;
     let bytes = inspect::map(&arguments.plan)?;
     let plan = usage(inspect::parse(&bytes, &arguments.plan))?;

@@ -75,6 +75,7 @@ fn fetch(names: &[String], folder: &std::path::Path) -> anyhow::Result<()> {
     written(format_args!("cannot make folder '{}'", folder.display()), std::fs::create_dir_all(folder))?;
     let mut failed = 0;
     zoo::fetch(&models, folder, |model, result| match result {
+        Ok(_) if floe::verbosity::is_quiet() => {}
         Ok(path) => eprintln!("{}: {}", model.name, path.display()),
         Err(error) => {
             failed += 1;

@@ -1,9 +1,9 @@
 //! `floe bench`: one plan, or several in turn.
 
 use super::{
+    json::Json,
     options::{Common, DeviceArgument},
     progress::Progress,
-    write_json,
 };
 use crate::{
     bench::{self, Latency, Times},
@@ -20,10 +20,7 @@ use floe_engine::{
     cuda::{SetMemory, Wait},
     plan::Plan,
 };
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-};
+use std::{io::Write, path::PathBuf};
 
 #[derive(Args)]
 pub(super) struct Bench {
@@ -97,6 +94,7 @@ impl Bench {
     }
 
     fn one(&self) -> Result<()> {
+        let json = Json::open(self.json.as_deref(), self.common.reads())?;
         let file = self.common.plan.open()?;
         let request = self.common.request(self.sms)?;
         let (plan, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
@@ -104,7 +102,7 @@ impl Bench {
         #[cfg(feature = "emulator")]
         if let Place::Emulated(_) = place {
             let counted = crate::emulated::count(&mut place, variant, &self.common.inputs)?;
-            return super::print_counts(&counted, false, self.json.as_deref());
+            return super::print_counts(&counted, false, json);
         }
         let device = place.describe();
         let default = if place.device().is_some() { 1000 } else { 50 };
@@ -137,7 +135,7 @@ impl Bench {
         progress.clear();
         let [(_, latency), ..] = latencies[..] else { bail!("no way to wait") };
 
-        let mut out = io::stdout().lock();
+        let mut out = json.text();
         writeln!(
             out,
             "{} for {} ({}) on {device}, {iterations} replays",
@@ -184,39 +182,38 @@ impl Bench {
             Some(hit) => writeln!(out, "guard: NaN or infinity in {}", hit.join(", "))?,
             None => {}
         }
-        if let Some(path) = &self.json {
-            let record = serde_json::json!({
-                "plan": file.name(),
-                "model": plan.model(),
-                "target": header.target,
-                "precision": header.precision,
-                "device": info.as_ref().map_or("host", |info| &info.name),
-                "multiprocessors": info.as_ref().map(|info| info.multiprocessors),
-                "driver": info.as_ref().map(|info| info.driver),
-                "iterations": latency.iterations,
-                "unit": "microseconds",
-                "memory": memory.map(MemoryKind::name),
-                "wait": wait_name(latencies[0].0),
+        let record = serde_json::json!({
+            "plan": file.name(),
+            "model": plan.model(),
+            "target": header.target,
+            "precision": header.precision,
+            "device": info.as_ref().map_or("host", |info| &info.name),
+            "multiprocessors": info.as_ref().map(|info| info.multiprocessors),
+            "driver": info.as_ref().map(|info| info.driver),
+            "iterations": latency.iterations,
+            "unit": "microseconds",
+            "memory": memory.map(MemoryKind::name),
+            "wait": wait_name(latencies[0].0),
+            "round_trip": latency.host,
+            "device_time": latency.device,
+            "shape": shapes::describe(&variant),
+            "choose": choices,
+            "replays_per_second": 1e6 / latency.host.mean,
+            "power": powers(&latency, &power[0]),
+            "waits": latencies.iter().zip(&power).map(|((wait, latency), power)| serde_json::json!({
+                "wait": wait_name(*wait),
                 "round_trip": latency.host,
                 "device_time": latency.device,
-                "shape": shapes::describe(&variant),
-                "choose": choices,
-                "replays_per_second": 1e6 / latency.host.mean,
-                "power": powers(&latency, &power[0]),
-                "waits": latencies.iter().zip(&power).map(|((wait, latency), power)| serde_json::json!({
-                    "wait": wait_name(*wait),
-                    "round_trip": latency.host,
-                    "device_time": latency.device,
-                    "power": powers(latency, power),
-                })).collect::<Vec<_>>(),
-                "guard": guarded,
-            });
-            write_json(path, &record)?;
-        }
-        Ok(())
+                "power": powers(latency, power),
+            })).collect::<Vec<_>>(),
+            "guard": guarded,
+        });
+        json.write(&record)
     }
 
     fn in_turn(&self) -> Result<()> {
+        let reads = self.common.reads().chain(self.more.iter().map(PathBuf::as_path));
+        let json = Json::open(self.json.as_deref(), reads)?;
         let mut files = vec![self.common.plan.open()?];
         for plan in &self.more {
             files.push(self.common.plan.open_other(plan)?);
@@ -239,7 +236,7 @@ impl Bench {
         progress.clear();
 
         let kind = place.memory().map_or("", MemoryKind::name);
-        let mut out = io::stdout().lock();
+        let mut out = json.text();
         writeln!(out, "{} plans in turn on {}, {iterations} replays each", plans.len(), place.describe())?;
         writeln!(
             out,
@@ -257,30 +254,27 @@ impl Bench {
              {apart}"
         )?;
         writeln!(out, "inputs and outputs in {kind} memory")?;
-        if let Some(path) = &self.json {
-            let sessions =
-                files.iter().zip(&plans).zip(&variants).zip(&latencies).map(|(((file, plan), variant), latency)| {
-                    let header = variant.header();
-                    serde_json::json!({
-                        "plan": file.name(),
-                        "model": plan.model(),
-                        "target": header.target,
-                        "precision": header.precision,
-                        "round_trip": latency.host,
-                    })
-                });
-            let record = serde_json::json!({
-                "device": place.describe(),
-                "iterations": iterations,
-                "unit": "microseconds",
-                "memory": kind,
-                "device_bytes": {
-                    "weights": weights, "scratch": scratch, "own": own, "total": total, "sharing_nothing": apart,
-                },
-                "sessions": sessions.collect::<Vec<_>>(),
+        let sessions =
+            files.iter().zip(&plans).zip(&variants).zip(&latencies).map(|(((file, plan), variant), latency)| {
+                let header = variant.header();
+                serde_json::json!({
+                    "plan": file.name(),
+                    "model": plan.model(),
+                    "target": header.target,
+                    "precision": header.precision,
+                    "round_trip": latency.host,
+                })
             });
-            write_json(path, &record)?;
-        }
-        Ok(())
+        let record = serde_json::json!({
+            "device": place.describe(),
+            "iterations": iterations,
+            "unit": "microseconds",
+            "memory": kind,
+            "device_bytes": {
+                "weights": weights, "scratch": scratch, "own": own, "total": total, "sharing_nothing": apart,
+            },
+            "sessions": sessions.collect::<Vec<_>>(),
+        });
+        json.write(&record)
     }
 }

@@ -1,10 +1,10 @@
 //! `floe measure`.
 
-use super::{options::OnGpu, progress::Progress, write_json};
+use super::{options::OnGpu, progress::Progress};
 use crate::{
     measure,
     session::Place,
-    usage::{usage, written},
+    usage::{keep_inputs, usage, written},
 };
 use anyhow::{Context, Result};
 use clap::Args;
@@ -31,6 +31,8 @@ impl Measure {
         let file = self.common.plan.open()?;
         let plan = file.plan()?;
         let output = &self.output;
+        keep_inputs(output, self.common.plan.reads())?;
+        let json = self.common.json()?;
         // Before anything is measured: a file that is no table must not be lost, nor the measurement because of it.
         let mut timings = usage(table(output))?;
         let (place, variant) = Place::choose(&plan, &self.common.request())?;
@@ -53,7 +55,7 @@ impl Measure {
         // A family that is no more has nothing to choose.
         let dropped = timings.retain_families(|family| floe_kernels::FAMILIES.contains(&family));
         written(output.display(), floe_files::write(output, timings.to_string()))?;
-        let mut out = io::stdout().lock();
+        let mut out = json.text();
         let times = measured.iter().filter(|candidate| candidate.time.is_some()).count();
         let seconds = start.elapsed().as_secs_f64();
         writeln!(out, "{} on {}: {times} candidates timed in {seconds:.1} s", plan.model(), place.describe())?;
@@ -61,20 +63,18 @@ impl Measure {
         let note =
             if dropped == 0 { String::new() } else { format!(", without {dropped} of families that are no more") };
         writeln!(out, "wrote {}: {} entries{note}", output.display(), timings.len())?;
-        if let Some(path) = &self.common.json {
-            let record = serde_json::json!({
-                "plan": file.name(),
-                "model": plan.model(),
-                "device": info.name,
-                "multiprocessors": info.multiprocessors,
-                "clock": info.clock,
-                "driver": info.driver,
-                "seconds": seconds,
-                "unit": "microseconds",
-                "problems": measure::report::json(&measured),
-            });
-            write_json(path, &record)?;
-        }
+        let record = serde_json::json!({
+            "plan": file.name(),
+            "model": plan.model(),
+            "device": info.name,
+            "multiprocessors": info.multiprocessors,
+            "clock": info.clock,
+            "driver": info.driver,
+            "seconds": seconds,
+            "unit": "microseconds",
+            "problems": measure::report::json(&measured),
+        });
+        json.write(&record)?;
         result
     }
 }

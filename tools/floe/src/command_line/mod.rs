@@ -1,6 +1,7 @@
 //! The command line `floe`: one file a command.
 
 mod bench;
+mod json;
 mod measure;
 mod options;
 mod profile;
@@ -9,13 +10,12 @@ mod run;
 mod selftest;
 mod shots;
 
-use crate::usage::{is_usage, written};
+use crate::{usage::is_usage, verbosity::Verbosity};
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::{
     ffi::OsString,
     io::{self, Write},
-    path::Path,
     process::ExitCode,
 };
 
@@ -29,6 +29,8 @@ use std::{
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 #[derive(Subcommand)]
@@ -91,6 +93,8 @@ A bundle holds code that runs on the GPU, as a plan does: run one of somebody yo
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
+    // Without it a signal leaves a file with a strange name, and nothing worse.
+    let _ = floe_files::remove_unfinished_when_interrupted();
     main_with(std::env::args_os())
 }
 
@@ -98,11 +102,9 @@ pub fn main() -> ExitCode {
 /// help, or given no command line that it understands, it ends the process, as clap does.
 #[must_use]
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    // Whoever calls this a second time in one process keeps the first logger.
-    let _ = env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
-        .format_timestamp(None)
-        .try_init();
-    let result = match &CommandLine::parse_from(arguments).command {
+    let CommandLine { command, verbosity } = CommandLine::parse_from(arguments);
+    verbosity.begin();
+    let result = match &command {
         Command::Run(arguments) => arguments.run(),
         Command::Bench(arguments) => arguments.run(),
         Command::Profile(arguments) => arguments.run(),
@@ -131,15 +133,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 #[cfg(feature = "emulator")]
-fn print_counts(counted: &crate::emulated::Counted, steps: bool, json: Option<&Path>) -> Result<()> {
-    counted.print(steps, io::stdout().lock())?;
-    match json {
-        Some(path) => write_json(path, &counted.json()),
-        None => Ok(()),
-    }
-}
-
-/// Writes a record as JSON.
-fn write_json(path: &Path, record: &serde_json::Value) -> Result<()> {
-    written(path.display(), floe_files::write(path, format!("{record:#}\n")))
+fn print_counts(counted: &crate::emulated::Counted, steps: bool, json: json::Json) -> Result<()> {
+    counted.print(steps, json.text())?;
+    json.write(&counted.json())
 }

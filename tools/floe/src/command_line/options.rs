@@ -1,5 +1,6 @@
 //! Options that several commands share.
 
+use super::json::Json;
 use crate::{
     cold_start,
     host_functions::HostLibrary,
@@ -39,6 +40,11 @@ pub(super) struct PlanArguments {
 impl PlanArguments {
     pub(super) fn open(&self) -> Result<PlanFile> {
         self.open_other(&self.plan)
+    }
+
+    /// Files that are read.
+    pub(super) fn reads(&self) -> impl Iterator<Item = &Path> {
+        [&self.plan].into_iter().chain(&self.public_key).map(PathBuf::as_path)
     }
 
     /// Opens a plan of which the same is asked.
@@ -103,6 +109,10 @@ pub(super) struct OnGpu {
 }
 
 impl OnGpu {
+    pub(super) fn json(&self) -> Result<Json> {
+        Json::open(self.json.as_deref(), self.plan.reads())
+    }
+
     pub(super) fn request(&self) -> Request {
         Request {
             device: DeviceKind::Cuda,
@@ -140,6 +150,11 @@ pub(super) enum MemoryArgument {
 }
 
 impl Common {
+    /// Files that the command reads.
+    pub(super) fn reads(&self) -> impl Iterator<Item = &Path> {
+        self.plan.reads().chain(self.inputs.iter().map(|source| source.file.as_path()))
+    }
+
     /// What ends the process where something takes too long.
     pub(super) fn watch(&self) -> Result<Watch> {
         match self.deadline {

@@ -1,6 +1,6 @@
 //! `floe profile`.
 
-use super::{options::OnGpu, write_json};
+use super::options::OnGpu;
 use crate::{
     host_functions::HostLibrary,
     inputs, profile,
@@ -9,7 +9,7 @@ use crate::{
 };
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use std::io::{self, Write};
+use std::io::Write;
 
 #[derive(Args)]
 pub(super) struct Profile {
@@ -43,6 +43,7 @@ impl Profile {
     }
 
     fn time(&self) -> Result<()> {
+        let json = self.common.json()?;
         let file = self.common.plan.open()?;
         let plan = file.plan()?;
         let mut request = Request { functions: self.host_library.load()?, ..self.common.request() };
@@ -61,31 +62,29 @@ impl Profile {
             Session::Cuda(session) => profile::on_gpu(session)?,
         };
         let header = session.variant().header();
-        let mut out = io::stdout().lock();
+        let mut out = json.text();
         writeln!(out, "{} for {} ({}) on {device}", plan.model(), header.target, header.precision)?;
         write!(out, "{}", profile.text())?;
-        if let Some(path) = &self.common.json {
-            let record = serde_json::json!({
-                "plan": file.name(),
-                "model": plan.model(),
-                "target": header.target,
-                "precision": header.precision,
-                "device": info.as_ref().map(|info| &info.name),
-                "multiprocessors": info.as_ref().map(|info| info.multiprocessors),
-                "profile": profile,
-            });
-            write_json(path, &record)?;
-        }
-        Ok(())
+        let record = serde_json::json!({
+            "plan": file.name(),
+            "model": plan.model(),
+            "target": header.target,
+            "precision": header.precision,
+            "device": info.as_ref().map(|info| &info.name),
+            "multiprocessors": info.as_ref().map(|info| info.multiprocessors),
+            "profile": profile,
+        });
+        json.write(&record)
     }
 
     #[cfg(feature = "emulator")]
     fn count(&self) -> Result<()> {
+        let json = self.common.json()?;
         let file = self.common.plan.open()?;
         let request = Request { device: DeviceKind::Emulated, ..self.common.request() };
         let (_, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
         let variant = shapes::choose(&variant, &self.common.shapes, &[])?;
         let counted = crate::emulated::count(&mut place, variant, &[])?;
-        super::print_counts(&counted, true, self.common.json.as_deref())
+        super::print_counts(&counted, true, json)
     }
 }

@@ -1,8 +1,9 @@
 //! How far a command is, on a terminal.
 
-use std::io::{self, IsTerminal, Write};
+use crate::verbosity::shows_progress;
+use std::io::{self, Write};
 
-/// A count on a terminal, nothing in a pipe.
+/// A count on a terminal, nothing in a pipe or with `-q`.
 pub(super) struct Progress {
     pub(super) total: usize,
     pub(super) shown: bool,
@@ -10,7 +11,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(total: usize) -> Self {
-        Self { total, shown: io::stderr().is_terminal() }
+        Self { total, shown: shows_progress() }
     }
 
     pub(super) fn show(&self, done: usize) {

@@ -1,9 +1,9 @@
 //! `floe run`.
 
 use super::{
+    json::Json,
     options::Common,
     shots::{Shot, Shots},
-    write_json,
 };
 #[cfg(feature = "pictures")]
 use crate::pictures::{self, Labels, Meaning};
@@ -12,12 +12,11 @@ use crate::{
     outputs::{self, Output},
     reference::Reference,
     session::{Place, Session},
-    usage::{Usage, usage, written},
+    usage::{Usage, keep_inputs, usage, written},
 };
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use floe_engine::plan::format::Direction;
-use floe_files::OutputFile;
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
@@ -55,14 +54,15 @@ pub(super) struct Run {
 #[cfg(feature = "pictures")]
 #[derive(Args)]
 pub(super) struct Finding {
-    /// Draw boxes, masks, keypoints, classes and class maps onto the picture: a PNG, or, of several pictures, a folder of them.
+    /// Draw boxes, masks, keypoints, classes and class maps onto the picture: a PNG, or, of several pictures, a folder of them;
+    /// `-` writes them to standard output.
     #[arg(long, value_name = "FILE.png")]
     draw: Option<PathBuf>,
     /// Names of classes: a name a line, that of class 0 first.
     #[arg(long, value_name = "FILE.txt")]
     labels: Option<PathBuf>,
     /// Leave out boxes and classes with scores below this one.
-    #[arg(long, value_name = "SCORE")]
+    #[arg(long, value_name = "SCORE", value_parser = threshold)]
     threshold: Option<f64>,
     /// What an output holds where the plan does not say it: boxes (in pixels of the network's input), scores, classes, labels
     /// (of boxes [N, 4], with their scores) or masks; repeatable. Boxes, labels, scores and masks of torchvision's detectors are
@@ -72,12 +72,33 @@ pub(super) struct Finding {
 }
 
 #[cfg(feature = "pictures")]
+fn threshold(text: &str) -> Result<f64, &'static str> {
+    text.parse().ok().filter(|score: &f64| !score.is_nan()).ok_or("expected a number")
+}
+
+#[cfg(feature = "pictures")]
 fn meaning(text: &str) -> Result<(String, String), &'static str> {
     let (name, word) = text.rsplit_once('=').ok_or("expected OUTPUT=boxes, =scores, =classes, =labels or =masks")?;
     Ok((name.to_owned(), word.to_owned()))
 }
 
 impl Run {
+    /// Files and folders that are read.
+    fn reads(&self) -> Vec<&Path> {
+        #[cfg(feature = "pictures")]
+        let labels = self.found.labels.as_deref();
+        #[cfg(not(feature = "pictures"))]
+        let labels = None;
+        self.common.reads().chain(self.compare.as_deref()).chain(labels).collect()
+    }
+
+    fn draws_to_stdout(&self) -> bool {
+        #[cfg(feature = "pictures")]
+        return self.found.draw.as_deref() == Some(Path::new("-"));
+        #[cfg(not(feature = "pictures"))]
+        false
+    }
+
     pub(super) fn run(&self) -> Result<()> {
         let before_main = cold_start::time_since_process_start();
         let reference = usage(self.compare.as_deref().map(Reference::read).transpose())?;
@@ -111,10 +132,10 @@ impl Run {
             let microseconds = start.elapsed().as_secs_f64() * 1e6;
             cold.get_or_insert_with(|| ColdStart::until_now(before_main));
             let many = shots.is_many();
-            if number == 0 && report.text {
+            if number == 0 {
                 let header = session.variant().header();
                 let signature = file.signature(&plan);
-                let mut out = io::stdout().lock();
+                let mut out = report.out();
                 writeln!(
                     out,
                     "{} for {} ({}) on {device}; {signature}",
@@ -132,7 +153,7 @@ impl Run {
                     return Err(Usage::new("--compare takes the outputs of one replay: give one picture").into());
                 }
                 let (text, finite) = usage(reference.compare(&outputs))?;
-                write!(io::stdout(), "{text}")?;
+                write!(report.out(), "{text}")?;
                 if !finite {
                     bail!("an output holds NaN or infinities where --compare does not, or the other way");
                 }
@@ -142,27 +163,23 @@ impl Run {
             }
             number += 1;
         }
-        if self.common.guard && report.text && self.common.guarded(&mut session)?.is_some() {
-            writeln!(io::stdout(), "guard: no NaN and no infinity")?;
+        if self.common.guard && self.common.guarded(&mut session)?.is_some() {
+            writeln!(report.out(), "guard: no NaN and no infinity")?;
         }
-        report.finish()?;
         let cold = cold.context("no picture")?;
-        if self.timings {
-            write!(io::stdout(), "{}", cold.text())?;
+        if !self.timings {
+            return report.json.finish();
         }
-        if let Some(path) = self.json.as_ref().filter(|_| self.timings) {
-            let header = session.variant().header();
-            let record = serde_json::json!({
-                "plan": file.name(),
-                "model": plan.model(),
-                "target": header.target,
-                "precision": header.precision,
-                "device": device,
-                "cold_start": cold.json(),
-            });
-            write_json(path, &record)?;
-        }
-        Ok(())
+        write!(report.out(), "{}", cold.text())?;
+        let header = session.variant().header();
+        report.json.write(&serde_json::json!({
+            "plan": file.name(),
+            "model": plan.model(),
+            "target": header.target,
+            "precision": header.precision,
+            "device": device,
+            "cold_start": cold.json(),
+        }))
     }
 }
 
@@ -171,7 +188,7 @@ struct Report<'a> {
     arguments: &'a Run,
     /// Whether there is text on standard output.
     text: bool,
-    json: Option<OutputFile>,
+    json: Json,
     #[cfg(feature = "pictures")]
     meaning: Meaning,
     #[cfg(feature = "pictures")]
@@ -180,19 +197,22 @@ struct Report<'a> {
 
 impl<'a> Report<'a> {
     fn new(arguments: &'a Run, session: &Session<'_, '_>, shots: &Shots) -> Result<Self> {
-        let lines = arguments.json.as_deref().filter(|_| !arguments.timings);
-        let text = lines != Some(Path::new("-"));
         let outputs: Vec<_> = session.bindings(Direction::Output).into_iter().map(|(_, binding)| binding).collect();
         #[cfg(not(feature = "pictures"))]
         let _ = (shots.has_pictures(), outputs);
         #[cfg(feature = "pictures")]
         let meaning = Meaning::of(&outputs, &arguments.found.results)?;
         #[cfg(feature = "pictures")]
-        if arguments.found.draw.is_some() {
+        if let Some(draw) = &arguments.found.draw {
             let refuse = |what: &str| Err(Usage::new(what).into());
+            if arguments.draws_to_stdout() && arguments.json.as_deref() == Some(Path::new("-")) {
+                return refuse("--draw - and --json - both write to standard output");
+            }
             if !shots.has_pictures() {
                 return refuse("--draw needs a picture to draw on: --input NAME=FILE.jpg");
             }
+            // Before the first replay, and of a folder every time: its pictures would be drawn on and drawn on again.
+            keep_inputs(draw, arguments.reads())?;
             if meaning.is_empty() {
                 return refuse(
                     "--draw: the plan does not say what its outputs hold: compile it with --postprocess, or add \
@@ -200,13 +220,10 @@ impl<'a> Report<'a> {
                 );
             }
         }
-        let json = match lines.filter(|_| text) {
-            Some(path) => Some(written(path.display(), OutputFile::create(path))?),
-            None => None,
-        };
+        let json = Json::open(arguments.json.as_deref(), arguments.reads())?;
         Ok(Self {
             arguments,
-            text,
+            text: !matches!(json, Json::Stdout) && !arguments.draws_to_stdout(),
             json,
             #[cfg(feature = "pictures")]
             meaning,
@@ -219,10 +236,8 @@ impl<'a> Report<'a> {
         let name = shot.name.clone().unwrap_or_else(|| format!("{number:06}"));
         if let Some(folder) = &self.arguments.output_dir {
             let folder = if many { folder.join(&name) } else { folder.clone() };
-            for path in outputs::save(outputs, &folder)? {
-                if self.text {
-                    writeln!(io::stdout(), "wrote {}", path.display())?;
-                }
+            for path in outputs::save(outputs, &folder, &self.arguments.reads())? {
+                writeln!(self.out(), "wrote {}", path.display())?;
             }
         }
         let record = serde_json::json!({"replay": number, "name": shot.name, "microseconds": microseconds});
@@ -230,17 +245,16 @@ impl<'a> Report<'a> {
         let (said, record) = self.results(&name, shot, outputs, record, many)?;
         #[cfg(not(feature = "pictures"))]
         let said = String::new();
-        if self.text && (many || !said.is_empty()) {
+        if many || !said.is_empty() {
             let said = if said.is_empty() { format!("{microseconds:.0} us") } else { said };
-            writeln!(io::stdout(), "{name}: {said}")?;
+            writeln!(self.out(), "{name}: {said}")?;
         }
-        let line = format!("{record}\n");
-        if let Some(file) = &mut self.json {
-            file.as_file_mut().write_all(line.as_bytes())?;
-        } else if !self.text {
-            io::stdout().lock().write_all(line.as_bytes())?;
-        }
-        Ok(())
+        if self.arguments.timings { Ok(()) } else { self.json.line(&record) }
+    }
+
+    /// Where text goes.
+    fn out(&self) -> Box<dyn Write> {
+        if self.text { Box::new(io::stdout().lock()) } else { Box::new(io::sink()) }
     }
 
     /// Reads and draws what was found: a line about it, empty where the plan finds nothing, and the record with it.
@@ -267,20 +281,20 @@ impl<'a> Report<'a> {
         }
         if let (Some(to), Some((mut picture, place))) = (&self.arguments.found.draw, shot.shown) {
             pictures::draw(&mut picture, &results, &self.labels, &place);
+            let png = picture.to_png()?;
+            if self.arguments.draws_to_stdout() {
+                io::stdout().lock().write_all(&png)?;
+                return Ok((results.text(&self.labels), record));
+            }
             let path = if many || to.is_dir() {
                 written(to.display(), std::fs::create_dir_all(to))?;
                 to.join(format!("{name}.png"))
             } else {
                 to.clone()
             };
-            written(path.display(), floe_files::write(&path, picture.to_png()?))?;
+            keep_inputs(&path, self.arguments.reads())?;
+            written(path.display(), floe_files::write(&path, png))?;
         }
         Ok((results.text(&self.labels), record))
-    }
-
-    fn finish(self) -> Result<()> {
-        let Some(file) = self.json else { return Ok(()) };
-        let name = file.path().display().to_string();
-        written(name, file.commit())
     }
 }

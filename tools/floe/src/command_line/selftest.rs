@@ -1,6 +1,6 @@
 //! `floe selftest`.
 
-use super::{options::DeviceArgument, progress::Progress};
+use super::{json::Json, options::DeviceArgument, progress::Progress};
 use crate::{
     digest,
     plan_file::PlanFile,
@@ -11,7 +11,7 @@ use crate::{
         supervise::{Line, supervise},
     },
     session::{DeviceKind, Place, Request},
-    usage::{self, Usage},
+    usage::Usage,
     watch::Watch,
 };
 use anyhow::{Context, Result, bail};
@@ -89,9 +89,11 @@ impl SelfTest {
         let digest = digest::of_file(&self.bundle).with_context(|| self.name())?;
         let manifest = bundle.manifest();
         let record = self.record.clone().unwrap_or_else(|| default_name(&device).into());
-        if floe_files::is_same_file(&record, &self.bundle) {
-            return Err(Usage::new(format!("--record {}: would overwrite the bundle", record.display())).into());
+        if record == Path::new("-") {
+            return Err(Usage::new("--record names a file; --json prints the record").into());
         }
+        // Before anything runs, which takes minutes.
+        let mut file = Json::open(Some(&record), [self.bundle.as_path()])?;
         let progress = Progress::new(manifest.cases.len());
         let mut tallies = BTreeMap::<String, Tally>::new();
         let run = supervise(manifest.cases.len(), |number, verdict, seconds| {
@@ -118,7 +120,8 @@ impl SelfTest {
         let seconds = start.elapsed().as_secs_f64();
         let written = record::of(manifest, &digest, device, seconds, &tallies);
         let text = record::text(&written);
-        usage::written(record.display(), floe_files::write(&record, &text))?;
+        file.add(&text)?;
+        file.finish()?;
         if self.json {
             io::stdout().lock().write_all(text.as_bytes())?;
         }

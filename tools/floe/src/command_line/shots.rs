@@ -58,7 +58,10 @@ impl Shots {
                 };
                 let Some(stream) = inputs::of(source, Stream::open(&source.file))? else { continue };
                 inputs::of(source, pictures::frame_of(binding))?;
-                if let Some(Moving { source: first, .. }) = &moving {
+                // The same input twice is told by what gathers.
+                if let Some(Moving { source: first, .. }) =
+                    moving.as_ref().filter(|first| first.source.name != source.name)
+                {
                     let both = format!("'{}' and '{}'", first.name, source.name);
                     return Err(Usage::new(format!(
                         "inputs {both} are both given pictures: give all but one as .npy files"

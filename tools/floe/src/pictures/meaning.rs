@@ -142,8 +142,19 @@ impl Meaning {
             }
             let is_taken = |(_, kind): &(String, Kind)| matches!(kind, Kind::Boxes { masks: Some((masks, _)), .. } if masks == name);
             if words.of(output) == "masks" && !contents.iter().flatten().any(is_taken) {
+                // What `--postprocess` keeps behind a box are pairs of numbers.
+                let remedy = match *output.shape.as_slice() {
+                    [1, prototypes, _, _] if prototypes > 1 && prototypes % 2 == 0 => {
+                        format!(
+                            "; of a YOLO-seg, compile with --postprocess 'OUTPUT=yolov8,keypoints={}'",
+                            prototypes / 2
+                        )
+                    }
+                    _ => String::new(),
+                };
                 return Err(bad(format!(
-                    "--result {name}=masks: {found} is neither [1, prototypes, height, width], with boxes of 6 + prototypes numbers, nor                      [boxes, 1, height, width]"
+                    "--result {name}=masks: {found} is neither [1, prototypes, height, width], with boxes of 6 + prototypes numbers, nor \
+                     [boxes, 1, height, width]{remedy}"
                 )));
             }
         }
@@ -481,6 +492,9 @@ mod tests {
         assert!(error("p", "faces").contains("write boxes, scores, classes, labels or masks"));
         assert!(error("p", "labels").contains("no label for each of some boxes"));
         assert!(error("p", "masks").contains("f32 [1, 3] is neither [1, prototypes"));
+        let prototypes = output("p", "", DType::F32, &[1, 32, 4, 4], &[]).binding;
+        let error_of = Meaning::of(&[prototypes], &[("p".into(), "masks".into())]).unwrap_err().to_string();
+        assert!(error_of.contains("'OUTPUT=yolov8,keypoints=16'"), "{error_of}");
         assert!(error("p", "boxes").contains("f32 [1, 3], no f32 [boxes"));
     }
 }

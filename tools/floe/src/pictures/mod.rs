@@ -127,7 +127,7 @@ pub fn frame_of(binding: &Binding<'_>) -> Result<FrameContent> {
     match Content::parse(binding.content) {
         Some(Content::Frame(frame)) => Ok(frame),
         _ => Err(crate::usage::Usage::new(format!(
-            "input '{name}' ({}) takes a tensor, not a picture: compile the model with `floec compile --preprocess \
+            "it takes a tensor, {}, and no picture: compile the model with `floec compile --preprocess \
              '{name}=rgb:640x480,…'`, which puts the conversion into the plan, or give a .npy file",
             crate::inputs::describe(binding),
             name = binding.name,

@@ -4,8 +4,9 @@ use super::{
     Picture, is_jpeg, is_png,
     video::{Y4M_MAGIC, Y4m, next_jpeg},
 };
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::{
+    collections::HashMap,
     fs::{self, File},
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
@@ -32,7 +33,8 @@ pub struct Stream {
 
 enum Source {
     Png(Option<Vec<u8>>),
-    Folder(vec::IntoIter<PathBuf>),
+    /// Names and files.
+    Folder(vec::IntoIter<(String, PathBuf)>),
     Y4m(Y4m, BufReader<File>),
     /// One picture, or many.
     Jpeg {
@@ -69,8 +71,13 @@ impl Stream {
     /// # Errors
     /// Returns an error, naming the file, if a picture is damaged or a video ends inside a frame.
     pub fn next_shot(&mut self) -> Result<Option<Shot>> {
+        if let Source::Folder(files) = &mut self.source {
+            let Some((name, file)) = files.next() else { return Ok(None) };
+            let picture =
+                Self::open(&file)?.with_context(|| format!("{}: no picture any more", file.display()))?.next_shot()?;
+            return Ok(picture.map(|shot| Shot { name, ..shot }));
+        }
         let mut name = stem(&self.path);
-        let mut path = self.path.clone();
         let mut read = || -> Result<Option<Picture>> {
             Ok(match &mut self.source {
                 Source::Png(bytes) => bytes.take().map(|bytes| Picture::decode(&bytes)).transpose()?,
@@ -84,19 +91,16 @@ impl Stream {
                         Some(Picture::decode(&bytes)?)
                     }
                 },
-                Source::Folder(files) => match files.next() {
-                    None => None,
-                    Some(file) => {
-                        (name, path) = (stem(&file), file);
-                        Some(Picture::decode(&fs::read(&path)?)?)
-                    }
-                },
+                Source::Folder(_) => None,
             })
         };
-        let picture = read().with_context(|| path.display().to_string())?;
-        let Some(picture) = picture else { return Ok(None) };
+        let picture = read().with_context(|| self.path.display().to_string())?;
+        let Some(picture) = picture else {
+            ensure!(self.count > 0, "{}: it ends before its first frame", self.path.display());
+            return Ok(None);
+        };
         self.count += 1;
-        if self.is_many() && !matches!(self.source, Source::Folder(_)) {
+        if self.is_many() {
             name += &format!("-{:06}", self.count);
         }
         Ok(Some(Shot { name, picture }))
@@ -107,8 +111,8 @@ fn stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The pictures in a folder, in the order of their names.
-fn folder(path: &Path) -> Result<Vec<PathBuf>> {
+/// The pictures in a folder with the names of their shots, in the order of the files' names.
+fn folder(path: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut pictures = Vec::new();
     for entry in fs::read_dir(path).with_context(|| path.display().to_string())? {
         let file = entry?.path();
@@ -125,7 +129,14 @@ fn folder(path: &Path) -> Result<Vec<PathBuf>> {
     if pictures.is_empty() {
         bail!("{}: no PNG or JPEG picture in this folder", path.display());
     }
-    Ok(pictures)
+    // `a.jpg` and `a.png` need names that differ.
+    let mut counts = HashMap::new();
+    pictures.iter().for_each(|file| *counts.entry(stem(file)).or_insert(0) += 1);
+    let name = |file: &PathBuf| match file.file_name() {
+        Some(name) if counts[&stem(file)] > 1 => name.to_string_lossy().into_owned(),
+        _ => stem(file),
+    };
+    Ok(pictures.iter().map(|file| (name(file), file.clone())).collect())
 }
 
 fn file(path: &Path) -> Result<Option<Source>> {
@@ -165,8 +176,15 @@ mod tests {
         let y4m = [b"YUV4MPEG2 W2 H2\n".as_slice(), b"FRAME\nabcdef", b"FRAME\nghijkl"].concat();
         write("clip.bin", &y4m);
         assert_eq!(names(folder.path()), ["a", "b"]);
+        write("a.jpg", &png);
+        assert_eq!(names(folder.path()), ["a.jpg", "a.x", "b"]);
         assert_eq!(names(&path("b.jpg")), ["b"]);
         assert_eq!(names(&path("clip.bin")), ["clip-000001", "clip-000002"]);
+        write("header.y4m", b"YUV4MPEG2 W2 H2\n");
+        let mut header = Stream::open(&path("header.y4m")).unwrap().unwrap();
+        assert!(
+            format!("{:#}", header.next_shot().unwrap_err()).contains("header.y4m: it ends before its first frame")
+        );
         assert!(Stream::open(&path("notes.txt")).unwrap().is_none());
         assert!(Stream::open(&path("none")).is_err());
         fs::create_dir(path("empty")).unwrap();

@@ -1,9 +1,9 @@
 //! A machine at the other end of the user's own ssh: scripts run there, and files copied and fetched, over one connection.
 
+use crate::output;
 use anyhow::{Context, Result, bail};
 use floe::{digest, usage::usage};
 use floe_files::OutputFile;
-use indicatif::{ProgressBar, ProgressStyle};
 use std::{
     fs::File,
     io::{self, Read, Write},
@@ -53,6 +53,7 @@ impl Remote {
     fn script(&self, script: &str) -> Command {
         let mut command = Command::new(&self.ssh[0]);
         let in_folder = format!("mkdir -p {0} && cd {0} && {{\n{script}\n}}", quoted(&self.folder));
+        log::info!("{}: {script}", self.host);
         // The user's shell there may be any; it hands the script on.
         command.args(&self.ssh[1..]).args([&self.host, "--"]).arg(format!("sh -c {}", quoted(&in_folder)));
         command
@@ -181,9 +182,8 @@ impl Drop for Remote {
 /// Sends a file, with a bar on a terminal.
 fn send(local: &Path, to: &mut impl Write) -> io::Result<()> {
     let mut file = File::open(local)?;
-    let bar = ProgressBar::new(file.metadata()?.len());
-    let style = ProgressStyle::with_template("{spinner} copy {msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}");
-    bar.set_style(style.expect("a fixed template"));
+    let bar = output::bar("{spinner} copy {msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec}");
+    bar.set_length(file.metadata()?.len());
     bar.set_message(local.file_name().unwrap_or_default().to_string_lossy().into_owned());
     let mut buffer = vec![0; 1 << 16];
     let sent = loop {

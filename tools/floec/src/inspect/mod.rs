@@ -121,7 +121,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let bytes = map(&arguments.file)?;
     if let Some(html) = &arguments.html {
         let read = [Some(&arguments.file), arguments.profile.as_ref()];
-        usage(output::keep_inputs(html, read.into_iter().flatten().map(PathBuf::as_path)))?;
+        output::keep_inputs(html, read.into_iter().flatten().map(PathBuf::as_path))?;
     }
     if let Some(model) = (!bytes.starts_with(&MAGIC)).then(|| onnx::decode(&bytes).ok()).flatten() {
         if arguments.profile.is_some() {
