@@ -184,9 +184,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // The second output's place is taken by a folder, which a rename cannot replace; the folder itself is not ours.
         fs::create_dir(folder.path().join("b.npy")).unwrap();
-        assert!(save(&[output("b", &[1], &[1.0])], folder.path()).is_err());
+        assert!(save(&[output("b", &[1], &[1.0])], folder.path(), &[]).is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        let paths = save(&[output("c", &[1], &[1.0])], &folder.path().join("new/sub")).unwrap();
+        let paths = save(&[output("c", &[1], &[1.0])], &folder.path().join("new/sub"), &[]).unwrap();
         assert!(paths[0].ends_with("new/sub/c.npy") && paths[0].is_file());
     }
 

@@ -935,7 +935,7 @@ fn pictures_where_none_fit_are_refused_with_what_to_do() {
     for (arguments, code, word) in [
         ("run host.floe --input matrix=tall.png", 2, npy),
         ("bench host.floe --input matrix=tall.png", 2, npy),
-        ("run silent.floe --input image=tall.png", 2, "it takes a tensor, f32"),
+        ("run silent.floe --input image=tall.png", 2, "it takes a tensor, u8 [4, 8, 3], and no picture"),
         ("run finder.floe --input image=cut.png", 2, "input 'image': cut.png: damaged PNG"),
         ("run finder.floe --input image=cut.y4m", 2, "cut.y4m: it ends inside a frame"),
         ("run finder.floe --input image=header.y4m", 2, "header.y4m: it ends before its first frame"),

@@ -196,8 +196,8 @@ fn a_device_without_sha256sum_is_told_what_to_install() {
     }
     program(&folder, "ssh", &SSH.replace("cd home", "export PATH=\"$PWD/few\" && cd home"));
     let run = deploy(&folder, "plan.floe nano", "");
-    assert_eq!(run.code, Some(1), "{run:?}");
-    assert!(run.stderr.contains("nano: no sha256sum") && run.stderr.contains("coreutils or busybox"), "{run:?}");
+    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains("nano: no sha256sum") && run.stderr.contains("coreutils or busybox"), "{}", run.stderr);
     assert_eq!(copies(&folder), 0);
 }
 
