@@ -431,33 +431,31 @@ impl<A: Accumulator> Vectorised for Largest<'_, A> {
     }
 }
 
-/// `sums[i] = max(sums[i], f(from[i]))`, as far as both reach. What does not fill a last stretch is folded again with the end of the
-/// one before it, which changes no maximum.
+/// `sums[i] = max(sums[i], f(from[i]))`, as far as both reach: by stretches of known length, then by shorter ones.
 #[inline(always)]
-fn largest<T: Copy, A: Accumulator>(sums: &mut [A], from: &[T], f: impl Fn(T) -> A) {
-    let count = sums.len().min(from.len());
-    let (sums, from) = (&mut sums[..count], &from[..count]);
-    match count {
-        64.. => stretches::<64, _, _>(sums, from, f),
-        16.. => stretches::<16, _, _>(sums, from, f),
-        4.. => stretches::<4, _, _>(sums, from, f),
-        _ => stretches::<1, _, _>(sums, from, f),
-    }
+fn largest<T: Copy, A: Accumulator>(sums: &mut [A], from: &[T], f: impl Fn(T) -> A + Copy) {
+    let (sums, from) = stretches::<64, _, _>(sums, from, f);
+    let (sums, from) = stretches::<16, _, _>(sums, from, f);
+    let (sums, from) = stretches::<4, _, _>(sums, from, f);
+    stretches::<1, _, _>(sums, from, f);
 }
 
-/// [`largest`] of slices of one length, of `N` at least.
+/// [`largest`] of whole stretches of `N`; what remains.
 #[inline(always)]
-fn stretches<const N: usize, T: Copy, A: Accumulator>(sums: &mut [A], from: &[T], f: impl Fn(T) -> A) {
-    let fold = |sums: &mut [A; N], from: &[T; N]| {
-        sums.iter_mut().zip(from).for_each(|(sum, &x)| *sum = sum.larger(f(x)));
-    };
-    let (whole, rest) = sums.as_chunks_mut::<N>();
-    whole.iter_mut().zip(from.as_chunks::<N>().0).for_each(|(sums, from)| fold(sums, from));
-    if !rest.is_empty()
-        && let (Some(sums), Some(from)) = (sums.last_chunk_mut::<N>(), from.last_chunk::<N>())
-    {
-        fold(sums, from);
+fn stretches<'s, 'f, const N: usize, T: Copy, A: Accumulator>(
+    sums: &'s mut [A],
+    from: &'f [T],
+    f: impl Fn(T) -> A,
+) -> (&'s mut [A], &'f [T]) {
+    let count = sums.len().min(from.len());
+    let (sums, rest) = sums[..count].as_chunks_mut::<N>();
+    let (from, from_rest) = from[..count].as_chunks::<N>();
+    for (sums, from) in sums.iter_mut().zip(from) {
+        for (sum, &x) in sums.iter_mut().zip(from) {
+            *sum = sum.larger(f(x));
+        }
     }
+    (rest, from_rest)
 }
 
 /// `to[i] = sums[i]` as an element.
