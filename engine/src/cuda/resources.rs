@@ -177,8 +177,6 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
 
     /// Finds kernel `number`, called `name`, in module `image`, and lets it use `shared` bytes of dynamic shared memory.
     pub fn function(&self, number: u32, image: u32, name: &str, shared: u32) -> Result<CUfunction, CallError> {
-        /// Dynamic shared memory that every kernel may use without asking.
-        const DEFAULT_SHARED: u32 = 48 * 1024;
         let subject = Subject::Kernel(number);
         // The check has proven that the image exists, and that the name fits with a NUL behind it.
         let module = self.modules.get(image as usize).copied().unwrap_or(null_mut());
@@ -189,7 +187,8 @@ impl<'d, const IMAGES: usize> Resources<'d, IMAGES> {
         let mut function = null_mut();
         let name = terminated.as_ptr().cast();
         call!(self, cuModuleGetFunction, subject, module_get_function(&mut function, module, name))?;
-        if shared > DEFAULT_SHARED {
+        // What a kernel may use without asking is less than 48 KiB by its static shared memory, which the plan does not know.
+        if shared > 0 {
             let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             call!(self, cuFuncSetAttribute, subject, func_set_attribute(function, attribute, shared as i32))?;
         }

@@ -893,7 +893,11 @@ fn a_command_says_more_or_less() {
 #[cfg(unix)]
 #[test]
 fn a_signal_leaves_no_unfinished_file() {
-    use std::{os::unix::process::ExitStatusExt, thread::sleep, time::Duration};
+    use std::{
+        os::unix::process::{CommandExt, ExitStatusExt},
+        thread::sleep,
+        time::Duration,
+    };
     let folder = folder();
     fs::write(folder.path().join("lines.json"), "old").unwrap();
     let before = fs::read_dir(folder.path()).unwrap().count();
@@ -903,6 +907,13 @@ fn a_signal_leaves_no_unfinished_file() {
         command.args(
             "run host.floe --input matrix=matrix.npy --device host --loop 4000000000 --json lines.json".split(' '),
         );
+        // SAFETY: `signal` may be called between fork and exec. Who runs the tests (nohup) may ignore the signal.
+        unsafe {
+            command.pre_exec(move || {
+                libc::signal(signal, libc::SIG_DFL);
+                Ok(())
+            });
+        }
         let mut child = command.spawn().unwrap();
         let is_writing = || fs::read_dir(folder.path()).unwrap().count() > before;
         while !is_writing() {
