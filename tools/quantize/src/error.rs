@@ -1,6 +1,7 @@
 //! Why a model cannot be quantised.
 
 use floe_accuracy::network::MissingFunction;
+use floe_compiler::pipeline::CompileError;
 use floe_models::ImportError;
 use std::path::PathBuf;
 
@@ -17,7 +18,7 @@ pub enum Error {
     },
     /// Decoding or importing the model.
     #[error(transparent)]
-    Import(#[from] ImportError),
+    Import(Box<CompileError>),
     /// The model holds something that rewriting would lose or that quantising has no meaning for.
     #[error("{0}")]
     Refused(String),
@@ -43,11 +44,19 @@ pub enum Error {
     },
 }
 
+impl From<ImportError> for Error {
+    fn from(error: ImportError) -> Self {
+        Self::Import(Box::new(error.into()))
+    }
+}
+
 impl Error {
     /// Whether another option, or another file, would mend it.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Run(_) => false,
+            // As `floec compile` has it: an operator that is not supported is no mistake on the command line.
+            Self::Import(error) => error.is_usage(),
             Self::Checkpoint { source, .. } => floe_files::is_of_path(source),
             _ => true,
         }

@@ -298,3 +298,15 @@ fn tables_that_do_not_fit_are_told() {
     let report = report(&folder, "--calibration half.json -o q.onnx");
     assert_eq!(left(&report), [("product 1", "the calibration table has no range of its input")]);
 }
+
+/// As `floec compile` has it: an option would not mend the model.
+#[test]
+fn an_operator_that_is_not_supported_is_no_misuse() {
+    let folder = folder(4, 1, 1);
+    folder.write("net.onnx", models::single(models::node("strange", "Frobnicate", &["x"], "y")));
+    let words = ["'strange'", "Frobnicate"];
+    folder.refuses("compile net.onnx --target host -o plan.floe", &words);
+    folder.refuses("quantize net.onnx --samples samples -o small.onnx", &words);
+    folder.write("net.onnx", "no model");
+    folder.misused("quantize net.onnx --samples samples -o small.onnx", &["not an ONNX file"]);
+}
