@@ -32,19 +32,26 @@ const PROBE: &str = r#"echo "processor=$(uname -m)"
 echo "board=$(tr -d '\000' 2>/dev/null < /proc/device-tree/model)"
 echo "l4t=$(sed -n 's/^# R\([0-9]*\) .*REVISION: *\([0-9.]*\).*/\1.\2/p' /etc/nv_tegra_release 2>/dev/null)"
 echo "libc=$(getconf GNU_LIBC_VERSION 2>/dev/null)"
-echo "floe=$(command -v floe)""#;
+echo "floe=$(command -v floe)"
+echo "sha256sum=$(command -v sha256sum)""#;
 
 impl Machine {
     /// Asks a device what it is.
     ///
     /// # Errors
-    /// Returns an error if the device cannot be reached.
+    /// Returns an error if the device cannot be reached, or lacks what files are compared with.
     pub fn of(remote: &Remote) -> Result<Self> {
         let said = remote.output(PROBE)?;
         let field = |name: &str| {
             let line = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
             line.unwrap_or_default().to_owned()
         };
+        if field("sha256sum").is_empty() {
+            bail!(
+                "{}: no sha256sum, with which copies are compared with what is there: install coreutils or busybox on the device",
+                remote.host()
+            );
+        }
         let [processor, board, l4t, libc, floe] = ["processor", "board", "l4t", "libc", "floe"].map(field);
         Ok(Self { processor, board, l4t, libc, floe })
     }

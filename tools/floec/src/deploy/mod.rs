@@ -114,7 +114,9 @@ pub fn run(arguments: &mut Arguments) -> Result<()> {
     let temporary = tempfile::tempdir().context("cannot make a temporary folder")?;
     // Before anything connects.
     let mut last = state(&source);
-    usage(Words::new(&arguments.command, "plan"))?;
+    for written in usage(Words::new(&arguments.command, "plan"))?.writes {
+        output::keep_inputs(&written.local, [source.as_path()])?;
+    }
     let plan = make(&mut arguments.source, &source, &temporary)?;
     let remote = Remote::new(&arguments.ssh, host, folder)?;
     let machine = Machine::of(&remote)?;
@@ -176,7 +178,7 @@ fn deploy(
     let mut words = usage(Words::new(command, &name))?;
     let kept = tempfile::tempdir().context("cannot make a temporary folder")?;
     // The times of a bench belong into its record, whether or not the user wants them in a file.
-    let json = (command[0] == "bench").then(|| words.json(&kept.path().join("bench.json")));
+    let json = if command[0] == "bench" { words.json(&kept.path().join("bench.json")) } else { None };
     for read in &words.reads {
         remote.copy(&read.local, &read.remote, false)?;
     }

@@ -1,5 +1,6 @@
 //! The command line of `floe` that runs on the device: files it reads are copied there first, files it writes come back.
 
+use crate::output::keep_inputs;
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -66,21 +67,34 @@ impl Words {
                 continue;
             }
             let Some(value) = value.or_else(|| given.next().cloned()) else { bail!("{option} needs a value") };
+            // Standard output needs no file.
+            if value == "-" {
+                words.words.extend([option.to_owned(), value]);
+                continue;
+            }
             let value = if READS.contains(&option) { words.read(&value) } else { words.write(&value) };
             words.words.extend([option.to_owned(), value]);
+        }
+        let reads = || words.reads.iter().map(|read| read.local.as_path());
+        if let Some(folder) = reads().find(|file| file.is_dir()) {
+            bail!("'{}' is a folder, and only files travel: give one picture or a video", folder.display());
+        }
+        for written in &words.writes {
+            keep_inputs(&written.local, reads())?;
         }
         Ok(words)
     }
 
-    /// Where what `floe` writes as JSON comes to here; asks for it, at `place`, if the command line does not.
-    pub fn json(&mut self, place: &Path) -> PathBuf {
+    /// Where what `floe` writes as JSON comes to here; asks for it, at `place`, if the command line does not. `None` where it comes
+    /// to standard output.
+    pub fn json(&mut self, place: &Path) -> Option<PathBuf> {
         let asked = self.words.iter().position(|word| word == "--json").and_then(|at| self.words.get(at + 1));
-        if let Some(written) = asked.and_then(|there| self.writes.iter().find(|written| written.remote == *there)) {
-            return written.local.clone();
+        if let Some(asked) = asked {
+            return self.writes.iter().find(|written| written.remote == *asked).map(|written| written.local.clone());
         }
         let there = self.write(&place.display().to_string());
         self.words.extend(["--json".to_owned(), there]);
-        place.to_owned()
+        Some(place.to_owned())
     }
 
     fn write(&mut self, local: &str) -> String {
@@ -127,14 +141,25 @@ mod tests {
     #[test]
     fn json_is_asked_for_once() {
         let mut asked = words("bench --json=mine.json --warmup 1").unwrap();
-        assert_eq!((asked.json("other".as_ref()), asked.writes.len()), ("mine.json".into(), 1));
+        assert_eq!((asked.json("other".as_ref()), asked.writes.len()), (Some("mine.json".into()), 1));
         let mut added = words("bench --warmup 1").unwrap();
-        assert_eq!(added.json("/tmp/times.json".as_ref()), Path::new("/tmp/times.json"));
+        assert_eq!(added.json("/tmp/times.json".as_ref()), Some("/tmp/times.json".into()));
         assert_eq!(added.words.join(" "), "bench ./net.floe --warmup 1 --json results/0-times.json");
     }
 
     #[test]
+    fn standard_output_is_no_file() {
+        let mut found = words("bench --json -").unwrap();
+        assert_eq!((found.json("other".as_ref()), found.words.join(" ")), (None, "bench ./net.floe --json -".into()));
+        assert!(found.writes.is_empty());
+    }
+
+    #[test]
     fn what_floe_cannot_do_is_refused() {
+        let input = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let error = |line: String| words(&line).unwrap_err().to_string();
+        assert!(error(format!("run --input x={input} --draw {input}")).contains("would be overwritten, which is read"));
+        assert!(error("run --input x=.".into()).contains("'.' is a folder, and only files travel"));
         assert!(words("compile").unwrap_err().to_string().contains("no command of floe"));
         assert_eq!(words("run --input").unwrap_err().to_string(), "--input needs a value");
     }

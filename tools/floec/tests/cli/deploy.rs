@@ -186,6 +186,22 @@ fn the_runtime_fits_the_device() {
 }
 
 #[test]
+fn a_device_without_sha256sum_is_told_what_to_install() {
+    let folder = folder();
+    fs::create_dir(folder.path("few")).unwrap();
+    for tool in ["sh", "mkdir", "uname", "tr", "sed", "getconf"] {
+        let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).output().unwrap().stdout;
+        let found = String::from_utf8(found).unwrap();
+        std::os::unix::fs::symlink(found.trim(), folder.path("few").join(tool)).unwrap();
+    }
+    program(&folder, "ssh", &SSH.replace("cd home", "export PATH=\"$PWD/few\" && cd home"));
+    let run = deploy(&folder, "plan.floe nano", "");
+    assert_eq!(run.code, Some(1), "{}", run.stderr);
+    assert!(run.stderr.contains("nano: no sha256sum") && run.stderr.contains("coreutils or busybox"), "{}", run.stderr);
+    assert_eq!(copies(&folder), 0);
+}
+
+#[test]
 fn watching_compiles_copies_and_runs_again() {
     let folder = folder();
     let mut command = command(&folder, "conv.onnx nano --target host --watch");
