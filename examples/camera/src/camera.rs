@@ -4,7 +4,8 @@ use crate::{
     formats,
     v4l2::{self, Buffer, Buffers, Capability, Format, FormatDescription, FrameSize, OfBuffer, Request},
 };
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use floe::usage::Usage;
 use floe_engine::plan::content::FrameContent;
 use floe_kernels::frame::PixelFormat;
 use memmap2::Mmap;
@@ -82,12 +83,13 @@ impl Camera {
         let offered = |code: &[u8; 4]| offers.iter().any(|offer| offer.fourcc == *code && offer.has(frame.size));
         let Some(fourcc) = formats::codes(frame).find(offered) else {
             let list: Vec<_> = offers.iter().map(Offer::to_string).collect();
-            bail!(
+            return Err(Usage::new(format!(
                 "'{name}' does not offer {} frames of {width}x{height} pixels, which the plan takes. It offers\n  {}\nCompile the plan for \
                  one of these: floec compile … --preprocess 'INPUT=FORMAT:WIDTHxHEIGHT,…'",
                 frame.format,
                 list.join("\n  ")
-            );
+            ))
+            .into());
         };
         let mut format = Format { kind: v4l2::CAPTURE, width, height, fourcc, ..Format::ZERO };
         v4l2::request(&device, &mut format).map_err(|error| of(&name, error))?;

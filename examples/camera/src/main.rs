@@ -19,7 +19,7 @@ mod camera;
 mod formats;
 mod v4l2;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use camera::{Camera, Stream, Taken};
 use clap::{Parser, ValueEnum};
 use floe::{
@@ -27,6 +27,7 @@ use floe::{
     pictures::{self, Labels, Meaning, Picture, Results},
     plan_file::PlanFile,
     session::{DeviceKind, Place, Request, Session},
+    usage::{is_usage, usage, written},
 };
 use floe_engine::plan::{
     content::{Content, FrameContent},
@@ -41,7 +42,10 @@ use std::{
 
 /// Runs a plan on the frames of a V4L2 camera.
 #[derive(Parser)]
-#[command(name = "camera", after_help = "Exit codes: 0 success, also after Ctrl-C; 1 a failed run; 2 bad usage.")]
+#[command(
+    name = "camera",
+    after_help = "Exit codes: 0 success, also after Ctrl-C; 1 a failed run; 2 bad usage, or an option or file that you can mend."
+)]
 struct Arguments {
     /// A plan that takes frames: compile the model with --preprocess INPUT=FORMAT:WIDTHxHEIGHT,…
     #[arg(required_unless_present = "list")]
@@ -99,25 +103,31 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever closed the pipe has seen enough.
+        Err(error)
+            if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) =>
+        {
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let Some(plan) = &arguments.plan else { return list(&Camera::open(&arguments.camera)?) };
+    let Some(plan) = &arguments.plan else { return list(&usage(Camera::open(&arguments.camera))?) };
 
     // INIT.
-    let labels = arguments.labels.as_deref().map(Labels::read).transpose()?.unwrap_or_default();
+    let labels = usage(arguments.labels.as_deref().map(Labels::read).transpose())?.unwrap_or_default();
     let file = PlanFile::open(plan)?;
     let request = Request { device: arguments.device.map_or(DeviceKind::Auto, Into::into), ..Request::default() };
     let (_plan, (mut place, variant)) = file.plan_and(|plan| Place::choose(plan, &request))?;
     let device = place.describe();
     let session = place.session(variant)?;
-    let mut network = Network::new(session, arguments.input.as_deref())?;
-    let camera = Camera::open(&arguments.camera)?;
+    let mut network = usage(Network::new(session, arguments.input.as_deref()))?;
+    let camera = usage(Camera::open(&arguments.camera))?;
     let card = camera.card.clone();
     v4l2::catch_signals();
     let mut stream = camera.start(&network.frame)?;
@@ -146,10 +156,10 @@ fn run(arguments: &Arguments) -> Result<()> {
         let late = latency.map_or(String::new(), |latency| format!(" ({latency:.1} ms)"));
         writeln!(io::stdout(), "{}{late}: {}", taken.sequence, results.text(&labels))?;
         if let Some(folder) = &arguments.draw {
-            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            written(folder.display(), std::fs::create_dir_all(folder))?;
             let path = folder.join(format!("{:06}.png", taken.sequence));
             let picture = network.picture(&results, &labels)?;
-            floe_files::write(&path, picture.to_png()?).with_context(|| path.display().to_string())?;
+            written(path.display(), floe_files::write(&path, picture.to_png()?))?;
         }
     };
     let seconds = start.elapsed().as_secs_f64();

@@ -198,17 +198,22 @@ fn what_cannot_work_is_said_with_what_to_do() {
     let yuyv = "format YUYV 640 480 1280\nformat YUYV 320 240 640\nformat MJPG 640 480 0\nformat H264 640 480 0\n";
     let scene = |header: &str| Scene::new("nv12:8x8").record(header, &[vec![0; 96]]);
     let offers = "yuyv:640x480, yuyv:320x240\n  rgb:640x480 (JPEG, decoded on the CPU)\n  (no plan takes H264):640x480";
-    for (header, expected) in [
+    for (header, code, expected) in [
         (
             yuyv,
+            2,
             format!("does not offer nv12 frames of 8x8 pixels, which the plan takes. It offers\n  {offers}\nCompile"),
         ),
-        ("format NV12 8 8 8\nbusy\n", "is in use: end the program that has it ('fuser -v /dev/simulated'".to_owned()),
-        ("output\n", "gives no frames, perhaps it is the camera's metadata: ".to_owned()),
+        (
+            "format NV12 8 8 8\nbusy\n",
+            1,
+            "is in use: end the program that has it ('fuser -v /dev/simulated'".to_owned(),
+        ),
+        ("output\n", 2, "gives no frames, perhaps it is the camera's metadata: ".to_owned()),
     ] {
         let output = scene(header).run("f", &["digits.floe"]);
         let said = text(&output.stderr);
-        assert!(output.status.code() == Some(1) && said.contains(&expected), "{said}");
+        assert!(output.status.code() == Some(code) && said.contains(&expected), "{said}");
     }
     // A camera of other colours is warned of.
     let output = scene("format NV12 8 8 8\ncolours 3 1\n").run("f", &["digits.floe", "--frames", "1"]);
@@ -222,9 +227,10 @@ fn what_cannot_work_is_said_with_what_to_do() {
         [("/dev/video97", "no camera '/dev/video97': "), ("/dev/null", "'/dev/null' is no camera: ")]
     {
         let output = Command::new(env!("CARGO_BIN_EXE_camera")).args(["--list", "--camera", camera]).output().unwrap();
-        assert!(output.status.code() == Some(1) && text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+        assert!(output.status.code() == Some(2) && text(&output.stderr).contains(expected), "{}", text(&output.stderr));
     }
     assert_eq!(scene.run("", &[]).status.code(), Some(2), "no plan");
+    assert_eq!(scene.run("f", &["digits.floe", "--labels", "none.txt"]).status.code(), Some(2), "no labels");
 }
 
 /// Ctrl-C while the camera gives nothing: the stream ends, what happened is told, and that is a success.
