@@ -18,7 +18,7 @@ pub enum Error {
     },
     /// Decoding or importing the model.
     #[error(transparent)]
-    Import(CompileError),
+    Import(Box<CompileError>),
     /// The model holds something that rewriting would lose or that quantising has no meaning for.
     #[error("{0}")]
     Refused(String),
@@ -46,7 +46,7 @@ pub enum Error {
 
 impl From<ImportError> for Error {
     fn from(error: ImportError) -> Self {
-        Self::Import(error.into())
+        Self::Import(Box::new(error.into()))
     }
 }
 
