@@ -193,6 +193,18 @@ fn nodes_are_as_the_plan_says() {
 }
 
 #[test]
+fn kernels_ask_for_less_shared_memory_than_any_may_use_by_default() {
+    let mut parts = cuda_parts();
+    // With a kilobyte of static shared memory, which the plan does not know, a driver refuses it unless it was asked for.
+    let floe_engine::plan::format::Action::Launch { shared, .. } = &mut parts.steps[1].action else {
+        panic!("a launch")
+    };
+    *shared = 47 << 10;
+    let _session = init(variant(parts), &API, InitOptions::default()).unwrap();
+    driver::with(|state| assert_eq!(state.attributes, [47 << 10]));
+}
+
+#[test]
 fn overlapping_steps_get_programmatic_edges() {
     let mut parts = cuda_parts();
     parts.header.architecture = 90;

@@ -131,13 +131,14 @@ impl<T: Element> Vectorised for Fill<'_, T> {
         let Self { axes, input, first, strides, planes } = self;
         // The planes are an axis of their own: cell after cell, through a single tap at the residue.
         let [a, b, w] = axes.map(|axis| Axis { tap_step: 1, ..axis });
-        let pitch = cells(&w).max(1) as usize;
+        let [depth, height, width] = axes.each_ref().map(cells);
+        let pitch = width.max(1) as usize;
         let mut lines = planes.chunks_exact_mut(pitch);
         for (i, j) in (0..a.step).flat_map(|i| (0..b.step).map(move |j| (i, j))) {
             for k in 0..w.step {
                 let (skip, x, inside) = w.meets_range(0, k, pitch);
-                for z in 0..cells(&a) {
-                    for (y, line) in (0..cells(&b)).zip(&mut lines) {
+                for z in 0..depth {
+                    for (y, line) in (0..height).zip(&mut lines) {
                         let (Some(z), Some(y)) = (a.meets(z, i), b.meets(y, j)) else { continue };
                         let from = first + z * strides[0] + y * strides[1] + x;
                         let from = usize::try_from(from).ok().and_then(|from| input.get(from..)).unwrap_or(&[]);

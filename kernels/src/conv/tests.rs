@@ -73,6 +73,18 @@ fn cases_agree_with_the_definition() {
     }
 }
 
+/// Of taps that are no neighbours, with and without steps, on the loops of one channel at a time.
+#[test]
+fn dilated_depthwise_layers_agree_with_the_definition() {
+    for (stride, dilation, taps) in [(1, 2, 3), (1, 3, 5), (2, 2, 3), (2, 3, 3), (3, 2, 2)] {
+        let kernel = [taps, taps];
+        let plain = cases::size(&[2, 6, 19, 23], 6, &kernel, stride);
+        let size = cases::Size { dilation, groups: 6, pads: (dilation, dilation), ..plain };
+        let geometry = size.geometry([DType::F32; 3], false);
+        compare(&Conv { geometry, epilogue: Epilogue { bias: true, ..Epilogue::default() } });
+    }
+}
+
 #[test]
 fn other_types_agree_with_the_definition() {
     for kernel in cases::cases() {

@@ -5,7 +5,7 @@
 //! configurations that were timed on an H200 (`TUNING.md`, section 9), those of `mma.sync`, of splits and of clusters to about 7900
 //! of the products of 19 networks, on 8, 16 and 132 multiprocessors (section 24). Only the order of candidates depends on them.
 
-use crate::codegen::{Candidate, Rate, Target};
+use crate::codegen::{Candidate, Target};
 
 /// Kernel start and end as seen by the next one, microseconds.
 const KERNEL: f64 = 1.48;
@@ -112,17 +112,6 @@ impl Tiled {
         // Of two that wait for memory the one with less else to do is the better.
         KERNEL + arithmetic.max(memory) + 0.1 * arithmetic.min(memory)
     }
-}
-
-/// Expected time in microseconds of a kernel of independent threads, each doing `operations` dependent-free
-/// multiply-adds and reading `bytes` that no other thread shares through registers.
-pub(crate) fn streaming(target: &Target, threads: f64, operations: f64, bytes: f64) -> f64 {
-    // A multiprocessor keeps about 1024 such threads busy; each load is waited for once every eight.
-    let rounds = (threads / (f64::from(target.multiprocessors) * 1024.0)).ceil();
-    let chain = FILL + operations * 6.0;
-    let rate = threads * operations * 2.0 / (target.peak(Rate::F32) * 0.5);
-    let memory = threads * bytes / (f64::from(target.multiprocessors) * 32.0 * target.clock);
-    KERNEL + (rounds * chain / target.clock).max(rate).max(memory)
 }
 
 /// Candidates by cost, the best `most` of them, `fallback` last.

@@ -16,7 +16,7 @@ mod tensor_core;
 pub(crate) mod tests;
 mod threads;
 
-pub(crate) use cost::{by_cost, streaming};
+pub(crate) use cost::by_cost;
 pub(crate) use problem::{Crop, Depth, Integers, Map, Operand, Problem, Scale, Window, map_of_view, spatial};
 pub(crate) use source::{Constants, Geometry, launch};
 pub(crate) use tensor_core::{integer_names, word};

@@ -229,7 +229,7 @@ fn a_bad_bundle_is_one_error_and_leaves_nothing() {
         ("later.selftest", 2, "a bundle of format 3, and this program reads 2: make it with floec of this version"),
         ("board.selftest", 2, "the plan has no variant 'jetson-orin-nano'; it holds host"),
         ("sound.selftest --device cuda", 2, "the bundle is for host, and --device names another kind"),
-        ("sound.selftest --record sound.selftest", 2, "--record sound.selftest: would overwrite the bundle"),
+        ("sound.selftest --record sound.selftest", 2, "'sound.selftest' would be overwritten, which is read"),
         ("sound.selftest --record no/such/folder.json", 2, "no/such/folder.json"),
     ] {
         let said = floe(folder.path(), &format!("selftest {arguments}"));
