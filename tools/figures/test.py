@@ -302,6 +302,16 @@ class Documents(unittest.TestCase):
         self.assertRegex(readme, r"\| network \| Floe \| PyTorch \+ cuDNN \| Orin's code, 16 SMs \|.* AGX Orin: floor \|")
         self.assertEqual(len(re.findall(r"^\| resnet50 \| 8 \|", benchmarks, re.MULTILINE)), 5)
 
+    def test_what_a_run_left_out_stands_in_results_of_before(self):
+        folder, results = self.root / "targets/benchmarks", measured()
+        (folder / "h200-1234567.json").write_text(json.dumps(results | {"run": results["run"] | {"commit": "1234567"}}))
+        results["results"] = [line for line in results["results"] if line["program"] != "torch.compile"]
+        (folder / "h200.json").write_text(json.dumps(results))
+        process(self.root, True)
+        compiled = (self.root / "BENCHMARKS.md").read_text().split("## torch.compile")[1].split("\n## ")[0]
+        self.assertIn("commit 1234567", compiled)
+        self.assertNotIn("abc1234", compiled)
+
     def test_a_new_record_needs_no_edits_by_hand(self):
         def change(change):
             path = self.root / "targets/verified/h200.json"
