@@ -11,7 +11,6 @@ mod selftest;
 mod shots;
 
 use crate::{usage::is_usage, verbosity::Verbosity};
-use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::{
     ffi::OsString,
@@ -133,7 +132,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 #[cfg(feature = "emulator")]
-fn print_counts(counted: &crate::emulated::Counted, steps: bool, json: json::Json) -> Result<()> {
+fn print_counts(counted: &crate::emulated::Counted, steps: bool, json: json::Json) -> anyhow::Result<()> {
     counted.print(steps, json.text())?;
     json.write(&counted.json())
 }
