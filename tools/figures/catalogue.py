@@ -20,6 +20,11 @@ def module(path):
     return loaded
 
 
+def older_of(folder):
+    """Files of a folder that hold what its h200.json was made without."""
+    return sorted(folder.glob("h200-*.json"))
+
+
 class Catalogue:
     """Figures of one state of the repository. Methods without a leading underscore are names of figures; what follows a name in a
     mark are its arguments. A lack raises LookupError."""
@@ -49,7 +54,7 @@ class Catalogue:
         if text != NONE:
             return text
         # What the last run left out stands in results of before.
-        older = (Benchmarks(path, self._descriptions) for path in sorted(self._results.glob("h200-*.json")))
+        older = (Benchmarks(path, self._descriptions) for path in older_of(self._results))
         tables = (getattr(benchmarks, name)(*arguments) for benchmarks in older)
         return next((text for text in tables if text != NONE), NONE)
 
@@ -92,7 +97,7 @@ class Catalogue:
 
     def _record_with(self, part):
         """The record, or, where a part of it has not been made again, an older one that has it; none if there is none."""
-        older = sorted(path.name for path in (self._root / "targets/verified").glob("h200-*.json"))
+        older = (path.name for path in older_of(self._root / "targets/verified"))
         records = [self._record, *map(self._read_record, older)]
         return next((record for record in records if record.get(part)), None)
 

@@ -574,7 +574,6 @@ impl Geometry {
         blocks: u32,
         threads: u32,
     ) -> Self {
-        let (cluster, architecture_specific) = (1, false);
         Self {
             entry,
             tile,
@@ -582,8 +581,8 @@ impl Geometry {
             blocks,
             threads,
             shared: 0,
-            cluster,
-            architecture_specific,
+            cluster: 1,
+            architecture_specific: false,
             scratch: false,
             check_w: false,
         }

@@ -12,7 +12,7 @@ constexpr int BLOCKS = CHUNKS * BANDS;  // Of one image.
 constexpr int RUNS = (ROWS + RUN - 1) / RUN;  // Of a column of outputs: a thread computes RUN neighbours.
 constexpr int PITCH = STEP_W * PART;
 constexpr int TAPS = TAPS_H * TAPS_W;
-// Lanes take neighbouring columns of as many vectors, so that they write whole sectors of 32 bytes.
+// Vectors of a pixel that neighbouring lanes have: together they write a whole sector of 32 bytes.
 constexpr int PAIR = CHUNK_VECTORS < 2 ? CHUNK_VECTORS : 2;
 constexpr int PAIRS = CHUNK_VECTORS / PAIR;
 constexpr int WARPS = THREADS / 32;
@@ -160,7 +160,7 @@ DEVICE void fill_band(const Element* image, const Element*, const f32*, const Pl
 
 DEVICE void mbconv(const Operands& o) {
     extern __shared__ __align__(128) unsigned char shared[];
-    Weights* const filters = (Weights*)shared;  // [tap][vector].
+    Weights* const filters = (Weights*)shared;  // [tap][vector]
     Chunk* const band = (Chunk*)(filters + TAPS * CHUNK_VECTORS);
     const Place p = this_place();
     const int thread = threadIdx.x;
