@@ -71,4 +71,27 @@ mod tests {
         assert_eq!(quotient(f32::NEG_INFINITY, 0.3), f32::NEG_INFINITY);
         assert!(quotient(f32::NAN, 0.3).is_nan());
     }
+    #[test]
+    fn operands_bounded_by_products_give_the_bounded_whole_numbers() {
+        // `quotient_bounded` of `whole.cu`, as `whole.rs` calls it.
+        let bounded = |x: f32, by: f32, low: f32, high: f32| {
+            let (x, reciprocal) = (x.max(low * by).min(high * by), by.recip());
+            let near = x * reciprocal;
+            (-near).mul_add(by, x).mul_add(reciprocal, near).round_ties_even()
+        };
+        let mut random = Random::new(2);
+        for _ in 0..2000 {
+            let by = (random.next() + 1.5) * (random.next() * 90.0).exp2();
+            for (low, high) in [(-128.0, 127.0), (0.0, 255.0), (-391.0, -3.0), (5.0, 1_048_576.0)] {
+                let near = [low, high].map(|bound| bound * by);
+                let steps =
+                    near.iter().flat_map(|x| (-3..=3).map(|d| f32::from_bits(x.to_bits().wrapping_add_signed(d))));
+                let ties = [low - 0.5, low + 0.5, high - 0.5, high + 0.5].map(|tie| tie * by);
+                for x in steps.chain(ties).chain([0.0, f32::MAX, f32::MIN, f32::INFINITY, f32::NEG_INFINITY]) {
+                    let wanted = (x / by).round_ties_even().max(low).min(high);
+                    assert_eq!(bounded(x, by, low, high), wanted, "{x:e} / {by:e} in {low}..{high}");
+                }
+            }
+        }
+    }
 }

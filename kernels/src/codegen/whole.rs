@@ -57,6 +57,16 @@ impl Fact {
     }
 }
 
+/// What bounds a quotient that is only rounded.
+struct Quotient {
+    /// Bounds of the rounded quotient: whole numbers.
+    low: f64,
+    high: f64,
+    /// Bounds of the operand.
+    least: f32,
+    most: f32,
+}
+
 /// A printed program with what was found out about it.
 struct Printer<'a> {
     program: &'a Program,
@@ -135,6 +145,7 @@ impl<'a> Printer<'a> {
             self.constant(other).filter(|c| c.fract() == 0.0 && c.abs() <= BOUND)
         };
         let bounds = match instruction {
+            Instruction::Unary(Unary::Round, _) => (low, high),
             Instruction::Unary(Unary::Relu, _) => (low.max(0.0), high),
             Instruction::Binary(Binary::Max, a, b) => whole(a, b).map_or(all, |c| (low.max(c), high)),
             Instruction::Binary(Binary::Min, a, b) => whole(a, b).map_or(all, |c| (low, high.min(c))),
@@ -159,6 +170,22 @@ impl<'a> Printer<'a> {
         }
         let low = if fact.low >= low { f64::NEG_INFINITY } else { low };
         Some((low, if fact.high <= high { f64::INFINITY } else { high }))
+    }
+
+    /// Whether a quotient that is only rounded is finite, and so is its operand.
+    fn is_finite_quotient(&self, operand: u8, by: f32) -> bool {
+        let fact = self.facts[self.at(operand)];
+        let largest = fact.low.abs().max(fact.high.abs());
+        !fact.nan && largest < 1e30 && largest / f64::from(by) < 1e30
+    }
+
+    /// Bounds to take before such a quotient where it may be infinite: those that its readers take of it, and those times
+    /// the divisor. Such a product is rounded, but what it gives still rounds to the whole number.
+    fn bounds_before_dividing(&self, quotient: usize, operand: u8, by: f32) -> Option<Quotient> {
+        let (low, high) = self.bounds_of_readers(quotient);
+        let bounded = low.abs().max(high.abs()) <= BOUND;
+        let usable = bounded && !self.facts[self.at(operand)].nan && !self.is_finite_quotient(operand, by);
+        usable.then_some(Quotient { low, high, least: low as f32 * by, most: high as f32 * by })
     }
 
     fn fact(&self, number: usize, sources: &[Source]) -> Fact {
@@ -187,7 +214,14 @@ impl<'a> Printer<'a> {
                 Fact { low: clamped(x.low), high: clamped(x.high), whole: true, ..x }
             }
             Instruction::Unary(Unary::Sigmoid, a) => Fact { nan: of(a).nan, ..Fact::new(0.0, 1.0, false) },
-            Instruction::Binary(op, a, b) => binary(op, of(a), of(b)),
+            Instruction::Binary(op, a, b) => {
+                let by = quotient::divisor(self.program, number, b).filter(|_| op == Binary::Div);
+                let fact = binary(op, of(a), of(b));
+                match by.and_then(|by| self.bounds_before_dividing(number, a, by)) {
+                    Some(q) => Fact::new(fact.low.clamp(q.low, q.high), fact.high.clamp(q.low, q.high), false),
+                    None => fact,
+                }
+            }
             _ => Fact::ANY,
         }
     }
@@ -410,12 +444,17 @@ impl<'a> Printer<'a> {
             }
             Instruction::Binary(Binary::Div, a, b) => match quotient::divisor(self.program, number, b) {
                 Some(by) => {
-                    let largest = fact(a).low.abs().max(fact(a).high.abs());
-                    let reciprocal = f64::from(by.recip());
-                    let finite =
-                        !fact(a).nan && largest < 1e30 && largest * reciprocal < 1e30 && by.recip().is_normal();
-                    let function = if finite { "quotient_bounded" } else { "quotient" };
-                    plain(format!("{function}(r{a}, {}, {})", f32_literal(by), f32_literal(by.recip())))
+                    let operand = format!("r{a}");
+                    let (function, x) = match self.bounds_before_dividing(number, a, by) {
+                        Some(q) => {
+                            let least = if fact(a).low >= q.least.into() { f32::NEG_INFINITY } else { q.least };
+                            let most = if fact(a).high <= q.most.into() { f32::INFINITY } else { q.most };
+                            ("quotient_bounded", bounded(operand, least.into(), most.into()))
+                        }
+                        None if self.is_finite_quotient(a, by) => ("quotient_bounded", operand),
+                        None => ("quotient", operand),
+                    };
+                    plain(format!("{function}({x}, {}, {})", f32_literal(by), f32_literal(by.recip())))
                 }
                 None => plain(instruction_expression(self.program, number, Arithmetic::Exact)),
             },
@@ -497,4 +536,37 @@ fn binary(op: Binary, a: Fact, b: Fact) -> Fact {
         if x.abs() > 3.4e38 { x.signum() * f64::INFINITY } else { x }
     };
     Fact { low: widened(low, -1.0), high: widened(high, 1.0), whole: false, nan }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The functions of a sum times a factor, through `rest`, divided, rounded, and stored as `output`.
+    fn requantised(rest: Option<Unary>, divisor: f64, output: DType) -> String {
+        let mut instructions =
+            vec![Instruction::Input(0), Instruction::Input(1), Instruction::Binary(Binary::Mul, 0, 1)];
+        instructions.extend(rest.map(|op| Instruction::Unary(op, 2)));
+        let last = instructions.len() as u8;
+        instructions.extend([
+            Instruction::Float(divisor),
+            Instruction::Binary(Binary::Div, last - 1, last),
+            Instruction::Unary(Unary::Round, last + 1),
+        ]);
+        let program = Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() };
+        whole_functions("f", &program, &[Source::Integer(DType::I32), Source::Channel], output).expect("of f32")
+    }
+
+    #[test]
+    fn operands_of_rounded_quotients_are_bounded_in_place_of_quotients() {
+        let bounded = requantised(None, 0.5, DType::I8);
+        let [low, high] = [-64.0, 63.5].map(f32_literal);
+        assert!(bounded.contains(&format!("quotient_bounded(fminf(fmaxf(r2, {low}), {high}), ")), "{bounded}");
+        assert!(bounded.contains("= above_whole(r4);"), "{bounded}");
+        // ReLU has taken what lies below.
+        let positive = requantised(Some(Unary::Relu), 0.5, DType::I8);
+        assert!(positive.contains(&format!("quotient_bounded(fminf(r3, {high}), ")), "{positive}");
+        // Nothing bounds floats.
+        assert!(requantised(None, 0.5, DType::F32).contains("quotient(r2, "));
+    }
 }

@@ -143,11 +143,11 @@ pub(crate) fn functions(name: &str, conv: &QuantizedConv) -> Option<String> {
     ))
 }
 
-/// Issue slots of a requantisation: the conversion of the sum takes eight.
+/// Issue slots of a requantisation, counted in machine code of sm_87.
 fn slots(program: Option<&Program>) -> f64 {
     let table = |instruction: &Instruction| matches!(instruction, Instruction::Unary(op, _) if !matches!(op, Unary::Relu | Unary::Round | Unary::Abs | Unary::Neg));
     let looked_up = program.is_some_and(|program| program.instructions.iter().any(table));
-    if looked_up { 24.0 } else { 14.0 }
+    if looked_up { 18.0 } else { 8.0 }
 }
 
 impl QuantizedMbConv {
@@ -165,7 +165,7 @@ impl QuantizedMbConv {
                 let (groups, m_tiles) = (f64::from(groups(shape)), channels / 16.0);
                 let of_tile = groups * (6.0 + 8.0 * m_tiles)
                     + m_tiles * 8.0 * (slots(expand.epilogue.program.as_ref()) + 1.0)
-                    + 50.0;
+                    + 45.0;
                 // A warp's tiles follow each other; each waits for products and program at least.
                 let chain = (tiles / warps).ceil() * (250.0 + groups * m_tiles * 36.0);
                 ((tiles * of_tile * resident / 4.0).max(chain), band_rows * words * 4.0 * f64::from(shape.depth))
@@ -180,7 +180,7 @@ impl QuantizedMbConv {
         let products = if taps_w > 4.0 { 8.0 } else { 6.0 };
         let of_item = taps_h * (loaded + products * 2.0)
             + f64::from(RUN) * (slots(self.depthwise.epilogue.program.as_ref()) + 2.0)
-            + 20.0;
+            + 10.0;
         let items = (rows * f64::from(shape.output[1].div_ceil(RUN)) * channels / 32.0).ceil();
         let rounds = (items / warps).ceil();
         let depthwise = (items * of_item * resident / 4.0).max(rounds * (of_item + 150.0));

@@ -43,35 +43,49 @@ DEVICE u32 inside_mask(int row, int column) {
     return mask;
 }
 
+// A place in lines of LENGTH that follow each other.
+template <int LENGTH>
+struct Cursor {
+    int line, place;
+
+    DEVICE Cursor(int first, int n) : line(first + n / LENGTH), place(n % LENGTH) {}
+
+    // Without a division, where `n` is known when compiling.
+    DEVICE void advance(int n) {
+        line += n / LENGTH;
+        place += n % LENGTH;
+        if (place >= LENGTH) place -= LENGTH, line++;
+    }
+};
+
 #if EXPAND
 constexpr int GROUPS = (DEPTH + 63) / 64;  // Each 64 channels of the image are two K steps.
 constexpr int M_TILES = CH / 16;
 
-DEVICE void multiply_add(u32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+DEVICE void multiply_add(u32 (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." WEIGHT_LETTER "8." IMAGE_LETTER "8.s32 {%0,%1,%2,%3}, "
                  "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 struct Pixels { uint4 v[2][GROUPS]; };  // Of a thread's pixel in both tiles of eight, 16 channels of each group.
 
-// Tile t of 16 columns is four words; column c of product j is column 2 * j + c % 2 of word c / 2.
-DEVICE Pixels load_pixels(const u8* from, int tile, const Place& p, int lane) {
-    Pixels x;
-    const int quad = tile * 4 + lane / 8;
-    const int row = p.top + quad / QUADS, first = quad % QUADS * 4 - PAD_W + lane / 4 % 2;
+// Tile t of 16 columns is four words; column c of product j is column 2 * j + c % 2 of word c / 2. What lies outside of the
+// image is any pixel, and channels past the last are any channels: masks and weights of zero leave nothing of them.
+DEVICE void load_pixels(Pixels& x, const u8* from, const Cursor<QUADS>& quad, int end, int lane) {
+    const int first = quad.place * 4 - PAD_W + lane / 4 % 2;
 #pragma unroll
     for (int j = 0; j < 2; j++) {
         const int column = first + j * 2;
-        const bool exists = quad < ALL_QUADS && inside(row, column);
-        const u8* const at = from + (exists ? ((offset_t)row * IN_COLUMNS + column) * PIXEL : 0) + lane % 4 * 16;
+        const bool exists = (u32)quad.line < (u32)end && (u32)column < (u32)IN_COLUMNS;
+        const u8* const at = from + (exists ? (u32)((quad.line * IN_COLUMNS + column) * PIXEL) : 0u);
 #pragma unroll
-        for (int k = 0; k < GROUPS; k++)
-            x.v[j][k] = exists && (DEPTH % 64 == 0 || k * 64 + lane % 4 * 16 < DEPTH) ? *(const uint4*)(at + k * 64)
-                                                                                   : make_uint4(0, 0, 0, 0);
+        for (int k = 0; k < GROUPS; k++) {
+            const int channel = lane % 4 * 16;
+            x.v[j][k] = *(const uint4*)(at + k * 64 + (DEPTH % 64 == 0 || k * 64 + channel < DEPTH ? channel : 0));
+        }
     }
-    return x;
 }
 
 // Channels are rows of the products and columns of the image their columns, so that a thread has four neighbouring columns
@@ -79,7 +93,7 @@ DEVICE Pixels load_pixels(const u8* from, int tile, const Place& p, int lane) {
 DEVICE void fill_band(const Operands& o, const Place& p, u32* band) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const u8* const from = (const u8*)o.image + IMAGE_OFFSET + (offset_t)p.image * IMAGE;
-    uint4 a[M_TILES][2][GROUPS];
+    u32 a[M_TILES][GROUPS * 2][4];
     u32 bias[M_TILES][2];
     f32 factor[M_TILES][2];
 #pragma unroll
@@ -88,45 +102,59 @@ DEVICE void fill_band(const Operands& o, const Place& p, u32* band) {
         for (int h = 0; h < 2; h++) {
             const int channel = p.channel + m * 16 + h * 8 + lane / 4;
 #pragma unroll
-            for (int k = 0; k < GROUPS; k++)
-                a[m][h][k] = channel < LANES ? *(const uint4*)((const u8*)o.expand + channel * (GROUPS * 64) + k * 64 + lane % 4 * 16)
-                                             : make_uint4(0, 0, 0, 0);
+            for (int k = 0; k < GROUPS; k++) {
+                uint4 w = make_uint4(0, 0, 0, 0);
+                if (channel < LANES)
+                    w = *(const uint4*)((const u8*)o.expand + channel * (GROUPS * 64) + k * 64 + lane % 4 * 16);
+                a[m][k * 2][h] = w.x;
+                a[m][k * 2][h + 2] = w.y;
+                a[m][k * 2 + 1][h] = w.z;
+                a[m][k * 2 + 1][h + 2] = w.w;
+            }
             bias[m][h] = EXPAND_BIAS && channel < CHANNELS ? o.expand_bias[channel] : 0u;
             factor[m][h] = EXPAND_FACTOR && channel < CHANNELS ? o.expand_factor[channel] : 0.0f;
         }
     if (CONSTANT_PARAMETERS) wait_for_inputs();
     constexpr int TILES = (ALL_QUADS + 3) / 4;
-    Pixels next;
-    if (warp < TILES) next = load_pixels(from, warp, p, lane);
+    const int bottom = p.top + BAND_ROWS, end = bottom < 0 ? 0 : bottom < IN_ROWS ? bottom : IN_ROWS;
+    // Lines are rows of the image.
+    Cursor<QUADS> loaded(p.top, warp * 4 + lane / 8), stored(p.top, warp * 4 + lane % 4);
+    Pixels x;
+    load_pixels(x, from, loaded, end, lane);
+    u32* to = band + (warp * 4 + lane % 4) * PITCH + lane / 4;
 #pragma unroll 1
     for (int tile = warp; tile < TILES; tile += WARPS) {
-        const Pixels x = next;
-        if (tile + WARPS < TILES) next = load_pixels(from, tile + WARPS, p, lane);
-        const int quad = tile * 4 + lane % 4;
-        const u32 mask = inside_mask(p.top + quad / QUADS, quad % QUADS * 4 - PAD_W);
+        u32 sums[M_TILES][2][4];
 #pragma unroll
-        for (int m = 0; m < M_TILES; m++) {
-            u32 sums[2][4];
+        for (int m = 0; m < M_TILES; m++)
 #pragma unroll
             for (int j = 0; j < 2; j++) {
 #pragma unroll
-                for (int i = 0; i < 4; i++) sums[j][i] = bias[m][i / 2];
+                for (int i = 0; i < 4; i++) sums[m][j][i] = bias[m][i / 2];
 #pragma unroll
                 for (int k = 0; k < GROUPS; k++) {
-                    const uint4 b = x.v[j][k], low = a[m][0][k], high = a[m][1][k];
-                    multiply_add(sums[j], low.x, high.x, low.y, high.y, b.x, b.y);
-                    multiply_add(sums[j], low.z, high.z, low.w, high.w, b.z, b.w);
+                    multiply_add(sums[m][j], a[m][k * 2], x.v[j][k].x, x.v[j][k].y);
+                    multiply_add(sums[m][j], a[m][k * 2 + 1], x.v[j][k].z, x.v[j][k].w);
                 }
             }
+        // The next pixels come while these become bytes.
+        loaded.advance(4 * WARPS);
+        load_pixels(x, from, loaded, end, lane);
+        const u32 mask = inside_mask(stored.line, stored.place * 4 - PAD_W);
+        const bool exists = ALL_QUADS % 4 == 0 || stored.line < bottom;
+#pragma unroll
+        for (int m = 0; m < M_TILES; m++)
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 u32 y[4];
 #pragma unroll
-                for (int i = 0; i < 4; i++) y[i] = expand_byte((f32)(i32)sums[i / 2][h * 2 + i % 2], factor[m][h]);
+                for (int i = 0; i < 4; i++)
+                    y[i] = expand_byte((f32)(i32)sums[m][i / 2][h * 2 + i % 2], factor[m][h]);
                 const u32 word = (pack_bytes(y) & mask) | (OUTSIDE_WORD & ~mask);
-                if (ALL_QUADS % 4 == 0 || quad < ALL_QUADS) band[quad * PITCH + m * 16 + h * 8 + lane / 4] = word;
+                if (exists) to[m * 16 + h * 8] = word;
             }
-        }
+        stored.advance(4 * WARPS);
+        to += 4 * WARPS * PITCH;
     }
 }
 #else
@@ -183,11 +211,11 @@ DEVICE void quantized_mbconv(const Operands& o) {
     __syncthreads();
     if (channel >= LANES) return;
     Output* const output = o.output + OUT_OFFSET + (offset_t)p.image * OUT_IMAGE + channel;
+    const int lines = OUT_ROWS - p.row < ROWS ? OUT_ROWS - p.row : ROWS;
 #pragma unroll 1
-    for (int i = threadIdx.x / CH; i < ROWS * RUNS; i += THREADS / CH) {
-        const int line = i / RUNS, column = i % RUNS * RUN, row = p.row + line;
-        if (row >= OUT_ROWS) break;
-        const u32* const from = band + (line * STEP_H * QUADS + column * STEP_W / 4) * PITCH + own;
+    for (Cursor<RUNS> at(0, threadIdx.x / CH); at.line < lines; at.advance(THREADS / CH)) {
+        const int column = at.place * RUN;
+        const u32* const from = band + (at.line * STEP_H * QUADS + at.place * STEP_W) * PITCH + own;
         u32 sums[RUN];
 #pragma unroll
         for (int r = 0; r < RUN; r++) sums[r] = bias;
@@ -205,7 +233,7 @@ DEVICE void quantized_mbconv(const Operands& o) {
                 if (moved + TAPS_W > 4) sums[r] = dot(x[first + 1], (u32)(filter >> 32), sums[r]);
             }
         }
-        Output* const to = output + (offset_t)row * OUT_LINE + column * OUT_PIXEL;
+        Output* const to = output + (u32)((p.row + at.line) * OUT_LINE + column * OUT_PIXEL);
 #pragma unroll
         for (int r = 0; r < RUN; r++) {
             if (OUT_COLUMNS % RUN != 0 && column + r >= OUT_COLUMNS) break;
