@@ -71,6 +71,7 @@ mod tests {
         assert_eq!(quotient(f32::NEG_INFINITY, 0.3), f32::NEG_INFINITY);
         assert!(quotient(f32::NAN, 0.3).is_nan());
     }
+
     #[test]
     fn operands_bounded_by_products_give_the_bounded_whole_numbers() {
         // `quotient_bounded` of `whole.cu`, as `whole.rs` calls it.

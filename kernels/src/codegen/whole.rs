@@ -288,7 +288,10 @@ impl<'a> Printer<'a> {
         let inputs: Vec<f32> = (low..=high).map(|value| value as f32).collect();
         let mut values = vec![0.0; inputs.len()];
         program.run_f32(&[&inputs], &mut values).ok()?;
-        values.iter().all(|value| !value.is_nan()).then_some((low, values))
+        // The facts say what the bounds of readers leave of it.
+        let Fact { low: least, high: most, .. } = self.facts[number];
+        let bounded = values.iter().map(|value| value.max(least as f32).min(most as f32)).collect();
+        values.iter().all(|value| !value.is_nan()).then_some((low, bounded))
     }
 
     /// The expression of a register as its base times a factor, rounded and bounded.
@@ -555,6 +558,22 @@ mod tests {
         ]);
         let program = Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() };
         whole_functions("f", &program, &[Source::Integer(DType::I32), Source::Channel], output).expect("of f32")
+    }
+
+    #[test]
+    fn tables_hold_values_within_the_bounds_that_facts_take() {
+        // A quotient of up to 5 · 10⁶ has more than a sum can round, so that facts take it as bounded to what is stored.
+        let instructions = [
+            Instruction::Input(0),
+            Instruction::Unary(Unary::Sigmoid, 0),
+            Instruction::Float(2e-7),
+            Instruction::Binary(Binary::Div, 1, 2),
+            Instruction::Unary(Unary::Round, 3),
+        ];
+        let program = Program { class: Class::F32, inputs: 1, instructions: instructions.into() };
+        let text = whole_functions("f", &program, &[Source::Integer(DType::I8)], DType::I8).expect("of f32");
+        // The first is of 0, a half of 5 · 10⁶ if nothing bounds it.
+        assert!(text.contains("const u8 f_table_4[256] = {127,"), "{text}");
     }
 
     #[test]

@@ -143,7 +143,7 @@ pub(crate) fn functions(name: &str, conv: &QuantizedConv) -> Option<String> {
     ))
 }
 
-/// Issue slots of a requantisation, counted in machine code of sm_87.
+/// Issue slots of a requantisation: counted in machine code of sm_87; what a table adds is estimated.
 fn slots(program: Option<&Program>) -> f64 {
     let table = |instruction: &Instruction| matches!(instruction, Instruction::Unary(op, _) if !matches!(op, Unary::Relu | Unary::Round | Unary::Abs | Unary::Neg));
     let looked_up = program.is_some_and(|program| program.instructions.iter().any(table));
