@@ -9,6 +9,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmark"))
 from measurements import COMPILED, COST_MODEL, FLOE, PYTORCH, QUANTISED, TIMING_TABLE, Results
 from rounding import said
 
+# Targets whose plans run on the GPU that is measured, for which they were made or which is like it: the whole GPU and a slice.
+RAN = ("h200", "h200-16")
 # A Jetson that so many multiprocessors of another GPU stand for.
 STANDS_FOR = {16: "jetson-agx-orin", 8: "jetson-orin-nano"}
 PEERS = {PYTORCH: "PyTorch + cuDNN", COMPILED: "torch.compile"}
@@ -28,13 +30,16 @@ def listed(words):
 
 
 class Benchmarks:
-    """The results in one file, and the descriptions of targets."""
+    """The results in one file, the descriptions of targets, and what is known of the devices: of the GPU that was measured its own numbers."""
 
     def __init__(self, file, descriptions):
         self.results = Results(file)
         if not self.results.lines:
             raise LookupError(f"{file} holds no results")
         self.descriptions = {path.stem: tomllib.loads(path.read_text()) for path in descriptions.glob("*.toml")}
+        gpus = tomllib.loads((descriptions.parent / "benchmarks/gpus.toml").read_text())
+        own = gpus.get(self.results.run["machines"][0]["gpu"], {})
+        self.devices = {name: device | own if name in RAN else device for name, device in self.descriptions.items()}
         cases = dict.fromkeys((line["network"], line["batch"]) for line in self.results.lines)
         self.cases = [case for case in cases if not case[0].endswith(QUANTISED)]
         self.quantised_cases = [case for case in cases if case[0].endswith(QUANTISED)]
@@ -68,7 +73,7 @@ class Benchmarks:
         flops, elements = (self.fact(case, name, target=target) for name in ("flops", "elements"))
         if flops is None or elements is None:
             return None
-        device = self.descriptions[target]
+        device = self.devices[target]
         rate, size = ("int8_tops", 1) if case[0].endswith(QUANTISED) else ("f16_tflops", 2)
         beyond_cache = max(size * elements - device["l2_bytes"], 0)
         return max(flops / (device[rate] * 1e6), beyond_cache / (device["bandwidth"] * 1e3))
@@ -76,7 +81,7 @@ class Benchmarks:
     def traffic(self, case, target):
         """Microseconds that memory takes if all operands of all steps come from there and go there."""
         count = self.fact(case, "bytes", target=target)
-        return count and count / (self.descriptions[target]["bandwidth"] * 1e3)
+        return count and count / (self.devices[target]["bandwidth"] * 1e3)
 
     # Text.
 

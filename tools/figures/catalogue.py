@@ -10,6 +10,8 @@ from benchmarks import NONE, Benchmarks, listed, table
 from quality import Quality
 
 KIB = 1024
+# The GPU whose record and results documents state.
+GPU = "h100"
 
 
 def module(path):
@@ -21,8 +23,8 @@ def module(path):
 
 
 def older_of(folder):
-    """Files of a folder that hold what its h200.json was made without."""
-    return sorted(folder.glob("h200-*.json"))
+    """Files of a folder that hold what the last run on this GPU was made without."""
+    return sorted(folder.glob(f"{GPU}-*.json"))
 
 
 class Catalogue:
@@ -43,7 +45,7 @@ class Catalogue:
 
     @cached_property
     def _benchmarks(self):
-        return Benchmarks(self._results / "h200.json", self._descriptions)
+        return Benchmarks(self._results / f"{GPU}.json", self._descriptions)
 
     def benchmark(self, name, *arguments):
         """A table of benchmarks.py."""
@@ -69,7 +71,18 @@ class Catalogue:
 
     def target(self, name, field):
         """A number of a target's description, with its unit."""
-        value = self._benchmarks.descriptions[name][field]
+        return self._quantity(self._benchmarks.descriptions[name][field], field)
+
+    def gpu(self, field):
+        """A number of the GPU that was measured, with its unit."""
+        return self._quantity(self._benchmarks.devices["h200"][field], field)
+
+    def gpu_bandwidth(self):
+        """The memory bandwidth of the target `h200` over that of the GPU that was measured."""
+        described, own = (of["h200"]["bandwidth"] for of in (self._benchmarks.descriptions, self._benchmarks.devices))
+        return f"{described / own:.1f} times"
+
+    def _quantity(self, value, field):
         units = {
             "bandwidth": "GB/s",
             "f16_tflops": "TFLOP/s",
@@ -90,7 +103,7 @@ class Catalogue:
 
     @cached_property
     def _record(self):
-        return self._read_record("h200.json")
+        return self._read_record(f"{GPU}.json")
 
     def _read_record(self, name):
         return json.loads((self._root / "targets/verified" / name).read_text())
@@ -102,7 +115,7 @@ class Catalogue:
         return next((record for record in records if record.get(part)), None)
 
     def record(self, name, *arguments):
-        """Something that the record of an H200 holds."""
+        """Something that the record of the GPU holds."""
         return getattr(self, f"_record_{name}")(*arguments)
 
     def _record_machine(self, record=None):
@@ -178,7 +191,7 @@ class Catalogue:
         """A sentence on the ONNX backend tests on this GPU, where the record has them."""
         suites = {key.split()[1]: section for key, section in self._record.get("suite", {}).items()}
         counts = [f"{section['passed']:,} of {section['cases']:,} in {precision}" for precision, section in suites.items()]
-        return f"On an H200, {listed(counts)} pass." if counts else ""
+        return f"On an {self._record['run']['gpu']}, {listed(counts)} pass." if counts else ""
 
     def _record_heap(self):
         """A sentence on what RUN does to the heap of the process, the driver's calls among them, where the record has it."""

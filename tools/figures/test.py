@@ -151,6 +151,13 @@ class Tables(unittest.TestCase):
         h200 = tables.descriptions["h200"]
         self.assertAlmostEqual(tables.floor(("resnet50", 1), "h200"), 8.2e9 / (h200["f16_tflops"] * 1e6))
 
+    def test_a_gpu_has_its_own_bandwidth_whichever_plans_it_runs(self):
+        described, results = self.tables(measured()), measured()
+        results["run"]["machines"][0]["gpu"] = "NVIDIA H100 80GB HBM3"
+        own, network = self.tables(results), ("vgg16", 1)
+        self.assertAlmostEqual(own.floor(network, "h200") / described.floor(network, "h200"), 4800 / 3350)
+        self.assertEqual(own.floor(network, "jetson-agx-orin"), described.floor(network, "jetson-agx-orin"))
+
     def test_8_bits_are_compared_with_f16_and_stand_in_no_other_table(self):
         tables = self.tables(measured())
         text = tables.quantised()
@@ -288,7 +295,7 @@ class Documents(unittest.TestCase):
         self.assertEqual(process(self.root, True), [])
 
     def test_a_new_run_needs_no_edits_by_hand(self):
-        (self.root / "targets/benchmarks/h200.json").write_text(json.dumps(measured()))
+        (self.root / "targets/benchmarks/h100.json").write_text(json.dumps(measured()))
         self.assertNotEqual(process(self.root, False), [])
         self.assertEqual(process(self.root, True), [])
         self.assertEqual(process(self.root, False), [])
@@ -304,9 +311,9 @@ class Documents(unittest.TestCase):
 
     def test_what_a_run_left_out_stands_in_results_of_before(self):
         folder, results = self.root / "targets/benchmarks", measured()
-        (folder / "h200-1234567.json").write_text(json.dumps(results | {"run": results["run"] | {"commit": "1234567"}}))
+        (folder / "h100-1234567.json").write_text(json.dumps(results | {"run": results["run"] | {"commit": "1234567"}}))
         results["results"] = [line for line in results["results"] if line["program"] != "torch.compile"]
-        (folder / "h200.json").write_text(json.dumps(results))
+        (folder / "h100.json").write_text(json.dumps(results))
         process(self.root, True)
         compiled = (self.root / "BENCHMARKS.md").read_text().split("## torch.compile")[1].split("\n## ")[0]
         self.assertIn("commit 1234567", compiled)
@@ -314,7 +321,7 @@ class Documents(unittest.TestCase):
 
     def test_a_new_record_needs_no_edits_by_hand(self):
         def change(change):
-            path = self.root / "targets/verified/h200.json"
+            path = self.root / "targets/verified/h100.json"
             record = json.loads(path.read_text())
             change(record)
             path.write_text(json.dumps(record))
@@ -349,7 +356,7 @@ class Documents(unittest.TestCase):
 
         readme = change(new)
         for text in ["commit 0123456 with changes, 2026-11-22<", "1,510 of 1,511 (all but 1 of `top_k`)", "figure record networks jetson-orin-nano -->3 of 4<", "figure record emulated -->1 of 2<", "figure record identical -->1<",
-                     "On an H200, 1,609 of 1,905 in f32 and 1,500 of 1,905 in f16 pass.",
+                     "On an NVIDIA H100 80GB HBM3, 1,609 of 1,905 in f32 and 1,500 of 1,905 in f16 pass.",
                      "100,000 replays in each of 2 modes: no call of an allocating function."]:  # fmt: skip
             self.assertIn(text, readme)
         part = change(lambda record: record["run"].update(skipped=["suite", "soak/a", "soak/b"]))
@@ -362,14 +369,14 @@ class Documents(unittest.TestCase):
         self.assertIn("2 modes: calls: 3 of `malloc` and 2 of `free`; 1 blocks and 0 mappings were left.", readme)
         # A part that has not been made again is that of an older record, which is named; without one nothing is said.
         folder = self.root / "targets/verified"
-        for path in folder.glob("h200-*.json"):
+        for path in folder.glob("h100-*.json"):
             path.unlink()
-        older = json.loads((folder / "h200.json").read_text())
+        older = json.loads((folder / "h100.json").read_text())
         older["run"]["commit"] = "fedcba9876543210"
-        (folder / "h200-fedcba9.json").write_text(json.dumps(older))
+        (folder / "h100-fedcba9.json").write_text(json.dumps(older))
         readme = change(lambda record: record.pop("heap"))
         self.assertRegex(readme, r"commit fedcba9, 2026-11-22\), 100,000 replays in each of 2 modes")
-        (folder / "h200-fedcba9.json").unlink()
+        (folder / "h100-fedcba9.json").unlink()
         self.assertNotIn("100,000 replays", change(lambda record: None))
 
     def test_a_new_suite_and_new_architectures_need_no_edits_by_hand(self):
