@@ -1,6 +1,7 @@
 //! `floec selftest-bundle`: what `floe selftest` runs on a device, in one file.
 
 use crate::{
+    compare,
     import::ImportArguments,
     output::{self, usage},
     prove,
@@ -9,7 +10,14 @@ use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use floe::{
     host_functions::HostFunctions,
-    selftest::bundle::{self, FORMAT, Manifest},
+    selftest::{
+        agreement::Bound,
+        bundle::{self, Check, FORMAT, Manifest},
+    },
+};
+use floe_accuracy::{
+    compare::{Options, Subject, compare},
+    samples::Samples,
 };
 use floe_compiler::{
     emit::VariantIdentity,
@@ -26,7 +34,10 @@ use floe_engine::plan::format::ImageKind;
 use floe_kernels::codegen::Target;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
-use std::{collections::HashSet, path::PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 /// Make a file with which `floe selftest` tests a device: kernels of every family, networks, inputs and references.
 #[derive(Args)]
@@ -173,8 +184,20 @@ fn networks(arguments: &Arguments, target: &Target) -> Result<Vec<Entry>> {
         if !taken.insert(name.clone()) {
             return usage(Err(anyhow!("two networks are called {name}: rename one of the files")));
         }
-        let plan = prove::plan_bytes(path, &HostFunctions::default(), || Ok(options.clone()))?;
-        entries.extend(selftest::network(plan, &name, &target.name, arguments.seed)?);
+        let mut compiled = false;
+        let plan = prove::plan_bytes(path, &HostFunctions::default(), || {
+            compiled = true;
+            Ok(options.clone())
+        })?;
+        let of_network = selftest::network(plan, &name, &target.name, arguments.seed)?;
+        if let [(bundle::Case { check: Check::Network { bound, .. }, .. }, _), ..] = of_network.as_slice()
+            && compiled
+            && !target.is_host()
+            && matches!(arguments.precision, Precision::F16)
+        {
+            warn_of_f16(path, &options, arguments.seed, bound)?;
+        }
+        entries.extend(of_network);
     }
     if arguments.networks.is_empty() {
         if !arguments.import.is_empty() {
@@ -184,4 +207,26 @@ fn networks(arguments: &Arguments, target: &Target) -> Result<Vec<Entry>> {
         entries.extend(selftest::network(plan, "digits", &target.name, arguments.seed)?);
     }
     Ok(entries)
+}
+
+/// Warns of outputs that f16 itself takes beyond the bound of the network's cases, as the host simulates it: such a case fails on every
+/// device, and says nothing of one.
+fn warn_of_f16(path: &Path, options: &CompileOptions, seed: u64, bound: &Bound) -> Result<()> {
+    let fused = compare::compiled(pipeline::import_and_fuse(path, options, &|_| ()), &path.display().to_string())?;
+    let facts = fused.inputs.iter().map(|id| &fused.values[id.0]).map(|value| (value.name.clone(), value.fact.clone()));
+    let samples = Samples::random(&facts.collect::<Vec<_>>(), 1, seed);
+    let (subject, simulation) = (Subject::Simulated { keep_f32: &[] }, Options { layers: false, ..Options::default() });
+    let found = compare(&fused, subject, &samples, None, simulation, &|_, _| false, &mut |_, _| Ok(()), &|_| ())?;
+    for output in &found.outputs.outputs {
+        let (cosine, relative) = (output.error.cosine(), output.error.relative());
+        if bound.cosine.is_some_and(|least| cosine < least) || bound.l2.is_some_and(|most| relative > most) {
+            log::warn!(
+                "{}: f16 itself takes output '{}' to a cosine of {cosine:.4} and a relative error of {relative:.1e}, beyond the bound of a \
+                 self-test: it would fail on every device. Give --precision f32, or a plan of `floec compile --precision auto`",
+                path.display(),
+                output.name,
+            );
+        }
+    }
+    Ok(())
 }

@@ -56,6 +56,49 @@ fn several_shapes_are_several_cases() {
     }
 }
 
+/// What f16 does to a network is not the device's fault, so it is told where the bundle is made.
+#[test]
+fn a_network_that_f16_ruins_is_warned_of() {
+    if !nvrtc_is_there() {
+        return;
+    }
+    let folder = Folder::new();
+    let identity: Vec<f32> = (0..64).map(|place| f32::from(u8::from(place % 9 == 0))).collect();
+    // Numbers near 4,096 are multiples of four in f16.
+    let nodes = |offset| {
+        let nodes = vec![
+            models::node("far", "Add", &["x", "offset"], "a"),
+            models::node("product", "MatMul", &["a", "identity"], "b"),
+            models::node("near", "Sub", &["b", "offset"], "y"),
+        ];
+        let constants = vec![models::tensor("offset", &[1], &[offset]), models::tensor("identity", &[8, 8], &identity)];
+        models::model(nodes, constants, &["4", "8"])
+    };
+    folder.write("far.onnx", nodes(4096.0));
+    folder.write("near.onnx", nodes(1.0));
+    let bundle = "selftest-bundle --target jetson-orin-nano --ptx --family lrn -o a.selftest";
+    let said = |arguments: &str| {
+        let run = folder.run(&format!("{bundle} {arguments}"));
+        assert_eq!(run.code, Some(0), "{}", run.stderr);
+        run.stderr
+    };
+    let warning = said("far.onnx near.onnx");
+    assert!(warning.contains("far.onnx: f16 itself takes output 'y' to a cosine of"), "{warning}");
+    assert!(
+        !warning.contains("near.onnx") && said("near.onnx").is_empty() && said("far.onnx --precision f32").is_empty()
+    );
+    // The device is not asked: on a GPU in software the case fails as it was said, and in f32 it passes.
+    for (precision, passes) in [("f16", false), ("f32", true)] {
+        said(&format!("far.onnx --precision {precision}"));
+        let mut bundle = Bundle::open(&folder.path("a.selftest")).unwrap();
+        let cases = bundle.manifest().cases.clone();
+        let number = cases.iter().position(|case| case.family == NETWORKS).unwrap();
+        let parts = bundle.parts(number).unwrap();
+        let request = Request { device: DeviceKind::Emulated, ..Request::default() };
+        assert_eq!(Replayer::new(request).run(&cases[number], &parts).unwrap().is_ok(), passes, "{precision}");
+    }
+}
+
 #[test]
 fn what_a_bundle_cannot_be_made_of_is_refused() {
     let folder = Folder::new();
