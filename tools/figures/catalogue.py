@@ -200,14 +200,16 @@ class Catalogue:
             return ""
         sections = list(record["heap"].values())
         calls, replays = {}, min(section["replays"] for section in sections)
-        for functions in (functions for section in sections for functions in section["heap"].values()):
-            for function, count in functions.items():
-                calls[function] = calls.get(function, 0) + count
+        # Nearly all of the driver's calls are of one way of waiting, which is the last word of a mode.
+        for mode, section in record["heap"].items():
+            waiting = mode.split()[-1]
+            count = sum(count for functions in section["heap"].values() for count in functions.values())
+            calls[waiting] = calls.get(waiting, 0) + count
         blocks, mappings = (sum(section["growth"][what] for section in sections) for what in (0, 1))
-        made = listed(f"{count:,} of `{function}`" for function, count in calls.items())
+        made = listed(f"{count:,} with `{waiting}`" for waiting, count in calls.items())
         left = (
-            f"calls: {made}; {blocks:,} blocks and {mappings:,} mappings were left"
-            if made
+            f"calls of `malloc`, `free` and the like, by way of waiting: {made}; {blocks:,} blocks and {mappings:,} mappings were left"
+            if any(calls.values())
             else "no call of an allocating function"
         )
         text = f"*Measured* of the whole process with its driver ({self._record_machine(record)}), {replays:,} replays in each of"

@@ -366,7 +366,7 @@ class Documents(unittest.TestCase):
         readme = change(
             lambda record: record["heap"]["device poll"].update(heap={"replay": {"malloc": 3, "free": 2}}, growth=[1, 0])
         )
-        self.assertIn("2 modes: calls: 3 of `malloc` and 2 of `free`; 1 blocks and 0 mappings were left.", readme)
+        self.assertIn("2 modes: calls of `malloc`, `free` and the like, by way of waiting: 5 with `poll` and 0 with `block`; 1 blocks and 0 mappings were left.", readme)
         # A part that has not been made again is that of an older record, which is named; without one nothing is said.
         folder = self.root / "targets/verified"
         for path in folder.glob("h100-*.json"):
