@@ -3,7 +3,6 @@
 use crate::{Folder, Run, models};
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Stdio},
     thread,
@@ -35,9 +34,17 @@ while [ $# -gt 0 ]; do
 done
 "#;
 
+/// Makes a program of a file. Another process does, since programs that tests beside this one start would inherit a file that is open
+/// here for writing, and such a file cannot be run.
+fn install(from: &Path, to: &Path) {
+    assert!(Command::new("install").args(["-m", "755"]).args([from, to]).status().unwrap().success());
+}
+
 fn program(folder: &Folder, name: &str, text: &str) {
-    folder.write(name, text);
-    fs::set_permissions(folder.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    let written = format!("{name}.text");
+    folder.write(&written, text);
+    install(&folder.path(&written), &folder.path(name));
+    fs::remove_file(folder.path(&written)).unwrap();
 }
 
 /// A folder with a model, a plan, a stranger's ssh, a device's home and a runtime for it.
@@ -163,7 +170,7 @@ fn the_runtime_fits_the_device() {
     let folder = folder();
     fs::create_dir(folder.path("desk")).unwrap();
     let desk = folder.path("desk/floec");
-    fs::copy(env!("CARGO_BIN_EXE_floec"), &desk).unwrap();
+    install(Path::new(env!("CARGO_BIN_EXE_floec")), &desk);
     let deploy = |arguments: &str| crate::run(&mut with(&desk, &folder, arguments));
     // Without any there is nothing to run.
     let run = deploy("plan.floe nano");
@@ -180,7 +187,7 @@ fn the_runtime_fits_the_device() {
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("is for processor 256, nano is of"), "{}", run.stderr);
     // One that fits is copied.
-    fs::copy(&desk, folder.path("desk/floe")).unwrap();
+    install(&desk, &folder.path("desk/floe"));
     assert!(deploy("plan.floe nano").succeeded().contains(" copied\n"));
     assert!(folder.path("home/floe/bin/floe").exists());
 }
