@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmark"))
 from measurements import COMPILED, COST_MODEL, FLOE, PYTORCH, QUANTISED, TIMING_TABLE, Results
 from rounding import said
 
-# Targets whose plans run on the GPU that is measured, for which they were made or which is like it: the whole GPU and a slice.
+# Targets whose plans the measured GPU runs as its own: on all of it and on a slice.
 RAN = ("h200", "h200-16")
 # A Jetson that so many multiprocessors of another GPU stand for.
 STANDS_FOR = {16: "jetson-agx-orin", 8: "jetson-orin-nano"}
@@ -30,7 +30,7 @@ def listed(words):
 
 
 class Benchmarks:
-    """The results in one file, the descriptions of targets, and what is known of the devices: of the GPU that was measured its own numbers."""
+    """The results in one file, the descriptions of targets, and those of the devices, where the measured GPU has its own numbers."""
 
     def __init__(self, file, descriptions):
         self.results = Results(file)

@@ -77,11 +77,6 @@ class Catalogue:
         """A number of the GPU that was measured, with its unit."""
         return self._quantity(self._benchmarks.devices["h200"][field], field)
 
-    def gpu_bandwidth(self):
-        """The memory bandwidth of the target `h200` over that of the GPU that was measured."""
-        described, own = (of["h200"]["bandwidth"] for of in (self._benchmarks.descriptions, self._benchmarks.devices))
-        return f"{described / own:.1f} times"
-
     def _quantity(self, value, field):
         units = {
             "bandwidth": "GB/s",

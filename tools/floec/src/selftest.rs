@@ -210,7 +210,7 @@ fn networks(arguments: &Arguments, target: &Target) -> Result<Vec<Entry>> {
 }
 
 /// Warns of outputs that f16 itself takes beyond the bound of the network's cases, as the host simulates it: such a case fails on every
-/// device, and says nothing of one.
+/// device, and says nothing of one. Of several shapes the first is simulated. The graph is imported again, since compiling keeps none.
 fn warn_of_f16(path: &Path, options: &CompileOptions, seed: u64, bound: &Bound) -> Result<()> {
     let fused = compare::compiled(pipeline::import_and_fuse(path, options, &|_| ()), &path.display().to_string())?;
     let facts = fused.inputs.iter().map(|id| &fused.values[id.0]).map(|value| (value.name.clone(), value.fact.clone()));
