@@ -3,14 +3,14 @@
 mod depthwise;
 mod first_layer;
 
-pub use first_layer::{reads_any_layout, reads_integers_of_any_layout};
+pub use first_layer::{reads_any_layout, reads_bytes_of_any_layout};
 
 use super::{Conv, Convolution, Geometry, Parameters, fft, winograd};
-use crate::View;
 use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
 use crate::gemm::{self, Depth, Integers, Operand, Problem, Window, map_of_view, spatial};
 use crate::mbconv::MbConv;
 use crate::view::{Dims, Strides};
+use crate::{DType, View};
 
 impl Conv {
     /// The convolution as one matrix product.
@@ -68,8 +68,8 @@ pub(super) fn add_bands(all: &mut Vec<Candidate>, kernel: &impl Generate, target
     all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
 }
 
-/// Weights packed `[m][tap][channel]`, the order of K.
-fn packed(conv: &Geometry, channels: u32) -> Result<Operand, Unsupported> {
+/// Weights packed `[m][tap][channel]`, the order of K, as elements of a type that holds them exactly.
+fn packed(conv: &Geometry, channels: u32, dtype: DType) -> Result<Operand, Unsupported> {
     let overflow = |_| Unsupported("weights have 2³¹ elements or more".into());
     let weights = &conv.weights;
     let taps: u64 = weights.shape[2..].iter().map(|&d| u64::from(d)).product();
@@ -86,13 +86,14 @@ fn packed(conv: &Geometry, channels: u32) -> Result<Operand, Unsupported> {
     for stride in [k, 1].into_iter().chain(of_taps) {
         strides.push(i32::try_from(stride).map_err(overflow)?).map_err(|_| Unsupported("rank of weights".into()))?;
     }
-    let view = View { dtype: weights.dtype, offset: 0, padded_channels: 0, shape, strides };
+    let view = View { dtype, offset: 0, padded_channels: 0, shape, strides };
     // Weights that already lie so need no copy.
     let same = |d: usize| weights.shape[d] == 1 || weights.strides[d] == view.strides[d];
-    let kept = weights.shape == view.shape && (0..weights.rank()).all(same) && weights.offset == 0;
+    let kept =
+        weights.dtype == dtype && weights.shape == view.shape && (0..weights.rank()).all(same) && weights.offset == 0;
     let packing = if kept { Packing::Keep } else { Packing::View(view) };
     let group = k * i64::from(weights.shape[0] / conv.groups);
-    Ok(Operand { dtype: weights.dtype, offset: 0, batch: vec![], column: k, depth: 1, taps: None, group, packing })
+    Ok(Operand { dtype, offset: 0, batch: vec![], column: k, depth: 1, taps: None, group, packing })
 }
 
 /// The convolution as one product over all output channels; with groups, only direct kernels can run it.
@@ -111,7 +112,7 @@ fn ungrouped(conv: &Convolution<'_>) -> Result<Problem, Unsupported> {
     };
     let rows = spatial(&geometry.output).0;
     let integers = conv.is_integer().then(|| Integers { padding_value: conv.padding_value.into() });
-    Ok(Problem { integers, ..problem(conv, rows, channels, window, packed(geometry, channels)?) })
+    Ok(Problem { integers, ..problem(conv, rows, channels, window, packed(geometry, channels, weights.dtype)?) })
 }
 
 /// Extents of a convolution's input and kernel.

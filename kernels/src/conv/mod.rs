@@ -31,7 +31,7 @@ pub mod transposed;
 pub mod winograd;
 
 #[cfg(feature = "codegen")]
-pub use cuda::{reads_any_layout, reads_integers_of_any_layout};
+pub use cuda::{reads_any_layout, reads_bytes_of_any_layout};
 pub(crate) use parameters::Parameters;
 
 use crate::{View, pointwise::Epilogue};

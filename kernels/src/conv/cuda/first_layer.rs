@@ -1,10 +1,10 @@
-//! Convolutions of one to four channels, read as they lie: the first layer of a network on its input, of floats or of 8-bit
-//! integers.
+//! Convolutions of one to four channels, read as they lie: the first layer of a network on its input, of floats or of bytes.
 
 use super::packed;
 use crate::codegen::{Candidate, Packing, Rate, Target};
-use crate::conv;
-use crate::gemm::{Constants, Geometry, INTEGERS, Problem, WORDS, integer_names, launch, word};
+use crate::conv::Geometry;
+use crate::gemm::{self, Constants, INTEGERS, Problem, WORDS, integer_names, launch, word};
+use crate::quantized_conv::is_float_factor;
 use crate::{DType, View};
 
 /// Most channels: a pixel is four elements of shared memory.
@@ -23,7 +23,7 @@ const TILES: [(u32, u32, u32, u32); 7] =
 
 /// Whether a convolution without groups of this input and these weights into outputs of type `output` has a tensor-core
 /// kernel that reads the input in whatever layout and float type it has, so that no copy is needed before it. Strides and
-/// dilations as in [`conv::Geometry`].
+/// dilations as in [`Geometry`].
 pub fn reads_any_layout(input: &View, weights: &View, output: DType, strides: [u32; 3], dilations: [u32; 3]) -> bool {
     let half = |dtype: DType| matches!(dtype, DType::F16 | DType::Bf16);
     input.rank() == 4
@@ -36,16 +36,20 @@ pub fn reads_any_layout(input: &View, weights: &View, output: DType, strides: [u
         && TILES.iter().any(|&(rows, columns, ..)| shared(weights, strides, dilations, rows, columns) <= MOST_SHARED)
 }
 
-/// The same of a convolution of 8-bit integers, on any GPU.
-pub fn reads_integers_of_any_layout(input: &View, weights: &View, strides: [u32; 3], dilations: [u32; 3]) -> bool {
-    let byte = |dtype: DType| matches!(dtype, DType::I8 | DType::U8);
+/// The same of a convolution of bytes: of 8-bit integers on any GPU, of floats of 8 bits on those with tensor cores that copy
+/// asynchronously.
+pub fn reads_bytes_of_any_layout(input: &View, weights: &View, strides: [u32; 3], dilations: [u32; 3]) -> bool {
+    let factors = [input.dtype, weights.dtype];
+    let most = match factors.map(is_float_factor) {
+        [true, true] => MOST_SHARED,
+        _ if factors.iter().all(|dtype| matches!(dtype, DType::I8 | DType::U8)) => LEAST_SHARED,
+        _ => return false,
+    };
     input.rank() == 4
         && weights.rank() == 4
         && (1..=MOST_CHANNELS).contains(&weights.shape[1])
         && (5..=MOST_TAPS).contains(&weights.shape[2].saturating_mul(weights.shape[3]))
-        && byte(weights.dtype)
-        && byte(input.dtype)
-        && TILES.iter().any(|&(rows, columns, ..)| shared(weights, strides, dilations, rows, columns) <= LEAST_SHARED)
+        && TILES.iter().any(|&(rows, columns, ..)| shared(weights, strides, dilations, rows, columns) <= most)
 }
 
 /// Bytes of shared memory: input and weights, or the staged accumulators where they are larger.
@@ -66,15 +70,14 @@ fn shared(weights: &View, strides: [u32; 3], dilations: [u32; 3], rows: u32, col
 }
 
 /// Candidates, or none where the convolution is not a first layer.
-pub(super) fn candidates(conv: &conv::Geometry, whole: &Problem, target: &Target) -> Vec<Candidate> {
-    let reads = match whole.integers {
-        Some(_) => reads_integers_of_any_layout(&conv.input, &conv.weights, conv.strides, conv.dilations),
-        None => {
-            target.has_async_copy()
-                && reads_any_layout(&conv.input, &conv.weights, conv.output.dtype, conv.strides, conv.dilations)
-        }
+pub(super) fn candidates(conv: &Geometry, whole: &Problem, target: &Target) -> Vec<Candidate> {
+    let Geometry { input, weights, output, strides, dilations, .. } = conv;
+    let reads = match whole.integers.is_some() || whole.float8() {
+        true => reads_bytes_of_any_layout(input, weights, *strides, *dilations),
+        false => reads_any_layout(input, weights, output.dtype, *strides, *dilations),
     };
-    if !(reads && conv.groups == 1 && whole.stores_vectors()) {
+    let multiplies = whole.integers.is_some() || target.has_async_copy();
+    if !(reads && multiplies && conv.groups == 1 && whole.stores_vectors()) {
         return Vec::new();
     }
     let narrowest = TILES.map(|tile| tile.1).into_iter().filter(|&columns| columns >= whole.stored_columns).min();
@@ -85,11 +88,12 @@ pub(super) fn candidates(conv: &conv::Geometry, whole: &Problem, target: &Target
         .collect()
 }
 
-fn candidate(conv: &conv::Geometry, whole: &Problem, tile: [u32; 4], target: &Target) -> Option<Candidate> {
+fn candidate(conv: &Geometry, whole: &Problem, tile: [u32; 4], target: &Target) -> Option<Candidate> {
     let [rows, columns, wm, wn] = tile;
     let shared = shared(&conv.weights, conv.strides, conv.dilations, rows, columns);
     let window = whole.depth.window.as_ref()?;
-    let b = packed(conv, 4).ok()?;
+    // Floats of 8 bits are exact in f16, in which tensor cores multiply them.
+    let b = packed(conv, 4, if whole.float8() { DType::F16 } else { conv.weights.dtype }).ok()?;
     if shared > target.shared_per_block.min(MOST_SHARED) {
         return None;
     }
@@ -141,7 +145,8 @@ fn candidate(conv: &conv::Geometry, whole: &Problem, tile: [u32; 4], target: &Ta
         None => [include_str!("../../gemm/intrinsics.cu"), include_str!("first_layer.cu")],
     };
     let parts = parts.map(Into::into).into();
-    let geometry = Geometry { shared, ..Geometry::new("first_layer", "first_layer", parts, blocks, threads) };
+    let geometry =
+        gemm::Geometry { shared, ..gemm::Geometry::new("first_layer", "first_layer", parts, blocks, threads) };
     let launch = launch(whole, &b, constants, geometry);
     // Loads of input and weights one after the other, products at half of the rate, the way out.
     let peak = if whole.integers.is_none() {

@@ -282,7 +282,11 @@ pub fn cases() -> Vec<Kernel> {
         add(four, &[1, 32, 20, 20], [64, 3, 1, 1], FloatBlock(F8E4M3));
         add([F8E5M2, F8E5M2], &[2, 20, 17, 15], [36, 3, 2, 1], Scaled(F16));
         add(five, &[1, 256, 5, 4], [128, 3, 1, 1], Scaled(F8E5M2));
+        // First layers, of two images too.
         add(four, &[1, 3, 45, 37], [64, 7, 2, 1], Scaled(F16));
+        add(four, &[2, 3, 33, 29], [24, 3, 2, 1], FloatBlock(F8E4M3));
+        add(five, &[1, 1, 19, 21], [20, 5, 1, 1], Scaled(F8E5M2));
+        add([F8E5M2, F8E5M2], &[1, 4, 18, 18], [40, 3, 1, 1], Sums);
         add(four, &[1, 64, 10, 10], [64, 3, 1, 4], FloatBlock(F8E4M3));
         add(four, &[1, 72, 14, 14], [72, 3, 1, 72], FloatBlock(F8E4M3));
         add(five, &[2, 40, 15, 13], [40, 5, 2, 40], Scaled(F16));

@@ -6,7 +6,7 @@ use crate::{
 };
 use floe_kernels::{
     View,
-    conv::{reads_any_layout, reads_integers_of_any_layout},
+    conv::{reads_any_layout, reads_bytes_of_any_layout},
 };
 use floe_models::{Op, TensorId};
 
@@ -18,11 +18,11 @@ pub(super) fn of(graph: &FusedGraph, host: bool, factors: &[Option<Factors>]) ->
 fn is(graph: &FusedGraph, node: &FusedNode, factors: Option<Factors>) -> bool {
     let (FusedOp::Anchored { op, .. }, Some(factors)) = (&node.op, factors) else { return false };
     let (Op::Conv { window, groups: 1 } | Op::QuantizedConv { window, groups: 1, .. }) = op else { return false };
-    let integers = matches!(op, Op::QuantizedConv { .. });
+    let bytes = matches!(op, Op::QuantizedConv { .. });
     let view = |id: TensorId| {
         let fact = &graph.values[id.0].fact;
         let extents: Option<Vec<u32>> = fact.shape.iter().map(|&e| u32::try_from(e).ok()).collect();
-        let dtype = if integers { fact.dtype } else { factors.dtype };
+        let dtype = if bytes { fact.dtype } else { factors.dtype };
         View::contiguous(dtype, &extents?).ok()
     };
     let pair =
@@ -31,8 +31,8 @@ fn is(graph: &FusedGraph, node: &FusedNode, factors: Option<Factors>) -> bool {
     let (Some(input), Some(weights), Some(strides), Some(dilations)) = operands else { return false };
     // A constant input is repacked in any case.
     let constant = graph.values[node.inputs[0].0].constant.is_some();
-    let reads = match integers {
-        true => reads_integers_of_any_layout(&input, &weights, strides, dilations),
+    let reads = match bytes {
+        true => reads_bytes_of_any_layout(&input, &weights, strides, dilations),
         false => reads_any_layout(&input, &weights, factors.dtype, strides, dilations),
     };
     !constant && reads
