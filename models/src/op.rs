@@ -352,7 +352,7 @@ pub enum Op {
         padding_value: i16,
     },
     /// Inputs a `[…, m, k]`, b `[k, n]` (8 bits each, whose types may differ), optional bias `[n]` (I32); sums in I32,
-    /// wrapping. Of floats (E4M3, E5M2) the sums are F32, and there is no bias.
+    /// wrapping. Of floats (E4M3, E5M2) the sums are F32, there is no bias, and b may be `[…, k, n]` too.
     QuantizedMatMul,
     /// Inputs x `[n, c, …]`, grid `[n, …, spatial rank]` with the innermost dimension's coordinate first; output
     /// `[n, c, …]` with the grid's extents.

@@ -245,3 +245,46 @@ fn few_rows_read_weights_of_8_bits_in_less_time_than_those_of_16() {
         assert!(bytes < 0.8 * halves, "{}: {bytes} against {halves}", target.name);
     }
 }
+
+#[test]
+fn first_layers_of_8_bit_floats_multiply_their_weights_as_f16() {
+    for types in [[DType::F8E4M3, DType::F8E4M3], [DType::F8E5M2, DType::F8E4M3]] {
+        let of = Layer { input: &[1, 3, 112, 112], maps: 64, taps: 7, stride: 2, ..Layer::new(types, true) };
+        let conv = layer(&Layer { finish: Finish::Scaled(DType::F8E4M3), ..of });
+        for target in targets() {
+            let candidates = conv.candidates(&target).unwrap();
+            assert_sound(&candidates, &target);
+            let first: Vec<_> = candidates.iter().filter(|one| one.algorithm == "first_layer").collect();
+            assert_eq!(!first.is_empty(), target.has_async_copy(), "{}", target.name);
+            // The general product multiplies 16 channels for each pixel's three.
+            assert_eq!(candidates[0].algorithm == "first_layer", target.has_async_copy(), "{}", target.name);
+            for candidate in first {
+                let Packing::View(weights) = &candidate.packing[1] else { panic!("weights as they are") };
+                assert_eq!((weights.dtype, weights.shape[1]), (DType::F16, 4));
+            }
+        }
+    }
+}
+
+#[test]
+fn batched_products_of_8_bit_floats_run_on_tensor_cores_whichever_way_the_second_factor_lies() {
+    for target in targets() {
+        for transposed in [false, true] {
+            let view = |dtype, shape: &[u32]| View::contiguous(dtype, shape).unwrap();
+            let mut b = view(DType::F8E4M3, &[4, 128, 64]);
+            if transposed {
+                b.strides = view(DType::F8E4M3, &[4, 64, 128]).strides;
+                b.strides.swap(1, 2);
+            }
+            let (a, output) = (view(DType::F8E4M3, &[4, 96, 128]), view(DType::F16, &[4, 96, 64]));
+            let product = MatMul { a, b, output, epilogue: Epilogue::default() };
+            let candidates = product.candidates(&target).unwrap();
+            assert_sound(&candidates, &target);
+            let on_tensor_cores = candidates.iter().find(|one| one.algorithm == "tensor_core_gemm");
+            assert_eq!(on_tensor_cores.is_some(), target.has_async_copy(), "{}", target.name);
+            // Columns along K are what the instruction reads of bytes; others are turned by a copy.
+            let kept = on_tensor_cores.is_none_or(|one| one.packing[1] == Packing::Keep);
+            assert_eq!(kept, transposed || on_tensor_cores.is_none());
+        }
+    }
+}

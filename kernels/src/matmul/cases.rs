@@ -2,8 +2,12 @@
 
 use super::MatMul;
 use crate::conv::cases::{ADD_RELU, CLIP, RELU, SILU, epilogue};
-use crate::pointwise::Epilogue;
+use crate::pointwise::{Binary, Epilogue, Instruction};
 use crate::{DType, Kernel, View};
+
+/// `x / 64`.
+const SCALED: &[Instruction] =
+    &[Instruction::Input(0), Instruction::Float(1.0 / 64.0), Instruction::Binary(Binary::Mul, 0, 1)];
 
 /// The matrices of the last two dimensions, transposed.
 fn transpose(view: &View) -> View {
@@ -109,6 +113,39 @@ pub fn cases() -> Vec<Kernel> {
         wide.output.dtype = DType::F32;
         cases.push(wide);
     }
+    // Floats of 8 bits: attention's two products, plain ones, heads interleaved, odd sizes, few rows.
+    let (four, five) = (DType::F8E4M3, DType::F8E5M2);
+    let scaled = |_: &View| epilogue(false, SCALED, &[]);
+    for (types, batch, sizes, transposed, output) in [
+        ([four, four], &[2, 3][..], [80, 64, 96], b_t, DType::F16),
+        ([four, four], &[2, 3], [80, 96, 64], plain, four),
+        ([five, four], &[], [128, 256, 96], b_t, five),
+        ([four, five], &[2], [33, 48, 40], plain, DType::F32),
+        ([five, five], &[3], [19, 37, 21], b_t, DType::F16),
+        ([four, four], &[2], [17, 23, 9], both, four),
+        ([four, four], &[4], [1, 128, 72], b_t, DType::F32),
+        ([five, four], &[], [3, 130, 70], a_t, DType::Bf16),
+    ] {
+        let mut narrow = product(types[0], batch, sizes, transposed, scaled);
+        (narrow.b.dtype, narrow.output.dtype) = (types[1], output);
+        cases.push(narrow);
+    }
+    let mut heads = product(four, &[4], [32, 16, 48], b_t, none);
+    heads.output.dtype = DType::F16;
+    for (view, tokens, transposed) in [(&mut heads.a, 32, false), (&mut heads.b, 48, true)] {
+        *view = contiguous(four, &[tokens, 4, 16]);
+        view.shape.swap(0, 1);
+        view.strides.swap(0, 1);
+        if transposed {
+            *view = transpose(view);
+        }
+    }
+    cases.push(heads);
+    let mut sum = product(four, &[2], [40, 32, 48], b_t, |output| {
+        epilogue(true, ADD_RELU, &[View { dtype: DType::F16, ..output.clone() }])
+    });
+    sum.output.dtype = DType::F16;
+    cases.push(sum);
     cases.push(product(DType::F64, &[2], [9, 33, 7], b_t, bias));
     cases.push(product(DType::I32, &[], [9, 33, 7], plain, none));
     cases.push(product(DType::I64, &[2], [5, 8, 7], a_t, none));

@@ -5,6 +5,7 @@ use crate::host::epilogue::{self, Channels, EXTRAS, Finish, Panel, Placement, is
 use crate::host::product::{self, Operands};
 use crate::host::tile::{self, COLUMNS, PackedRow, PanelRow, ROWS, Tile};
 use crate::host::{Element, Walk, cast, cast_mut, check_operands, check_plain, clear_padding, with_factor, with_plain};
+use crate::quantized_conv::is_float_factor;
 use crate::{DType, Family, KernelError, View};
 use core::ops::Range;
 
@@ -73,6 +74,10 @@ impl Family for MatMul {
             return Err(KernelError::Shape("factors and product"));
         }
         let types = [self.a.dtype, self.b.dtype, self.output.dtype];
+        crate::host::window::check_product(&[last(&self.a, 1), last(&self.a, 2).max(1)])?;
+        if self.is_float8() {
+            return self.check_float8();
+        }
         if !types.iter().all(|&t| is_f32_class(t)) {
             let same = types.iter().all(|&t| t == types[0]) && types[0] != DType::Bool;
             check_plain(types[0])?;
@@ -83,7 +88,6 @@ impl Family for MatMul {
                 return Err(KernelError::Type("bias of an integer product"));
             }
         }
-        crate::host::window::check_product(&[last(&self.a, 1), last(&self.a, 2).max(1)])?;
         epilogue::check(&self.epilogue, &self.output)
     }
 
@@ -100,7 +104,7 @@ impl Family for MatMul {
     }
 
     fn host_workspace(&self) -> u64 {
-        if !is_f32_class(self.output.dtype) || self.columns_are_direct() {
+        if !self.sums_f32() || self.columns_are_direct() {
             return 0;
         }
         self.product().workspace()
@@ -119,7 +123,7 @@ impl Family for MatMul {
         clear_padding(&self.output, output);
         let mut finish = Finish::new(&self.epilogue, operands)?;
         match self.output.dtype {
-            dtype if is_f32_class(dtype) => self.run_f32(a, b, &mut finish, output, workspace),
+            _ if self.sums_f32() => self.run_f32(a, b, &mut finish, output, workspace),
             DType::F64 => {
                 let (a, b) = (cast::<f64>(a, 0)?, cast::<f64>(b, 1)?);
                 self.run_plain(a, b, cast_mut(output, inputs.len())?, |column, products| {
@@ -140,6 +144,23 @@ impl Family for MatMul {
 }
 
 impl MatMul {
+    /// Checks the types of a product of floats of 8 bits.
+    fn check_float8(&self) -> Result<(), KernelError> {
+        let stores = |dtype| is_f32_class(dtype) || is_float_factor(dtype);
+        let reads = |dtype| is_f32_class(dtype) || is_float_factor(dtype) || dtype == DType::Bool;
+        let output = self.output.dtype;
+        let made = is_f32_class(output) || self.epilogue.program.is_some();
+        if !is_float_factor(self.b.dtype) || !made {
+            return Err(KernelError::Type("factors and product"));
+        }
+        epilogue::check_of(&self.epilogue, &self.output, stores, reads)
+    }
+
+    /// Whether sums are accumulated in f32.
+    fn sums_f32(&self) -> bool {
+        is_f32_class(self.output.dtype) || self.is_float8()
+    }
+
     /// Stores `element(column, products)` for every element of the product.
     fn run_plain<T: Element>(
         &self,
@@ -170,7 +191,7 @@ impl MatMul {
         }
     }
 
-    /// The product of f32, f16 or bf16 factors.
+    /// The product of f32, f16 or bf16 factors, or of floats of 8 bits.
     fn run_f32(
         &self,
         a: &[u8],

@@ -3,8 +3,9 @@
 use super::{MatMul, cases};
 use crate::conv::tests::{any_view, never_panics};
 use crate::host::testing::{self, Operand, Values, element};
+use crate::narrow::{F8E4M3, F8E5M2};
 use crate::pointwise::Epilogue;
-use crate::{DType, Kernel};
+use crate::{DType, Family, Kernel};
 use proptest::prelude::*;
 
 fn expected(product: &MatMul, operands: &[Operand], index: &[i64]) -> f64 {
@@ -16,7 +17,12 @@ fn expected(product: &MatMul, operands: &[Operand], index: &[i64]) -> f64 {
         b[rank - 2] = k;
         sum += element(&product.a, &operands[0], &a) * element(&product.b, &operands[1], &b);
     }
-    testing::finish(&product.epilogue, operands, 2, index[rank - 1], index, sum)
+    let value = testing::finish(&product.epilogue, operands, 2, index[rank - 1], index, sum);
+    match product.output.dtype {
+        DType::F8E4M3 => F8E4M3::from_f32(value as f32).to_f32().into(),
+        DType::F8E5M2 => F8E5M2::from_f32(value as f32).to_f32().into(),
+        _ => value,
+    }
 }
 
 fn compare(product: &MatMul) {
@@ -61,6 +67,31 @@ fn integers_wrap() {
     let terms = *product.a.shape.last().unwrap();
     let wanted = (terms * 200 * 200) as u8;
     assert!(testing::run(&kernel, &operands).iter().all(|&x| x == wanted));
+}
+
+#[test]
+fn what_does_not_fit_floats_of_8_bits_is_refused() {
+    let good = cases::cases().into_iter().find_map(|kernel| match kernel {
+        Kernel::MatMul(product) if product.output.dtype == DType::F8E4M3 => Some(product),
+        _ => None,
+    });
+    let good = good.expect("a case");
+    let refused = |change: &dyn Fn(&mut MatMul)| {
+        let mut bad = good.clone();
+        change(&mut bad);
+        let refused = bad.check().is_err();
+        never_panics(&Kernel::MatMul(bad));
+        refused
+    };
+    assert!(!refused(&|_| ()));
+    for dtype in [DType::F16, DType::F32, DType::I8, DType::F8E4M3Fnuz] {
+        assert!(refused(&|bad| bad.a.dtype = dtype) && refused(&|bad| bad.b.dtype = dtype), "{dtype:?}");
+    }
+    assert!(refused(&|bad| bad.output.dtype = DType::F8E4M3Fnuz));
+    assert!(refused(&|bad| bad.output.dtype = DType::I8));
+    assert!(refused(&|bad| bad.output.dtype = DType::F64));
+    // Sums that nothing scales are not rounded to 8 bits.
+    assert!(refused(&|bad| bad.epilogue.program = None));
 }
 
 proptest! {

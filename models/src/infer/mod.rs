@@ -12,8 +12,8 @@ use crate::{DType, Fact, Op, op::Unary};
 use recurrent::recurrent;
 use rules::{
     attention, binary, check_operands, concatenated, convolution, detected, float_parameters, framed, gemm,
-    grid_sampled, largest, matrix_product, padded, parameters, parametric_relu, pooled, reduced, region_pooled,
-    same_type, scattered, sliced, split, suppressed, transposed,
+    grid_sampled, largest, matrix_product, padded, parametric_relu, pooled, reduced, region_pooled, same_type,
+    scattered, sliced, split, suppressed, transposed,
 };
 use shape::{Result, elements, ensure};
 
@@ -218,15 +218,10 @@ pub fn infer(op: &Op, inputs: &[&Fact], declared: &[Fact]) -> Result<Vec<Fact>> 
             Fact { dtype: rules::sums(x), ..convolution(window, *groups, inputs)? }
         }
         Op::QuantizedMatMul => {
-            let weights = inputs[1];
-            let (&[k, n], Some((&depth, rows))) = (weights.shape.as_slice(), x.shape.split_last()) else {
-                return Err(ShapeError(format!("weights {} of a quantised product", show(&weights.shape))));
-            };
-            ensure!(!rows.is_empty() && depth == k, "{} times {}", show(&x.shape), show(&weights.shape));
-            if let Some(bias) = inputs.get(2) {
-                parameters(&[bias], n)?;
-            }
-            Fact::new(rules::sums(x), &[rows, &[n]].concat())
+            let (sums, ranks) = (rules::sums(x), [x.shape.len(), inputs[1].shape.len()]);
+            let batched = sums == DType::F32 || ranks[1] == 2;
+            ensure!(ranks.iter().all(|&rank| rank >= 2) && batched, "ranks {ranks:?} of a quantised product");
+            Fact { dtype: sums, ..matrix_product(x, inputs[1], inputs.get(2).copied())? }
         }
         Op::PackedMatMul { bits } => rules::packed(*bits, inputs)?,
         Op::GridSample { .. } => grid_sampled(x, inputs[1])?,

@@ -101,6 +101,13 @@ fn products_of_8_bits_have_sums_of_32() {
     ] {
         assert!(product(a, b, bias).is_err(), "{a:?} {b:?}");
     }
+    // Only floats have batches of second factors, and neither has vectors.
+    let shape =
+        |dtype, a: &[usize], b: &[usize]| shape(&Op::QuantizedMatMul, &[Fact::new(dtype, a), Fact::new(dtype, b)], &[]);
+    assert_eq!(shape(DType::F8E4M3, &[2, 1, 5, 3], &[4, 3, 7]).unwrap(), [2, 4, 5, 7]);
+    assert!(shape(DType::I8, &[2, 5, 3], &[2, 3, 7]).is_err());
+    assert_eq!(shape(DType::I8, &[2, 5, 3], &[3, 7]).unwrap(), [2, 5, 7]);
+    assert!(shape(DType::F8E4M3, &[3], &[3, 7]).is_err() && shape(DType::F8E4M3, &[5, 3], &[3]).is_err());
 }
 
 #[test]

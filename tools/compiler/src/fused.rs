@@ -100,6 +100,12 @@ impl FusedGraph {
         readers
     }
 
+    /// Whether a node is a matrix product of 8-bit floats that are both computed when the plan runs.
+    pub fn multiplies_activations(&self, node: &FusedNode) -> bool {
+        matches!(node.op, FusedOp::Anchored { op: Op::QuantizedMatMul, .. })
+            && self.values[node.inputs[1].0].constant.is_none()
+    }
+
     /// The value whose memory another is a view of, as far as nodes before `end` make views; else the value itself.
     pub fn viewed(&self, mut id: TensorId, end: usize) -> TensorId {
         for node in self.nodes[..end.min(self.nodes.len())].iter().rev() {

@@ -159,6 +159,7 @@ impl Range {
             Kernel::Pointwise(_) | Kernel::Softmax(_) => Self::Within(4.0),
             // Sums of products with NaN would be nothing else.
             Kernel::QuantizedConv(conv) if conv.is_float() => Self::Finite(32.0),
+            Kernel::MatMul(product) if product.is_float8() => Self::Finite(4.0),
             // Every byte.
             Kernel::Frame(_) | Kernel::QuantizedConv(_) | Kernel::QuantizedMbConv(_) | Kernel::QuantizedAverage(_) => {
                 Self::Within(32.0)

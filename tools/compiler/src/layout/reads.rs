@@ -45,6 +45,7 @@ pub(super) fn assign(graph: &FusedGraph, host: bool, first_layers: &[bool]) -> V
             FusedOp::Anchored { op, .. } | FusedOp::Operator(op) => match number {
                 0 if first_layer => Form::AsStored,
                 0 if !host && in_windows(graph, node, op) => Form::Windows,
+                1 if graph.multiplies_activations(node) => Form::Any,
                 _ => operand(op, number, image),
             },
         };

@@ -421,10 +421,12 @@ impl<'a> Lowering<'a> {
     fn node(&mut self, node: &'a FusedNode) -> Result<(), String> {
         match &node.op {
             FusedOp::Pointwise(program) => self.pointwise(node, program),
-            FusedOp::Anchored { op, operands, program } if crate::passes::fuse::is_quantized(op) => {
-                self.quantized(node, op, *operands, program.as_ref())
+            FusedOp::Anchored { op, operands, program } => {
+                match crate::passes::fuse::is_quantized(op) && !self.graph.multiplies_activations(node) {
+                    true => self.quantized(node, op, *operands, program.as_ref()),
+                    false => self.anchored(node, op, *operands, program.as_ref()),
+                }
             }
-            FusedOp::Anchored { op, operands, program } => self.anchored(node, op, *operands, program.as_ref()),
             FusedOp::Operator(op) => self.operator(node, op),
         }
     }

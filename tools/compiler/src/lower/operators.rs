@@ -107,7 +107,16 @@ impl<'a> Lowering<'a> {
         let in_windows = self.stored.layouts.reads[self.current][0] == Form::Windows;
         let (x, w) = match in_windows {
             true => self.windows(node, dtype)?,
-            false => (self.read(node, 0, dtype)?, self.read(node, 1, dtype)?),
+            false => {
+                // Floats of 8 bits stay what they are.
+                let narrow = matches!(op, Op::QuantizedMatMul);
+                let factor = |number: usize| match narrow {
+                    true => self.graph.values[node.inputs[number].0].fact.dtype,
+                    false => dtype,
+                };
+                let types = [factor(0), factor(1)];
+                (self.read(node, 0, types[0])?, self.read(node, 1, types[1])?)
+            }
         };
         let bias = if operands > 2 { Some(self.read(node, 2, DType::F32)?) } else { None };
         let mut extras = Vec::new();
@@ -121,7 +130,7 @@ impl<'a> Lowering<'a> {
         let to = self.allocate(node.outputs[0]);
 
         let (x, w, to) = match op {
-            Op::MatMul if w.shape.len() == 2 && x.shape.len() > 2 => {
+            Op::MatMul | Op::QuantizedMatMul if w.shape.len() == 2 && x.shape.len() > 2 => {
                 // Batches that share the right factor are rows of one product, wherever strides can say so.
                 let (columns, depth) = (w.shape[1], w.shape[0]);
                 let rows: usize = result_shape[..result_shape.len() - 1].iter().product();
@@ -139,7 +148,7 @@ impl<'a> Lowering<'a> {
                     }
                 }
             }
-            Op::MatMul => {
+            Op::MatMul | Op::QuantizedMatMul => {
                 let batch = &result_shape[..result_shape.len() - 2];
                 let with_batch = |matrix: &Located| {
                     let tail = &matrix.shape[matrix.shape.len() - 2..];
@@ -178,7 +187,9 @@ impl<'a> Lowering<'a> {
                     _ => Kernel::ConvTranspose(ConvTranspose { geometry, epilogue }),
                 }
             }
-            Op::MatMul | Op::Gemm { .. } => Kernel::MatMul(MatMul { a: x_view, b: w_view, output: view, epilogue }),
+            Op::MatMul | Op::QuantizedMatMul | Op::Gemm { .. } => {
+                Kernel::MatMul(MatMul { a: x_view, b: w_view, output: view, epilogue })
+            }
             other => return Err(format!("{} cannot carry an epilogue", other.name())),
         };
         self.push(kernel, inputs, vec![output]);

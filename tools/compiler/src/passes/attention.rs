@@ -67,7 +67,7 @@ impl Edges {
     }
 
     /// The other operand and the factor, where the node multiplies by a scalar constant.
-    fn factor(&self, node: &Node) -> Option<(TensorId, f64)> {
+    pub(super) fn factor(&self, node: &Node) -> Option<(TensorId, f64)> {
         let scalar = |id: TensorId| rewrite::scalar(self, id);
         let &[a, b] = node.inputs.as_slice() else { return None };
         let found = match node.op {

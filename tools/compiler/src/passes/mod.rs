@@ -8,6 +8,7 @@ pub mod common;
 pub mod dead_code;
 pub mod dequantized_reads;
 mod edges;
+pub mod float8_products;
 pub mod fold;
 pub mod fuse;
 pub mod gather;
@@ -117,7 +118,8 @@ pub fn simplify(graph: Graph, evaluator: &dyn Evaluate) -> Result<Graph, PassErr
     legality::graph::check(&graph, "import")?;
     let graph = checked(graph, &NORMALISATION)?;
     let fold = |graph| fold::run(graph, evaluator);
-    settle(graph, &simplification(&fold))
+    let graph = settle(graph, &simplification(&fold))?;
+    checked(graph, &[("float8_products", &float8_products::run)])
 }
 
 /// Runs passes in rounds until one changes no node.

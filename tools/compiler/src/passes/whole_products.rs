@@ -92,14 +92,14 @@ fn skip_casts(edges: &mut Edges, number: usize) {
 }
 
 /// Nodes that take the place of one.
-struct Nodes<'a> {
-    edges: &'a mut Edges,
-    of: &'a Node,
-    new: Vec<Node>,
+pub(super) struct Nodes<'a> {
+    pub(super) edges: &'a mut Edges,
+    pub(super) of: &'a Node,
+    pub(super) new: Vec<Node>,
 }
 
 impl Nodes<'_> {
-    fn push(&mut self, op: Op, inputs: &[TensorId], fact: Fact) -> TensorId {
+    pub(super) fn push(&mut self, op: Op, inputs: &[TensorId], fact: Fact) -> TensorId {
         let Node { name, sources, .. } = self.of.clone();
         let output = self.edges.add_value(format!("{name}/{}", op.name()), fact);
         self.new.push(Node { name, op, inputs: inputs.to_vec(), outputs: vec![output], sources });

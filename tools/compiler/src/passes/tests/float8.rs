@@ -174,3 +174,61 @@ fn moves_between_8_bits_of_one_scale_move_bytes() {
         assert!(made(&net.finish()).contains(&(op.name(), DType::F32)));
     }
 }
+
+#[test]
+fn attention_between_whose_products_is_quantised_multiplies_8_bits() {
+    for types in [[DType::F8E4M3; 2], [DType::F8E5M2, DType::F8E4M3]] {
+        let mut net = Network::new();
+        let mut factor = |net: &mut Network, dtype| {
+            let x = net.input(&[2, 3, 6, 4]);
+            net.in_8_bits(dtype, x, 1.0 / 64.0).1
+        };
+        let [q, k, v] = [types[0], types[1], types[1]].map(|dtype| factor(&mut net, dtype));
+        let keys = net.node(Op::Transpose { permutation: vec![0, 1, 3, 2] }, &[k]);
+        let scores = net.node(Op::MatMul, &[q, keys]);
+        let half = net.scalar(0.5);
+        let scores = net.binary(Binary::Mul, scores, half);
+        let weights = net.node(Op::Softmax { axis: 3, log: false }, &[scores]);
+        // No last bit of a softmax decides how a number is rounded.
+        let (_, weights) = net.in_8_bits(types[0], weights, 1.0);
+        let y = net.node(Op::MatMul, &[weights, v]);
+        let (y, _) = net.in_8_bits(types[0], y, 1.0 / 16.0);
+        net.output(y);
+        let graph = net.finish();
+        let products: Vec<_> = made(&graph).into_iter().filter(|(name, _)| name.ends_with("MatMul")).collect();
+        assert_eq!(products, [("QuantizedMatMul", DType::F32), ("QuantizedMatMul", types[0])]);
+        // No factor is dequantised: three are quantised, and the weights.
+        assert_eq!(made(&graph).iter().filter(|(name, _)| *name == "pointwise").count(), 4);
+        assert!(graph.nodes.iter().all(|node| matches!(node.op, FusedOp::Operator(Op::Softmax { .. }))
+            || graph.values[node.outputs[0].0].fact.dtype.is_narrow()
+            || matches!(node.op, FusedOp::Anchored { op: Op::QuantizedMatMul, .. })));
+    }
+}
+
+#[test]
+fn one_kernel_computes_attention_of_8_bits_where_nothing_is_quantised_inside() {
+    let mut net = Network::new();
+    let [q, k, v] = [(); 3].map(|()| {
+        let x = net.input(&[2, 3, 6, 4]);
+        net.in_8_bits(DType::F8E4M3, x, 1.0 / 64.0).1
+    });
+    let keys = net.node(Op::Transpose { permutation: vec![0, 1, 3, 2] }, &[k]);
+    let scores = net.node(Op::MatMul, &[q, keys]);
+    let weights = net.node(Op::Softmax { axis: 3, log: false }, &[scores]);
+    let y = net.node(Op::MatMul, &[weights, v]);
+    net.output(y);
+    let graph = net.finish();
+    assert!(made(&graph).contains(&("Attention", DType::F32)));
+    assert!(!made(&graph).iter().any(|(name, _)| name.ends_with("MatMul")));
+}
+
+#[test]
+fn a_product_of_8_bits_and_floats_stays_one_of_floats() {
+    let mut net = Network::new();
+    let (x, y) = (net.input(&[2, 6, 4]), net.input(&[2, 4, 5]));
+    let (_, x) = net.in_8_bits(DType::F8E4M3, x, 1.0 / 64.0);
+    let y = net.unary(Unary::Tanh, y);
+    let product = net.node(Op::MatMul, &[x, y]);
+    net.output(product);
+    assert!(made(&net.finish()).contains(&("MatMul", DType::F32)));
+}
