@@ -139,6 +139,27 @@ def quantisation(out):
         # Sums that are exact in f32, so that none lies on the other side of half-way by its order.
         image = (RANDOM.integers(-8, 9, (1, 8, 9, 10)) / 8).astype(np.float32)
         write(out / f"network_{name}", network, {"x": image}, constants)
+        # A first layer, and a product of two values whose second lies as in attention's first product or as in its second.
+        weights = (RANDOM.standard_normal((16, 3, 3, 3)) * 8).astype(dtype)
+        constants = constants[:-1] + [numpy_helper.from_array(weights, "w")]
+        write(out / f"first_{name}", network, {"x": image[:, :3]}, constants)
+        for kind, permutation in [("columns", [0, 1, 3, 2]), ("rows", [0, 1, 2, 3])]:
+            restored = [
+                node
+                for value in "ab"
+                for node in [
+                    helper.make_node("QuantizeLinear", [value, "sx", "zero"], [f"{value}_q"]),
+                    helper.make_node("DequantizeLinear", [f"{value}_q", "sx", "zero"], [f"{value}_r"]),
+                ]
+            ]
+            product = [
+                helper.make_node("Transpose", ["b_r"], ["turned"], perm=permutation),
+                helper.make_node("MatMul", ["a_r", "turned"], ["y"]),
+            ]
+            shapes = {"a": (2, 3, 19, 32), "b": (2, 3, 17, 32) if kind == "columns" else (2, 3, 32, 17)}
+            factors = {k: (RANDOM.integers(-8, 9, shape) / 8).astype(np.float32) for k, shape in shapes.items()}
+            scales = [constants[0], constants[3]]
+            write(out / f"product_{kind}_{name}", restored + product, factors, scales)
 
 
 if __name__ == "__main__":

@@ -283,7 +283,8 @@ fn batched_products_of_8_bit_floats_run_on_tensor_cores_whichever_way_the_second
             let on_tensor_cores = candidates.iter().find(|one| one.algorithm == "tensor_core_gemm");
             assert_eq!(on_tensor_cores.is_some(), target.has_async_copy(), "{}", target.name);
             // Columns along K are what the instruction reads of bytes; others are turned by a copy.
-            let kept = on_tensor_cores.is_none_or(|one| one.packing[1] == Packing::Keep);
+            let kept =
+                on_tensor_cores.and_then(|one| one.packing.get(1)).is_none_or(|packing| *packing == Packing::Keep);
             assert_eq!(kept, transposed || on_tensor_cores.is_none());
         }
     }

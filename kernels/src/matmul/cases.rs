@@ -130,7 +130,7 @@ pub fn cases() -> Vec<Kernel> {
         (narrow.b.dtype, narrow.output.dtype) = (types[1], output);
         cases.push(narrow);
     }
-    let mut heads = product(four, &[4], [32, 16, 48], b_t, none);
+    let mut heads = product(four, &[4], [32, 16, 48], b_t, scaled);
     heads.output.dtype = DType::F16;
     for (view, tokens, transposed) in [(&mut heads.a, 32, false), (&mut heads.b, 48, true)] {
         *view = contiguous(four, &[tokens, 4, 16]);
@@ -144,7 +144,7 @@ pub fn cases() -> Vec<Kernel> {
     let mut sum = product(four, &[2], [40, 32, 48], b_t, |output| {
         epilogue(true, ADD_RELU, &[View { dtype: DType::F16, ..output.clone() }])
     });
-    sum.output.dtype = DType::F16;
+    sum.output.dtype = DType::F32;
     cases.push(sum);
     cases.push(product(DType::F64, &[2], [9, 33, 7], b_t, bias));
     cases.push(product(DType::I32, &[], [9, 33, 7], plain, none));

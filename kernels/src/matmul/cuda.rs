@@ -80,9 +80,8 @@ fn layouts(b: &View, batch: &[usize]) -> Vec<Operand> {
     let mut all = vec![operand(b, Packing::Keep)];
     let mut view = View { offset: 0, padded_channels: 0, ..b.clone() };
     view.strides = Strides::new();
-    let depth = i64::from(b.shape[k].next_multiple_of(b.dtype.channel_multiple()));
-    let mut step = depth * i64::from(b.shape[n]);
-    let mut outer: Vec<i64> = vec![1, depth];
+    let mut step = i64::from(b.shape[k].next_multiple_of(8)) * i64::from(b.shape[n]);
+    let mut outer: Vec<i64> = vec![1, i64::from(b.shape[k].next_multiple_of(8))];
     for d in (0..k).rev() {
         // A repeated batch is packed once.
         let repeated = b.strides[d] == 0;
