@@ -31,7 +31,10 @@ fn terms(edges: &Edges, number: usize) -> Option<usize> {
         return None;
     }
     let magnitude = |id| magnitudes(edges, id).map(|(low, high)| high.max(-low).max(1));
-    usize::try_from(EXACT / (magnitude(a)? * magnitude(b)?)).ok().filter(|&terms| terms > 0)
+    let terms = usize::try_from(EXACT / (magnitude(a)? * magnitude(b)?)).ok().filter(|&terms| terms > 0)?;
+    // Parts that start at multiples of 16 lie as tensor cores read them.
+    let parted = edges.fact(a).shape.last().is_some_and(|&depth| depth > terms);
+    Some(if parted && terms > 16 { terms / 16 * 16 } else { terms })
 }
 
 /// The least and the largest value of 8-bit integers, as they are or less a zero point.

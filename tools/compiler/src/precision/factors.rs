@@ -13,7 +13,7 @@ pub struct Factors {
 }
 
 /// For every node that is a product, how it reads its factors: in the type of its result, but for results that are f32 only because
-/// the epilogue makes large numbers of them.
+/// the epilogue makes large numbers of them, or because they are whole sums of numbers that f16 holds.
 pub fn factors(graph: &FusedGraph, storage: &[Storage]) -> Vec<Option<Factors>> {
     let of = |node: &FusedNode| {
         let FusedOp::Anchored { .. } = node.op else { return None };
@@ -26,6 +26,9 @@ pub fn factors(graph: &FusedGraph, storage: &[Storage]) -> Vec<Option<Factors>> 
 fn has_small_factors(node: &FusedNode, storage: &[Storage]) -> bool {
     let large = |reason: &Reason| matches!(reason, Reason::Beyond { .. });
     let only_large = |reasons: &[Reason]| !reasons.is_empty() && reasons.iter().all(large);
+    if node.outputs.iter().all(|output| storage[output.0].reasons == [Reason::WholeSum]) {
+        return true;
+    }
     matches!(&node.op, FusedOp::Anchored { op: Op::MatMul | Op::Gemm { .. }, .. })
         && node.program().is_some()
         && node.outputs.iter().all(|output| only_large(&storage[output.0].reasons))

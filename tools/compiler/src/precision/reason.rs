@@ -51,6 +51,8 @@ pub enum Reason {
     Coordinates,
     /// A product of integers makes this output of the network.
     IntegerSum,
+    /// It is a sum of integers, computed in floats.
+    WholeSum,
     /// It is left for the next replay.
     State,
     /// A finite number beyond f16's range reaches it.
@@ -85,6 +87,7 @@ impl fmt::Display for Reason {
             Self::Bound => write!(f, "a bound that something is compared with"),
             Self::Coordinates => write!(f, "coordinates of boxes"),
             Self::IntegerSum => write!(f, "an output of the network that sums of integers make"),
+            Self::WholeSum => write!(f, "whole sums, which f16 does not hold"),
             Self::State => write!(f, "a state"),
             Self::Binding => write!(f, "an input or output of the network"),
             Self::Operand => write!(f, "what reads it takes f32"),

@@ -255,6 +255,11 @@ fn products_of_two_activations_are_exact_in_floats() {
         let types =
             graph.nodes.iter().filter(|node| node.op == Op::MatMul).map(|node| graph.fact(node.inputs[0]).dtype);
         assert_eq!(types.collect::<Vec<_>>(), vec![DType::F32; parts]);
+        let aligned = |node: &Node| match &node.op {
+            Op::Slice { starts, .. } => starts.iter().all(|start| start.is_multiple_of(16)),
+            _ => true,
+        };
+        assert!(graph.nodes.iter().all(aligned));
         let inputs =
             [[2, 3, depth], [2, depth, 5]].map(|shape| Tensor::f32(&shape, &net.random(shape.iter().product())));
         let inputs = [&inputs[0], &inputs[1]];
