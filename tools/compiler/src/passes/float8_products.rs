@@ -2,8 +2,9 @@
 //! `Σ a·sa · b·sb` is `sa·sb · Σ a·b`, and both factors stay bytes in memory. Products with constant weights are those of
 //! `quantized_products`.
 //!
-//! The pass runs once all else is settled, because what it finds would hide attention: where nothing is quantised between the
-//! two products of attention, one kernel computes both on the same numbers in f16, in which they are exact.
+//! The pass runs once all else is settled, because what it makes would hide attention: where nothing is quantised between the
+//! two products of attention, one kernel computes both. It reads queries and keys as f16, in which they are exact, and their
+//! scales are part of its own; values are restored to f16.
 
 use super::{
     edges::{self, Edges},
