@@ -84,7 +84,7 @@ pub struct Arguments {
     #[arg(long)]
     symmetric: bool,
     /// Quantises the factors of products of two values too, such as those of attention, for programs that compute these in
-    /// 8 bits. Floe computes them in floats.
+    /// 8 bits. Floe does so with --format fp8, and computes them in floats where they are integers.
     #[arg(long)]
     all_products: bool,
     /// Machine that the plan will be for: layers that gain no time there stay floats, and the report tells what is saved.

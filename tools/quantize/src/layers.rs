@@ -104,6 +104,10 @@ pub const BOTH: &str = "both factors depend on the input";
 pub const BOTH_QUANTISED: &str =
     "both factors depend on the input: they are quantised, and Floe computes the product in floats";
 
+/// The same where they are floats of 8 bits.
+pub const BOTH_FLOAT8: &str =
+    "both factors depend on the input: they are quantised, and Floe multiplies them as floats of 8 bits";
+
 /// The factors of products of two values that depend on the inputs.
 pub fn factors(model: &Model, facts: &HashMap<String, Fact>) -> Vec<String> {
     let depends = |name: &String| facts.get(name).is_some_and(|fact| fact.dtype == DType::F32);

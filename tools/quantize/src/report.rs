@@ -1,6 +1,11 @@
 //! What was quantised, why not the rest, and what it cost: as JSON, and as text made of that.
 
-use crate::{Options, Quantized, layers::Left, packed::WeightOnly, params::Activations};
+use crate::{
+    Options, Quantized,
+    layers::{self, Left},
+    packed::WeightOnly,
+    params::Activations,
+};
 use floe_models::DType;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -26,8 +31,10 @@ pub fn eight_bits(result: &Quantized, options: &Options) -> Value {
             },
         })
     });
-    let operations: u64 = result.layers.iter().map(|layer| layer.operations).sum();
-    let all = operations + result.left.iter().map(|left| left.operations).sum::<u64>();
+    let layered: u64 = result.layers.iter().map(|layer| layer.operations).sum();
+    let all = layered + result.left.iter().map(|left| left.operations).sum::<u64>();
+    let multiplied = result.left.iter().filter(|left| left.reason == layers::BOTH_FLOAT8);
+    let operations = layered + multiplied.map(|left| left.operations).sum::<u64>();
     let stages = result.stages.iter().map(|stage| {
         let mut value = stage.distance.json();
         value["method"] = json!(stage.name);

@@ -422,9 +422,9 @@ fn ranges_of_all_samples_are_compared_with_those_of_the_first_look() {
     assert!(result.distance.unwrap().scores <= stage("min-max").best().scores, "{:?}", result.stages);
 }
 
-/// Whose factors are quantised for other programs is not in 8 bits for that.
+/// Whose factors are quantised to integers for other programs is not in 8 bits for that; floats of 8 bits are multiplied.
 #[test]
-fn products_of_two_values_count_as_floats_also_where_their_factors_are_quantised() {
+fn products_of_two_values_count_as_floats_also_where_their_factors_are_integers() {
     let mut build = Build::new();
     let x = build.input("x", &[1, 8, 16]);
     let w = build.constant("w", Tensor::f32(&[16, 8], &normal(1, 16 * 8)));
@@ -432,11 +432,15 @@ fn products_of_two_values_count_as_floats_also_where_their_factors_are_quantised
     let z = build.node("MatMul", &[&y, &x], vec![]);
     let model = build.finish(&[&z]);
     let samples = samples(4, &[1, 8, 16]);
-    for all_products in [false, true] {
-        let options = Options { all_products, ..Options::default() };
+    for (all_products, activations) in
+        [(false, Activations::Any), (true, Activations::Any), (false, Activations::Float8), (true, Activations::Float8)]
+    {
+        let options = Options { all_products, activations, ..Options::default() };
         let result = quantised(&model, &samples, &options);
         let report = report::eight_bits(&result, &options);
-        assert_eq!(report["operations"], serde_json::json!({"8_bits": 8 * 8 * 16, "all": 2 * 8 * 8 * 16}));
+        let multiplied = all_products && activations == Activations::Float8;
+        let narrow = if multiplied { 2 } else { 1 } * 8 * 8 * 16;
+        assert_eq!(report["operations"], serde_json::json!({"8_bits": narrow, "all": 2 * 8 * 8 * 16}));
         let [left] = &result.left[..] else { panic!("{:?}", result.left) };
         assert_eq!(left.reason.contains("are quantised"), all_products);
         let quantisers = operators(&result.model).iter().filter(|name| **name == "QuantizeLinear").count();

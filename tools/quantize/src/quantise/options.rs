@@ -31,7 +31,8 @@ pub struct Options {
     pub budget: Option<Budget>,
     /// Where it is to run: a layer that gains no time there stays as it is.
     pub target: Option<Target>,
-    /// Quantises the factors of products of two values too, as other programs do that compute these in 8 bits. Floe does not.
+    /// Quantises the factors of products of two values too, as other programs do that compute these in 8 bits. Floe does so with
+    /// floats of 8 bits only.
     pub all_products: bool,
     /// Nodes that stay as they are.
     pub keep: Vec<String>,

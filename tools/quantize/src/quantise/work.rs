@@ -9,7 +9,7 @@ use crate::{
     evaluate::Reference,
     insert::{self, Quantised},
     layers::{self, Layer, Left},
-    params::Params,
+    params::{Activations, Params},
     places,
     ranges::Choice,
     run::{self, Network},
@@ -97,7 +97,10 @@ impl<'a> Work<'a> {
         if self.options.all_products {
             self.factors = layers::factors(&self.model, &facts);
             let both = self.left.iter_mut().filter(|left| left.reason == layers::BOTH);
-            both.for_each(|left| left.reason = layers::BOTH_QUANTISED.into());
+            both.for_each(|left| {
+                let float8 = self.options.activations == Activations::Float8 && left.operator == "MatMul";
+                left.reason = if float8 { layers::BOTH_FLOAT8 } else { layers::BOTH_QUANTISED }.into();
+            });
         }
         let (kept, layers): (Vec<Layer>, Vec<Layer>) =
             layers.into_iter().partition(|layer| self.options.keep.contains(&layer.name));
