@@ -6,7 +6,7 @@ use crate::codegen::{
     Argument, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, define, element_type, f32_literal,
 };
 use crate::strided::source::{lowest, vector_width};
-use crate::{DType, Family, View};
+use crate::{DType, View};
 use std::fmt::Write;
 
 /// Bytes of the rows' padding in shared memory, which keeps ldmatrix free of bank conflicts.
@@ -44,11 +44,7 @@ const KERNEL: f64 = 1.3;
 
 impl Generate for Attention {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        let extents = self.extents().map_err(|reason| Unsupported(reason.to_string()))?;
-        if self.output.elements() == 0 {
-            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
-        }
+        let extents = self.extents()?;
         let largest = extents.size.max(extents.value_size);
         if largest > MAX_HEAD_SIZE {
             return Err(Unsupported(format!("heads of {largest} elements; the largest are {MAX_HEAD_SIZE}")));

@@ -23,7 +23,7 @@ pub(crate) use whole::{Source, WHOLE, whole_functions};
 
 pub use crate::kernel::all_cases;
 
-use crate::Kernel;
+use crate::{Kernel, KernelError, MAX_OUTPUTS};
 
 /// A pointer argument of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,9 +137,16 @@ impl Candidate {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unsupported(pub String);
 
+impl From<KernelError> for Unsupported {
+    fn from(reason: KernelError) -> Self {
+        Self(reason.to_string())
+    }
+}
+
 /// Families that can run on a GPU.
 pub trait Generate {
-    /// All candidates for a target, at least one, in any order; pointers of operands are 16-byte aligned.
+    /// All candidates for a target, at least one, in any order, of a checked kernel that has something to write; pointers of operands
+    /// are 16-byte aligned.
     ///
     /// # Errors
     /// Where the family cannot run this kernel there, with a reason that names type, shape or parameter.
@@ -147,19 +154,26 @@ pub trait Generate {
 }
 
 impl Kernel {
-    /// All candidates of the kernel on a target; see [`Generate::candidates`].
+    /// All candidates of the kernel on a target; see [`Generate::candidates`]. Where all outputs are empty, one that launches nothing.
     ///
     /// # Errors
-    /// As there.
+    /// As there, and where the kernel's check fails.
     pub fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        let family = self.family();
+        family.check()?;
+        let mut outputs = (0..MAX_OUTPUTS).map_while(|number| family.output(number));
+        if outputs.all(|output| output.elements() == 0) {
+            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
+        }
         self.generator().candidates(target)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Launch, all_cases, completion};
-    use crate::DType;
+    use super::{Launch, Unsupported, all_cases, completion};
+    use crate::matmul::MatMul;
+    use crate::{DType, Kernel, View};
 
     /// What the source says of a launch.
     fn check(launch: &Launch, name: &str) {
@@ -173,6 +187,20 @@ mod tests {
         assert_eq!(launch.needs_all_blocks, all_blocks, "{name}: resident blocks");
         let specific = source.contains("wgmma.");
         assert_eq!(launch.architecture_specific, specific, "{name}: instructions of one architecture");
+    }
+
+    #[test]
+    fn nothing_is_launched_for_an_empty_output_and_an_unsound_kernel_is_refused() {
+        let [_, orin, _] = crate::gemm::tests::targets();
+        let view = |shape: &[u32]| View::contiguous(DType::F16, shape).unwrap();
+        let product = |rows, depth| {
+            let (a, b, output) = (view(&[rows, 8]), view(&[depth, 16]), view(&[rows, 16]));
+            Kernel::MatMul(MatMul { a, b, output, epilogue: Default::default() }).candidates(&orin)
+        };
+        assert!(product(1, 8).unwrap().iter().all(|candidate| !candidate.launches.is_empty()));
+        let empty = product(0, 8).unwrap();
+        assert!(empty.len() == 1 && empty[0].launches.is_empty());
+        assert!(matches!(product(1, 7), Err(Unsupported(_))));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
 use crate::gemm::{self, Depth, Integers, Operand, Problem, Window, map_of_view, spatial};
 use crate::mbconv::MbConv;
 use crate::view::{Dims, Strides};
-use crate::{DType, View};
+use crate::{DType, Kernel, View};
 
 impl Conv {
     /// The convolution as one matrix product.
@@ -29,7 +29,8 @@ impl Generate for Conv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         let mut all = candidates(&self.convolution(), target)?;
         if self.epilogue.extras.is_empty() && all.iter().any(|candidate| candidate.algorithm == depthwise::ALGORITHM) {
-            add_bands(&mut all, &MbConv { expand: None, depthwise: self.clone(), gate: None }, target);
+            let band = MbConv { expand: None, depthwise: self.clone(), gate: None };
+            add_bands(&mut all, Kernel::MbConv(band), target);
         }
         Ok(all)
     }
@@ -62,8 +63,8 @@ pub(super) fn candidates(conv: &Convolution<'_>, target: &Target) -> Result<Vec<
 
 /// Adds the kernel of MBConv blocks without expansion and gate, for a depthwise convolution: a band of the image is copied into
 /// shared memory at once, so that no load waits for another.
-pub(super) fn add_bands(all: &mut Vec<Candidate>, kernel: &impl Generate, target: &Target) {
-    let bands = kernel.candidates(target).unwrap_or_default();
+pub(super) fn add_bands(all: &mut Vec<Candidate>, band: Kernel, target: &Target) {
+    let bands = band.candidates(target).unwrap_or_default();
     all.extend(bands.into_iter().map(|band| Candidate { algorithm: "depthwise_band", ..band }));
     all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
 }

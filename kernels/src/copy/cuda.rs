@@ -2,14 +2,13 @@
 
 use super::Copy;
 use super::transpose::Tiles;
+use crate::Dims;
 use crate::codegen::elementwise::{Access, Loops, Operand, distinct_bytes, stored_extents};
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type, load_function, memory_cost};
 use crate::pointwise::Class;
-use crate::{Dims, Family};
 
 impl Generate for Copy {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|error| Unsupported(error.to_string()))?;
         let (extents, valid) = (stored_extents(&self.destination), self.source.shape.clone());
         let cost = memory_cost(target, distinct_bytes(&self.source) + distinct_bytes(&self.destination));
         let mut direct = self.loops(&extents);

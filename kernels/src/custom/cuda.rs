@@ -55,7 +55,7 @@ impl Custom {
     /// # Errors
     /// Where the parameters are not valid, or the source lacks the function.
     pub fn candidate(&self, code: &Code, target: &Target) -> Result<Candidate, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
+        self.check()?;
         if !code.source.contains(&code.function) {
             return Err(Unsupported(format!("'{}' has no function '{}'", code.file, code.function)));
         }

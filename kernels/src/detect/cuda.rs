@@ -1,7 +1,6 @@
 //! CUDA candidates: one block that does everything, or blocks for the scores in front of it.
 
 use super::{BOX, Detect, ScoreActivation};
-use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Launch, Target, Unsupported, element_type, f32_literal};
 use crate::non_max_suppression::OVERLAP;
 use crate::strided::source::{Source, cost, traffic};
@@ -17,7 +16,6 @@ const LANES: u32 = 8;
 
 impl Generate for Detect {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let (candidates, most) = (u64::from(self.candidates()), u64::from(self.most()));
         let outside = if most > SHARED { most } else { 0 };
         // Keys and classes of candidates; keys, corners and classes of detections.

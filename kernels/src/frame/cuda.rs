@@ -3,9 +3,9 @@
 use super::pixels::Conversion;
 use super::taps::Axis;
 use super::{Channels, Frame, PixelFormat, VideoLayout};
+use crate::DType;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, f32_literal};
 use crate::strided::source::{Source, cost, traffic, vector_width};
-use crate::{DType, Family};
 
 /// Threads of a block.
 const BLOCK: u32 = 256;
@@ -29,10 +29,6 @@ struct Tile {
 
 impl Generate for Frame {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if self.output.elements() == 0 {
-            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
-        }
         let tiles = TILES.iter().map(|&(height, width)| self.tile(height, width));
         let tiles: Vec<Tile> = tiles.filter(|tile| tile.shared <= MOST_SHARED).collect();
         if tiles.is_empty() {

@@ -1,7 +1,6 @@
 //! CUDA candidates.
 
 use super::Gather;
-use crate::Family;
 use crate::codegen::elementwise::{Loops, Operand, bits_type, distinct_bytes, stored_extents};
 use crate::codegen::{Candidate, Generate, PRELUDE, Target, Unsupported, memory_cost};
 use std::fmt::Write;
@@ -12,7 +11,6 @@ const INDICES: usize = 2;
 
 impl Generate for Gather {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|error| Unsupported(error.to_string()))?;
         let extents = stored_extents(&self.output);
         let [data, indices] = self.strides_by_output();
         let operands = vec![

@@ -1,20 +1,16 @@
 //! CUDA candidate: a thread for each element of the output.
 
 use super::{GridSample, Outside, SampleCoordinates};
+use crate::DType;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
 use crate::strided::source::{Source, cost, memory_order, traffic};
 use crate::strided::{Axis, Nest};
-use crate::{DType, Family};
 
 /// Threads of a block.
 const BLOCK: u32 = 128;
 
 impl Generate for GridSample {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if self.output.elements() == 0 {
-            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
-        }
         let rank = self.input.rank();
         let mut source = Source::spanning(self.input.dtype, &[&self.input, &self.grid, &self.output]);
         source.line(&format!("typedef {} G;", element_type(self.grid.dtype)));

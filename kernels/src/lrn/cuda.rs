@@ -1,20 +1,16 @@
 //! CUDA candidate: a thread for each element.
 
 use super::Lrn;
+use crate::DType;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, f32_literal, f64_literal};
 use crate::strided::source::{Source, cost, memory_order, traffic};
 use crate::strided::{Axis, Nest};
-use crate::{DType, Family};
 
 /// Threads of a block.
 const BLOCK: u32 = 256;
 
 impl Generate for Lrn {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if self.output.elements() == 0 {
-            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
-        }
         let (before, after) = self.reach();
         let channels = self.input.shape[1];
         let mut source = Source::new(&self.input, &self.output);

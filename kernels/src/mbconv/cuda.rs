@@ -11,7 +11,7 @@ use crate::gemm::INTRINSICS;
 use crate::pointwise::{Binary, Instruction, Program, Unary};
 use crate::squeeze_excite::cuda::{GATE, GateOperands};
 use crate::view::Strides;
-use crate::{DType, Family, View};
+use crate::{DType, View};
 use std::fmt::Write;
 
 /// Vectors of eight channels of a block.
@@ -27,7 +27,6 @@ const MOST: usize = 10;
 
 impl Generate for MbConv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let shape = geometry(self, target)?;
         let mut ranked = Vec::new();
         for tile in tiles(&shape, target) {

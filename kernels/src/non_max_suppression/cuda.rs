@@ -1,7 +1,6 @@
 //! CUDA candidate: boxes sorted by score in tiles, tiles merged, a block a class to select, and one launch to write.
 
 use super::{NonMaxSuppression, UNUSED};
-use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Launch, Target, Unsupported, element_type};
 use crate::strided::source::{Source, cost, traffic};
 
@@ -22,7 +21,6 @@ fn parts(rows: u64, tiles: u64, limit: u64) -> [u64; 6] {
 
 impl Generate for NonMaxSuppression {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let (rows, boxes, limit) = (self.rows(), self.boxes.shape[1], self.limit());
         let tiles = u64::from(boxes.div_ceil(TILE));
         if rows * tiles * u64::from(TILE) > 1 << 31 {

@@ -1,7 +1,6 @@
 //! CUDA candidate: tiles are counted, then written where the counts say.
 
 use super::{NonZero, UNUSED};
-use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Launch, Target, Unsupported};
 use crate::strided::source::{Source, cost, traffic};
 
@@ -12,7 +11,6 @@ const TILE: u32 = 8 * THREADS;
 
 impl Generate for NonZero {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let tiles = self.input.elements().div_ceil(TILE.into());
         let launch = |entry: &str, arguments: &[Argument]| Launch {
             arguments: arguments.to_vec(),

@@ -1,15 +1,14 @@
 //! CUDA candidates.
 
 use super::{Pad, PadMode};
+use crate::DType;
 use crate::codegen::elementwise::{Loops, Operand, bits_type, distinct_bytes, stored_extents};
 use crate::codegen::{Candidate, Generate, PRELUDE, Target, Unsupported, memory_cost};
 use crate::host::{Element, with_element};
-use crate::{DType, Family};
 use std::fmt::Write;
 
 impl Generate for Pad {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|error| Unsupported(error.to_string()))?;
         let extents = stored_extents(&self.output);
         let mut operands = vec![Operand::new(&self.output)];
         operands.extend(self.input_operand());

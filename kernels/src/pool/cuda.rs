@@ -3,7 +3,7 @@
 use super::{Pool, Pooling};
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
 use crate::strided::source::{Source, cost, lowest, memory_order, traffic, vector_width, wide_type};
-use crate::{DType, Family, View};
+use crate::{DType, View};
 use std::fmt::Write;
 
 /// Threads of a block.
@@ -13,10 +13,6 @@ const UNROLLED: u64 = 32;
 
 impl Generate for Pool {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if self.output.elements() == 0 {
-            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
-        }
         self.check_coordinates()?;
         let mut candidates = vec![self.direct(target, false)];
         if self.input.is_channels_last() && self.output.is_channels_last() && self.vector_width() > 1 {

@@ -1,7 +1,6 @@
 //! CUDA candidate: a thread for each window.
 
 use super::PoolIndices;
-use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
 use crate::host::window::{spatial, spatial_strides};
 use crate::strided::source::{Source, cost, memory_order, traffic};
@@ -12,13 +11,9 @@ const BLOCK: u32 = 128;
 
 impl Generate for PoolIndices {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if self.output.elements() == 0 {
-            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
-        }
-        let extents = spatial(&self.input).map_err(|reason| Unsupported(reason.to_string()))?;
-        let places = spatial(&self.output).map_err(|reason| Unsupported(reason.to_string()))?;
-        let numbers = self.numbering().map_err(|reason| Unsupported(reason.to_string()))?;
+        let extents = spatial(&self.input)?;
+        let places = spatial(&self.output)?;
+        let numbers = self.numbering()?;
         let mut source = Source::new(&self.input, &self.output);
         source.define("BLOCK", format!("{BLOCK}u"));
         source.define("ELEMENTS", format!("{}u", self.output.elements()));

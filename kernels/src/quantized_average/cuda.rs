@@ -9,7 +9,7 @@ use crate::gemm::spatial;
 use crate::quantized_conv::QuantizedConv;
 use crate::quantized_mbconv::cuda::functions;
 use crate::view::Strides;
-use crate::{DType, Family, View};
+use crate::{DType, View};
 
 /// Threads of a block.
 const THREADS: u32 = 512;
@@ -18,7 +18,6 @@ const MOST_LOADS: u32 = 256;
 
 impl Generate for QuantizedAverage {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let image = self.checked(target)?;
         let mut all = Vec::new();
         for vectors in

@@ -9,7 +9,7 @@ use crate::mbconv::geometry::Geometry;
 use crate::pointwise::{Instruction, Program, Unary};
 use crate::quantized_conv::QuantizedConv;
 use crate::view::Strides;
-use crate::{DType, Family, View};
+use crate::{DType, View};
 
 /// Channels of a block.
 const CHANNELS: [u32; 3] = [16, 32, 64];
@@ -26,7 +26,6 @@ const MOST: usize = 10;
 
 impl Generate for QuantizedMbConv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let shape = geometry(self, target)?;
         let mut ranked: Vec<(f64, Tile)> =
             tiles(&shape, target).into_iter().map(|tile| (self.cost(&shape, &tile, target), tile)).collect();

@@ -7,7 +7,7 @@ use crate::codegen::{
     Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, define, element_type,
     elementwise::Operand, f32_literal,
 };
-use crate::{DType, Family, View};
+use crate::{DType, View};
 use std::fmt::Write;
 
 /// Threads of a block of the streamed kernel.
@@ -15,7 +15,6 @@ const STREAMED_THREADS: u32 = 512;
 
 impl Generate for Recurrent {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let mut candidates = Vec::new();
         if self.cell != (Cell::Gru { linear_before_reset: false }) {
             candidates.extend(self.resident_candidates(target));

@@ -2,7 +2,6 @@
 //! by side and splits what lies behind them among threads. Both join partial results in a fixed order.
 
 use super::{Reduce, Reduction};
-use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
 use crate::strided::source::{GROUP, Source, cost, highest, lowest, traffic, vector_width, wide_type};
 use crate::strided::{Axis, Nest};
@@ -12,10 +11,6 @@ const BLOCK: u32 = 256;
 
 impl Generate for Reduce {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if self.output.elements() == 0 {
-            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
-        }
         let mut candidates = vec![];
         let count = self.count();
         // A group much larger than the elements behind an output idles; a much smaller one serialises them.

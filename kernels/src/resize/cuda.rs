@@ -1,7 +1,6 @@
 //! CUDA candidate: a thread for each vector of outputs; samples and weights are tables in the source.
 
 use super::{Interpolation, Resize};
-use crate::Family;
 use crate::codegen::{Candidate, Generate, Target, Unsupported};
 use crate::strided::source::{Source, cost, memory_order, traffic, vector_width, wide_type};
 use std::fmt::Write;
@@ -11,10 +10,6 @@ const BLOCK: u32 = 256;
 
 impl Generate for Resize {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if self.output.elements() == 0 {
-            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
-        }
         let mut source = Source::new(&self.input, &self.output);
         let resized: Vec<usize> = (0..self.input.rank()).filter(|&d| self.resizes(d)).collect();
         for &d in &resized {

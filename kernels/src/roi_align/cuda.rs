@@ -1,19 +1,15 @@
 //! CUDA candidate: a thread for each element of the output.
 
 use super::{MOST_SAMPLES, RegionPooling, RoiAlign};
+use crate::DType;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type, f32_literal};
 use crate::strided::source::{Source, cost, traffic};
-use crate::{DType, Family};
 
 /// Threads of a block.
 const BLOCK: u32 = 128;
 
 impl Generate for RoiAlign {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if self.output.elements() == 0 {
-            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
-        }
         let views = [&self.input, &self.regions, &self.batch, &self.output];
         let mut source = Source::spanning(self.input.dtype, &views);
         source.line(&format!("typedef {} G;", element_type(self.regions.dtype)));

@@ -1,19 +1,15 @@
 //! CUDA candidate: a thread for each element, which takes its updates in order.
 
 use super::{Scatter, ScatterReduction};
+use crate::DType;
 use crate::codegen::{Argument, Candidate, Generate, Target, Unsupported};
 use crate::strided::source::{Source, cost, traffic};
-use crate::{DType, Family};
 
 /// Threads of a block, and indices that it looks at together.
 const BLOCK: u32 = 256;
 
 impl Generate for Scatter {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
-        if self.output.elements() == 0 {
-            return Ok(vec![Candidate::new("empty", String::new(), Vec::new(), 0.0)]);
-        }
         let mut source = Source::spanning(self.data.dtype, &[&self.data, &self.indices, &self.updates, &self.output]);
         source.define("BLOCK", format!("{BLOCK}u"));
         source.define("ELEMENTS", format!("{}u", self.output.elements()));

@@ -7,7 +7,7 @@ use crate::codegen::{
 };
 use crate::conv::Conv;
 use crate::view::Strides;
-use crate::{DType, Family, View};
+use crate::{DType, View};
 use std::fmt::Write;
 
 /// Threads of a block.
@@ -17,7 +17,6 @@ pub(crate) const GATE: &str = include_str!("gate.cu");
 
 impl Generate for SqueezeExcite {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let image = Image::of(&self.average.input)?;
         self.check_gate()?;
         let mut all = Vec::new();

@@ -1,7 +1,6 @@
 //! CUDA candidate: a thread a row, which looks at all other rows.
 
 use super::{UNUSED, Unique};
-use crate::Family;
 use crate::codegen::{Argument, Candidate, Generate, Launch, Target, Unsupported};
 use crate::strided::source::{Source, cost, traffic};
 
@@ -10,7 +9,6 @@ const BLOCK: u32 = 128;
 
 impl Generate for Unique {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let n = u64::from(self.input.shape[0]);
         let part = (n * 4).next_multiple_of(256);
         let (leaders, places) = (Argument::Workspace(0), Argument::Workspace(part));

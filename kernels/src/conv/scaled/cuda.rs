@@ -2,13 +2,12 @@
 //! (sm_80 and later; f16).
 
 use super::ScaledConv;
+use crate::DType;
 use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
 use crate::gemm::{self, Scale};
-use crate::{DType, Family};
 
 impl Generate for ScaledConv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        self.check().map_err(|reason| Unsupported(reason.to_string()))?;
         let refuse = |what: &str| Err(Unsupported(format!("a scaled convolution of {what}")));
         let (input, scale) = (&self.conv.geometry.input, &self.scale);
         if input.dtype != DType::F16 || scale.dtype != DType::F16 {
