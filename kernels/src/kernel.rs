@@ -13,7 +13,7 @@ macro_rules! families {
     ($($family:ident in $module:ident,)*) => {
         /// A kernel with all its parameters.
         ///
-        /// Variants are appended, never reordered: their numbers are part of the plan format.
+        /// The variants' numbers are part of the plan format: whatever moves one raises its version.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[allow(missing_docs, clippy::large_enum_variant)]
         pub enum Kernel {
@@ -81,7 +81,6 @@ families! {
     TopK in top_k,
     GridSample in grid_sample,
     RoiAlign in roi_align,
-    IntegerConv in integer_conv,
     PoolIndices in pool_indices,
     ScaledConv in scaled_conv,
     NonMaxSuppression in non_max_suppression,

@@ -56,9 +56,7 @@ pub mod unique;
 pub mod codegen;
 
 // Families that are one convolution with other parameters, under their names.
-pub use conv::{
-    integer as integer_conv, quantized as quantized_conv, scaled as scaled_conv, transposed as conv_transpose,
-};
+pub use conv::{quantized as quantized_conv, scaled as scaled_conv, transposed as conv_transpose};
 
 pub use error::KernelError;
 pub use kernel::{FAMILIES, Family, Kernel, MAX_INPUTS, MAX_OUTPUTS, Named};

@@ -58,6 +58,11 @@ impl DType {
         self.is_float8() || matches!(self, Self::I4 | Self::U4)
     }
 
+    /// Whether it is an integer of 8 bits.
+    pub const fn is_byte(self) -> bool {
+        matches!(self, Self::I8 | Self::U8)
+    }
+
     /// Whether the type is a float of 8 bits.
     pub const fn is_float8(self) -> bool {
         matches!(self, Self::F8E4M3 | Self::F8E4M3Fnuz | Self::F8E5M2 | Self::F8E5M2Fnuz)

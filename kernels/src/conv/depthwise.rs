@@ -34,11 +34,10 @@ pub(super) fn applies(convolution: &Convolution<'_>) -> bool {
     let conv = convolution.geometry;
     let (m, c) = conv.group();
     let [input, weights, output] = [&conv.input, &conv.weights, &conv.output].map(|view| view.dtype);
-    let integer = |dtype| matches!(dtype, DType::I8 | DType::U8);
     let types = match convolution.arithmetic {
         Arithmetic::Floats => [input, weights, output] == [DType::F32; 3],
         // Without a program the output is i32.
-        Arithmetic::Integers(_) => integer(input) && integer(weights) && (integer(output) || output == DType::F32),
+        Arithmetic::Integers => input.is_byte() && weights.is_byte() && (output.is_byte() || output == DType::F32),
         Arithmetic::NarrowFloats => false,
     };
     types

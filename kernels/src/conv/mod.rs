@@ -8,9 +8,8 @@
 //! | [`Conv`] | floats | f32, or f64 of f64 | | bias, program |
 //! | [`ConvTranspose`](transposed::ConvTranspose) | floats, with inputs spread out | f32, or f64 of f64 | | bias, program |
 //! | [`ScaledConv`](scaled::ScaledConv) | floats | f32 | a scale for each channel | bias, program |
-//! | [`QuantizedConv`](quantized::QuantizedConv) | integers of 8 bits | i32 | | bias of i32, program |
+//! | [`QuantizedConv`](quantized::QuantizedConv) | integers of 8 or 16 bits | i32 | | bias of i32, program |
 //! | | floats of 8 bits | f32 | | program |
-//! | [`IntegerConv`](integer::IntegerConv) | integers of 8 or 16 bits | i32 | | |
 
 #[cfg(any(test, feature = "codegen"))]
 pub(crate) mod cases;
@@ -20,7 +19,6 @@ mod depthwise;
 #[cfg(feature = "codegen")]
 pub mod fft;
 mod host;
-pub mod integer;
 mod parameters;
 pub mod quantized;
 pub mod scaled;

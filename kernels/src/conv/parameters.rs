@@ -13,8 +13,8 @@ pub(crate) enum Arithmetic {
     Floats,
     /// E4M3 and E5M2, in f32.
     NarrowFloats,
-    /// Integers of these types, in i32, which wraps.
-    Integers(&'static [DType]),
+    /// i8, u8 and i16, in i32, which wraps.
+    Integers,
 }
 
 /// A convolution with all its parameters.
@@ -80,7 +80,7 @@ impl<'a> Convolution<'a> {
 
     /// Whether sums are integers.
     pub(super) fn is_integer(&self) -> bool {
-        matches!(self.arithmetic, Arithmetic::Integers(_))
+        matches!(self.arithmetic, Arithmetic::Integers)
     }
 
     /// The check of all families.
@@ -133,7 +133,7 @@ impl<'a> Convolution<'a> {
                     || both(&is_f32_class) && is_f32_class(output.dtype)
             }
             Arithmetic::NarrowFloats => both(&is_float_factor),
-            Arithmetic::Integers(types) => both(&|dtype| types.contains(&dtype)),
+            Arithmetic::Integers => both(&|dtype| dtype.is_byte() || dtype == DType::I16),
         };
         if !fits {
             return Err(KernelError::Type("convolution operands"));
@@ -141,6 +141,7 @@ impl<'a> Convolution<'a> {
         let range = match input.dtype {
             DType::U8 => 0..=255,
             DType::I8 => -128..=127,
+            DType::I16 => i16::MIN..=i16::MAX,
             _ => 0..=0,
         };
         if !range.contains(&self.padding_value) {
@@ -160,7 +161,7 @@ impl<'a> Convolution<'a> {
         let (sums, known): (_, fn(DType) -> bool) = match self.arithmetic {
             Arithmetic::Floats => return epilogue::check(epilogue, output),
             Arithmetic::NarrowFloats => (DType::F32, |dtype| is_f32_class(dtype) || is_float_factor(dtype)),
-            Arithmetic::Integers(_) => (DType::I32, |dtype| dtype.size() <= 4),
+            Arithmetic::Integers => (DType::I32, |dtype| dtype.size() <= 4),
         };
         if epilogue.bias {
             return Err(KernelError::Parameter("float bias of a quantised convolution"));

@@ -15,7 +15,7 @@ pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
     let (element, m) = (problem.a.dtype, problem.m());
     let plain =
         problem.depth.window.as_ref().is_none_or(|w| w.count() == 1 && w.overreaches(&problem.rows) == [false; 3]);
-    let bytes = problem.integers.is_some() || problem.float8();
+    let bytes = problem.is_of_bytes();
     let known = bytes || matches!(element, DType::F32 | DType::F16 | DType::Bf16);
     if m > MOST_ROWS || !plain || problem.groups() != 1 || !known {
         return Vec::new();

@@ -91,7 +91,7 @@ pub(crate) struct Scale {
     pub input: usize,
 }
 
-/// Arithmetic of 8-bit integers: sums wrap in i32, the bias is i32, and the program sees their sum as f32. Without a
+/// Arithmetic of integers of 8 or 16 bits: sums wrap in i32, the bias is i32, and the program sees their sum as f32. Without a
 /// program C is i32.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Integers {
@@ -133,7 +133,7 @@ pub(crate) struct Problem {
     pub columns_of_group: u32,
     /// Factors of A; only `tensor_core_gemm` reads them.
     pub scale: Option<Scale>,
-    /// Sums of integers instead of floats; only `tensor_core_gemm`, `dp4a_gemm` and `direct` compute them.
+    /// Sums of integers instead of floats; only `direct` reads factors of 16 bits.
     pub integers: Option<Integers>,
 }
 
@@ -199,6 +199,11 @@ impl Window {
 }
 
 impl Problem {
+    /// Whether the factors have 8 bits, integers or floats.
+    pub fn is_of_bytes(&self) -> bool {
+        self.a.dtype.size() == 1 && self.b.iter().all(|b| b.dtype.size() == 1)
+    }
+
     /// Whether the factors are floats of 8 bits.
     pub fn float8(&self) -> bool {
         is_float_factor(self.a.dtype)
@@ -300,9 +305,9 @@ impl Problem {
             return Err(Unsupported("products are computed for floating-point elements only".into()));
         }
         if self.integers.is_some() {
-            let narrow = factors().all(|dtype| matches!(dtype, DType::I8 | DType::U8));
+            let narrow = factors().all(|dtype| dtype.is_byte() || dtype == DType::I16);
             if !narrow || (self.program.is_none() && output != DType::I32) {
-                return Err(Unsupported("products of integers need factors of 8 bits".into()));
+                return Err(Unsupported("products of integers need factors of 8 or 16 bits".into()));
             }
         }
         let extents = [u64::from(self.stored_columns), u64::from(self.depth.channels)];

@@ -388,7 +388,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         Access::Float | Access::Single => format!("x.x{i}[j]"),
         Access::Loaded => "bias[j].factor".into(),
     });
-    let bytes = whole.is_some() && problem.stores_vectors() && matches!(problem.output.dtype, DType::I8 | DType::U8);
+    let bytes = whole.is_some() && problem.stores_vectors() && problem.output.dtype.is_byte();
     let (value, epilogue) = if bytes { ("u32", "epilogue_byte") } else { ("Value", "epilogue") };
     let whole = match factor {
         Some(_) => "(Value)(i32)(sum[j] + bias[j].sum)",

@@ -145,7 +145,7 @@ struct Tile {
 
 pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
     let (element, chunk) = (problem.a.dtype, problem.chunk());
-    let bytes = problem.integers.is_some() || problem.float8();
+    let bytes = problem.is_of_bytes();
     let fits = target.has_async_copy()
         && (bytes || matches!(element, DType::F16 | DType::Bf16))
         && problem.groups() == 1
@@ -630,7 +630,7 @@ pub(crate) fn word(padding_value: i32) -> u32 {
 
 /// Whether integer factors are signed, as instructions say it: `s` or `u`; none for products of floats.
 pub(crate) fn integer_names(problem: &Problem) -> Option<String> {
-    problem.integers?;
+    problem.integers.filter(|_| problem.is_of_bytes())?;
     let b = problem.b.first()?;
     let letter = |dtype: DType| if dtype == DType::U8 { 'u' } else { 's' };
     let (a, b) = (letter(problem.a.dtype), letter(b.dtype));

@@ -6,7 +6,7 @@ use crate::matmul::MatMul;
 use crate::pointwise::Epilogue;
 use crate::quantized_conv::QuantizedConv;
 use crate::quantized_conv::cases::{Finish, Layer, layer, sums};
-use crate::{DType, View};
+use crate::{DType, Kernel, View};
 
 fn target(architecture: u32, multiprocessors: u32, shared: u32) -> Target {
     Target {
@@ -226,6 +226,23 @@ fn products_of_8_bit_floats_are_those_of_f16_on_tensor_cores() {
             assert!(
                 source.contains("m16n8k16.row.col.f32.f16.f16.f32") && source.contains("halves_of(b0, BElement())")
             );
+        }
+    }
+}
+
+#[test]
+fn integers_of_16_bits_are_multiplied_one_at_a_time() {
+    let view = |dtype, shape: &[u32]| View::channels_last(dtype, shape).unwrap();
+    for target in targets() {
+        for (input, weights) in [(DType::I16, DType::I16), (DType::I8, DType::I16), (DType::I16, DType::U8)] {
+            for groups in [1, 4, 64] {
+                let filters = View::contiguous(weights, &[64, 64 / groups, 1, 1]).unwrap();
+                let mut conv = sums(view(input, &[1, 64, 4, 4]), filters, view(DType::I32, &[1, 64, 4, 4]));
+                conv.geometry.groups = groups;
+                for candidate in Kernel::QuantizedConv(conv).candidates(&target).unwrap() {
+                    assert_eq!(candidate.algorithm, "direct", "{input:?} {weights:?} {groups} {}", target.name);
+                }
+            }
         }
     }
 }

@@ -56,7 +56,7 @@ impl Pointwise {
 
     /// The same where the result has 8 bits: without conversions, of which a multiprocessor does few at a time.
     fn whole(&self) -> Option<String> {
-        if !matches!(self.output.dtype, DType::I8 | DType::U8) {
+        if !self.output.dtype.is_byte() {
             return None;
         }
         let source = |view: &View| match view.dtype {

@@ -85,11 +85,10 @@ impl Family for QuantizedAverage {
         self.image.bytes()?;
         self.requantise.check()?;
         stages::check(&self.stages())?;
-        let of_bytes = |view: &View| matches!(view.dtype, DType::I8 | DType::U8);
         let [sums] = self.requantise.inputs.as_slice() else {
             return Err(KernelError::Parameter("inputs of a requantisation"));
         };
-        if !of_bytes(&self.image) || !of_bytes(&self.requantise.output) || sums.dtype != DType::I32 {
+        if !self.image.dtype.is_byte() || !self.requantise.output.dtype.is_byte() || sums.dtype != DType::I32 {
             return Err(KernelError::Type("average of quantised elements"));
         }
         let [n, c, spatial @ ..] = self.image.shape.as_slice() else { return Err(KernelError::Shape("rank")) };
@@ -105,8 +104,8 @@ impl Family for QuantizedAverage {
             if !plain || geometry.pads != [0; 3] || geometry.groups != 1 {
                 return Err(KernelError::Parameter("a pointwise convolution"));
             }
-            if conv.is_float() || !conv.epilogue.extras.iter().all(is_factor) {
-                return Err(KernelError::Parameter("floats or extras inside a chain"));
+            if !conv.is_of_bytes() || !conv.epilogue.extras.iter().all(is_factor) {
+                return Err(KernelError::Parameter("factors or extras inside a chain"));
             }
         }
         let (squeeze, excite) = (&squeeze.geometry, &excite.geometry);

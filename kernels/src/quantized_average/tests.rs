@@ -3,7 +3,7 @@
 use super::cases::cases;
 use crate::conv::tests::never_panics;
 use crate::host::testing::{self, Operand, element};
-use crate::{Family, Kernel, KernelError};
+use crate::{DType, Family, Kernel, KernelError};
 
 #[test]
 fn cases_are_sums_and_their_members_in_turn() {
@@ -50,6 +50,10 @@ fn members_that_do_not_fit_are_refused() {
                 bad.layers.iter_mut().for_each(|[squeeze, _]| squeeze.geometry.input.offset += 1);
             };
             assert_eq!(refused(&moved), Err(KernelError::Shape("stages of squeeze-and-excitation")));
+            let wide = |bad: &mut super::QuantizedAverage| {
+                bad.layers.iter_mut().for_each(|[squeeze, _]| squeeze.geometry.weights.dtype = DType::I16);
+            };
+            assert_eq!(refused(&wide), Err(KernelError::Parameter("factors or extras inside a chain")));
         }
     }
 }

@@ -50,7 +50,7 @@ fn geometry(kernel: &QuantizedMbConv, target: &Target) -> Result<Geometry, Unsup
     let refuse = |what: &str| Unsupported(format!("a depthwise convolution of bytes {what}"));
     let depthwise = &kernel.depthwise.geometry;
     let image = kernel.image();
-    let is_byte = |view: &View| matches!(view.dtype, DType::I8 | DType::U8);
+    let is_byte = |view: &View| view.dtype.is_byte();
     if !target.has_async_copy() || ![image, &depthwise.input, &depthwise.output].into_iter().all(is_byte) {
         return Err(refuse("before sm_80, or with another result"));
     }
@@ -129,7 +129,7 @@ fn tiles(shape: &Geometry, target: &Target) -> Vec<Tile> {
 pub(crate) fn functions(name: &str, conv: &QuantizedConv) -> Option<String> {
     let program = conv.epilogue.program.as_ref()?;
     let factors = conv.epilogue.extras.len();
-    if factors > 1 || !matches!(conv.geometry.output.dtype, DType::I8 | DType::U8) {
+    if factors > 1 || !conv.geometry.output.dtype.is_byte() {
         return None;
     }
     let sources = [Source::Integer(DType::I32), Source::Channel];

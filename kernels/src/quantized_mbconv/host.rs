@@ -35,8 +35,8 @@ impl Family for QuantizedMbConv {
         if !self.depthwise.geometry.is_depthwise() {
             return Err(KernelError::Parameter("a depthwise convolution"));
         }
-        if self.members().any(QuantizedConv::is_float) {
-            return Err(KernelError::Type("floats inside a chain"));
+        if !self.members().all(QuantizedConv::is_of_bytes) {
+            return Err(KernelError::Type("factors inside a chain"));
         }
         if !self.members().all(|conv| conv.epilogue.extras.iter().all(is_factor)) {
             return Err(KernelError::Parameter("extras inside a chain"));

@@ -3,7 +3,7 @@
 use super::cases::cases;
 use crate::conv::tests::never_panics;
 use crate::host::testing::{self, Operand};
-use crate::{Family, Kernel, KernelError};
+use crate::{DType, Family, Kernel, KernelError};
 
 #[test]
 fn cases_are_their_members_in_turn() {
@@ -28,6 +28,8 @@ fn members_that_do_not_fit_are_refused() {
             error
         };
         assert!(refused(&|bad| bad.depthwise.geometry.groups = 1).is_err());
+        let wide = refused(&|bad| bad.depthwise.geometry.weights.dtype = DType::I16);
+        assert_eq!(wide, Err(KernelError::Type("factors inside a chain")));
         let of_positions = |bad: &mut super::QuantizedMbConv| {
             let output = bad.depthwise.geometry.output.clone();
             bad.depthwise.epilogue.extras.iter_mut().for_each(|extra| extra.strides = output.strides.clone());

@@ -86,7 +86,7 @@ fn quantized(inputs: &[&Fact]) -> Result<()> {
     for (position, fact) in inputs.iter().enumerate() {
         let fits = match (position, floats) {
             (0 | 1, true) => is_float_factor(fact.dtype),
-            (0 | 1, false) => matches!(fact.dtype, DType::I8 | DType::U8),
+            (0 | 1, false) => fact.dtype.is_byte(),
             (_, floats) => !floats && fact.dtype == DType::I32,
         };
         ensure!(fits, "operand {position} of a quantised product is {:?}", fact.dtype);

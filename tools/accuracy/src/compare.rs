@@ -282,7 +282,7 @@ pub fn compare(
 
 /// Whether a value of this type has an error worth a line: floats, and what is quantised.
 fn is_compared(dtype: DType) -> bool {
-    dtype.is_float() || matches!(dtype, DType::I8 | DType::U8)
+    dtype.is_float() || dtype.is_byte()
 }
 
 fn layer(id: TensorId, expected: &Tensor, found: Option<&Tensor>, bound: Bound) -> (TensorId, Option<Error>, Range) {

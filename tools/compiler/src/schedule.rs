@@ -379,6 +379,8 @@ mod tests {
                 (Kernel::QuantizedConv(conv), _) => {
                     if conv.is_float() {
                         Rate::F16
+                    } else if dtypes.contains(&Some(DType::I16)) {
+                        Rate::F32
                     } else {
                         Rate::Int8
                     }

@@ -23,7 +23,7 @@ pub(super) fn candidates(conv: &conv::Geometry, whole: &Problem, target: &Target
     let Some(window) = whole.depth.window.as_ref().filter(|window| window.taps[2] <= LONGEST_ROW) else {
         return Vec::new();
     };
-    let bytes = whole.integers.is_some() || whole.float8();
+    let bytes = whole.is_of_bytes();
     let known = |dtype: DType| bytes || matches!(dtype, DType::F16 | DType::Bf16 | DType::F32);
     // The input's rows must start at multiples of eight channels, and its lanes cover the output's.
     let input = Map { column: 1, ..whole.a.clone() };

@@ -42,7 +42,7 @@ pub fn reads_bytes_of_any_layout(input: &View, weights: &View, strides: [u32; 3]
     let factors = [input.dtype, weights.dtype];
     let most = match factors.map(is_float_factor) {
         [true, true] => MOST_SHARED,
-        _ if factors.iter().all(|dtype| matches!(dtype, DType::I8 | DType::U8)) => LEAST_SHARED,
+        _ if factors.iter().all(|dtype| dtype.is_byte()) => LEAST_SHARED,
         _ => return false,
     };
     input.rank() == 4
@@ -54,7 +54,7 @@ pub fn reads_bytes_of_any_layout(input: &View, weights: &View, strides: [u32; 3]
 
 /// Bytes of shared memory: input and weights, or the staged accumulators where they are larger.
 fn shared(weights: &View, strides: [u32; 3], dilations: [u32; 3], rows: u32, columns: u32) -> u32 {
-    let integers = matches!(weights.dtype, DType::I8 | DType::U8);
+    let integers = weights.dtype.is_byte();
     let pixel = if integers { 4 } else { 8 };
     let span = |outputs: u32, d: usize| {
         u64::from(outputs - 1) * u64::from(strides[d])

@@ -1,10 +1,11 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
 use super::{QuantizedConv, is_float_factor};
+use crate::conv::Geometry;
 use crate::conv::cases::{Size, epilogue, size, view};
-use crate::pointwise::{Binary, Instruction, Unary};
+use crate::pointwise::{Binary, Epilogue, Instruction, Unary};
 use crate::{DType, Kernel, View};
-use DType::{F8E4M3, F8E5M2, F16, F32, I8, I32, U8};
+use DType::{F8E4M3, F8E5M2, F16, F32, I8, I16, I32, U8};
 
 /// `x · 0.001 + 3`, rounded: what a layer with one scale does.
 const REQUANTISE: &[Instruction] = &[
@@ -191,7 +192,7 @@ pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
 /// Plain sums of one tap, without what the model adds.
 #[cfg(test)]
 pub(crate) fn sums(input: View, weights: View, output: View) -> QuantizedConv {
-    let geometry = crate::conv::Geometry::plain(input, weights, output);
+    let geometry = Geometry::plain(input, weights, output);
     QuantizedConv { geometry, padding_value: 0, bias: None, epilogue: Default::default() }
 }
 
@@ -214,6 +215,48 @@ impl Layer<'_> {
         let finish = Finish::Sums;
         Self { types, last, input: &[], maps: 0, taps: 1, stride: 1, groups: 1, padding_value: 0, finish }
     }
+}
+
+/// Plain sums of factors of 16 bits, or of 8 in windows of odd strides, dilations and padding.
+fn wide() -> Vec<QuantizedConv> {
+    let dense = |dtype, shape: &[u32]| view(dtype, false, shape);
+    let mut cases = Vec::new();
+    let mut case = |[x, w]: [DType; 2], shapes: [&[u32]; 3], steps: [[u32; 3]; 3], groups: u32| {
+        let [input, weights, output] = shapes;
+        let [strides, dilations, pads] = steps;
+        let (input, weights, output) = (dense(x, input), dense(w, weights), dense(I32, output));
+        let geometry = Geometry { input, weights, output, strides, dilations, pads, groups };
+        cases.push(QuantizedConv { geometry, padding_value: 0, bias: None, epilogue: Epilogue::default() });
+    };
+    let (one, zero) = ([1; 3], [0; 3]);
+    case([U8, I8], [&[1, 3, 9, 9], &[5, 3, 3, 3], &[1, 5, 9, 9]], [one, one, [0, 1, 1]], 1);
+    case([I16, I16], [&[2, 4, 8, 7], &[6, 4, 2, 3], &[2, 6, 4, 3]], [[1, 2, 2], one, zero], 1);
+    case([I8, I8], [&[1, 6, 11, 5], &[6, 1, 3, 3], &[1, 6, 9, 5]], [one, one, [0, 0, 1]], 6);
+    case([U8, U8], [&[2, 4, 30], &[4, 2, 5], &[2, 4, 26]], [one, one, zero], 2);
+    case([I8, I16], [&[1, 2, 5, 6, 7], &[3, 2, 2, 3, 2], &[1, 3, 4, 6, 3]], [[1, 1, 2], one, [0, 1, 0]], 1);
+    case([I16, I8], [&[1, 2, 12, 12], &[3, 2, 3, 3], &[1, 3, 8, 10]], [one, [1, 2, 1], zero], 1);
+    case([I16, I16], [&[1, 16, 1, 1], &[300, 16, 1, 1], &[1, 300, 1, 1]], [one, one, zero], 1);
+    case([I8, I8], [&[1, 1, 4, 200], &[2, 1, 4, 4], &[1, 2, 1, 199]], [one, one, [0, 0, 1]], 1);
+    let mut last = cases[0].clone();
+    last.geometry.input = View::channels_last(U8, &[1, 3, 9, 9]).unwrap();
+    last.geometry.output = View::channels_last(I32, &[1, 5, 9, 9]).unwrap();
+    cases.push(last);
+    // What tensor cores and depthwise kernels would take if they were bytes.
+    for (types, taps, groups) in [([I16, I16], 1, 1), ([I8, I16], 3, 1), ([I16, I8], 3, 64), ([I16, I16], 3, 4)] {
+        let layer = Layer { input: &[1, 64, 10, 10], maps: 64, taps, groups, ..Layer::new(types, true) };
+        cases.push(self::layer(&layer));
+    }
+    // A value outside that no byte holds, a bias and a program.
+    let finish = Finish::PerChannel(I8);
+    cases.push(layer(&Layer {
+        input: &[1, 5, 6, 7],
+        maps: 4,
+        taps: 3,
+        padding_value: -3000,
+        finish,
+        ..Layer::new([I16, I8], false)
+    }));
+    cases
 }
 
 /// Kernels of this family: layers of networks, channels that fill tiles and channels that do not, every pair of types.
@@ -301,5 +344,6 @@ pub fn cases() -> Vec<Kernel> {
     ] {
         cases.push(product(types, extents, finish));
     }
+    cases.extend(wide());
     cases.into_iter().map(Kernel::QuantizedConv).collect()
 }

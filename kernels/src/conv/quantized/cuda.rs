@@ -1,4 +1,4 @@
-//! CUDA candidates: those of all convolutions, of bytes.
+//! CUDA candidates: those of all convolutions, of integers and of 8-bit floats.
 
 use super::QuantizedConv;
 use crate::Kernel;

@@ -1,4 +1,4 @@
-//! Convolution of 8-bit integers with exact sums, or of 8-bit floats, and a fused epilogue: quantised networks.
+//! Convolution of integers with exact sums, or of 8-bit floats, and a fused epilogue: quantised networks.
 
 #[cfg(any(test, feature = "codegen"))]
 pub(crate) mod cases;
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// A matrix product is a convolution of one tap: rows are positions, columns channels.
 ///
-/// Operands: input and weights (i8 or u8 each, or E4M3 or E5M2 each), bias if there is one (i32, `[m]`), extras of the
+/// Operands: input and weights (i8, u8 or i16 each, or E4M3 or E5M2 each), bias if there is one (i32, `[m]`), extras of the
 /// epilogue; one output (without a program i32, or f32 for floats).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QuantizedConv {
@@ -44,12 +44,16 @@ impl QuantizedConv {
     pub fn is_float(&self) -> bool {
         is_float_factor(self.geometry.input.dtype)
     }
+
+    /// Whether it multiplies integers of 8 bits.
+    pub(crate) fn is_of_bytes(&self) -> bool {
+        self.geometry.input.dtype.is_byte() && self.geometry.weights.dtype.is_byte()
+    }
 }
 
 impl Parameters for QuantizedConv {
     fn convolution(&self) -> Convolution<'_> {
-        let arithmetic =
-            if self.is_float() { Arithmetic::NarrowFloats } else { Arithmetic::Integers(&[DType::I8, DType::U8]) };
+        let arithmetic = if self.is_float() { Arithmetic::NarrowFloats } else { Arithmetic::Integers };
         Convolution {
             padding_value: self.padding_value,
             bias: self.bias.as_ref(),

@@ -237,7 +237,7 @@ impl Quantized {
     /// The tensor minus its zero point, in an integer type of at least 16 bits.
     fn centred(&self, builder: &mut Builder, wide: DType) -> Result<TensorId, Problem> {
         let dtype = builder.fact(self.tensor).dtype;
-        if !matches!(dtype, DType::I8 | DType::U8) {
+        if !dtype.is_byte() {
             return Err(Problem::ElementType { found: format!("{dtype:?}"), supported: "I8, U8".into() });
         }
         let tensor = builder.cast(self.tensor, wide)?;

@@ -45,8 +45,7 @@ fn widened(kernel: &Kernel) -> Option<(View, View)> {
         Kernel::Copy(copy) => (&copy.source, &copy.destination),
         _ => return None,
     };
-    let wide =
-        matches!(input.dtype, DType::I8 | DType::U8) && output.dtype == DType::I32 && input.shape == output.shape;
+    let wide = input.dtype.is_byte() && output.dtype == DType::I32 && input.shape == output.shape;
     wide.then(|| (input.clone(), output.clone()))
 }
 

@@ -1,10 +1,10 @@
 //! Lowering of operators with several operands of different kinds: data and indices, images and places.
 
-use super::{Lowering, operators::geometry};
+use super::Lowering;
 use crate::fused::FusedNode;
 use floe_kernels::{
-    Kernel, grid_sample::GridSample, integer_conv::IntegerConv, non_max_suppression::NonMaxSuppression,
-    non_zero::NonZero, roi_align::RoiAlign, scatter::Scatter, top_k::TopK, unique::Unique,
+    Kernel, grid_sample::GridSample, non_max_suppression::NonMaxSuppression, non_zero::NonZero, roi_align::RoiAlign,
+    scatter::Scatter, top_k::TopK, unique::Unique,
 };
 use floe_models::Op;
 
@@ -87,9 +87,6 @@ fn kernel(op: &Op, views: Vec<floe_kernels::View>) -> Result<Kernel, String> {
             scale,
             half_pixel,
         }),
-        Op::ConvInteger { ref window, groups } => {
-            Kernel::IntegerConv(IntegerConv { geometry: geometry([view()?, view()?, view()?], window, groups)? })
-        }
         ref other => return Err(format!("{} has no kernel", other.name())),
     })
 }

@@ -229,8 +229,8 @@ impl<'a> Lowering<'a> {
             | Op::RoiAlign { .. }
             | Op::NonMaxSuppression { .. }
             | Op::NonZero
-            | Op::Unique { .. }
-            | Op::ConvInteger { .. } => self.several_operands(node, op),
+            | Op::Unique { .. } => self.several_operands(node, op),
+            Op::ConvInteger { .. } => self.quantized(node, op, 2, None),
             Op::PackedMatMul { bits } => self.packed_product(node, *bits),
             _ => self.single_input(node, op),
         }

@@ -1,4 +1,4 @@
-//! Lowering of products of 8-bit integers and floats, whose epilogues make of their sums what the network goes on with.
+//! Lowering of products of integers and of 8-bit floats, whose epilogues make of their sums what the network goes on with.
 
 use super::{Form, Located, Lowering, operators::geometry};
 use crate::{
@@ -15,7 +15,7 @@ use floe_kernels::{
 use floe_models::{Op, TensorId};
 
 impl<'a> Lowering<'a> {
-    /// A quantised convolution, or a matrix product as one of a single tap over its rows.
+    /// A convolution of integers or of 8-bit floats, or a matrix product as one of a single tap over its rows.
     pub(super) fn quantized(
         &mut self,
         node: &'a FusedNode,
@@ -93,6 +93,7 @@ impl<'a> Lowering<'a> {
         let views = [input, weights, output];
         let (geometry, padding_value) = match op {
             Op::QuantizedConv { window, groups, padding_value } => (geometry(views, window, *groups)?, *padding_value),
+            Op::ConvInteger { window, groups } => (geometry(views, window, *groups)?, 0),
             _ => {
                 let [input, weights, output] = views;
                 (Geometry::plain(input, weights, output), 0)

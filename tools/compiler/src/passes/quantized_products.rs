@@ -366,7 +366,7 @@ impl Rewriting<'_> {
     /// Constant weights that were dequantised from integers, and a scale for all or for each output channel.
     fn integer_weights(&self, id: TensorId, columns: bool, transposed: bool) -> Option<(Weights, Vec<f32>)> {
         let (quantized, Scales { values: scales, zeros, channel }) = self.scaled_weights(id, columns, transposed)?;
-        if !matches!(quantized.integers.dtype, DType::I8 | DType::U8) {
+        if !quantized.integers.dtype.is_byte() {
             return None;
         }
         let mut shape = quantized.integers.shape.clone();
