@@ -11,7 +11,7 @@ pub use crate::custom::Custom;
 pub use detect::Detect;
 // What reference kernels compute has its words where they do.
 pub use floe_kernels::{
-    detect::ScoreActivation,
+    detect::{Head, ScoreActivation},
     frame::{Channels, ColourMatrix, Mosaic, PixelFormat, Region, Resampling, VideoLayout},
     grid_sample::{Outside, SampleCoordinates, Sampling},
     pad::PadMode,

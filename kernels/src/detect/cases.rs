@@ -1,6 +1,6 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
-use super::{BOX, Detect, PLACE, Parts, ScoreActivation};
+use super::{BOX, Detect, Head, PLACE, Parts, ScoreActivation};
 use crate::{DType, Kernel, View};
 
 /// Parts of `[rows, candidates of a row, numbers]`, row-major.
@@ -12,12 +12,7 @@ pub(super) fn parts(dtype: DType, shapes: &[[u32; 3]]) -> Parts {
 pub(super) fn head(boxes: Parts, most: u32, points: u32) -> Detect {
     let candidates = boxes.iter().map(|part| part.shape[0] * part.shape[1]).sum();
     let classes = boxes[0].shape[2] - 4 - 2 * points;
-    Detect {
-        boxes,
-        scores: Parts::new(),
-        places: View::contiguous(DType::F32, &[candidates, PLACE]).unwrap(),
-        detections: View::contiguous(DType::F32, &[most, BOX + 2 * points]).unwrap(),
-        count: View::contiguous(DType::I32, &[1]).unwrap(),
+    let head = Head {
         first_point: 4 + classes,
         first_class: 4,
         classes,
@@ -28,13 +23,26 @@ pub(super) fn head(boxes: Parts, most: u32, points: u32) -> Detect {
         activation: ScoreActivation::None,
         threshold: 0.25,
         overlap: 0.45,
+    };
+    Detect {
+        boxes,
+        scores: Parts::new(),
+        places: View::contiguous(DType::F32, &[candidates, PLACE]).unwrap(),
+        detections: View::contiguous(DType::F32, &[most, BOX + 2 * points]).unwrap(),
+        count: View::contiguous(DType::I32, &[1]).unwrap(),
+        head,
     }
 }
 
+/// The same with another head.
+fn with(detect: Detect, change: impl Fn(Head) -> Head) -> Detect {
+    Detect { head: change(detect.head), ..detect }
+}
+
 /// With scores in parts of their own.
-fn apart(head: Detect, scores: Parts) -> Detect {
-    let classes = scores[0].shape[2];
-    Detect { scores, first_point: 4, first_class: 0, classes, ..head }
+fn apart(detect: Detect, scores: Parts) -> Detect {
+    let head = Head { first_point: 4, first_class: 0, classes: scores[0].shape[2], ..detect.head };
+    Detect { scores, head, ..detect }
 }
 
 /// As a convolution leaves them: channels of a pixel padded to eight.
@@ -48,36 +56,32 @@ fn padded(mut parts: Parts) -> Parts {
 /// Kernels of this family: every encoding, one part and many, few candidates and more than are sorted at once.
 pub fn cases() -> Vec<Kernel> {
     use DType::{Bf16, F16, F32};
-    let sigmoid = |head: Detect| Detect { activation: ScoreActivation::Sigmoid, ..head };
+    let sigmoid = |detect| with(detect, |head| Head { activation: ScoreActivation::Sigmoid, ..head });
+    let blaze_face = apart(
+        head(padded(parts(F16, &[[256, 2, 16], [64, 6, 16]])), 16, 6),
+        padded(parts(F16, &[[256, 2, 1], [64, 6, 1]])),
+    );
+    let ssd = apart(head(parts(F32, &[[361, 3, 4], [100, 6, 4], [25, 6, 4]]), 100, 0), parts(F16, &[[1, 1833, 21]]));
+    let objects = |head| Head { object: Some(4), first_class: 5, ..head };
     let mut cases = vec![
-        // BlazeFace.
-        sigmoid(Detect {
-            threshold: 0.5,
-            overlap: 0.3,
-            ..apart(
-                head(padded(parts(F16, &[[256, 2, 16], [64, 6, 16]])), 16, 6),
-                padded(parts(F16, &[[256, 2, 1], [64, 6, 1]])),
-            )
-        }),
-        // SSD: y first, logarithms of extents, a background.
-        Detect {
+        sigmoid(with(blaze_face, |head| Head { threshold: 0.5, overlap: 0.3, ..head })),
+        // y first, logarithms of extents, a background.
+        with(ssd, |head| Head {
             activation: ScoreActivation::Softmax,
             background: true,
             rows_first: true,
             logarithm: Some(0.2),
             threshold: 0.06,
-            ..apart(head(parts(F32, &[[361, 3, 4], [100, 6, 4], [25, 6, 4]]), 100, 0), parts(F16, &[[1, 1833, 21]]))
-        },
+            ..head
+        }),
         // YOLOX, with many classes and with two.
-        sigmoid(Detect {
-            object: Some(4),
-            first_class: 5,
+        sigmoid(with(head(parts(F16, &[[1, 3549, 85]]), 100, 0), |head| Head {
             classes: 80,
             logarithm: Some(1.0),
-            ..head(parts(F16, &[[1, 3549, 85]]), 100, 0)
-        }),
-        Detect { object: Some(4), first_class: 5, classes: 2, ..head(parts(F32, &[[1, 845, 7]]), 40, 0) },
-        sigmoid(Detect { rows_first: true, ..head(parts(F32, &[[1, 77, 9]]), 77, 2) }),
+            ..objects(head)
+        })),
+        with(head(parts(F32, &[[1, 845, 7]]), 40, 0), |head| Head { classes: 2, ..objects(head) }),
+        sigmoid(with(head(parts(F32, &[[1, 77, 9]]), 77, 2), |head| Head { rows_first: true, ..head })),
         head(parts(Bf16, &[[1, 1, 5]]), 1, 0),
         head(parts(Bf16, &[[1, 511, 30]]), 511, 3),
         sigmoid(apart(
@@ -85,12 +89,12 @@ pub fn cases() -> Vec<Kernel> {
             parts(F32, &[[1, 50, 11], [13, 2, 11], [34, 1, 11]]),
         )),
         // More good candidates than are sorted at once, with many detections and with few.
-        Detect { threshold: -2.0, overlap: 0.9, ..head(parts(F32, &[[1, 9000, 5]]), 3000, 0) },
-        Detect { threshold: -2.0, overlap: 0.0, ..head(parts(F32, &[[1, 20_000, 6]]), 50, 0) },
-        Detect { threshold: 2.0, ..head(parts(F32, &[[1, 100, 5]]), 5, 0) },
+        with(head(parts(F32, &[[1, 9000, 5]]), 3000, 0), |head| Head { threshold: -2.0, overlap: 0.9, ..head }),
+        with(head(parts(F32, &[[1, 20_000, 6]]), 50, 0), |head| Head { threshold: -2.0, overlap: 0.0, ..head }),
+        with(head(parts(F32, &[[1, 100, 5]]), 5, 0), |head| Head { threshold: 2.0, ..head }),
     ];
     // YOLOv8: a number of all candidates together, constants of all candidates the same.
-    let mut columns = Detect { overlap: 0.7, ..head(parts(F16, &[[1, 8400, 84]]), 300, 0) };
+    let mut columns = with(head(parts(F16, &[[1, 8400, 84]]), 300, 0), |head| Head { overlap: 0.7, ..head });
     columns.boxes[0].strides = [84 * 8400, 1, 8400].into_iter().collect();
     columns.places.strides[0] = 0;
     cases.push(columns);

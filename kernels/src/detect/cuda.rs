@@ -45,7 +45,7 @@ impl Generate for Detect {
         let read = traffic(&self.scored().iter().collect::<Vec<_>>());
         // Sorting and going through what is good; a block alone reads a few numbers in a nanosecond.
         let work = 3.0 + most.min(300) as f64 * 0.02;
-        let alone = candidates as f64 * f64::from(self.classes) * 1e-3;
+        let alone = candidates as f64 * f64::from(self.head.classes) * 1e-3;
         let kinds = [
             ("one_block", vec![select(2)], cost(target, 0, 1.0) + work + alone),
             (
@@ -67,33 +67,38 @@ impl Detect {
     /// Neighbouring threads that share a candidate. Sums of exponentials have one order.
     fn padded_channels(&self) -> u32 {
         let together = self.scored().iter().all(|part| part.strides[2] == 1);
-        if together && self.classes > LANES && self.activation != ScoreActivation::Softmax { LANES } else { 1 }
+        if together && self.head.classes > LANES && self.head.activation != ScoreActivation::Softmax {
+            LANES
+        } else {
+            1
+        }
     }
 
     fn launch(&self, stage: u32, entry: &str, blocks: u64, threads: u32) -> Launch {
+        let head = &self.head;
         let mut source = Source::spanning(self.boxes[0].dtype, &[&self.detections]);
         source.define("STAGE", stage);
         source.define("THREADS", format!("{threads}u"));
         source.define("SCORE_LANES", format!("{}u", self.padded_channels()));
         source.define("CANDIDATES", format!("{}u", self.candidates()));
-        source.define("CLASSES", format!("{}u", self.classes));
-        source.define("BACKGROUND", format!("{}u", u8::from(self.background)));
-        source.define("FIRST_CLASS", format!("{}u", self.first_class));
-        source.define("FIRST_POINT", format!("{}u", self.first_point));
-        source.define("ROWS_FIRST", u8::from(self.rows_first));
+        source.define("CLASSES", format!("{}u", head.classes));
+        source.define("BACKGROUND", format!("{}u", u8::from(head.background)));
+        source.define("FIRST_CLASS", format!("{}u", head.first_class));
+        source.define("FIRST_POINT", format!("{}u", head.first_point));
+        source.define("ROWS_FIRST", u8::from(head.rows_first));
         source.define("SIGMOID", 1);
         source.define("SOFTMAX", 2);
-        source.define("ACTIVATION", self.activation as u8);
-        source.define("THRESHOLD", f32_literal(self.threshold));
-        source.define("OVERLAP", f32_literal(self.overlap));
+        source.define("ACTIVATION", head.activation as u8);
+        source.define("THRESHOLD", f32_literal(head.threshold));
+        source.define("OVERLAP", f32_literal(head.overlap));
         source.define("MOST", format!("{}u", self.most()));
         source.define("NUMBERS", format!("{}u", self.detections.shape[1]));
         source.define("BOX", format!("{BOX}u"));
         source.define("COUNT_OFFSET", self.count.offset);
-        if let Some(object) = self.object {
+        if let Some(object) = head.object {
             source.define("OBJECT", format!("{object}u"));
         }
-        if let Some(factor) = self.logarithm {
+        if let Some(factor) = head.logarithm {
             source.define("LOGARITHM", f32_literal(factor));
         }
         source.index("places_at", &self.places);

@@ -35,6 +35,7 @@ impl Detect {
 
 impl Family for Detect {
     fn check(&self) -> Result<(), KernelError> {
+        let head = &self.head;
         for view in [&self.places, &self.detections, &self.count] {
             check_view(view)?;
         }
@@ -57,10 +58,10 @@ impl Family for Detect {
         let end = |first: u32, numbers: u32| {
             first.checked_add(numbers).ok_or(KernelError::Parameter("numbers of points or classes"))
         };
-        let points = if self.points() == 0 { 0 } else { end(self.first_point, 2 * self.points())? };
-        let object = self.object.map_or(Ok(0), |object| end(object, 1))?;
-        let classes = end(self.first_class, self.classes)?.max(object);
-        if self.classes <= u32::from(self.background) {
+        let points = if self.points() == 0 { 0 } else { end(head.first_point, 2 * self.points())? };
+        let object = head.object.map_or(Ok(0), |object| end(object, 1))?;
+        let classes = end(head.first_class, head.classes)?.max(object);
+        if head.classes <= u32::from(head.background) {
             return Err(KernelError::Parameter("classes"));
         }
         let (boxes, scores) = (points.max(4), if self.scores.is_empty() { 0 } else { classes });
@@ -69,7 +70,7 @@ impl Family for Detect {
         if !same(&self.boxes, boxes)? || !(self.scores.is_empty() || same(&self.scores, scores)?) {
             return Err(KernelError::Shape("numbers of boxes, scores and places"));
         }
-        let numbers = [self.threshold, self.overlap, self.logarithm.unwrap_or(0.0)];
+        let numbers = [head.threshold, head.overlap, head.logarithm.unwrap_or(0.0)];
         if numbers.into_iter().any(|x| !Real::is_finite(x)) {
             return Err(KernelError::Parameter("threshold, overlap or logarithm"));
         }
@@ -90,7 +91,7 @@ impl Family for Detect {
 
     fn flops(&self) -> u64 {
         // A comparison a class and some thirty operations of an activation; a detection is compared with those before it.
-        let scores = u64::from(self.candidates()).saturating_mul(u64::from(self.classes) + 30);
+        let scores = u64::from(self.candidates()).saturating_mul(u64::from(self.head.classes) + 30);
         scores.saturating_add(u64::from(self.most()).saturating_mul(self.most().into()).saturating_mul(6))
     }
 
@@ -106,19 +107,19 @@ impl Family for Detect {
         let (keys, kept) = (cast_mut::<u64>(keys, operand)?, cast_mut::<Corners>(kept, operand)?);
         let classes = cast_mut::<u32>(classes, operand)?.get_mut(..candidates);
         let classes = classes.ok_or(KernelError::OperandTooShort(operand as u8))?;
-        let head = Head { detect: self, inputs };
+        let reader = Reader { detect: self, inputs };
 
         let mut found = 0;
         for (index, to) in classes.iter_mut().enumerate() {
-            let (score, class) = head.best(index);
+            let (score, class) = reader.best(index);
             *to = class;
-            if score > self.threshold {
+            if score > self.head.threshold {
                 keys[found] = key(score, index as u32);
                 found += 1;
             }
         }
         keys[..found].sort_unstable_by(|a, b| b.cmp(a));
-        let used = head.select(&mut keys[..found], classes, kept);
+        let used = reader.select(&mut keys[..found], classes, kept);
         let rows = &self.detections;
         for (row, corners) in kept.iter().enumerate() {
             let start = offset(rows.offset as usize, rows.strides[0].into(), row);
@@ -127,8 +128,8 @@ impl Family for Detect {
                     (None, _) => 0.0,
                     (Some(_), 0..4) => corners[number],
                     (Some(&key), 4) => score_of(key),
-                    (Some(&key), 5) => (classes[index_of(key) as usize] - u32::from(self.background)) as f32,
-                    (Some(&key), _) => head.point(index_of(key) as usize, number - BOX as usize),
+                    (Some(&key), 5) => (classes[index_of(key) as usize] - u32::from(self.head.background)) as f32,
+                    (Some(&key), _) => reader.point(index_of(key) as usize, number - BOX as usize),
                 };
                 detections[offset(start, rows.strides[1].into(), number)] = value;
             }
@@ -138,13 +139,13 @@ impl Family for Detect {
     }
 }
 
-/// What the head of a network says.
-struct Head<'a> {
+/// Reads candidates from operands.
+struct Reader<'a> {
     detect: &'a Detect,
     inputs: &'a [&'a [u8]],
 }
 
-impl Head<'_> {
+impl Reader<'_> {
     /// Numbers of a candidate from `number` on, in parts whose first one is operand `first`.
     fn numbers(&self, parts: &Parts, first: usize, mut index: usize, number: u32, to: &mut [f32]) {
         for (part, bytes) in parts.iter().zip(&self.inputs[first..]) {
@@ -171,9 +172,9 @@ impl Head<'_> {
     fn scores(&self, index: usize, first: u32, mut each: impl FnMut(u32, f32)) {
         let detect = self.detect;
         let mut row = [0.0; 32];
-        for start in (first..detect.classes).step_by(row.len()) {
-            let row = &mut row[..(detect.classes - start).min(32) as usize];
-            self.numbers(detect.scored(), detect.first_scored(), index, detect.first_class + start, row);
+        for start in (first..detect.head.classes).step_by(row.len()) {
+            let row = &mut row[..(detect.head.classes - start).min(32) as usize];
+            self.numbers(detect.scored(), detect.first_scored(), index, detect.head.first_class + start, row);
             (start..).zip(row).for_each(|(class, &mut x)| each(class, x));
         }
     }
@@ -181,14 +182,14 @@ impl Head<'_> {
     /// Score and class of a candidate.
     fn best(&self, index: usize) -> (f32, u32) {
         let detect = self.detect;
-        let first = u32::from(detect.background);
+        let first = u32::from(detect.head.background);
         let (mut best, mut class) = (f32::NEG_INFINITY, first);
         self.scores(index, first, |c, x| {
             if x > best {
                 (best, class) = (x, c);
             }
         });
-        let mut probability = match detect.activation {
+        let mut probability = match detect.head.activation {
             ScoreActivation::None => best,
             ScoreActivation::Sigmoid => sigmoid(best),
             ScoreActivation::Softmax => {
@@ -198,10 +199,10 @@ impl Head<'_> {
                 exp(best - largest) / sum
             }
         };
-        if let Some(object) = detect.object {
+        if let Some(object) = detect.head.object {
             let mut row = [0.0];
             self.numbers(detect.scored(), detect.first_scored(), index, object, &mut row);
-            probability *= if detect.activation == ScoreActivation::None { row[0] } else { sigmoid(row[0]) };
+            probability *= if detect.head.activation == ScoreActivation::None { row[0] } else { sigmoid(row[0]) };
         }
         (probability, class)
     }
@@ -222,7 +223,7 @@ impl Head<'_> {
 
     /// Which of two numbers is about dimension `d`.
     fn axis(&self, d: usize) -> u32 {
-        if self.detect.rows_first { 1 - d as u32 } else { d as u32 }
+        if self.detect.head.rows_first { 1 - d as u32 } else { d as u32 }
     }
 
     fn corners(&self, index: usize) -> Corners {
@@ -230,7 +231,7 @@ impl Head<'_> {
         for d in 0..2 {
             let centre = self.place(index, self.axis(d), d);
             let mut extent = self.number(index, 2 + self.axis(d));
-            if let Some(factor) = self.detect.logarithm {
+            if let Some(factor) = self.detect.head.logarithm {
                 extent = exp(extent * factor);
             }
             let half = extent * self.constant(index, 3 * d + 2) * 0.5;
@@ -242,7 +243,7 @@ impl Head<'_> {
     /// Number `number` of the points of a detection: x, y, x, y….
     fn point(&self, index: usize, number: usize) -> f32 {
         let d = number % 2;
-        self.place(index, self.detect.first_point + (number - d) as u32 + self.axis(d), d)
+        self.place(index, self.detect.head.first_point + (number - d) as u32 + self.axis(d), d)
     }
 
     /// Moves the keys that stay to the front; their corners; how many there are.
@@ -255,7 +256,8 @@ impl Head<'_> {
             let index = index_of(keys[candidate]) as usize;
             let corners = self.corners(index);
             let rival = |(better, other): (&u64, &Corners)| {
-                classes[index_of(*better) as usize] == classes[index] && too_close(&corners, other, self.detect.overlap)
+                classes[index_of(*better) as usize] == classes[index]
+                    && too_close(&corners, other, self.detect.head.overlap)
             };
             if !keys.iter().zip(&kept[..used]).any(rival) {
                 keys[used] = keys[candidate];

@@ -33,6 +33,31 @@ pub enum ScoreActivation {
     Softmax,
 }
 
+/// What the numbers of a candidate mean, and which candidates become detections.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// Number of a candidate at which its points begin.
+    pub first_point: u32,
+    /// Number at which the scores of its classes begin.
+    pub first_class: u32,
+    /// Classes.
+    pub classes: u32,
+    /// Number that is the score for any object.
+    pub object: Option<u32>,
+    /// Whether the first class stands for no object; detections are numbered from the one after it.
+    pub background: bool,
+    /// Whether y stands before x, and height before width.
+    pub rows_first: bool,
+    /// Factor of extents that are logarithms.
+    pub logarithm: Option<f32>,
+    /// What makes scores probabilities.
+    pub activation: ScoreActivation,
+    /// What a score must exceed.
+    pub threshold: f32,
+    /// The intersection over union above which the worse box goes.
+    pub overlap: f32,
+}
+
 /// The objects that the candidates of a detector's head agree on, the best score first.
 ///
 /// The numbers of a candidate are its box (two of place, two of extent), points, scores. Each place `x` becomes
@@ -58,26 +83,8 @@ pub struct Detect {
     pub detections: View,
     /// i32, one element: rows that are used.
     pub count: View,
-    /// Number of a candidate at which its points begin.
-    pub first_point: u32,
-    /// Number at which the scores of its classes begin.
-    pub first_class: u32,
-    /// Classes.
-    pub classes: u32,
-    /// Number that is the score for any object.
-    pub object: Option<u32>,
-    /// Whether the first class stands for no object; detections are numbered from the one after it.
-    pub background: bool,
-    /// Whether y stands before x, and height before width.
-    pub rows_first: bool,
-    /// Factor of extents that are logarithms.
-    pub logarithm: Option<f32>,
-    /// What makes scores probabilities.
-    pub activation: ScoreActivation,
-    /// What a score must exceed.
-    pub threshold: f32,
-    /// The intersection over union above which the worse box goes.
-    pub overlap: f32,
+    /// What the numbers of a candidate mean, and which candidates become detections.
+    pub head: Head,
 }
 
 impl Detect {

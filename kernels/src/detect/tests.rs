@@ -1,7 +1,7 @@
 //! The reference kernel against the definition in f64, and the rules for equals, NaN and classes.
 
 use super::cases::{cases, head, parts};
-use super::{Detect, Parts, ScoreActivation};
+use super::{Detect, Head, Parts, ScoreActivation};
 use crate::conv::tests::{any_number, any_view, never_panics};
 use crate::host::testing::{self, Operand, element};
 use crate::{DType, Kernel};
@@ -32,44 +32,44 @@ fn expected(detect: &Detect, inputs: &[Operand]) -> (Vec<Vec<f64>>, bool) {
                 number(&detect.scores, detect.boxes.len(), inputs, candidate, n)
             }
         };
-        let classes: Vec<f64> = (0..detect.classes).map(|c| score(detect.first_class + c)).collect();
+        let classes: Vec<f64> = (0..detect.head.classes).map(|c| score(detect.head.first_class + c)).collect();
         let sum: f64 = classes.iter().map(|x| x.exp()).sum();
         let (mut best, mut class) = (f64::NEG_INFINITY, 0);
-        for (c, &x) in classes.iter().enumerate().skip(usize::from(detect.background)) {
+        for (c, &x) in classes.iter().enumerate().skip(usize::from(detect.head.background)) {
             if x > best {
                 (best, class) = (x, c);
             }
         }
-        let mut probability = match detect.activation {
+        let mut probability = match detect.head.activation {
             ScoreActivation::None => best,
             ScoreActivation::Sigmoid => sigmoid(best),
             ScoreActivation::Softmax => best.exp() / sum,
         };
-        if let Some(object) = detect.object {
+        if let Some(object) = detect.head.object {
             let object = score(object);
-            probability *= if detect.activation == ScoreActivation::None { object } else { sigmoid(object) };
+            probability *= if detect.head.activation == ScoreActivation::None { object } else { sigmoid(object) };
         }
-        close |= (probability - f64::from(detect.threshold)).abs() < 1e-6;
-        if probability > f64::from(detect.threshold) {
+        close |= (probability - f64::from(detect.head.threshold)).abs() < 1e-6;
+        if probability > f64::from(detect.head.threshold) {
             let place = |n: u32, d: usize| {
                 let constant = |n: usize| element(&detect.places, inputs.last().unwrap(), &[candidate, n as i64]);
                 let x = number(&detect.boxes, 0, inputs, candidate, n);
                 (x, constant(3 * d), constant(3 * d + 1), constant(3 * d + 2))
             };
-            let axis = |d: usize| if detect.rows_first { 1 - d as u32 } else { d as u32 };
+            let axis = |d: usize| if detect.head.rows_first { 1 - d as u32 } else { d as u32 };
             let corner = |d: usize, sign: f64| {
                 let (x, factor, summand, _) = place(axis(d), d);
                 let (mut extent, .., scale) = place(2 + axis(d), d);
-                if let Some(logarithm) = detect.logarithm {
+                if let Some(logarithm) = detect.head.logarithm {
                     extent = (extent * f64::from(logarithm)).exp();
                 }
                 x * factor + summand + sign * extent * scale / 2.0
             };
             let mut row = vec![corner(0, -1.0), corner(1, -1.0), corner(0, 1.0), corner(1, 1.0), probability];
-            row.push((class - usize::from(detect.background)) as f64);
+            row.push((class - usize::from(detect.head.background)) as f64);
             for n in 0..detect.points() {
                 for d in 0..2 {
-                    let (x, factor, summand, _) = place(detect.first_point + 2 * n + axis(d), d);
+                    let (x, factor, summand, _) = place(detect.head.first_point + 2 * n + axis(d), d);
                     row.push(x * factor + summand);
                 }
             }
@@ -90,7 +90,7 @@ fn expected(detect: &Detect, inputs: &[Operand]) -> (Vec<Vec<f64>>, bool) {
             let shared = if proper(&row) && proper(other) { side(0) * side(1) } else { 0.0 };
             if shared > 0.0 { shared / (area(&row) + area(other) - shared) } else { 0.0 }
         };
-        let limit = f64::from(detect.overlap);
+        let limit = f64::from(detect.head.overlap);
         let rivals = || kept.iter().filter(|other| other[5] == row[5]);
         close |= rivals().any(|other| (overlap(other) - limit).abs() < 1e-5 && overlap(other) > 0.0);
         if !rivals().any(|other| overlap(other) > limit) {
@@ -162,7 +162,7 @@ fn equals_thresholds_and_nan() {
     // The background is no class, but takes its share.
     let share = 1.0 / (1.0 + 2.0 * 1f32.exp());
     let softmax = |detect: &mut Detect| {
-        (detect.background, detect.activation, detect.threshold) = (true, ScoreActivation::Softmax, 0.1);
+        (detect.head.background, detect.head.activation, detect.head.threshold) = (true, ScoreActivation::Softmax, 0.1);
     };
     let found = run(&[(0.0, &[1.0, 0.0, 1.0])], 1, softmax);
     assert!(found[0][2] == 1.0 && (found[0][1] - share * 1f32.exp()).abs() < 1e-6, "{found:?}");
@@ -179,11 +179,12 @@ prop_compose! {
         let mut detect = head(super::cases::parts(DType::F32, &[[2, 3, 9]]), 4, 1);
         if good {
             // One thing is wrong at most, so that most pass.
-            [detect.first_point, detect.first_class, detect.classes] = numbers;
+            [detect.head.first_point, detect.head.first_class, detect.head.classes] = numbers;
         } else {
             detect = Detect { boxes: parts(boxes), scores: parts(scores), places, detections, count, ..detect };
         }
-        Detect { object, background, threshold, ..detect }
+        detect.head = Head { object, background, threshold, ..detect.head };
+        detect
     }
 }
 

@@ -493,7 +493,7 @@ pub(super) fn detected(detect: &Detect, inputs: &[&Fact]) -> Result<Vec<Fact>> {
         Ok(candidates)
     };
     let count = candidates(boxes, detect.numbers)?;
-    let scored = if scores.is_empty() { count } else { candidates(scores, detect.classes)? };
+    let scored = if scores.is_empty() { count } else { candidates(scores, detect.head.classes as usize)? };
     let fits = matches!(places.shape.as_slice(), &[n, 6] if n == count || n == 1) && places.dtype == DType::F32;
     ensure!(scored == count && fits, "{count} boxes, {scored} scores and places {}", show(&places.shape));
     ensure!((1..=count).contains(&detect.most), "{} detections of {count} candidates", detect.most);

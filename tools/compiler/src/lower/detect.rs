@@ -12,10 +12,9 @@ impl<'a> Lowering<'a> {
     pub(super) fn detect(&mut self, node: &'a FusedNode, detect: &op::Detect) -> Result<(), String> {
         let (heads, places) = node.inputs.split_at(node.inputs.len() - 1);
         let (boxes, scores) = heads.split_at(detect.boxes);
-        let number = |number: usize| u32::try_from(number).map_err(|_| "a number exceeds 32 bits".to_owned());
         let mut ranges = Vec::new();
         let boxes = self.parts(boxes, detect.numbers, detect.columns, &mut ranges)?;
-        let scores = self.parts(scores, detect.classes, detect.columns, &mut ranges)?;
+        let scores = self.parts(scores, detect.head.classes as usize, detect.columns, &mut ranges)?;
         let candidates = boxes.iter().map(|part| part.shape[0] * part.shape[1]).sum::<u32>();
         let places = self.request(places[0], Form::Any, DType::F32)?.expanded(&[candidates as usize, 6]);
         let (range, places) = self.operand(&places)?;
@@ -28,23 +27,7 @@ impl<'a> Lowering<'a> {
             let [detections, count] = results;
             [detections?, count?]
         };
-        let kernel = Detect {
-            boxes,
-            scores,
-            places,
-            detections,
-            count,
-            first_point: number(detect.first_point)?,
-            first_class: number(detect.first_class)?,
-            classes: number(detect.classes)?,
-            object: detect.object.map(number).transpose()?,
-            background: detect.background,
-            rows_first: detect.rows_first,
-            logarithm: detect.logarithm,
-            activation: detect.activation,
-            threshold: detect.threshold,
-            overlap: detect.overlap,
-        };
+        let kernel = Detect { boxes, scores, places, detections, count, head: detect.head };
         self.push(Kernel::Detect(kernel), ranges, vec![detections_range, count_range]);
         Ok(())
     }

@@ -12,7 +12,7 @@ use floe_engine::plan::content::Content;
 use floe_kernels::detect::MAX_PARTS;
 use floe_models::{
     DType, Op, TensorId,
-    op::{self, ScoreActivation},
+    op::{self, Head, ScoreActivation},
 };
 
 /// From a head's outputs to boxes, at most `most`.
@@ -90,12 +90,12 @@ impl Detect {
                 self.map(&found.ok_or_else(|| format!("input={input}: no --preprocess is about it"))?.1)?
             }
         };
-        let (head, places) = match &self.decoder {
+        let (detect, places) = match &self.decoder {
             BoxDecoder::Anchors { .. } => self.anchored(b, boxes, scores, map)?,
             BoxDecoder::Grid { strides, size } => self.grid(b, boxes, strides, *size, map)?,
             BoxDecoder::Columns => self.columns(b, boxes, map)?,
         };
-        if head.background && head.classes < 2 {
+        if self.background && detect.head.classes < 2 {
             return Err("background: there is one class only".into());
         }
         let parts = |b: &mut Builder, outputs: &[TensorId]| -> Result<Vec<TensorId>, String> {
@@ -105,8 +105,8 @@ impl Detect {
         let (boxes, scores) = (parts(b, boxes)?, parts(b, scores)?);
         let places = b.numbers(&[places.len(), 6], places.as_flattened());
         let inputs = [boxes.as_slice(), &scores, &[places]].concat();
-        let head = op::Detect { boxes: boxes.len(), scores: scores.len(), ..head };
-        let results = b.emit_all(Op::Detect(Box::new(head)), &inputs)?;
+        let detect = op::Detect { boxes: boxes.len(), scores: scores.len(), ..detect };
+        let results = b.emit_all(Op::Detect(Box::new(detect)), &inputs)?;
         let [boxes, count] = ["detections", "count"].map(|name| format!("{}{name}", self.name));
         let input = match (&self.input, placements) {
             (Some(input), _) | (None, [(input, _)]) => input,
@@ -146,17 +146,9 @@ impl Detect {
         Ok([all, numbers.unwrap_or(0)])
     }
 
-    /// What all decoders have in common, for `candidates` of so many numbers each.
-    fn head(&self, candidates: usize, numbers: usize) -> Result<op::Detect, String> {
-        if candidates == 0 {
-            return Err("there are no boxes".into());
-        }
-        Ok(op::Detect {
-            boxes: 0,
-            scores: 0,
-            columns: false,
-            numbers,
-            points: self.keypoints,
+    /// What all decoders have in common.
+    fn head(&self) -> Head {
+        Head {
             first_point: 4,
             first_class: 0,
             classes: 0,
@@ -167,8 +159,16 @@ impl Detect {
             activation: self.activation,
             threshold: self.threshold as f32,
             overlap: self.overlap as f32,
-            most: self.most.min(candidates),
-        })
+        }
+    }
+
+    /// The operator for `candidates` of so many numbers each, without its inputs.
+    fn operator(&self, candidates: usize, numbers: usize, head: Head) -> Result<op::Detect, String> {
+        if candidates == 0 {
+            return Err("there are no boxes".into());
+        }
+        let most = self.most.min(candidates);
+        Ok(op::Detect { boxes: 0, scores: 0, columns: false, numbers, points: self.keypoints, most, head })
     }
 
     fn anchored(
@@ -192,14 +192,14 @@ impl Detect {
         if count != anchors.len() || scored != count {
             return Err(format!("{count} boxes and {scored} scores for {} anchors", anchors.len()));
         }
-        let head = op::Detect {
-            classes,
+        let head = Head {
+            classes: number(classes)?,
             rows_first: *rows_first,
             logarithm: logarithm.then_some((1.0 / scale[1]) as f32),
-            ..self.head(count, width)?
+            ..self.head()
         };
         let scale = if *logarithm { [scale[0], 1.0] } else { *scale };
-        Ok((head, places::of_anchors(*size, anchors, scale, map)))
+        Ok((self.operator(count, width, head)?, places::of_anchors(*size, anchors, scale, map)))
     }
 
     fn grid(
@@ -218,14 +218,14 @@ impl Detect {
         if !strides.is_empty() && places.len() != count {
             return Err(format!("{count} cells, but strides {strides:?} make {} of {size:?}", places.len()));
         }
-        let head = op::Detect {
+        let head = Head {
             first_class: 5,
-            classes: width - 5,
+            classes: number(width - 5)?,
             object: Some(4),
             logarithm: (!strides.is_empty()).then_some(1.0),
-            ..self.head(count, width)?
+            ..self.head()
         };
-        Ok((head, places))
+        Ok((self.operator(count, width, head)?, places))
     }
 
     fn columns(&self, b: &Builder, boxes: &[TensorId], map: [Map; 2]) -> Result<(op::Detect, Vec<[f64; 6]>), String> {
@@ -237,15 +237,20 @@ impl Detect {
         if rows < 5 + points {
             return Err(format!("{rows} numbers a candidate, not 4, the classes' and {points} for keypoints"));
         }
-        let head = op::Detect {
-            columns: true,
+        let head = Head {
             first_class: 4,
-            classes: rows - 4 - points,
-            first_point: rows - points,
-            ..self.head(count, rows)?
+            classes: number(rows - 4 - points)?,
+            first_point: number(rows - points)?,
+            ..self.head()
         };
-        Ok((head, places::of_pixels(map)))
+        let detect = op::Detect { columns: true, ..self.operator(count, rows, head)? };
+        Ok((detect, places::of_pixels(map)))
     }
+}
+
+/// How many numbers of a candidate there are.
+fn number(count: usize) -> Result<u32, String> {
+    u32::try_from(count).map_err(|_| format!("{count} numbers of a candidate"))
 }
 
 /// A network's output as the operator reads it: in front of the reshapes that made it, whose order of numbers is the same, so
