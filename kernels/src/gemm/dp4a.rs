@@ -25,11 +25,16 @@ pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
 fn candidate(problem: &Problem, b: &Operand, vector: u32, names: &str, tile: &Tile, target: &Target) -> Candidate {
     let padding_value = problem.integers.map_or(0, |integers| word(integers.padding_value));
     let modes = Tile::modes().define("OUTSIDE_WORD", padding_value).text(names);
-    let constants = tile.constants(problem, b, modes).int("VECTOR", vector);
+    let constants = tile
+        .constants(problem, b, modes)
+        .int("A_VECTOR", vector)
+        .int("B_VECTOR", vector)
+        .flag("A_K_FIRST", true)
+        .flag("B_K_FIRST", true);
     let kernel = Kernel {
         algorithm: "dp4a_gemm",
-        function: "dp4a_tile",
-        parts: vec![include_str!("finish.cu").into(), super::WORDS.into(), include_str!("dp4a.cu").into()],
+        function: "simt_tile",
+        parts: vec![include_str!("finish.cu").into(), super::WORDS.into(), include_str!("simt.cu").into()],
         constants,
         // Words of four elements.
         steps: tile.depth / 4,

@@ -50,17 +50,17 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
         .int("WK", warps_of_column)
         .int("CPW", columns_of_warp)
         .int("UNROLL", unroll)
-        .int("B_N", b.column);
-    let names = integer_names(problem);
-    let constants = match &names {
-        Some(names) => constants.text(names),
-        None => constants.int("VECTOR", vector),
+        .int("B_N", b.column)
+        .int("VECTOR", vector);
+    let mut parts = vec![include_str!("warp_sums.cu").into(), include_str!("gemv.cu").into()];
+    let constants = match integer_names(problem) {
+        Some(names) => {
+            parts.insert(0, super::WORDS.into());
+            constants.text(&names)
+        }
+        None => constants,
     };
-    let (tile, parts) = match names {
-        Some(_) => ("gemv_integers", vec![super::WORDS.into(), include_str!("gemv_integers.cu").into()]),
-        None => ("gemv", vec![include_str!("gemv.cu").into()]),
-    };
-    let launch = launch(problem, b, constants, Geometry::new("gemv", tile, parts, blocks, 32 * WARPS));
+    let launch = launch(problem, b, constants, Geometry::new("gemv", "gemv", parts, blocks, 32 * WARPS));
     let of_one = f64::from(blocks.div_ceil(target.multiprocessors));
     let bytes =
         f64::from(problem.columns) * f64::from(problem.k()) * f64::from(problem.batches()) * b.dtype.size() as f64;

@@ -1,9 +1,9 @@
 //! CUDA candidates: warps share columns, lanes take runs of weights.
 
 use super::{PackedMatMul, RUN};
-use crate::{DType, Family};
 use crate::codegen::{Argument, Candidate, Generate, Target, Unsupported, element_type};
 use crate::strided::source::{Source, traffic, vector_width};
+use crate::{DType, Family};
 
 /// Warps of a block.
 const WARPS: u32 = 8;
@@ -72,7 +72,8 @@ impl PackedMatMul {
             source.define(name, value);
         }
         let blocks = n.div_ceil(WARPS / warps_of_column * columns_of_warp);
-        let mut launch = source.launch(include_str!("packed_matmul.cu"), "packed_matmul", blocks.into(), 32 * WARPS, 0);
+        let text = concat!(include_str!("../gemm/warp_sums.cu"), include_str!("packed_matmul.cu"));
+        let mut launch = source.launch(text, "packed_matmul", blocks.into(), 32 * WARPS, 0);
         // Without zero points the weights stand in their place, unread.
         let zeros_from = if zeros.is_some() { 3 } else { 1 };
         launch.arguments = [0, 1, 2, zeros_from].map(Argument::Input).into();

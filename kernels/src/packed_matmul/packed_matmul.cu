@@ -1,5 +1,5 @@
 // Bound by reading the weights once. A lane takes a run of weights of a column, which one load brings and one scale
-// belongs to; WK warps share CPW columns, and partial sums are added in an order that depends on nothing but the shape.
+// belongs to; WK warps share CPW columns.
 constexpr int BLOCKS_OF_COLUMN = K / BLOCK;
 constexpr int RUNS = K / RUN;
 constexpr int WORDS = RUN * BITS / 32;
@@ -23,7 +23,6 @@ DEVICE f32 zero_point(const ZERO* zeros, int column, int block) {
 extern "C" __global__ void __launch_bounds__(WARPS * 32)
 packed_matmul(const X* __restrict__ x, const u32* __restrict__ weights, const SCALE* __restrict__ scales,
               const ZERO* __restrict__ zeros, Y* __restrict__ y) {
-    __shared__ f32 partial[WARPS][32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warp_k = warp % WK;
     const int column = ((int)blockIdx.x * (WARPS / WK) + warp / WK) * CPW;
     f32 sums[CPW * M] = {};
@@ -64,20 +63,7 @@ packed_matmul(const X* __restrict__ x, const u32* __restrict__ weights, const SC
             for (int c = 0; c < CPW; c++) sums[c * M + m] = fmaf(products[c], scale[c], sums[c * M + m]);
         }
     }
-#pragma unroll
-    for (int i = 0; i < CPW * M; i++)
-#pragma unroll
-        for (int distance = 16; distance > 0; distance /= 2)
-            sums[i] += __shfl_xor_sync(0xffffffffu, sums[i], distance);
-    // Lane i finishes result i of the warp.
-    f32 sum = 0;
-#pragma unroll
-    for (int i = 0; i < CPW * M; i++) sum = lane == i ? sums[i] : sum;
-    if (WK > 1) {
-        partial[warp][lane] = sum;
-        __syncthreads();
-        for (int k = 1; warp_k == 0 && k < WK; k++) sum += partial[warp + k][lane];
-    }
+    const f32 sum = add_up(sums);
     const int n = column + lane / M;
     if (warp_k == 0 && lane < CPW * M && n < N) y[Y_OFFSET + lane % M * Y_ROW + n * Y_COLUMN] = store_as<Y>(sum);
 }
