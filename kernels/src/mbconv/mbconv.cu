@@ -155,6 +155,7 @@ DEVICE void fill_band(const Element* image, const Element*, const f32*, const Pl
         const Element* at = from + (exists ? ((offset_t)row * IN_COLUMNS + column) * PIXEL + v * 8 : 0);
         copy_async<true>(shared_address(band + v * PLANE + place_of(line, place)), at, exists);
     }
+    copy_async_commit();
 }
 #endif
 
@@ -174,7 +175,6 @@ DEVICE void mbconv(const Operands& o) {
         for (int c = 0; c < 8; c++) filters[i].v[c] = to_f32(filter.v[c]);
     }
     fill_band(o.image, o.expand, o.expand_bias, p, band);
-    copy_async_commit();
 
     // Every thread stays with one vector of channels.
     const int v = thread / (THREADS / PAIRS) * PAIR + thread % PAIR, channel = (p.vector + v) * 8;
@@ -184,7 +184,9 @@ DEVICE void mbconv(const Operands& o) {
 #if GATE
     const GateAhead ahead = begin_gate(o.gate, p.vector);
 #endif
+#if !EXPAND
     copy_async_wait<0>();
+#endif
     __syncthreads();
 
     f32 totals[8] = {};
