@@ -137,13 +137,6 @@ enum PrecisionArgument {
     F16,
 }
 
-/// A spinner beside what is done.
-pub fn bar() -> ProgressBar {
-    let bar = output::bar("{spinner} {msg}");
-    bar.enable_steady_tick(std::time::Duration::from_millis(100));
-    bar
-}
-
 /// What the accuracy crates say; a function that is missing on the host is another option's to mend.
 pub fn measured<T>(result: Result<T>) -> Result<T> {
     result.or_else(|error| if error.is::<MissingFunction>() { usage(Err(error)) } else { Err(error) })
@@ -209,7 +202,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             return usage(Err(anyhow!("--html - and --json both write to standard output")));
         }
     }
-    let bar = bar();
+    let bar = output::spinner();
     let compared = all_shapes(arguments, &options, &bar);
     bar.finish_and_clear();
     let compared = compared?;

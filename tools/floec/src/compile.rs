@@ -368,21 +368,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut options = usage(options(arguments))?;
     let budget = usage(budget(arguments))?;
     let key = usage(arguments.sign.as_deref().map(keys::private).transpose())?;
-    const PHASES: &str = "{spinner} {msg}";
-    let (phases, kernels) = (output::bar_style(PHASES), output::bar_style("{spinner} {msg} {wide_bar} {pos}/{len}"));
-    let bar = output::bar(PHASES);
-    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    let bar = output::spinner();
     let progress = |progress: Progress<'_>| match progress {
-        Progress::Phase(phase) => {
-            log::info!("{phase}");
-            bar.set_style(phases.clone());
-            bar.set_message(phase.to_owned());
-        }
-        Progress::Kernels { done, total } => {
-            bar.set_style(kernels.clone());
-            bar.set_length(total as u64);
-            bar.set_position(done as u64);
-        }
+        Progress::Phase(phase) => output::begin(&bar, phase),
+        Progress::Kernels { done, total } => output::count(&bar, done, total, ""),
     };
     let decided = budget.map(|budget| decide(arguments, budget, &mut options, &bar)).transpose();
     let decision = match decided {

@@ -6,6 +6,7 @@ use std::{
     cell::RefCell,
     io::{self, Write},
     path::Path,
+    time::Duration,
 };
 
 thread_local! {
@@ -74,8 +75,31 @@ pub fn bar(template: &str) -> ProgressBar {
 }
 
 /// What a bar looks like.
-pub fn bar_style(template: &str) -> ProgressStyle {
+fn bar_style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("a fixed template")
+}
+
+const SPINNER: &str = "{spinner} {msg}";
+
+/// A spinner beside what is done.
+pub fn spinner() -> ProgressBar {
+    let bar = bar(SPINNER);
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
+/// Begins a phase of a spinner's work.
+pub fn begin(spinner: &ProgressBar, phase: &str) {
+    log::info!("{phase}");
+    spinner.set_style(bar_style(SPINNER));
+    spinner.set_message(phase.to_owned());
+}
+
+/// Shows how many parts of the phase are done, and what `more` tells of them.
+pub fn count(spinner: &ProgressBar, done: usize, total: usize, more: &str) {
+    spinner.set_style(bar_style(&format!("{SPINNER} {{wide_bar}} {{pos}}/{{len}}{more}")));
+    spinner.set_length(total as u64);
+    spinner.set_position(done as u64);
 }
 
 /// A number of bytes for people: `51.1 MB` (decimal units).

@@ -19,7 +19,7 @@ use floe::{
     tensor::numbers,
 };
 use floe_compiler::{
-    fused::{FusedNode, FusedOp},
+    fused::{FusedGraph, FusedNode, FusedOp},
     pipeline::{self, CompileOptions},
     targets,
 };
@@ -109,10 +109,11 @@ struct Report {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let functions = usage(arguments.host_library.load())?;
     let mut is_model = false;
-    let bytes = plan_bytes(&arguments.file, &functions, || {
+    let compile = || {
         is_model = true;
         options(arguments)
-    })?;
+    };
+    let bytes = plan_bytes(&arguments.file, &functions, compile, |_| Ok(()))?;
     let asked = if is_model { Vec::new() } else { usage(arguments.import.shapes_of_plan())? };
     let mut file = vec![Block::ZERO; bytes.len().div_ceil(size_of::<Block>())];
     let aligned: &mut [u8] = bytemuck::cast_slice_mut(&mut file);
@@ -180,11 +181,12 @@ fn options(arguments: &Arguments) -> Result<CompileOptions> {
     })
 }
 
-/// A plan's file, or what a model compiles to: for the targets of the options, and for the host.
+/// A plan's file, or what a model compiles to: for the targets of the options, and for the host. `look` sees the model before.
 pub(crate) fn plan_bytes(
     file: &Path,
     functions: &HostFunctions,
     options: impl FnOnce() -> Result<CompileOptions>,
+    look: impl FnOnce(&FusedGraph) -> Result<()>,
 ) -> Result<Vec<u8>> {
     let name = file.display();
     let bytes = usage(std::fs::read(file).with_context(|| format!("cannot read '{name}'")))?;
@@ -194,6 +196,7 @@ pub(crate) fn plan_bytes(
     drop(bytes);
     let mut options = options()?;
     let fused = compare::compiled(pipeline::import_and_fuse(file, &options, &|_| ()), &name.to_string())?;
+    look(&fused)?;
     // What the host has no function for cannot be compared with it.
     let on_host = |node: &FusedNode| match &node.op {
         FusedOp::Operator(Op::Custom(operator)) => functions.has(&operator.description.full_name()),

@@ -192,22 +192,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         samples.truncate(most);
     }
     let target = usage(arguments.target.as_deref().map(targets::find).transpose().map_err(anyhow::Error::from))?;
-    const PHASES: &str = "{spinner} {msg}";
-    let (phases, parts) =
-        (output::bar_style(PHASES), output::bar_style("{spinner} {msg} {wide_bar} {pos}/{len} {eta}"));
-    let bar = output::bar(PHASES);
-    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    let bar = output::spinner();
     let progress = |progress: Progress<'_>| match progress {
-        Progress::Phase(phase) => {
-            log::info!("{phase}");
-            bar.set_style(phases.clone());
-            bar.set_message(phase.to_owned());
-        }
-        Progress::Parts { done, total } => {
-            bar.set_style(parts.clone());
-            bar.set_length(total as u64);
-            bar.set_position(done as u64);
-        }
+        Progress::Phase(phase) => output::begin(&bar, phase),
+        Progress::Parts { done, total } => output::count(&bar, done, total, " {eta}"),
     };
     let samples = Files(samples);
     let (bytes, report) = if let Some(weights) = arguments.weights {

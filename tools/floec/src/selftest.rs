@@ -1,7 +1,6 @@
 //! `floec selftest-bundle`: what `floe selftest` runs on a device, in one file.
 
 use crate::{
-    compare,
     import::ImportArguments,
     output::{self, usage},
     prove,
@@ -18,9 +17,11 @@ use floe::{
 use floe_accuracy::{
     compare::{Options, Subject, compare},
     samples::Samples,
+    scores::Score,
 };
 use floe_compiler::{
     emit::VariantIdentity,
+    fused::FusedGraph,
     nvrtc::Compiler,
     pipeline::{self, CompileOptions},
     targets,
@@ -184,18 +185,17 @@ fn networks(arguments: &Arguments, target: &Target) -> Result<Vec<Entry>> {
         if !taken.insert(name.clone()) {
             return usage(Err(anyhow!("two networks are called {name}: rename one of the files")));
         }
-        let mut compiled = false;
-        let plan = prove::plan_bytes(path, &HostFunctions::default(), || {
-            compiled = true;
-            Ok(options.clone())
-        })?;
+        let mut outputs = Vec::new();
+        let simulate = |fused: &FusedGraph| {
+            if !target.is_host() && matches!(arguments.precision, Precision::F16) {
+                outputs = in_f16(fused, arguments.seed)?;
+            }
+            Ok(())
+        };
+        let plan = prove::plan_bytes(path, &HostFunctions::default(), || Ok(options.clone()), simulate)?;
         let of_network = selftest::network(plan, &name, &target.name, arguments.seed)?;
-        if let [(bundle::Case { check: Check::Network { bound, .. }, .. }, _), ..] = of_network.as_slice()
-            && compiled
-            && !target.is_host()
-            && matches!(arguments.precision, Precision::F16)
-        {
-            warn_of_f16(path, &options, arguments.seed, bound)?;
+        if let [(bundle::Case { check: Check::Network { bound, .. }, .. }, _), ..] = of_network.as_slice() {
+            warn_of_f16(path, &outputs, bound);
         }
         entries.extend(of_network);
     }
@@ -209,15 +209,19 @@ fn networks(arguments: &Arguments, target: &Target) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Warns of outputs that f16 itself takes beyond the bound of the network's cases, as the host simulates it: such a case fails on every
-/// device, and says nothing of one. Of several shapes the first is simulated. The graph is imported again, since compiling keeps none.
-fn warn_of_f16(path: &Path, options: &CompileOptions, seed: u64, bound: &Bound) -> Result<()> {
-    let fused = compare::compiled(pipeline::import_and_fuse(path, options, &|_| ()), &path.display().to_string())?;
+/// How far f16 takes outputs, as the host simulates it. Of several shapes it is the first.
+fn in_f16(fused: &FusedGraph, seed: u64) -> Result<Vec<Score>> {
     let facts = fused.inputs.iter().map(|id| &fused.values[id.0]).map(|value| (value.name.clone(), value.fact.clone()));
     let samples = Samples::random(&facts.collect::<Vec<_>>(), 1, seed);
     let (subject, simulation) = (Subject::Simulated { keep_f32: &[] }, Options { layers: false, ..Options::default() });
-    let found = compare(&fused, subject, &samples, None, simulation, &|_, _| false, &mut |_, _| Ok(()), &|_| ())?;
-    for output in &found.outputs.outputs {
+    let found = compare(fused, subject, &samples, None, simulation, &|_, _| false, &mut |_, _| Ok(()), &|_| ())?;
+    Ok(found.outputs.outputs)
+}
+
+/// Warns of outputs that f16 itself takes beyond the bound of the network's cases: such a case fails on every device, and says
+/// nothing of one.
+fn warn_of_f16(path: &Path, outputs: &[Score], bound: &Bound) {
+    for output in outputs {
         let (cosine, relative) = (output.error.cosine(), output.error.relative());
         if bound.cosine.is_some_and(|least| cosine < least) || bound.l2.is_some_and(|most| relative > most) {
             log::warn!(
@@ -228,5 +232,4 @@ fn warn_of_f16(path: &Path, options: &CompileOptions, seed: u64, bound: &Bound) 
             );
         }
     }
-    Ok(())
 }
