@@ -15,7 +15,7 @@ const ROW_PADDING: u32 = 16;
 const CUDA_CORE_THREADS: u32 = 128;
 const CUDA_CORE_LANES: u32 = 8;
 /// Warps along queries, warps along keys, keys of a tile.
-const TILES: [[u32; 3]; 12] = [
+const TILES: [[u32; 3]; 15] = [
     [1, 1, 64],
     [1, 2, 32],
     [1, 2, 64],
@@ -25,22 +25,30 @@ const TILES: [[u32; 3]; 12] = [
     [1, 8, 16],
     [1, 8, 32],
     [2, 2, 64],
+    [2, 2, 112],
     [2, 4, 32],
+    [3, 2, 32],
     [4, 1, 64],
+    [4, 1, 128],
     [4, 2, 32],
 ];
-/// Cycles until the first bytes of a block arrive, and from the last sum to the stores.
-const FILL_AND_DRAIN: f64 = 1600.0;
+/// Constants of `tensor_core`, fitted to 312 candidates of five problems on 8, 16 and 132 multiprocessors (`TUNING.md`, section 38). Cycles in
+/// which a warp gets an m16n8k16 product done, its fragments included.
+const PRODUCT: f64 = 17.0;
+/// The same of 16 scores of each of 8 keys: scale, maximum, power, sum.
+const SCORES: f64 = 26.0;
+/// Cycles for which those keep one of four schedulers busy.
+const ISSUED_SCORES: f64 = 10.0;
+/// Barrier and wait of a round.
+const ROUND: f64 = 400.0;
 /// Bytes that a multiprocessor gets from level 2 in a cycle while all of them ask.
-const L2_BYTES: f64 = 32.0;
-/// Cycles of a warp for one m16n8k16 product, its fragments included.
-const PRODUCT: f64 = 14.0;
-/// Cycles of a warp for 16 scores of each of 8 keys: scale, maximum, power, sum.
-const SCORES: f64 = 60.0;
-/// Barriers and waits of a round.
-const ROUND: f64 = 150.0;
-/// Kernel start and end as seen by the next one, microseconds.
-const KERNEL: f64 = 1.3;
+const L2_BYTES: f64 = 52.0;
+/// Bytes of sums that a multiprocessor joins and stores in a cycle.
+const JOINED_BYTES: f64 = 27.0;
+/// Start and end of a kernel as seen by the next one, first bytes and last stores included, microseconds.
+const KERNEL: f64 = 1.67;
+/// What `cuda_core` has besides: cycles until the first bytes of a block arrive, and from the last sum to the stores.
+const FILL_AND_DRAIN: f64 = 1600.0;
 
 impl Generate for Attention {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
@@ -68,8 +76,8 @@ impl Generate for Attention {
 impl Attention {
     fn tensor_core(&self, extents: &Extents, [wq, wk, keys]: [u32; 3], target: &Target) -> Option<Candidate> {
         let (size, value_size) = (extents.size.next_multiple_of(16), extents.value_size.next_multiple_of(16));
-        // Accumulators, scores and query fragments of a thread, beside about sixty registers for everything else.
-        let registers = value_size / 2 + keys / 2 + if size <= 128 { size / 4 } else { 4 } + 60;
+        // Accumulators, scores and query fragments of a thread, beside about seventy registers for everything else.
+        let registers = value_size / 2 + keys / 2 + if size <= 128 { size / 4 } else { 4 } + 70;
         let (rows, round, threads) = (16 * wq, wk * keys, 32 * wq * wk);
         if registers > 250 || (wk > 1 && (wk - 1) * keys >= extents.keys.next_multiple_of(16)) {
             return None;
@@ -99,18 +107,27 @@ impl Attention {
         let resident = (target.shared_per_multiprocessor / (shared + 1024))
             .min(65536 / (registers.next_multiple_of(8) * threads))
             .clamp(1, 1536 / threads);
-        let of_one = (f64::from(blocks) / f64::from(target.multiprocessors)).ceil();
+        let multiprocessors = f64::from(target.multiprocessors);
+        let of_one = (f64::from(blocks) / multiprocessors).ceil();
         let resident = of_one.min(resident.into());
+        let waves = (of_one / resident).ceil();
+        // Warps that the busiest multiprocessor has to do in a wave. Blocks with fewer queries come last, wherever there is room.
+        let heads = extents.batch * extents.heads;
+        let whole = (f64::from(heads * (extents.queries / rows)) / multiprocessors).ceil() * f64::from(wq);
+        let busy = whole.max(f64::from(heads * extents.queries.div_ceil(16)) / multiprocessors);
+        let warps = (busy * f64::from(wk) / waves / 4.0).max(1.0);
         let products = f64::from(keys / 8 * (size / 16) + keys / 16 * (value_size / 8));
-        // Four warps of a multiprocessor work side by side.
-        let warps = (f64::from(wq * wk) * resident / 4.0).max(1.0);
-        let compute = (products * PRODUCT + f64::from(keys / 8) * SCORES) * warps + ROUND;
-        let copied = f64::from(round * (extents.size + extents.value_size) * 2) * resident / L2_BYTES;
-        let turn = if stages == 1 { compute + copied } else { compute.max(copied) };
+        let scores = f64::from(keys / 8);
+        let (issued, copied) = (
+            scores * ISSUED_SCORES * warps,
+            f64::from(round * (extents.size + extents.value_size) * 2) * resident / L2_BYTES,
+        );
+        let work = if stages == 1 { issued + copied } else { issued.max(copied) };
+        let turn = ROUND + products * PRODUCT + scores * SCORES + work;
         // A causal tile sees half of the keys on average.
         let rounds = if self.causal.is_some() { (f64::from(rounds) + 1.0) / 2.0 } else { f64::from(rounds) };
-        let join = f64::from(wk * rows * value_size * 4) * resident / 128.0;
-        let cycles = (of_one / resident).ceil() * (FILL_AND_DRAIN + rounds * turn + join);
+        let join = f64::from(wk * rows * value_size * 4) * resident / JOINED_BYTES;
+        let cycles = waves * (rounds * turn + join);
         let configuration = format!("{rows} queries, {wk}x{keys} keys, {stages} stages");
         Some(Candidate::new("tensor_core", configuration, vec![launch], KERNEL + cycles / target.clock))
     }
@@ -152,6 +169,7 @@ impl Attention {
         define(&mut source, "LOWEST", lowest("f32"));
         let numbers = [
             ("HEADS", extents.heads),
+            ("ALL_HEADS", extents.batch * extents.heads),
             ("GROUP", extents.group()),
             ("QUERIES", extents.queries),
             ("KEYS", extents.keys),

@@ -6,8 +6,10 @@ struct Tile {
     int seen;   // Keys that some query of the tile sees come before this one.
 };
 
+// Tiles with most work come first, over all heads, so that multiprocessors end together.
 DEVICE Tile this_tile(int rows) {
-    const int tiles = (QUERIES + rows - 1) / rows, tile = blockIdx.x % tiles, head = blockIdx.x / tiles;
+    const int tiles = (QUERIES + rows - 1) / rows, place = blockIdx.x / ALL_HEADS, head = blockIdx.x % ALL_HEADS;
+    const int tile = CAUSAL ? tiles - 1 - place : place;
     int seen = KEYS;
 #if CAUSAL
     const int last = (tile + 1) * rows < QUERIES ? (tile + 1) * rows : QUERIES;

@@ -14,19 +14,25 @@ constexpr bool QUERY_IN_REGISTERS = SIZE_PADDED <= 128;
 // Whether a tile may hold keys that nobody sees.
 constexpr bool PARTIAL = CAUSAL || KEYS % BN != 0;
 
-// Copies COLUMNS elements of `rows` rows to shared memory; zeros up to ROWS rows and PADDED elements.
+// Copies COLUMNS elements of `rows` rows to shared memory; zeros up to PADDED elements, and up to a multiple of sixteen rows, of ROWS at most.
+// A thread copies the same chunk of rows that lie evenly where there are whole lines of chunks for all threads.
 template <int ROWS, int COLUMNS, int PADDED, int WIDTH, int COLUMN_STRIDE, int ROW_STRIDE>
 DEVICE void copy_rows(u32 to, const T* from, int rows) {
-    constexpr int CHUNKS = PADDED / 8, PITCH_BYTES = (PADDED + 8) * 2;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
-        const int row = i / CHUNKS, chunk = i % CHUNKS;
-        const u32 address = to + row * PITCH_BYTES + chunk * 16;
-        const T* source = from + row * ROW_STRIDE + chunk * 8 * COLUMN_STRIDE;
+    constexpr int CHUNKS = PADDED / 8, PITCH_BYTES = (PADDED + 8) * 2, COPIES = (ROWS * CHUNKS + THREADS - 1) / THREADS;
+    constexpr bool EVEN = THREADS % CHUNKS == 0;
+    const int filled = (rows + 15) / 16 * 16, line = (int)threadIdx.x / CHUNKS, column = (int)threadIdx.x % CHUNKS;
+    const T* const first = opaque(from + line * ROW_STRIDE + column * 8 * COLUMN_STRIDE);
+    const u32 first_to = to + line * PITCH_BYTES + column * 16;
+#pragma unroll
+    for (int copy = 0; copy < COPIES; ++copy) {
+        const int i = copy * THREADS + (int)threadIdx.x, down = copy * (THREADS / CHUNKS);
+        const int row = EVEN ? line + down : i / CHUNKS, chunk = EVEN ? column : i % CHUNKS;
+        const bool run = row < filled && (ROWS * CHUNKS % THREADS == 0 || row < ROWS);
+        const u32 address = EVEN ? first_to + down * PITCH_BYTES : to + row * PITCH_BYTES + chunk * 16;
+        const T* source = EVEN ? first + down * ROW_STRIDE : from + row * ROW_STRIDE + chunk * 8 * COLUMN_STRIDE;
         if (WIDTH == 8) {
-            const bool inside = row < rows && chunk * 8 < COLUMNS;
-            copy_async<false>(address, inside ? source : from, inside);
-        } else {
+            copy_async_if(run, address, source, row < rows && (COLUMNS == PADDED || chunk * 8 < COLUMNS));
+        } else if (run) {
             u32 packed[4];
 #pragma unroll
             for (int pair = 0; pair < 4; ++pair) {
@@ -75,34 +81,37 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
     copy_async_commit();
     copy_values(0, 0);
     copy_async_commit();
+    copy_async_wait<1>();
+    __syncthreads();
 
     // A thread's two rows are lane / 4 and lane / 4 + 8 of its warp's sixteen.
     const int row = tile.first + warp_q * 16 + lane / 4;
+    const u32 q_rows = query_tile + (warp_q * 16 + lane % 16) * K_PITCH * 2 + lane / 16 * 16;
+    const bool busy = tile.first + warp_q * 16 < QUERIES;  // A warp without queries has nothing to do.
     f32 top[2] = {LOWEST, LOWEST}, total[2] = {}, sums[V_STEPS * 2][4] = {};
     u32 fq[QUERY_IN_REGISTERS ? K_STEPS : 1][4];
+#pragma unroll
+    for (int step = 0; QUERY_IN_REGISTERS && step < K_STEPS; ++step)
+        if (busy) load_matrices(fq[step], q_rows + step * 32);
 #pragma unroll 1
     for (int round = 0; round < rounds; ++round) {
         const int stage = STAGES == 2 ? round % 2 : 0;
-        if (STAGES == 2) {
-            if (round + 1 < rounds) copy_keys(round + 1, stage ^ 1);
-            copy_async_commit();
-            if (round + 1 < rounds) copy_values(round + 1, stage ^ 1);
-            copy_async_commit();
+        if (round > 0) {
+            copy_async_wait<0>();
+            __syncthreads();
         }
-        copy_async_wait<STAGES == 2 ? 3 : 1>();
-        __syncthreads();
+        // Every warp is past the round before, whose place is free.
+        if (STAGES == 2 && round + 1 < rounds) {
+            copy_keys(round + 1, stage ^ 1);
+            copy_values(round + 1, stage ^ 1);
+        }
+        copy_async_commit();
         const int first_key = round * ROUND + warp_k * BN;
         const u32 k_tile = stages + stage * STAGE_BYTES + warp_k * BN * K_PITCH * 2;
         const u32 v_tile = stages + stage * STAGE_BYTES + K_BYTES + warp_k * BN * V_PITCH * 2;
-        const u32 q_rows = query_tile + (warp_q * 16 + lane % 16) * K_PITCH * 2 + lane / 16 * 16;
-        // Keys from here on that some query sees. A warp without queries has nothing to do.
-        const int left = tile.seen - first_key;
-        const bool seen = left > 0 && tile.first + warp_q * 16 < QUERIES;
+        const int left = tile.seen - first_key;  // Keys from here on that some query sees.
+        const bool seen = left > 0 && busy;
         f32 scores[BN / 8][4] = {};
-        if (QUERY_IN_REGISTERS && round == 0) {
-#pragma unroll
-            for (int step = 0; step < K_STEPS; ++step) load_matrices(fq[QUERY_IN_REGISTERS ? step : 0], q_rows + step * 32);
-        }
         const auto weigh = [&](bool whole) {
 #pragma unroll
             for (int step = 0; step < K_STEPS; ++step) {
@@ -157,8 +166,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
         };
         if (seen && (!PARTIAL || left >= BN)) weigh(true);
         if (PARTIAL && seen && left < BN) weigh(false);
-        copy_async_wait<STAGES == 2 ? 2 : 0>();
-        __syncthreads();
+        if (round == 0) {
+            copy_async_wait<1>();
+            __syncthreads();
+        }
         if (seen) {
 #pragma unroll
             for (int step = 0; step < BN / 16; ++step) {
@@ -176,10 +187,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
                 }
             }
         }
-        __syncthreads();
         if (STAGES == 1 && round + 1 < rounds) {
+            __syncthreads();
             copy_keys(round + 1, 0);
-            copy_async_commit();
             copy_values(round + 1, 0);
             copy_async_commit();
         }
@@ -222,10 +232,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
 #pragma unroll
             for (int v = 0; v < 8; ++v) mean[v] += factor * from[v];
         }
+        const f32 scale = reciprocal_16(sum);
         T* const to = output + OUTPUT_AT(tile.batch, tile.head, tile.first + r) + column * OUTPUT_COLUMN;
         Vector<T, 8> result;
 #pragma unroll
-        for (int v = 0; v < 8; ++v) result.v[v] = store_as<T>(mean[v] / sum);
+        for (int v = 0; v < 8; ++v) result.v[v] = store_as<T>(mean[v] * scale);
         if (OUTPUT_WIDTH == 8)
             *(Vector<T, 8>*)to = result;
         else
