@@ -253,7 +253,7 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
     copies.find_b(o, t);
     // Copies of B come first: they need no division, and constant weights need not wait for the kernel before.
     if (!CONSTANT_WEIGHTS) wait_for_inputs();
-#pragma unroll
+#pragma unroll (COMPACT ? 1 : AHEAD)
     for (int s = 0; s < AHEAD; s++)
         if (first + s < last) copies.copy_b(k_tile_of(first + s), s);
     if (EARLY_BIAS) load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
@@ -264,7 +264,7 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
     for (int k = (int)threadIdx.x * 8; k < K_TILES * BK; k += THREADS * 8)
         copy_async<false>(copies.ring + SCALES_AT + k * 2, o.scale + SCALE_OFFSET + (k < K ? k : 0), k < K);
 #endif
-#pragma unroll
+#pragma unroll (COMPACT ? 1 : AHEAD)
     for (int s = 0; s < AHEAD; s++) {
 #if PATCH
         if (s == 0) copies.copy_patch(first / TAPS);

@@ -15,13 +15,16 @@ constexpr int OWNED = VECTORS / SHARES;               // Vectors that this block
 constexpr int FINISHERS = THREADS / VECTORS_OF_ROW * VECTORS_OF_ROW;  // A thread's vectors lie in one column.
 constexpr int PASSES = (OWNED + FINISHERS - 1) / FINISHERS;
 static_assert(BM % SHARES == 0, "tile");
-// Loading residuals before the K loop hides their latency, but only a few fit into registers.
-constexpr bool PREFETCH = EXTRA_REGISTERS > 0 && PASSES * EXTRA_REGISTERS <= 16 && (SPLIT == 1 || SPLIT_IN_CLUSTER);
-
-// Many passes are a loop: their code would come from memory once for each line of it. What several passes read is under way at once
-// then: a store of one would hold back the loads of the next.
-constexpr bool READS = (EXTRA_REGISTERS > 0 && !PREFETCH) || (SPLIT > 1 && !SPLIT_IN_CLUSTER);
-constexpr int UNROLLED = PREFETCH || PASSES <= 8 ? PASSES : 4, BATCH = READS && PASSES > 8 ? UNROLLED : 1;
+// Whether each part of K leaves its sums in memory, where the last block of a tile adds them up.
+constexpr bool PARTS = SPLIT > 1 && !SPLIT_IN_CLUSTER;
+// Passes whose residuals, or parts of sums, are read together: a store of one would hold back the loads of the next.
+constexpr int ROOM = EXTRA_REGISTERS == 0 || PARTS ? 4 : EXTRA_REGISTERS > 16 ? 1 : 16 / EXTRA_REGISTERS;
+constexpr int BATCH = EXTRA_REGISTERS == 0 && !PARTS ? 1 : ROOM < PASSES ? ROOM : PASSES;
+// The first of them are under way before the sums are there: before the K loop where they are all, else behind it, where fragments leave
+// registers. With parts most blocks of a tile read none.
+constexpr bool READS_AHEAD = EXTRA_REGISTERS > 0 && !PARTS, BEFORE_LOOP = READS_AHEAD && BATCH == PASSES;
+// Many passes are a loop, and a few where COMPACT: their code would come from memory once for each line of it.
+constexpr int UNROLLED = COMPACT ? (BATCH == 1 ? 2 : 1) : PASSES <= 8 ? (PASSES + BATCH - 1) / BATCH : BATCH < 4 ? 4 / BATCH : 1;
 
 struct Tile {
     int row, column;  // First row and column of the tile.
@@ -65,12 +68,13 @@ DEVICE bool vector_exists(const Tile& t, int pass) {
     return mine && row < M && column < N_STORED && row_exists(row, t.batch);
 }
 
-DEVICE void prefetch_extras(const Operands& o, const Tile& t, Extras (&extras)[PASSES]) {
+// Residuals of the passes from `first` on.
+DEVICE void read_extras(const Operands& o, const Tile& t, int first, Extras (&extras)[BATCH]) {
 #pragma unroll
-    for (int pass = 0; PREFETCH && pass < PASSES; pass++) {
-        const int vector = vector_of_pass(t, pass);
-        if (vector_exists(t, pass))
-            extras[pass] = load_extras(o, row_of(t, vector / VECTORS_OF_ROW), t.column + vector % VECTORS_OF_ROW * 8, t.batch);
+    for (int i = 0; i < BATCH; i++) {
+        const int vector = vector_of_pass(t, first + i);
+        if (first + i < PASSES && vector_exists(t, first + i))
+            extras[i] = load_extras(o, row_of(t, vector / VECTORS_OF_ROW), t.column + vector % VECTORS_OF_ROW * 8, t.batch);
     }
 }
 
@@ -137,8 +141,8 @@ DEVICE void send_partials(const Tile& t, const Sum* stage, u32 received) {
 }
 #endif
 
-// The stage is written and a block barrier has passed.
-DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias (&bias)[8], const Extras (&prefetched)[PASSES]) {
+// The stage is written and a block barrier has passed; `next` holds the residuals of the first passes if READS_AHEAD.
+DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias (&bias)[8], Extras (&next)[BATCH]) {
 #if SPLIT_IN_CLUSTER
     extern __shared__ __align__(128) unsigned char shared[];
     send_partials(t, stage, shared_address(shared) + RECEIVED_AT);
@@ -147,16 +151,19 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
 #else
     if (SPLIT > 1 && !last_to_arrive(o, t, stage)) return;
 #endif
+    if (EXTRA_REGISTERS > 0 && !READS_AHEAD) read_extras(o, t, 0, next);
     const int column = t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8;
-#pragma unroll UNROLLED / BATCH
+#pragma unroll UNROLLED
     for (int first = 0; first < PASSES; first += BATCH) {
+        Extras extras[BATCH];
+#pragma unroll
+        for (int i = 0; i < BATCH; i++) extras[i] = next[i];
+        if (EXTRA_REGISTERS > 0 && first + BATCH < PASSES) read_extras(o, t, first + BATCH, next);
         Sum sums[BATCH][8] = {};
-        Extras extras[BATCH] = {};
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
-            if (!vector_exists(t, first + i)) continue;
+            if (first + i >= PASSES || !vector_exists(t, first + i)) continue;
             const int vector = vector_of_pass(t, first + i);
-            extras[i] = PREFETCH ? prefetched[first] : load_extras(o, row_of(t, vector / VECTORS_OF_ROW), column, t.batch);
             // The slices of K in order, whoever computed them.
 #pragma unroll
             for (int slice = 0; slice < SPLIT; slice++) {
@@ -172,12 +179,12 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
                 add(sums[i], __ldcg((const Sum4*)from), __ldcg((const Sum4*)(from + 4)));
 #endif
             }
+            if (!PARTS) finish_vector(o, sums[i], bias, extras[i], row_of(t, vector / VECTORS_OF_ROW), column, t.batch);
         }
 #pragma unroll
-        for (int i = 0; i < BATCH; i++) {
-            if (!vector_exists(t, first + i)) continue;
-            const int row = row_of(t, vector_of_pass(t, first + i) / VECTORS_OF_ROW);
-            finish_vector(o, sums[i], bias, extras[i], row, column, t.batch);
+        for (int i = 0; PARTS && i < BATCH; i++) {
+            if (first + i >= PASSES || !vector_exists(t, first + i)) continue;
+            finish_vector(o, sums[i], bias, extras[i], row_of(t, vector_of_pass(t, first + i) / VECTORS_OF_ROW), column, t.batch);
         }
     }
 }

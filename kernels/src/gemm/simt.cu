@@ -103,8 +103,8 @@ DEVICE void simt_tile(const Operands& o) {
     Sum sums[TM][TN] = {};
     if (first < last) load(first), keep(0);
     __syncthreads();
-    Extras extras[PASSES];
-    prefetch_extras(o, t, extras);
+    Extras extras[BATCH] = {};
+    if (BEFORE_LOOP) read_extras(o, t, 0, extras);
     int buffer = 0;
 #pragma unroll 1
     for (int k_tile = first; k_tile < last; k_tile++) {
@@ -127,6 +127,7 @@ DEVICE void simt_tile(const Operands& o) {
         __syncthreads();
     }
 
+    if (READS_AHEAD && !BEFORE_LOOP) read_extras(o, t, 0, extras);
 #pragma unroll
     for (int i = 0; i < TM; i++)
 #pragma unroll

@@ -104,8 +104,8 @@ DEVICE void tensor_core_tile(const Operands& o) {
 #endif
     Bias bias[8];
     const Copies copies = start_copies<STAGES - 1, EARLY_BIAS>(o, t, shared, first, last, bias);
-    Extras extras[PASSES];
-    prefetch_extras(o, t, extras);
+    Extras extras[BATCH] = {};
+    if (BEFORE_LOOP) read_extras(o, t, 0, extras);
 
     const Reader reader(base, lane, warp_row, warp_column, warp_k);
 #if SCALED
@@ -145,6 +145,7 @@ DEVICE void tensor_core_tile(const Operands& o) {
         }
     }
 
+    if (READS_AHEAD && !BEFORE_LOOP) read_extras(o, t, 0, extras);
     if (!EARLY_BIAS) load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
     // The accumulators go through shared memory so that a thread gets eight neighbouring columns.
     copy_async_wait<0>();

@@ -65,7 +65,7 @@ pub(super) fn tiles(
 impl Tile {
     /// Constants that say which ways of other kernels these do not go.
     pub(super) fn modes() -> Constants {
-        Constants::default().define("SPLIT_IN_CLUSTER", 0).define("PATCH", 0).define("TURNED", 0)
+        Constants::default().define("SPLIT_IN_CLUSTER", 0).define("PATCH", 0).define("TURNED", 0).flag("COMPACT", false)
     }
 
     /// Tiles of the result along rows and columns.

@@ -102,8 +102,8 @@ DEVICE void turned_tile(const Operands& o) {
     const int first = t.slice * K_TILES / SPLIT, last = (t.slice + 1) * K_TILES / SPLIT;
     Bias bias[8];
     const Copies copies = start_copies<STAGES - 1, EARLY_BIAS>(o, t, shared, first, last, bias);
-    Extras extras[PASSES];
-    prefetch_extras(o, t, extras);
+    Extras extras[BATCH] = {};
+    if (BEFORE_LOOP) read_extras(o, t, 0, extras);
 
     const Reader reader(base, lane, warp_row, warp_column, warp_k);
     Sum sums[FRAGMENTS][EIGHTS][4] = {};
@@ -154,6 +154,7 @@ DEVICE void turned_tile(const Operands& o) {
         }
     }
 
+    if (READS_AHEAD && !BEFORE_LOOP) read_extras(o, t, 0, extras);
     if (!EARLY_BIAS) load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
     copy_async_wait<0>();
     __syncthreads();

@@ -29,8 +29,8 @@ DEVICE void warpgroup_tile(const Operands& o) {
 #endif
     f32 bias[8];
     const Copies copies = start_copies<STAGES - 2>(o, t, shared, first, last, bias);
-    Extras extras[PASSES];
-    prefetch_extras(o, t, extras);
+    Extras extras[BATCH] = {};
+    if (BEFORE_LOOP) read_extras(o, t, 0, extras);
 
     f32 sums[GROUP_COLUMNS / 2] = {};
     int stage = 0;
@@ -57,6 +57,7 @@ DEVICE void warpgroup_tile(const Operands& o) {
         stage = stage == STAGES - 1 ? 0 : stage + 1;
     }
     warpgroup_wait<0>();
+    if (READS_AHEAD && !BEFORE_LOOP) read_extras(o, t, 0, extras);
     copy_async_wait<0>();
     __syncthreads();
     // The accumulators go through shared memory so that a thread gets eight neighbouring columns.
