@@ -39,13 +39,14 @@ const WARP_TILES: [(u32, u32, u32, u32, u32); 25] = [
 ];
 /// The same where columns of C are the rows of an instruction: rows are multiples of eight for each warp. 56 and 104 rows fit the tokens
 /// and pixels of images of 224² (49, 196, 197), and multiples of 48 columns fit widths of 96, 192, 384 and 768.
-const TURNED_TILES: [(u32, u32, u32, u32, u32); 29] = [
+const TURNED_TILES: [(u32, u32, u32, u32, u32); 31] = [
     (56, 48, 1, 1, 4),
     (56, 96, 1, 2, 2),
     (56, 96, 1, 2, 4),
     (56, 128, 1, 2, 2),
     (56, 128, 1, 4, 1),
     (56, 192, 1, 4, 1),
+    (56, 192, 1, 4, 2),
     (64, 48, 1, 1, 4),
     (64, 96, 1, 2, 2),
     (64, 96, 1, 2, 4),
@@ -69,6 +70,7 @@ const TURNED_TILES: [(u32, u32, u32, u32, u32); 29] = [
     (208, 96, 2, 2, 2),
     (208, 128, 2, 4, 1),
     (208, 192, 2, 4, 1),
+    (224, 144, 4, 3, 1),
 ];
 /// The same for warpgroups, each of which has 64 rows.
 const WARPGROUP_TILES: [(u32, u32, u32, u32, u32); 12] = [
