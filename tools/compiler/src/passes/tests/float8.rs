@@ -179,7 +179,7 @@ fn moves_between_8_bits_of_one_scale_move_bytes() {
 fn attention_between_whose_products_is_quantised_multiplies_8_bits() {
     for types in [[DType::F8E4M3; 2], [DType::F8E5M2, DType::F8E4M3]] {
         let mut net = Network::new();
-        let mut factor = |net: &mut Network, dtype| {
+        let factor = |net: &mut Network, dtype| {
             let x = net.input(&[2, 3, 6, 4]);
             net.in_8_bits(dtype, x, 1.0 / 64.0).1
         };
