@@ -94,6 +94,7 @@ families! {
     QuantizedMbConv in quantized_mbconv,
     QuantizedAverage in quantized_average,
     Custom in custom,
+    RecurrentStack in recurrent_stack,
 }
 
 /// A family's name, for reports: that of its module.

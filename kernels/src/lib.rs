@@ -57,6 +57,8 @@ pub mod codegen;
 
 // Families that are one convolution with other parameters, under their names.
 pub use conv::{quantized as quantized_conv, scaled as scaled_conv, transposed as conv_transpose};
+// And recurrent layers above each other.
+pub use recurrent::stack as recurrent_stack;
 
 pub use error::KernelError;
 pub use kernel::{FAMILIES, Family, Kernel, MAX_INPUTS, MAX_OUTPUTS, Named};

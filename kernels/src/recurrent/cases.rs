@@ -3,12 +3,12 @@
 use super::{Activation, ActivationKind, Activations, Cell, Recurrent};
 use crate::{DType, Kernel, View};
 
-const RNN: Cell = Cell::Rnn;
-const LSTM: Cell = Cell::Lstm { input_forget: false };
-const GRU: Cell = Cell::Gru { linear_before_reset: true };
+pub(super) const RNN: Cell = Cell::Rnn;
+pub(super) const LSTM: Cell = Cell::Lstm { input_forget: false };
+pub(super) const GRU: Cell = Cell::Gru { linear_before_reset: true };
 const GRU_BEFORE: Cell = Cell::Gru { linear_before_reset: false };
 
-fn dense(dtype: DType, shape: &[u32]) -> View {
+pub(super) fn dense(dtype: DType, shape: &[u32]) -> View {
     View::contiguous(dtype, shape).expect("a small shape")
 }
 
@@ -23,7 +23,7 @@ fn permuted(dtype: DType, shape: &[u32; 4], order: [usize; 4]) -> View {
 }
 
 /// A layer with ONNX's default activations and no optional operands.
-fn layer(cell: Cell, dtype: DType, [t, d, b, h]: [u32; 4]) -> Recurrent {
+pub(super) fn layer(cell: Cell, dtype: DType, [t, d, b, h]: [u32; 4]) -> Recurrent {
     use ActivationKind::{Sigmoid, Tanh};
     let kinds: &[ActivationKind] = match cell {
         Cell::Rnn => &[Tanh],

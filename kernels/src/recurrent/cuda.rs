@@ -1,7 +1,8 @@
 //! CUDA candidates: weights in the registers of one block (`block`), of the blocks of a cluster (`cluster`, `messages`) or
 //! of the whole grid (`grid`), and weights read at every step by many blocks (`spread`) or one (`streamed`).
 
-use super::resident::{Exchange, LEVEL_2_BYTES};
+use super::resident::LEVEL_2_BYTES;
+use super::stack::RecurrentStack;
 use super::{Activation, ActivationKind, Cell, Recurrent};
 use crate::codegen::{
     Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, define, element_type,
@@ -17,22 +18,27 @@ impl Generate for Recurrent {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         let mut candidates = Vec::new();
         if self.cell != (Cell::Gru { linear_before_reset: false }) {
-            candidates.extend(self.resident_candidates(target));
+            candidates.extend(self.resident_candidates(target, None));
         }
         candidates.extend(self.streamed(target));
-        candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost));
-        // The best two of each algorithm: more only cost time to measure.
-        let mut kept: Vec<&'static str> = Vec::new();
-        candidates.retain(|candidate: &Candidate| {
-            kept.push(candidate.algorithm);
-            kept.iter().filter(|&&algorithm| algorithm == candidate.algorithm).count() <= 2
-        });
+        let candidates = best_two(candidates);
         if candidates.is_empty() {
             let [.., units] = self.extents();
             return Err(Unsupported(format!("the state of {units} units does not fit shared memory")));
         }
         Ok(candidates)
     }
+}
+
+/// The best two of each algorithm, the expected best first: more only cost time to measure.
+pub(super) fn best_two(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    let mut kept: Vec<&'static str> = Vec::new();
+    candidates.retain(|candidate: &Candidate| {
+        kept.push(candidate.algorithm);
+        kept.iter().filter(|&&algorithm| algorithm == candidate.algorithm).count() <= 2
+    });
+    candidates
 }
 
 impl Recurrent {
@@ -47,14 +53,13 @@ impl Recurrent {
             .into_iter()
             .find(|&width| width * self.weights.dtype.size() as u32 <= 16 && self.weights_in_vectors(width));
         let width = width.unwrap_or(1);
-        let mut source = self.source(false);
+        let mut source = self.source(false, None);
         define(&mut source, "THREADS", STREAMED_THREADS);
         define(&mut source, "WIDTH", width);
         source.push_str(include_str!("cell.cu"));
         source.push_str(include_str!("streamed.cu"));
         let blocks = directions * batch;
-        let mut launch =
-            self.launch(source, "recurrent_streamed", "streamed", blocks, STREAMED_THREADS, 1, Exchange::None);
+        let mut launch = self.launch(source, "recurrent_streamed", "streamed", blocks, STREAMED_THREADS, 1, false);
         launch.shared = shared;
         let bytes = f64::from(gates) * f64::from(units).powi(2) * self.weights.dtype.size() as f64;
         let cycles =
@@ -73,7 +78,7 @@ impl Recurrent {
     }
 
     /// The operands in the order of a launch: name, view, and whether they are outputs.
-    fn named_views(&self) -> Vec<(&'static str, &View, bool)> {
+    pub(super) fn named_views(&self) -> Vec<(&'static str, &View, bool)> {
         [
             ("projected", Some(&self.projected), false),
             ("weights", Some(&self.weights), false),
@@ -91,8 +96,9 @@ impl Recurrent {
         .collect()
     }
 
-    /// Prelude, constants, element types, index functions and activations. `words` says whether blocks exchange words.
-    pub(super) fn source(&self, words: bool) -> String {
+    /// Prelude, constants, element types, index functions and activations. `words` says whether blocks exchange words; `stack` has
+    /// the layer as its first one.
+    pub(super) fn source(&self, words: bool, stack: Option<&RecurrentStack>) -> String {
         let mut source = PRELUDE.to_owned();
         let [steps, directions, batch, units] = self.extents();
         let (cell, input_forget, linear_before_reset) = match self.cell {
@@ -130,10 +136,16 @@ impl Recurrent {
         let fields = self.named_views().into_iter().map(|(name, view, output)| {
             format!("{}{}* {name};", if output { "" } else { "const " }, element_type(view.dtype))
         });
-        let fields: Vec<String> = fields.chain(words.then(|| "u64* words;".to_owned())).collect();
+        let between = stack.map(|_| "const Weight* below_weights; const f32* below_bias;".to_owned());
+        let fields: Vec<String> = fields.chain(words.then(|| "u64* words;".to_owned())).chain(between).collect();
         line(&mut source, &format!("struct Operands {{ {} }};", fields.join(" ")));
         for (name, view, _) in self.named_views() {
             line(&mut source, &index_function(name, view));
+        }
+        define(&mut source, "WEIGHT_INPUTS", format!("{}u", stack.map_or(2, RecurrentStack::weight_inputs)));
+        if let Some(stack) = stack {
+            define(&mut source, "BELOW_BIAS", u8::from(stack.projection.epilogue.bias));
+            line(&mut source, &index_function("below_weights", &stack.matrix()));
         }
         let reverse = |direction: usize| self.reverse.get(direction).copied().unwrap_or(false);
         let reversed = if directions == 2 && reverse(0) != reverse(1) {
@@ -164,9 +176,8 @@ impl Recurrent {
         blocks: u32,
         threads: u32,
         cluster: u32,
-        exchange: Exchange,
+        words: bool,
     ) -> Launch {
-        let words = exchange == Exchange::Grid;
         let (mut parameters, mut names, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
         let (mut inputs, mut outputs) = (0, 0);
         for (name, view, output) in self.named_views() {
@@ -196,7 +207,7 @@ impl Recurrent {
     }
 }
 
-fn line(source: &mut String, text: &str) {
+pub(super) fn line(source: &mut String, text: &str) {
     source.push_str(text);
     source.push('\n');
 }

@@ -8,6 +8,7 @@ mod cuda;
 mod host;
 #[cfg(feature = "codegen")]
 mod resident;
+pub mod stack;
 #[cfg(test)]
 mod tests;
 

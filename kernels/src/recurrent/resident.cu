@@ -4,13 +4,29 @@
 // a unit, each with the weights of all its gates for COLUMNS units of the state. After every step the blocks of a
 // group tell each other the new state; whoever computes a step waits for the whole state of the step before and for
 // nothing else.
-constexpr int STORED = LANES * COLUMNS;  // Units of the state in shared memory, the tail zero.
+//
+// STACKED layers are two: the first half of the groups computes one layer, the second half the layer above it, which reads each
+// state of the one below as soon as it is there. So both are at work at a time, a step apart. Blocks of the layer below wait for no
+// block of the layer above.
 constexpr int PART = LANES / SEQUENCES;  // Lanes that finish one sequence of a unit.
 static_assert(PART > 0 && LANES % SEQUENCES == 0, "a lane finishes one sequence");
 // Gates as a power of two, and whether there are lanes enough to sum up and finish each gate in lanes of its own.
 constexpr int SLOTS = GATES == 3 ? 4 : GATES;
 constexpr bool SPREAD = SLOTS <= PART && !HAS_PEEPHOLES;
 static_assert(BLOCKS * OWN >= UNITS && (BLOCKS - 1) * OWN < UNITS, "every block owns a unit");
+
+#if STACKED
+// A state as the layer above reads it, rounded as the sequence would be.
+#if BELOW_FRAGMENTS
+typedef u16 Below;
+DEVICE u32 below_bits(f32 h) { return store_as<Sequence>(h).bits; }
+DEVICE Below as_below(u32 bits) { return (u16)bits; }
+#else
+typedef f32 Below;
+DEVICE u32 below_bits(f32 h) { return __float_as_uint(to_f32(store_as<Sequence>(h))); }
+DEVICE Below as_below(u32 bits) { return __uint_as_float(bits); }
+#endif
+#endif
 
 #if EXCHANGE == EXCHANGE_CLUSTER || EXCHANGE == EXCHANGE_MESSAGES
 DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
@@ -42,25 +58,39 @@ DEVICE void wait_for_messages(u32 barrier, u32 parity) {
 }
 #endif
 
-#if EXCHANGE == EXCHANGE_GRID
+constexpr int LAYER_GROUPS = STACKED ? GROUPS / 2 : GROUPS;
+#if EXCHANGE == EXCHANGE_GRID || STACKED
 // A unit's state and the number of its step in one word, so that whoever reads the number has the state too: no fence
 // and no barrier. Words are zero between replays.
-DEVICE void send_word(u64* to, f32 value, u32 step) {
-    const u64 word = (u64)step << 32 | __float_as_uint(value);
+DEVICE void send_word(u64* to, u32 bits, u32 step) {
+    const u64 word = (u64)step << 32 | bits;
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
 }
-DEVICE f32 wait_for_word(const u64* from, u32 step) {
+DEVICE u64 read_word(const u64* from) {
     u64 word;
-    do asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
-    while ((u32)(word >> 32) != step);
-    return __uint_as_float((u32)word);
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+    return word;
+}
+// `word` was read from there before.
+DEVICE u32 wait_for_word(const u64* from, u32 step, u64 word) {
+    while ((u32)(word >> 32) != step) word = read_word(from);
+    return (u32)word;
+}
+// A thread's words of a step, all under way at once.
+template <int COUNT> DEVICE void read_words(const u64* from, u64 (&words)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (threadIdx.x + i * THREADS < SEQUENCES * UNITS) words[i] = read_word(from + threadIdx.x + i * THREADS);
 }
 DEVICE u32 count_arrival(u32* counter) {
     u32 before;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
     return before;
 }
-constexpr int GROUP_WORDS = 2 * SEQUENCES * UNITS;
+// The words of a group, then those between the layers: of all steps, so that the layer below need not wait for the one above.
+constexpr int GROUP_WORDS = EXCHANGE == EXCHANGE_GRID ? 2 * SEQUENCES * UNITS : 0;
+constexpr int BETWEEN_WORDS = STACKED ? STEPS * SEQUENCES * UNITS : 0;
+constexpr int ALL_WORDS = GROUPS * GROUP_WORDS + LAYER_GROUPS * BETWEEN_WORDS;
 #endif
 
 // The sum over the lanes of a unit of one of their values each: with COUNT values a lane, the first of LANES / COUNT lanes
@@ -104,6 +134,49 @@ DEVICE void advance_spread(int direction, Unit& u, f32 x, f32 y) {
 #endif
 }
 
+// Adds the products of a lane's weights with its columns of the states.
+DEVICE void multiply(Weights& weights, const f32 (&state)[SEQUENCES][STORED], int lane, f32 (&sums)[SEQUENCES][GATES]) {
+#pragma unroll(STORAGE == STORAGE_MEMORY ? 2 : COLUMNS / 4)
+    for (int i = 0; i < COLUMNS / 4; i++) {
+        float4 h[SEQUENCES];
+#pragma unroll
+        for (int s = 0; s < SEQUENCES; s++) h[s] = *(const float4*)&state[s][(i * LANES + lane) * 4];
+#pragma unroll
+        for (int gate = 0; gate < GATES; gate++) {
+            const float4 w = weights.four(gate, i, lane);
+#pragma unroll
+            for (int s = 0; s < SEQUENCES; s++) {
+                sums[s][gate] = fmaf(w.x, h[s].x, sums[s][gate]);
+                sums[s][gate] = fmaf(w.y, h[s].y, sums[s][gate]);
+                sums[s][gate] = fmaf(w.z, h[s].z, sums[s][gate]);
+                sums[s][gate] = fmaf(w.w, h[s].w, sums[s][gate]);
+            }
+        }
+    }
+}
+
+// The sum of this lane's gate and sequence over the lanes of a unit, where SPREAD.
+DEVICE f32 sum_own(const f32 (&sums)[SEQUENCES][GATES], int lane) {
+    f32 values[SEQUENCES * SLOTS] = {};
+#pragma unroll
+    for (int s = 0; s < SEQUENCES; s++)
+#pragma unroll
+        for (int g = 0; g < GATES; g++) values[s * SLOTS + g] = sums[s][g];
+    return sum_over_lanes<SEQUENCES * SLOTS, LANES / 2>(values, lane);
+}
+
+// The sums of all gates of this lane's sequence.
+DEVICE void sum_gates(const f32 (&sums)[SEQUENCES][GATES], int lane, int mine, f32 (&y)[GATES]) {
+#pragma unroll
+    for (int s = 0; s < SEQUENCES; s++)
+#pragma unroll
+        for (int g = 0; g < GATES; g++) {
+            f32 one[1] = {sums[s][g]};
+            const f32 sum = sum_over_lanes<1, LANES / 2>(one, lane);
+            if (s == mine) y[g] = sum;
+        }
+}
+
 DEVICE void load_sums(f32 (&x)[GATES], const Operands& o, int t, int b, int direction, int unit) {
 #pragma unroll
     for (int gate = 0; gate < GATES; gate++) x[gate] = to_f32(o.projected[projected_at(t, b, direction, gate * UNITS + unit)]);
@@ -111,8 +184,8 @@ DEVICE void load_sums(f32 (&x)[GATES], const Operands& o, int t, int b, int dire
 
 DEVICE void resident(const Operands& o) {
     __shared__ alignas(16) f32 state[2][SEQUENCES][STORED];
-    const int rank = blockIdx.x % BLOCKS, group = blockIdx.x / BLOCKS;
-    const int direction = group % DIRECTIONS, first = group / DIRECTIONS * SEQUENCES;
+    const int rank = blockIdx.x % BLOCKS, group = blockIdx.x / BLOCKS, of_layer = group % LAYER_GROUPS;
+    const int direction = of_layer % DIRECTIONS, first = of_layer / DIRECTIONS * SEQUENCES;
     const int lane = threadIdx.x % LANES, owned = threadIdx.x / LANES;
     // The unit and the sequence that this thread finishes, in bounds for reading; `exists` where they are not made up.
     const int unit = owned < OWN ? rank * OWN + owned : UNITS, safe_unit = unit < UNITS ? unit : 0;
@@ -120,23 +193,91 @@ DEVICE void resident(const Operands& o) {
     const bool exists = unit < UNITS && first + mine < BATCH;
 
     Weights weights;
-    constexpr bool early = CONSTANT_INPUTS >> 1 & 1;
-    if (early) weights.load(o, direction, safe_unit, lane);
+    constexpr int THREAD_WORDS = (SEQUENCES * UNITS + THREADS - 1) / THREADS;  // Of a step, for each thread.
+#if STACKED
+    __shared__ alignas(16) Below below[2][SEQUENCES][STORED];
+    const bool above = group >= LAYER_GROUPS;
+    u64* const between = o.words + GROUPS * GROUP_WORDS + of_layer * BETWEEN_WORDS;
+    u64 early_words[THREAD_WORDS] = {};
+#if BELOW_FRAGMENTS
+    const int in_warp = threadIdx.x % 32 / LANES * GATES;  // First row of the unit among those of the warp.
+    Fragments below_weights;
+#else
+    Weights below_weights;
+#endif
+#endif
+    const auto load_weights = [&] {
+        weights.load(o.weights, [&](int gate) { return weights_at(direction, gate * UNITS + safe_unit, 0); }, lane);
+#if BELOW_FRAGMENTS
+        below_weights.load(o.below_weights, [&](int number, int gate) { return below_weights_at(0, gate * UNITS + rank * OWN + number); });
+#elif STACKED
+        below_weights.load(o.below_weights, [&](int gate) { return below_weights_at(0, gate * UNITS + safe_unit); }, lane);
+#endif
+    };
+    constexpr bool early = (~CONSTANT_INPUTS & WEIGHT_INPUTS) == 0;
+    if (early) load_weights();
     wait_for_inputs();
-    if (!early) weights.load(o, direction, safe_unit, lane);
+    if (!early) load_weights();
 
     const int length = steps_of(o, b);
     Unit u = load_unit(o, direction, b, safe_unit);
     // The projected sums of a step: of all gates, or of this lane's.
     f32 x[GATES], x_own = 0;
-    const int gate = lane % PART / (SPREAD ? PART / SLOTS : PART);
+    const int gate = lane % PART / (SPREAD ? PART / SLOTS : PART), own_gate = gate < GATES ? gate : 0;
+#if EXCHANGE == EXCHANGE_GRID
+    u64 words_there[THREAD_WORDS] = {};
+#endif
     const auto load_step = [&](int step) {
+#if STACKED
+        if (above) {
+            // The state of the layer below, and its products with this one's weights.
+            const int row = step * SEQUENCES * UNITS;
+#pragma unroll
+            for (int i = 0; i < THREAD_WORDS; i++) {
+                const int number = threadIdx.x + i * THREADS;
+                if (number < SEQUENCES * UNITS)
+                    below[step & 1][number / UNITS][number % UNITS] =
+                        as_below(wait_for_word(between + row + number, step + 1, early_words[i]));
+            }
+            __syncthreads();
+#if EXCHANGE == EXCHANGE_GRID
+            // The other blocks' states may be there already.
+            read_words(o.words + group * GROUP_WORDS + (step & 1) * (SEQUENCES * UNITS), words_there);
+#endif
+            const auto bias = [&](int g) { return BELOW_BIAS ? o.below_bias[g * UNITS + safe_unit] : 0.0f; };
+#if BELOW_FRAGMENTS
+            const Products products = below_weights.multiply(below[step & 1]);
+            if constexpr (SPREAD) {
+                x_own = products.of(in_warp + own_gate, mine) + bias(own_gate);
+            } else {
+#pragma unroll
+                for (int g = 0; g < GATES; g++) x[g] = products.of(in_warp + g, mine) + bias(g);
+            }
+#else
+            f32 sums[SEQUENCES][GATES] = {};
+            multiply(below_weights, below[step & 1], lane, sums);
+            if constexpr (SPREAD) {
+                x_own = sum_own(sums, lane) + bias(own_gate);
+            } else {
+                sum_gates(sums, lane, mine, x);
+#pragma unroll
+                for (int g = 0; g < GATES; g++) x[g] += bias(g);
+            }
+#endif
+            return;
+        }
+#endif
         const int t = position(direction, step, length);
         if (SPREAD)
-            x_own = to_f32(o.projected[projected_at(t, b, direction, (gate < GATES ? gate : 0) * UNITS + safe_unit)]);
+            x_own = to_f32(o.projected[projected_at(t, b, direction, own_gate * UNITS + safe_unit)]);
         else
             load_sums(x, o, t, b, direction, safe_unit);
     };
+#if STACKED
+    // The tails stay zero.
+    for (int i = threadIdx.x; i < 2 * SEQUENCES * STORED; i += THREADS) (&below[0][0][0])[i] = 0;
+    __syncthreads();
+#endif
     load_step(0);
     for (int i = threadIdx.x; i < 2 * SEQUENCES * STORED; i += THREADS) {
         f32 value = 0;
@@ -179,44 +320,20 @@ DEVICE void resident(const Operands& o) {
 
     for (int step = 0; step < STEPS; step++) {
         const int now = step & 1, next = now ^ 1;
+#if STACKED
+        // On its way while this step is computed; the layer below is ahead mostly.
+        if (above && step + 1 < STEPS) read_words(between + (step + 1) * SEQUENCES * UNITS, early_words);
+#endif
         f32 sums[SEQUENCES][GATES] = {};
-#pragma unroll(STORAGE == STORAGE_MEMORY ? 2 : COLUMNS / 4)
-        for (int i = 0; i < COLUMNS / 4; i++) {
-            float4 h[SEQUENCES];
-#pragma unroll
-            for (int s = 0; s < SEQUENCES; s++) h[s] = *(const float4*)&state[now][s][(i * LANES + lane) * 4];
-#pragma unroll
-            for (int gate = 0; gate < GATES; gate++) {
-                const float4 w = weights.four(gate, i, lane);
-#pragma unroll
-                for (int s = 0; s < SEQUENCES; s++) {
-                    sums[s][gate] = fmaf(w.x, h[s].x, sums[s][gate]);
-                    sums[s][gate] = fmaf(w.y, h[s].y, sums[s][gate]);
-                    sums[s][gate] = fmaf(w.z, h[s].z, sums[s][gate]);
-                    sums[s][gate] = fmaf(w.w, h[s].w, sums[s][gate]);
-                }
-            }
-        }
+        multiply(weights, state[now], lane, sums);
         if constexpr (SPREAD) {
-            f32 values[SEQUENCES * SLOTS] = {};
-#pragma unroll
-            for (int s = 0; s < SEQUENCES; s++)
-#pragma unroll
-                for (int g = 0; g < GATES; g++) values[s * SLOTS + g] = sums[s][g];
-            const f32 y = sum_over_lanes<SEQUENCES * SLOTS, LANES / 2>(values, lane);
+            const f32 y = sum_own(sums, lane);
             Unit advanced = u;
             advance_spread(direction, advanced, x_own, y);
             if (step < length) u = advanced;
         } else {
             f32 y[GATES] = {};
-#pragma unroll
-            for (int s = 0; s < SEQUENCES; s++)
-#pragma unroll
-                for (int g = 0; g < GATES; g++) {
-                    f32 one[1] = {sums[s][g]};
-                    const f32 sum = sum_over_lanes<1, LANES / 2>(one, lane);
-                    if (s == mine) y[g] = sum;
-                }
+            sum_gates(sums, lane, mine, y);
             if (step < length) advance(direction, u, x, y);
         }
 
@@ -246,12 +363,19 @@ DEVICE void resident(const Operands& o) {
             cluster_arrive();
 #endif
 #else
-            if (unit < UNITS && lane % PART == 0) send_word(words + mine * UNITS + unit, u.hidden, step + 1);
+            if (unit < UNITS && lane % PART == 0) send_word(words + mine * UNITS + unit, __float_as_uint(u.hidden), step + 1);
 #endif
         }
         // While the others' states are on their way.
+#if STACKED
+        if (!above && unit < UNITS && lane % PART == 0)
+            send_word(between + (step * SEQUENCES + mine) * UNITS + unit, below_bits(u.hidden), step + 1);
+        const bool stores = above && exists;
+#else
+        const bool stores = exists;
+#endif
         const int t = position(direction, step, length);
-        if (exists && lane % PART == 0)
+        if (stores && lane % PART == 0)
             o.sequence[sequence_at(t, direction, b, unit)] = store_as<Sequence>(step < length ? u.hidden : 0.0f);
         if (last) break;
         load_step(step + 1);
@@ -264,22 +388,37 @@ DEVICE void resident(const Operands& o) {
         wait_for_messages(barrier, step >> 1 & 1);
         if (threadIdx.x == 0) expect_messages(barrier);
 #else
-        for (int i = threadIdx.x; i < SEQUENCES * UNITS; i += THREADS)
-            state[next][i / UNITS][i % UNITS] = wait_for_word(words + i, step + 1);
+#if STACKED
+        if (!above) read_words(words, words_there);
+#else
+        read_words(words, words_there);
+#endif
+#pragma unroll
+        for (int i = 0; i < THREAD_WORDS; i++) {
+            const int number = threadIdx.x + i * THREADS;
+            if (number < SEQUENCES * UNITS)
+                state[next][number / UNITS][number % UNITS] = __uint_as_float(wait_for_word(words + number, step + 1, words_there[i]));
+        }
         __syncthreads();
 #endif
     }
-    if (exists && lane % PART == 0) store_unit(o, u, direction, b, unit, length);
+#if STACKED
+    if (above)
+#endif
+        if (exists && lane % PART == 0) store_unit(o, u, direction, b, unit, length);
 
-#if EXCHANGE == EXCHANGE_GRID
-    // The last block of the group that has read every word clears them.
-    if (STEPS > 1) {
+#if STACKED || EXCHANGE == EXCHANGE_GRID
+    // The last block that has read every word clears them: of the group, or where layers are stacked of all groups.
+    if (STEPS > 1 || STACKED) {
         __shared__ bool clears;
-        u32* const counter = (u32*)(o.words + GROUPS * GROUP_WORDS) + group;
-        if (threadIdx.x == 0) clears = count_arrival(counter) == BLOCKS - 1;
+        u32* const counter = (u32*)(o.words + ALL_WORDS) + (STACKED ? 0 : group);
+        // Words of the last step have been sent.
+        if (STACKED) __syncthreads();
+        if (threadIdx.x == 0) clears = count_arrival(counter) == (STACKED ? GROUPS : 1) * BLOCKS - 1;
         __syncthreads();
         if (clears) {
-            for (int i = threadIdx.x; i < GROUP_WORDS; i += THREADS) o.words[group * GROUP_WORDS + i] = 0;
+            u64* const words = o.words + (STACKED ? 0 : group * GROUP_WORDS);
+            for (int i = threadIdx.x; i < (STACKED ? ALL_WORDS : GROUP_WORDS); i += THREADS) words[i] = 0;
             if (threadIdx.x == 0) *counter = 0;
         }
     }

@@ -1,9 +1,8 @@
 //! CUDA candidates whose blocks own units of the state: the weights of a unit lie in the registers of its threads, or are
 //! read at every step, and the blocks tell each other the new state.
 
-use super::Recurrent;
-
-use crate::codegen::{Candidate, Target, define};
+use super::{Recurrent, stack::RecurrentStack};
+use crate::codegen::{Candidate, Launch, Target, define};
 
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 65_536;
@@ -39,13 +38,13 @@ impl Exchange {
         }
     }
 
-    /// Cycles of an exchange between so many blocks beyond the arithmetic of a step, as measured (TUNING.md, section 17).
+    /// Cycles of an exchange between so many blocks beyond the arithmetic of a step, as measured (TUNING.md, sections 17 and 39).
     fn cycles(self, blocks: u32) -> f64 {
         match self {
             Self::None => 40.0,
-            Self::Messages => 330.0,
-            Self::Cluster => 450.0,
-            Self::Grid => 800.0 + 30.0 * f64::from(blocks),
+            Self::Messages => 435.0,
+            Self::Cluster => 1280.0,
+            Self::Grid => 180.0 * f64::from(blocks).powf(0.65),
         }
     }
 }
@@ -74,22 +73,31 @@ struct Shape {
     lanes: u32,
     /// Sequences of a group.
     sequences: u32,
+    /// Layers that are at work together, 1 or 2; each has groups of its own.
+    layers: u32,
+    /// Whether the layer above has its input weights as tensor cores take them.
+    below_fragments: bool,
 }
 
 impl Recurrent {
-    /// Every way to spread the units over blocks; weights are read at every step only where no registers can keep them.
-    pub(super) fn resident_candidates(&self, target: &Target) -> Vec<Candidate> {
-        let mut shapes = self.shapes(target);
-        if shapes.iter().any(|shape| shape.storage != Storage::Memory) {
+    /// Every way to spread the units over blocks; weights are read at every step only where no registers can keep them. `stack` has
+    /// the layer as its first one.
+    pub(super) fn resident_candidates(&self, target: &Target, stack: Option<&RecurrentStack>) -> Vec<Candidate> {
+        let mut shapes = self.shapes(target, stack);
+        if stack.is_some() || shapes.iter().any(|shape| shape.storage != Storage::Memory) {
             shapes.retain(|shape| shape.storage != Storage::Memory);
         }
-        shapes.into_iter().map(|shape| self.resident(shape, target)).collect()
+        shapes.into_iter().map(|shape| self.resident(shape, target, stack)).collect()
     }
 
-    fn shapes(&self, target: &Target) -> Vec<Shape> {
+    fn shapes(&self, target: &Target, stack: Option<&RecurrentStack>) -> Vec<Shape> {
         let [_, directions, batch, units] = self.extents();
+        let (layers, below_fragments) = match stack {
+            Some(stack) => (2, self.has_fragments(target) && stack.matrix_in_vectors(8)),
+            None => (1, false),
+        };
         let sequences = batch.min(MOST_SEQUENCES).next_power_of_two();
-        let groups = directions * batch.div_ceil(sequences);
+        let groups = layers * directions * batch.div_ceil(sequences);
         let clusters = target.architecture >= 90;
         let mut shapes = Vec::new();
         let spread: Vec<u32> = (0..8).map(|power| 1 << power).chain((3..=16).map(|eighths| eighths * 8)).collect();
@@ -97,9 +105,16 @@ impl Recurrent {
             for lanes in [8, 16, 32] {
                 for storage in [Storage::Registers, Storage::Packed, Storage::Memory] {
                     let own = units.div_ceil(blocks);
-                    let shape = Shape { exchange: Exchange::None, storage, blocks, own, lanes, sequences };
+                    let exchange = Exchange::None;
+                    let shape = Shape { exchange, storage, blocks, own, lanes, sequences, layers, below_fragments };
                     // Every block must own a unit, and its threads the registers that they need.
                     if units.div_ceil(own) != blocks || !self.fits(shape) {
+                        continue;
+                    }
+                    // Warps without a unit leave early, which the barrier of stacked layers does not allow; the layer above waits for all
+                    // blocks of the one below.
+                    let whole = units.is_multiple_of(blocks) && (own * lanes).is_multiple_of(32);
+                    if layers > 1 && !(whole && blocks * groups <= target.multiprocessors) {
                         continue;
                     }
                     let exchanges: &[Exchange] = match blocks {
@@ -117,19 +132,36 @@ impl Recurrent {
 
     fn fits(&self, shape: Shape) -> bool {
         let threads = self.threads(shape);
-        let columns = match shape.storage {
-            Storage::Registers => self.columns(shape),
+        let gates = self.cell.gates();
+        let own = match shape.storage {
+            Storage::Registers => gates * self.columns(shape),
             // Four weights at a time are unpacked; one by one they would need as many registers to be loaded.
             Storage::Packed if self.weights.dtype.size() == 2 && self.weights_in_vectors(4) => {
-                self.columns(shape) / 2 + 4
+                gates * (self.columns(shape) / 2 + 4)
             }
             Storage::Packed => return false,
             // Two loads at a time are under way.
-            Storage::Memory => 8,
+            Storage::Memory => gates * 8,
         };
-        let registers = self.cell.gates() * (columns + shape.sequences) + OTHER_REGISTERS;
+        let below = match shape.layers {
+            1 => 0,
+            _ if shape.below_fragments => self.fragments(shape),
+            _ => own,
+        };
+        let registers = own + below + gates * shape.sequences + OTHER_REGISTERS;
         // A thread has registers in steps of 8, and 255 at most.
         threads <= 1024 && registers <= (REGISTERS / threads / 8 * 8).min(248)
+    }
+
+    /// Whether 16-bit weights can be rows of a matrix that tensor cores multiply.
+    fn has_fragments(&self, target: &Target) -> bool {
+        self.weights.dtype.size() == 2 && target.has_async_copy() && self.weights_in_vectors(8)
+    }
+
+    /// Registers of a thread for its rows of one matrix of weights.
+    fn fragments(&self, shape: Shape) -> u32 {
+        let rows = 32 / shape.lanes * self.cell.gates();
+        self.columns(shape) * shape.lanes / 8 * rows.div_ceil(8)
     }
 
     fn threads(&self, shape: Shape) -> u32 {
@@ -142,13 +174,14 @@ impl Recurrent {
         units.div_ceil(4 * shape.lanes) * 4
     }
 
-    fn resident(&self, shape: Shape, target: &Target) -> Candidate {
-        let Shape { exchange, storage, blocks, own, lanes, sequences } = shape;
-        let [_, directions, batch, units] = self.extents();
+    fn resident(&self, shape: Shape, target: &Target, stack: Option<&RecurrentStack>) -> Candidate {
+        let Shape { exchange, storage, blocks, own, lanes, sequences, layers, below_fragments } = shape;
+        let [steps, directions, batch, units] = self.extents();
         let threads = self.threads(shape);
-        let groups = directions * batch.div_ceil(sequences);
+        let groups = layers * directions * batch.div_ceil(sequences);
         let vectors = self.weights_in_vectors(4);
-        let mut source = self.source(exchange == Exchange::Grid);
+        let words = exchange == Exchange::Grid || stack.is_some();
+        let mut source = self.source(words, stack);
         for (name, value) in [
             ("BLOCKS", blocks),
             ("OWN", own),
@@ -167,31 +200,47 @@ impl Recurrent {
             ("EXCHANGE_MESSAGES", Exchange::Messages as u32),
             ("EXCHANGE_GRID", Exchange::Grid as u32),
             ("EXCHANGE", exchange as u32),
+            ("STACKED", u32::from(stack.is_some())),
+            ("BELOW_FRAGMENTS", u32::from(below_fragments)),
         ] {
             define(&mut source, name, value);
         }
-        if exchange == Exchange::Grid {
+        if words {
             // Says so to readers and tests; timing tables know the kernel by its text.
             define(&mut source, "ALL_BLOCKS_RESIDENT", 1);
         }
         source.push_str(include_str!("cell.cu"));
         source.push_str(include_str!("weights.cu"));
+        if below_fragments {
+            source.push_str(include_str!("fragments.cu"));
+        }
         source.push_str(include_str!("resident.cu"));
         let cluster = if matches!(exchange, Exchange::Cluster | Exchange::Messages) { blocks } else { 1 };
         let algorithm = match storage {
             Storage::Memory => "spread",
             Storage::Registers | Storage::Packed => exchange.algorithm(),
         };
-        let words = 2 * u64::from(groups) * u64::from(sequences) * u64::from(units);
-        let entry = format!("recurrent_{algorithm}");
-        let launch = self.launch(source, &entry, "resident", blocks * groups, threads, cluster, exchange);
+        let state = u64::from(sequences) * u64::from(units);
+        let of_groups = if exchange == Exchange::Grid { 2 * u64::from(groups) * state } else { 0 };
+        let between = if stack.is_some() { u64::from(groups / 2) * u64::from(steps) * state } else { 0 };
+        let arrivals = if stack.is_some() { 1 } else { u64::from(groups) };
+        let launch = match stack {
+            None => {
+                let entry = format!("recurrent_{algorithm}");
+                self.launch(source, &entry, "resident", blocks * groups, threads, cluster, words)
+            }
+            Some(stack) => {
+                let entry = format!("recurrent_stack_{algorithm}");
+                Launch { cluster, ..stack.launch(source, &entry, blocks * groups, threads, cluster) }
+            }
+        };
         let how = match storage {
             Storage::Registers => String::new(),
             Storage::Packed => " packed".into(),
             Storage::Memory => format!(" {}", exchange.algorithm()),
         };
         Candidate {
-            counters: if exchange == Exchange::Grid { words * 8 + u64::from(groups) * 4 } else { 0 },
+            counters: if words { (of_groups + between) * 8 + arrivals * 4 } else { 0 },
             ..Candidate::new(
                 algorithm,
                 format!("blocks {blocks} lanes {lanes} sequences {sequences}{how}"),
@@ -203,16 +252,25 @@ impl Recurrent {
 
     /// Microseconds, predicted.
     fn resident_cost(&self, shape: Shape, target: &Target) -> f64 {
-        let Shape { exchange, storage, blocks, lanes, sequences, .. } = shape;
+        let Shape { exchange, storage, blocks, lanes, sequences, layers, .. } = shape;
         let [steps, directions, batch, units] = self.extents();
         let (threads, columns, gates) = (self.threads(shape), self.columns(shape), self.cell.gates());
-        let groups = directions * batch.div_ceil(sequences);
+        let groups = layers * directions * batch.div_ceil(sequences);
         let size = self.weights.dtype.size() as f64;
         let weights = f64::from(gates * columns * threads);
-        // Weights that are not f32 in registers are converted at every step, at half the rate of a multiplication.
-        let convert = if storage == Storage::Registers || size == 4.0 { 0.0 } else { weights / 64.0 };
-        let multiply = weights * f64::from(sequences) / 128.0 + convert;
-        let loads = f64::from(threads / 32 * columns / 4 * sequences * (lanes / 8));
+        // Of a thread's columns in registers or memory: the multiplications, or what reads the state for them.
+        let of_columns = {
+            // Weights that are not f32 in registers are converted at every step, at half the rate of a multiplication.
+            let convert = if storage == Storage::Registers || size == 4.0 { 0.0 } else { weights / 64.0 };
+            let multiply = weights * f64::from(sequences) / 128.0 + convert;
+            let loads = f64::from(threads / 32 * columns / 4 * sequences * (lanes / 8));
+            let reduce = f64::from(lanes.ilog2() * gates * sequences) * (8.0 + f64::from(threads) / 32.0);
+            (multiply.max(loads), reduce)
+        };
+        // By tensor cores: a block of 32 columns takes ten instructions of a warp.
+        let of_fragments = (100.0 + f64::from(threads) / 128.0 * f64::from(columns * lanes / 32) * 10.0, 60.0);
+        let (multiply, reduce) = of_columns;
+        let below = if shape.below_fragments { of_fragments } else { of_columns };
         let bytes = f64::from(gates) * f64::from(units).powi(2) * f64::from(directions) * size;
         let read = match storage {
             Storage::Registers | Storage::Packed => 0.0,
@@ -223,10 +281,18 @@ impl Recurrent {
                 600.0 + (weights * size / LEVEL_2_BYTES).max(device)
             }
         };
-        let reduce = f64::from(lanes.ilog2() * gates * sequences) * (8.0 + f64::from(threads) / 32.0);
         let finish = 150.0 + f64::from(threads) * 0.8;
-        let cycles = multiply.max(loads).max(read) + reduce + finish + exchange.cycles(blocks);
+        // The layer above also waits for what the one below sends, and multiplies it (section 39).
+        let exchanged = match layers {
+            1 => exchange.cycles(blocks),
+            _ => exchange.cycles(blocks) + below.0 + below.1 + 400.0,
+        };
+        let cycles = multiply.max(read) + reduce + finish + exchanged;
         let waves = f64::from((blocks * groups).div_ceil(target.multiprocessors));
-        target.launch + 1.5 + bytes / (target.bandwidth * 1e3) + waves * f64::from(steps) * cycles / target.clock
+        // The last of stacked layers begins a step later, and the words between them are cleared in the end.
+        let (steps, bytes) = (f64::from(steps + layers - 1), bytes * f64::from(2 * layers - 1));
+        let cleared =
+            f64::from(layers - 1) * steps * f64::from(units * sequences) * 8.0 / (LEVEL_2_BYTES * target.clock);
+        target.launch + 1.5 + bytes / (target.bandwidth * 1e3) + waves * steps * cycles / target.clock + cleared
     }
 }

@@ -26,14 +26,14 @@ fn value(activation: Activation, x: f64) -> f64 {
 }
 
 /// The three outputs by name of the formulas' letters: Y `[t, d, b, u]`, H and C `[d, b, u]`.
-struct Expected {
-    sequence: Vec<f64>,
-    hidden: Vec<f64>,
-    cell: Vec<f64>,
+pub(super) struct Expected {
+    pub(super) sequence: Vec<f64>,
+    pub(super) hidden: Vec<f64>,
+    pub(super) cell: Vec<f64>,
 }
 
 /// The formulas of the ONNX operators, one unit after another.
-fn expected(layer: &Recurrent, operands: &[Operand]) -> Expected {
+pub(super) fn expected(layer: &Recurrent, operands: &[Operand]) -> Expected {
     let [steps, directions, sequences, units] = layer.extents().map(|extent| extent as usize);
     let names = [
         Some("projected"),

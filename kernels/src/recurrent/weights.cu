@@ -1,3 +1,5 @@
+constexpr int STORED = LANES * COLUMNS;  // Units of the state in shared memory, the tail zero.
+
 // The weights of a unit's gates in a lane's columns, four neighbouring columns at a time: element 4·i + j is column
 // (i·LANES + lane)·4 + j. Columns past the last unit meet zeros of the state, but must not hold anything infinite.
 DEVICE Vector<Weight, 4> read_weights(const Weight* row, int i, int lane) {
@@ -27,10 +29,11 @@ struct Weights {
     const Weight* rows[GATES];
 #endif
 
-    DEVICE void load(const Operands& o, int direction, int unit, int lane) {
+    // `row_of` gives the place of a gate's row.
+    template <typename RowOf> DEVICE void load(const Weight* from, RowOf row_of, int lane) {
 #pragma unroll
         for (int gate = 0; gate < GATES; gate++) {
-            const Weight* const row = o.weights + weights_at(direction, gate * UNITS + unit, 0);
+            const Weight* const row = from + row_of(gate);
 #if STORAGE == STORAGE_MEMORY
             rows[gate] = row;
 #else

@@ -150,6 +150,10 @@ impl Range {
                 let units = layer.weights.shape.last().copied().unwrap_or(1).max(1);
                 Self::Within(1.5 / (units as f32).sqrt())
             }
+            Kernel::RecurrentStack(stack) if stack.weights().contains(&index) => {
+                let units = stack.second.weights.shape.last().copied().unwrap_or(1).max(1);
+                Self::Within(1.5 / (units as f32).sqrt())
+            }
             Kernel::Scatter(scatter) if index == 1 => Self::Index(scatter.data.shape.first().copied().unwrap_or(1)),
             Kernel::RoiAlign(align) if index == 2 => Self::Index(align.input.shape.first().copied().unwrap_or(1)),
             // Places outside the image too.

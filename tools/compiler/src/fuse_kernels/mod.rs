@@ -8,6 +8,7 @@ mod edges;
 mod mbconv;
 mod quantized_average;
 mod quantized_mbconv;
+mod recurrent_stack;
 mod scaled_conv;
 mod squeeze_excite;
 #[cfg(test)]
@@ -63,8 +64,14 @@ impl Offer {
 type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
 
 /// In this order: later ones build on what earlier ones made.
-const PASSES: [Pass; 5] =
-    [squeeze_excite::offers, mbconv::offers, quantized_average::offers, quantized_mbconv::offers, scaled_conv::offers];
+const PASSES: [Pass; 6] = [
+    squeeze_excite::offers,
+    mbconv::offers,
+    quantized_average::offers,
+    quantized_mbconv::offers,
+    scaled_conv::offers,
+    recurrent_stack::offers,
+];
 
 /// Replaces chains of kernels by fused ones. `forms` knows what other shapes have fused.
 pub fn run(mut graph: KernelGraph, selection: &mut Selection<'_>, mut forms: Option<&mut Forms>) -> KernelGraph {
