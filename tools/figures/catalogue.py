@@ -11,7 +11,7 @@ from quality import Quality
 
 KIB = 1024
 # The GPU whose record and results documents state.
-GPU = "h100"
+GPU = "h200"
 
 
 def module(path):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from benchmarks import Benchmarks
+from catalogue import GPU
 from quality import Quality
 from documents import process
 from marks import Broken, differences, replaced, uncovered
@@ -295,7 +296,7 @@ class Documents(unittest.TestCase):
         self.assertEqual(process(self.root, True), [])
 
     def test_a_new_run_needs_no_edits_by_hand(self):
-        (self.root / "targets/benchmarks/h100.json").write_text(json.dumps(measured()))
+        (self.root / f"targets/benchmarks/{GPU}.json").write_text(json.dumps(measured()))
         self.assertNotEqual(process(self.root, False), [])
         self.assertEqual(process(self.root, True), [])
         self.assertEqual(process(self.root, False), [])
@@ -311,9 +312,9 @@ class Documents(unittest.TestCase):
 
     def test_what_a_run_left_out_stands_in_results_of_before(self):
         folder, results = self.root / "targets/benchmarks", measured()
-        (folder / "h100-1234567.json").write_text(json.dumps(results | {"run": results["run"] | {"commit": "1234567"}}))
+        (folder / f"{GPU}-1234567.json").write_text(json.dumps(results | {"run": results["run"] | {"commit": "1234567"}}))
         results["results"] = [line for line in results["results"] if line["program"] != "torch.compile"]
-        (folder / "h100.json").write_text(json.dumps(results))
+        (folder / f"{GPU}.json").write_text(json.dumps(results))
         process(self.root, True)
         compiled = (self.root / "BENCHMARKS.md").read_text().split("## torch.compile")[1].split("\n## ")[0]
         self.assertIn("commit 1234567", compiled)
@@ -321,7 +322,7 @@ class Documents(unittest.TestCase):
 
     def test_a_new_record_needs_no_edits_by_hand(self):
         def change(change):
-            path = self.root / "targets/verified/h100.json"
+            path = self.root / f"targets/verified/{GPU}.json"
             record = json.loads(path.read_text())
             change(record)
             path.write_text(json.dumps(record))
@@ -354,9 +355,10 @@ class Documents(unittest.TestCase):
                 mode: {"replays": 100_000, "heap": {}, "growth": [0, 0]} for mode in ("device poll", "device block")
             }
 
+        gpu = json.loads((self.root / f"targets/verified/{GPU}.json").read_text())["run"]["gpu"]
         readme = change(new)
         for text in ["commit 0123456 with changes, 2026-11-22<", "1,510 of 1,511 (all but 1 of `top_k`)", "figure record networks jetson-orin-nano -->3 of 4<", "figure record emulated -->1 of 2<", "figure record identical -->1<",
-                     "On an NVIDIA H100 80GB HBM3, 1,609 of 1,905 in f32 and 1,500 of 1,905 in f16 pass.",
+                     f"On an {gpu}, 1,609 of 1,905 in f32 and 1,500 of 1,905 in f16 pass.",
                      "100,000 replays in each of 2 modes: no call of an allocating function."]:  # fmt: skip
             self.assertIn(text, readme)
         part = change(lambda record: record["run"].update(skipped=["suite", "soak/a", "soak/b"]))
@@ -369,14 +371,14 @@ class Documents(unittest.TestCase):
         self.assertIn("2 modes: calls of `malloc`, `free` and the like, by way of waiting: 5 with `poll` and 0 with `block`; 1 blocks and 0 mappings were left.", readme)
         # A part that has not been made again is that of an older record, which is named; without one nothing is said.
         folder = self.root / "targets/verified"
-        for path in folder.glob("h100-*.json"):
+        for path in folder.glob(f"{GPU}-*.json"):
             path.unlink()
-        older = json.loads((folder / "h100.json").read_text())
+        older = json.loads((folder / f"{GPU}.json").read_text())
         older["run"]["commit"] = "fedcba9876543210"
-        (folder / "h100-fedcba9.json").write_text(json.dumps(older))
+        (folder / f"{GPU}-fedcba9.json").write_text(json.dumps(older))
         readme = change(lambda record: record.pop("heap"))
         self.assertRegex(readme, r"commit fedcba9, 2026-11-22\), 100,000 replays in each of 2 modes")
-        (folder / "h100-fedcba9.json").unlink()
+        (folder / f"{GPU}-fedcba9.json").unlink()
         self.assertNotIn("100,000 replays", change(lambda record: None))
 
     def test_a_new_suite_and_new_architectures_need_no_edits_by_hand(self):
