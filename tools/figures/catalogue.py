@@ -136,6 +136,17 @@ class Catalogue:
         parts = listed(f"{count} of `{part}`" if count else f"`{part}`" for part, count in counts.items())
         return f"all but {parts} were made." if parts else "all were made."
 
+    def _record_failures(self):
+        """A sentence on the sections that failed, with the first reason of each; kernels have a figure of their own."""
+        parts = {part: sections for part, sections in self._record.items() if part not in ("run", "kernels")}
+        failed = [
+            f"`{part}`, {key}: {section['failures'][0]}"
+            for part, sections in parts.items()
+            for key, section in sections.items()
+            if section.get("failures")
+        ]
+        return f"{len(failed)} of them failed: {'; '.join(failed)}." if failed else "None of them failed."
+
     def _record_kernels(self, architecture):
         """Candidates that agreed with their reference kernels, and those that did not."""
         tallies = self._record["kernels"][architecture]

@@ -364,6 +364,11 @@ class Documents(unittest.TestCase):
         part = change(lambda record: record["run"].update(skipped=["suite", "soak/a", "soak/b"]))
         self.assertIn("all but `suite` and 2 of `soak` were made.", part)
         self.assertIn("all were made.", change(lambda record: record["run"].pop("skipped")))
+        fails = change(lambda record: record["soak"].update(a={"failures": ["a tail", "more"]}, b={"failures": []}))
+        self.assertRegex(fails, r"[1-9] of them failed: .*`soak`, a: a tail[;.]")
+        sections = lambda record: [*record["soak"].values(), *record["networks"].values()]  # noqa: E731
+        sound = change(lambda record: [section.update(failures=[]) for section in sections(record)])
+        self.assertIn("None of them failed.", sound)
         self.assertIn("| blazeface-front | 71 | 71 |", (self.root / "BENCHMARKS.md").read_text())
         readme = change(
             lambda record: record["heap"]["device poll"].update(heap={"replay": {"malloc": 3, "free": 2}}, growth=[1, 0])
