@@ -4,7 +4,7 @@ use crate::KernelError;
 use serde::{Deserialize, Serialize};
 
 /// Most inputs of any kernel.
-pub const MAX_INPUTS: usize = 10;
+pub const MAX_INPUTS: usize = 13;
 /// Most outputs of any kernel.
 pub const MAX_OUTPUTS: usize = 4;
 
@@ -95,6 +95,8 @@ families! {
     QuantizedAverage in quantized_average,
     Custom in custom,
     RecurrentStack in recurrent_stack,
+    ScaledQuantizedConv in scaled_quantized_conv,
+    DualQuantizedConv in dual_quantized_conv,
 }
 
 /// A family's name, for reports: that of its module.

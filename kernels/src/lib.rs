@@ -56,6 +56,8 @@ pub mod unique;
 pub mod codegen;
 
 // Families that are one convolution with other parameters, under their names.
+pub use conv::quantized::dual as dual_quantized_conv;
+pub use conv::scaled::quantized as scaled_quantized_conv;
 pub use conv::{quantized as quantized_conv, scaled as scaled_conv, transposed as conv_transpose};
 // And recurrent layers above each other.
 pub use recurrent::stack as recurrent_stack;

@@ -10,7 +10,7 @@ pub const MAGIC: [u8; 8] = *b"FLOEPLAN";
 /// First bytes of a signature behind the plan, and of the message that it signs.
 pub const SIGNATURE_MAGIC: [u8; 8] = *b"FLOESIGN";
 /// Version of the format. Any change of a structure below, or of [`Kernel`], raises it.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 /// First architecture with programmatic dependent launch.
 pub const DEPENDENT_LAUNCH: u32 = 90;
 /// Alignment of blobs in the file and of the arena's base: 256 bytes.
@@ -18,7 +18,7 @@ pub const BLOB_ALIGNMENT: u64 = 256;
 /// Alignment of every operand's offset: 16 bytes.
 pub const OPERAND_ALIGNMENT: u64 = 16;
 /// Most operands of one step.
-pub const MAX_OPERANDS: usize = 16;
+pub const MAX_OPERANDS: usize = 18;
 /// Most earlier steps that one step names.
 pub const MAX_AFTER: usize = 16;
 /// Most variants of one file.

@@ -5,6 +5,7 @@ pub(crate) mod elementwise;
 mod half;
 pub(crate) mod packing;
 mod quotient;
+mod signature;
 mod source;
 mod target;
 mod text;
@@ -13,13 +14,14 @@ mod whole;
 
 pub use elementwise::memory_cost;
 pub use packing::{Packing, Transform};
+pub(crate) use signature::Signature;
 pub use source::{
     Arithmetic, PRELUDE, element_type, f32_literal, f64_literal, load_function, program_function, register_type,
 };
 pub(crate) use source::{define, prelude_for};
 pub use target::{Rate, Target};
 pub use text::Text;
-pub(crate) use whole::{Source, WHOLE, whole_functions};
+pub(crate) use whole::{Source, whole_functions};
 
 pub use crate::kernel::all_cases;
 

@@ -1,3 +1,5 @@
+#ifndef WHOLE_NUMBERS
+#define WHOLE_NUMBERS
 // Whole numbers in f32 without conversions, of which a multiprocessor does one where it does eight additions: next to
 // 1.5 · 2^23 floats are the whole numbers, so that a sum with it rounds, half to even, and ends in the number's bits.
 constexpr f32 WHOLE = 12582912.0f;
@@ -24,3 +26,4 @@ DEVICE f32 element_of_i8(u32 word, int j) {
 DEVICE u32 pack_bytes(const u32* y) {
     return __byte_perm(__byte_perm(y[0], y[1], 0x0040), __byte_perm(y[2], y[3], 0x0040), 0x5410);
 }
+#endif

@@ -11,9 +11,11 @@ use crate::pointwise::{Binary, Class, Instruction, Program, Unary};
 use std::fmt::Write;
 
 /// Helpers that the printed functions call.
-pub(crate) const WHOLE: &str = include_str!("whole.cu");
+const WHOLE: &str = include_str!("whole.cu");
 
-/// Largest magnitude that a sum with 1.5 · 2²³ rounds.
+/// 1.5 · 2²³.
+const WHOLE_SUM: f64 = 12_582_912.0;
+/// Largest magnitude that a sum with it rounds.
 const ROUNDED: f64 = 4_194_304.0;
 /// Largest magnitude of a bound that is taken before rounding.
 const BOUND: f64 = 1_048_576.0;
@@ -472,6 +474,11 @@ impl<'a> Printer<'a> {
             return format!("(u32)(i32)store_as<{}>(r{number})", output.name());
         }
         if !fact.within(low, high) {
+            // Next to 1.5 · 2²³ bounds are whole numbers too, so that the sum can be bounded in place of the value.
+            if let (Above::Expression(sum), true) = (&above[number], fact.within(-ROUNDED, ROUNDED)) {
+                let [low, high] = [low, high].map(|bound| f32_literal((bound + WHOLE_SUM) as f32));
+                return format!("__float_as_uint(fminf(fmaxf({sum}, {low}), {high}))");
+            }
             let (low, high) = (f32_literal(low as f32), f32_literal(high as f32));
             return format!("__float_as_uint(above_whole(fminf(fmaxf(r{number}, {low}), {high})))");
         }

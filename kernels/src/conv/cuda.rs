@@ -12,19 +12,6 @@ use crate::mbconv::MbConv;
 use crate::view::{Dims, Strides};
 use crate::{DType, Kernel, View};
 
-impl Conv {
-    /// The convolution as one matrix product.
-    ///
-    /// # Errors
-    /// Where it has groups, or as for all candidates.
-    pub(crate) fn product(&self) -> Result<Problem, Unsupported> {
-        if self.geometry.groups != 1 {
-            return Err(Unsupported("a convolution with groups is several products".into()));
-        }
-        ungrouped(&self.convolution())
-    }
-}
-
 impl Generate for Conv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         let mut all = candidates(&self.convolution(), target)?;
@@ -98,7 +85,7 @@ fn packed(conv: &Geometry, channels: u32, dtype: DType) -> Result<Operand, Unsup
 }
 
 /// The convolution as one product over all output channels; with groups, only direct kernels can run it.
-fn ungrouped(conv: &Convolution<'_>) -> Result<Problem, Unsupported> {
+pub(super) fn ungrouped(conv: &Convolution<'_>) -> Result<Problem, Unsupported> {
     let geometry = conv.geometry;
     let [extents, taps] = spatial_extents(geometry)?;
     let weights = &geometry.weights;
@@ -165,6 +152,7 @@ pub(super) fn problem(
         crop: None,
         columns_of_group: output.shape[1] / groups,
         scale: None,
+        second: None,
         integers: None,
     }
 }

@@ -8,8 +8,10 @@
 //! | [`Conv`] | floats | f32, or f64 of f64 | | bias, program |
 //! | [`ConvTranspose`](transposed::ConvTranspose) | floats, with inputs spread out | f32, or f64 of f64 | | bias, program |
 //! | [`ScaledConv`](scaled::ScaledConv) | floats | f32 | a scale for each channel | bias, program |
+//! | [`ScaledQuantizedConv`](scaled::quantized::ScaledQuantizedConv) | integers of 8 bits | i32 | a scale for each channel, rounded | bias of i32, program |
 //! | [`QuantizedConv`](quantized::QuantizedConv) | integers of 8 or 16 bits | i32 | | bias of i32, program |
 //! | | floats of 8 bits | f32 | | program |
+//! | [`DualQuantizedConv`](quantized::dual::DualQuantizedConv) | integers of 8 bits | i32 | | bias of i32, program; stored twice |
 
 #[cfg(any(test, feature = "codegen"))]
 pub(crate) mod cases;

@@ -261,8 +261,9 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
     if (CONSTANT_WEIGHTS) wait_for_inputs();
 #if SCALED
     // In the group of the first tile, whose barrier serves them as well.
-    for (int k = (int)threadIdx.x * 8; k < K_TILES * BK; k += THREADS * 8)
-        copy_async<false>(copies.ring + SCALES_AT + k * 2, o.scale + SCALE_OFFSET + (k < K ? k : 0), k < K);
+    constexpr int VECTOR = 16 / sizeof(AElement);
+    for (int k = (int)threadIdx.x * VECTOR; k < K_TILES * BK; k += THREADS * VECTOR)
+        copy_async<false>(copies.ring + SCALES_AT + k * (int)sizeof(AElement), o.scale + SCALE_OFFSET + (k < K ? k : 0), k < K);
 #endif
 #pragma unroll (COMPACT ? 1 : AHEAD)
     for (int s = 0; s < AHEAD; s++) {

@@ -17,7 +17,7 @@ pub(crate) mod tests;
 mod threads;
 
 pub(crate) use cost::by_cost;
-pub(crate) use problem::{Crop, Depth, Integers, Map, Operand, Problem, Scale, Window, map_of_view, spatial};
+pub(crate) use problem::{Crop, Depth, Integers, Map, Operand, Problem, Scale, Second, Window, map_of_view, spatial};
 pub(crate) use source::{Constants, Geometry, launch};
 pub(crate) use tensor_core::{integer_names, word};
 
@@ -68,15 +68,15 @@ pub(crate) fn candidates(problem: &Problem, target: &Target) -> Result<Vec<Candi
     Ok(by_cost(all, MOST_CANDIDATES, direct::candidate(problem, target)))
 }
 
-/// The candidates of a problem whose A is scaled.
+/// The candidates on tensor cores, the only ones that can scale A or store C twice.
 ///
 /// # Errors
 /// As [`candidates`], and where tensor cores cannot run it.
-pub(crate) fn scaled_candidates(problem: &Problem, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+pub(crate) fn tensor_core_candidates(problem: &Problem, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
     problem.check()?;
     let all = tensor_core::candidates(problem, target);
     if all.is_empty() {
-        return Err(Unsupported("a scaled product that tensor cores cannot run".into()));
+        return Err(Unsupported("a product that tensor cores cannot run".into()));
     }
     Ok(all)
 }

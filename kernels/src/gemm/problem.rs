@@ -82,13 +82,28 @@ pub(crate) struct Operand {
     pub packing: Packing,
 }
 
-/// Factors of A, one for each k, of A's type and side by side: A is multiplied, and rounded, before the product.
-#[derive(Clone, Copy, Debug)]
+/// Factors of A, one for each k, of A's size and side by side: A is scaled, and rounded, before the product.
+#[derive(Clone, Debug)]
 pub(crate) struct Scale {
     /// Element at k = 0.
     pub offset: i64,
     /// Number of the operand among the kernel's inputs.
     pub input: usize,
+    /// The text of `scale_word`, which scales the elements of a word by those of another.
+    pub function: String,
+}
+
+/// Where some columns of C are stored once more, as a function of what was stored.
+#[derive(Clone, Debug)]
+pub(crate) struct Second {
+    /// Where they go; column 0 is `first` of C. Rows hold aligned vectors of eight.
+    pub map: Map,
+    /// The first of these columns, a multiple of 8.
+    pub first: u32,
+    /// How many, a multiple of 8.
+    pub count: u32,
+    /// The text of `second_byte`, from what was stored to a byte.
+    pub function: String,
 }
 
 /// Arithmetic of integers of 8 or 16 bits: sums wrap in i32, the bias is i32, and the program sees their sum as f32. Without a
@@ -133,6 +148,8 @@ pub(crate) struct Problem {
     pub columns_of_group: u32,
     /// Factors of A; only `tensor_core_gemm` reads them.
     pub scale: Option<Scale>,
+    /// Columns that are stored twice; only `tensor_core_gemm` stores them.
+    pub second: Option<Second>,
     /// Sums of integers instead of floats; only `direct` reads factors of 16 bits.
     pub integers: Option<Integers>,
 }

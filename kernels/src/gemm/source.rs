@@ -291,11 +291,18 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     for (i, extra) in problem.extras.iter().enumerate() {
         line(format!("    const {}* extra_{i};", element_type(extra.dtype)));
     }
-    line("    Output* output;\n    Sum* partials;\n    u32* counters;\n    const AElement* scale;\n};".into());
+    line(
+        "    Output* output;\n    Sum* partials;\n    u32* counters;\n    const AElement* scale;\n    u8* second;\n};"
+            .into(),
+    );
 
     line(row_function("row_of_output", &problem.output, problem));
     for (i, extra) in problem.extras.iter().enumerate() {
         line(row_function(&format!("row_of_extra_{i}"), extra, problem));
+    }
+    if let Some(second) = &problem.second {
+        line(row_function("row_of_second", &second.map, problem));
+        line(second.function.clone());
     }
     let whole = problem.program.as_ref().filter(|_| problem.integers.is_some());
     let whole = whole.and_then(|program| whole_functions("epilogue", program, &sources(problem), problem.output.dtype));
@@ -429,6 +436,21 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         });
     } else {
         line("#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N_STORED) to[j * OUT_COLUMN] = store_as<Output>((Stored)y[j]);".into());
+    }
+    if let Some(second) = &problem.second {
+        // As who reads what was stored would see it.
+        let stored = if bytes {
+            format!("value_of_{}(y[j] & 255u)", problem.output.dtype.name())
+        } else {
+            "to_f32(store_as<Output>(y[j]))".into()
+        };
+        line(format!(
+            "    if (column >= {0} && column < {1}) {{\n        u32 z[8];\n#pragma unroll\n        \
+             for (int j = 0; j < 8; j++) z[j] = second_byte({stored});\n        \
+             *(uint2*)(o.second + row_of_second(row, batch) + column - {0}) = make_uint2(pack_bytes(z), pack_bytes(z + 4));\n    }}",
+            second.first,
+            second.first + second.count,
+        ));
     }
     line("}".into());
 
@@ -626,7 +648,8 @@ fn operands(problem: &Problem, scratch: bool) -> Vec<Pointer> {
         pointer("Output*", "output", Some(Argument::Output(0))),
         pointer("Sum*", "partials", scratch.then_some(Argument::Workspace(0))),
         pointer("u32*", "counters", scratch.then_some(Argument::Counters(0))),
-        pointer("const AElement*", "scale", problem.scale.map(|scale| Argument::Input(scale.input))),
+        pointer("const AElement*", "scale", problem.scale.as_ref().map(|scale| Argument::Input(scale.input))),
+        pointer("u8*", "second", problem.second.as_ref().map(|_| Argument::Output(1))),
     ]);
     all
 }

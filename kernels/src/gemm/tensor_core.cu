@@ -12,18 +12,12 @@ struct Fragments {
     u32 a[FRAGMENTS_M][4], b[FRAGMENTS_N][4];
 #if SCALED
     u32 low, high;  // Factors of A's columns.
-    DEVICE void read_scales(const u32* scales, int k) { low = scales[k / 2], high = scales[k / 2 + 4]; }
+    DEVICE void read_scales(const u32* scales, int k) {
+        const u32* const from = scales + k * (int)sizeof(AElement) / 4;
+        low = from[0], high = from[4];
+    }
 #endif
 };
-
-#if SCALED
-// Two f16 products, rounded.
-DEVICE u32 multiply_pairs(u32 a, u32 b) {
-    u32 product;
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(product) : "r"(a), "r"(b));
-    return product;
-}
-#endif
 
 // Where a lane reads its fragments: the chunks of a step differ from those of step 0 in bits that the swizzle keeps apart,
 // so that a step costs an exclusive or, and a fragment a constant.
@@ -82,7 +76,7 @@ DEVICE void multiply(Sum (&sums)[FRAGMENTS_M][FRAGMENTS_N][2][4], Fragments& f) 
     for (int i = 0; i < FRAGMENTS_M; i++) {
 #if SCALED
 #pragma unroll
-        for (int r = 0; r < 4; r++) f.a[i][r] = multiply_pairs(f.a[i][r], r < 2 ? f.low : f.high);
+        for (int r = 0; r < 4; r++) f.a[i][r] = scale_word(f.a[i][r], r < 2 ? f.low : f.high);
 #endif
 #pragma unroll
         for (int j = 0; j < FRAGMENTS_N; j++) {
@@ -139,7 +133,7 @@ DEVICE void tensor_core_tile(const Operands& o) {
             reader.read(next, stage, (step + 1) % STEPS, patch);
             if (step == 0 && STEPS > 1) copy_ahead(copies, k_tile, last, stage);
 #if SCALED
-            next.read_scales(scales, k_next + (step + 1) % STEPS * 16);
+            next.read_scales(scales, k_next + (step + 1) % STEPS * (32 / (int)sizeof(AElement)));
 #endif
             multiply(sums, now);
         }

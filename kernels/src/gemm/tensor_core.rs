@@ -103,6 +103,10 @@ const TURNED: f64 = 1.1;
 /// multiprocessors (section 32). Other widths meet bank conflicts, and eight warps leave no room for a second block.
 const TURNED_PATCHES: [f64; 2] = [1.02, 1.2];
 
+/// Instruction slots that scale four integers of A, and that make floats of a step's factors: counted in machine code of sm_87.
+const SCALED_WORD: f64 = 48.0;
+const FACTORS: f64 = 24.0;
+
 /// Threads that multiply together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Unit {
@@ -382,7 +386,7 @@ impl Tile {
         let received = table + if self.has_row_table(problem) { self.rows * 8 } else { 0 };
         let scales = received + if self.cluster { 16 + self.rows * self.columns * 4 } else { 0 };
         let factors = if problem.scale.is_some() { problem.k().next_multiple_of(self.depth) } else { 0 };
-        Layout { table, received, scales, bytes: scales + factors * 2 }
+        Layout { table, received, scales, bytes: scales + factors * problem.a.dtype.size() as u32 }
     }
 }
 
@@ -417,6 +421,9 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     // Floats of 8 bits are two products of f16, and are converted before.
     let products_of_step = if problem.float8() { 2.0 } else { 1.0 };
     let conversion = f64::from(words / 4 * super::conversion(problem.a.dtype, target));
+    // Words of four integers that a lane scales in a step.
+    let scales = problem.scale.is_some() && problem.is_of_bytes();
+    let conversion = conversion + if scales { f64::from(warp_rows / 4) * SCALED_WORD + FACTORS } else { 0.0 };
     let fragments = products_of_step * f64::from(warp_rows * warp_columns) / 256.0;
     let copies = (of_a + columns * bytes) / 16.0 / f64::from(threads);
     // Fragments are read by each warp, a warpgroup's operands once.
@@ -481,7 +488,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 Unit::Warp => f64::from(2 + 2 * wk),
                 Unit::Warpgroup => 4.0,
             },
-        residuals: if warps { problem.extras.len() as f64 } else { 0.0 },
+        residuals: if warps { (problem.extras.len() + usize::from(problem.second.is_some())) as f64 } else { 0.0 },
         split: f64::from(tile.split),
         cluster: tile.cluster,
         device: weights * b.dtype.size() as f64,
@@ -522,7 +529,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .int("TABLE_AT", layout.table)
         .int("RECEIVED_AT", layout.received)
         .define("SCALED", u32::from(problem.scale.is_some()))
-        .int("SCALE_OFFSET", problem.scale.map_or(0, |scale| scale.offset))
+        .int("SCALE_OFFSET", problem.scale.as_ref().map_or(0, |scale| scale.offset))
         .int("SCALES_AT", layout.scales)
         .define("EVEN_ROWS", u32::from(even_rows.is_some()))
         .int("A_ROW", even_rows.unwrap_or(0))
@@ -543,6 +550,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     if problem.float8() {
         parts.push(super::FLOAT8_PRODUCTS.into());
     }
+    parts.extend(problem.scale.as_ref().map(|scale| scale.function.clone().into()));
     if cluster {
         parts.push(include_str!("cluster.cu").into());
     }

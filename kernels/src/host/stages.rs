@@ -113,14 +113,31 @@ pub(crate) fn run(
     for stage in between {
         let bytes = usize::try_from(padded(stage.output.bytes()?)).map_err(|_| KernelError::Shape("size"))?;
         let (result, rest) = workspace.split_at_mut_checked(bytes).ok_or(KernelError::OperandCount)?;
-        parameters = run_one(stage, input, parameters, result, rest)?;
+        parameters = run_stage(stage, input, parameters, result, rest)?;
         (input, workspace) = (result, rest);
     }
-    run_one(last, input, parameters, output, workspace).map(|_| ())
+    run_stage(last, input, parameters, output, workspace).map(|_| ())
+}
+
+/// Runs a kernel of one output on its first input and the others.
+///
+/// # Errors
+/// Those of the kernel; `OperandCount` where it cannot have so many inputs.
+pub(crate) fn run_one(
+    family: &dyn Family,
+    input: &[u8],
+    parameters: &[&[u8]],
+    output: &mut [u8],
+    workspace: &mut [u8],
+) -> Result<(), KernelError> {
+    let mut inputs = heapless::Vec::<&[u8], MAX_INPUTS>::new();
+    inputs.push(input).map_err(|_| KernelError::OperandCount)?;
+    inputs.extend_from_slice(parameters).map_err(|_| KernelError::OperandCount)?;
+    family.run(&inputs, &mut [output], workspace)
 }
 
 /// Runs one stage; what remains of the parameters.
-fn run_one<'a, 'p>(
+fn run_stage<'a, 'p>(
     stage: &Stage<'_>,
     input: &[u8],
     parameters: &'p [&'a [u8]],
@@ -128,9 +145,6 @@ fn run_one<'a, 'p>(
     workspace: &mut [u8],
 ) -> Result<&'p [&'a [u8]], KernelError> {
     let (own, rest) = parameters.split_at_checked(stage.parameters).ok_or(KernelError::OperandCount)?;
-    let mut inputs = heapless::Vec::<&[u8], MAX_INPUTS>::new();
-    inputs.push(input).map_err(|_| KernelError::OperandCount)?;
-    inputs.extend_from_slice(own).map_err(|_| KernelError::OperandCount)?;
-    stage.family.run(&inputs, &mut [output], workspace)?;
+    run_one(stage.family, input, own, output, workspace)?;
     Ok(rest)
 }

@@ -60,6 +60,7 @@ fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
         crop: None,
         columns_of_group: output.shape[n],
         scale: None,
+        second: None,
         integers: None,
     })
 }

@@ -3,16 +3,15 @@
 use super::MbConv;
 use super::geometry::Geometry;
 use crate::codegen::{
-    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Target, Unsupported, element_type,
+    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Target, Unsupported, element_type,
     program_function,
 };
 use crate::conv::Conv;
 use crate::gemm::INTRINSICS;
 use crate::pointwise::{Binary, Instruction, Program, Unary};
-use crate::squeeze_excite::cuda::{GATE, GateOperands};
+use crate::squeeze_excite::cuda::GATE;
 use crate::view::Strides;
 use crate::{DType, View};
-use std::fmt::Write;
 
 /// Vectors of eight channels of a block.
 const CHUNKS: [u32; 3] = [1, 2, 4];
@@ -191,7 +190,7 @@ impl MbConv {
         let blocks = tile.blocks(shape);
         let source = self.source(shape, tile, blocks);
         let gate = self.gate.as_ref().map(|gate| gate.gate_operands(self.gate_input(), 1));
-        let mut operands = GateOperands::default();
+        let mut operands = Signature::default();
         operands.push("const Element*", "image", Some(Argument::Input(0)));
         let mut input = 1;
         for (name, conv) in [("expand", self.expand.as_ref()), ("filter", Some(&self.depthwise))] {
@@ -203,16 +202,14 @@ impl MbConv {
             input += usize::from(bias);
         }
         operands.push("Element*", "output", Some(Argument::Output(0)));
-        let mut fields = operands.fields.join(", ");
         if let Some(gate) = gate {
-            write!(fields, ", GateOperands{{{}}}", gate.fields.join(", ")).expect("writing to a string");
-            operands.parameters.extend(gate.parameters);
-            operands.arguments.extend(gate.arguments);
+            operands.push_structure("GateOperands", gate);
         }
         let source = format!(
             "{source}\nextern \"C\" __global__ void __launch_bounds__(THREADS, 1) mbconv_band({}) {{\n    \
-             mbconv(Operands{{{fields}}});\n}}\n",
-            operands.parameters.join(", ")
+             mbconv(Operands{{{}}});\n}}\n",
+            operands.parameters.join(", "),
+            operands.fields.join(", ")
         );
         let launch = Launch {
             shared: tile.shared(shape) as u32,

@@ -3,7 +3,7 @@
 use super::MbConv;
 use crate::host::check_operands;
 use crate::host::stages::{self, Stage};
-use crate::{Family, KernelError, MAX_INPUTS, View};
+use crate::{Family, KernelError, View};
 
 impl MbConv {
     /// The image that the kernel reads.
@@ -82,10 +82,7 @@ impl Family for MbConv {
         let (own, of_gate) = parameters.split_at_checked(count).ok_or(KernelError::OperandCount)?;
         stages::run(&stages, image, own, output, workspace)?;
         if let (Some(gate), [result]) = (&self.gate, gates) {
-            let mut inputs = heapless::Vec::<&[u8], MAX_INPUTS>::new();
-            inputs.push(output).map_err(|_| KernelError::OperandCount)?;
-            inputs.extend_from_slice(of_gate).map_err(|_| KernelError::OperandCount)?;
-            gate.run(&inputs, &mut [result], workspace)?;
+            stages::run_one(gate, output, of_gate, result, workspace)?;
         }
         Ok(())
     }

@@ -28,13 +28,7 @@ fn cases_are_their_members_in_turn() {
         let Kernel::MbConv(family) = &kernel else { panic!("another family") };
         let inputs = testing::inputs(&kernel, 7);
         let wanted = expected(family, &inputs);
-        let mut outputs: Vec<Operand> =
-            wanted.iter().map(|wanted| Operand::filled(wanted.len() as u64, 0xA5)).collect();
-        let mut workspace = Operand::filled(family.host_workspace(), 0xA5);
-        let inputs: Vec<&[u8]> = inputs.iter().map(|x| &**x).collect();
-        let mut written: Vec<&mut [u8]> = outputs.iter_mut().map(|x| &mut **x).collect();
-        family.run(&inputs, &mut written, &mut workspace).unwrap_or_else(|e| panic!("{e}: {kernel:?}"));
-        for (number, (got, wanted)) in outputs.iter().zip(&wanted).enumerate() {
+        for (number, (got, wanted)) in testing::run_all(&kernel, &inputs).iter().zip(&wanted).enumerate() {
             assert!(**got == **wanted, "output {number} differs: {kernel:?}");
         }
     }

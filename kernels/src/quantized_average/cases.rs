@@ -4,7 +4,7 @@ use super::QuantizedAverage;
 use crate::conv::cases::view;
 use crate::pointwise::{Binary, Class, Instruction, Pointwise, Program, Unary};
 use crate::quantized_conv::cases::{Finish, Layer, layer};
-use crate::{DType, Kernel};
+use crate::{DType, Kernel, View};
 use DType::{I8, I32, U8};
 
 /// `(sum − zero · n) · s / n / 0.7 + 3`, rounded.
@@ -26,26 +26,35 @@ fn requantise(pixels: u32, zero: f64) -> Vec<Instruction> {
 
 /// An average of 8 bits, with layers by way of `squeezed` channels unless that is 0.
 fn average(types: [DType; 3], shape: [u32; 4], zero: f64, squeezed: u32, finishes: [Finish; 2]) -> QuantizedAverage {
-    let [of_image, of_average, of_squeezed] = types;
-    let one = [shape[0], shape[1], 1, 1];
+    let [of_image, of_layers @ ..] = types;
+    average_of(view(of_image, true, &shape), of_layers, zero, squeezed, finishes)
+}
+
+/// The same of an image that lies somewhere.
+pub(crate) fn average_of(
+    image: View,
+    [of_average, of_squeezed]: [DType; 2],
+    zero: f64,
+    squeezed: u32,
+    finishes: [Finish; 2],
+) -> QuantizedAverage {
+    let [n, c, height, width] = *image.shape else { panic!("four dimensions") };
+    let one = [n, c, 1, 1];
     let requantise = Pointwise {
         output: view(of_average, true, &one),
         inputs: [view(I32, true, &one)].into_iter().collect(),
         program: Program {
             class: Class::F32,
             inputs: 1,
-            instructions: requantise(shape[2] * shape[3], zero).into_iter().collect(),
+            instructions: requantise(height * width, zero).into_iter().collect(),
         },
     };
     let one_tap = |types, input: &[u32], maps, finish| layer(&Layer { input, maps, finish, ..Layer::new(types, true) });
-    let narrow = [shape[0], squeezed, 1, 1];
+    let narrow = [n, squeezed, 1, 1];
     let layers = (squeezed != 0).then(|| {
-        [
-            one_tap([of_average, I8], &one, squeezed, finishes[0]),
-            one_tap([of_squeezed, I8], &narrow, shape[1], finishes[1]),
-        ]
+        [one_tap([of_average, I8], &one, squeezed, finishes[0]), one_tap([of_squeezed, I8], &narrow, c, finishes[1])]
     });
-    QuantizedAverage { image: view(of_image, true, &shape), requantise, layers }
+    QuantizedAverage { image, requantise, layers }
 }
 
 /// Kernels of this family: averages alone and with layers, signed and unsigned, odd channels, batches, one pixel.

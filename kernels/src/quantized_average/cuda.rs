@@ -2,7 +2,7 @@
 
 use super::QuantizedAverage;
 use crate::codegen::{
-    Argument, Candidate, Generate, Launch, PRELUDE, Packing, Source, Target, Unsupported, WHOLE, element_type,
+    Argument, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Source, Target, Unsupported, element_type,
     whole_functions,
 };
 use crate::gemm::spatial;
@@ -15,21 +15,53 @@ use crate::{DType, View};
 const THREADS: u32 = 512;
 /// Most loads of a thread, so that sums of bytes fit into 16 bits.
 const MOST_LOADS: u32 = 256;
+/// What the layers are called in CUDA.
+const NAMES: [&str; 2] = ["squeeze", "excite"];
+/// From sums to averages, and through the layers.
+const FINISH: &str = include_str!("finish.cu");
+
+/// How the blocks in front of [`FINISH`] share an image.
+pub(crate) struct Blocks {
+    /// Vectors of sixteen channels of a block.
+    pub vectors: u32,
+    /// Parts that the pixels are in.
+    pub parts: u32,
+    /// Threads of a block.
+    pub threads: u32,
+}
+
+impl Blocks {
+    /// Blocks of an image of so many channels in memory.
+    pub fn of_image(&self, lanes: u32) -> u32 {
+        (lanes / 16).div_ceil(self.vectors) * self.parts
+    }
+
+    /// Their constants.
+    pub fn constants(&self, lanes: u32) -> [(&'static str, i64); 6] {
+        [
+            ("THREADS", self.threads.into()),
+            ("WARPS", (self.threads / 32).into()),
+            ("VECTORS", self.vectors.into()),
+            ("CHUNKS", (lanes / 16).div_ceil(self.vectors).into()),
+            ("PARTS", self.parts.into()),
+            ("BLOCKS", self.of_image(lanes).into()),
+        ]
+    }
+}
 
 impl Generate for QuantizedAverage {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         let image = self.checked(target)?;
         let mut all = Vec::new();
-        for vectors in
-            [1u32, 2, 4, 8].into_iter().filter(|&vectors| vectors == 1 || vectors / 2 < image.padded_channels / 16)
-        {
+        for vectors in [1u32, 2, 4, 8].into_iter().filter(|&vectors| vectors == 1 || vectors / 2 < self.lanes() / 16) {
             for loads in [1u32, 2, 4, 8, 16, 32, 64] {
                 let parts = image.pixels.div_ceil(THREADS / vectors * loads);
-                let blocks = (image.padded_channels / 16).div_ceil(vectors) * parts;
+                let shared = Blocks { vectors, parts, threads: THREADS };
+                let blocks = shared.of_image(self.lanes());
                 let idle = loads > 1 && image.pixels <= THREADS / vectors * (loads / 2);
                 let useful = blocks <= 2 * target.multiprocessors || loads == 64;
                 if !idle && useful && image.pixels.div_ceil(parts).div_ceil(THREADS / vectors) <= MOST_LOADS {
-                    all.push(self.candidate(&image, vectors, parts, target)?);
+                    all.push(self.candidate(&image, &shared, target)?);
                 }
             }
         }
@@ -44,7 +76,6 @@ impl Generate for QuantizedAverage {
 struct Image {
     pixels: u32,
     pixel: i64,
-    padded_channels: u32,
 }
 
 /// Weights of a layer as rows of `padded_channels` elements, zeros past the channels.
@@ -67,7 +98,7 @@ impl QuantizedAverage {
         if view.strides[1] != 1 || !padded_channels.is_multiple_of(16) || !view.offset.is_multiple_of(16) || !even {
             return refuse("of an image that is not channels-last in multiples of 16");
         }
-        if view.rank() > 5 || padded_channels > 1 << 14 || view.bytes().unwrap_or(u64::MAX) > i32::MAX as u64 {
+        if view.rank() > 5 || view.bytes().unwrap_or(u64::MAX) > i32::MAX as u64 {
             return refuse("of this extent");
         }
         let (extents, strides) = spatial(view);
@@ -75,17 +106,7 @@ impl QuantizedAverage {
         if gaps {
             return refuse("of an image with gaps between its rows");
         }
-        let result = self.result();
-        if result.strides[1] != 1 && result.shape[1] != 1 {
-            return refuse("that do not lie side by side");
-        }
-        let layers = self.members().all(|conv| functions("f", conv).is_some());
-        if !layers
-            || self.requantisation().is_none()
-            || self.members().any(|conv| conv.geometry.output.shape[1] > 1 << 14)
-        {
-            return refuse("without requantisation");
-        }
+        self.check_finish()?;
         let pixel = if extents[2] > 1 {
             strides[2]
         } else if extents[1] > 1 {
@@ -93,7 +114,27 @@ impl QuantizedAverage {
         } else {
             strides[0]
         };
-        Ok(Image { pixels: extents.iter().product(), pixel, padded_channels })
+        Ok(Image { pixels: extents.iter().product(), pixel })
+    }
+
+    /// What [`FINISH`] relies on beside an image that the kernel in front of it can read.
+    ///
+    /// # Errors
+    /// What it cannot do.
+    pub(crate) fn check_finish(&self) -> Result<(), Unsupported> {
+        let refuse = |what: &str| Err(Unsupported(format!("an average of bytes {what}")));
+        let result = self.result();
+        if result.strides[1] != 1 && result.shape[1] != 1 {
+            return refuse("that do not lie side by side");
+        }
+        let few = |view: &View| view.shape[1].max(view.padded_channels) <= 1 << 14;
+        if !few(&self.image) || !self.members().all(|conv| few(&conv.geometry.output)) {
+            return refuse("of this extent");
+        }
+        if self.requantisation().is_none() || !self.members().all(|conv| functions("f", conv).is_some()) {
+            return refuse("without requantisation");
+        }
+        Ok(())
     }
 
     /// `DEVICE u32 requantise_byte(f32 sum, f32)`.
@@ -101,136 +142,182 @@ impl QuantizedAverage {
         let output = self.requantise.output.dtype;
         let inner =
             whole_functions("requantise_program", &self.requantise.program, &[Source::Integer(DType::I32)], output)?;
-        let inner = inner.strip_prefix(WHOLE).unwrap_or(&inner).to_string();
         Some(format!("{inner}DEVICE u32 requantise_byte(f32 sum, f32) {{ return requantise_program_byte(sum); }}\n"))
     }
 
-    fn candidate(&self, image: &Image, vectors: u32, parts: u32, target: &Target) -> Result<Candidate, Unsupported> {
+    fn squeezed(&self) -> u32 {
+        self.layers.as_ref().map_or(0, |[squeeze, _]| squeeze.geometry.output.shape[1])
+    }
+
+    /// Channels of the image that exist in memory.
+    fn lanes(&self) -> u32 {
+        self.image.padded_channels.max(self.image.shape[1])
+    }
+
+    /// Whether each block adds its part of the squeeze's sums.
+    fn is_spread(&self, blocks: &Blocks) -> bool {
+        blocks.parts == 1 && self.squeezed() > blocks.threads / 32
+    }
+
+    /// Constants, programs and types of [`FINISH`], and its text. `CHANNELS`, `LANES`, `offset_t` and what [`Blocks::constants`]
+    /// has are for the kernel in front to define; sums are `offset` too large.
+    ///
+    /// # Errors
+    /// Where a program has no form that rounds.
+    pub(crate) fn finish_source(&self, offset: u32) -> Result<String, Unsupported> {
         let result = self.result();
-        let chunks = (image.padded_channels / 16).div_ceil(vectors);
-        let blocks = chunks * parts;
         let letter = |dtype: DType| if dtype == DType::I8 { "s" } else { "u" };
-        let mut parameters = vec!["const ImageElement* image".to_string()];
-        let mut fields = vec!["image".to_string()];
-        let mut arguments = vec![Argument::Input(0)];
-        let mut input = 1;
-        let mut source = format!("{PRELUDE}{WHOLE}");
+        let refused = || Unsupported("a requantisation that is not of f32".into());
+        let mut source = String::new();
         let mut line = |text: String| {
             source += &text;
             source.push('\n');
         };
-        line(format!("typedef {} ImageElement;", element_type(self.image.dtype)));
-        line(format!("typedef {} ResultElement;\ntypedef i32 offset_t;", element_type(result.dtype)));
+        line(format!("typedef {} ResultElement;", element_type(result.dtype)));
         line(format!("#define LAYERS {}", u8::from(self.layers.is_some())));
-        let squeezed = self.layers.as_ref().map_or(0, |[squeeze, _]| squeeze.geometry.output.shape[1]);
-        let squeezed_lanes = squeezed.next_multiple_of(16);
         for (name, value) in [
-            ("THREADS", i64::from(THREADS)),
-            ("VECTORS", vectors.into()),
-            ("PARTS", parts.into()),
-            ("PIXELS", image.pixels.into()),
-            ("PIXEL", image.pixel),
-            ("LANES", image.padded_channels.into()),
-            ("CHANNELS", self.image.shape[1].into()),
-            ("IMAGE", self.image.strides[0].into()),
-            ("IMAGE_OFFSET", self.image.offset.into()),
+            ("PIXELS", i64::try_from(self.pixels()).unwrap_or(i64::MAX)),
+            ("SUM_OFFSET", offset.into()),
             ("RESULT_OFFSET", result.offset.into()),
             ("RESULT_IMAGE", result.strides[0].into()),
             ("RESULT_LANES", result.padded_channels.max(result.shape[1]).into()),
-            ("SQUEEZED", squeezed.into()),
-            ("SQUEEZED_LANES", squeezed_lanes.into()),
+            ("SQUEEZED", self.squeezed().into()),
+            ("SQUEEZED_LANES", self.squeezed().next_multiple_of(16).into()),
         ] {
             line(format!("constexpr int {name} = {value};"));
         }
-        line(format!("constexpr u32 SIGNS = {}u;", if self.image.dtype == DType::I8 { 0x8080_8080_u32 } else { 0 }));
-        let refused = || Unsupported("a requantisation that is not of f32".into());
         line(self.requantisation().ok_or_else(refused)?);
-        let mut members = String::from("struct Operands {\n    const ImageElement* image;\n");
-        for (name, conv) in ["squeeze", "excite"].into_iter().zip(self.members()) {
+        let mut fields = String::from("struct AverageOperands {\n");
+        for (name, conv) in NAMES.into_iter().zip(self.members()) {
             line(format!("#define {}_LETTER \"{}\"", name.to_uppercase(), letter(conv.geometry.weights.dtype)));
             let of_input = if name == "squeeze" { "AVERAGE" } else { "SQUEEZED" };
             line(format!("#define {of_input}_LETTER \"{}\"", letter(conv.geometry.input.dtype)));
             line(functions(name, conv).ok_or_else(refused)?);
             let (bias, factor) = (conv.bias.is_some(), !conv.epilogue.extras.is_empty());
             line(format!("constexpr bool {}_BIAS = {bias}, {0}_FACTOR = {factor};", name.to_uppercase()));
-            let operands = [("i8", name.to_string(), true), ("u32", format!("{name}_bias"), bias)];
-            for (kind, field, exists) in operands.into_iter().chain([("f32", format!("{name}_factor"), factor)]) {
-                members += &format!("    const {kind}* {field};\n");
-                fields.push(if exists { field.clone() } else { "nullptr".into() });
-                if exists {
-                    parameters.push(format!("const {kind}* {field}"));
-                    arguments.push(Argument::Input(input));
-                    input += 1;
+            fields += &format!("    const i8* {name};\n    const u32* {name}_bias;\n    const f32* {name}_factor;\n");
+        }
+        line(fields + "    ResultElement* result;\n    i32* partials;\n    u32* counters;\n};");
+        Ok(source + FINISH)
+    }
+
+    /// The operands of [`FINISH`]. `input` is the number of the squeeze's weights among the kernel's inputs, `output` that of the
+    /// result among its outputs.
+    pub(crate) fn finish_operands(&self, mut input: usize, output: usize) -> Signature {
+        let mut all = Signature::default();
+        for (name, conv) in NAMES.into_iter().zip(self.members()) {
+            let mut push = |kind: &str, name: String, exists: bool| {
+                all.push(kind, &name, exists.then_some(Argument::Input(input)));
+                input += usize::from(exists);
+            };
+            push("const i8*", name.into(), true);
+            push("const u32*", format!("{name}_bias"), conv.bias.is_some());
+            push("const f32*", format!("{name}_factor"), !conv.epilogue.extras.is_empty());
+        }
+        all.push("ResultElement*", "result", Some(Argument::Output(output)));
+        all.push("i32*", "partials", Some(Argument::Workspace(0)));
+        all.push("u32*", "counters", Some(Argument::Counters(0)));
+        all
+    }
+
+    /// Packing of the layers' operands, in order.
+    pub(crate) fn finish_packing(&self) -> Vec<Packing> {
+        let mut all = Vec::new();
+        for (conv, lanes) in self.members().zip([self.lanes(), self.squeezed().next_multiple_of(16)]) {
+            all.push(Packing::View(rows(conv, lanes)));
+            let others = usize::from(conv.bias.is_some()) + conv.epilogue.extras.len();
+            all.resize(all.len() + others, Packing::Keep);
+        }
+        all
+    }
+
+    /// Bytes of the sums that blocks leave to the last one.
+    pub(crate) fn finish_workspace(&self, blocks: &Blocks) -> u64 {
+        let of_image = if self.is_spread(blocks) {
+            u64::from(blocks.of_image(self.lanes())) * u64::from(self.squeezed().next_multiple_of(16))
+        } else {
+            u64::from(blocks.parts) * u64::from(self.lanes())
+        };
+        u64::from(self.image.shape[0]) * of_image * 4
+    }
+
+    /// Bytes of counters.
+    pub(crate) fn finish_counters(&self) -> u64 {
+        u64::from(self.image.shape[0]) * 4
+    }
+
+    /// Expected cycles of [`FINISH`].
+    pub(crate) fn finish_cycles(&self, blocks: &Blocks) -> f64 {
+        let [squeezed, lanes, threads] =
+            [self.squeezed().next_multiple_of(16), self.lanes(), blocks.threads].map(f64::from);
+        let results = (lanes / threads).ceil();
+        let excite = results * (100.0 + squeezed * 4.0);
+        let sums = results * (300.0 + f64::from(blocks.parts) * 60.0);
+        1500.0
+            + match &self.layers {
+                None => sums,
+                // Each block has a share of the squeeze, and the last one adds up so many sums for each channel.
+                Some(_) if self.is_spread(blocks) => {
+                    let of_block = 300.0 + (squeezed * f64::from(blocks.vectors) / threads).ceil() * 120.0;
+                    let adding = 700.0 + f64::from(blocks.of_image(self.lanes())) * squeezed / threads * 30.0;
+                    of_block + adding + excite
+                }
+                // A warp reads 512 channels at once, for two squeezed ones.
+                Some(_) => {
+                    let rounds = (squeezed / (threads / 16.0)).ceil();
+                    sums + 1000.0 + rounds * (500.0 + (lanes / 512.0).ceil() * 150.0) + excite
                 }
             }
+    }
+
+    fn candidate(&self, image: &Image, blocks: &Blocks, target: &Target) -> Result<Candidate, Unsupported> {
+        let signed = self.image.dtype == DType::I8;
+        let mut source = String::from(PRELUDE);
+        let mut line = |text: String| {
+            source += &text;
+            source.push('\n');
+        };
+        line(format!("typedef {} ImageElement;\ntypedef i32 offset_t;", element_type(self.image.dtype)));
+        let of_image = [
+            ("PIXEL", image.pixel),
+            ("LANES", self.lanes().into()),
+            ("CHANNELS", self.image.shape[1].into()),
+            ("IMAGE", self.image.strides[0].into()),
+            ("IMAGE_OFFSET", self.image.offset.into()),
+        ];
+        for (name, value) in blocks.constants(self.lanes()).into_iter().chain(of_image) {
+            line(format!("constexpr int {name} = {value};"));
         }
-        line(members + "    ResultElement* output;\n    i32* partials;\n    u32* counters;\n};");
-        for (kind, field, argument) in [
-            ("ResultElement", "output", Argument::Output(0)),
-            ("i32", "partials", Argument::Workspace(0)),
-            ("u32", "counters", Argument::Counters(0)),
-        ] {
-            parameters.push(format!("{kind}* {field}"));
-            fields.push(field.into());
-            arguments.push(argument);
-        }
+        line(format!("constexpr u32 SIGNS = {}u;", if signed { 0x8080_8080_u32 } else { 0 }));
+        // Bytes are summed as unsigned ones.
+        line(self.finish_source(if signed { 128 * image.pixels } else { 0 })?);
+        line("struct Operands {\n    const ImageElement* image;\n    AverageOperands average;\n};".into());
+        let mut operands = Signature::default();
+        operands.push("const ImageElement*", "image", Some(Argument::Input(0)));
+        operands.push_structure("AverageOperands", self.finish_operands(1, 0));
         let source = format!(
             "{source}{}\nextern \"C\" __global__ void __launch_bounds__(THREADS, 1) quantized_average_image({}) {{\n    \
              quantized_average(Operands{{{}}});\n}}\n",
             include_str!("quantized_average.cu"),
-            parameters.join(", "),
-            fields.join(", ")
+            operands.parameters.join(", "),
+            operands.fields.join(", ")
         );
-        let images = self.image.shape[0];
-        let launch = Launch::new(source, "quantized_average_image", blocks * images, THREADS, arguments);
-        let mut packing = Vec::new();
-        if let Some([squeeze, excite]) = &self.layers {
-            packing.push(Packing::Keep);
-            for (conv, padded_channels) in [(squeeze, image.padded_channels), (excite, squeezed_lanes)] {
-                packing.push(Packing::View(rows(conv, padded_channels)));
-                let others = usize::from(conv.bias.is_some()) + conv.epilogue.extras.len();
-                packing.resize(packing.len() + others, Packing::Keep);
-            }
-        }
-        let loads = f64::from(image.pixels.div_ceil(parts).div_ceil(THREADS / vectors));
-        let rounds = f64::from((blocks * images).div_ceil(target.multiprocessors));
-        let padded_channels = f64::from(image.padded_channels);
-        let spread = self.layers.is_some() && parts == 1 && squeezed > THREADS / 32;
-        let (squeezed_channels, rounds_of_results) = (f64::from(squeezed_lanes), (padded_channels / 512.0).ceil());
-        let layers = match &self.layers {
-            None => 0.0,
-            // Each block has a share of the squeeze, and the last one adds up so many sums for each channel.
-            Some(_) if spread => {
-                let of_block = 300.0 + (squeezed_channels * f64::from(vectors) / 512.0).ceil() * 120.0;
-                let adding = 700.0 + f64::from(blocks) * squeezed_channels / 512.0 * 30.0;
-                of_block + adding + rounds_of_results * (100.0 + squeezed_channels * 4.0)
-            }
-            Some(_) => {
-                let of_squeeze = (squeezed_channels / 32.0).ceil() * (500.0 + rounds_of_results * 150.0);
-                1000.0 + of_squeeze + rounds_of_results * (100.0 + squeezed_channels * 4.0)
-            }
-        };
+        let count = blocks.of_image(self.lanes()) * self.image.shape[0];
+        let launch = Launch::new(source, "quantized_average_image", count, THREADS, operands.arguments);
+        let packing =
+            if self.layers.is_some() { [vec![Packing::Keep], self.finish_packing()].concat() } else { Vec::new() };
+        let loads = f64::from(image.pixels.div_ceil(blocks.parts).div_ceil(THREADS / blocks.vectors));
+        let rounds = f64::from(count.div_ceil(target.multiprocessors));
         let sums = rounds * (900.0 + (loads / 4.0).ceil() * 500.0 + loads * 40.0) + 300.0;
-        let cycles = 1000.0
-            + sums
-            + 1500.0
-            + if spread { 0.0 } else { rounds_of_results * (300.0 + f64::from(parts) * 60.0) }
-            + layers;
-        // Sums that blocks leave to the last one.
-        let left = if spread {
-            u64::from(blocks) * u64::from(squeezed_lanes)
-        } else {
-            u64::from(parts) * u64::from(image.padded_channels)
-        };
         Ok(Candidate {
-            workspace: u64::from(images) * left * 4,
-            counters: u64::from(images) * 4,
+            workspace: self.finish_workspace(blocks),
+            counters: self.finish_counters(),
             packing,
             ..Candidate::new(
                 "fused",
-                format!("{} channels, {parts} parts", 16 * vectors),
+                format!("{} channels, {} parts", 16 * blocks.vectors, blocks.parts),
                 vec![launch],
-                1.3 + cycles / target.clock,
+                1.3 + (1000.0 + sums + self.finish_cycles(blocks)) / target.clock,
             )
         })
     }

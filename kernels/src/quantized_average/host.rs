@@ -12,12 +12,12 @@ const MOST_PIXELS: u64 = 1 << 23;
 
 impl QuantizedAverage {
     /// The layers, none or two.
-    pub(super) fn members(&self) -> impl Iterator<Item = &QuantizedConv> {
+    pub(crate) fn members(&self) -> impl Iterator<Item = &QuantizedConv> {
         self.layers.iter().flatten()
     }
 
     /// What the kernel writes.
-    pub(super) fn result(&self) -> &View {
+    pub(crate) fn result(&self) -> &View {
         self.layers.as_ref().map_or(&self.requantise.output, |[_, excite]| &excite.geometry.output)
     }
 
@@ -26,7 +26,7 @@ impl QuantizedAverage {
         self.image.shape.iter().skip(2).fold(1, |n: u64, &extent| n.saturating_mul(extent.into()))
     }
 
-    fn stages(&self) -> heapless::Vec<Stage<'_>, 2> {
+    pub(crate) fn stages(&self) -> heapless::Vec<Stage<'_>, 2> {
         self.members().map(Stage::of_conv).collect()
     }
 

@@ -1,6 +1,7 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
 use super::QuantizedMbConv;
+use crate::quantized_average::cases::average_of;
 use crate::quantized_conv::cases::{Finish, Layer, layer};
 use crate::{DType, Kernel};
 use DType::{I8, U8};
@@ -19,10 +20,12 @@ struct Size<'a> {
     padding_value: i16,
     /// Requantisations.
     finishes: [Finish; 2],
+    /// Squeezed channels of a gate; none without.
+    gate: Option<u32>,
 }
 
 fn mbconv(size: &Size<'_>) -> QuantizedMbConv {
-    let Size { types, image, hidden, taps, stride, padding_value, finishes } = *size;
+    let Size { types, image, hidden, taps, stride, padding_value, finishes, gate } = *size;
     let [x, weights, wide, filters] = types;
     let expansion = Layer { input: image, maps: hidden, finish: finishes[0], ..Layer::new([x, weights], true) };
     let expand = (hidden != 0).then(|| layer(&expansion));
@@ -39,7 +42,11 @@ fn mbconv(size: &Size<'_>) -> QuantizedMbConv {
         finish: finishes[1],
         ..Layer::new([of_wide, filters], true)
     });
-    QuantizedMbConv { expand, depthwise }
+    let gate = gate.map(|squeezed| {
+        let output = depthwise.geometry.output.clone();
+        average_of(output, [I8, U8], 4.0, squeezed, [Finish::Silu(U8), Finish::PerChannel(I8)])
+    });
+    QuantizedMbConv { expand, depthwise, gate }
 }
 
 /// Kernels of this family: blocks of mobile networks, odd channels and extents, batches, strides, signed and unsigned.
@@ -53,7 +60,10 @@ pub fn cases() -> Vec<Kernel> {
         stride,
         padding_value,
         finishes: [PerChannel(I8), PerChannel(I8)],
+        gate: None,
     };
+    let gated =
+        |image, hidden, taps, stride, squeezed| Size { gate: Some(squeezed), ..size(image, hidden, taps, stride, 3) };
     [
         size(&[1, 24, 28, 28], 144, 3, 1, 0),
         size(&[1, 16, 40, 44], 96, 3, 2, -128),
@@ -75,6 +85,11 @@ pub fn cases() -> Vec<Kernel> {
         size(&[2, 41, 15, 14], 0, 5, 2, -3),
         Size { finishes: [Silu(U8), Silu(U8)], types: [U8, I8, U8, I8], ..size(&[1, 96, 12, 30], 0, 3, 2, 114) },
         size(&[1, 20, 5, 7], 0, 4, 1, 0),
+        gated(&[1, 80, 14, 14], 480, 3, 1, 20),
+        gated(&[1, 40, 28, 28], 120, 5, 2, 10),
+        gated(&[1, 32, 30, 34], 0, 3, 1, 8),
+        Size { finishes: [Silu(U8), Silu(U8)], types: [I8, I8, U8, I8], ..gated(&[3, 20, 6, 7], 42, 5, 1, 11) },
+        gated(&[1, 24, 9, 8], 70, 3, 1, 0),
     ]
     .iter()
     .map(|size| Kernel::QuantizedMbConv(mbconv(size)))

@@ -2,11 +2,12 @@
 
 use super::QuantizedMbConv;
 use crate::codegen::{
-    Argument, Candidate, Generate, Launch, PRELUDE, Packing, Source, Target, Unsupported, WHOLE, element_type,
+    Argument, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Source, Target, Unsupported, element_type,
     whole_functions,
 };
 use crate::mbconv::geometry::Geometry;
 use crate::pointwise::{Instruction, Program, Unary};
+use crate::quantized_average::{QuantizedAverage, cuda::Blocks};
 use crate::quantized_conv::QuantizedConv;
 use crate::view::Strides;
 use crate::{DType, View};
@@ -27,8 +28,10 @@ const MOST: usize = 10;
 impl Generate for QuantizedMbConv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         let shape = geometry(self, target)?;
-        let mut ranked: Vec<(f64, Tile)> =
-            tiles(&shape, target).into_iter().map(|tile| (self.cost(&shape, &tile, target), tile)).collect();
+        let mut ranked: Vec<(f64, Tile)> = tiles(&shape, self.gate.is_some(), target)
+            .into_iter()
+            .map(|tile| (self.cost(&shape, &tile, target), tile))
+            .collect();
         if ranked.is_empty() {
             return Err(Unsupported("a band of the depthwise convolution does not fit into shared memory".into()));
         }
@@ -61,6 +64,9 @@ fn geometry(kernel: &QuantizedMbConv, target: &Target) -> Result<Geometry, Unsup
     if kernel.members().any(|conv| functions("f", conv).is_none()) {
         return Err(refuse("without requantisation"));
     }
+    if let Some(gate) = &kernel.gate {
+        gate.check_finish()?;
+    }
     let reach = |view: &View| view.bytes().unwrap_or(u64::MAX);
     if reach(image).max(reach(&depthwise.output)) > i32::MAX as u64 {
         return Err(refuse("of 2 GiB or more"));
@@ -87,9 +93,9 @@ impl Tile {
         rows * words * u64::from(pitch(self.channels)) * 4
     }
 
-    /// Blocks of one image.
-    fn blocks(&self, shape: &Geometry) -> u32 {
-        shape.padded_channels.div_ceil(self.channels) * shape.output[0].div_ceil(self.rows)
+    /// The blocks.
+    fn blocks(&self, shape: &Geometry) -> Blocks {
+        Blocks { vectors: self.channels / 16, parts: shape.output[0].div_ceil(self.rows), threads: self.threads }
     }
 }
 
@@ -99,7 +105,7 @@ fn pitch(channels: u32) -> u32 {
 }
 
 /// Configurations that fit.
-fn tiles(shape: &Geometry, target: &Target) -> Vec<Tile> {
+fn tiles(shape: &Geometry, gated: bool, target: &Target) -> Vec<Tile> {
     let mut all = Vec::new();
     for channels in CHANNELS.into_iter().filter(|&channels| channels == 16 || channels / 2 < shape.padded_channels) {
         if groups(shape) * (channels / 16) > MOST_WEIGHTS {
@@ -114,7 +120,9 @@ fn tiles(shape: &Geometry, target: &Target) -> Vec<Tile> {
         for rows in heights {
             for threads in THREADS {
                 let tile = Tile { channels, rows, threads };
-                let fits = tile.shared(shape) <= u64::from(target.shared_per_block);
+                // What a gate needs is static: average and squeezed channels, and sums of threads.
+                let of_gate = if gated { u64::from(shape.padded_channels) + (12 << 10) } else { 0 };
+                let fits = tile.shared(shape) + of_gate <= u64::from(target.shared_per_block);
                 let idle = shape.output[1].div_ceil(RUN) * rows * channels * 2 < threads;
                 if fits && !idle {
                     all.push(tile);
@@ -135,7 +143,6 @@ pub(crate) fn functions(name: &str, conv: &QuantizedConv) -> Option<String> {
     let sources = [Source::Integer(DType::I32), Source::Channel];
     let inner =
         whole_functions(&format!("{name}_program"), program, &sources[..1 + factors], conv.geometry.output.dtype)?;
-    let inner = inner.strip_prefix(WHOLE).unwrap_or(&inner).to_string();
     let argument = if factors == 1 { ", factor" } else { "" };
     Some(format!(
         "{inner}DEVICE u32 {name}_byte(f32 sum, f32 factor) {{ return {name}_program_byte(sum{argument}); }}\n"
@@ -156,7 +163,9 @@ impl QuantizedMbConv {
         let [channels, rows, threads] = [tile.channels, tile.rows, tile.threads].map(f64::from);
         let [band_rows, words] = tile.band(shape).map(f64::from);
         let warps = threads / 32.0;
-        let blocks = f64::from(tile.blocks(shape) * shape.images);
+        let blocks = tile.blocks(shape);
+        let gate = self.gate.as_ref().map_or(0.0, |gate| 200.0 + gate.finish_cycles(&blocks));
+        let blocks = f64::from(blocks.of_image(shape.padded_channels) * shape.images);
         let resident = (blocks / f64::from(target.multiprocessors)).ceil();
         let (fill, bytes) = match &self.expand {
             Some(expand) => {
@@ -184,47 +193,46 @@ impl QuantizedMbConv {
         let rounds = (items / warps).ceil();
         let depthwise = (items * of_item * resident / 4.0).max(rounds * (of_item + 150.0));
         let level_2 = bytes * resident / 40.0;
-        let cycles = 1100.0 + fill.max(level_2) + depthwise;
+        let cycles = 1100.0 + fill.max(level_2) + depthwise + gate;
         1.3 + cycles / target.clock
     }
 
     fn candidate(&self, shape: &Geometry, tile: &Tile, cost: f64) -> Result<Candidate, Unsupported> {
         let blocks = tile.blocks(shape);
-        let mut parameters = vec!["const ImageElement* image".to_string()];
-        let mut fields = vec!["image".to_string()];
-        let mut arguments = vec![Argument::Input(0)];
+        let mut operands = Signature::default();
+        operands.push("const ImageElement*", "image", Some(Argument::Input(0)));
         let mut input = 1;
         for (name, weights, conv) in
             [("expand", "expand", self.expand.as_ref()), ("filter", "filters", Some(&self.depthwise))]
         {
             let mut push = |kind: &str, name: String, exists: bool| {
-                fields.push(if exists { name.clone() } else { "nullptr".into() });
-                if exists {
-                    parameters.push(format!("const {kind}* {name}"));
-                    arguments.push(Argument::Input(input));
-                    input += 1;
-                }
+                operands.push(kind, &name, exists.then_some(Argument::Input(input)));
+                input += usize::from(exists);
             };
-            push("i8", weights.into(), conv.is_some());
-            push("u32", format!("{name}_bias"), conv.is_some_and(|conv| conv.bias.is_some()));
-            push("f32", format!("{name}_factor"), conv.is_some_and(|conv| !conv.epilogue.extras.is_empty()));
+            push("const i8*", weights.into(), conv.is_some());
+            push("const u32*", format!("{name}_bias"), conv.is_some_and(|conv| conv.bias.is_some()));
+            push("const f32*", format!("{name}_factor"), conv.is_some_and(|conv| !conv.epilogue.extras.is_empty()));
         }
-        parameters.push("Output* output".into());
-        fields.push("output".into());
-        arguments.push(Argument::Output(0));
+        operands.push("Output*", "output", Some(Argument::Output(0)));
+        if let Some(gate) = &self.gate {
+            operands.push_structure("AverageOperands", gate.finish_operands(input, 1));
+        }
         let source = self.source(shape, tile, input)?;
         let source = format!(
             "{source}\nextern \"C\" __global__ void __launch_bounds__(THREADS, 1) quantized_mbconv_band({}) {{\n    \
              quantized_mbconv(Operands{{{}}});\n}}\n",
-            parameters.join(", "),
-            fields.join(", ")
+            operands.parameters.join(", "),
+            operands.fields.join(", ")
         );
+        let count = blocks.of_image(shape.padded_channels) * shape.images;
         let launch = Launch {
             shared: tile.shared(shape) as u32,
-            ..Launch::new(source, "quantized_mbconv_band", blocks * shape.images, tile.threads, arguments)
+            ..Launch::new(source, "quantized_mbconv_band", count, tile.threads, operands.arguments)
         };
         let Tile { channels, rows, threads } = tile;
         Ok(Candidate {
+            workspace: self.gate.as_ref().map_or(0, |gate| gate.finish_workspace(&blocks)),
+            counters: self.gate.as_ref().map_or(0, |gate| gate.finish_counters()),
             packing: self.packing(shape),
             ..Candidate::new(
                 "fused",
@@ -250,7 +258,7 @@ impl QuantizedMbConv {
         };
         line(format!("typedef {} ImageElement;", element_type(image.dtype)));
         line(format!("typedef {} Output;\ntypedef i32 offset_t;", element_type(output.dtype)));
-        line(format!("#define EXPAND {}", u8::from(expand.is_some())));
+        line(format!("#define EXPAND {}\n#define GATE {}", u8::from(expand.is_some()), u8::from(self.gate.is_some())));
         for (name, dtype) in [
             ("IMAGE_LETTER", image.dtype),
             ("WEIGHT_LETTER", expand.map_or(DType::I8, |conv| conv.geometry.weights.dtype)),
@@ -259,21 +267,17 @@ impl QuantizedMbConv {
         ] {
             line(format!("#define {name} \"{}\"", letter(dtype)));
         }
-        // All inputs but the image.
+        // All inputs of the convolutions but the image.
         line(format!("constexpr u32 PARAMETER_INPUTS = {}u;", (1u32 << inputs) - 2));
-        let of_tile = [
-            ("ROWS", i64::from(tile.rows)),
-            ("CH", tile.channels.into()),
-            ("PITCH", pitch(tile.channels).into()),
-            ("THREADS", tile.threads.into()),
-        ];
+        let of_tile = [("ROWS", i64::from(tile.rows)), ("PITCH", pitch(tile.channels).into())];
+        let of_blocks = tile.blocks(shape).constants(shape.padded_channels);
         let others = [
             ("OUTSIDE", i64::from(depthwise.padding_value)),
             ("CHANNELS", output.shape[1].into()),
             ("LANES", shape.padded_channels.into()),
         ];
         let places = shape.places(image, output);
-        for (name, value) in of_tile.into_iter().chain(shape.window()).chain(places).chain(others) {
+        for (name, value) in of_blocks.into_iter().chain(of_tile).chain(shape.window()).chain(places).chain(others) {
             line(format!("constexpr int {name} = {value};"));
         }
         for (name, value) in [
@@ -284,23 +288,27 @@ impl QuantizedMbConv {
         ] {
             line(format!("constexpr bool {name} = {value};"));
         }
-        line(WHOLE.into());
         for (name, conv) in [("expand", expand), ("depthwise", Some(depthwise))] {
             if let Some(conv) = conv {
                 let refused = || Unsupported("a requantisation that is not of f32".into());
                 line(functions(name, conv).ok_or_else(refused)?);
             }
         }
+        if let Some(gate) = &self.gate {
+            line(gate.finish_source(0)?);
+        }
         line(
             "struct Operands {\n    const ImageElement* image;\n    const i8* expand;\n    const u32* expand_bias;"
                 .into(),
         );
         line("    const f32* expand_factor;\n    const i8* filters;\n    const u32* filter_bias;".into());
-        line("    const f32* filter_factor;\n    Output* output;\n};".into());
+        line("    const f32* filter_factor;\n    Output* output;".into());
+        line(if self.gate.is_some() { "    AverageOperands average;\n};" } else { "};" }.into());
         Ok(source + include_str!("quantized_mbconv.cu"))
     }
 
-    /// Packing of all operands: weights of the expansion `[lane][channel]`, filters `[row of taps][lane][8]`.
+    /// Packing of all operands: weights of the expansion `[lane][channel]`, filters `[row of taps][lane][8]`, rows of the
+    /// gate's.
     fn packing(&self, shape: &Geometry) -> Vec<Packing> {
         let mut all = vec![Packing::Keep];
         if let Some(expand) = &self.expand {
@@ -324,6 +332,7 @@ impl QuantizedMbConv {
             .collect::<Strides>();
         all.push(Packing::View(view));
         all.resize(all.len() + usize::from(depthwise.bias.is_some()) + depthwise.epilogue.extras.len(), Packing::Keep);
+        all.extend(self.gate.iter().flat_map(QuantizedAverage::finish_packing));
         all
     }
 }

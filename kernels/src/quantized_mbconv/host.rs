@@ -27,6 +27,11 @@ impl QuantizedMbConv {
     fn stages(&self) -> heapless::Vec<Stage<'_>, 2> {
         self.members().map(Stage::of_conv).collect()
     }
+
+    /// Those, and the layers of the gate.
+    fn all_stages(&self) -> impl Iterator<Item = Stage<'_>> {
+        self.stages().into_iter().chain(self.gate.iter().flat_map(|gate| gate.stages()))
+    }
 }
 
 impl Family for QuantizedMbConv {
@@ -47,32 +52,51 @@ impl Family for QuantizedMbConv {
                 return Err(KernelError::Shape("expansion and depthwise convolution"));
             }
         }
+        if let Some(gate) = &self.gate {
+            gate.check()?;
+            if gate.image != self.depthwise.geometry.output {
+                return Err(KernelError::Shape("depthwise convolution and gate"));
+            }
+        }
         Ok(())
     }
 
     fn input(&self, index: usize) -> Option<&View> {
-        stages::input(self.image(), self.stages(), index)
+        stages::input(self.image(), self.all_stages(), index)
     }
 
     fn output(&self, index: usize) -> Option<&View> {
-        (index == 0).then_some(&self.depthwise.geometry.output)
+        match index {
+            0 => Some(&self.depthwise.geometry.output),
+            1 => self.gate.as_ref().map(|gate| gate.result()),
+            _ => None,
+        }
     }
 
     fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {
-        stages::input_bytes(self.image(), self.stages(), index)
+        stages::input_bytes(self.image(), self.all_stages(), index)
     }
 
     fn host_workspace(&self) -> u64 {
-        stages::workspace(&self.stages())
+        stages::workspace(&self.stages()).max(self.gate.as_ref().map_or(0, Family::host_workspace))
     }
 
     fn flops(&self) -> u64 {
-        self.members().fold(0, |sum, conv| conv.flops().saturating_add(sum))
+        let gate = self.gate.as_ref().map_or(0, Family::flops);
+        self.members().fold(gate, |sum, conv| conv.flops().saturating_add(sum))
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
         check_operands(self, inputs, outputs, workspace)?;
-        let ([image, parameters @ ..], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
-        stages::run(&self.stages(), image, parameters, output, workspace)
+        let [image, parameters @ ..] = inputs else { return Err(KernelError::OperandCount) };
+        let [output, gates @ ..] = outputs else { return Err(KernelError::OperandCount) };
+        let stages = self.stages();
+        let count = stages.iter().map(|stage| stage.parameters).sum();
+        let (own, of_gate) = parameters.split_at_checked(count).ok_or(KernelError::OperandCount)?;
+        stages::run(&stages, image, own, output, workspace)?;
+        if let (Some(gate), [result]) = (&self.gate, gates) {
+            stages::run_one(gate, output, of_gate, result, workspace)?;
+        }
+        Ok(())
     }
 }

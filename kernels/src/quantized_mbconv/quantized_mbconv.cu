@@ -3,15 +3,12 @@
 // The band of the depthwise convolution's input lies in shared memory as words of four neighbouring columns of a channel:
 // BAND_ROWS lines of QUADS words, PITCH channels side by side. What stands outside of the image is there as the zero point. So
 // a dot product of four bytes takes four taps of a row.
-constexpr int CHUNKS = (LANES + CH - 1) / CH;
-constexpr int BANDS = (OUT_ROWS + ROWS - 1) / ROWS;
-constexpr int BLOCKS = CHUNKS * BANDS;  // Of one image.
+constexpr int CH = VECTORS * 16;
 constexpr int RUN = 4;                  // Neighbouring outputs of a thread.
 constexpr int RUNS = (OUT_COLUMNS + RUN - 1) / RUN;
 constexpr int BAND_ROWS = (ROWS - 1) * STEP_H + (TAPS_H - 1) * DILATION_H + 1;
 constexpr int QUADS = ((RUNS * RUN - 1) * STEP_W + TAPS_W + 3) / 4;
 constexpr int ALL_QUADS = BAND_ROWS * QUADS;
-constexpr int WARPS = THREADS / 32;
 constexpr bool CONSTANT_PARAMETERS = (~CONSTANT_INPUTS & PARAMETER_INPUTS) == 0;
 constexpr u32 OUTSIDE_WORD = (u32)(u8)OUTSIDE * 0x01010101u;
 static_assert(TAPS_W <= 5, "taps of a row, moved by three columns, fit into two words");
@@ -209,9 +206,13 @@ DEVICE void quantized_mbconv(const Operands& o) {
     const f32 factor = FILTER_FACTOR && channel < CHANNELS ? o.filter_factor[channel] : 0.0f;
     fill_band(o, p, band);
     __syncthreads();
-    if (channel >= LANES) return;
+#if GATE
+    const Ahead ahead = begin_average(o.average, p.channel / 16);
+    i32 total = 0;
+#endif
     Output* const output = o.output + OUT_OFFSET + (offset_t)p.image * OUT_IMAGE + channel;
-    const int lines = OUT_ROWS - p.row < ROWS ? OUT_ROWS - p.row : ROWS;
+    const int below = OUT_ROWS - p.row < ROWS ? OUT_ROWS - p.row : ROWS;
+    const int lines = channel < LANES ? below : 0;
 #pragma unroll 1
     for (Cursor<RUNS> at(0, threadIdx.x / CH); at.line < lines; at.advance(THREADS / CH)) {
         const int column = at.place * RUN;
@@ -238,7 +239,23 @@ DEVICE void quantized_mbconv(const Operands& o) {
         for (int r = 0; r < RUN; r++) {
             if (OUT_COLUMNS % RUN != 0 && column + r >= OUT_COLUMNS) break;
             const u32 y = depthwise_byte((f32)(i32)sums[r], factor);
-            to[r * OUT_PIXEL] = (Output)(LANES == CHANNELS || channel < CHANNELS ? y & 255u : 0u);
+            const Output stored = (Output)(LANES == CHANNELS || channel < CHANNELS ? y & 255u : 0u);
+            to[r * OUT_PIXEL] = stored;
+#if GATE
+            total += (i32)stored;
+#endif
         }
     }
+#if GATE
+    __shared__ i32 totals[THREADS];
+    totals[threadIdx.x] = total;
+    __syncthreads();
+    auto sum_of = [&](int c) {
+        i32 sum = 0;
+#pragma unroll
+        for (int t = 0; t < THREADS; t += CH) sum += totals[t + c];
+        return sum;
+    };
+    finish_average(o.average, ahead, sum_of, p.channel / 16, p.image, blockIdx.x % BLOCKS);
+#endif
 }

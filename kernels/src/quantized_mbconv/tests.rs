@@ -2,7 +2,7 @@
 
 use super::cases::cases;
 use crate::conv::tests::never_panics;
-use crate::host::testing::{self, Operand};
+use crate::host::testing;
 use crate::{DType, Family, Kernel, KernelError};
 
 #[test]
@@ -11,8 +11,12 @@ fn cases_are_their_members_in_turn() {
         let Kernel::QuantizedMbConv(family) = &kernel else { panic!("another family") };
         let inputs = testing::inputs(&kernel, 7);
         let wanted = testing::in_turn(inputs[0].clone(), &inputs[1..], family.members());
-        let got: Operand = testing::run(&kernel, &inputs);
-        assert!(*got == *wanted, "{kernel:?}");
+        let got = testing::run_all(&kernel, &inputs);
+        assert!(*got[0] == *wanted, "{kernel:?}");
+        let Some(gate) = &family.gate else { continue };
+        let of_gate = inputs.len() + 1 - Kernel::QuantizedAverage(gate.clone()).inputs();
+        let inputs = [&[wanted], &inputs[of_gate..]].concat();
+        assert!(*got[1] == *testing::run(&Kernel::QuantizedAverage(gate.clone()), &inputs), "the gate of {kernel:?}");
     }
 }
 
@@ -36,6 +40,12 @@ fn members_that_do_not_fit_are_refused() {
         };
         if !good.depthwise.epilogue.extras.is_empty() && good.depthwise.geometry.output.elements() > 1000 {
             assert_eq!(refused(&of_positions), Err(KernelError::Parameter("extras inside a chain")));
+        }
+        if good.gate.is_some() {
+            assert_eq!(
+                refused(&|bad| bad.gate.iter_mut().for_each(|gate| gate.image.offset += 1)),
+                Err(KernelError::Shape("depthwise convolution and gate"))
+            );
         }
         if good.expand.is_some() {
             assert_eq!(

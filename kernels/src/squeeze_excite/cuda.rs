@@ -2,7 +2,7 @@
 
 use super::SqueezeExcite;
 use crate::codegen::{
-    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Target, Unsupported, element_type,
+    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Target, Unsupported, element_type,
     program_function,
 };
 use crate::conv::Conv;
@@ -136,8 +136,8 @@ impl SqueezeExcite {
 
     /// The parameters of a kernel with a gate and the initialiser of its `GateOperands`. `input` is the number of the
     /// squeeze's weights among the kernel's inputs, `output` that of the gate among its outputs.
-    pub(crate) fn gate_operands(&self, input: usize, output: usize) -> GateOperands {
-        let mut all = GateOperands::default();
+    pub(crate) fn gate_operands(&self, input: usize, output: usize) -> Signature {
+        let mut all = Signature::default();
         let mut input = input;
         for (name, conv) in [("squeeze", &self.squeeze), ("excite", &self.excite)] {
             all.push("const GateWeight*", name, Some(Argument::Input(input)));
@@ -237,28 +237,6 @@ impl SqueezeExcite {
                 vec![launch],
                 1.3 + cycles / target.clock + memory,
             )
-        }
-    }
-}
-
-/// Pieces of a kernel's signature.
-#[derive(Default)]
-pub(crate) struct GateOperands {
-    /// `TYPE NAME` of every parameter.
-    pub parameters: Vec<String>,
-    /// Values of the fields of `GateOperands`, null where there is no operand.
-    pub fields: Vec<String>,
-    /// What is passed for each parameter.
-    pub arguments: Vec<Argument>,
-}
-
-impl GateOperands {
-    /// Adds a field, and a parameter where there is an argument for it.
-    pub(crate) fn push(&mut self, kind: &str, name: &str, argument: Option<Argument>) {
-        self.fields.push(if argument.is_some() { name.into() } else { "nullptr".into() });
-        if let Some(argument) = argument {
-            self.parameters.push(format!("{kind} {name}"));
-            self.arguments.push(argument);
         }
     }
 }

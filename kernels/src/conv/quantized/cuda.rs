@@ -9,7 +9,7 @@ use crate::quantized_mbconv::QuantizedMbConv;
 impl Generate for QuantizedConv {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         let mut all = cuda::candidates(&self.convolution(), target)?;
-        let band = QuantizedMbConv { expand: None, depthwise: self.clone() };
+        let band = QuantizedMbConv { expand: None, depthwise: self.clone(), gate: None };
         cuda::add_bands(&mut all, Kernel::QuantizedMbConv(band), target);
         Ok(all)
     }

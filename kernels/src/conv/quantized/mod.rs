@@ -4,6 +4,7 @@
 pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
+pub mod dual;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,6 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
-use super::ScaledConv;
+use super::{Product, ScaledConv};
 use crate::conv::cases::finish::{bias, residual};
 use crate::conv::cases::{RELU, epilogue, view};
 use crate::conv::{Conv, Geometry};
@@ -16,7 +16,7 @@ fn scaled(dtype: DType, last: bool, image: [u32; 4], columns: u32, finish: impl 
     scale.strides[2..].fill(0);
     let weights = View::contiguous(dtype, &[columns, image[1], 1, 1]).expect("a small shape");
     let conv = Conv { epilogue: finish(&output), geometry: Geometry::plain(input, weights, output) };
-    Kernel::ScaledConv(ScaledConv { conv, scale })
+    Kernel::ScaledConv(ScaledConv { conv, scale, scaling: Product })
 }
 
 /// Kernels of this family: projections of networks, odd channels, a residual.

@@ -1,38 +1,80 @@
-//! Reference kernel: the product into the workspace, then the convolution's reference kernel.
+//! Reference kernel: what the scaling gives into the workspace, then the convolution's reference kernel.
 
-use super::ScaledConv;
+use super::{Product, Scaled};
 use crate::conv::Parameters;
 use crate::host::{check_operands, stages};
+use crate::kernel::Named;
 use crate::pointwise::{Binary, Class, Instruction, Pointwise, Program};
-use crate::{Family, KernelError, MAX_INPUTS, View};
+use crate::{DType, Family, KernelError, MAX_INPUTS, View};
 
-impl ScaledConv {
+/// How an image is scaled.
+pub(crate) trait Scaling {
+    /// The program of image and scale.
+    fn program(&self) -> Program;
+
+    /// Whether it is for elements of this type.
+    fn takes(&self, dtype: DType) -> bool;
+}
+
+impl Scaling for Product {
+    fn program(&self) -> Program {
+        let instructions = [Instruction::Input(0), Instruction::Input(1), Instruction::Binary(Binary::Mul, 0, 1)];
+        Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() }
+    }
+
+    fn takes(&self, _: DType) -> bool {
+        true
+    }
+}
+
+impl Scaling for Program {
+    fn program(&self) -> Program {
+        self.clone()
+    }
+
+    fn takes(&self, dtype: DType) -> bool {
+        dtype.is_byte()
+    }
+}
+
+#[expect(private_bounds, reason = "the two families are all that there is")]
+impl<C: Parameters, S: Scaling> Scaled<C, S> {
     /// Number of the scale among the inputs.
     pub(crate) fn scale_input(&self) -> usize {
         1 + self.conv.convolution().parameters()
     }
 
-    /// The multiplication, its result where the image would lie.
+    /// The image, as the convolution reads it.
+    pub(crate) fn image(&self) -> &View {
+        &self.conv.convolution().geometry.input
+    }
+
+    /// The scaling, its result where the image would lie.
     fn product(&self) -> Pointwise {
-        let instructions = [Instruction::Input(0), Instruction::Input(1), Instruction::Binary(Binary::Mul, 0, 1)];
         Pointwise {
-            output: self.conv.geometry.input.clone(),
-            inputs: [self.conv.geometry.input.clone(), self.scale.clone()].into_iter().collect(),
-            program: Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() },
+            output: self.image().clone(),
+            inputs: [self.image().clone(), self.scale.clone()].into_iter().collect(),
+            program: self.scaling.program(),
         }
     }
 
-    /// Bytes of the product in the workspace.
+    /// Bytes of its result in the workspace.
     fn product_bytes(&self) -> u64 {
-        stages::padded(self.conv.geometry.input.bytes().unwrap_or(u64::MAX))
+        stages::padded(self.image().bytes().unwrap_or(u64::MAX))
     }
 }
 
-impl Family for ScaledConv {
+impl<C: Parameters + Family, S: Scaling> Family for Scaled<C, S>
+where
+    Self: Named,
+{
     fn check(&self) -> Result<(), KernelError> {
         self.conv.check()?;
-        self.conv.geometry.check_fully_connected()?;
+        self.conv.convolution().geometry.check_fully_connected()?;
         self.product().check()?;
+        if !self.scaling.takes(self.image().dtype) || !self.scaling.takes(self.scale.dtype) {
+            return Err(KernelError::Type("scaled elements"));
+        }
         if self.scale.strides.iter().skip(2).any(|&stride| stride != 0) {
             return Err(KernelError::Shape("one scale for each channel"));
         }
@@ -56,7 +98,7 @@ impl Family for ScaledConv {
     }
 
     fn flops(&self) -> u64 {
-        self.conv.flops().saturating_add(self.conv.geometry.input.elements())
+        self.conv.flops().saturating_add(self.image().elements())
     }
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {

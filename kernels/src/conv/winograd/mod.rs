@@ -171,6 +171,7 @@ impl<'a> Tiling<'a> {
             crop: None,
             columns_of_group: self.conv.output.shape[1],
             scale: None,
+            second: None,
             integers: None,
         })
     }

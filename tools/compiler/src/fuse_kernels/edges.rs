@@ -1,6 +1,7 @@
 //! Who writes and who reads the buffers of a kernel graph.
 
 use crate::kernel_graph::{BufferRange, KernelGraph, Storage};
+use floe_kernels::Kernel;
 
 /// Readers and writers of each buffer.
 pub(super) struct Edges {
@@ -26,16 +27,21 @@ impl Edges {
         edges
     }
 
-    /// The readers of a result that lies in the arena, in a buffer of its own, and that each of them reads whole.
-    pub(super) fn readers_of(&self, graph: &KernelGraph, result: BufferRange) -> Option<&[usize]> {
-        let readers = &self.readers[result.buffer.0];
+    /// The readers of a result that lies in the arena, in a buffer of its own.
+    pub(super) fn readers_within(&self, graph: &KernelGraph, result: BufferRange) -> Option<&[usize]> {
         let alone =
             graph.buffers[result.buffer.0].storage == Storage::Arena && self.writers[result.buffer.0].len() == 1;
+        alone.then_some(&self.readers[result.buffer.0])
+    }
+
+    /// The readers of such a result that each of them reads whole.
+    pub(super) fn readers_of(&self, graph: &KernelGraph, result: BufferRange) -> Option<&[usize]> {
+        let readers = self.readers_within(graph, result)?;
         let whole = readers.iter().all(|&reader| {
             let inputs = &graph.nodes[reader].inputs;
             inputs.iter().all(|input| input.buffer != result.buffer || *input == result)
         });
-        (alone && whole).then_some(readers)
+        whole.then_some(readers)
     }
 
     /// The only reader of such a result, where the result is its first input and no other.
@@ -45,4 +51,18 @@ impl Edges {
         let only_first = inputs[0] == result && inputs[1..].iter().all(|input| input.buffer != result.buffer);
         only_first.then_some(reader)
     }
+}
+
+/// The kernel of a kind that averages the result of a node, other readers of which come after it.
+pub(super) fn averaged_by(
+    graph: &KernelGraph,
+    edges: &Edges,
+    node: usize,
+    is_kind: impl Fn(&Kernel) -> bool,
+) -> Option<usize> {
+    let result = graph.nodes[node].outputs[0];
+    let readers = edges.readers_of(graph, result)?;
+    let gate = readers.iter().copied().find(|&reader| is_kind(&graph.nodes[reader].kernel))?;
+    let first = readers.iter().all(|&reader| reader >= gate);
+    (first && graph.nodes[gate].inputs[0] == result).then_some(gate)
 }

@@ -1,6 +1,6 @@
 //! Expansion, depthwise convolution and gate of a mobile inverted bottleneck: one kernel.
 
-use super::{Edges, Offer, is_depthwise};
+use super::{Edges, Offer, Place, edges::averaged_by, is_depthwise};
 use crate::kernel_graph::{BufferRange, KernelGraph};
 use floe_kernels::{Kernel, mbconv::MbConv, squeeze_excite::SqueezeExcite};
 
@@ -17,20 +17,10 @@ pub(super) fn offers(graph: &KernelGraph, edges: &Edges, first: usize) -> Vec<Of
     if !is_depthwise(&conv.geometry) {
         return Vec::new();
     }
-    let gate = gate_of(graph, edges, depthwise);
+    let gate = averaged_by(graph, edges, depthwise, |kernel| matches!(kernel, Kernel::SqueezeExcite(_)));
     // With a gate and without; a depthwise convolution alone stays what it is.
     let gates = gate.map(Some).into_iter().chain(expand.map(|_| None));
     gates.map(|gate| offer(graph, expand, depthwise, gate)).collect()
-}
-
-/// The squeeze-and-excitation that averages the result of a node, other readers of which come after it.
-fn gate_of(graph: &KernelGraph, edges: &Edges, depthwise: usize) -> Option<usize> {
-    let result = graph.nodes[depthwise].outputs[0];
-    let readers = edges.readers_of(graph, result)?;
-    let gate =
-        readers.iter().copied().find(|&reader| matches!(graph.nodes[reader].kernel, Kernel::SqueezeExcite(_)))?;
-    let first = readers.iter().all(|&reader| reader >= gate);
-    (first && graph.nodes[gate].inputs[0] == result).then_some(gate)
 }
 
 fn offer(graph: &KernelGraph, expand: Option<usize>, depthwise: usize, gate: Option<usize>) -> Offer {
@@ -51,5 +41,5 @@ fn offer(graph: &KernelGraph, expand: Option<usize>, depthwise: usize, gate: Opt
         depthwise: conv(depthwise).expect("a depthwise convolution"),
         gate: gate.and_then(of_gate),
     };
-    Offer { members, kernel: Kernel::MbConv(kernel), inputs, outputs }
+    Offer { members, place: Place::Last, kernel: Kernel::MbConv(kernel), inputs, outputs }
 }

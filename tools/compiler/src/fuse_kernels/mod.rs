@@ -4,6 +4,7 @@
 //! The offer is taken where it is faster than the chain: by a timing table that knows the fused kernel and every member, else by
 //! the cost model. Where the user forces one of its algorithms it is taken; forcing an algorithm of a member keeps the chain.
 
+mod dual_conv;
 mod edges;
 mod mbconv;
 mod quantized_average;
@@ -22,10 +23,20 @@ use crate::{
 use edges::Edges;
 use floe_kernels::{Kernel, conv::Geometry};
 
+/// Which of its members a fused kernel takes the place of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The first: what the others read comes from it, and nobody else's results.
+    First,
+    /// The last, before which all inputs are there; between the members nobody reads their results.
+    Last,
+}
+
 /// One kernel in place of several.
 struct Offer {
-    /// Numbers of the nodes that it replaces, ascending; it takes the place of the last.
+    /// Numbers of the nodes that it replaces, ascending.
     members: Vec<usize>,
+    place: Place,
     kernel: Kernel,
     inputs: Vec<BufferRange>,
     outputs: Vec<BufferRange>,
@@ -46,12 +57,12 @@ impl Offer {
                 sources.push(source.clone());
             }
         }
-        let last = members().next_back();
+        let placed = if self.place == Place::First { members().next() } else { members().next_back() };
         KernelNode {
             name: members().next().map_or_else(String::new, |first| first.name.clone()),
             sources,
-            reasons: last.map_or_else(Vec::new, |last| last.reasons.clone()),
-            layout: last.and_then(|last| last.layout),
+            reasons: placed.map_or_else(Vec::new, |placed| placed.reasons.clone()),
+            layout: placed.and_then(|placed| placed.layout),
             kernel: self.kernel.clone(),
             code: None,
             inputs: self.inputs.clone(),
@@ -64,12 +75,13 @@ impl Offer {
 type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
 
 /// In this order: later ones build on what earlier ones made.
-const PASSES: [Pass; 6] = [
+const PASSES: [Pass; 7] = [
     squeeze_excite::offers,
     mbconv::offers,
     quantized_average::offers,
     quantized_mbconv::offers,
     scaled_conv::offers,
+    dual_conv::offers,
     recurrent_stack::offers,
 ];
 
@@ -87,12 +99,12 @@ pub fn run(mut graph: KernelGraph, selection: &mut Selection<'_>, mut forms: Opt
                 }
                 let fused = offer.node(&graph);
                 if accept(&graph, &offer.members, &fused, selection, forms.as_deref_mut()) {
-                    accepted.get_or_insert((offer.members, fused));
+                    accepted.get_or_insert((offer.members, offer.place, fused));
                 }
             }
             match accepted {
-                Some((members, fused)) => {
-                    replace(&mut graph, &members, fused);
+                Some((members, place, fused)) => {
+                    replace(&mut graph, &members, place, fused);
                     edges = Edges::of(&graph);
                 }
                 None => number += 1,
@@ -126,11 +138,12 @@ fn accept(
     forms.map_or(together < apart, |forms| forms.fuses(fused.kernel.family().name(), nodes(), together, apart))
 }
 
-/// Puts a fused kernel in the place of the last of its members.
-fn replace(graph: &mut KernelGraph, members: &[usize], fused: KernelNode) {
-    let Some((&last, before)) = members.split_last() else { return };
-    graph.nodes[last] = fused;
-    for &member in before.iter().rev() {
+/// Puts a fused kernel in the place of one of its members.
+fn replace(graph: &mut KernelGraph, members: &[usize], place: Place, fused: KernelNode) {
+    let at = if place == Place::First { members.first() } else { members.last() };
+    let Some(&at) = at else { return };
+    graph.nodes[at] = fused;
+    for &member in members.iter().rev().filter(|&&member| member != at) {
         graph.nodes.remove(member);
     }
 }

@@ -1,6 +1,6 @@
 //! The average of an image of 8-bit integers, and both layers of squeeze-and-excitation where they follow: one kernel.
 
-use super::{Edges, Offer};
+use super::{Edges, Offer, Place};
 use crate::kernel_graph::{BufferRange, KernelGraph};
 use floe_kernels::{
     DType, Kernel, View,
@@ -29,7 +29,7 @@ impl Found {
         let mut inputs: Vec<BufferRange> = vec![*graph.nodes[members[0]].inputs.first()?];
         inputs.extend(members.iter().skip(3).flat_map(|&member| &graph.nodes[member].inputs[1..]));
         let outputs = graph.nodes[*members.last()?].outputs.clone();
-        Some(Offer { members, kernel: Kernel::QuantizedAverage(kernel), inputs, outputs })
+        Some(Offer { members, place: Place::Last, kernel: Kernel::QuantizedAverage(kernel), inputs, outputs })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Two recurrent layers and the projection between them: one kernel, in which both are at work at a time.
 
-use super::{Edges, Offer};
+use super::{Edges, Offer, Place};
 use crate::kernel_graph::KernelGraph;
 use floe_kernels::{Family, Kernel, recurrent_stack::RecurrentStack};
 
@@ -25,6 +25,7 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
     stack.check().ok()?;
     Some(Offer {
         members: vec![first, second, third],
+        place: Place::Last,
         kernel: Kernel::RecurrentStack(stack),
         inputs: [&below.inputs[..], &projection.inputs[1..], &above.inputs[1..]].concat(),
         outputs: above.outputs.clone(),

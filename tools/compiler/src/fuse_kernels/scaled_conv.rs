@@ -1,11 +1,11 @@
-//! The multiplication by a gate, and the projection behind it: one kernel.
+//! The multiplication by a gate, of floats or of requantised integers, and the projection behind it: one kernel.
 
-use super::{Edges, Offer};
+use super::{Edges, Offer, Place};
 use crate::kernel_graph::KernelGraph;
 use floe_kernels::{
     Kernel, View,
-    pointwise::{Binary, Instruction, Pointwise},
-    scaled_conv::ScaledConv,
+    pointwise::{Binary, Instruction, Pointwise, Program},
+    scaled_conv::{Product, Scaled},
 };
 
 /// The projection that the product at node `first` feeds.
@@ -19,40 +19,68 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
     let (image, scale) = factors(pointwise)?;
     let second = edges.successor(graph, product.outputs[0])?;
     let projection = &graph.nodes[second];
-    let Kernel::Conv(conv) = &projection.kernel else { return None };
     // The projection reads the image where it lies, lanes included, and rounds products as they would be stored.
     let (from, product_view) = (&pointwise.inputs[image], &pointwise.output);
-    let same = conv.geometry.input == *product_view
+    let geometry = match &projection.kernel {
+        Kernel::Conv(conv) => &conv.geometry,
+        Kernel::QuantizedConv(conv) => &conv.geometry,
+        _ => return None,
+    };
+    let same = geometry.input == *product_view
         && from.dtype == product_view.dtype
         && from.padded_channels == product_view.padded_channels;
     if !same {
         return None;
     }
-    let mut conv = conv.clone();
-    conv.geometry.input = from.clone();
+    let of_scale = pointwise.inputs[scale].clone();
+    let kernel = match &projection.kernel {
+        Kernel::Conv(conv) if is_product(&pointwise.program) => {
+            let mut conv = conv.clone();
+            conv.geometry.input = from.clone();
+            Kernel::ScaledConv(Scaled { conv, scale: of_scale, scaling: Product })
+        }
+        Kernel::QuantizedConv(conv) if from.dtype.is_byte() && of_scale.dtype.is_byte() => {
+            let mut conv = conv.clone();
+            conv.geometry.input = from.clone();
+            let scaling = of_image_and_scale(&pointwise.program, image);
+            Kernel::ScaledQuantizedConv(Scaled { conv, scale: of_scale, scaling })
+        }
+        _ => return None,
+    };
     let inputs = [&[product.inputs[image]], &projection.inputs[1..], &[product.inputs[scale]]].concat();
-    let kernel = ScaledConv { conv, scale: pointwise.inputs[scale].clone() };
     Some(Offer {
         members: vec![first, second],
-        kernel: Kernel::ScaledConv(kernel),
+        place: Place::Last,
+        kernel,
         inputs,
         outputs: projection.outputs.clone(),
     })
 }
 
-/// Numbers of the image and of the factor of each channel, where a program multiplies the two and does nothing else.
+/// Numbers of the image and of the factor of each channel among two inputs.
 fn factors(pointwise: &Pointwise) -> Option<(usize, usize)> {
-    let [Instruction::Input(a), Instruction::Input(b), Instruction::Binary(Binary::Mul, 0, 1)] =
-        pointwise.program.instructions.as_slice()
-    else {
-        return None;
-    };
-    let (a, b) = (usize::from(*a), usize::from(*b));
     let per_channel = |view: &View| view.rank() >= 3 && view.strides[2..].iter().all(|&stride| stride == 0);
-    let [first, second] = [a, b].map(|i| pointwise.inputs.get(i).is_some_and(per_channel));
-    match (first, second) {
-        (false, true) if a != b => Some((a, b)),
-        (true, false) => Some((b, a)),
+    let [first, second] = pointwise.inputs.as_slice() else { return None };
+    match (per_channel(first), per_channel(second)) {
+        (false, true) => Some((0, 1)),
+        (true, false) => Some((1, 0)),
         _ => None,
     }
+}
+
+/// Whether a program multiplies its two inputs and does nothing else.
+fn is_product(program: &Program) -> bool {
+    matches!(
+        program.instructions.as_slice(),
+        [Instruction::Input(a), Instruction::Input(b), Instruction::Binary(Binary::Mul, 0, 1)] if a != b
+    )
+}
+
+/// The program with the image as its first input.
+fn of_image_and_scale(program: &Program, image: usize) -> Program {
+    let swapped = |instruction: &Instruction| match instruction {
+        Instruction::Input(input) if image == 1 => Instruction::Input(1 - input),
+        other => *other,
+    };
+    Program { instructions: program.instructions.iter().map(swapped).collect(), ..program.clone() }
 }

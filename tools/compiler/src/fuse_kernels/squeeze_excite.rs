@@ -1,6 +1,6 @@
 //! Global average and two fully connected layers over channels: one kernel.
 
-use super::{Edges, Offer};
+use super::{Edges, Offer, Place};
 use crate::kernel_graph::KernelGraph;
 use floe_kernels::{Kernel, squeeze_excite::SqueezeExcite};
 
@@ -21,6 +21,7 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
     let kernel = SqueezeExcite { average: reduce.clone(), squeeze: squeeze_conv.clone(), excite: excite_conv.clone() };
     Some(Offer {
         members: vec![first, second, third],
+        place: Place::Last,
         kernel: Kernel::SqueezeExcite(kernel),
         inputs: [&average.inputs[..], &squeeze.inputs[1..], &excite.inputs[1..]].concat(),
         outputs: excite.outputs.clone(),

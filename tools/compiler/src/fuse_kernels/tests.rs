@@ -1,14 +1,20 @@
-//! Measured times choose between a fused kernel and its members, where a table has both.
+//! Measured times choose between a fused kernel and its members, where a table has both; chains of 8-bit kernels.
 
 use crate::{
     fused::FusedGraph,
-    passes::{self, tests::Network},
+    passes::{
+        self,
+        tests::{Network, window},
+    },
     pipeline::{self, CompileOptions},
     schedule::Schedule,
     selection, targets,
 };
 use floe_kernels::{Kernel, codegen::Target};
-use floe_models::op::Unary;
+use floe_models::{
+    DType, TensorId,
+    op::{Binary, Op, Pooling, Unary},
+};
 use floe_timings::{Device, Timing, Timings};
 
 fn target() -> &'static Target {
@@ -83,4 +89,65 @@ fn a_table_that_lacks_a_member_does_not_decide() {
     assert_ne!(fuses(Some(without(|_| false))), by_cost, "a whole table decides");
     assert_eq!(fuses(Some(without(is_depthwise))), by_cost);
     assert_eq!(fuses(Some(without(is_fused))), by_cost);
+}
+
+/// A convolution of 8 bits, its result at a scale, and that dequantised.
+fn convolution(net: &mut Network, x: TensorId, weights: [usize; 4], groups: usize, scale: f32) -> [TensorId; 2] {
+    let taps = weights[3];
+    let weights = net.signed(&weights, 0);
+    let y = net.node(Op::Conv { window: window(taps / 2), groups }, &[x, weights]);
+    let y = net.quantise(y, scale, 3, DType::I8);
+    [y, net.dequantise(y, scale, 3)]
+}
+
+/// Families of a network's steps, without what brings inputs and outputs into form.
+fn families(net: Network) -> Vec<String> {
+    let graph = passes::fuse(passes::tests::simplify(net.graph).expect("legal")).expect("fusible");
+    let target = targets::find("jetson-agx-orin").expect("known");
+    let schedule = pipeline::schedule(&graph, target, &CompileOptions::default()).expect("scheduled");
+    let families = schedule.steps.iter().map(|step| step.note.family.clone());
+    families.filter(|family| !["pointwise", "copy"].contains(&family.as_str())).collect()
+}
+
+#[test]
+fn a_gated_block_of_8_bits_is_two_kernels() {
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[1, 64, 14, 14]);
+    let [_, wide] = convolution(&mut net, x, [64, 64, 1, 1], 1, 0.5);
+    let [_, deep] = convolution(&mut net, wide, [64, 1, 3, 3], 64, 0.25);
+    let mean = net.node(Op::GlobalPool { kind: Pooling::AverageExcludingPads }, &[deep]);
+    let mean = net.quantise(mean, 1.0 / 16.0, 9, DType::I8);
+    let mean = net.dequantise(mean, 1.0 / 16.0, 9);
+    let [_, squeezed] = convolution(&mut net, mean, [8, 64, 1, 1], 1, 0.25);
+    let [_, gate] = convolution(&mut net, squeezed, [64, 8, 1, 1], 1, 0.125);
+    let scaled = net.binary(Binary::Mul, deep, gate);
+    let scaled = net.quantise(scaled, 0.5, 0, DType::I8);
+    let scaled = net.dequantise(scaled, 0.5, 0);
+    let [y, _] = convolution(&mut net, scaled, [24, 64, 1, 1], 1, 1.0);
+    net.output(y);
+    assert_eq!(families(net), ["quantized_mbconv", "scaled_quantized_conv"]);
+}
+
+/// Two layers whose results are concatenated at a scale that the first does not have; the first is also read by `readers` − 1 others.
+fn concatenated(readers: usize, scale: f32) -> Vec<String> {
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[1, 32, 20, 20]);
+    let [_, first] = convolution(&mut net, x, [64, 32, 1, 1], 1, scale);
+    let input = if readers > 1 { first } else { x };
+    let channels = if readers > 1 { 64 } else { 32 };
+    let [_, second] = convolution(&mut net, input, [64, channels, 3, 3], 1, 0.5);
+    let both = net.node(Op::Concat { axis: 1 }, &[first, second]);
+    let both = net.quantise(both, 0.5, 3, DType::I8);
+    let both = net.dequantise(both, 0.5, 3);
+    let [y, _] = convolution(&mut net, both, [32, 128, 1, 1], 1, 1.0);
+    net.output(y);
+    families(net)
+}
+
+#[test]
+fn a_result_of_8_bits_is_stored_at_each_scale_that_its_readers_have() {
+    assert_eq!(concatenated(2, 0.25), ["dual_quantized_conv", "quantized_conv", "quantized_conv"]);
+    // With one reader there is one scale, and with equal scales one result.
+    assert_eq!(concatenated(1, 0.25), ["quantized_conv"; 3]);
+    assert_eq!(concatenated(2, 0.5), ["quantized_conv"; 3]);
 }

@@ -132,7 +132,7 @@ impl Network {
     }
 }
 
-fn window(pad: usize) -> Window {
+pub(crate) fn window(pad: usize) -> Window {
     Window { strides: vec![1, 1], dilations: vec![1, 1], pads_begin: vec![pad; 2], pads_end: vec![pad; 2] }
 }
 

@@ -6,7 +6,7 @@ use floe_models::Quantized;
 
 impl Network {
     /// `saturate(round(y / scale) + zero)`, as the importer makes it.
-    fn quantise(&mut self, y: TensorId, scale: f32, zero: i64, dtype: DType) -> TensorId {
+    pub(crate) fn quantise(&mut self, y: TensorId, scale: f32, zero: i64, dtype: DType) -> TensorId {
         let (scale, zero) = (self.scalar(scale), self.scalar(zero as f32));
         let quotient = self.binary(Binary::Div, y, scale);
         let rounded = self.unary(Unary::Round, quotient);
@@ -15,7 +15,7 @@ impl Network {
     }
 
     /// `(x − zero) · scale`.
-    fn dequantise(&mut self, x: TensorId, scale: f32, zero: i64) -> TensorId {
+    pub(crate) fn dequantise(&mut self, x: TensorId, scale: f32, zero: i64) -> TensorId {
         let (scale, zero) = (self.scalar(scale), self.scalar(zero as f32));
         let float = self.cast(x, DType::F32);
         let centred = self.binary(Binary::Sub, float, zero);
@@ -28,7 +28,7 @@ impl Network {
     }
 
     /// A u8 tensor that is made of an input, with zero point 70, and its value.
-    fn activation(&mut self, shape: &[usize]) -> (TensorId, TensorId) {
+    pub(crate) fn activation(&mut self, shape: &[usize]) -> (TensorId, TensorId) {
         let x = self.input(shape);
         let integers = self.quantise(x, 1.0 / 64.0, 70, DType::U8);
         (integers, self.dequantise(integers, 1.0 / 64.0, 70))
@@ -73,7 +73,7 @@ impl Network {
     }
 
     /// Random signed weights with a power of two as the scale of each output channel.
-    fn signed(&mut self, shape: &[usize], axis: usize) -> TensorId {
+    pub(crate) fn signed(&mut self, shape: &[usize], axis: usize) -> TensorId {
         let integers = self.whole(shape.iter().product(), 127.0);
         let scales: Vec<f32> = (0..shape[axis]).map(|channel| [0.25, 0.125, 0.5][channel % 3] / 64.0).collect();
         self.dequantised(DType::I8, shape, &integers, &scales, axis, 0)
