@@ -27,11 +27,11 @@
 //!
 //! | at most | x86-64 | aarch64 |
 //! |---|---|---|
-//! | reading a plan | 96 KiB | 112 KiB |
-//! | INIT of a host session | 96 KiB | 128 KiB |
-//! | replay of a host session | 96 KiB | 128 KiB |
-//! | INIT of a CUDA session of the default size | 176 KiB | 208 KiB |
-//! | INIT and RUN of a CUDA session for 16 steps, the session itself included | 96 KiB | 112 KiB |
+//! | reading a plan | 112 KiB | 128 KiB |
+//! | INIT of a host session | 136 KiB | 144 KiB |
+//! | replay of a host session | 120 KiB | 128 KiB |
+//! | INIT of a CUDA session of the default size | 200 KiB | 208 KiB |
+//! | INIT and RUN of a CUDA session for 16 steps, the session itself included | 112 KiB | 112 KiB |
 #![no_std]
 #![warn(missing_docs)]
 
