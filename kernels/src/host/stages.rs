@@ -119,11 +119,31 @@ pub(crate) fn run(
     run_stage(last, input, parameters, output, workspace).map(|_| ())
 }
 
-/// Runs a kernel of one output on its first input and the others.
+/// As [`run`], and then a gate where there is one: its first input is what the stages made, its others follow theirs, and its
+/// result is the second output.
 ///
 /// # Errors
-/// Those of the kernel; `OperandCount` where it cannot have so many inputs.
-pub(crate) fn run_one(
+/// Those of the stages and of the gate; `OperandCount` where operands are missing.
+pub(crate) fn run_gated(
+    stages: &[Stage<'_>],
+    gate: Option<&dyn Family>,
+    inputs: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+    workspace: &mut [u8],
+) -> Result<(), KernelError> {
+    let [image, parameters @ ..] = inputs else { return Err(KernelError::OperandCount) };
+    let [output, gates @ ..] = outputs else { return Err(KernelError::OperandCount) };
+    let count = stages.iter().map(|stage| stage.parameters).sum();
+    let (own, of_gate) = parameters.split_at_checked(count).ok_or(KernelError::OperandCount)?;
+    run(stages, image, own, output, workspace)?;
+    match (gate, gates) {
+        (Some(gate), [result]) => run_one(gate, output, of_gate, result, workspace),
+        _ => Ok(()),
+    }
+}
+
+/// Runs a kernel of one output on its first input and the others.
+fn run_one(
     family: &dyn Family,
     input: &[u8],
     parameters: &[&[u8]],

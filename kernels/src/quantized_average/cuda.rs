@@ -32,19 +32,19 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// Blocks of an image of so many channels in memory.
-    pub fn of_image(&self, lanes: u32) -> u32 {
-        (lanes / 16).div_ceil(self.vectors) * self.parts
+    pub fn of_image(&self, padded_channels: u32) -> u32 {
+        (padded_channels / 16).div_ceil(self.vectors) * self.parts
     }
 
     /// Their constants.
-    pub fn constants(&self, lanes: u32) -> [(&'static str, i64); 6] {
+    pub fn constants(&self, padded_channels: u32) -> [(&'static str, i64); 6] {
         [
             ("THREADS", self.threads.into()),
             ("WARPS", (self.threads / 32).into()),
             ("VECTORS", self.vectors.into()),
-            ("CHUNKS", (lanes / 16).div_ceil(self.vectors).into()),
+            ("CHUNKS", (padded_channels / 16).div_ceil(self.vectors).into()),
             ("PARTS", self.parts.into()),
-            ("BLOCKS", self.of_image(lanes).into()),
+            ("BLOCKS", self.of_image(padded_channels).into()),
         ]
     }
 }
@@ -53,11 +53,13 @@ impl Generate for QuantizedAverage {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         let image = self.checked(target)?;
         let mut all = Vec::new();
-        for vectors in [1u32, 2, 4, 8].into_iter().filter(|&vectors| vectors == 1 || vectors / 2 < self.lanes() / 16) {
+        for vectors in
+            [1u32, 2, 4, 8].into_iter().filter(|&vectors| vectors == 1 || vectors / 2 < self.padded_channels() / 16)
+        {
             for loads in [1u32, 2, 4, 8, 16, 32, 64] {
                 let parts = image.pixels.div_ceil(THREADS / vectors * loads);
                 let shared = Blocks { vectors, parts, threads: THREADS };
-                let blocks = shared.of_image(self.lanes());
+                let blocks = shared.of_image(self.padded_channels());
                 let idle = loads > 1 && image.pixels <= THREADS / vectors * (loads / 2);
                 let useful = blocks <= 2 * target.multiprocessors || loads == 64;
                 if !idle && useful && image.pixels.div_ceil(parts).div_ceil(THREADS / vectors) <= MOST_LOADS {
@@ -150,7 +152,7 @@ impl QuantizedAverage {
     }
 
     /// Channels of the image that exist in memory.
-    fn lanes(&self) -> u32 {
+    fn padded_channels(&self) -> u32 {
         self.image.padded_channels.max(self.image.shape[1])
     }
 
@@ -176,8 +178,7 @@ impl QuantizedAverage {
         line(format!("typedef {} ResultElement;", element_type(result.dtype)));
         line(format!("#define LAYERS {}", u8::from(self.layers.is_some())));
         for (name, value) in [
-            ("PIXELS", i64::try_from(self.pixels()).unwrap_or(i64::MAX)),
-            ("SUM_OFFSET", offset.into()),
+            ("SUM_OFFSET", i64::from(offset)),
             ("RESULT_OFFSET", result.offset.into()),
             ("RESULT_IMAGE", result.strides[0].into()),
             ("RESULT_LANES", result.padded_channels.max(result.shape[1]).into()),
@@ -223,8 +224,10 @@ impl QuantizedAverage {
     /// Packing of the layers' operands, in order.
     pub(crate) fn finish_packing(&self) -> Vec<Packing> {
         let mut all = Vec::new();
-        for (conv, lanes) in self.members().zip([self.lanes(), self.squeezed().next_multiple_of(16)]) {
-            all.push(Packing::View(rows(conv, lanes)));
+        for (conv, padded_channels) in
+            self.members().zip([self.padded_channels(), self.squeezed().next_multiple_of(16)])
+        {
+            all.push(Packing::View(rows(conv, padded_channels)));
             let others = usize::from(conv.bias.is_some()) + conv.epilogue.extras.len();
             all.resize(all.len() + others, Packing::Keep);
         }
@@ -234,9 +237,9 @@ impl QuantizedAverage {
     /// Bytes of the sums that blocks leave to the last one.
     pub(crate) fn finish_workspace(&self, blocks: &Blocks) -> u64 {
         let of_image = if self.is_spread(blocks) {
-            u64::from(blocks.of_image(self.lanes())) * u64::from(self.squeezed().next_multiple_of(16))
+            u64::from(blocks.of_image(self.padded_channels())) * u64::from(self.squeezed().next_multiple_of(16))
         } else {
-            u64::from(blocks.parts) * u64::from(self.lanes())
+            u64::from(blocks.parts) * u64::from(self.padded_channels())
         };
         u64::from(self.image.shape[0]) * of_image * 4
     }
@@ -248,9 +251,9 @@ impl QuantizedAverage {
 
     /// Expected cycles of [`FINISH`].
     pub(crate) fn finish_cycles(&self, blocks: &Blocks) -> f64 {
-        let [squeezed, lanes, threads] =
-            [self.squeezed().next_multiple_of(16), self.lanes(), blocks.threads].map(f64::from);
-        let results = (lanes / threads).ceil();
+        let [squeezed, padded_channels, threads] =
+            [self.squeezed().next_multiple_of(16), self.padded_channels(), blocks.threads].map(f64::from);
+        let results = (padded_channels / threads).ceil();
         let excite = results * (100.0 + squeezed * 4.0);
         let sums = results * (300.0 + f64::from(blocks.parts) * 60.0);
         1500.0
@@ -259,13 +262,13 @@ impl QuantizedAverage {
                 // Each block has a share of the squeeze, and the last one adds up so many sums for each channel.
                 Some(_) if self.is_spread(blocks) => {
                     let of_block = 300.0 + (squeezed * f64::from(blocks.vectors) / threads).ceil() * 120.0;
-                    let adding = 700.0 + f64::from(blocks.of_image(self.lanes())) * squeezed / threads * 30.0;
+                    let adding = 700.0 + f64::from(blocks.of_image(self.padded_channels())) * squeezed / threads * 30.0;
                     of_block + adding + excite
                 }
                 // A warp reads 512 channels at once, for two squeezed ones.
                 Some(_) => {
                     let rounds = (squeezed / (threads / 16.0)).ceil();
-                    sums + 1000.0 + rounds * (500.0 + (lanes / 512.0).ceil() * 150.0) + excite
+                    sums + 1000.0 + rounds * (500.0 + (padded_channels / 512.0).ceil() * 150.0) + excite
                 }
             }
     }
@@ -279,13 +282,14 @@ impl QuantizedAverage {
         };
         line(format!("typedef {} ImageElement;\ntypedef i32 offset_t;", element_type(self.image.dtype)));
         let of_image = [
+            ("PIXELS", image.pixels.into()),
             ("PIXEL", image.pixel),
-            ("LANES", self.lanes().into()),
+            ("LANES", self.padded_channels().into()),
             ("CHANNELS", self.image.shape[1].into()),
             ("IMAGE", self.image.strides[0].into()),
             ("IMAGE_OFFSET", self.image.offset.into()),
         ];
-        for (name, value) in blocks.constants(self.lanes()).into_iter().chain(of_image) {
+        for (name, value) in blocks.constants(self.padded_channels()).into_iter().chain(of_image) {
             line(format!("constexpr int {name} = {value};"));
         }
         line(format!("constexpr u32 SIGNS = {}u;", if signed { 0x8080_8080_u32 } else { 0 }));
@@ -302,7 +306,7 @@ impl QuantizedAverage {
             operands.parameters.join(", "),
             operands.fields.join(", ")
         );
-        let count = blocks.of_image(self.lanes()) * self.image.shape[0];
+        let count = blocks.of_image(self.padded_channels()) * self.image.shape[0];
         let launch = Launch::new(source, "quantized_average_image", count, THREADS, operands.arguments);
         let packing =
             if self.layers.is_some() { [vec![Packing::Keep], self.finish_packing()].concat() } else { Vec::new() };

@@ -3,6 +3,7 @@
 // Blocks know the sums of 16 times VECTORS channels over a part of the pixels. The last block of an image to arrive adds up what
 // the others left and finishes. What does not depend on the sums is loaded ahead of its use. THREADS, WARPS, VECTORS, CHUNKS, PARTS
 // and BLOCKS (of one image), LANES and CHANNELS are for the kernel in front to define.
+
 // Counts this block's arrival: all that the block wrote before is visible to whoever sees the count.
 DEVICE u32 arrive(u32* counter) {
     u32 before;

@@ -88,15 +88,7 @@ impl Family for QuantizedMbConv {
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
         check_operands(self, inputs, outputs, workspace)?;
-        let [image, parameters @ ..] = inputs else { return Err(KernelError::OperandCount) };
-        let [output, gates @ ..] = outputs else { return Err(KernelError::OperandCount) };
-        let stages = self.stages();
-        let count = stages.iter().map(|stage| stage.parameters).sum();
-        let (own, of_gate) = parameters.split_at_checked(count).ok_or(KernelError::OperandCount)?;
-        stages::run(&stages, image, own, output, workspace)?;
-        if let (Some(gate), [result]) = (&self.gate, gates) {
-            stages::run_one(gate, output, of_gate, result, workspace)?;
-        }
-        Ok(())
+        let gate = self.gate.as_ref().map(|gate| gate as &dyn Family);
+        stages::run_gated(&self.stages(), gate, inputs, outputs, workspace)
     }
 }

@@ -1,7 +1,6 @@
 //! Who writes and who reads the buffers of a kernel graph.
 
 use crate::kernel_graph::{BufferRange, KernelGraph, Storage};
-use floe_kernels::Kernel;
 
 /// Readers and writers of each buffer.
 pub(super) struct Edges {
@@ -51,18 +50,4 @@ impl Edges {
         let only_first = inputs[0] == result && inputs[1..].iter().all(|input| input.buffer != result.buffer);
         only_first.then_some(reader)
     }
-}
-
-/// The kernel of a kind that averages the result of a node, other readers of which come after it.
-pub(super) fn averaged_by(
-    graph: &KernelGraph,
-    edges: &Edges,
-    node: usize,
-    is_kind: impl Fn(&Kernel) -> bool,
-) -> Option<usize> {
-    let result = graph.nodes[node].outputs[0];
-    let readers = edges.readers_of(graph, result)?;
-    let gate = readers.iter().copied().find(|&reader| is_kind(&graph.nodes[reader].kernel))?;
-    let first = readers.iter().all(|&reader| reader >= gate);
-    (first && graph.nodes[gate].inputs[0] == result).then_some(gate)
 }

@@ -4,6 +4,7 @@
 //! The offer is taken where it is faster than the chain: by a timing table that knows the fused kernel and every member, else by
 //! the cost model. Where the user forces one of its algorithms it is taken; forcing an algorithm of a member keeps the chain.
 
+mod bottleneck;
 mod dual_conv;
 mod edges;
 mod mbconv;
