@@ -79,11 +79,6 @@ fn parse_and_replay(bytes: &[u8]) -> bool {
 static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| {
     let mut kernels = all_cases();
     kernels.push(Kernel::Custom(floe_kernels::custom::example()));
-    for kernel in &mut kernels {
-        if let Kernel::RecurrentStack(stack) = kernel {
-            (stack.first.clip, stack.second.clip) = (0.5, 0.5);
-        }
-    }
     kernels.retain(|kernel| {
         let whole = serde_json::to_value(kernel).and_then(serde_json::from_value::<Kernel>).is_ok();
         let bytes = kernel_parts(kernel.clone()).header.arena_bytes;

@@ -96,8 +96,8 @@ impl Recurrent {
         .collect()
     }
 
-    /// Prelude, constants, element types, index functions and activations. `words` says whether blocks exchange words; `stack` has
-    /// the layer as its first one.
+    /// Prelude, constants, element types, index functions and activations. `words` says whether blocks exchange words; the layer
+    /// is the second of `stack`, with the projected sums of its first.
     pub(super) fn source(&self, words: bool, stack: Option<&RecurrentStack>) -> String {
         let mut source = PRELUDE.to_owned();
         let [steps, directions, batch, units] = self.extents();

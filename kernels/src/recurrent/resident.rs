@@ -80,8 +80,8 @@ struct Shape {
 }
 
 impl Recurrent {
-    /// Every way to spread the units over blocks; weights are read at every step only where no registers can keep them. `stack` has
-    /// the layer as its first one.
+    /// Every way to spread the units over blocks; weights are read at every step only where no registers can keep them. The layer is
+    /// the second of `stack`, with the projected sums of its first.
     pub(super) fn resident_candidates(&self, target: &Target, stack: Option<&RecurrentStack>) -> Vec<Candidate> {
         let mut shapes = self.shapes(target, stack);
         if stack.is_some() || shapes.iter().any(|shape| shape.storage != Storage::Memory) {

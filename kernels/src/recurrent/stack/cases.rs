@@ -39,7 +39,7 @@ fn with_states(mut stack: RecurrentStack) -> RecurrentStack {
     stack
 }
 
-/// Kernels of this family: cells, types, odd sizes, several sequences, one step, states, layers that differ.
+/// Kernels of this family: cells, types, odd sizes, several sequences, one step, states, clipping, layers that differ.
 pub fn cases() -> Vec<Kernel> {
     let mut cases = Vec::new();
     for cell in [RNN, LSTM, GRU] {
@@ -50,6 +50,9 @@ pub fn cases() -> Vec<Kernel> {
             cases.push(stack(cell, dtype, [1, 2, 64], true));
         }
         cases.push(with_states(stack(cell, DType::Bf16, [5, 1, 40], true)));
+        let mut clipped = with_states(stack(cell, DType::F32, [6, 2, 16], true));
+        (clipped.first.clip, clipped.second.clip) = (0.3, 0.3);
+        cases.push(clipped);
         cases.push(stack(cell, DType::F16, [12, 1, 256], true));
         cases.push(stack(cell, DType::F16, [4, 5, 24], true));
     }
