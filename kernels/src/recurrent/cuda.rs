@@ -5,7 +5,7 @@ use super::resident::LEVEL_2_BYTES;
 use super::stack::RecurrentStack;
 use super::{Activation, ActivationKind, Cell, Recurrent};
 use crate::codegen::{
-    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Target, Unsupported, define, element_type,
+    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Signature, Target, Unsupported, define, element_type,
     elementwise::Operand, f32_literal,
 };
 use crate::{DType, View};
@@ -51,7 +51,7 @@ impl Recurrent {
         }
         let width = [8, 4, 2]
             .into_iter()
-            .find(|&width| width * self.weights.dtype.size() as u32 <= 16 && self.weights_in_vectors(width));
+            .find(|&width| width * self.weights.dtype.size() as u32 <= 16 && in_vectors(&self.weights, width));
         let width = width.unwrap_or(1);
         let mut source = self.source(false, None);
         define(&mut source, "THREADS", STREAMED_THREADS);
@@ -59,7 +59,8 @@ impl Recurrent {
         source.push_str(include_str!("cell.cu"));
         source.push_str(include_str!("streamed.cu"));
         let blocks = directions * batch;
-        let mut launch = self.launch(source, "recurrent_streamed", "streamed", blocks, STREAMED_THREADS, 1, false);
+        let operands = self.signature(false);
+        let mut launch = launch(source, "recurrent_streamed", "streamed", operands, [blocks, STREAMED_THREADS, 1]);
         launch.shared = shared;
         let bytes = f64::from(gates) * f64::from(units).powi(2) * self.weights.dtype.size() as f64;
         let cycles =
@@ -67,14 +68,6 @@ impl Recurrent {
         let waves = f64::from(blocks.div_ceil(target.multiprocessors));
         let cost = target.launch + 1.5 + waves * f64::from(steps) * cycles / target.clock;
         Some(Candidate::new("streamed", format!("{width} elements a lane"), vec![launch], cost))
-    }
-
-    /// Whether `width` neighbouring weights of a row can be loaded as one.
-    pub(super) fn weights_in_vectors(&self, width: u32) -> bool {
-        let view = &self.weights;
-        let strides = view.strides.iter().take(2).map(|stride| stride.unsigned_abs());
-        let mut distances = strides.chain([view.offset, view.shape[2]]);
-        view.strides[2] == 1 && distances.all(|distance| distance.is_multiple_of(width))
     }
 
     /// The operands in the order of a launch: name, view, and whether they are outputs.
@@ -167,44 +160,51 @@ impl Recurrent {
         source
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn launch(
-        &self,
-        mut source: String,
-        entry: &str,
-        function: &str,
-        blocks: u32,
-        threads: u32,
-        cluster: u32,
-        words: bool,
-    ) -> Launch {
-        let (mut parameters, mut names, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut inputs, mut outputs) = (0, 0);
+    /// What a launch takes, and its structure of operands; `words` says whether blocks exchange words.
+    pub(super) fn signature(&self, words: bool) -> Signature {
+        let mut operands = Signature::default();
+        let (mut inputs, mut outputs) = (0.., 0..);
         for (name, view, output) in self.named_views() {
-            let constness = if output { "" } else { "const " };
-            parameters.push(format!("{constness}{}* {name}", element_type(view.dtype)));
-            names.push(name);
-            let (count, argument): (_, fn(usize) -> Argument) =
-                if output { (&mut outputs, Argument::Output) } else { (&mut inputs, Argument::Input) };
-            arguments.push(argument(*count));
-            *count += 1;
+            let kind = element_type(view.dtype);
+            if output {
+                operands.push(&format!("{kind}*"), name, outputs.next().map(Argument::Output));
+            } else {
+                operands.push(&format!("const {kind}*"), name, inputs.next().map(Argument::Input));
+            }
         }
         if words {
-            parameters.push("u64* words".into());
-            names.push("words");
-            arguments.push(Argument::Counters(0));
+            operands.push("u64*", "words", Some(Argument::Counters(0)));
         }
-        let of_cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
-        let (parameters, names) = (parameters.join(", "), names.join(", "));
-        line(
-            &mut source,
-            &format!(
-                "extern \"C\" __global__ void {of_cluster}__launch_bounds__({threads}, 1) {entry}({parameters}) {{\n    \
-                 {function}(Operands{{{names}}});\n}}"
-            ),
-        );
-        Launch { cluster, needs_all_blocks: words, ..Launch::new(source, entry, blocks, threads, arguments) }
+        operands
     }
+}
+
+/// The launch of a text whose `function` takes the operands.
+pub(super) fn launch(
+    mut source: String,
+    entry: &str,
+    function: &str,
+    operands: Signature,
+    [blocks, threads, cluster]: [u32; 3],
+) -> Launch {
+    let of_cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
+    let (parameters, fields) = (operands.parameters.join(", "), operands.fields.join(", "));
+    line(
+        &mut source,
+        &format!(
+            "extern \"C\" __global__ void {of_cluster}__launch_bounds__({threads}, 1) {entry}({parameters}) {{\n    \
+             {function}(Operands{{{fields}}});\n}}"
+        ),
+    );
+    Launch { cluster, ..Launch::new(source, entry, blocks, threads, operands.arguments) }
+}
+
+/// Whether `width` neighbouring weights of a row can be loaded as one.
+pub(super) fn in_vectors(weights: &View, width: u32) -> bool {
+    let last = weights.rank() - 1;
+    let distances = weights.strides.iter().take(last).map(|stride| stride.unsigned_abs());
+    weights.strides[last] == 1
+        && distances.chain([weights.offset, weights.shape[last]]).all(|distance| distance.is_multiple_of(width))
 }
 
 pub(super) fn line(source: &mut String, text: &str) {

@@ -19,17 +19,6 @@ struct Products {
     }
 };
 
-DEVICE void multiply_add(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1, f16) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-DEVICE void multiply_add(f32 (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1, bf16) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
 // A lane has eight neighbouring columns of each 32, in rows `lane / 4` and 8 more: an instruction takes four of them, in whatever order,
 // as long as it is that of the other factor.
 struct Fragments {
@@ -60,8 +49,9 @@ struct Fragments {
         for (int block = 0; block < K_BLOCKS; block++) {
             const uint4 a = rows[0][block], b = *(const uint4*)(column + block * 32);
             const uint4 upper = HALVES == 2 ? rows[HALVES - 1][block] : uint4{0, 0, 0, 0};
-            multiply_add(sums[block * 2 % 4], a.x, upper.x, a.y, upper.y, b.x, b.y, Weight());
-            multiply_add(sums[block * 2 % 4 + 1], a.z, upper.z, a.w, upper.w, b.z, b.w, Weight());
+            const u32 first[4] = {a.x, upper.x, a.y, upper.y}, second[4] = {a.z, upper.z, a.w, upper.w};
+            multiply_add(sums[block * 2 % 4], first, b.x, b.y, Weight());
+            multiply_add(sums[block * 2 % 4 + 1], second, b.z, b.w, Weight());
         }
         const auto all = [&](int i) { return (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]); };
         return {all(0), all(2)};

@@ -29,7 +29,6 @@ DEVICE Below as_below(u32 bits) { return __uint_as_float(bits); }
 #endif
 
 #if EXCHANGE == EXCHANGE_CLUSTER || EXCHANGE == EXCHANGE_MESSAGES
-DEVICE u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 // The address in block `rank` of the cluster that corresponds to an address in this block's shared memory.
 DEVICE u32 address_in_block(u32 address, int rank) {
     u32 remote;
@@ -59,6 +58,8 @@ DEVICE void wait_for_messages(u32 barrier, u32 parity) {
 #endif
 
 constexpr int LAYER_GROUPS = STACKED ? GROUPS / 2 : GROUPS;
+// Whether this block computes the layer above.
+DEVICE bool is_above() { return blockIdx.x / BLOCKS >= LAYER_GROUPS; }
 #if EXCHANGE == EXCHANGE_GRID || STACKED
 // A unit's state and the number of its step in one word, so that whoever reads the number has the state too: no fence
 // and no barrier. Words are zero between replays.
@@ -196,7 +197,7 @@ DEVICE void resident(const Operands& o) {
     constexpr int THREAD_WORDS = (SEQUENCES * UNITS + THREADS - 1) / THREADS;  // Of a step, for each thread.
 #if STACKED
     __shared__ alignas(16) Below below[2][SEQUENCES][STORED];
-    const bool above = group >= LAYER_GROUPS;
+    const bool above = is_above();
     u64* const between = o.words + GROUPS * GROUP_WORDS + of_layer * BETWEEN_WORDS;
     u64 early_words[THREAD_WORDS] = {};
 #if BELOW_FRAGMENTS
@@ -209,9 +210,9 @@ DEVICE void resident(const Operands& o) {
     const auto load_weights = [&] {
         weights.load(o.weights, [&](int gate) { return weights_at(direction, gate * UNITS + safe_unit, 0); }, lane);
 #if BELOW_FRAGMENTS
-        below_weights.load(o.below_weights, [&](int number, int gate) { return below_weights_at(0, gate * UNITS + rank * OWN + number); });
+        below_weights.load(o.below_weights, [&](int number, int gate) { return below_weights_at(gate * UNITS + rank * OWN + number, 0); });
 #elif STACKED
-        below_weights.load(o.below_weights, [&](int gate) { return below_weights_at(0, gate * UNITS + safe_unit); }, lane);
+        below_weights.load(o.below_weights, [&](int gate) { return below_weights_at(gate * UNITS + safe_unit, 0); }, lane);
 #endif
     };
     constexpr bool early = (~CONSTANT_INPUTS & WEIGHT_INPUTS) == 0;

@@ -1,8 +1,10 @@
 //! CUDA candidates whose blocks own units of the state: the weights of a unit lie in the registers of its threads, or are
 //! read at every step, and the blocks tell each other the new state.
 
+use super::cuda::{in_vectors, launch};
 use super::{Recurrent, stack::RecurrentStack};
 use crate::codegen::{Candidate, Launch, Target, define};
+use crate::gemm::INTRINSICS;
 
 /// Registers of a multiprocessor.
 const REGISTERS: u32 = 65_536;
@@ -93,7 +95,7 @@ impl Recurrent {
     fn shapes(&self, target: &Target, stack: Option<&RecurrentStack>) -> Vec<Shape> {
         let [_, directions, batch, units] = self.extents();
         let (layers, below_fragments) = match stack {
-            Some(stack) => (2, self.has_fragments(target) && stack.matrix_in_vectors(8)),
+            Some(stack) => (2, self.has_fragments(target) && in_vectors(&stack.matrix(), 8)),
             None => (1, false),
         };
         let sequences = batch.min(MOST_SEQUENCES).next_power_of_two();
@@ -136,7 +138,7 @@ impl Recurrent {
         let own = match shape.storage {
             Storage::Registers => gates * self.columns(shape),
             // Four weights at a time are unpacked; one by one they would need as many registers to be loaded.
-            Storage::Packed if self.weights.dtype.size() == 2 && self.weights_in_vectors(4) => {
+            Storage::Packed if self.weights.dtype.size() == 2 && in_vectors(&self.weights, 4) => {
                 gates * (self.columns(shape) / 2 + 4)
             }
             Storage::Packed => return false,
@@ -155,7 +157,7 @@ impl Recurrent {
 
     /// Whether 16-bit weights can be rows of a matrix that tensor cores multiply.
     fn has_fragments(&self, target: &Target) -> bool {
-        self.weights.dtype.size() == 2 && target.has_async_copy() && self.weights_in_vectors(8)
+        self.weights.dtype.size() == 2 && target.has_async_copy() && in_vectors(&self.weights, 8)
     }
 
     /// Registers of a thread for its rows of one matrix of weights.
@@ -179,7 +181,7 @@ impl Recurrent {
         let [steps, directions, batch, units] = self.extents();
         let threads = self.threads(shape);
         let groups = layers * directions * batch.div_ceil(sequences);
-        let vectors = self.weights_in_vectors(4);
+        let vectors = in_vectors(&self.weights, 4);
         let words = exchange == Exchange::Grid || stack.is_some();
         let mut source = self.source(words, stack);
         for (name, value) in [
@@ -211,11 +213,14 @@ impl Recurrent {
         }
         source.push_str(include_str!("cell.cu"));
         source.push_str(include_str!("weights.cu"));
+        let cluster = if matches!(exchange, Exchange::Cluster | Exchange::Messages) { blocks } else { 1 };
+        if below_fragments || cluster > 1 {
+            source.push_str(INTRINSICS);
+        }
         if below_fragments {
             source.push_str(include_str!("fragments.cu"));
         }
         source.push_str(include_str!("resident.cu"));
-        let cluster = if matches!(exchange, Exchange::Cluster | Exchange::Messages) { blocks } else { 1 };
         let algorithm = match storage {
             Storage::Memory => "spread",
             Storage::Registers | Storage::Packed => exchange.algorithm(),
@@ -224,16 +229,13 @@ impl Recurrent {
         let of_groups = if exchange == Exchange::Grid { 2 * u64::from(groups) * state } else { 0 };
         let between = if stack.is_some() { u64::from(groups / 2) * u64::from(steps) * state } else { 0 };
         let arrivals = if stack.is_some() { 1 } else { u64::from(groups) };
-        let launch = match stack {
-            None => {
-                let entry = format!("recurrent_{algorithm}");
-                self.launch(source, &entry, "resident", blocks * groups, threads, cluster, words)
-            }
-            Some(stack) => {
-                let entry = format!("recurrent_stack_{algorithm}");
-                Launch { cluster, ..stack.launch(source, &entry, blocks * groups, threads, cluster) }
-            }
+        let (family, operands) = match stack {
+            None => ("recurrent", self.signature(words)),
+            Some(stack) => ("recurrent_stack", stack.signature()),
         };
+        let entry = format!("{family}_{algorithm}");
+        let launch = launch(source, &entry, "resident", operands, [blocks * groups, threads, cluster]);
+        let launch = Launch { needs_all_blocks: words, ..launch };
         let how = match storage {
             Storage::Registers => String::new(),
             Storage::Packed => " packed".into(),

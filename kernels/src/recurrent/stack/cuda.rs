@@ -4,8 +4,8 @@
 
 use super::RecurrentStack;
 use crate::View;
-use crate::codegen::{Argument, Candidate, Generate, Launch, Target, Unsupported, element_type};
-use crate::recurrent::cuda::{best_two, line};
+use crate::codegen::{Argument, Candidate, Generate, Signature, Target, Unsupported};
+use crate::recurrent::cuda::{best_two, in_vectors};
 use crate::recurrent::{Cell, Recurrent};
 
 impl Generate for RecurrentStack {
@@ -44,8 +44,8 @@ impl RecurrentStack {
             Some("that run backwards")
         } else if first.sequence.dtype != second.sequence.dtype || matrix.dtype != second.weights.dtype {
             Some("of several element types")
-        } else if matrix.strides[0] != second.weights.strides[2]
-            || (second.weights_in_vectors(4) && !self.matrix_in_vectors(4))
+        } else if matrix.strides[1] != second.weights.strides[2]
+            || (in_vectors(&second.weights, 4) && !in_vectors(&matrix, 4))
         {
             Some("whose weights lie otherwise")
         } else {
@@ -53,22 +53,12 @@ impl RecurrentStack {
         }
     }
 
-    /// The input weights of the second layer, `[H, G·H]`.
+    /// The input weights of the second layer, `[G·H, H]`.
     pub(in crate::recurrent) fn matrix(&self) -> View {
         let mut matrix = self.projection.b.clone();
-        let outer = matrix.rank() - 2;
-        matrix.shape = matrix.shape.iter().skip(outer).copied().collect();
-        matrix.strides = matrix.strides.iter().skip(outer).copied().collect();
+        matrix.shape = matrix.shape.iter().rev().take(2).copied().collect();
+        matrix.strides = matrix.strides.iter().rev().take(2).copied().collect();
         matrix
-    }
-
-    /// Whether `width` neighbouring weights of a unit can be loaded as one.
-    pub(in crate::recurrent) fn matrix_in_vectors(&self, width: u32) -> bool {
-        let matrix = self.matrix();
-        matrix.strides[0] == 1
-            && [matrix.offset, matrix.strides[1].unsigned_abs(), matrix.shape[0]]
-                .iter()
-                .all(|n| n.is_multiple_of(width))
     }
 
     /// The input operands that are weights, a bit for each.
@@ -76,58 +66,23 @@ impl RecurrentStack {
         self.weights().iter().fold(0, |all, input| all | 1 << input)
     }
 
-    /// The launch of a text that computes both layers, the first `blocks / 2` blocks the one below.
-    pub(in crate::recurrent) fn launch(
-        &self,
-        mut source: String,
-        entry: &str,
-        blocks: u32,
-        threads: u32,
-        cluster: u32,
-    ) -> Launch {
+    /// What a launch takes, and its structure of operands: those of a block's layer, then what lies between the layers.
+    pub(in crate::recurrent) fn signature(&self) -> Signature {
         let [first, projection, _] = self.parts();
-        let (mut parameters, mut arguments, mut fields) = (Vec::new(), Vec::new(), Vec::new());
-        let mut parameter = |kind: String, name: &str, argument: Argument| {
-            parameters.push(format!("{kind}* {name}"));
-            arguments.push(argument);
-        };
-        let (mut input, mut output) = (0, 0);
-        for (name, view, is_output) in self.second.named_views() {
-            let kind = element_type(view.dtype);
-            if is_output {
-                parameter(kind.to_string(), name, Argument::Output(output));
-                fields.push(name.to_owned());
-                output += 1;
-                continue;
+        let mut operands = self.second.signature(true);
+        for place in 0..operands.arguments.len() {
+            // The layer above has no projected sums.
+            if let Argument::Input(input @ 1..) = operands.arguments[place] {
+                let name = &operands.fields[place];
+                let of_either = format!("is_above() ? {name}_above : {name}");
+                operands.parameters.push(format!("{}_above", operands.parameters[place]));
+                operands.arguments.push(Argument::Input(first + projection + input - 1));
+                operands.fields[place] = of_either;
             }
-            parameter(format!("const {kind}"), name, Argument::Input(input));
-            if input == 0 {
-                fields.push(name.to_owned());
-            } else {
-                let above = format!("{name}_above");
-                parameter(format!("const {kind}"), &above, Argument::Input(first + projection + input - 1));
-                fields.push(format!("is_above ? {above} : {name}"));
-            }
-            input += 1;
         }
-        parameter("u64".into(), "words", Argument::Counters(0));
-        parameter("const Weight".into(), "below_weights", Argument::Input(first));
-        fields.extend(["words".into(), "below_weights".into()]);
-        if self.projection.epilogue.bias {
-            parameter("const f32".into(), "below_bias", Argument::Input(first + 1));
-            fields.push("below_bias".into());
-        } else {
-            fields.push("nullptr".into());
-        }
-        let of_cluster = if cluster > 1 { format!("__cluster_dims__({cluster}, 1, 1) ") } else { String::new() };
-        let (parameters, fields, half) = (parameters.join(", "), fields.join(", "), blocks / 2);
-        line(
-            &mut source,
-            &format!(
-                "extern \"C\" __global__ void {of_cluster}__launch_bounds__({threads}, 1) {entry}({parameters}) {{\n    \
-                 const bool is_above = blockIdx.x >= {half};\n    resident(Operands{{{fields}}});\n}}"
-            ),
-        );
-        Launch { needs_all_blocks: true, ..Launch::new(source, entry, blocks, threads, arguments) }
+        let bias = self.projection.epilogue.bias.then_some(Argument::Input(first + 1));
+        operands.push("const Weight*", "below_weights", Some(Argument::Input(first)));
+        operands.push("const f32*", "below_bias", bias);
+        operands
     }
 }
