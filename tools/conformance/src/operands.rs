@@ -11,6 +11,7 @@ use floe_kernels::{
     codegen::Packing,
     copy::Copy,
     narrow::{F8E4M3, F8E5M2},
+    recurrent::Recurrent,
 };
 use half::{bf16, f16};
 
@@ -145,15 +146,8 @@ impl Range {
             Kernel::Gather(gather) if index == 1 => {
                 Self::Index(gather.data.shape.get(usize::from(gather.axis)).copied().unwrap_or(1))
             }
-            // Weights of a trained network keep sums of any number of units moderate.
-            Kernel::Recurrent(layer) if index == 1 => {
-                let units = layer.weights.shape.last().copied().unwrap_or(1).max(1);
-                Self::Within(1.5 / (units as f32).sqrt())
-            }
-            Kernel::RecurrentStack(stack) if stack.weights().contains(&index) => {
-                let units = stack.second.weights.shape.last().copied().unwrap_or(1).max(1);
-                Self::Within(1.5 / (units as f32).sqrt())
-            }
+            Kernel::Recurrent(layer) if index == 1 => Self::of_units(layer),
+            Kernel::RecurrentStack(stack) if stack.weights().contains(&index) => Self::of_units(&stack.second),
             Kernel::Scatter(scatter) if index == 1 => Self::Index(scatter.data.shape.first().copied().unwrap_or(1)),
             Kernel::RoiAlign(align) if index == 2 => Self::Index(align.input.shape.first().copied().unwrap_or(1)),
             // Places outside the image too.
@@ -171,6 +165,12 @@ impl Range {
             Kernel::PackedMatMul(_) if index == 1 => Self::Within(32.0),
             _ => Self::Within(1.0),
         }
+    }
+
+    /// Weights of a trained network keep sums of any number of units moderate.
+    fn of_units(layer: &Recurrent) -> Self {
+        let units = layer.weights.shape.last().copied().unwrap_or(1).max(1);
+        Self::Within(1.5 / (units as f32).sqrt())
     }
 }
 
