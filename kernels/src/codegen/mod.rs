@@ -15,10 +15,10 @@ mod whole;
 pub use elementwise::memory_cost;
 pub use packing::{Packing, Transform};
 pub(crate) use signature::Signature;
+pub(crate) use source::{ARRIVE, define, prelude_for};
 pub use source::{
     Arithmetic, PRELUDE, element_type, f32_literal, f64_literal, load_function, program_function, register_type,
 };
-pub(crate) use source::{define, prelude_for};
 pub use target::{Rate, Target};
 pub use text::Text;
 pub(crate) use whole::{Source, whole_functions};

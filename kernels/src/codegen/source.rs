@@ -11,6 +11,9 @@ pub const PRELUDE: &str = include_str!("prelude.cu");
 /// What follows the prelude where elements are of narrow types.
 const NARROW: &str = include_str!("narrow.cu");
 
+/// How blocks find out which of them is the last. sm_70 and later.
+pub(crate) const ARRIVE: &str = include_str!("arrive.cu");
+
 /// What a source that touches elements of these types starts with.
 pub(crate) fn prelude_for(dtypes: impl IntoIterator<Item = DType>) -> String {
     let narrow = dtypes.into_iter().any(DType::is_narrow);

@@ -2,8 +2,8 @@
 
 use super::QuantizedAverage;
 use crate::codegen::{
-    Argument, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Source, Target, Unsupported, element_type,
-    whole_functions,
+    ARRIVE, Argument, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Source, Target, Unsupported,
+    element_type, whole_functions,
 };
 use crate::gemm::spatial;
 use crate::quantized_conv::QuantizedConv;
@@ -161,8 +161,8 @@ impl QuantizedAverage {
         blocks.parts == 1 && self.squeezed() > blocks.threads / 32
     }
 
-    /// Constants, programs and types of [`FINISH`], and its text. `CHANNELS`, `LANES`, `offset_t` and what [`Blocks::constants`]
-    /// has are for the kernel in front to define; sums are `offset` too large.
+    /// Constants, programs, types and functions of [`FINISH`], and its text. `CHANNELS`, `LANES`, `offset_t` and what
+    /// [`Blocks::constants`] has are for the kernel in front to define; sums are `offset` too large.
     ///
     /// # Errors
     /// Where a program has no form that rounds.
@@ -199,7 +199,7 @@ impl QuantizedAverage {
             fields += &format!("    const i8* {name};\n    const u32* {name}_bias;\n    const f32* {name}_factor;\n");
         }
         line(fields + "    ResultElement* result;\n    i32* partials;\n    u32* counters;\n};");
-        Ok(source + FINISH)
+        Ok(source + ARRIVE + FINISH)
     }
 
     /// The operands of [`FINISH`]. `input` is the number of the squeeze's weights among the kernel's inputs, `output` that of the

@@ -4,13 +4,6 @@
 // the others left and finishes. What does not depend on the sums is loaded ahead of its use. THREADS, WARPS, VECTORS, CHUNKS, PARTS
 // and BLOCKS (of one image), LANES and CHANNELS are for the kernel in front to define.
 
-// Counts this block's arrival: all that the block wrote before is visible to whoever sees the count.
-DEVICE u32 arrive(u32* counter) {
-    u32 before;
-    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
-    return before;
-}
-
 #if LAYERS
 DEVICE u32 dot_squeeze(u32 x, u32 w, u32 sum) {
     u32 result;

@@ -83,11 +83,6 @@ template <int COUNT> DEVICE void read_words(const u64* from, u64 (&words)[COUNT]
     for (int i = 0; i < COUNT; i++)
         if (threadIdx.x + i * THREADS < SEQUENCES * UNITS) words[i] = read_word(from + threadIdx.x + i * THREADS);
 }
-DEVICE u32 count_arrival(u32* counter) {
-    u32 before;
-    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
-    return before;
-}
 // The words of a group, then those between the layers: of all steps, so that the layer below need not wait for the one above.
 constexpr int GROUP_WORDS = EXCHANGE == EXCHANGE_GRID ? 2 * SEQUENCES * UNITS : 0;
 constexpr int BETWEEN_WORDS = STACKED ? STEPS * SEQUENCES * UNITS : 0;
@@ -415,7 +410,7 @@ DEVICE void resident(const Operands& o) {
         u32* const counter = (u32*)(o.words + ALL_WORDS) + (STACKED ? 0 : group);
         // Words of the last step have been sent.
         if (STACKED) __syncthreads();
-        if (threadIdx.x == 0) clears = count_arrival(counter) == (STACKED ? GROUPS : 1) * BLOCKS - 1;
+        if (threadIdx.x == 0) clears = arrive(counter) == (STACKED ? GROUPS : 1) * BLOCKS - 1;
         __syncthreads();
         if (clears) {
             u64* const words = o.words + (STACKED ? 0 : group * GROUP_WORDS);

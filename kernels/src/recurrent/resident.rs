@@ -3,7 +3,7 @@
 
 use super::cuda::{in_vectors, launch};
 use super::{Recurrent, stack::RecurrentStack};
-use crate::codegen::{Candidate, Launch, Target, define};
+use crate::codegen::{ARRIVE, Candidate, Launch, Target, define};
 use crate::gemm::INTRINSICS;
 
 /// Registers of a multiprocessor.
@@ -210,6 +210,7 @@ impl Recurrent {
         if words {
             // Says so to readers and tests; timing tables know the kernel by its text.
             define(&mut source, "ALL_BLOCKS_RESIDENT", 1);
+            source.push_str(ARRIVE);
         }
         source.push_str(include_str!("cell.cu"));
         source.push_str(include_str!("weights.cu"));

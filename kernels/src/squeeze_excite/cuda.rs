@@ -2,8 +2,8 @@
 
 use super::SqueezeExcite;
 use crate::codegen::{
-    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Target, Unsupported, element_type,
-    program_function,
+    ARRIVE, Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Target, Unsupported,
+    element_type, program_function,
 };
 use crate::conv::Conv;
 use crate::view::Strides;
@@ -104,7 +104,7 @@ impl SqueezeExcite {
         Ok(())
     }
 
-    /// Constants, programs and types of [`GATE`] for `blocks` blocks an image. `THREADS`, `CHANNELS`, `LANES` and
+    /// Constants, programs, types and functions of [`GATE`] for `blocks` blocks an image. `THREADS`, `CHANNELS`, `LANES` and
     /// `CHUNK_VECTORS` (vectors of eight channels of a block) are for the kernel in front to define.
     pub(crate) fn gate_source(&self, blocks: u32) -> String {
         let (squeeze, excite) = (&self.squeeze, &self.excite);
@@ -131,7 +131,7 @@ impl SqueezeExcite {
         writeln!(source, "typedef {} GateWeight;", element_type(squeeze.geometry.weights.dtype))
             .expect("writing to a string");
         writeln!(source, "typedef {} GateElement;", element_type(gate.dtype)).expect("writing to a string");
-        source
+        source + ARRIVE
     }
 
     /// The parameters of a kernel with a gate and the initialiser of its `GateOperands`. `input` is the number of the

@@ -53,13 +53,6 @@ DEVICE void add_squeezed(const Vector<GateWeight, 8>& w, const f32* means, f32* 
     if (s < SQUEEZED && v == 0) __stcg(mine + s, sum);
 }
 
-// Counts this block's arrival: all that the block wrote before is visible to whoever sees the count.
-DEVICE u32 arrive(u32* counter) {
-    u32 before;
-    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
-    return before;
-}
-
 // `means` are CHUNK_VECTORS * 8 shared values, written before a block barrier: what this block adds to the averages of
 // the channels from 8 * `vector` on. `block` counts the GATE_BLOCKS of the image.
 DEVICE void finish_gate(const GateOperands& o, const GateAhead& ahead, const f32* means, int vector, int image, int block) {
