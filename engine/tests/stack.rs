@@ -1,6 +1,6 @@
 //! Stack use of reading a plan, of INIT and of RUN, measured on painted stacks. The bounds are those that the documentation
-//! states. They hold with the release profile, in which `targets/cross/check` runs this too; without it code takes up to twice
-//! as much.
+//! states. They hold with the release profile, in which `targets/cross/check` and `.ci/long` run this too; without it code takes up
+//! to twice as much.
 
 mod support;
 
