@@ -97,6 +97,7 @@ families! {
     RecurrentStack in recurrent_stack,
     ScaledQuantizedConv in scaled_quantized_conv,
     DualQuantizedConv in dual_quantized_conv,
+    NormalizedMatMul in normalized_matmul,
 }
 
 /// A family's name, for reports: that of its module.

@@ -59,7 +59,8 @@ pub mod codegen;
 pub use conv::quantized::dual as dual_quantized_conv;
 pub use conv::scaled::quantized as scaled_quantized_conv;
 pub use conv::{quantized as quantized_conv, scaled as scaled_conv, transposed as conv_transpose};
-// And recurrent layers above each other.
+// And a product of normalised rows, and recurrent layers above each other.
+pub use matmul::normalized as normalized_matmul;
 pub use recurrent::stack as recurrent_stack;
 
 pub use error::KernelError;

@@ -179,6 +179,9 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
                 add(sums[i], __ldcg((const Sum4*)from), __ldcg((const Sum4*)(from + 4)));
 #endif
             }
+#if MOMENTS
+            normalize(sums[i], bias, vector / VECTORS_OF_ROW);
+#endif
             if (!PARTS) finish_vector(o, sums[i], bias, extras[i], row_of(t, vector / VECTORS_OF_ROW), column, t.batch);
         }
 #pragma unroll

@@ -17,7 +17,9 @@ pub(crate) mod tests;
 mod threads;
 
 pub(crate) use cost::by_cost;
-pub(crate) use problem::{Crop, Depth, Integers, Map, Operand, Problem, Scale, Second, Window, map_of_view, spatial};
+pub(crate) use problem::{
+    Crop, Depth, Integers, Map, Moments, Operand, Problem, Scale, Second, Window, map_of_view, spatial,
+};
 pub(crate) use source::{Constants, Geometry, launch};
 pub(crate) use tensor_core::{integer_names, word};
 
@@ -68,7 +70,7 @@ pub(crate) fn candidates(problem: &Problem, target: &Target) -> Result<Vec<Candi
     Ok(by_cost(all, MOST_CANDIDATES, direct::candidate(problem, target)))
 }
 
-/// The candidates on tensor cores, the only ones that can scale A or store C twice.
+/// The candidates on tensor cores, the only ones that can scale A, add up its moments or store C twice.
 ///
 /// # Errors
 /// As [`candidates`], and where tensor cores cannot run it.

@@ -93,6 +93,16 @@ pub(crate) struct Scale {
     pub function: String,
 }
 
+/// Rows of A are normalised: from sums over k, the mean of A's row times the sum of B's column is subtracted, and the rest divided by
+/// the deviation of A's row, before the bias.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moments {
+    /// Number of the operand with the sums of B's columns, f32 and side by side. Where there is none, means are taken as 0.
+    pub sums: Option<usize>,
+    /// Added to variances.
+    pub epsilon: f32,
+}
+
 /// Where some columns of C are stored once more, as a function of what was stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Second {
@@ -148,6 +158,8 @@ pub(crate) struct Problem {
     pub columns_of_group: u32,
     /// Factors of A; only `tensor_core_gemm` reads them.
     pub scale: Option<Scale>,
+    /// How rows of A are normalised; only `tensor_core_gemm` does, by warps and without parts of K.
+    pub moments: Option<Moments>,
     /// Columns that are stored twice; only `tensor_core_gemm` stores them.
     pub second: Option<Second>,
     /// Sums of integers instead of floats; only `direct` reads factors of 16 bits.
@@ -224,6 +236,11 @@ impl Problem {
     /// Whether the factors are floats of 8 bits.
     pub fn float8(&self) -> bool {
         is_float_factor(self.a.dtype)
+    }
+
+    /// Whether products may read A where copies put it, without a look at its elements.
+    pub fn a_stays_in_memory(&self) -> bool {
+        self.scale.is_none() && self.moments.is_none()
     }
 
     /// Extent of M.

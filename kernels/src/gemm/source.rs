@@ -284,7 +284,12 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     ));
     line(sums(problem));
     let factor = factor(problem);
-    let bias_element = if factor.is_some() { "u32" } else { "Bias" };
+    let sums = problem.moments.and_then(|moments| moments.sums);
+    let bias_element = match (factor, sums) {
+        (Some(_), _) => "u32",
+        (_, Some(_)) => "f32",
+        _ => "Bias",
+    };
     line(format!(
         "struct Operands {{\n    const AElement* a;\n    const BElement* b;\n    const {bias_element}* bias;"
     ));
@@ -292,13 +297,18 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         line(format!("    const {}* extra_{i};", element_type(extra.dtype)));
     }
     line(
-        "    Output* output;\n    Sum* partials;\n    u32* counters;\n    const AElement* scale;\n    u8* second;\n};"
+        "    Output* output;\n    Sum* partials;\n    u32* counters;\n    const AElement* scale;\n    u8* second;\n    \
+         const f32* sums;\n};"
             .into(),
     );
 
     line(row_function("row_of_output", &problem.output, problem));
     for (i, extra) in problem.extras.iter().enumerate() {
         line(row_function(&format!("row_of_extra_{i}"), extra, problem));
+    }
+    if problem.moments.is_some() {
+        let of_column = if sums.is_some() { "bias.factor" } else { "0" };
+        line(format!("DEVICE f32 sum_of_column(const Bias& bias) {{ return {of_column}; }}"));
     }
     if let Some(second) = &problem.second {
         line(row_function("row_of_second", &second.map, problem));
@@ -376,6 +386,8 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     line("DEVICE void load_bias(const Operands& o, Bias (&bias)[8], int column, int batch) {".into());
     if let Some(factor) = factor {
         line(load_bias_and_factor(problem, factor, &bias_of_batch));
+    } else if let Some(sums) = sums {
+        line(load_bias_and(problem, ("float", sums), "o.sums", true, &bias_of_batch));
     } else {
         line(load_bias(problem, &bias_of_batch));
     }
@@ -399,6 +411,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     let (value, epilogue) = if bytes { ("u32", "epilogue_byte") } else { ("Value", "epilogue") };
     let whole = match factor {
         Some(_) => "(Value)(i32)(sum[j] + bias[j].sum)",
+        None if sums.is_some() => "sum[j] + bias[j].sum",
         None if problem.integers.is_some() => "(Value)(i32)(sum[j] + bias[j])",
         None => "sum[j] + bias[j]",
     };
@@ -488,18 +501,32 @@ fn load_bias(problem: &Problem, bias_of_batch: &str) -> String {
 /// The statements of `load_bias` where each column has a factor as well.
 fn load_bias_and_factor(problem: &Problem, factor: usize, bias_of_batch: &str) -> String {
     let map = &problem.extras[factor];
-    let argument = 2 + usize::from(problem.bias) + factor;
+    let input = 2 + usize::from(problem.bias) + factor;
+    let aligned = map.offset % 4 == 0 && map.batch.iter().all(|stride| stride % 4 == 0);
+    let factors = format!("o.extra_{factor} + row_of_extra_{factor}(0, batch)");
+    load_bias_and(problem, ("uint", input), &factors, aligned, bias_of_batch)
+}
+
+/// The same with numbers of input `input`, one for each column from `factors` on; aligned ones lie at multiples of 16 bytes. `kind` is what
+/// vectors of biases are called after.
+fn load_bias_and(
+    problem: &Problem,
+    (kind, input): (&str, usize),
+    factors: &str,
+    aligned: bool,
+    bias_of_batch: &str,
+) -> String {
+    let bias = if kind == "uint" { "u32" } else { "f32" };
     let mut s = format!(
         "    // What a step writes is there only after the wait, which constant weights need not have seen.\n    \
-         if (!(CONSTANT_INPUTS >> {argument} & 1)) wait_for_inputs();\n\
+         if (!(CONSTANT_INPUTS >> {input} & 1)) wait_for_inputs();\n\
          #pragma unroll\n    for (int j = 0; j < 8; j++) bias[j] = Bias{{0, 0.0f}};\n    \
-         const f32* factors = o.extra_{factor} + row_of_extra_{factor}(0, batch) + column;\n"
+         const f32* factors = {factors} + column;\n"
     );
     if problem.bias {
-        s += &format!("    const u32* from = o.bias + {bias_of_batch} + column;\n");
+        s += &format!("    const {bias}* from = o.bias + {bias_of_batch} + column;\n");
     }
     let columns = problem.columns.is_multiple_of(8);
-    let four = |map: &Map| map.offset % 4 == 0 && map.batch.iter().all(|stride| stride % 4 == 0);
     let load = |name: &str, kind: &str, field: &str, vectors: bool| match vectors && columns {
         true => format!(
             "    if (column < N) {{\n        const {kind}4 low = *(const {kind}4*){name}, high = *(const {kind}4*)({name} + 4);\n        \
@@ -511,9 +538,9 @@ fn load_bias_and_factor(problem: &Problem, factor: usize, bias_of_batch: &str) -
         ),
     };
     if problem.bias {
-        s += &load("from", "uint", "sum", problem.bias_batch.is_multiple_of(4));
+        s += &load("from", kind, "sum", problem.bias_batch.is_multiple_of(4));
     }
-    s + load("factors", "float", "factor", four(map)).trim_end()
+    s + load("factors", "float", "factor", aligned).trim_end()
 }
 
 /// `Sum`, what products are added up in; `Bias`; `Vectored`, what sums are when eight of them are finished at once;
@@ -529,9 +556,13 @@ fn sums(problem: &Problem) -> String {
     let (value, stored) =
         if problem.integers.is_some() && problem.program.is_none() { ("i32", "i64") } else { ("f32", "f32") };
     let mut s = format!("typedef {value} Value;\ntypedef {stored} Stored;\n");
+    let has_sums = problem.moments.is_some_and(|moments| moments.sums.is_some());
     for (name, kind) in types {
         match name {
-            "Bias" if factor(problem).is_some() => s += "struct Bias { u32 sum; f32 factor; };\n",
+            // With a factor of the result, or of the mean of normalised rows.
+            "Bias" if factor(problem).is_some() || has_sums => {
+                writeln!(s, "struct Bias {{ {kind} sum; f32 factor; }};").expect("writing to a string");
+            }
             _ => writeln!(s, "typedef {kind} {name};").expect("writing to a string"),
         }
     }
@@ -632,7 +663,12 @@ struct Pointer {
 fn operands(problem: &Problem, scratch: bool) -> Vec<Pointer> {
     let pointer =
         |kind: &'static str, name: &'static str, argument| Pointer { kind: kind.into(), name: name.into(), argument };
-    let bias = if factor(problem).is_some() { "const u32*" } else { "const Bias*" };
+    let sums = problem.moments.and_then(|moments| moments.sums);
+    let bias = match (factor(problem), sums) {
+        (Some(_), _) => "const u32*",
+        (_, Some(_)) => "const f32*",
+        _ => "const Bias*",
+    };
     let extra = |(i, extra): (usize, &Map)| Pointer {
         kind: format!("const {}*", element_type(extra.dtype)).into(),
         name: format!("extra_{i}").into(),
@@ -650,6 +686,7 @@ fn operands(problem: &Problem, scratch: bool) -> Vec<Pointer> {
         pointer("u32*", "counters", scratch.then_some(Argument::Counters(0))),
         pointer("const AElement*", "scale", problem.scale.as_ref().map(|scale| Argument::Input(scale.input))),
         pointer("u8*", "second", problem.second.as_ref().map(|_| Argument::Output(1))),
+        pointer("const f32*", "sums", sums.map(Argument::Input)),
     ]);
     all
 }

@@ -106,6 +106,9 @@ DEVICE void tensor_core_tile(const Operands& o) {
     const u32* const scales = (const u32*)(shared + SCALES_AT) + warp_k * STEPS * 8 + lane % 4;
 #endif
     Sum sums[FRAGMENTS_M][FRAGMENTS_N][2][4] = {};
+#if MOMENTS
+    Moments moments[FRAGMENTS_M][2] = {};
+#endif
     Fragments next;
     copy_async_wait<STAGES - 2>();
     __syncthreads();
@@ -136,6 +139,13 @@ DEVICE void tensor_core_tile(const Operands& o) {
             next.read_scales(scales, k_next + (step + 1) % STEPS * (32 / (int)sizeof(AElement)));
 #endif
             multiply(sums, now);
+#if MOMENTS
+#pragma unroll
+            for (int i = 0; i < FRAGMENTS_M; i++)
+                if ((step * FRAGMENTS_M + i) % WN == warp / WM % WN)
+#pragma unroll
+                    for (int r = 0; r < 4; r++) moments[i][r % 2].add(now.a[i][r]);
+#endif
         }
     }
 
@@ -145,6 +155,10 @@ DEVICE void tensor_core_tile(const Operands& o) {
     copy_async_wait<0>();
     __syncthreads();
     Sum* const staged = (Sum*)shared;
+#if MOMENTS
+#pragma unroll
+    for (int i = 0; i < FRAGMENTS_M * 2; i++) leave_moments(moments[i / 2][i % 2], warp_row + i * 8 + lane / 4, warp / WM);
+#endif
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; i++)
 #pragma unroll

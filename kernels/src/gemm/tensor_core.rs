@@ -2,10 +2,10 @@
 //! for 8 bits).
 
 use super::cost::{OVERLAPPED, PATCHES, Tiled, WARPS};
-use super::problem::{Operand, Problem};
+use super::problem::{Moments, Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use crate::DType;
-use crate::codegen::{Candidate, Packing, Rate, Target};
+use crate::codegen::{Candidate, Packing, Rate, Target, f32_literal};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -106,6 +106,12 @@ const TURNED_PATCHES: [f64; 2] = [1.02, 1.2];
 /// Instruction slots that scale four integers of A, and that make floats of a step's factors: counted in machine code of sm_87.
 const SCALED_WORD: f64 = 48.0;
 const FACTORS: f64 = 24.0;
+/// Instruction slots that adding a word of A to its row's moments takes. Machine code has 6, which warps with the same rows share: two of
+/// them do with a gain, more with none. As measured with candidates of three networks on 16 and 132 multiprocessors, each against the plain
+/// product (section 41).
+const MOMENTS: f64 = 8.0;
+/// The same with exchanged sides, shared or not.
+const TURNED_MOMENTS: f64 = 3.3;
 
 /// Threads that multiply together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -211,9 +217,10 @@ fn has_patches(problem: &Problem) -> bool {
 
 /// Configurations that gather A, each row for itself.
 fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iterator<Item = Tile> + 'a {
-    // Warpgroups read A from shared memory, where nobody could scale it on the way.
-    let has_warpgroups =
-        multiplies_by_warpgroups(problem, target) && b.is_aligned_along_depth(problem, 8) && problem.scale.is_none();
+    // Warpgroups read A from shared memory, where nobody could scale it on the way, or see it.
+    let has_warpgroups = multiplies_by_warpgroups(problem, target)
+        && b.is_aligned_along_depth(problem, 8)
+        && problem.a_stays_in_memory();
     let size = problem.a.dtype.size() as u32;
     let turns_sides = !multiplies_by_warpgroups(problem, target) && problem.scale.is_none() && !problem.float8();
     let warps = WARP_TILES.map(|tile| (Unit::Warp, false, tile)).into_iter();
@@ -240,7 +247,8 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
             let turns = problem.k().div_ceil(depth);
             let grids = problem.m().div_ceil(rows) * problem.columns.div_ceil(columns) * problem.batches();
             let splits = SPLITS.into_iter().filter(move |&split| {
-                split == 1 || (turns / split >= 2 && grids * split <= 2 * target.multiprocessors.max(8))
+                let parts = turns / split >= 2 && grids * split <= 2 * target.multiprocessors.max(8);
+                split == 1 || (parts && problem.moments.is_none())
             });
             splits.flat_map(move |split| {
                 let cluster = [false, true].into_iter().filter(move |&cluster| {
@@ -281,6 +289,8 @@ struct Layout {
     received: u32,
     /// Factors of A.
     scales: u32,
+    /// Moments of the rows of A.
+    moments: u32,
     /// Bytes in all.
     bytes: u32,
 }
@@ -377,6 +387,12 @@ impl Tile {
         if self.turned { (self.units[2].div_ceil(2), self.columns + 4) } else { (self.units[2], self.columns + 8) }
     }
 
+    /// Parts of a row's moments: of warps that share K, and of those that take turns with the row's steps.
+    fn moment_parts(&self) -> u32 {
+        let [_, wn, wk] = self.units;
+        if self.turned { wk } else { wk * wn }
+    }
+
     fn layout(&self, problem: &Problem, stages: u32) -> Layout {
         let patches = self.pixels(problem).map(|pixels| pixels.patches * pixels.size());
         let rows = if patches.is_some() { self.columns } else { self.rows + self.columns };
@@ -386,7 +402,9 @@ impl Tile {
         let received = table + if self.has_row_table(problem) { self.rows * 8 } else { 0 };
         let scales = received + if self.cluster { 16 + self.rows * self.columns * 4 } else { 0 };
         let factors = if problem.scale.is_some() { problem.k().next_multiple_of(self.depth) } else { 0 };
-        Layout { table, received, scales, bytes: scales + factors * problem.a.dtype.size() as u32 }
+        let moments = scales + factors * problem.a.dtype.size() as u32;
+        let of_rows = if problem.moments.is_some() { self.moment_parts() * self.rows * 8 } else { 0 };
+        Layout { table, received, scales, moments, bytes: moments + of_rows }
     }
 }
 
@@ -396,11 +414,19 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let (warp_rows, warp_columns) = (tile.rows / wm, tile.columns / wn);
     // What a warp converts in a step: words of four floats of 8 bits.
     let words = if problem.float8() { (warp_rows + warp_columns) / 4 } else { 0 };
+    // Two sums for each row whose moments a lane adds up.
+    let moments = match problem.moments {
+        Some(_) if tile.turned => warp_rows.div_ceil(16).div_ceil(wn) * 4,
+        Some(_) => warp_rows / 4,
+        None => 0,
+    };
     let registers = match tile.unit {
         // Sums, the fragments of columns for two steps, those of rows for two loads.
-        Unit::Warp if tile.turned => (68 + warp_rows * warp_columns / 32 + warp_columns / 2).min(255),
+        Unit::Warp if tile.turned => (68 + warp_rows * warp_columns / 32 + warp_columns / 2 + moments).min(255),
         // Sums, and fragments of two steps.
-        Unit::Warp => (72 + warp_rows * warp_columns / 32 + (warp_rows + warp_columns) / 2 + 2 * words).min(255),
+        Unit::Warp => {
+            (72 + warp_rows * warp_columns / 32 + (warp_rows + warp_columns) / 2 + 2 * words + moments).min(255)
+        }
         Unit::Warpgroup => 64 + warp_columns / 2,
     };
     let occupancy = (65536 / (registers.next_multiple_of(8) * threads))
@@ -424,6 +450,13 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     // Words of four integers that a lane scales in a step.
     let scales = problem.scale.is_some() && problem.is_of_bytes();
     let conversion = conversion + if scales { f64::from(warp_rows / 4) * SCALED_WORD + FACTORS } else { 0.0 };
+    // Words of A are as many as sums of its rows: two for every eight.
+    let of_moments = match problem.moments {
+        Some(_) if tile.turned => f64::from(warp_rows / 4) * TURNED_MOMENTS,
+        Some(_) => f64::from(warp_rows / 4) * MOMENTS / f64::from(wn.min(2)),
+        None => 0.0,
+    };
+    let conversion = conversion + of_moments;
     let fragments = products_of_step * f64::from(warp_rows * warp_columns) / 256.0;
     let copies = (of_a + columns * bytes) / 16.0 / f64::from(threads);
     // Fragments are read by each warp, a warpgroup's operands once.
@@ -531,6 +564,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .define("SCALED", u32::from(problem.scale.is_some()))
         .int("SCALE_OFFSET", problem.scale.as_ref().map_or(0, |scale| scale.offset))
         .int("SCALES_AT", layout.scales)
+        .define("MOMENTS", u32::from(problem.moments.is_some()))
         .define("EVEN_ROWS", u32::from(even_rows.is_some()))
         .int("A_ROW", even_rows.unwrap_or(0))
         .flag("ROW_TABLE", tile.has_row_table(problem))
@@ -543,6 +577,14 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .define("TURNED", u32::from(tile.turned))
         .flag("UNIFORM_TAPS", problem.depth.channels.is_multiple_of(depth));
     let constants = with_patch(constants, problem, tile);
+    let constants = match problem.moments {
+        Some(Moments { sums, epsilon }) => constants
+            .int("MOMENTS_AT", layout.moments)
+            .int("MOMENT_PARTS", tile.moment_parts())
+            .flag("CENTER", sums.is_some())
+            .text(&format!("#define EPSILON {}", f32_literal(epsilon))),
+        None => constants,
+    };
     let mut parts: Vec<Cow<'static, str>> = vec![include_str!("intrinsics.cu").into()];
     if let Some(names) = integer_names(problem) {
         parts.extend([names.into(), super::INTEGERS.into()]);
@@ -551,6 +593,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         parts.push(super::FLOAT8_PRODUCTS.into());
     }
     parts.extend(problem.scale.as_ref().map(|scale| scale.function.clone().into()));
+    parts.extend(problem.moments.map(|_| include_str!("moments.cu").into()));
     if cluster {
         parts.push(include_str!("cluster.cu").into());
     }

@@ -107,6 +107,9 @@ DEVICE void turned_tile(const Operands& o) {
 
     const Reader reader(base, lane, warp_row, warp_column, warp_k);
     Sum sums[FRAGMENTS][EIGHTS][4] = {};
+#if MOMENTS
+    Moments moments[(PAIRS + WN - 1) / WN][2] = {};
+#endif
     u32 columns_next[FRAGMENTS][4], rows_next[4];
     copy_async_wait<STAGES - 2>();
     __syncthreads();
@@ -144,6 +147,12 @@ DEVICE void turned_tile(const Operands& o) {
                     copy_part(copies, k_tile + (step + 1) / STEPS, last, stage, (step + 1) % STEPS);
                 }
                 if (!SPREAD && step == 0 && pair == 0) copy_ahead(copies, k_tile, last, stage);
+#if MOMENTS
+                if (pair % WN == warp / WM % WN)
+#pragma unroll
+                    for (int r = 0; r < 4; r++)
+                        if (pair * 2 + r / 2 < EIGHTS) moments[pair / WN][r / 2].add(rows[r]);
+#endif
 #pragma unroll
                 for (int j = 0; j < FRAGMENTS; j++)
 #pragma unroll
@@ -158,6 +167,11 @@ DEVICE void turned_tile(const Operands& o) {
     if (!EARLY_BIAS) load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
     copy_async_wait<0>();
     __syncthreads();
+#if MOMENTS
+#pragma unroll
+    for (int e = 0; e < EIGHTS; e++)
+        if (e / 2 % WN == warp / WM % WN) leave_moments(moments[e / 2 / WN][e % 2], warp_row + e * 8 + lane / 4, warp_k);
+#endif
     // The accumulators go through shared memory so that a thread gets eight neighbouring columns. Of two warps that share a tile
     // along K the second leaves its sums where the first adds its own.
     Sum* const staged = (Sum*)shared + warp_k / 2 * STAGE + (warp_row + lane % 4 * 2) * STAGE_PITCH;

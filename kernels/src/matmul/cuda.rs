@@ -24,7 +24,7 @@ fn broadcast(view: &View, output: &View) -> View {
 }
 
 /// The product as the algorithms see it.
-fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
+pub(super) fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
     let output = &product.output;
     let rank = output.rank();
     if rank < 2 || product.a.rank() != rank || product.b.rank() != rank {
@@ -61,6 +61,7 @@ fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
         columns_of_group: output.shape[n],
         scale: None,
         second: None,
+        moments: None,
         integers: None,
     })
 }

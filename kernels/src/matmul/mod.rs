@@ -5,6 +5,7 @@ pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+pub mod normalized;
 #[cfg(test)]
 mod tests;
 

@@ -176,7 +176,7 @@ impl AlignedBytes {
 }
 
 /// Runs the kernels in order and gives the bytes of the output bindings.
-fn run_kernels(graph: &KernelGraph, inputs: &[&Tensor]) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn run_kernels(graph: &KernelGraph, inputs: &[&Tensor]) -> Option<Vec<Vec<u8>>> {
     let mut buffers = Vec::with_capacity(graph.buffers.len());
     for buffer in &graph.buffers {
         let length = usize::try_from(buffer.bytes).ok()?;

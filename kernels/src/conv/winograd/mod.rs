@@ -172,6 +172,7 @@ impl<'a> Tiling<'a> {
             columns_of_group: self.conv.output.shape[1],
             scale: None,
             second: None,
+            moments: None,
             integers: None,
         })
     }

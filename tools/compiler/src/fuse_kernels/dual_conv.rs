@@ -38,5 +38,6 @@ fn offer(graph: &KernelGraph, first: usize, reader: usize) -> Option<Offer> {
         kernel: Kernel::DualQuantizedConv(DualQuantizedConv { conv: conv.clone(), second }),
         inputs: node.inputs.clone(),
         outputs: vec![result, *to],
+        constants: Vec::new(),
     })
 }

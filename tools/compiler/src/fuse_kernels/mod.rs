@@ -8,6 +8,7 @@ mod bottleneck;
 mod dual_conv;
 mod edges;
 mod mbconv;
+mod normalized_matmul;
 mod quantized_average;
 mod quantized_mbconv;
 mod recurrent_stack;
@@ -18,7 +19,7 @@ mod tests;
 
 use crate::{
     forms::Forms,
-    kernel_graph::{BufferRange, KernelGraph, KernelNode},
+    kernel_graph::{BufferRange, KernelGraph, KernelNode, Storage},
     selection::{Expected, Selection},
 };
 use edges::Edges;
@@ -33,14 +34,24 @@ enum Place {
     Last,
 }
 
+/// A constant that a fused kernel reads and none of its members does.
+struct Constant {
+    /// Number of the operand among the kernel's inputs.
+    input: usize,
+    name: String,
+    bytes: Vec<u8>,
+}
+
 /// One kernel in place of several.
 struct Offer {
     /// Numbers of the nodes that it replaces, ascending.
     members: Vec<usize>,
     place: Place,
     kernel: Kernel,
+    /// In the places of new constants stands anything.
     inputs: Vec<BufferRange>,
     outputs: Vec<BufferRange>,
+    constants: Vec<Constant>,
 }
 
 /// Whether a convolution has one filter for each of several channels.
@@ -49,8 +60,13 @@ fn is_depthwise(conv: &Geometry) -> bool {
 }
 
 impl Offer {
-    /// The fused kernel as a node.
-    fn node(&self, graph: &KernelGraph) -> KernelNode {
+    /// The fused kernel as a node; its new constants become buffers of the graph.
+    fn node(&mut self, graph: &mut KernelGraph) -> KernelNode {
+        for Constant { input, name, bytes } in std::mem::take(&mut self.constants) {
+            let size = bytes.len() as u64;
+            let buffer = graph.add_buffer(&name, size, Storage::Constant(bytes.into()));
+            self.inputs[input] = BufferRange { buffer, offset: 0, bytes: size };
+        }
         let members = || self.members.iter().map(|&member| &graph.nodes[member]);
         let mut sources = Vec::new();
         for source in members().flat_map(|member| &member.sources) {
@@ -76,7 +92,7 @@ impl Offer {
 type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
 
 /// In this order: later ones build on what earlier ones made.
-const PASSES: [Pass; 7] = [
+const PASSES: [Pass; 8] = [
     squeeze_excite::offers,
     mbconv::offers,
     quantized_average::offers,
@@ -84,6 +100,7 @@ const PASSES: [Pass; 7] = [
     scaled_conv::offers,
     dual_conv::offers,
     recurrent_stack::offers,
+    normalized_matmul::offers,
 ];
 
 /// Replaces chains of kernels by fused ones. `forms` knows what other shapes have fused.
@@ -93,14 +110,18 @@ pub fn run(mut graph: KernelGraph, selection: &mut Selection<'_>, mut forms: Opt
         let mut edges = Edges::of(&graph);
         while number < graph.nodes.len() {
             let mut accepted = None;
-            for offer in pass(&graph, &edges, number) {
+            for mut offer in pass(&graph, &edges, number) {
                 // Where times are to be measured, those of the shorter chains are too.
                 if accepted.is_some() && selection.problems.is_none() {
                     break;
                 }
-                let fused = offer.node(&graph);
-                if accept(&graph, &offer.members, &fused, selection, forms.as_deref_mut()) {
-                    accepted.get_or_insert((offer.members, offer.place, fused));
+                let buffers = graph.buffers.len();
+                let fused = offer.node(&mut graph);
+                let taken = accept(&graph, &offer.members, &fused, selection, forms.as_deref_mut());
+                if taken && accepted.is_none() {
+                    accepted = Some((offer.members, offer.place, fused));
+                } else {
+                    graph.buffers.truncate(buffers);
                 }
             }
             match accepted {

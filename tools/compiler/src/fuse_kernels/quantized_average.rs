@@ -29,7 +29,14 @@ impl Found {
         let mut inputs: Vec<BufferRange> = vec![*graph.nodes[members[0]].inputs.first()?];
         inputs.extend(members.iter().skip(3).flat_map(|&member| &graph.nodes[member].inputs[1..]));
         let outputs = graph.nodes[*members.last()?].outputs.clone();
-        Some(Offer { members, place: Place::Last, kernel: Kernel::QuantizedAverage(kernel), inputs, outputs })
+        Some(Offer {
+            members,
+            place: Place::Last,
+            kernel: Kernel::QuantizedAverage(kernel),
+            inputs,
+            outputs,
+            constants: Vec::new(),
+        })
     }
 }
 

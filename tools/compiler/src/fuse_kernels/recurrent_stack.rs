@@ -29,6 +29,7 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
         kernel: Kernel::RecurrentStack(stack),
         inputs: [&below.inputs[..], &projection.inputs[1..], &above.inputs[1..]].concat(),
         outputs: above.outputs.clone(),
+        constants: Vec::new(),
     })
 }
 

@@ -54,6 +54,7 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
         kernel,
         inputs,
         outputs: projection.outputs.clone(),
+        constants: Vec::new(),
     })
 }
 

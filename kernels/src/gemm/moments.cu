@@ -1,0 +1,40 @@
+// Moments of the rows of A, where a product is one of normalised rows: warps add up what they multiply, those with the same rows in
+// turns, and the way out divides by the deviation.
+struct Moments {
+    f32 sum, squares;  // A lane's share.
+    // Two neighbours of a row.
+    DEVICE void add(u32 pair) {
+        const f32 x = f16_to_f32((u16)pair), y = f16_to_f32((u16)(pair >> 16));
+        if (CENTER) sum += x + y;
+        squares = fmaf(x, x, fmaf(y, y, squares));
+    }
+};
+
+DEVICE Sum2* moments_of_row(int row, int part) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    return (Sum2*)(shared + MOMENTS_AT) + part * BM + row;
+}
+
+// Four lanes have a row's shares of a part.
+DEVICE void leave_moments(Moments m, int row, int part) {
+#pragma unroll
+    for (int mask = 1; mask < 4; mask *= 2) {
+        if (CENTER) m.sum += __shfl_xor_sync(~0u, m.sum, mask);
+        m.squares += __shfl_xor_sync(~0u, m.squares, mask);
+    }
+    if (threadIdx.x % 4 == 0) *moments_of_row(row, part) = Sum2{m.sum, m.squares};
+}
+
+// From the sums of a row's products to those of the normalised row's.
+DEVICE void normalize(Sum (&sums)[8], const Bias (&bias)[8], int row) {
+    f32 sum = 0, squares = 0;
+#pragma unroll
+    for (int part = 0; part < MOMENT_PARTS; part++) {
+        const Sum2 of_part = *moments_of_row(row, part);
+        sum += of_part.x, squares += of_part.y;
+    }
+    const f32 mean = sum * (1.0f / K), variance = fmaf(-mean, mean, squares * (1.0f / K));
+    const f32 inverse = rsqrt_16(maximum(variance, 0.0f) + EPSILON);
+#pragma unroll
+    for (int j = 0; j < 8; j++) sums[j] = __fmul_rn(fmaf(-mean, sum_of_column(bias[j]), sums[j]), inverse);
+}

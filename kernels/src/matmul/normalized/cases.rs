@@ -1,0 +1,59 @@
+//! Products of normalised rows that exercise the family, for the tests of reference kernels and candidates.
+
+use super::NormalizedMatMul;
+use crate::conv::cases::{ADD_RELU, RELU, SILU, epilogue};
+use crate::matmul::MatMul;
+use crate::pointwise::Epilogue;
+use crate::{DType, Kernel, View};
+
+fn contiguous(dtype: DType, shape: &[u32]) -> View {
+    View::contiguous(dtype, shape).expect("a small shape")
+}
+
+/// `batch × [m, k]` normalised, by one `[k, n]`.
+fn normalized(
+    dtype: DType,
+    batch: &[u32],
+    [m, k, n]: [u32; 3],
+    center: bool,
+    finish: impl FnOnce(&View) -> Epilogue,
+) -> NormalizedMatMul {
+    let mut b = contiguous(dtype, &[&vec![1; batch.len()], &[k, n][..]].concat());
+    b.shape.iter_mut().zip(batch).for_each(|(extent, &all)| *extent = all);
+    b.strides.iter_mut().take(batch.len()).for_each(|stride| *stride = 0);
+    let output = contiguous(dtype, &[batch, &[m, n]].concat());
+    let epilogue = finish(&output);
+    let a = contiguous(dtype, &[batch, &[m, k]].concat());
+    NormalizedMatMul { product: MatMul { a, b, output, epilogue }, center, epsilon: 1e-5 }
+}
+
+/// The cases: products of networks, odd extents, batches, results in f32, columns of a wider output.
+pub fn cases() -> Vec<Kernel> {
+    let none = |_: &View| epilogue(false, &[], &[]);
+    let bias = |_: &View| epilogue(true, &[], &[]);
+    let relu = |_: &View| epilogue(true, RELU, &[]);
+    let silu = |_: &View| epilogue(true, SILU, &[]);
+    let residual = |output: &View| epilogue(true, ADD_RELU, std::slice::from_ref(output));
+    let mut cases = Vec::new();
+    for dtype in [DType::F16, DType::F32] {
+        cases.push(normalized(dtype, &[1], [49, 96, 192], true, bias));
+        cases.push(normalized(dtype, &[], [197, 192, 144], true, silu));
+        cases.push(normalized(dtype, &[], [70, 384, 96], false, relu));
+        cases.push(normalized(dtype, &[2, 3], [20, 64, 72], true, residual));
+        cases.push(normalized(dtype, &[], [33, 56, 47], true, none));
+        cases.push(normalized(dtype, &[], [3, 128, 40], false, none));
+        cases.push(normalized(dtype, &[], [17, 23, 31], true, bias));
+        let mut sliced = normalized(dtype, &[], [30, 64, 40], true, relu);
+        sliced.product.a.strides[0] = 96;
+        sliced.product.a.offset = 8;
+        sliced.product.output.strides[0] = 104;
+        sliced.product.output.offset = 16;
+        cases.push(sliced);
+    }
+    // Large enough for tiles of 208 rows, which take many steps.
+    cases.push(normalized(DType::F16, &[], [208, 512, 192], true, bias));
+    let mut wide = normalized(DType::F16, &[], [64, 96, 48], true, bias);
+    wide.product.output.dtype = DType::F32;
+    cases.push(wide);
+    cases.into_iter().map(Kernel::NormalizedMatMul).collect()
+}

@@ -1,0 +1,23 @@
+//! CUDA candidates: those of the product on tensor cores by warps, which add up the moments of the rows that they multiply (sm_80
+//! and later; f16).
+
+use super::NormalizedMatMul;
+use crate::DType;
+use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
+use crate::gemm::{self, Moments};
+use crate::matmul::cuda;
+
+impl Generate for NormalizedMatMul {
+    fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+        if [&self.product.a, &self.product.b].into_iter().any(|view| view.dtype != DType::F16) {
+            return Err(Unsupported("a product of normalised rows of other than f16".into()));
+        }
+        let mut problem = cuda::problem(&self.product)?;
+        problem.moments = Some(Moments { sums: self.sums_input(), epsilon: self.epsilon });
+        let mut all = gemm::tensor_core_candidates(&problem, target)?;
+        for candidate in all.iter_mut().filter(|candidate| !candidate.packing.is_empty()) {
+            candidate.packing.resize(self.sums_input().map_or(candidate.packing.len(), |sums| sums + 1), Packing::Keep);
+        }
+        Ok(all)
+    }
+}

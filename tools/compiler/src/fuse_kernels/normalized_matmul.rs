@@ -1,0 +1,222 @@
+//! A normalisation of rows and the product by a constant matrix behind it: one kernel.
+//!
+//! Scale and shift go into the constants. `((x − mean) / deviation · scale + shift) · b` is
+//! `(x · c − mean · sums) / deviation + shift · b` with `c[k, j] = scale[k] · b[k, j]` and `sums[j] = Σₖ c[k, j]`.
+
+use super::{Constant, Edges, Offer, Place};
+use crate::kernel_graph::{BufferRange, KernelGraph};
+use floe_kernels::{
+    DType, Family, Kernel, View, matmul::MatMul, normalize::Normalize, normalized_matmul::NormalizedMatMul,
+};
+use half::f16;
+
+/// What rounding the scaled matrix may take of it, as the root of the mean square: what f16 takes of any normal number. Scales that
+/// bring it near the ends of f16 take more.
+const MOST_ROUNDING: f64 = 1.0 / 2048.0;
+
+/// Products of at most so many rows wait for their weights, which `gemv` reads fastest.
+const FEW_ROWS: u32 = 16;
+
+/// The product that the normalisation at node `first` feeds.
+pub(super) fn offers(graph: &KernelGraph, edges: &Edges, first: usize) -> Vec<Offer> {
+    find(graph, edges, first).into_iter().collect()
+}
+
+fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
+    let before = &graph.nodes[first];
+    let Kernel::Normalize(normalize) = &before.kernel else { return None };
+    let second = edges.successor(graph, before.outputs[0])?;
+    let after = &graph.nodes[second];
+    let Kernel::MatMul(product) = &after.kernel else { return None };
+    let rows = normalize.sets;
+    if !is_of_rows(normalize, product) || product.b.dtype != DType::F16 || rows <= FEW_ROWS {
+        return None;
+    }
+    let mut parameters = before.inputs[1..].iter().map(|&range| numbers(graph, range));
+    let mut next = |given: bool| if given { parameters.next().flatten().map(Some) } else { Some(None) };
+    let (scale, shift) = (next(normalize.scale)?, next(normalize.shift)?);
+    let has_bias = product.epilogue.bias;
+    let bias = if has_bias { Some(numbers(graph, after.inputs[2])?) } else { None };
+    let matrix = constant(graph, after.inputs[1])?;
+    let scaled = Scaled::new(matrix, &product.b, scale.as_deref(), shift.as_deref())?;
+
+    let mut fused = NormalizedMatMul { product: product.clone(), center: normalize.center, epsilon: normalize.epsilon };
+    fused.product.epilogue.bias |= shift.is_some();
+    fused.check().ok()?;
+    let mut inputs = [&before.inputs[..1], &after.inputs[1..]].concat();
+    let name = |what: &str| format!("{}, {what}", after.name);
+    let mut constants = vec![Constant { input: 1, name: name("scaled"), bytes: scaled.matrix }];
+    if shift.is_some() {
+        let bias = bias.unwrap_or_else(|| vec![0.0; scaled.shifts.len()]);
+        let sums: Vec<f32> = bias.iter().zip(&scaled.shifts).map(|(bias, shift)| bias + shift).collect();
+        if !has_bias {
+            inputs.insert(2, inputs[1]);
+        }
+        constants.push(Constant { input: 2, name: name("shifted"), bytes: bytemuck::pod_collect_to_vec(&sums) });
+    }
+    if normalize.center {
+        inputs.push(inputs[1]);
+        let bytes = bytemuck::pod_collect_to_vec(&scaled.sums);
+        constants.push(Constant { input: inputs.len() - 1, name: name("sums"), bytes });
+    }
+    Some(Offer {
+        members: vec![first, second],
+        place: Place::Last,
+        kernel: Kernel::NormalizedMatMul(fused),
+        inputs,
+        outputs: after.outputs.clone(),
+        constants,
+    })
+}
+
+/// Whether each row of the left factor is a set with parameters of its own, and lies as it did before.
+fn is_of_rows(normalize: &Normalize, product: &MatMul) -> bool {
+    let (from, to, a) = (&normalize.input, &normalize.output, &product.a);
+    let steps = a.shape.last().map_or(0, |&extent| u64::from(extent));
+    let own = !(normalize.scale || normalize.shift)
+        || (u64::from(normalize.parameters) == steps && normalize.per_parameter == 1);
+    let plain = |view: &View| view.is_contiguous() && view.offset == 0 && view.padded_channels == 0;
+    from == to
+        && [to, a].into_iter().all(plain)
+        && to.dtype == a.dtype
+        && to.elements() == a.elements()
+        && u64::from(normalize.sets) * steps == a.elements()
+        && own
+}
+
+/// The bytes of a constant operand.
+fn constant(graph: &KernelGraph, range: BufferRange) -> Option<&[u8]> {
+    let bytes = graph.constant(range.buffer)?;
+    bytes.get(range.offset as usize..(range.offset + range.bytes) as usize)
+}
+
+/// The numbers of a constant operand of f32.
+fn numbers(graph: &KernelGraph, range: BufferRange) -> Option<Vec<f32>> {
+    Some(bytemuck::pod_collect_to_vec(constant(graph, range)?))
+}
+
+/// A matrix whose rows are scaled.
+struct Scaled {
+    /// As the matrix lay before.
+    matrix: Vec<u8>,
+    /// Of each column's rounded elements.
+    sums: Vec<f32>,
+    /// Of each column's elements times the shifts, of what the matrix was before.
+    shifts: Vec<f32>,
+}
+
+impl Scaled {
+    /// `None` where f16 cannot hold it.
+    fn new(bytes: &[u8], view: &View, scale: Option<&[f32]>, shift: Option<&[f32]>) -> Option<Self> {
+        let mut matrix = bytes.to_vec();
+        let [.., steps, columns] = *view.shape.as_slice() else { return None };
+        let [.., step, column] = *view.strides.as_slice() else { return None };
+        let (mut sums, mut shifts) = (vec![0.0; columns as usize], vec![0.0; columns as usize]);
+        let (mut squares, mut lost) = (0.0, 0.0);
+        for k in 0..steps as usize {
+            let by =
+                |values: Option<&[f32]>, otherwise| values.map_or(Some(otherwise), |values| values.get(k).copied());
+            let (scale, shift) = (by(scale, 1.0)?, by(shift, 0.0)?);
+            for j in 0..columns as usize {
+                let at = i64::from(view.offset) + k as i64 * i64::from(step) + j as i64 * i64::from(column);
+                let at = usize::try_from(at).ok()? * size_of::<f16>();
+                let place: &mut [u8; 2] = matrix.get_mut(at..at + 2)?.try_into().ok()?;
+                let before = f16::from_le_bytes(*place).to_f32();
+                let exact = scale * before;
+                let rounded = f16::from_f32(exact);
+                *place = rounded.to_le_bytes();
+                sums[j] += f64::from(rounded.to_f32());
+                shifts[j] += f64::from(shift) * f64::from(before);
+                squares += f64::from(exact).powi(2);
+                lost += f64::from(rounded.to_f32() - exact).powi(2);
+            }
+        }
+        let fits = lost <= squares * MOST_ROUNDING.powi(2);
+        let single = |sums: Vec<f64>| sums.into_iter().map(|sum| sum as f32).collect();
+        fits.then(|| Self { matrix, sums: single(sums), shifts: single(shifts) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        evaluate::run_kernels,
+        lower::lower,
+        passes::{self, tests::Network},
+        selection::Selection,
+        store_options::StoreOptions,
+        stored::StoredGraph,
+        targets,
+    };
+    use floe_models::{Op, Tensor, op::Binary};
+    use std::collections::HashMap;
+
+    /// A normalisation of 40 rows of 64, a product with `columns` columns behind it, and a bias; whether somebody else reads the
+    /// normalised rows. What a GPU of f16 runs before kernels are fused.
+    fn network(center: bool, scale: f32, read_twice: bool) -> KernelGraph {
+        let mut net = Network::new();
+        let x = net.input(&[1, 40, 64]);
+        let constant = |net: &mut Network, name: &str, shape: &[usize], of: &dyn Fn(usize) -> f32| {
+            let values: Vec<f32> = (0..shape.iter().product()).map(of).collect();
+            net.graph.add_constant(name, Tensor::f32(shape, &values))
+        };
+        let noise = |i: usize| (i * 7919 % 1021) as f32 / 1021.0 - 0.5;
+        let scales = constant(&mut net, "scale", &[64], &|i| scale * (1.0 + noise(i)));
+        let shifts = constant(&mut net, "shift", &[64], &|i| noise(i + 64));
+        let weights = constant(&mut net, "weights", &[64, 48], &|i| noise(i + 128));
+        let bias = constant(&mut net, "bias", &[48], &|i| noise(i + 512));
+        let op = Op::LayerNormalization { axis: 2, epsilon: 1e-5, center };
+        let inputs = if center { vec![x, scales, shifts] } else { vec![x, scales] };
+        let rows = net.node(op, &inputs);
+        let y = net.node(Op::MatMul, &[rows, weights]);
+        let y = net.binary(Binary::Add, y, bias);
+        net.output(y);
+        if read_twice {
+            net.output(rows);
+        }
+        let fused = passes::fuse(passes::tests::simplify(net.graph).expect("legal")).expect("fusible");
+        let options = StoreOptions { host: false, half: true, keep_f32: &[], budget_f32: &[], states: &[] };
+        lower(&StoredGraph::of(&fused, options)).expect("lowered")
+    }
+
+    fn fused(graph: KernelGraph) -> KernelGraph {
+        let target = targets::find("jetson-agx-orin").expect("known");
+        super::super::run(graph, &mut Selection::new(target, &HashMap::new(), None, None), None)
+    }
+
+    fn families(graph: &KernelGraph) -> Vec<&str> {
+        let names = graph.nodes.iter().map(|node| node.kernel.family().name());
+        names.filter(|name| *name != "copy" && *name != "pointwise").collect()
+    }
+
+    /// The output, by reference kernels, for rows that are far from zero.
+    fn output(graph: &KernelGraph) -> Vec<f32> {
+        let x: Vec<f32> = (0..40 * 64).map(|i| (i * 31 % 97) as f32 / 24.0 - 1.0 + (i / 64) as f32 / 8.0).collect();
+        let outputs = run_kernels(graph, &[&Tensor::f32(&[1, 40, 64], &x)]).expect("sound kernels");
+        bytemuck::pod_collect_to_vec(&outputs[0])
+    }
+
+    #[test]
+    fn a_normalisation_and_its_product_are_one_kernel_with_the_same_result() {
+        for center in [true, false] {
+            let apart = network(center, 1.0, false);
+            assert_eq!(families(&apart), ["normalize", "matmul"]);
+            let wanted = output(&apart);
+            let together = fused(apart);
+            assert_eq!(families(&together), ["normalized_matmul"]);
+            let got = output(&together);
+            assert!(wanted.iter().any(|y| y.abs() > 1.0), "results that say something");
+            for (x, y) in got.iter().zip(&wanted) {
+                assert!((x - y).abs() < 8e-3, "{x} for {y}");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_others_read_and_scales_that_f16_cannot_hold_stay_apart() {
+        for (scale, read_twice) in [(1.0, true), (1e-6, false), (1e6, false)] {
+            assert_eq!(families(&fused(network(true, scale, read_twice))), ["normalize", "matmul"]);
+        }
+    }
+}
