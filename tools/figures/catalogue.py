@@ -10,8 +10,8 @@ from benchmarks import NONE, Benchmarks, listed, table
 from quality import Quality
 
 KIB = 1024
-# The GPU whose record and results documents state.
-GPU = "h200"
+# The GPUs whose results and whose record documents state.
+GPU, RECORD = "h200", "h100"
 
 
 def module(path):
@@ -22,9 +22,9 @@ def module(path):
     return loaded
 
 
-def older_of(folder):
-    """Files of a folder that hold what the last run on this GPU was made without."""
-    return sorted(folder.glob(f"{GPU}-*.json"))
+def older_of(folder, gpu):
+    """Files of a folder that hold what the last run on a GPU was made without."""
+    return sorted(folder.glob(f"{gpu}-*.json"))
 
 
 class Catalogue:
@@ -56,7 +56,7 @@ class Catalogue:
         if text != NONE:
             return text
         # What the last run left out stands in results of before.
-        older = (Benchmarks(path, self._descriptions) for path in older_of(self._results))
+        older = (Benchmarks(path, self._descriptions) for path in older_of(self._results, GPU))
         tables = (getattr(benchmarks, name)(*arguments) for benchmarks in older)
         return next((text for text in tables if text != NONE), NONE)
 
@@ -98,14 +98,14 @@ class Catalogue:
 
     @cached_property
     def _record(self):
-        return self._read_record(f"{GPU}.json")
+        return self._read_record(f"{RECORD}.json")
 
     def _read_record(self, name):
         return json.loads((self._root / "targets/verified" / name).read_text())
 
     def _record_with(self, part):
         """The record, or, where a part of it has not been made again, an older one that has it; none if there is none."""
-        older = (path.name for path in older_of(self._root / "targets/verified"))
+        older = (path.name for path in older_of(self._root / "targets/verified", RECORD))
         records = [self._record, *map(self._read_record, older)]
         return next((record for record in records if record.get(part)), None)
 

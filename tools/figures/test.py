@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from benchmarks import Benchmarks
-from catalogue import GPU
+from catalogue import GPU, RECORD
 from quality import Quality
 from documents import process
 from marks import Broken, differences, replaced, uncovered
@@ -322,7 +322,7 @@ class Documents(unittest.TestCase):
 
     def test_a_new_record_needs_no_edits_by_hand(self):
         def change(change):
-            path = self.root / f"targets/verified/{GPU}.json"
+            path = self.root / f"targets/verified/{RECORD}.json"
             record = json.loads(path.read_text())
             change(record)
             path.write_text(json.dumps(record))
@@ -355,7 +355,7 @@ class Documents(unittest.TestCase):
                 mode: {"replays": 100_000, "heap": {}, "growth": [0, 0]} for mode in ("device poll", "device block")
             }
 
-        gpu = json.loads((self.root / f"targets/verified/{GPU}.json").read_text())["run"]["gpu"]
+        gpu = json.loads((self.root / f"targets/verified/{RECORD}.json").read_text())["run"]["gpu"]
         readme = change(new)
         for text in ["commit 0123456 with changes, 2026-11-22<", "1,510 of 1,511 (all but 1 of `top_k`)", "figure record networks jetson-orin-nano -->3 of 4<", "figure record emulated -->1 of 2<", "figure record identical -->1<",
                      f"On an {gpu}, 1,609 of 1,905 in f32 and 1,500 of 1,905 in f16 pass.",
@@ -375,14 +375,14 @@ class Documents(unittest.TestCase):
         self.assertIn("2 modes: calls of `malloc`, `free` and the like, by way of waiting: 5 with `poll` and 0 with `block`; 1 blocks and 0 mappings were left.", readme)
         # A part that has not been made again is that of an older record, which is named; without one nothing is said.
         folder = self.root / "targets/verified"
-        for path in folder.glob(f"{GPU}-*.json"):
+        for path in folder.glob(f"{RECORD}-*.json"):
             path.unlink()
-        older = json.loads((folder / f"{GPU}.json").read_text())
+        older = json.loads((folder / f"{RECORD}.json").read_text())
         older["run"]["commit"] = "fedcba9876543210"
-        (folder / f"{GPU}-fedcba9.json").write_text(json.dumps(older))
+        (folder / f"{RECORD}-fedcba9.json").write_text(json.dumps(older))
         readme = change(lambda record: record.pop("heap"))
         self.assertRegex(readme, r"commit fedcba9, 2026-11-22\), 100,000 replays in each of 2 modes")
-        (folder / f"{GPU}-fedcba9.json").unlink()
+        (folder / f"{RECORD}-fedcba9.json").unlink()
         self.assertNotIn("100,000 replays", change(lambda record: None))
 
     def test_a_new_suite_and_new_architectures_need_no_edits_by_hand(self):
