@@ -106,11 +106,15 @@ struct Scaled {
 }
 
 impl Scaled {
-    /// `None` where f16 cannot hold it.
+    /// `None` where f16 cannot hold it, and where elements are repeated.
     fn new(bytes: &[u8], view: &View, scale: Option<&[f32]>, shift: Option<&[f32]>) -> Option<Self> {
         let mut matrix = bytes.to_vec();
         let [.., steps, columns] = *view.shape.as_slice() else { return None };
         let [.., step, column] = *view.strides.as_slice() else { return None };
+        // An element that stands for several would be scaled several times.
+        if (step == 0 && steps > 1) || (column == 0 && columns > 1) {
+            return None;
+        }
         let (mut sums, mut shifts) = (vec![0.0; columns as usize], vec![0.0; columns as usize]);
         let (mut squares, mut lost) = (0.0, 0.0);
         for k in 0..steps as usize {
@@ -152,7 +156,7 @@ mod tests {
     use floe_models::{Op, Tensor, op::Binary};
     use std::collections::HashMap;
 
-    /// A normalisation of 40 rows of 64, a product with `columns` columns behind it, and a bias; whether somebody else reads the
+    /// A normalisation of 40 rows of 64, a product with 48 columns behind it, and a bias; whether somebody else reads the
     /// normalised rows. What a GPU of f16 runs before kernels are fused.
     fn network(center: bool, scale: f32, read_twice: bool) -> KernelGraph {
         let mut net = Network::new();
@@ -211,6 +215,19 @@ mod tests {
                 assert!((x - y).abs() < 8e-3, "{x} for {y}");
             }
         }
+    }
+
+    #[test]
+    fn a_matrix_of_repeated_elements_is_not_scaled() {
+        let bytes: Vec<u8> = [1.0, 2.0, 3.0].iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect();
+        let scaled = |shape: &[u32], strides: [i32; 2]| {
+            let view =
+                View { strides: strides.into_iter().collect(), ..View::contiguous(DType::F16, shape).expect("small") };
+            Scaled::new(&bytes, &view, Some(&[2.0, 4.0, 8.0]), None).map(|scaled| scaled.sums)
+        };
+        assert_eq!(scaled(&[3, 1], [1, 0]), Some(vec![2.0 + 8.0 + 24.0]));
+        assert_eq!(scaled(&[3, 2], [1, 0]), None);
+        assert_eq!(scaled(&[3, 3], [0, 1]), None);
     }
 
     #[test]
