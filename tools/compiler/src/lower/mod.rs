@@ -13,8 +13,11 @@ mod movement;
 mod operators;
 mod quantized;
 mod recurrent;
+mod results;
 
 pub use located::Located;
+
+use results::Results;
 
 use crate::{
     fused::{FusedGraph, FusedNode, FusedOp},
@@ -109,6 +112,7 @@ struct Lowering<'a> {
     /// Forms that a value was copied into before.
     forms: HashMap<(TensorId, Form, DType), Located>,
     output_buffers: Vec<BufferId>,
+    results: Results,
     result: KernelGraph,
     /// Number of the fused node being lowered.
     current: usize,
@@ -123,6 +127,7 @@ impl<'a> Lowering<'a> {
             located: vec![None; graph.values.len()],
             forms: HashMap::new(),
             output_buffers: Vec::new(),
+            results: results::of(stored),
             result: KernelGraph::default(),
             current: 0,
         };
@@ -202,7 +207,8 @@ impl<'a> Lowering<'a> {
         if let Some(located) = &self.located[id.0] {
             return located.clone();
         }
-        let (dtype, shape) = (self.dtype(id), self.shape(id));
+        let dtype = if self.results.widened[id.0] { DType::F32 } else { self.dtype(id) };
+        let shape = self.shape(id);
         let located = if let Some(Slice { whole, axis, start }) = self.stored.layouts.slices[id.0] {
             let whole = self.allocate(whole);
             let mut starts = vec![0; shape.len()];
@@ -232,11 +238,8 @@ impl<'a> Lowering<'a> {
 
     /// The output binding that a value can be computed in, where type and layout agree.
     fn direct_output(&self, id: TensorId, dtype: DType) -> Option<BufferId> {
-        // A state is still read by later steps when its next value is computed.
-        if self.state(id).is_some() {
-            return None;
-        }
-        let position = self.graph.outputs.iter().position(|&output| output == id)?;
+        // None of a state, which is still read by later steps when its next value is computed.
+        let position = self.results.bound[id.0]?;
         let same = *self.layout(id) == Layout::Plain && dtype == self.graph.values[id.0].fact.dtype;
         same.then(|| self.output_buffers[position])
     }
@@ -380,7 +383,8 @@ impl<'a> Lowering<'a> {
             return Vec::new();
         }
         let mut reasons = Vec::new();
-        for reason in ids.iter().flat_map(|id| &self.stored.storage[id.0].reasons) {
+        let bound = ids.iter().filter(|id| self.results.widened[id.0]).map(|_| &Reason::Binding);
+        for reason in ids.iter().flat_map(|id| &self.stored.storage[id.0].reasons).chain(bound) {
             if !reasons.contains(reason) {
                 reasons.push(*reason);
             }
