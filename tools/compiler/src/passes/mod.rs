@@ -7,6 +7,7 @@ pub mod batch_norm;
 pub mod common;
 pub mod dead_code;
 pub mod dequantized_reads;
+pub mod early_slices;
 mod edges;
 pub mod float8_products;
 pub mod fold;
@@ -78,7 +79,7 @@ const NORMALISATION: [Pass<'_>; 10] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 19] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 20] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
@@ -87,6 +88,7 @@ fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 19] {
         ("joined_slices", &joined_slices::run),
         ("shared_prefixes", &shared_prefixes::run),
         ("gather", &gather::run),
+        ("early_slices", &early_slices::run),
         ("layer_norm", &layer_norm::run),
         ("attention", &attention::run),
         ("rotary", &rotary::run),

@@ -55,7 +55,7 @@ impl Network {
         id
     }
 
-    fn constant(&mut self, shape: &[usize]) -> TensorId {
+    pub(crate) fn constant(&mut self, shape: &[usize]) -> TensorId {
         let values = self.random(shape.iter().product());
         self.graph.add_constant("constant", Tensor::f32(shape, &values))
     }
