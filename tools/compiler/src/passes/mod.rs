@@ -5,6 +5,7 @@ pub mod arithmetic;
 pub mod attention;
 pub mod batch_norm;
 pub mod common;
+pub mod concat_parts;
 pub mod dead_code;
 pub mod dequantized_reads;
 pub mod early_slices;
@@ -79,7 +80,7 @@ const NORMALISATION: [Pass<'_>; 10] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 20] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 21] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
@@ -93,6 +94,7 @@ fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 20] {
         ("attention", &attention::run),
         ("rotary", &rotary::run),
         ("pads", &pads::run),
+        ("concat_parts", &concat_parts::run),
         ("quantize", &quantize::run),
         ("affine", &affine::run),
         ("product_reshape", &product_reshape::run),

@@ -1,0 +1,156 @@
+//! An element-wise operator behind a concatenation moves in front of it, to each part: there it joins the epilogue of what makes the
+//! part, or folds into a constant, and the parts still lie where they are joined. A class token and the places of all tokens, or
+//! the scores of a detector's levels, are written so.
+
+use super::{
+    edges::{self, Edges},
+    fuse,
+};
+use floe_models::{DType, Fact, Graph, Node, Op, TensorId};
+
+/// Moves every such operator.
+pub fn run(graph: Graph) -> Graph {
+    edges::rewrite(graph, |edges, number| {
+        if let Some(concat) = moved(edges, number) {
+            exchange(edges, number, concat);
+        }
+    })
+}
+
+/// The concatenation that an element-wise node moves in front of.
+fn moved(edges: &Edges, number: usize) -> Option<usize> {
+    let node = &edges.nodes[number];
+    let &[first, ref constants @ ..] = node.inputs.as_slice() else { return None };
+    let [output] = node.outputs.as_slice() else { return None };
+    let movable = node.op.is_element_wise() && node.op != Op::Where;
+    let is_constant = |id: TensorId| edges.constant(id).is_some();
+    let constant = constants.iter().all(|&id| is_constant(id));
+    let fact = edges.fact(first);
+    let floats = fact.dtype == DType::F32 && edges.fact(*output).dtype == DType::F32;
+    if !movable || !constant || !floats || fact.shape != edges.fact(*output).shape {
+        return None;
+    }
+    let concat = edges.producer(first)?;
+    let parts = &edges.nodes[concat];
+    let private = edges.only_reader(first) == Some(number) && matches!(parts.op, Op::Concat { .. });
+    let (some, all) = (parts.inputs.iter().any(|&part| joins(edges, part)), &parts.inputs);
+    (private && some && all.iter().all(|&part| is_constant(part) || joins(edges, part))).then_some(concat)
+}
+
+/// Whether what is done to a part costs no step: it becomes part of the step that makes the part. (Of a view, a transposed one say, it
+/// would be a step that reads slowly.)
+fn joins(edges: &Edges, part: TensorId) -> bool {
+    let maker = edges.maker(part).filter(|_| edges.only_reader(part).is_some());
+    maker.is_some_and(|maker| maker.op.is_element_wise() || fuse::is_anchor(&maker.op))
+}
+
+/// Lets the element-wise node `number` work on each part of the concatenation, which then makes its result.
+fn exchange(edges: &mut Edges, number: usize, concat: usize) {
+    let (node, mut joined) = (edges.nodes[number].clone(), edges.nodes[concat].clone());
+    let Op::Concat { axis } = joined.op else { return };
+    let rank = edges.fact(node.outputs[0]).shape.len();
+    let mut nodes = Vec::new();
+    let mut start = 0;
+    for (position, part) in joined.inputs.iter_mut().enumerate() {
+        let name = format!("{}_part_{position}", node.name);
+        let Fact { dtype, shape, .. } = edges.fact(*part).clone();
+        let mut inputs = vec![*part];
+        for &operand in &node.inputs[1..] {
+            let (slice, piece) = slice_of_operand(edges, operand, (rank, axis), (start, shape[axis]), &name);
+            nodes.extend(slice);
+            inputs.push(piece);
+        }
+        start += shape[axis];
+        *part = edges.add_value(name.clone(), Fact::new(dtype, &shape));
+        let (outputs, sources) = (vec![*part], node.sources.clone());
+        nodes.push(Node { name, op: node.op.clone(), inputs, outputs, sources });
+    }
+    joined.outputs.clone_from(&node.outputs);
+    nodes.push(joined);
+    edges.replace_by(number, nodes);
+    edges.remove(concat);
+}
+
+/// What a part reads of a constant operand: all of it, where it is broadcast along the dimension of the parts, else a slice, which
+/// the node that comes with it makes.
+fn slice_of_operand(
+    edges: &mut Edges,
+    operand: TensorId,
+    (rank, axis): (usize, usize),
+    (start, extent): (usize, usize),
+    name: &str,
+) -> (Option<Node>, TensorId) {
+    let Fact { dtype, mut shape, .. } = edges.fact(operand).clone();
+    let missing = rank - shape.len();
+    let Some(along) = axis.checked_sub(missing).filter(|&along| shape[along] != 1) else { return (None, operand) };
+    let (mut starts, steps) = (vec![0; shape.len()], vec![1; shape.len()]);
+    (starts[along], shape[along]) = (start, extent);
+    let name = format!("{name}_operand");
+    let piece = edges.add_value(name.clone(), Fact::new(dtype, &shape));
+    let op = Op::Slice { starts, steps };
+    (Some(Node { name, op, inputs: vec![operand], outputs: vec![piece], sources: Vec::new() }), piece)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fused::FusedOp,
+        passes::{same, tests::Network},
+    };
+    use floe_models::op::{Binary, Unary};
+
+    #[test]
+    fn places_are_added_to_each_token_and_become_part_of_the_product() {
+        let mut net = Network::new();
+        let x = net.input(&[1, 4, 8]);
+        let (matrix, class, places) = (net.constant(&[8, 8]), net.constant(&[1, 1, 8]), net.constant(&[1, 5, 8]));
+        let tokens = net.node(Op::MatMul, &[x, matrix]);
+        let all = net.node(Op::Concat { axis: 1 }, &[class, tokens]);
+        let placed = net.binary(Binary::Add, all, places);
+        net.output(placed);
+        let fused = net.finish();
+        let kinds: Vec<_> = fused.nodes.iter().map(|node| &node.op).collect();
+        assert!(
+            matches!(kinds[..], [FusedOp::Anchored { op: Op::MatMul, .. }, FusedOp::Operator(Op::Concat { .. })]),
+            "{kinds:?}"
+        );
+    }
+
+    #[test]
+    fn operands_along_other_dimensions_stay_whole() {
+        let mut net = Network::new();
+        let parts = [3, 2].map(|rows| {
+            let x = net.input(&[2, rows, 4]);
+            net.unary(Unary::Exp, x)
+        });
+        let all = net.node(Op::Concat { axis: 1 }, &parts);
+        let (columns, sequences) = (net.constant(&[4]), net.constant(&[2, 1, 1]));
+        let scaled = net.binary(Binary::Mul, all, columns);
+        let shifted = net.binary(Binary::Sub, scaled, sequences);
+        let y = net.unary(Unary::Tanh, shifted);
+        net.output(y);
+        let fused = net.finish();
+        let concat = fused.nodes.last().expect("nodes");
+        assert!(matches!(concat.op, FusedOp::Operator(Op::Concat { .. })) && fused.nodes.len() == 3);
+    }
+
+    #[test]
+    fn what_would_take_a_step_for_each_part_stays_behind_them() {
+        let mut net = Network::new();
+        let (a, b) = (net.input(&[1, 2, 4]), net.input(&[1, 2, 4]));
+        // A part that is read elsewhere, and one that no epilogue belongs to.
+        let read = net.unary(Unary::Exp, a);
+        let weights = net.node(Op::Softmax { axis: 2, log: false }, &[b]);
+        for part in [read, weights] {
+            let fusible = net.unary(Unary::Exp, b);
+            let all = net.node(Op::Concat { axis: 1 }, &[part, fusible]);
+            let y = net.unary(Unary::Tanh, all);
+            net.output(y);
+        }
+        net.output(read);
+        let before = net.graph.nodes.clone();
+        assert!(same(&run(net.graph.clone()).nodes, &before));
+        net.finish();
+    }
+}
