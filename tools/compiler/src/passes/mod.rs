@@ -25,6 +25,7 @@ pub mod merge_convolutions;
 pub mod merge_products;
 pub mod no_op;
 pub mod pads;
+pub mod patch_products;
 pub mod product_reshape;
 mod quantization;
 pub mod quantize;
@@ -80,7 +81,7 @@ const NORMALISATION: [Pass<'_>; 10] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 21] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 22] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
@@ -94,6 +95,7 @@ fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 21] {
         ("attention", &attention::run),
         ("rotary", &rotary::run),
         ("pads", &pads::run),
+        ("patch_products", &patch_products::run),
         ("concat_parts", &concat_parts::run),
         ("quantize", &quantize::run),
         ("affine", &affine::run),
