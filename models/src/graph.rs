@@ -61,16 +61,16 @@ pub struct Value {
     pub fact: Fact,
     /// The bytes, where the value is a constant.
     pub constant: Option<Tensor>,
-    /// The integers that the constant was dequantised from, if it was.
+    /// The integers that the value is dequantised from, where these are constant.
     pub quantized: Option<Quantized>,
 }
 
-/// A constant as integers, or as floats of 8 bits: `(integers − zero) · scale` are its elements.
+/// A value as constant integers, or floats of 8 bits: `(integers − zero) · scale` are its elements.
 #[derive(Clone, Debug)]
 pub struct Quantized {
-    /// The integers, in the constant's shape.
+    /// The integers, in the value's shape.
     pub integers: Tensor,
-    /// The scale (a float), in a shape that broadcasts to the constant's.
+    /// The scale (a float), in a shape that broadcasts to the value's.
     pub scale: Tensor,
     /// The zero point, of the integers' type, likewise; 0 where there is none.
     pub zero: Option<Tensor>,

@@ -152,7 +152,7 @@ pub(super) fn dequantize_linear(builder: &mut Builder, node: &mut NodeView) -> R
     Ok(result)
 }
 
-/// Keeps the 8-bit elements of a constant that was dequantised, for products that are computed with them.
+/// Keeps the 8-bit elements of a constant that is dequantised, however large, for products that are computed with them.
 fn remember(builder: &mut Builder, result: TensorId, x: TensorId, scale: TensorId, zero: Option<TensorId>) {
     let dtype = builder.fact(x).dtype;
     if dtype.is_float8() && !is_float_factor(dtype) {
@@ -167,11 +167,7 @@ fn remember(builder: &mut Builder, result: TensorId, x: TensorId, scale: TensorI
     let constant = |id: TensorId| builder.graph.constant(id).map(widened);
     // The zero point of floats is 0.
     let zeros = zero.filter(|_| !dtype.is_float8()).map(constant);
-    let (Some(_), Some(integers), Some(scale), None | Some(Some(_))) =
-        (constant(result), constant(x), constant(scale), &zeros)
-    else {
-        return;
-    };
+    let (Some(integers), Some(scale), None | Some(Some(_))) = (constant(x), constant(scale), &zeros) else { return };
     builder.graph.values[result.0].quantized = Some(graph::Quantized { integers, scale, zero: zeros.flatten() });
 }
 

@@ -67,7 +67,8 @@ pub enum PassError {
 type Pass<'a> = (&'static str, &'a dyn Fn(Graph) -> Graph);
 
 /// Bring every operator into the form that fusion expects.
-const NORMALISATION: [Pass<'_>; 10] = [
+const NORMALISATION: [Pass<'_>; 12] = [
+    ("no_op", &no_op::run),
     ("joined_slices", &joined_slices::run),
     ("quantized_moves", &quantized_moves::run),
     ("quantized_products", &quantized_products::run),
@@ -78,6 +79,7 @@ const NORMALISATION: [Pass<'_>; 10] = [
     ("vectors", &vectors::run),
     ("gemm", &gemm::run),
     ("batch_norm", &batch_norm::run),
+    ("dead_code", &dead_code::run),
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
