@@ -2,7 +2,10 @@
 
 use super::{Form, Located, Lowering};
 use crate::fused::FusedNode;
-use floe_models::Op;
+use floe_models::{
+    Op,
+    op::{Coordinates, Interpolation, Rounding},
+};
 
 impl<'a> Lowering<'a> {
     /// Makes the outputs of such an operator.
@@ -27,7 +30,8 @@ impl<'a> Lowering<'a> {
             Op::Reshape => match from.reshaped(shape) {
                 Some(view) => view,
                 None => {
-                    let packed = self.request(input, Form::Contiguous, from.dtype)?;
+                    // The copy converts what came in the binding's type.
+                    let packed = self.request(input, Form::Contiguous, self.dtype(input))?;
                     packed.reshaped(shape).ok_or("a contiguous value could not be reshaped")?
                 }
             },
@@ -63,6 +67,20 @@ impl<'a> Lowering<'a> {
                 }
                 let source = from.reshaped(&split).ok_or("a dimension cannot be split")?.expanded(&repeated);
                 (source, to.reshaped(&repeated).ok_or("the output of a tile is not row-major")?)
+            }
+            Op::Resize { ref scales, .. } => {
+                let (n, c) = (to.shape[0], to.shape[1]);
+                let (mut split, mut repeated) = (vec![n, c], vec![n, c]);
+                for (&extent, &scale) in from.shape.iter().zip(scales).skip(2) {
+                    split.extend([extent, 1]);
+                    repeated.extend([extent, scale as usize]);
+                }
+                let source = from.reshaped(&split).ok_or("a dimension cannot be split")?.expanded(&repeated);
+                let (padded_channels, between_channels) = (to.padded_channels, to.strides[1]);
+                let mut rows = to.reshaped(&repeated).ok_or("rows cannot be split")?;
+                // A lone channel has its padding beside it, too.
+                rows.strides[1] = between_channels;
+                (Located { padded_channels: 0, ..source }, Located { padded_channels, ..rows })
             }
             Op::DepthToSpace { block, column_row_depth } => {
                 let [n, c, h, w] = four(&from.shape)?;
@@ -116,6 +134,21 @@ impl<'a> Lowering<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a resizing repeats each element a whole number of times along each spatial dimension, in images of up to two of these.
+pub(super) fn repeats(op: &Op, shape: &[usize], result: &[usize]) -> bool {
+    let Op::Resize { scales, interpolation: Interpolation::Nearest(rounding), coordinates } = op else { return false };
+    // From the left corner of an element, or from its middle, which lies in the middle of what it becomes.
+    let kept = match coordinates {
+        Coordinates::Asymmetric => *rounding == Rounding::Floor,
+        Coordinates::HalfPixel => matches!(rounding, Rounding::HalfDown | Rounding::HalfUp),
+        _ => false,
+    };
+    let whole = |((&extent, &scale), &end): ((&usize, &f32), &usize)| {
+        scale >= 1.0 && scale.fract() == 0.0 && extent.checked_mul(scale as usize) == Some(end)
+    };
+    kept && (3..=4).contains(&shape.len()) && scales[..2] == [1.0; 2] && shape.iter().zip(scales).zip(result).all(whole)
 }
 
 fn four(shape: &[usize]) -> Result<[usize; 4], String> {

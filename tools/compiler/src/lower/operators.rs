@@ -1,6 +1,6 @@
 //! Lowering of each kind of node.
 
-use super::{Form, Located, Lowering};
+use super::{Form, Located, Lowering, movement::repeats};
 use crate::{
     fused::FusedNode,
     kernel_graph::{BufferId, Storage},
@@ -213,6 +213,7 @@ impl<'a> Lowering<'a> {
             | Op::Cast
             | Op::DepthToSpace { .. }
             | Op::SpaceToDepth { .. } => self.movement(node, op),
+            op if repeats(op, self.shape(node.inputs[0]), self.shape(node.outputs[0])) => self.movement(node, op),
             Op::LayerNormalization { .. } | Op::InstanceNormalization { .. } | Op::GroupNormalization { .. } => {
                 self.normalization(node, op)
             }
