@@ -198,6 +198,7 @@ pub fn cases() -> Vec<Kernel> {
         cases.push(conv(dtype, last, &size(&[1, 96, 7, 7], 256, &[1, 1], 1), residual));
         // Square windows.
         cases.push(conv(dtype, last, &size(&[1, 32, 20, 20], 64, &[3, 3], 1), relu));
+        cases.push(conv(dtype, last, &size(&[2, 16, 19, 21], 16, &[3, 3], 1), residual));
         cases.push(conv(dtype, last, &size(&[2, 20, 17, 15], 36, &[3, 3], 2), silu));
         cases.push(conv(dtype, last, &size(&[1, 64, 9, 9], 64, &[3, 3], 1), residual));
         cases.push(conv(dtype, last, &size(&[1, 512, 4, 4], 128, &[3, 3], 1), bias));

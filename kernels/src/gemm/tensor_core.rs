@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Tile rows, columns and the warps along rows, columns and K.
-const WARP_TILES: [(u32, u32, u32, u32, u32); 25] = [
+const WARP_TILES: [(u32, u32, u32, u32, u32); 27] = [
     (16, 32, 1, 1, 4),
     (16, 64, 1, 2, 2),
     (16, 64, 1, 1, 4),
@@ -26,12 +26,14 @@ const WARP_TILES: [(u32, u32, u32, u32, u32); 25] = [
     (64, 128, 2, 2, 1),
     (64, 128, 1, 2, 2),
     (64, 128, 2, 4, 1),
+    (128, 16, 4, 1, 1),
     (128, 32, 4, 1, 1),
     (128, 64, 2, 2, 1),
     (128, 64, 2, 1, 2),
     (128, 64, 4, 2, 1),
     (128, 128, 2, 2, 1),
     (128, 128, 2, 4, 1),
+    (256, 16, 4, 1, 1),
     (256, 32, 4, 1, 1),
     (256, 64, 4, 1, 1),
     (128, 256, 2, 4, 1),
@@ -88,8 +90,8 @@ const WARPGROUP_TILES: [(u32, u32, u32, u32, u32); 12] = [
     (128, 256, 2, 1, 1),
 ];
 
-/// Bytes of a row of a tile.
-const DEPTHS: [u32; 3] = [64, 128, 256];
+/// Bytes of a row of a tile. Rows of one fragment are for patches of pixels that have no more.
+const DEPTHS: [u32; 4] = [FRAGMENT, 64, 128, 256];
 /// Bytes of a row of a fragment.
 const FRAGMENT: u32 = 32;
 /// Stages of the ring where warps multiply; two or three leave room for a second block.
@@ -201,7 +203,8 @@ fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iter
     gathered(problem, b, target).flat_map(move |tile| {
         let patched = shares.then(|| tile.with_patch(problem)).flatten();
         let patched = patched.filter(|tile| tile.layout(problem, tile.stages).bytes <= target.shared_per_block);
-        [Some(tile), patched].into_iter().flatten()
+        let gathered = Some(tile).filter(|tile| tile.depth * problem.a.dtype.size() as u32 > FRAGMENT);
+        [gathered, patched].into_iter().flatten()
     })
 }
 
@@ -237,6 +240,7 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
         let depths = DEPTHS.into_iter().filter(move |&depth| {
             let k = (problem.k() * size).next_multiple_of(2 * FRAGMENT);
             let suits = match unit {
+                Unit::Warp if depth == FRAGMENT => problem.depth.channels * size == FRAGMENT,
                 Unit::Warp => (depth <= k || depth == FRAGMENT * wk.max(2)) && (depth < 256 || wk > 1),
                 Unit::Warpgroup => depth == 128,
             };

@@ -188,6 +188,20 @@ fn patches_are_offered_with_either_side_as_rows_where_warps_multiply() {
 }
 
 #[test]
+fn patches_of_few_channels_have_a_fragment_a_tap() {
+    let target = targets().into_iter().find(|target| target.architecture == 87).expect("an Orin");
+    let narrow = |channels: u32| {
+        let candidates = conv(DType::F16, channels, 56, 16, 3, 1).candidates(&target).unwrap();
+        assert_sound(&candidates, &target);
+        let deep = |c: &&Candidate| c.configuration.split(' ').next().is_some_and(|tile| tile.ends_with("x16x16"));
+        let narrow: Vec<_> = candidates.into_iter().filter(|c| deep(&c)).collect();
+        assert!(narrow.iter().all(|c| c.launches[0].entry == "tensor_core_patch"));
+        narrow.len()
+    };
+    assert!(narrow(16) > 0 && narrow(32) == 0 && narrow(48) == 0);
+}
+
+#[test]
 fn rows_are_even_where_one_stride_leads_from_each_to_the_next() {
     let even = |conv: &Conv| {
         let candidates = conv.candidates(&targets()[1]).unwrap();

@@ -279,6 +279,7 @@ pub fn cases() -> Vec<Kernel> {
         add(signed, &[1, 64, 11, 9], [72, 1, 1, 1], 0, Block);
         // Windows, with zero points and without.
         add(both, &[1, 32, 20, 20], [64, 3, 1, 1], 114, PerChannel(U8));
+        add(signed, &[1, 32, 19, 21], [16, 3, 1, 1], 7, Requantise(I8));
         add(signed, &[2, 20, 17, 15], [36, 3, 2, 1], -7, Requantise(I8));
         add(both, &[1, 64, 9, 9], [64, 3, 1, 1], 0, Residual);
         add(both, &[1, 256, 5, 4], [128, 3, 1, 1], 255, Sums);
