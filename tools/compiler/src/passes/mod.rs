@@ -37,6 +37,7 @@ mod rewrite;
 pub mod rotary;
 pub mod shared_prefixes;
 pub mod vectors;
+pub mod weighted_sums;
 pub mod whole_products;
 
 #[cfg(test)]
@@ -83,7 +84,7 @@ const NORMALISATION: [Pass<'_>; 12] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 22] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 23] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
@@ -96,6 +97,7 @@ fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 22] {
         ("layer_norm", &layer_norm::run),
         ("attention", &attention::run),
         ("rotary", &rotary::run),
+        ("weighted_sums", &weighted_sums::run),
         ("pads", &pads::run),
         ("patch_products", &patch_products::run),
         ("concat_parts", &concat_parts::run),
