@@ -4,6 +4,7 @@ pub mod affine;
 pub mod arithmetic;
 pub mod attention;
 pub mod batch_norm;
+pub mod channel_rows;
 pub mod common;
 pub mod concat_parts;
 pub mod dead_code;
@@ -84,7 +85,7 @@ const NORMALISATION: [Pass<'_>; 12] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 23] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 24] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
@@ -103,6 +104,7 @@ fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 23] {
         ("concat_parts", &concat_parts::run),
         ("quantize", &quantize::run),
         ("affine", &affine::run),
+        ("channel_rows", &channel_rows::run),
         ("product_reshape", &product_reshape::run),
         ("late_transposes", &late_transposes::run),
         ("merge_products", &merge_products::run),
