@@ -3,7 +3,8 @@
 //!
 //! A *group* is a set of element-wise nodes of which only one, the *root*, is seen from outside; every other member's
 //! consumers are members. No path can leave such a set and come back, so replacing it by one node at the root's place
-//! keeps the graph acyclic and in order. The same holds with an *anchor* in the set, a convolution or matrix product
+//! keeps the graph acyclic and in order. (At last cheap nodes become members of all groups that read them; see
+//! [`super::recomputed`].) The same holds with an *anchor* in the set, a convolution or matrix product
 //! that only members read: it moves down to the root's place, where all other inputs of the group exist.
 
 use super::{quantization::Chains, rewrite};
@@ -57,6 +58,7 @@ pub fn run(graph: Graph) -> Result<FusedGraph, FuseError> {
     let element_wise: Vec<usize> = (0..graph.nodes.len()).rev().filter(|&n| fusion.classes[n].is_some()).collect();
     fusion.grow(&element_wise)?;
     fusion.attach()?;
+    fusion.recompute();
     let nodes = fusion.emit()?;
     let Graph { name, values, inputs, outputs, contents, .. } = graph;
     Ok(FusedGraph { name, nodes, values, inputs, outputs, contents })
@@ -116,12 +118,12 @@ pub fn significant(shape: &[usize]) -> &[usize] {
 
 /// A set of element-wise nodes with one visible result.
 #[derive(Debug)]
-struct Group {
+pub(super) struct Group {
     /// Node numbers, ascending; the last is the root.
-    members: BTreeSet<usize>,
-    classes: Classes,
+    pub(super) members: BTreeSet<usize>,
+    pub(super) classes: Classes,
     /// The node whose epilogue the group is.
-    anchor: Option<usize>,
+    pub(super) anchor: Option<usize>,
 }
 
 impl Group {
@@ -129,7 +131,7 @@ impl Group {
         *self.members.last().expect("a group has a root")
     }
 
-    fn class(&self) -> Class {
+    pub(super) fn class(&self) -> Class {
         match self.classes {
             Classes::One(class) => class,
             Classes::Any => Class::F32,
@@ -138,23 +140,23 @@ impl Group {
 }
 
 /// An epilogue or a free-standing program, ready to be emitted.
-struct Lowered {
+pub(super) struct Lowered {
     program: Program,
     /// Inputs of the program, the accumulator left out.
-    inputs: Vec<TensorId>,
+    pub(super) inputs: Vec<TensorId>,
 }
 
-struct Fusion<'a> {
-    graph: &'a Graph,
-    consumers: Vec<Vec<NodeId>>,
+pub(super) struct Fusion<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) consumers: Vec<Vec<NodeId>>,
     producers: Vec<Option<NodeId>>,
-    is_output: Vec<bool>,
+    pub(super) is_output: Vec<bool>,
     /// Arithmetic of each element-wise node, `None` for other nodes.
     classes: Vec<Option<Classes>>,
     /// Groups by root.
-    groups: BTreeMap<usize, Group>,
-    /// Root of the group that each element-wise node belongs to.
-    owner: Vec<Option<usize>>,
+    pub(super) groups: BTreeMap<usize, Group>,
+    /// Root of the group that each element-wise node belongs to, or of the first where it is in several.
+    pub(super) owner: Vec<Option<usize>>,
 }
 
 impl<'a> Fusion<'a> {
@@ -182,7 +184,7 @@ impl<'a> Fusion<'a> {
         }
     }
 
-    fn output(&self, node: usize) -> TensorId {
+    pub(super) fn output(&self, node: usize) -> TensorId {
         self.graph.nodes[node].outputs[0]
     }
 
@@ -274,7 +276,12 @@ impl<'a> Fusion<'a> {
     }
 
     /// The program of members in ascending order. With an anchor, its output is input 0.
-    fn lower(&self, members: &BTreeSet<usize>, class: Class, anchor: Option<usize>) -> Result<Lowered, ProgramError> {
+    pub(super) fn lower(
+        &self,
+        members: &BTreeSet<usize>,
+        class: Class,
+        anchor: Option<usize>,
+    ) -> Result<Lowered, ProgramError> {
         let graph = self.graph;
         let mut builder = Builder::new(class);
         let mut registers = HashMap::new();

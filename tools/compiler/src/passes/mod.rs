@@ -33,6 +33,7 @@ pub mod quantize;
 pub mod quantized_average;
 pub mod quantized_moves;
 pub mod quantized_products;
+mod recomputed;
 pub mod requantization;
 mod rewrite;
 pub mod rotary;
