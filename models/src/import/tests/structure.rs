@@ -259,6 +259,26 @@ fn large_repetitions_are_not_folded() {
     assert_eq!(expanded(1 << 20).nodes.len(), 2);
 }
 
+/// What dequantises a matrix beyond what is folded stays a chain of nodes; its integers are known all the same.
+#[test]
+fn integers_are_known_where_what_is_made_of_them_is_not_folded() {
+    const COLUMNS: usize = (1 << 23) + 1;
+    let mut model = Model::new(13)
+        .input("x", &[1, 2])
+        .floats("scale", &[], &[0.5])
+        .node(node("DequantizeLinear", "w scale", "d", &[]))
+        .node(node("MatMul", "x d", "y", &[]))
+        .output("y");
+    let raw_data = vec![253; 2 * COLUMNS].into();
+    model.graph.initializer.push(TensorProto { data_type: 3, raw_data, ..integers("w", &[2, COLUMNS as i64], &[]) });
+    let graph = model.import();
+    let factor = graph.nodes.last().expect("a product").inputs[1];
+    assert!(graph.constant(factor).is_none());
+    let quantized = graph.value(factor).quantized.as_ref().expect("integers");
+    assert_eq!((quantized.integers.shape.as_slice(), quantized.integers.bytes()[0]), (&[2, COLUMNS][..], 253));
+    assert_eq!(quantized.scale.to_f64(), [0.5]);
+}
+
 /// Exporters call every graph the same; people know the file.
 #[test]
 fn a_graph_is_called_after_its_file() {

@@ -163,7 +163,61 @@ mod tests {
         store_options::StoreOptions,
         stored::StoredGraph,
     };
-    use floe_models::{Op, op::Unary};
+    use floe_kernels::{Family, Kernel};
+    use floe_models::{
+        DType, Fact, Op,
+        op::{Coordinates, Interpolation, Rounding, Unary},
+    };
+
+    /// The only kernel that an enlargement by these factors becomes on the host.
+    fn enlarged(scales: [f32; 2], interpolation: Interpolation, coordinates: Coordinates) -> Kernel {
+        let mut network = Network::new();
+        let x = network.input(&[2, 3, 4, 5]);
+        let [h, w] = [4.0 * scales[0], 5.0 * scales[1]].map(|extent| extent as usize);
+        let op = Op::Resize { scales: vec![1.0, 1.0, scales[0], scales[1]], interpolation, coordinates };
+        let y = network.node_as(op, &[x], &[Fact::new(DType::F32, &[2, 3, h, w])])[0];
+        network.graph.outputs.push(y);
+        let fused = passes::fuse::run(passes::normalise(network.graph)).unwrap();
+        let options = StoreOptions { host: true, ..StoreOptions::default() };
+        let mut nodes = lower::lower(&StoredGraph::of(&fused, options)).expect("lowered").nodes;
+        assert_eq!(nodes.len(), 1);
+        nodes.remove(0).kernel
+    }
+
+    #[test]
+    fn enlargements_that_repeat_elements_are_copies() {
+        for (scales, rounding, coordinates) in [
+            ([2.0, 3.0], Rounding::Floor, Coordinates::Asymmetric),
+            ([3.0, 2.0], Rounding::HalfDown, Coordinates::HalfPixel),
+            ([1.0, 4.0], Rounding::HalfUp, Coordinates::HalfPixel),
+        ] {
+            let Kernel::Copy(copy) = enlarged(scales, Interpolation::Nearest(rounding), coordinates) else {
+                panic!("no copy");
+            };
+            let [rows, columns] = scales.map(|scale| scale as usize);
+            let (h, w) = (4 * rows, 5 * columns);
+            let image: Vec<f32> = (0..120).map(|number| number as f32).collect();
+            let mut result = vec![0.0_f32; 6 * h * w];
+            let (from, to) = (bytemuck::cast_slice(&image), bytemuck::cast_slice_mut(&mut result));
+            copy.run(&[from], &mut [to], &mut []).expect("runs");
+            for (index, value) in result.into_iter().enumerate() {
+                let (plane, y, x) = (index / (h * w), index / w % h, index % w);
+                assert_eq!(value, image[(plane * 4 + y / rows) * 5 + x / columns]);
+            }
+        }
+    }
+
+    #[test]
+    fn other_enlargements_find_places() {
+        for (scales, interpolation, coordinates) in [
+            ([2.0, 1.5], Interpolation::Nearest(Rounding::Floor), Coordinates::Asymmetric),
+            ([3.0, 3.0], Interpolation::Nearest(Rounding::HalfDown), Coordinates::Asymmetric),
+            ([2.0, 2.0], Interpolation::Nearest(Rounding::Floor), Coordinates::HalfPixel),
+            ([2.0, 2.0], Interpolation::Linear, Coordinates::Asymmetric),
+        ] {
+            assert!(matches!(enlarged(scales, interpolation, coordinates), Kernel::Resize(_)));
+        }
+    }
 
     #[test]
     fn channels_become_pixels_of_any_number_of_channels() {

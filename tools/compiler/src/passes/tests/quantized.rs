@@ -368,6 +368,20 @@ fn quantising_what_was_just_dequantised_is_nothing() {
 }
 
 #[test]
+fn a_pool_of_one_element_does_not_part_dequantising_from_quantising() {
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[1, 2, 3, 3]);
+    let pool = Op::Pool { kind: Pooling::AverageExcludingPads, kernel: vec![1; 2], window: window(0) };
+    let pooled = net.node_as(pool, &[x], &[Fact::new(DType::F32, &[1, 2, 3, 3])])[0];
+    let y = net.quantise(pooled, 1.0 / 64.0, 70, DType::U8);
+    net.output(y);
+    let graph = simplify(net.graph.clone()).expect("legal");
+    let rounded = graph.nodes.iter().filter(|node| node.op == Op::Unary(Unary::Round));
+    assert_eq!(rounded.count(), 1);
+    net.finish();
+}
+
+#[test]
 fn movement_between_unlike_scales_or_that_computes_stays_on_floats() {
     let moved = |scale: f32, zero: i64, dtype: DType, op: Op, shape: &[usize]| {
         let mut net = Network::new();
