@@ -103,8 +103,12 @@ fn operands(graph: &Graph, node: &Node, piece: &Piece) -> Option<Vec<Option<Piec
             if shape(1).len() != 2 && narrowed != [rank - 2] {
                 return None;
             }
-            let mut rows = piece.clone();
-            rows.take(last, &Piece::whole(shape(0)), last);
+            // A matrix of its own for each batch may be a factor of one for all.
+            if narrowed.iter().any(|&d| shape(0)[d] != from[d]) {
+                return None;
+            }
+            let mut rows = Piece::whole(shape(0));
+            narrowed.iter().for_each(|&d| rows.take(d, piece, d));
             first_only(rows)
         }
         Op::Gemm { transpose_a: false, .. } if narrowed == [0] => {
@@ -112,8 +116,8 @@ fn operands(graph: &Graph, node: &Node, piece: &Piece) -> Option<Vec<Option<Piec
             if node.inputs.len() > 2 && shape(2).len() > 1 && shape(2)[0] != 1 {
                 return None;
             }
-            let mut rows = piece.clone();
-            rows.take(1, &Piece::whole(shape(0)), 1);
+            let mut rows = Piece::whole(shape(0));
+            rows.take(0, piece, 0);
             first_only(rows)
         }
         Op::Attention { causal: None, .. } if node.inputs.len() == 3 && narrowed == [rank - 2] => {
@@ -248,6 +252,31 @@ mod tests {
         // Queries, keys and values are one product of all rows.
         assert_eq!(rows(&graph, |op| *op == Op::MatMul), [7, 1, 1, 1]);
         net.finish();
+    }
+
+    #[test]
+    fn rows_for_all_batches_are_taken_once() {
+        let mut net = Network::new();
+        let (rows, matrices) = (net.input(&[1, 7, 8]), net.input(&[4, 8, 5]));
+        let product = net.node(Op::MatMul, &[rows, matrices]);
+        let op = Op::Slice { starts: vec![0, 2, 0], steps: vec![1; 3] };
+        let y = net.node_as(op, &[product], &[Fact::new(DType::F32, &[4, 1, 5])])[0];
+        net.output(y);
+        assert_eq!(rows_of_products(&run(net.graph.clone())), [1]);
+        net.finish();
+        // Some of the batches.
+        let mut net = Network::new();
+        let (rows, matrix) = (net.input(&[4, 7, 8]), net.constant(&[8, 5]));
+        let product = net.node(Op::MatMul, &[rows, matrix]);
+        let op = Op::Slice { starts: vec![1, 2, 0], steps: vec![1; 3] };
+        let y = net.node_as(op, &[product], &[Fact::new(DType::F32, &[2, 3, 5])])[0];
+        net.output(y);
+        assert_eq!(rows_of_products(&run(net.graph.clone())), [3]);
+        net.finish();
+    }
+
+    fn rows_of_products(graph: &Graph) -> Vec<usize> {
+        rows(graph, |op| *op == Op::MatMul)
     }
 
     #[test]
