@@ -100,6 +100,15 @@ impl FusedGraph {
         readers
     }
 
+    /// For every value the number of the node that makes it.
+    pub fn makers(&self) -> Vec<Option<usize>> {
+        let mut makers = vec![None; self.values.len()];
+        for (number, node) in self.nodes.iter().enumerate() {
+            node.outputs.iter().for_each(|output| makers[output.0] = Some(number));
+        }
+        makers
+    }
+
     /// Whether a node is a matrix product of 8-bit floats that are both computed when the plan runs.
     pub fn multiplies_activations(&self, node: &FusedNode) -> bool {
         matches!(node.op, FusedOp::Anchored { op: Op::QuantizedMatMul, .. })

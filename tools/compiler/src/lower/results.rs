@@ -2,7 +2,7 @@
 //! rounded once more, nor is there a copy behind it.
 
 use crate::{
-    fused::{FusedGraph, FusedNode, FusedOp},
+    fused::{FusedNode, FusedOp},
     layout::{Layout, Slice},
     passes::fuse::is_anchor,
     stored::StoredGraph,
@@ -23,7 +23,7 @@ pub(super) struct Results {
 /// Finds them.
 pub(super) fn of(stored: &StoredGraph<'_>) -> Results {
     let graph = stored.graph;
-    let search = Search { stored, makers: makers(graph), readers: graph.readers() };
+    let search = Search { stored, makers: graph.makers(), readers: graph.readers() };
     let (mut widened, mut bound) = (vec![false; graph.values.len()], vec![None; graph.values.len()]);
     for (number, &output) in graph.outputs.iter().enumerate() {
         if search.is_state(output) {
@@ -41,15 +41,6 @@ pub(super) fn of(stored: &StoredGraph<'_>) -> Results {
         }
     }
     Results { widened, bound }
-}
-
-/// The number of the node that makes each value.
-fn makers(graph: &FusedGraph) -> Vec<Option<usize>> {
-    let mut makers = vec![None; graph.values.len()];
-    for (number, node) in graph.nodes.iter().enumerate() {
-        node.outputs.iter().for_each(|output| makers[output.0] = Some(number));
-    }
-    makers
 }
 
 struct Search<'a> {

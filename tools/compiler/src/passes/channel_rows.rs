@@ -10,10 +10,7 @@ use super::{
     edges::{self, Edges},
     rewrite,
 };
-use floe_models::{
-    DType, Fact, Graph, Node, Op, Tensor, TensorId,
-    op::{Binary, Window},
-};
+use floe_models::{DType, Fact, Graph, Node, Op, Tensor, TensorId, op::Binary};
 
 /// Channels of the image and pixels are multiples of it: matrices of other extents are not read and stored in vectors.
 const VECTOR: usize = 8;
@@ -134,22 +131,19 @@ fn wants_rows(edges: &Edges, mut id: TensorId) -> bool {
 
 /// Whether a node is a convolution that is a product of its pixels with constant filters.
 fn is_pointwise(edges: &Edges, node: &Node) -> bool {
-    let Op::Conv { window: Window { strides, pads_begin, pads_end, .. }, groups: 1 } = &node.op else { return false };
+    let Op::Conv { window, groups: 1 } = &node.op else { return false };
     let constant = node.inputs[1..].iter().all(|&input| edges.constant(input).is_some());
     let filters = &edges.fact(node.inputs[1]).shape;
     constant
         && matches!(edges.fact(node.outputs[0]).dtype, DType::F32 | DType::F16 | DType::Bf16)
-        && strides.iter().all(|&stride| stride == 1)
-        && pads_begin.iter().chain(pads_end).all(|&pad| pad == 0)
-        && filters[2..].iter().all(|&extent| extent == 1)
+        && rewrite::is_pointwise(window, &filters[2..])
         && filters[1].is_multiple_of(VECTOR)
 }
 
 /// What an element-wise node changes: its only operand that is not a constant of one element.
 fn changed(edges: &Edges, node: &Node) -> Option<TensorId> {
     let known = matches!(node.op, Op::Unary(_) | Op::Composite(_) | Op::Binary(_));
-    let mut operands = node.inputs.iter().copied().filter(|&input| rewrite::scalar(edges, input).is_none());
-    let first = operands.next().filter(|_| known && operands.next().is_none())?;
+    let first = rewrite::changed_operand(edges, node).filter(|_| known)?;
     (edges.fact(first) == edges.fact(node.outputs[0])).then_some(first)
 }
 

@@ -2,7 +2,7 @@
 //! `concat(x, y)`. Blocks that send half of their channels through further layers and join everything are written so. What is done
 //! to each slice element by element, such as quantising, is done to the value.
 
-use super::edges::Edges;
+use super::{edges::Edges, rewrite};
 use floe_models::{Fact, Graph, Node, Op, TensorId};
 
 /// Most element-wise nodes between a slice and the concatenation.
@@ -82,7 +82,7 @@ fn piece(edges: &Edges, part: TensorId, axis: usize) -> Option<Piece> {
             return Some(Piece { value, start, extent, between });
         }
         between.push(number);
-        let next = changed_operand(edges, node)?;
+        let next = rewrite::changed_operand(edges, node)?;
         if edges.fact(next).shape != edges.fact(part).shape {
             return None;
         }
@@ -104,14 +104,6 @@ fn start_of(graph: &Graph, node: &Node, id: TensorId, axis: usize) -> Option<usi
         }
         _ => None,
     }
-}
-
-/// The only operand of an element-wise node that is not a constant of one element.
-fn changed_operand(graph: &Graph, node: &Node) -> Option<TensorId> {
-    let is_scalar = |id: TensorId| graph.constant(id).is_some_and(|constant| constant.elements() == 1);
-    let mut changed = node.inputs.iter().copied().filter(|&input| !is_scalar(input));
-    let first = changed.next()?;
-    changed.next().is_none().then_some(first)
 }
 
 /// Whether `next` begins where `last` ends, in the same value, and the same is done to both.
@@ -154,7 +146,7 @@ fn join(graph: &mut Graph, nodes: &[Node], run: &Run) -> TensorId {
         let node = &nodes[number];
         let dtype = graph.fact(node.outputs[0]).dtype;
         let output = graph.add_value(format!("{} joined", graph.value(node.outputs[0]).name), Fact::new(dtype, &shape));
-        let changed = changed_operand(graph, node);
+        let changed = rewrite::changed_operand(graph, node);
         let inputs = node.inputs.iter().map(|&input| if Some(input) == changed { id } else { input }).collect();
         graph.nodes.push(Node { inputs, outputs: vec![output], ..node.clone() });
         id = output;

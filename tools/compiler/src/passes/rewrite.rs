@@ -1,6 +1,6 @@
 //! What several passes need: replacing values, reading and making constants, recognising broadcast constants.
 
-use floe_models::{DType, Fact, Graph, Node, NodeId, Origin, Source, Tensor, TensorId};
+use floe_models::{DType, Fact, Graph, Node, NodeId, Origin, Source, Tensor, TensorId, op::Window};
 
 /// Whether each value is an output of the graph.
 pub fn output_flags(graph: &Graph) -> Vec<bool> {
@@ -42,6 +42,21 @@ pub fn joined_biases(graph: &Graph, nodes: &[Node], widths: &[usize], dtype: DTy
 pub fn scalar(graph: &Graph, id: TensorId) -> Option<f64> {
     let constant = graph.constant(id)?;
     (constant.dtype.is_float() && constant.elements() == 1).then(|| constant.to_f64()[0])
+}
+
+/// The only operand of an element-wise node that is not a constant of one element.
+pub fn changed_operand(graph: &Graph, node: &Node) -> Option<TensorId> {
+    let is_scalar = |id: TensorId| graph.constant(id).is_some_and(|constant| constant.elements() == 1);
+    let mut changed = node.inputs.iter().copied().filter(|&input| !is_scalar(input));
+    let first = changed.next()?;
+    changed.next().is_none().then_some(first)
+}
+
+/// Whether windows of these extents are single elements that meet each element of an image once.
+pub fn is_pointwise(window: &Window, extents: &[usize]) -> bool {
+    extents.iter().all(|&extent| extent == 1)
+        && window.strides.iter().all(|&stride| stride == 1)
+        && window.pads_begin.iter().chain(&window.pads_end).all(|&pad| pad == 0)
 }
 
 /// The elements of a finite float constant that is broadcast to `to` and varies along dimension `channel` at most:

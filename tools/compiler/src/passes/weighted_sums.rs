@@ -12,7 +12,7 @@ use super::{
 };
 use floe_models::{
     DType, Fact, Graph, Node, Op, Source, TensorId,
-    op::{Binary, Reduction, Window},
+    op::{Binary, Reduction},
 };
 
 /// Most terms of a sum. Of more, products of a row would have a matrix transposed, since they read what they add up side by side.
@@ -64,15 +64,14 @@ fn convolution(edges: &Edges, number: usize) -> Option<WeightedSum> {
     let node = &edges.nodes[number];
     let Op::Conv { window, groups: 1 } = &node.op else { return None };
     let (x, filters) = (node.inputs[0], edges.constant(node.inputs[1])?);
-    let one = |shape: &[usize]| shape.iter().all(|&extent| extent == 1);
-    let few = filters.shape[0] == 1 && one(&filters.shape[2..]);
+    let sums = filters.shape[0] == 1 && rewrite::is_pointwise(window, &filters.shape[2..]);
     let softmax = matches!(edges.maker(x)?.op, Op::Softmax { axis: 1, log: false });
     let bias = match node.inputs.get(2) {
         Some(&bias) => Some(edges.constant(bias).map(|_| bias)?),
         None => None,
     };
     let weights = filters.to_f64();
-    let fits = few && softmax && is_pointwise(window) && has_columns(edges, x, 1);
+    let fits = sums && softmax && has_columns(edges, x, 1);
     (fits && weights.iter().all(|weight| weight.is_finite())).then(|| WeightedSum {
         x,
         axis: 1,
@@ -80,12 +79,6 @@ fn convolution(edges: &Edges, number: usize) -> Option<WeightedSum> {
         bias,
         sources: Vec::new(),
     })
-}
-
-/// Whether a window of one element meets each element of an image once.
-fn is_pointwise(window: &Window) -> bool {
-    window.strides.iter().all(|&stride| stride == 1)
-        && window.pads_begin.iter().chain(&window.pads_end).all(|&pad| pad == 0)
 }
 
 /// Whether the dimensions behind this one make columns of a matrix without a copy. Behind the last dimension there are none.
