@@ -17,6 +17,9 @@ pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
         problem.depth.window.as_ref().is_none_or(|w| w.count() == 1 && w.overreaches(&problem.rows) == [false; 3]);
     let bytes = problem.is_of_bytes();
     let known = bytes || matches!(element, DType::F32 | DType::F16 | DType::Bf16);
+    if problem.scale.is_some() || problem.second.is_some() {
+        return Vec::new();
+    }
     if m > MOST_ROWS || !plain || problem.groups() != 1 || !known {
         return Vec::new();
     }
@@ -29,12 +32,17 @@ pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
     for columns_of_warp in [1, 2, 4] {
         for warps_of_column in [1, 2, 4, 8] {
             let useful = warps_of_column == 1 || problem.k() >= 32 * vector * warps_of_column / 2;
-            if columns_of_warp * m <= 32 && useful {
+            if (columns_of_warp + sums_of_row(problem)) * m <= 32 && useful {
                 all.push(candidate(problem, b, columns_of_warp, warps_of_column, target));
             }
         }
     }
     all
+}
+
+/// What a warp adds up of each row beside its products: elements and their squares, where rows are normalised.
+fn sums_of_row(problem: &Problem) -> u32 {
+    if problem.moments.is_some() { 2 } else { 0 }
 }
 
 fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_column: u32, target: &Target) -> Candidate {
@@ -51,7 +59,8 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
         .int("CPW", columns_of_warp)
         .int("UNROLL", unroll)
         .int("B_N", b.column)
-        .int("VECTOR", vector);
+        .int("VECTOR", vector)
+        .define("MOMENTS", u32::from(problem.moments.is_some()));
     let mut parts = vec![include_str!("warp_sums.cu").into(), include_str!("gemv.cu").into()];
     let constants = match integer_names(problem) {
         Some(names) => {
@@ -69,7 +78,7 @@ fn candidate(problem: &Problem, b: &Operand, columns_of_warp: u32, warps_of_colu
     let converted =
         if problem.float8() { vector * (columns_of_warp + m) * super::conversion(b.dtype, target) / 2 } else { 0 };
     // All columns of a warp share what it converts of A.
-    let of_turn = products * (columns_of_warp * (m + 1) + m) + converted;
+    let of_turn = products * (columns_of_warp * (m + 1) + m * (1 + sums_of_row(problem))) + converted;
     let work = f64::from(turns * of_turn) * 2.0 * f64::from(WARPS) / 4.0;
     let latency = f64::from(turns.div_ceil(unroll)) * 800.0 + f64::from(columns_of_warp * m) * 40.0 + 600.0;
     let cycles = (of_one * work).max(latency * (of_one / 6.0).ceil()) + if warps_of_column > 1 { 60.0 } else { 0.0 };

@@ -33,8 +33,7 @@ DEVICE void normalize(Sum (&sums)[8], const Bias (&bias)[8], int row) {
         const Sum2 of_part = *moments_of_row(row, part);
         sum += of_part.x, squares += of_part.y;
     }
-    const f32 mean = sum * (1.0f / K), variance = fmaf(-mean, mean, squares * (1.0f / K));
-    const f32 inverse = rsqrt_16(maximum(variance, 0.0f) + EPSILON);
+    const f32 mean = sum * (1.0f / K), inverse = inverse_deviation(mean, squares * (1.0f / K));
 #pragma unroll
     for (int j = 0; j < 8; j++) sums[j] = __fmul_rn(fmaf(-mean, sum_of_column(bias[j]), sums[j]), inverse);
 }

@@ -1,9 +1,10 @@
 //! Printing: constants, index functions, operands and epilogue of a product as CUDA.
 
-use super::problem::{Map, Operand, Problem};
+use super::problem::{Map, Moments, Operand, Problem};
 use crate::DType;
 use crate::codegen::{
-    Argument, Arithmetic, Launch, Source, Text, element_type, prelude_for, program_function, whole_functions,
+    Argument, Arithmetic, Launch, Source, Text, element_type, f32_literal, prelude_for, program_function,
+    whole_functions,
 };
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -309,6 +310,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     if problem.moments.is_some() {
         let of_column = if sums.is_some() { "bias.factor" } else { "0" };
         line(format!("DEVICE f32 sum_of_column(const Bias& bias) {{ return {of_column}; }}"));
+        line(include_str!("deviation.cu").into());
     }
     if let Some(second) = &problem.second {
         line(row_function("row_of_second", &second.map, problem));
@@ -701,6 +703,12 @@ fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geome
         .int("K", problem.k())
         .int("OUT_COLUMN", problem.output.column)
         .int("THREADS", *threads);
+    let constants = match problem.moments {
+        Some(Moments { sums, epsilon }) => {
+            constants.flag("CENTER", sums.is_some()).text(&format!("#define EPSILON {}", f32_literal(epsilon)))
+        }
+        None => constants,
+    };
     let there = operands.iter().filter(|operand| operand.argument.is_some());
     let parameters: Vec<String> = there.map(|operand| format!("{} {}", operand.kind, operand.name)).collect();
     let field = |operand: &Pointer| operand.argument.map_or_else(|| "nullptr".into(), |_| operand.name.clone());

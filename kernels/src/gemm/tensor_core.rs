@@ -2,10 +2,10 @@
 //! for 8 bits).
 
 use super::cost::{OVERLAPPED, PATCHES, Tiled, WARPS};
-use super::problem::{Moments, Operand, Problem};
+use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use crate::DType;
-use crate::codegen::{Candidate, Packing, Rate, Target, f32_literal};
+use crate::codegen::{Candidate, Packing, Rate, Target};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -582,11 +582,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .flag("UNIFORM_TAPS", problem.depth.channels.is_multiple_of(depth));
     let constants = with_patch(constants, problem, tile);
     let constants = match problem.moments {
-        Some(Moments { sums, epsilon }) => constants
-            .int("MOMENTS_AT", layout.moments)
-            .int("MOMENT_PARTS", tile.moment_parts())
-            .flag("CENTER", sums.is_some())
-            .text(&format!("#define EPSILON {}", f32_literal(epsilon))),
+        Some(_) => constants.int("MOMENTS_AT", layout.moments).int("MOMENT_PARTS", tile.moment_parts()),
         None => constants,
     };
     let mut parts: Vec<Cow<'static, str>> = vec![include_str!("intrinsics.cu").into()];

@@ -27,7 +27,7 @@ fn normalized(
     NormalizedMatMul { product: MatMul { a, b, output, epilogue }, center, epsilon: 1e-5 }
 }
 
-/// The cases: products of networks, odd extents, batches, results in f32, columns of a wider output.
+/// The cases: products of networks, odd extents, batches, few rows, results in f32, columns of a wider output.
 pub fn cases() -> Vec<Kernel> {
     let none = |_: &View| epilogue(false, &[], &[]);
     let bias = |_: &View| epilogue(true, &[], &[]);
@@ -52,6 +52,10 @@ pub fn cases() -> Vec<Kernel> {
     }
     // Large enough for tiles of 208 rows, which take many steps.
     cases.push(normalized(DType::F16, &[], [208, 512, 192], true, bias));
+    // Few rows, one of them of a length that several warps share.
+    cases.push(normalized(DType::F16, &[], [1, 2056, 100], true, relu));
+    cases.push(normalized(DType::F16, &[], [5, 192, 33], true, residual));
+    cases.push(normalized(DType::F16, &[], [10, 264, 24], false, bias));
     let mut wide = normalized(DType::F16, &[], [64, 96, 48], true, bias);
     wide.product.output.dtype = DType::F32;
     cases.push(wide);

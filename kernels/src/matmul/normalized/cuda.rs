@@ -1,5 +1,5 @@
-//! CUDA candidates: those of the product on tensor cores by warps, which add up the moments of the rows that they multiply (sm_80
-//! and later; f16).
+//! CUDA candidates: those of the product on tensor cores by warps (sm_80 and later), and those for few rows. Both add up the moments
+//! of the rows that they multiply, of f16.
 
 use super::NormalizedMatMul;
 use crate::DType;
@@ -14,7 +14,7 @@ impl Generate for NormalizedMatMul {
         }
         let mut problem = cuda::problem(&self.product)?;
         problem.moments = Some(Moments { sums: self.sums_input(), epsilon: self.epsilon });
-        let mut all = gemm::tensor_core_candidates(&problem, target)?;
+        let mut all = gemm::candidates_of_normalized(&problem, target)?;
         for candidate in all.iter_mut().filter(|candidate| !candidate.packing.is_empty()) {
             candidate.packing.resize(self.sums_input().map_or(candidate.packing.len(), |sums| sums + 1), Packing::Keep);
         }

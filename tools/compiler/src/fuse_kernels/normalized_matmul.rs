@@ -14,9 +14,6 @@ use half::f16;
 /// bring it near the ends of f16 take more.
 const MOST_ROUNDING: f64 = 1.0 / 2048.0;
 
-/// Products of at most so many rows wait for their weights, which `gemv` reads fastest.
-const FEW_ROWS: u32 = 16;
-
 /// The product that the normalisation at node `first` feeds.
 pub(super) fn offers(graph: &KernelGraph, edges: &Edges, first: usize) -> Vec<Offer> {
     find(graph, edges, first).into_iter().collect()
@@ -28,8 +25,7 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
     let second = edges.successor(graph, before.outputs[0])?;
     let after = &graph.nodes[second];
     let Kernel::MatMul(product) = &after.kernel else { return None };
-    let rows = normalize.sets;
-    if !is_of_rows(normalize, product) || product.b.dtype != DType::F16 || rows <= FEW_ROWS {
+    if !is_of_rows(normalize, product) || product.b.dtype != DType::F16 {
         return None;
     }
     let mut parameters = before.inputs[1..].iter().map(|&range| numbers(graph, range));
@@ -156,11 +152,11 @@ mod tests {
     use floe_models::{Op, Tensor, op::Binary};
     use std::collections::HashMap;
 
-    /// A normalisation of 40 rows of 64, a product with 48 columns behind it, and a bias; whether somebody else reads the
+    /// A normalisation of rows of 64, a product with 48 columns behind it, and a bias; whether somebody else reads the
     /// normalised rows. What a GPU of f16 runs before kernels are fused.
-    fn network(center: bool, scale: f32, read_twice: bool) -> KernelGraph {
+    fn network(rows: usize, center: bool, scale: f32, read_twice: bool) -> KernelGraph {
         let mut net = Network::new();
-        let x = net.input(&[1, 40, 64]);
+        let x = net.input(&[1, rows, 64]);
         let constant = |net: &mut Network, name: &str, shape: &[usize], of: &dyn Fn(usize) -> f32| {
             let values: Vec<f32> = (0..shape.iter().product()).map(of).collect();
             net.graph.add_constant(name, Tensor::f32(shape, &values))
@@ -172,12 +168,12 @@ mod tests {
         let bias = constant(&mut net, "bias", &[48], &|i| noise(i + 512));
         let op = Op::LayerNormalization { axis: 2, epsilon: 1e-5, center };
         let inputs = if center { vec![x, scales, shifts] } else { vec![x, scales] };
-        let rows = net.node(op, &inputs);
-        let y = net.node(Op::MatMul, &[rows, weights]);
+        let normal = net.node(op, &inputs);
+        let y = net.node(Op::MatMul, &[normal, weights]);
         let y = net.binary(Binary::Add, y, bias);
         net.output(y);
         if read_twice {
-            net.output(rows);
+            net.output(normal);
         }
         let fused = passes::fuse(passes::tests::simplify(net.graph).expect("legal")).expect("fusible");
         let options = StoreOptions { host: false, half: true, keep_f32: &[], budget_f32: &[], states: &[] };
@@ -195,21 +191,22 @@ mod tests {
     }
 
     /// The output, by reference kernels, for rows that are far from zero.
-    fn output(graph: &KernelGraph) -> Vec<f32> {
-        let x: Vec<f32> = (0..40 * 64).map(|i| (i * 31 % 97) as f32 / 24.0 - 1.0 + (i / 64) as f32 / 8.0).collect();
-        let outputs = run_kernels(graph, &[&Tensor::f32(&[1, 40, 64], &x)]).expect("sound kernels");
+    fn output(graph: &KernelGraph, rows: usize) -> Vec<f32> {
+        let x: Vec<f32> = (0..rows * 64).map(|i| (i * 31 % 97) as f32 / 24.0 - 1.0 + (i / 64) as f32 / 8.0).collect();
+        let outputs = run_kernels(graph, &[&Tensor::f32(&[1, rows, 64], &x)]).expect("sound kernels");
         bytemuck::pod_collect_to_vec(&outputs[0])
     }
 
     #[test]
     fn a_normalisation_and_its_product_are_one_kernel_with_the_same_result() {
-        for center in [true, false] {
-            let apart = network(center, 1.0, false);
+        // As many rows as tensor cores take, and one.
+        for (rows, center) in [(40, true), (40, false), (1, true), (1, false)] {
+            let apart = network(rows, center, 1.0, false);
             assert_eq!(families(&apart), ["normalize", "matmul"]);
-            let wanted = output(&apart);
+            let wanted = output(&apart, rows);
             let together = fused(apart);
             assert_eq!(families(&together), ["normalized_matmul"]);
-            let got = output(&together);
+            let got = output(&together, rows);
             assert!(wanted.iter().any(|y| y.abs() > 1.0), "results that say something");
             for (x, y) in got.iter().zip(&wanted) {
                 assert!((x - y).abs() < 8e-3, "{x} for {y}");
@@ -233,7 +230,7 @@ mod tests {
     #[test]
     fn rows_that_others_read_and_scales_that_f16_cannot_hold_stay_apart() {
         for (scale, read_twice) in [(1.0, true), (1e-6, false), (1e6, false)] {
-            assert_eq!(families(&fused(network(true, scale, read_twice))), ["normalize", "matmul"]);
+            assert_eq!(families(&fused(network(40, true, scale, read_twice))), ["normalize", "matmul"]);
         }
     }
 }
