@@ -72,5 +72,11 @@ pub fn cases() -> Vec<Kernel> {
         cases.push(pool(dtype, true, Pooling::Max, &Size { pads: (2, 2), ..size(&[2, 19, 2, 3], &[5, 3], 2) }));
     }
     cases.push(pool(DType::F16, true, Pooling::Max, &Size { pads: (0, 3), ..size(&[1, 16, 4, 4], &[2, 2], 2) }));
+    // From channels side by side to rows: flattened behind the pooling.
+    for dtype in [DType::F16, DType::I8] {
+        let mut rows = pool(dtype, true, Pooling::Max, &Size { pads: (1, 0), ..size(&[2, 21, 9, 8], &[3, 2], 2) });
+        rows.output = view(dtype, false, &rows.output.shape);
+        cases.push(rows);
+    }
     cases.into_iter().map(Kernel::Pool).collect()
 }

@@ -122,7 +122,9 @@ impl Pool {
     fn decode(&self, extents: &[u32], width: u32) -> String {
         let mut lines = String::from("#define DECODE u32 rest = thread; u32 o0 = 0, o1 = 0, o2 = 0;");
         let mut to = String::from("OUTPUT_OFFSET");
-        for &d in memory_order(&self.output).iter().rev() {
+        // Loads are more than stores: where these lie otherwise, threads go along the channels that are loaded.
+        let order = memory_order(if self.input.is_channels_last() { &self.input } else { &self.output });
+        for &d in order.iter().rev() {
             let (name, scale) = match d {
                 0 => ("const u32 batch".into(), 1),
                 1 => ("const u32 channel".into(), width),

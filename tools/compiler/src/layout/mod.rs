@@ -84,7 +84,10 @@ mod tests {
         passes::{self, tests::Network},
         stored::StoredGraph,
     };
-    use floe_models::{Op, op::Unary, op::Window};
+    use floe_models::{
+        DType, Fact, Op,
+        op::{Pooling, Unary, Window},
+    };
 
     fn half(network: Network) -> Layouts {
         let fused = passes::fuse(passes::tests::simplify(network.graph).expect("legal")).expect("fusible");
@@ -128,6 +131,31 @@ mod tests {
         ];
         for (id, layout, reason) in expected {
             assert_eq!((&values[id.0].0, values[id.0].1.to_string().as_str()), (&layout, reason));
+        }
+    }
+
+    #[test]
+    fn a_pooling_writes_the_rows_that_it_is_flattened_to() {
+        // Of a few elements, of too many, of one place, and only pixels joined.
+        let cases = [
+            ([1, 16, 14, 14], vec![1, 784], Layout::Plain),
+            ([1, 64, 66, 66], vec![1, 69696], Layout::ChannelsLast),
+            ([1, 16, 2, 2], vec![1, 16], Layout::ChannelsLast),
+            ([1, 16, 14, 14], vec![1, 16, 49], Layout::ChannelsLast),
+        ];
+        for (shape, rows, layout) in cases {
+            let mut net = Network::new();
+            let x = net.input(&shape);
+            let x = net.conv(x, shape[1], 1, 1);
+            let two = || vec![2; 2];
+            let window = Window { strides: two(), dilations: vec![1; 2], pads_begin: vec![0; 2], pads_end: vec![0; 2] };
+            let op = Op::Pool { kind: Pooling::Max, kernel: two(), window };
+            let half_as_high = [1, shape[1], shape[2] / 2, shape[3] / 2];
+            let pooled = net.node_as(op, &[x], &[Fact::new(DType::F32, &half_as_high)])[0];
+            let rows = net.node_as(Op::Reshape, &[pooled], &[Fact::new(DType::F32, &rows)])[0];
+            let y = net.unary(Unary::Exp, rows);
+            net.output(y);
+            assert_eq!(half(net).values[pooled.0].0, layout, "{shape:?}");
         }
     }
 

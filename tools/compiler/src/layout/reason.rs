@@ -22,6 +22,8 @@ pub enum Reason {
     Default,
     /// Its only reader transposes it.
     Transposed,
+    /// Its only reader flattens it.
+    Flattened,
     /// A node reads it so, and it lies otherwise: it is copied.
     Read {
         /// The operator of the node.
@@ -36,7 +38,12 @@ impl Reason {
     pub fn is_reported(self) -> bool {
         match self {
             Self::Host | Self::NoImage | Self::Works { .. } | Self::Default => false,
-            Self::FollowsInput | Self::Readers | Self::Transposed | Self::Read { .. } | Self::Binding => true,
+            Self::FollowsInput
+            | Self::Readers
+            | Self::Transposed
+            | Self::Flattened
+            | Self::Read { .. }
+            | Self::Binding => true,
         }
     }
 }
@@ -66,6 +73,7 @@ impl fmt::Display for Reason {
             Self::Readers => write!(f, "all that read it work so"),
             Self::Default => write!(f, "nothing asks for another layout"),
             Self::Transposed => write!(f, "its only reader transposes it"),
+            Self::Flattened => write!(f, "its only reader flattens it"),
             Self::Read { operator } => write!(f, "copied, because {operator} reads it so"),
             Self::Binding => write!(f, "an input or output of the network"),
         }

@@ -7,6 +7,9 @@ use crate::{
 };
 use floe_models::{DType, Op, TensorId, op::ImageLayout};
 
+/// Most elements that a pooling writes in rows: each takes a sector of memory.
+const MOST_FLATTENED: usize = 1 << 16;
+
 /// The layout that a node's operator works in where no program is part of it; a program alone takes that of its inputs.
 fn own_layout(node: &FusedNode) -> Option<ImageLayout> {
     match &node.op {
@@ -98,7 +101,28 @@ pub(super) fn assign(graph: &FusedGraph, options: StoreOptions<'_>, first_layers
             }
         }
     }
+    flatten(graph, &readers, &mut layouts);
     layouts
+}
+
+/// A pooling whose only reader flattens its channels and places to rows writes these, which costs less than a copy where elements are
+/// few: its kernels store one element as well as several.
+fn flatten(graph: &FusedGraph, readers: &[Vec<usize>], layouts: &mut [(Layout, Reason)]) {
+    for node in &graph.nodes {
+        let FusedOp::Operator(Op::Pool { .. }) = node.op else { continue };
+        let output = node.outputs[0];
+        let &[reader] = readers[output.0].as_slice() else { continue };
+        let reader = &graph.nodes[reader];
+        let shape = |id: TensorId| graph.values[id.0].fact.shape.as_slice();
+        let (from, to) = (shape(output), shape(reader.outputs[0]));
+        let mixes = from.get(..2) != to.get(..2) && from.iter().skip(2).any(|&extent| extent != 1);
+        if matches!(reader.op, FusedOp::Operator(Op::Reshape))
+            && mixes
+            && from.iter().product::<usize>() <= MOST_FLATTENED
+        {
+            layouts[output.0] = (Layout::Plain, Reason::Flattened);
+        }
+    }
 }
 
 /// Attention writes its result in the order in which its only reader transposes it.
