@@ -18,6 +18,7 @@ pub mod gather;
 pub mod gemm;
 pub mod global_pool;
 mod heads;
+pub mod joined_levels;
 pub mod joined_slices;
 pub mod late_transposes;
 pub mod layer_norm;
@@ -40,6 +41,7 @@ pub mod rotary;
 pub mod shared_prefixes;
 pub mod vectors;
 pub mod weighted_sums;
+pub mod whole_parts;
 pub mod whole_products;
 
 #[cfg(test)]
@@ -86,13 +88,15 @@ const NORMALISATION: [Pass<'_>; 12] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 24] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 26] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
         ("merge", &merge::run),
         ("common", &common::run),
         ("joined_slices", &joined_slices::run),
+        ("joined_levels", &joined_levels::run),
+        ("whole_parts", &whole_parts::run),
         ("shared_prefixes", &shared_prefixes::run),
         ("gather", &gather::run),
         ("early_slices", &early_slices::run),
