@@ -52,6 +52,8 @@ pub struct Layouts {
     pub reads: Vec<Vec<Form>>,
     /// For every value, the slice of a concatenation's output that it is written into, if it is.
     pub slices: Vec<Option<Slice>>,
+    /// For every value that only one node reads, to make another view of it: that node, where the view is written into such a slice.
+    pub viewed: Vec<Option<usize>>,
 }
 
 /// Decides all layouts of a graph.
@@ -64,8 +66,8 @@ pub fn assign(
     let first_layers = first_layer::of(graph, options.host, factors);
     let reads = reads::assign(graph, options.host, &first_layers);
     let values = values::assign(graph, options, &first_layers);
-    let slices = slices::assign(graph, options.host, storage, &values);
-    Layouts { values, reads, slices }
+    let slices::Slices { of: slices, viewed } = slices::assign(graph, options.host, storage, &values);
+    Layouts { values, reads, slices, viewed }
 }
 
 /// The permutation that undoes another.

@@ -19,21 +19,25 @@ pub struct Slice {
     pub start: usize,
 }
 
-/// For every value its slice, if it has one.
-pub(super) fn assign(
-    graph: &FusedGraph,
-    host: bool,
-    storage: &[Storage],
-    layouts: &[(Layout, Reason)],
-) -> Vec<Option<Slice>> {
+/// What is written into slices.
+pub(super) struct Slices {
+    /// For every value its slice, if it has one.
+    pub of: Vec<Option<Slice>>,
+    /// For every value the node, its only reader, that makes another view of it, where this lies in a slice.
+    pub viewed: Vec<Option<usize>>,
+}
+
+/// Finds them.
+pub(super) fn assign(graph: &FusedGraph, host: bool, storage: &[Storage], layouts: &[(Layout, Reason)]) -> Slices {
     let mut free = vec![false; graph.values.len()];
     for node in &graph.nodes {
         let view = node.properties().is_some_and(|properties| properties.is_view());
         node.outputs.iter().for_each(|output| free[output.0] = !view);
     }
     graph.outputs.iter().for_each(|output| free[output.0] = false);
-    let products = products(graph, host);
-    let mut slices = vec![None; graph.values.len()];
+    let gaps = gaps(graph, host);
+    let views = Views::of(graph);
+    let (mut slices, mut viewed) = (vec![None; graph.values.len()], vec![None; graph.values.len()]);
     for node in &graph.nodes {
         let FusedOp::Operator(Op::Concat { axis }) = node.op else { continue };
         let whole = node.outputs[0];
@@ -48,35 +52,82 @@ pub(super) fn assign(
                     axis != 1 || (start.is_multiple_of(multiple) && (last || extent.is_multiple_of(multiple)))
                 }
                 Layout::Plain => {
-                    let written =
-                        is_one_piece(shape, axis) || (products[part.0] && is_aligned(shape, axis, shape[axis], dtype));
-                    written && (host || is_aligned(shape, axis, start, dtype))
+                    let aligned = |start| host || is_aligned(shape, axis, start, dtype);
+                    match gaps[part.0] {
+                        Gaps::Any => true,
+                        Gaps::Aligned if aligned(shape[axis]) => aligned(start),
+                        _ => is_one_piece(shape, axis) && aligned(start),
+                    }
                 }
                 Layout::Permuted(_) => false,
             };
             let same = layouts[part.0].0 == *layout && storage[part.0].dtype == dtype;
-            if free[part.0] && same && writable {
-                free[part.0] = false;
+            let (source, through) = views.behind(graph, part);
+            if free[source.0] && same && writable && storage[source.0].dtype == dtype {
+                free[source.0] = false;
                 slices[part.0] = Some(Slice { whole, axis, start });
+                through.into_iter().for_each(|node| viewed[graph.nodes[node].inputs[0].0] = Some(node));
             }
             start += extent;
         }
     }
-    slices
+    Slices { of: slices, viewed }
 }
 
-/// For every value whether a product on a GPU makes it that only one node reads. Its kernels write rows at any distance. On the
-/// host, where what a step reads and writes must not overlap, another part may lie in the gaps between rows.
-fn products(graph: &FusedGraph, host: bool) -> Vec<bool> {
-    let readers = graph.readers();
-    let mut products = vec![false; graph.values.len()];
-    for node in graph.nodes.iter().filter(|_| !host) {
-        if let FusedOp::Anchored { op: Op::MatMul | Op::Gemm { .. }, .. } = node.op {
-            let output = node.outputs[0];
-            products[output.0] = readers[output.0].len() == 1;
+/// Nodes that only look at a value otherwise.
+struct Views {
+    makers: Vec<Option<usize>>,
+    readers: Vec<Vec<usize>>,
+}
+
+impl Views {
+    fn of(graph: &FusedGraph) -> Self {
+        Self { makers: graph.makers(), readers: graph.readers() }
+    }
+
+    /// The value that a part is a view of, which nobody else reads, and the nodes between, the last first.
+    fn behind(&self, graph: &FusedGraph, part: TensorId) -> (TensorId, Vec<usize>) {
+        let (mut value, mut nodes) = (part, Vec::new());
+        while let Some(maker) = self.makers[value.0]
+            && let FusedOp::Operator(Op::Reshape | Op::Transpose { .. } | Op::Identity) = graph.nodes[maker].op
+            && self.readers[value.0].len() == 1
+            && !graph.outputs.contains(&value)
+        {
+            nodes.push(maker);
+            value = graph.nodes[maker].inputs[0];
+        }
+        match self.readers[value.0].len() {
+            1 => (value, nodes),
+            _ => (part, Vec::new()),
         }
     }
-    products
+}
+
+/// Which gaps between its rows a value may have where it is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gaps {
+    None,
+    /// Rows start at multiples of 16 bytes.
+    Aligned,
+    Any,
+}
+
+/// For every value that only one node reads. On a GPU products write rows at any distance, and element-wise programs anything. On the
+/// host, where what a step reads and writes must not overlap, another part may lie in the gaps.
+fn gaps(graph: &FusedGraph, host: bool) -> Vec<Gaps> {
+    let readers = graph.readers();
+    let mut gaps = vec![Gaps::None; graph.values.len()];
+    for node in graph.nodes.iter().filter(|_| !host) {
+        let written = match node.op {
+            FusedOp::Anchored { op: Op::MatMul | Op::Gemm { .. }, .. } => Gaps::Aligned,
+            FusedOp::Pointwise(_) => Gaps::Any,
+            _ => continue,
+        };
+        for output in node.outputs.iter().filter(|output| readers[output.0].len() == 1) {
+            gaps[output.0] = written;
+        }
+    }
+    gaps
 }
 
 /// Whether a slice of a row-major value along this dimension has no gaps.
@@ -93,8 +144,9 @@ fn is_aligned(shape: &[usize], axis: usize, start: usize, dtype: DType) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{passes::tests::Network, store_options::StoreOptions, stored::StoredGraph};
-    use floe_models::op::Unary;
+    use crate::{lower, passes::tests::Network, store_options::StoreOptions, stored::StoredGraph};
+    use floe_kernels::Kernel;
+    use floe_models::{Fact, op::Unary};
 
     /// Which parts of a concatenation along rows lie in place: two products of these widths, the second of which may have another
     /// reader, and what is computed from an input.
@@ -122,12 +174,36 @@ mod tests {
     }
 
     #[test]
-    fn products_write_rows_with_gaps_where_these_are_aligned() {
-        assert_eq!(in_place([24, 16], false, false), [true, true, false]);
-        assert_eq!(in_place([24, 16], true, false), [true, false, false]);
-        // Second parts, and second rows, that start at no multiple of 16 bytes.
-        assert_eq!(in_place([20, 20], false, false), [true, false, false]);
-        assert_eq!(in_place([24, 20], false, false), [false; 3]);
+    fn views_of_what_is_joined_are_written_in_place() {
+        let mut net = Network::new();
+        let levels = [8, 4].map(|extent| {
+            let x = net.input(&[1, 8, extent, extent]);
+            let y = net.conv(x, 16, 3, 1);
+            let y = net.node(Op::Transpose { permutation: vec![0, 2, 3, 1] }, &[y]);
+            net.node_as(Op::Reshape, &[y], &[Fact::new(DType::F32, &[1, extent * extent * 4, 4])])[0]
+        });
+        let whole = net.node(Op::Concat { axis: 1 }, &levels);
+        let y = net.node(Op::Softmax { axis: 2, log: false }, &[whole]);
+        net.output(y);
+        let fused = net.finish();
+        let copies = |host: bool| {
+            let options = StoreOptions { host, half: !host, ..StoreOptions::default() };
+            let kernels = lower::lower(&StoredGraph::of(&fused, options)).expect("every kernel has a form");
+            kernels.nodes.iter().filter(|node| matches!(node.kernel, Kernel::Copy(_))).count()
+        };
+        // On the GPU of the two inputs, which are brought to channels last; on the host the transpositions, into the whole.
+        assert_eq!([copies(false), copies(true)], [2, 2]);
+        let slices = StoredGraph::of(&fused, StoreOptions { half: true, ..StoreOptions::default() }).layouts;
+        assert!(slices.viewed.iter().flatten().count() == 4, "a transposition and a reshape of each level");
+    }
+
+    #[test]
+    fn products_write_rows_with_gaps_where_these_are_aligned_and_programs_anywhere() {
+        assert_eq!(in_place([24, 16], false, false), [true; 3]);
+        assert_eq!(in_place([24, 16], true, false), [true, false, true]);
+        // Second parts, and second rows, that start at no multiple of 16 bytes: what is element-wise may.
+        assert_eq!(in_place([20, 20], false, false), [true, false, true]);
+        assert_eq!(in_place([24, 20], false, false), [false, false, true]);
         // On the host gaps are others' bytes.
         assert_eq!(in_place([24, 16], false, true), [false; 3]);
     }

@@ -17,9 +17,10 @@ use floe_models::{Op, TensorId};
 pub(super) fn check(stored: &StoredGraph<'_>, pass: &'static str) -> Result<(), Illegal> {
     let StoredGraph { graph, layouts, .. } = stored;
     let (values, nodes) = (graph.values.len(), graph.nodes.len());
-    let found = [layouts.values.len(), layouts.slices.len(), layouts.reads.len()];
-    if found != [values, values, nodes] {
-        let rule = format!("layouts, slices and forms: {found:?} decisions about {values} values and {nodes} nodes");
+    let found = [layouts.values.len(), layouts.slices.len(), layouts.viewed.len(), layouts.reads.len()];
+    if found != [values, values, values, nodes] {
+        let rule =
+            format!("layouts, slices, views and forms: {found:?} decisions about {values} values and {nodes} nodes");
         return Err(Illegal::new(pass, "graph", rule));
     }
     let readers = graph.readers();
@@ -35,6 +36,12 @@ pub(super) fn check(stored: &StoredGraph<'_>, pass: &'static str) -> Result<(), 
                 if !sole || graph.outputs.contains(&TensorId(number)) {
                     return Err(illegal("it lies as no only reader transposes it".into()));
                 }
+            }
+        }
+        if let Some(node) = layouts.viewed[number] {
+            let view = graph.nodes[node].properties().is_some_and(|properties| properties.is_view());
+            if !view || readers[number] != [node] {
+                return Err(illegal("it lies in a slice as no only reader views it".into()));
             }
         }
         if let Some(slice) = layouts.slices[number] {

@@ -139,12 +139,14 @@ fn broken_stored_graphs_are_named() {
             ("decisions about", &|stored| stored.factors.truncate(1)),
             ("decisions about", &|stored| stored.layouts.values.truncate(1)),
             ("decisions about", &|stored| stored.layouts.slices.truncate(1)),
+            ("decisions about", &|stored| stored.layouts.viewed.truncate(1)),
             ("decisions about", &|stored| stored.layouts.reads.truncate(1)),
             ("1 forms of", &|stored| stored.layouts.reads.iter_mut().for_each(|forms| forms.truncate(1))),
             ("do not tile it", &|stored| stored.layouts.reads.iter_mut().for_each(|forms| forms[0] = Form::Windows)),
             ("no only reader transposes", &|stored| {
                 stored.layouts.values[output].0 = Layout::Permuted(vec![0, 1, 3, 2]);
             }),
+            ("as no only reader views it", &|stored| stored.layouts.viewed[output] = Some(0)),
             ("lies in a slice of", &|stored| {
                 stored.layouts.slices[output] = Some(Slice { whole: TensorId(output), axis: 1, start: 1 });
             }),

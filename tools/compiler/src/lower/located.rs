@@ -62,6 +62,13 @@ impl Located {
         (reach as u64 + 1) * self.dtype.size() as u64
     }
 
+    /// Whether elements of the same shape lie where those of another place do.
+    pub fn is_at(&self, other: &Self) -> bool {
+        let mut strides = self.strides.iter().zip(&other.strides).zip(&self.shape);
+        let same = |((a, b), &extent): ((&i64, &i64), &usize)| a == b || extent == 1;
+        self.buffer == other.buffer && self.offset == other.offset && strides.all(same)
+    }
+
     /// Whether every dimension but the first is packed in row-major order.
     pub fn is_plain(&self) -> bool {
         let expected = row_major(&self.shape);

@@ -28,7 +28,7 @@ use crate::{
 };
 use floe_engine::plan::format::Direction;
 use floe_kernels::{DType, Dims, Family, Kernel, KernelError, View, copy::Copy};
-use floe_models::{Tensor, TensorId};
+use floe_models::{Op, Tensor, TensorId};
 use std::{borrow::Cow, collections::HashMap};
 
 /// Why a fused node could not be lowered.
@@ -220,6 +220,8 @@ impl<'a> Lowering<'a> {
             part
         } else if let Some(output) = self.direct_output(id, dtype) {
             Located::plain(output, dtype, shape)
+        } else if let Some(place) = self.behind_views(id) {
+            place
         } else {
             let place = match self.layout(id) {
                 Layout::Plain => Located::plain(BufferId(0), dtype, shape),
@@ -234,6 +236,27 @@ impl<'a> Lowering<'a> {
         };
         self.located[id.0] = Some(located.clone());
         located
+    }
+
+    /// The place in a slice of a concatenation that a value is seen at through views, where it lies there as it is laid out.
+    fn behind_views(&mut self, id: TensorId) -> Option<Located> {
+        self.stored.layouts.viewed[id.0]?;
+        let place = self.seen_through_views(id)?;
+        match self.layout(id) {
+            Layout::Plain => place.is_contiguous().then_some(place),
+            Layout::ChannelsLast => Some(place.with_whole_channels()).filter(Located::is_channels_last),
+            Layout::Permuted(permutation) => place.permuted(permutation).is_contiguous().then_some(place),
+        }
+    }
+
+    fn seen_through_views(&mut self, id: TensorId) -> Option<Located> {
+        let Some(number) = self.stored.layouts.viewed[id.0] else { return Some(self.allocate(id)) };
+        let node = &self.graph.nodes[number];
+        let view = self.seen_through_views(node.outputs[0])?;
+        match &node.op {
+            FusedOp::Operator(Op::Transpose { permutation }) => Some(view.permuted(&layout::inverse(permutation))),
+            _ => view.reshaped(self.shape(id)),
+        }
     }
 
     /// The output binding that a value can be computed in, where type and layout agree.

@@ -27,9 +27,15 @@ impl<'a> Lowering<'a> {
             Op::Expand => from.expanded(shape),
             Op::Transpose { permutation } => from.permuted(permutation),
             Op::Slice { starts, steps } => from.sliced(starts, steps, shape),
-            Op::Reshape => match from.reshaped(shape) {
-                Some(view) => view,
-                None => {
+            Op::Reshape => match (from.reshaped(shape), self.stored.layouts.slices[output.0]) {
+                (Some(view), _) => view,
+                (None, Some(_)) => {
+                    let to = self.allocate(output);
+                    let rows = to.reshaped(&from.shape).ok_or("a slice could not be reshaped")?;
+                    self.copy(&from, &rows)?;
+                    to
+                }
+                (None, None) => {
                     // The copy converts what came in the binding's type.
                     let packed = self.request(input, Form::Contiguous, self.dtype(input))?;
                     packed.reshaped(shape).ok_or("a contiguous value could not be reshaped")?
@@ -122,9 +128,7 @@ impl<'a> Lowering<'a> {
                     // Only the last part may touch the padding; the others leave their neighbours alone.
                     part.padded_channels = if shape[1].is_multiple_of(8) { shape[1] } else { 0 };
                 }
-                let in_place = self.located[input.0].as_ref().is_some_and(|located| {
-                    located.buffer == part.buffer && located.offset == part.offset && located.strides == part.strides
-                });
+                let in_place = self.located[input.0].as_ref().is_some_and(|located| located.is_at(&part));
                 if !in_place {
                     let from = self.any(input)?;
                     self.copy(&from, &part)?;

@@ -84,11 +84,15 @@ impl Search<'_> {
         let stored = self.stored;
         let Some(maker) = self.makers[id.0] else { return false };
         let narrow = stored.storage[id.0].dtype == DType::F16 && stored.graph.values[id.0].fact.dtype == DType::F32;
-        if !narrow || stored.layouts.values[id.0].0 != Layout::Plain {
+        let viewed = stored.layouts.viewed[id.0].is_some();
+        if !narrow || (stored.layouts.values[id.0].0 != Layout::Plain && !viewed) {
             return false;
         }
         parts.push(id);
         let node = &stored.graph.nodes[maker];
+        if node.inputs.iter().any(|input| stored.layouts.viewed[input.0] == Some(maker)) {
+            return self.collect(node.inputs[0], parts);
+        }
         let FusedOp::Operator(Op::Concat { .. }) = node.op else { return stores_any_float(node) };
         // What does not lie in place is copied there, and the copy converts.
         let inside = |part: &&TensorId| stored.layouts.slices[part.0].is_some_and(|Slice { whole, .. }| whole == id);
