@@ -9,9 +9,11 @@ pub mod common;
 pub mod concat_parts;
 pub mod dead_code;
 pub mod dequantized_reads;
+pub mod early_activations;
 pub mod early_slices;
 mod edges;
 pub mod float8_products;
+pub mod focus;
 pub mod fold;
 pub mod fuse;
 pub mod gather;
@@ -88,7 +90,7 @@ const NORMALISATION: [Pass<'_>; 12] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 26] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 28] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
@@ -97,12 +99,14 @@ fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 26] {
         ("joined_slices", &joined_slices::run),
         ("joined_levels", &joined_levels::run),
         ("whole_parts", &whole_parts::run),
+        ("focus", &focus::run),
         ("shared_prefixes", &shared_prefixes::run),
         ("gather", &gather::run),
         ("early_slices", &early_slices::run),
         ("layer_norm", &layer_norm::run),
         ("attention", &attention::run),
         ("rotary", &rotary::run),
+        ("early_activations", &early_activations::run),
         ("weighted_sums", &weighted_sums::run),
         ("pads", &pads::run),
         ("patch_products", &patch_products::run),
