@@ -17,6 +17,7 @@ pub mod focus;
 pub mod fold;
 pub mod fuse;
 pub mod gather;
+pub mod gathered_rows;
 pub mod gemm;
 pub mod global_pool;
 mod heads;
@@ -90,7 +91,7 @@ const NORMALISATION: [Pass<'_>; 12] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 28] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 29] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
@@ -100,6 +101,7 @@ fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 28] {
         ("joined_levels", &joined_levels::run),
         ("whole_parts", &whole_parts::run),
         ("focus", &focus::run),
+        ("gathered_rows", &gathered_rows::run),
         ("shared_prefixes", &shared_prefixes::run),
         ("gather", &gather::run),
         ("early_slices", &early_slices::run),
