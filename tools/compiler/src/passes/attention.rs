@@ -17,6 +17,9 @@ use floe_models::{
 /// A masking value that no score changes, whatever is added to it.
 const HIDING: f64 = -1e30;
 
+/// Most dimensions of a product: two of batches, heads, and those of a matrix.
+const MOST_DIMENSIONS: usize = 5;
+
 /// Puts `Attention` in place of its parts.
 pub fn run(graph: Graph) -> Graph {
     super::dead_code::run(edges::rewrite(graph, |edges, number| {
@@ -53,6 +56,15 @@ enum Mask {
     Replaced { condition: TensorId, by: TensorId },
 }
 
+impl Mask {
+    /// What has the mask's shape.
+    fn values(self) -> TensorId {
+        match self {
+            Self::Added(id) | Self::Kept { condition: id, .. } | Self::Replaced { condition: id, .. } => id,
+        }
+    }
+}
+
 /// A factor of the first product without the scalars it is multiplied by: where it comes from, and the movement that
 /// follows, last first.
 struct Operand {
@@ -76,6 +88,13 @@ impl Edges {
             _ => None,
         };
         found.filter(|&(other, factor)| factor.is_finite() && self.fact(other) == self.fact(node.outputs[0]))
+    }
+
+    /// Whether a reshape only adds or takes away leading dimensions of one element.
+    fn only_adds_ones(&self, node: &Node) -> bool {
+        let shapes = [node.inputs[0], node.outputs[0]].map(|id| self.fact(id).shape.as_slice());
+        let [from, to] = shapes.map(|shape| &shape[shape.iter().take_while(|&&extent| extent == 1).count()..]);
+        from == to
     }
 
     /// The softmax that makes weights, and whether they are 0 where it gives NaN.
@@ -112,6 +131,23 @@ impl Edges {
         }
         (found, scale)
     }
+}
+
+/// The shape, where it has two dimensions of batches, or leading ones before that, with one for all; `batches` is a shape that has all.
+/// Nothing where it has some of the batches only.
+fn one_batch(shape: &[usize], batches: &[usize]) -> Option<Vec<usize>> {
+    let Some(outer) = shape.len().checked_sub(3).filter(|&outer| outer > 0) else { return Some(shape.to_vec()) };
+    let (outer, matrices) = shape.split_at(outer);
+    let all = &batches[..batches.len() - 3];
+    let leading = outer.iter().take_while(|&&extent| extent == 1).count().min(outer.len().saturating_sub(all.len()));
+    let outer = &outer[leading..];
+    let joined = match outer {
+        [] => return Some(matrices.to_vec()),
+        _ if outer.iter().all(|&extent| extent == 1) => 1,
+        _ if all.ends_with(outer) && all.iter().product::<usize>() == outer.iter().product() => outer.iter().product(),
+        _ => return None,
+    };
+    Some([&[joined], matrices].concat())
 }
 
 /// Whether masks may leave a query no key at all, as far as constants tell.
@@ -163,7 +199,7 @@ impl Match {
         }
         let fact = graph.fact(product.outputs[0]);
         let rank = fact.shape.len();
-        if !(3..=4).contains(&rank) || !matches!(fact.dtype, DType::F32 | DType::F16 | DType::Bf16) {
+        if !(3..=MOST_DIMENSIONS).contains(&rank) || !matches!(fact.dtype, DType::F32 | DType::F16 | DType::Bf16) {
             return None;
         }
         let &[weights, value] = product.inputs.as_slice() else { return None };
@@ -182,7 +218,10 @@ impl Match {
         };
         let [query_shape, key_shape, value_shape] =
             [first.inputs[0], first.inputs[1], value].map(|id| graph.fact(id).shape.as_slice());
+        let shapes = found.masks.iter().map(|mask| graph.fact(mask.values()).shape.as_slice());
+        let mask = shapes.fold(Some(Vec::new()), |all, one| floe_models::infer::broadcast(&all?, one).ok());
         let fits = [query_shape, key_shape, value_shape].iter().all(|shape| shape.len() == rank)
+            && mask.is_some_and(|mask| one_batch(&mask, query_shape).is_some())
             && query_shape[..rank - 2] == key_shape[..rank - 2]
             && key_shape[..rank - 2] == value_shape[..rank - 2]
             && query_shape[rank - 1].max(value_shape[rank - 1]) <= MAX_HEAD_SIZE as usize
@@ -195,6 +234,9 @@ impl Match {
             && shared_key.shape[..3] == shared_value.shape[..3]
         {
             (key, value) = (Key::Rows(shared_key), shared_value);
+        }
+        if rank == MOST_DIMENSIONS {
+            value.shape = one_batch(&value.shape, value_shape)?;
         }
         let guarded = guarded && may_hide_all(graph, &found.masks);
         (fits && (scale as f32).is_finite()).then_some(Self {
@@ -215,6 +257,8 @@ impl Match {
         rewrite::add_sources(&mut sources, &self.sources);
         let mut added = Added { graph, name: &name, sources: &sources, nodes: Vec::new() };
         let query = added.moved(self.query);
+        let batches = added.graph.fact(query).shape.clone();
+        let query = added.in_one_batch(query, &batches);
         let key = match self.key {
             Key::Rows(rows) => added.reshaped(rows),
             Key::Columns(columns) => {
@@ -227,13 +271,22 @@ impl Match {
                 added.node(Op::Transpose { permutation }, vec![columns], Fact::new(fact.dtype, &shape))
             }
         };
+        let key = added.in_one_batch(key, &batches);
         let value = added.reshaped(self.value);
         let mut inputs = vec![query, key, value];
-        inputs.extend(added.mask(&self.masks));
+        let mask = added.mask(&self.masks);
+        inputs.extend(mask.map(|mask| added.in_one_batch(mask, &batches)));
         let op = Op::Attention { scale: self.scale as f32, softcap: self.softcap as f32, causal: None };
-        let last = Node { name: name.clone(), op, inputs, outputs, sources: sources.clone() };
-        let mut nodes = added.nodes;
-        nodes.push(last);
+        let Fact { dtype, shape, .. } = added.graph.fact(outputs[0]).clone();
+        let node = |op, inputs, outputs| Node { name: name.clone(), op, inputs, outputs, sources: sources.clone() };
+        if shape.len() == MOST_DIMENSIONS {
+            let shape = one_batch(&shape, &batches).expect("what has all batches has them as one");
+            let result = added.node(op, inputs, Fact::new(dtype, &shape));
+            added.nodes.push(node(Op::Reshape, vec![result], outputs));
+        } else {
+            added.nodes.push(node(op, inputs, outputs));
+        }
+        let nodes = added.nodes;
         graph.replace_by(number, nodes);
         if self.guarded {
             guard(graph, number);
@@ -255,6 +308,10 @@ impl<'a> Search<'a> {
         loop {
             let node = self.edges.private_producer(id)?;
             rewrite::add_sources(&mut self.sources, &node.sources);
+            if node.op == Op::Reshape && self.edges.only_adds_ones(node) {
+                id = node.inputs[0];
+                continue;
+            }
             let scores =
                 |id: TensorId| self.edges.fact(id) == self.edges.fact(node.outputs[0]) && self.leads_to_product(id);
             let unscaled = scale == 1.0 && softcap == 0.0;
@@ -310,6 +367,7 @@ impl<'a> Search<'a> {
         while let Some(node) = self.edges.private_producer(id) {
             match node.op {
                 Op::MatMul => return true,
+                Op::Reshape if self.edges.only_adds_ones(node) => id = node.inputs[0],
                 Op::Binary(Binary::Add | Binary::Mul | Binary::Div) | Op::Unary(Unary::Tanh) | Op::Where => {
                     let same = |input: &&TensorId| self.edges.fact(**input) == self.edges.fact(id);
                     let private = |input: &&TensorId| self.edges.private_producer(**input).is_some();
@@ -350,6 +408,13 @@ impl Added<'_> {
             return source;
         }
         self.node(Op::Reshape, vec![source], Fact::new(dtype, &shape))
+    }
+
+    /// The value with one dimension for all batches.
+    fn in_one_batch(&mut self, source: TensorId, batches: &[usize]) -> TensorId {
+        let shape = one_batch(&self.graph.fact(source).shape, batches);
+        let shape = shape.expect("what has some batches only was no match");
+        self.reshaped(Reshaped { source, shape })
     }
 
     fn moved(&mut self, operand: Operand) -> TensorId {

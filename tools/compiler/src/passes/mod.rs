@@ -23,6 +23,7 @@ pub mod global_pool;
 mod heads;
 pub mod joined_levels;
 pub mod joined_slices;
+pub mod late_normalisations;
 pub mod late_transposes;
 pub mod layer_norm;
 pub mod merge;
@@ -91,7 +92,7 @@ const NORMALISATION: [Pass<'_>; 12] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 29] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 30] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
@@ -118,6 +119,7 @@ fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 29] {
         ("channel_rows", &channel_rows::run),
         ("product_reshape", &product_reshape::run),
         ("late_transposes", &late_transposes::run),
+        ("late_normalisations", &late_normalisations::run),
         ("merge_products", &merge_products::run),
         ("merge_convolutions", &merge_convolutions::run),
         ("arithmetic", &arithmetic::run),

@@ -682,6 +682,51 @@ fn attention_is_recognised_with_shared_heads_and_a_guard() {
 }
 
 #[test]
+fn attention_of_shifted_windows_has_one_mask() {
+    let mut net = Network::new();
+    let (windows, heads, rows, size) = (3, 2, 4, 8);
+    let [query, value] = [(); 2].map(|()| net.input(&[windows, heads, rows, size]));
+    let key = net.input(&[windows, heads, size, rows]);
+    let (bias, mask) = (net.constant(&[1, heads, rows, rows]), net.constant(&[1, windows, 1, rows, rows]));
+    let scores = net.node(Op::MatMul, &[query, key]);
+    let scores = net.binary(Binary::Add, scores, bias);
+    let of_images = Fact::new(DType::F32, &[1, windows, heads, rows, rows]);
+    let scores = net.node_as(Op::Reshape, &[scores], &[of_images])[0];
+    let scores = net.binary(Binary::Add, scores, mask);
+    let of_windows = Fact::new(DType::F32, &[windows, heads, rows, rows]);
+    let scores = net.node_as(Op::Reshape, &[scores], &[of_windows])[0];
+    let weights = net.node(Op::Softmax { axis: 3, log: false }, &[scores]);
+    let mean = net.node(Op::MatMul, &[weights, value]);
+    net.output(mean);
+    assert_eq!(work(&net.finish()), ["Attention"]);
+}
+
+#[test]
+fn attention_of_windows_of_images_is_recognised() {
+    // A mask for all, and ones of the images or of the windows alone, which one dimension of batches does not have.
+    for (images, mask, kinds) in [
+        (2, [1, 1], ["Attention"].as_slice()),
+        (2, [2, 3], &["Attention"]),
+        (1, [1, 3], &["Attention"]),
+        (2, [1, 3], &["MatMul", "Softmax", "MatMul"]),
+        (2, [2, 1], &["MatMul", "Softmax", "MatMul"]),
+    ] {
+        let mut net = Network::new();
+        let (windows, heads, rows, size) = (3, 2, 4, 8);
+        let [query, value] = [(); 2].map(|()| net.input(&[images, windows, heads, rows, size]));
+        let key = net.input(&[images, windows, heads, size, rows]);
+        let mask = net.constant(&[&mask[..], &[heads, rows, rows]].concat());
+        let scores = net.node(Op::MatMul, &[query, key]);
+        let scores = net.binary(Binary::Add, scores, mask);
+        let weights = net.node(Op::Softmax { axis: 4, log: false }, &[scores]);
+        let mean = net.node(Op::MatMul, &[weights, value]);
+        let joined = net.node(Op::Transpose { permutation: vec![0, 1, 3, 2, 4] }, &[mean]);
+        net.output(joined);
+        assert_eq!(work(&net.finish()), kinds, "{images} images");
+    }
+}
+
+#[test]
 fn rotations_of_pairs_are_one_program() {
     for neighbours in [false, true] {
         let mut net = Network::new();
