@@ -261,6 +261,16 @@ pub fn cases() -> Vec<Kernel> {
             cases.push(first);
         }
     }
+    // Results of a network, in f32: windows, single pixels, groups, one filter for each channel.
+    for (extent, channels, outputs, kernel, groups) in
+        [(14, 64, 40, [3, 3], 1), (9, 24, 12, [1, 1], 1), (10, 32, 48, [3, 3], 2), (15, 40, 40, [5, 5], 40)]
+    {
+        let input = [1, channels, extent, extent];
+        let size = Size { groups, ..size(&input, outputs, &kernel, 1) };
+        let mut result = conv(DType::F16, true, &size, relu);
+        result.geometry.output = view(DType::F32, true, &result.geometry.output.shape);
+        cases.push(result);
+    }
     let mut gray = conv(DType::F16, true, &Size { dilation: 2, ..size(&[1, 1, 30, 18], 32, &[5, 5], 1) }, residual);
     gray.geometry.input = view(DType::F32, false, &[1, 1, 30, 18]);
     cases.push(gray);
