@@ -218,8 +218,8 @@ impl Match {
         };
         let [query_shape, key_shape, value_shape] =
             [first.inputs[0], first.inputs[1], value].map(|id| graph.fact(id).shape.as_slice());
-        let shapes = found.masks.iter().map(|mask| graph.fact(mask.values()).shape.as_slice());
-        let mask = shapes.fold(Some(Vec::new()), |all, one| floe_models::infer::broadcast(&all?, one).ok());
+        let mut shapes = found.masks.iter().map(|mask| graph.fact(mask.values()).shape.as_slice());
+        let mask = shapes.try_fold(Vec::new(), |all, one| floe_models::infer::broadcast(&all, one).ok());
         let fits = [query_shape, key_shape, value_shape].iter().all(|shape| shape.len() == rank)
             && mask.is_some_and(|mask| one_batch(&mask, query_shape).is_some())
             && query_shape[..rank - 2] == key_shape[..rank - 2]
