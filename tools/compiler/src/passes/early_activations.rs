@@ -10,45 +10,58 @@ use floe_models::{Graph, Node, Op};
 /// Moves every such activation.
 pub fn run(graph: Graph) -> Graph {
     edges::rewrite(graph, |edges, number| {
-        if let Some(view) = first_view(edges, number) {
-            exchange(edges, number, view);
+        if let Some(views) = views(edges, number) {
+            exchange(edges, number, &views);
         }
     })
 }
 
-/// The view of a product that the activation `number` reads, perhaps through other views, if it does.
-fn first_view(edges: &Edges, number: usize) -> Option<usize> {
+/// The views of a product that the activation `number` reads through, the last first, if it does.
+fn views(edges: &Edges, number: usize) -> Option<Vec<usize>> {
     let node = &edges.nodes[number];
     let &[input] = node.inputs.as_slice() else { return None };
     let same_type = edges.fact(input).dtype == edges.fact(*node.outputs.first()?).dtype;
     if !matches!(node.op, Op::Unary(_) | Op::Composite(_)) || !same_type {
         return None;
     }
-    let (mut value, mut view) = (input, None);
+    let (mut value, mut views) = (input, Vec::new());
     loop {
         edges.only_reader(value)?;
         let maker = edges.producer(value)?;
         match &edges.nodes[maker].op {
             Op::Reshape | Op::Transpose { .. } => {
                 value = edges.nodes[maker].inputs[0];
-                view = Some(maker);
+                views.push(maker);
             }
-            op if fuse::is_anchor(op) || op.is_element_wise() => return view,
+            op if fuse::is_anchor(op) || op.is_element_wise() => return Some(views).filter(|views| !views.is_empty()),
             _ => return None,
         }
     }
 }
 
-/// Computes the activation of what the view reads; the node becomes an identity.
-fn exchange(edges: &mut Edges, number: usize, view: usize) {
-    let (node, mut first) = (edges.nodes[number].clone(), edges.nodes[view].clone());
-    let fact = edges.fact(first.inputs[0]).clone();
-    let output = edges.add_value(format!("{}_in_place", node.name), fact);
-    let activation = Node { inputs: first.inputs.clone(), outputs: vec![output], ..node };
-    first.inputs = vec![output];
-    edges.replace(view, first);
-    edges.insert_before(view, [activation]);
-    edges.set_op(number, Op::Identity);
+/// Computes the activation of what the first view reads. The views make other values then, which get other names.
+fn exchange(edges: &mut Edges, number: usize, views: &[usize]) {
+    let activation = edges.nodes[number].clone();
+    let mut nodes: Vec<Node> = Vec::new();
+    for &view in views.iter().rev() {
+        let mut node = edges.nodes[view].clone();
+        if nodes.is_empty() {
+            let fact = edges.fact(node.inputs[0]).clone();
+            let output = edges.add_value(format!("{}_in_place", activation.name), fact);
+            nodes.push(Node { inputs: node.inputs.clone(), outputs: vec![output], ..activation.clone() });
+        }
+        node.inputs = nodes[nodes.len() - 1].outputs.clone();
+        node.outputs = match view == views[0] {
+            true => activation.outputs.clone(),
+            false => {
+                let fact = edges.fact(node.outputs[0]).clone();
+                vec![edges.add_value(format!("{}_of_{}", node.name, activation.name), fact)]
+            }
+        };
+        nodes.push(node);
+    }
+    edges.replace_by(number, nodes);
+    views.iter().for_each(|&view| edges.remove(view));
 }
 
 #[cfg(test)]
