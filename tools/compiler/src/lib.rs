@@ -45,3 +45,4 @@ pub mod selection;
 pub mod store_options;
 pub mod stored;
 pub mod targets;
+mod waits;

@@ -21,8 +21,31 @@ pub struct Rows {
 
 impl Rows {
     /// The rows of a channels-last view whose pixels are whole vectors of 8 elements, which is what kernels then read
-    /// and write. `None` for every other view, and where pixels touch or overlap.
+    /// and write, or those of a view whose last dimensions lie packed. `None` for every other view, and where rows touch or
+    /// overlap.
     pub fn of(view: &View) -> Option<Self> {
+        match view.padded_channels {
+            0 => Self::packed(view),
+            _ => Self::pixels(view),
+        }
+    }
+
+    fn packed(view: &View) -> Option<Self> {
+        let (mut elements, mut pitch) = (1, 0);
+        for (&stride, &extent) in view.strides.iter().zip(&view.shape).rev().filter(|&(_, &extent)| extent > 1) {
+            let stride = u32::try_from(stride).ok().filter(|&stride| stride > 0)?;
+            if pitch == 0 && stride == elements {
+                elements = elements.checked_mul(extent)?;
+            } else {
+                pitch = greatest_common_divisor(pitch, stride);
+            }
+        }
+        let size = view.dtype.size() as u64;
+        let [start, bytes, pitch_bytes] = [view.offset, elements, pitch].map(|count| u64::from(count) * size);
+        (elements < pitch).then_some(Self { start, bytes, pitch: pitch_bytes })
+    }
+
+    fn pixels(view: &View) -> Option<Self> {
         let vectors = view.offset.is_multiple_of(8)
             && view.padded_channels.is_multiple_of(8)
             && view.padded_channels >= *view.shape.get(1)?;
@@ -261,6 +284,28 @@ mod tests {
             vec![channels(0, 64, false), access(8192, 8200, true)],
         ];
         assert_eq!(dependencies(&steps), [vec![], vec![0], vec![0], vec![0], vec![1, 2, 3]]);
+    }
+
+    #[test]
+    fn products_that_write_rows_of_one_result_run_side_by_side() {
+        // Columns of 3 matrices of 4 by 96.
+        let columns = |first: usize, last: usize| {
+            let whole = Located::plain(BufferId(0), DType::F16, &[3, 4, 96]);
+            let slice = whole.sliced(&[0, 0, first], &[1; 3], &[3, 4, last - first]);
+            let (range, view) = slice.operand(16).unwrap();
+            let rows = Rows::of(&view);
+            Access { space: 0, start: range.offset, end: range.offset + range.bytes, written: true, rows }
+        };
+        let steps = [(0, 48), (48, 64), (60, 96)].map(|(first, last)| vec![columns(first, last)]);
+        assert_eq!(dependencies(&steps), [vec![], vec![], vec![1]]);
+        // Nothing between rows, nothing but one row, and rows backwards.
+        let view = |shape: &[u32], strides: &[i32]| {
+            let all: i32 = shape.iter().zip(strides).map(|(&extent, &stride)| (extent as i32 - 1) * stride.abs()).sum();
+            let view = View::contiguous(DType::F16, shape).unwrap();
+            Rows::of(&View { strides: strides.iter().copied().collect(), offset: all as u32, ..view })
+        };
+        assert_eq!((view(&[4, 8], &[8, 1]), view(&[1, 8], &[64, 1]), view(&[4, 8], &[-16, 1])), (None, None, None));
+        assert!(view(&[4, 8], &[16, 1]).is_some());
     }
 
     #[test]

@@ -420,7 +420,7 @@ pub fn compile_exposed(
     let (mut schedule, places) = completed(fused, target, options, forms, progress)?;
     let values = exposed::expose(&mut schedule, &places);
     legality::debug(|| legality::schedule::check(&schedule, target, "expose"))?;
-    let placement = place::place(&schedule);
+    let placement = place::place(&schedule, target);
     let mut pool = Pool::default();
     let (mut variant, _) = finished(schedule, &placement, target, options, &mut pool, progress)?;
     pool.move_into(&mut variant);
@@ -515,7 +515,7 @@ fn placed(
 ) -> Result<(Schedule, Placement), CompileError> {
     let (schedule, _) = completed(fused, target, options, forms, progress)?;
     progress(Progress::Phase(&format!("{}: place", target.name)));
-    let placement = place::place(&schedule);
+    let placement = place::place(&schedule, target);
     Ok((schedule, placement))
 }
 

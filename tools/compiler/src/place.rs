@@ -3,9 +3,14 @@
 //! Offsets are assigned greedily, each buffer at the lowest gap among those already placed that live at the same time
 //! (as in TFLM's greedy planner and tinygrad's). Several orders are tried and the smallest arena wins; the lower bound
 //! (peak of live bytes) is reported beside it, and where it is not reached a bounded, seeded search improves the order.
+//!
+//! A step that writes where another value lay waits for the readers of that. On few multiprocessors this costs nothing, since each
+//! step fills them. On many, branches of a network run side by side, and there only values share memory that come one after
+//! the other in any case, as long as the arena stays small beside the level-2 cache.
 
-use crate::{kernel_graph::Storage, schedule::Schedule};
+use crate::{kernel_graph::Storage, schedule::Schedule, waits::Waits};
 use floe_engine::plan::format::BLOB_ALIGNMENT;
+use floe_kernels::codegen::Target;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
@@ -38,8 +43,13 @@ impl Block {
     }
 }
 
+/// Multiprocessors from which on a step leaves room for another.
+const MANY_MULTIPROCESSORS: u32 = 64;
+/// Most blocks that are looked at in pairs for what orders them.
+const MOST_ORDERED: usize = 1 << 11;
+
 /// Places the buffers of a schedule.
-pub fn place(schedule: &Schedule) -> Placement {
+pub fn place(schedule: &Schedule, target: &Target) -> Placement {
     let mut placement = Placement { offsets: vec![None; schedule.graph.buffers.len()], ..Placement::default() };
     for (number, buffer) in schedule.graph.buffers.iter().enumerate() {
         if buffer.storage == Storage::Counters {
@@ -50,7 +60,16 @@ pub fn place(schedule: &Schedule) -> Placement {
     placement.zeroed = placement.zeroed.next_multiple_of(BLOB_ALIGNMENT);
     let blocks = lifetimes(schedule);
     let peak = peak(&blocks, schedule.steps.len());
-    let (offsets, bytes) = best_assignment(&blocks, peak);
+    let in_time = |a: usize, b: usize| blocks[a].overlaps(&blocks[b]);
+    let (mut offsets, mut bytes) = best_assignment(&blocks, peak, &in_time);
+    if !target.is_host() && target.multiprocessors >= MANY_MULTIPROCESSORS && blocks.len() <= MOST_ORDERED {
+        let waits = Waits::of(schedule);
+        let together = |a: usize, b: usize| !waits.are_ordered(blocks[a].buffer, blocks[b].buffer);
+        let side_by_side = best_assignment(&blocks, peak, &together);
+        if side_by_side.1 <= bytes.max(target.l2_bytes / 2) {
+            (offsets, bytes) = side_by_side;
+        }
+    }
     for (block, offset) in blocks.iter().zip(offsets) {
         placement.offsets[block.buffer] = Some(placement.zeroed + offset);
     }
@@ -94,7 +113,8 @@ fn peak(blocks: &[Block], steps: usize) -> u64 {
 /// Most blocks that are placed each among all others.
 const MOST_COMPARED: usize = 1 << 13;
 
-fn best_assignment(blocks: &[Block], peak: u64) -> (Vec<u64>, u64) {
+/// Offsets and bytes of the smallest arena found in which blocks that are needed together lie apart.
+fn best_assignment(blocks: &[Block], peak: u64, together: &dyn Fn(usize, usize) -> bool) -> (Vec<u64>, u64) {
     if blocks.len() > MOST_COMPARED {
         return assign_in_time(blocks);
     }
@@ -113,7 +133,7 @@ fn best_assignment(blocks: &[Block], peak: u64) -> (Vec<u64>, u64) {
     let mut best = (Vec::new(), u64::MAX);
     let mut best_order = Vec::new();
     for order in orders.drain(..) {
-        let assigned = assign(blocks, &order);
+        let assigned = assign(blocks, &order, together);
         if assigned.1 < best.1 {
             (best, best_order) = (assigned, order);
         }
@@ -135,7 +155,7 @@ fn best_assignment(blocks: &[Block], peak: u64) -> (Vec<u64>, u64) {
         let mut order = best_order.clone();
         let moved = order.remove(next(blocks.len()));
         order.insert(next(blocks.len()), moved);
-        let assigned = assign(blocks, &order);
+        let assigned = assign(blocks, &order, together);
         if assigned.1 <= best.1 {
             (best, best_order) = (assigned, order);
         }
@@ -179,8 +199,8 @@ fn assign_in_time(blocks: &[Block]) -> (Vec<u64>, u64) {
     (offsets, top)
 }
 
-/// Gives each block, in order, the lowest offset where it meets no placed block that lives at the same time.
-fn assign(blocks: &[Block], order: &[usize]) -> (Vec<u64>, u64) {
+/// Gives each block, in order, the lowest offset where it meets no placed block that is needed together with it.
+fn assign(blocks: &[Block], order: &[usize], together: &dyn Fn(usize, usize) -> bool) -> (Vec<u64>, u64) {
     let mut offsets = vec![0; blocks.len()];
     let mut placed: Vec<usize> = Vec::with_capacity(blocks.len());
     let mut top = 0;
@@ -189,7 +209,7 @@ fn assign(blocks: &[Block], order: &[usize]) -> (Vec<u64>, u64) {
         // `placed` is kept in the order of offsets, so one sweep finds the lowest gap.
         let mut offset = 0;
         for &other in &placed {
-            if blocks[other].overlaps(block) {
+            if together(other, b) {
                 if offsets[other] >= offset + block.bytes {
                     break;
                 }
@@ -207,17 +227,86 @@ fn assign(blocks: &[Block], order: &[usize]) -> (Vec<u64>, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        lower,
+        order::{Access, dependencies},
+        passes::{self, tests::Network},
+        schedule::{self, StepOperand},
+        selection::Selection,
+        store_options::StoreOptions,
+        stored::StoredGraph,
+        targets,
+    };
+    use floe_models::Op;
     use proptest::prelude::*;
+    use std::collections::HashMap;
 
     fn block(buffer: usize, bytes: u64, first: usize, last: usize) -> Block {
         Block { buffer, bytes, first, last }
+    }
+
+    fn in_time(blocks: &[Block]) -> impl Fn(usize, usize) -> bool {
+        |a, b| blocks[a].overlaps(&blocks[b])
+    }
+
+    /// By how many steps memory in common makes the longest chain of dependencies longer.
+    fn false_dependencies(target: &str, extent: usize) -> (usize, Placement) {
+        // Two branches of three layers each, one after the other in the list of steps.
+        let mut net = Network::new();
+        let x = net.input(&[1, 64, extent, extent]);
+        let ends = [(); 2].map(|()| (0..3).fold(x, |y, _| net.conv(y, 64, 3, 1)));
+        let y = net.node(Op::Concat { axis: 1 }, &ends);
+        net.output(y);
+        let target = targets::find(target).expect("known");
+        let fused = passes::fuse(net.graph).expect("fusible");
+        let stored =
+            StoredGraph::of(&fused, StoreOptions { host: target.is_host(), half: true, ..StoreOptions::default() });
+        let graph = lower::lower(&stored).expect("every kernel has a form");
+        let none = HashMap::new();
+        let schedule = schedule::for_gpu(graph, Selection::new(target, &none, None, None), None).expect("candidates");
+        let placement = place(&schedule, target);
+        let number = |placed: bool| {
+            let place = |operand: &StepOperand| {
+                let buffer = operand.range.buffer.0;
+                let place = placement.offsets[buffer].filter(|_| placed).map_or((buffer + 1, 0), |offset| (0, offset));
+                let start = place.1 + operand.range.offset;
+                Access {
+                    space: place.0,
+                    start,
+                    end: start + operand.range.bytes,
+                    written: operand.written,
+                    rows: operand.rows,
+                }
+            };
+            let accesses: Vec<Vec<Access>> =
+                schedule.steps.iter().map(|step| step.operands.iter().map(place).collect()).collect();
+            let chains = dependencies(&accesses);
+            // Links of a chain that leads from the first step to the last.
+            let mut length = Vec::new();
+            for after in chains {
+                length.push(after.into_iter().map(|earlier| length[earlier as usize] + 1).max().unwrap_or(0));
+            }
+            length.into_iter().max().unwrap_or(0)
+        };
+        (number(true) - number(false), placement)
+    }
+
+    #[test]
+    fn branches_share_no_memory_where_they_run_side_by_side() {
+        let (many, few, large) = (
+            false_dependencies("h200", 20),
+            false_dependencies("jetson-agx-orin", 20),
+            false_dependencies("h200", 700),
+        );
+        assert_eq!((many.0, few.0 > 0, large.0 > 0), (0, true, true));
+        assert!(many.1.bytes > many.1.lower_bound && large.1.bytes == large.1.lower_bound);
     }
 
     #[test]
     fn a_chain_needs_only_its_two_largest_neighbours() {
         let blocks: Vec<_> = (0..10).map(|i| block(i, 256 * (1 + i as u64 % 3), i, i + 1)).collect();
         let peak = peak(&blocks, 11);
-        assert_eq!(best_assignment(&blocks, peak).1, peak);
+        assert_eq!(best_assignment(&blocks, peak, &in_time(&blocks)).1, peak);
     }
 
     proptest! {
@@ -226,7 +315,7 @@ mod tests {
             let blocks: Vec<_> = spans.iter().enumerate()
                 .map(|(i, &(size, first, length))| block(i, size * 256, first, first + length)).collect();
             let peak = peak(&blocks, 40);
-            for (offsets, bytes) in [best_assignment(&blocks, peak), assign_in_time(&blocks)] {
+            for (offsets, bytes) in [best_assignment(&blocks, peak, &in_time(&blocks)), assign_in_time(&blocks)] {
                 prop_assert!(bytes >= peak);
                 for (i, a) in blocks.iter().enumerate() {
                     prop_assert!(offsets[i] + a.bytes <= bytes);

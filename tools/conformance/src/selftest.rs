@@ -84,7 +84,7 @@ pub fn kernel(case: &Case, candidate: &Candidate, compiled: &[Compiled], identit
         launches.collect()
     };
     let mut schedule = Schedule { steps, graph, ..Schedule::default() };
-    let placement = place::place(&schedule);
+    let placement = place::place(&schedule, targets::find(&identity.target)?);
     let mut variant = emit::emit(&mut schedule, &placement, compiled, identity)?;
     let plan = PlanWriter::new(&case.what(), COMPILER).variant(variant.parts()).finish();
     Plan::parse(&plan).map_err(|error| anyhow!("{}: {error}", case.what()))?;

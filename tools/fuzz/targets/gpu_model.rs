@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
     let options = CompileOptions { targets: vec![target.clone()], precision, ..CompileOptions::default() };
     let Ok(mut schedule) = pipeline::schedule(&fused, target, &options) else { return };
     completion::append(&mut schedule);
-    let placement = place::place(&schedule);
+    let placement = place::place(&schedule, target);
     let sources = schedule.steps.iter().filter_map(|step| match &step.action {
         StepAction::Launch(launch) => Some(launch),
         StepAction::Host(_) => None,
