@@ -64,8 +64,10 @@ pub fn place(schedule: &Schedule, target: &Target) -> Placement {
     let (mut offsets, mut bytes) = best_assignment(&blocks, peak, &in_time);
     if !target.is_host() && target.multiprocessors >= MANY_MULTIPROCESSORS && blocks.len() <= MOST_ORDERED {
         let waits = Waits::of(schedule);
-        let together = |a: usize, b: usize| !waits.are_ordered(blocks[a].buffer, blocks[b].buffer);
-        let side_by_side = best_assignment(&blocks, peak, &together);
+        let count = blocks.len();
+        let pairs = (0..count * count).map(|pair| (blocks[pair / count].buffer, blocks[pair % count].buffer));
+        let together: Vec<bool> = pairs.map(|(a, b)| !waits.are_ordered(a, b)).collect();
+        let side_by_side = best_assignment(&blocks, peak, &|a, b| together[a * count + b]);
         if side_by_side.1 <= bytes.max(target.l2_bytes / 2) {
             (offsets, bytes) = side_by_side;
         }
