@@ -70,11 +70,12 @@ pub(crate) fn candidates(problem: &Problem, target: &Target) -> Result<Vec<Candi
     Ok(by_cost(all, MOST_CANDIDATES, direct::candidate(problem, target)))
 }
 
-/// The candidates of a product of normalised rows, which add up the moments of the rows that they multiply.
+/// The candidates of a product with which something else is fused: that scale A, add up its moments or store C twice. Those on tensor
+/// cores do all of it, those for few rows add up moments.
 ///
 /// # Errors
 /// As [`candidates`], and where none of them can run it.
-pub(crate) fn candidates_of_normalized(problem: &Problem, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
+pub(crate) fn fused_candidates(problem: &Problem, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
     problem.check()?;
     let mut all = tensor_core::candidates(problem, target);
     all.extend(gemv::candidates(problem, target));
@@ -83,19 +84,6 @@ pub(crate) fn candidates_of_normalized(problem: &Problem, target: &Target) -> Re
     }
     all.sort_by(|a, b| a.cost.total_cmp(&b.cost));
     all.truncate(MOST_CANDIDATES);
-    Ok(all)
-}
-
-/// The candidates on tensor cores, the only ones that can scale A or store C twice.
-///
-/// # Errors
-/// As [`candidates`], and where tensor cores cannot run it.
-pub(crate) fn tensor_core_candidates(problem: &Problem, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-    problem.check()?;
-    let all = tensor_core::candidates(problem, target);
-    if all.is_empty() {
-        return Err(Unsupported("a product that tensor cores cannot run".into()));
-    }
     Ok(all)
 }
 

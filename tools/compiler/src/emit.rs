@@ -4,7 +4,7 @@ use crate::{
     candidates::CandidateParts,
     kernel_graph::{BufferId, OwnedBinding, Storage},
     nvrtc::Compiled,
-    order::{Access, dependencies},
+    order::dependencies,
     pack::pack,
     place::Placement,
     schedule::{Note, Schedule, ScheduledStep, StepAction, StepOperand},
@@ -144,7 +144,7 @@ pub fn emit_into(
         let mut operands = step.operands.iter();
         operands.any(|operand| matches!(region(operand).0, Region::Counter | Region::Report))
     };
-    let accesses: Vec<Vec<Access>> = schedule
+    let accesses: Vec<Vec<_>> = schedule
         .steps
         .iter()
         .take_while(|step| !names_no_steps(step))
@@ -157,7 +157,7 @@ pub fn emit_into(
                     Region::Binding(binding) => 2 + usize::from(binding),
                     Region::Counter | Region::Report => unreachable!("only guards and the signal touch it"),
                 };
-                Access { space, start, end: start + operand.range.bytes, written: operand.written, rows: operand.rows }
+                operand.access(space, start)
             });
             operands.collect()
         })

@@ -62,7 +62,7 @@ pub fn place(schedule: &Schedule, target: &Target) -> Placement {
     let peak = peak(&blocks, schedule.steps.len());
     let in_time = |a: usize, b: usize| blocks[a].overlaps(&blocks[b]);
     let (mut offsets, mut bytes) = best_assignment(&blocks, peak, &in_time);
-    if !target.is_host() && target.multiprocessors >= MANY_MULTIPROCESSORS && blocks.len() <= MOST_ORDERED {
+    if target.multiprocessors >= MANY_MULTIPROCESSORS && blocks.len() <= MOST_ORDERED {
         let waits = Waits::of(schedule);
         let count = blocks.len();
         let pairs = (0..count * count).map(|pair| (blocks[pair / count].buffer, blocks[pair % count].buffer));
@@ -270,15 +270,8 @@ mod tests {
         let number = |placed: bool| {
             let place = |operand: &StepOperand| {
                 let buffer = operand.range.buffer.0;
-                let place = placement.offsets[buffer].filter(|_| placed).map_or((buffer + 1, 0), |offset| (0, offset));
-                let start = place.1 + operand.range.offset;
-                Access {
-                    space: place.0,
-                    start,
-                    end: start + operand.range.bytes,
-                    written: operand.written,
-                    rows: operand.rows,
-                }
+                let (space, start) = placement.offsets[buffer].filter(|_| placed).map_or((buffer + 1, 0), |at| (0, at));
+                operand.access(space, start + operand.range.offset)
             };
             let accesses: Vec<Vec<Access>> =
                 schedule.steps.iter().map(|step| step.operands.iter().map(place).collect()).collect();

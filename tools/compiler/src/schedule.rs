@@ -9,7 +9,7 @@ use crate::{
     kernel_graph::{BufferId, BufferRange, KernelGraph, KernelNode, Storage},
     layout::Written,
     lower::{aligned, repack},
-    order::Rows,
+    order::{Access, Rows},
     precision::Reason,
     selection::{Choice, ScheduleError, Selection},
 };
@@ -41,6 +41,13 @@ pub struct StepOperand {
     pub written: bool,
     /// Which of them it touches, where not all.
     pub rows: Option<Rows>,
+}
+
+impl StepOperand {
+    /// What it touches, where its bytes start there in a memory.
+    pub fn access(&self, space: usize, start: u64) -> Access {
+        Access { space, start, end: start + self.range.bytes, written: self.written, rows: self.rows }
+    }
 }
 
 /// One step before placement.

@@ -85,6 +85,5 @@ fn access(schedule: &Schedule, operand: &StepOperand) -> Access {
         Storage::Binding(binding) => buffers.len() + binding,
         _ => number,
     };
-    let (start, end) = (operand.range.offset, operand.range.offset + operand.range.bytes);
-    Access { space, start, end, written: operand.written, rows: operand.rows }
+    operand.access(space, operand.range.offset)
 }

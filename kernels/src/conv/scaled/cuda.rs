@@ -50,7 +50,7 @@ pub(super) fn scaled<C: Parameters, S: Scaling>(
 ) -> Result<Vec<Candidate>, Unsupported> {
     let mut problem = cuda::ungrouped(&kernel.conv.convolution())?;
     problem.scale = Some(Scale { offset, input: kernel.scale_input(), function });
-    let mut all = gemm::tensor_core_candidates(&problem, target)?;
+    let mut all = gemm::fused_candidates(&problem, target)?;
     for candidate in &mut all {
         if !candidate.packing.is_empty() {
             candidate.packing.resize(kernel.scale_input() + 1, Packing::Keep);

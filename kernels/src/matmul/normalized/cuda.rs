@@ -14,7 +14,7 @@ impl Generate for NormalizedMatMul {
         }
         let mut problem = cuda::problem(&self.product)?;
         problem.moments = Some(Moments { sums: self.sums_input(), epsilon: self.epsilon });
-        let mut all = gemm::candidates_of_normalized(&problem, target)?;
+        let mut all = gemm::fused_candidates(&problem, target)?;
         for candidate in all.iter_mut().filter(|candidate| !candidate.packing.is_empty()) {
             candidate.packing.resize(self.sums_input().map_or(candidate.packing.len(), |sums| sums + 1), Packing::Keep);
         }

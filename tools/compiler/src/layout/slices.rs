@@ -35,8 +35,8 @@ pub(super) fn assign(graph: &FusedGraph, host: bool, storage: &[Storage], layout
         node.outputs.iter().for_each(|output| free[output.0] = !view);
     }
     graph.outputs.iter().for_each(|output| free[output.0] = false);
-    let gaps = gaps(graph, host);
     let views = Views::of(graph);
+    let gaps = gaps(graph, &views.readers, host);
     let (mut slices, mut viewed) = (vec![None; graph.values.len()], vec![None; graph.values.len()]);
     for node in &graph.nodes {
         let FusedOp::Operator(Op::Concat { axis }) = node.op else { continue };
@@ -114,8 +114,7 @@ enum Gaps {
 
 /// For every value that only one node reads. On a GPU products write rows at any distance, and element-wise programs anything. On the
 /// host, where what a step reads and writes must not overlap, another part may lie in the gaps.
-fn gaps(graph: &FusedGraph, host: bool) -> Vec<Gaps> {
-    let readers = graph.readers();
+fn gaps(graph: &FusedGraph, readers: &[Vec<usize>], host: bool) -> Vec<Gaps> {
     let mut gaps = vec![Gaps::None; graph.values.len()];
     for node in graph.nodes.iter().filter(|_| !host) {
         let written = match node.op {

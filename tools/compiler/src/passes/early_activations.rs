@@ -42,23 +42,20 @@ fn views(edges: &Edges, number: usize) -> Option<Vec<usize>> {
 /// Computes the activation of what the first view reads. The views make other values then, which get other names.
 fn exchange(edges: &mut Edges, number: usize, views: &[usize]) {
     let activation = edges.nodes[number].clone();
-    let mut nodes: Vec<Node> = Vec::new();
+    let Some(&first) = views.last() else { return };
+    let inputs = edges.nodes[first].inputs.clone();
+    let fact = edges.fact(inputs[0]).clone();
+    let mut value = edges.add_value(format!("{}_in_place", activation.name), fact);
+    let mut nodes = vec![Node { inputs, outputs: vec![value], ..activation.clone() }];
     for &view in views.iter().rev() {
-        let mut node = edges.nodes[view].clone();
-        if nodes.is_empty() {
-            let fact = edges.fact(node.inputs[0]).clone();
-            let output = edges.add_value(format!("{}_in_place", activation.name), fact);
-            nodes.push(Node { inputs: node.inputs.clone(), outputs: vec![output], ..activation.clone() });
-        }
-        node.inputs = nodes[nodes.len() - 1].outputs.clone();
-        node.outputs = match view == views[0] {
-            true => activation.outputs.clone(),
-            false => {
-                let fact = edges.fact(node.outputs[0]).clone();
-                vec![edges.add_value(format!("{}_of_{}", node.name, activation.name), fact)]
-            }
+        let node = edges.nodes[view].clone();
+        let fact = edges.fact(node.outputs[0]).clone();
+        let output = match view == views[0] {
+            true => activation.outputs[0],
+            false => edges.add_value(format!("{}_of_{}", node.name, activation.name), fact),
         };
-        nodes.push(node);
+        nodes.push(Node { inputs: vec![value], outputs: vec![output], ..node });
+        value = output;
     }
     edges.replace_by(number, nodes);
     views.iter().for_each(|&view| edges.remove(view));

@@ -3,7 +3,7 @@
 //! they call Focus; later releases of YOLOv5 write the one convolution.
 
 use super::edges::{self, Edges};
-use floe_models::{Node, Op, Tensor, TensorId};
+use floe_models::{Graph, Node, Op, Tensor, TensorId};
 
 /// Most channels of the image: as many as first layers read as they lie.
 const MOST_CHANNELS: usize = 4;
@@ -11,7 +11,7 @@ const MOST_CHANNELS: usize = 4;
 const MOST_TAPS: usize = 64;
 
 /// Replaces every such convolution.
-pub fn run(graph: floe_models::Graph) -> floe_models::Graph {
+pub fn run(graph: Graph) -> Graph {
     edges::rewrite(graph, |edges, number| {
         if let Some(found) = Phases::at(edges, number) {
             found.apply(edges, number);
@@ -48,12 +48,11 @@ impl Phases {
         let firsts: Vec<[usize; 2]> = found.iter().map(|(_, lattice)| lattice.first).collect();
         let alike = found.iter().all(|&(of, lattice)| of == image && lattice.steps == steps);
         let every = (0..steps[0]).all(|h| (0..steps[1]).all(|w| firsts.contains(&[h, w])));
-        let &[_, channels, height, width] = edges.fact(image).shape.as_slice() else { return None };
-        let whole = height.is_multiple_of(steps[0]) && width.is_multiple_of(steps[1]);
+        let channels = edges.fact(image).shape[1];
         let &[.., kh, kw] = edges.fact(node.inputs[1]).shape.as_slice() else { return None };
         let small = channels <= MOST_CHANNELS && kh * kw * firsts.len() <= MOST_TAPS;
         let dense = window.dilations.iter().all(|&dilation| dilation == 1) && firsts.len() == steps[0] * steps[1];
-        (alike && every && whole && small && dense && firsts.len() > 1).then_some(Self { image, steps, firsts })
+        (alike && every && small && dense && firsts.len() > 1).then_some(Self { image, steps, firsts })
     }
 
     /// Lets the convolution read the image.

@@ -3,6 +3,7 @@
 //! merge patches.
 
 use super::edges::{self, Edges};
+use crate::{kernel_graph::BufferId, lower::Located};
 use floe_models::{DType, Fact, Graph, Node, Op, Tensor, TensorId};
 
 /// Least elements of a row: a thread looks up one index and moves a vector.
@@ -88,20 +89,16 @@ fn numbers(edges: &Edges, value: TensorId, source: TensorId, row: usize) -> Opti
     match &node.op {
         Op::Reshape => numbers(edges, node.inputs[0], source, row),
         Op::Transpose { permutation } if permutation[last] == last => {
-            let (from, all) = (in_rows(node.inputs[0])?, numbers(edges, node.inputs[0], source, row)?);
-            let strides = strides(&from);
-            let strides: Vec<i64> = permutation.iter().map(|&d| strides[d]).collect();
-            Some(walk(&to, 0, &strides).map(|at| all[at]).collect())
+            let from = Located::plain(BufferId(0), DType::I32, &in_rows(node.inputs[0])?);
+            let all = numbers(edges, node.inputs[0], source, row)?;
+            Some(walk(&from.permuted(permutation)).map(|at| all[at]).collect())
         }
-        Op::Slice { starts, steps } => {
-            let (from, all) = (in_rows(node.inputs[0])?, numbers(edges, node.inputs[0], source, row)?);
+        Op::Slice { starts, steps } if steps[last] == 1 && starts[last].is_multiple_of(row) => {
+            let from = Located::plain(BufferId(0), DType::I32, &in_rows(node.inputs[0])?);
+            let all = numbers(edges, node.inputs[0], source, row)?;
             let mut starts = starts.clone();
-            let along_row = steps[last] == 1 && starts[last].is_multiple_of(row);
             starts[last] /= row;
-            let strides = strides(&from);
-            let first: i64 = starts.iter().zip(&strides).map(|(&start, stride)| start as i64 * stride).sum();
-            let strides: Vec<i64> = strides.iter().zip(steps).map(|(stride, step)| stride * step).collect();
-            along_row.then(|| walk(&to, first, &strides).map(|at| all[at]).collect())
+            Some(walk(&from.sliced(&starts, steps, &to)).map(|at| all[at]).collect())
         }
         Op::Concat { axis } => {
             let mut parts = Vec::new();
@@ -117,26 +114,17 @@ fn numbers(edges: &Edges, value: TensorId, source: TensorId, row: usize) -> Opti
     }
 }
 
-/// Row-major strides.
-fn strides(shape: &[usize]) -> Vec<i64> {
-    let mut strides = vec![1; shape.len()];
-    for d in (1..shape.len()).rev() {
-        strides[d - 1] = strides[d] * shape[d] as i64;
-    }
-    strides
-}
-
 /// The places of all elements in order.
-fn walk(shape: &[usize], first: i64, strides: &[i64]) -> impl Iterator<Item = usize> {
-    let place = move |mut index: usize| {
-        let steps = shape.iter().zip(strides).rev().map(move |(&extent, stride)| {
+fn walk(place: &Located) -> impl Iterator<Item = usize> {
+    let at = |mut index: usize| {
+        let steps = place.shape.iter().zip(&place.strides).rev().map(|(&extent, stride)| {
             let step = (index % extent) as i64 * stride;
             index /= extent;
             step
         });
-        (first + steps.sum::<i64>()) as usize
+        (place.offset + steps.sum::<i64>()) as usize
     };
-    (0..shape.iter().product()).map(place)
+    (0..place.shape.iter().product()).map(at)
 }
 
 /// Makes the result of the node by one gather.

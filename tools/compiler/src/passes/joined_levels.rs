@@ -88,7 +88,7 @@ mod tests {
         fused::{FusedNode, FusedOp},
         passes::{same, tests::Network},
     };
-    use floe_models::op::Unary;
+    use floe_models::{DType, op::Unary};
 
     /// Levels of these extents, each of parts of these channels, flattened and joined.
     fn joined(net: &mut Network, levels: &[(usize, [usize; 2])]) -> TensorId {
@@ -97,7 +97,7 @@ mod tests {
             let x = net.input(&[1, 8, extent, extent]);
             let parts = channels.map(|channels| net.conv(x, channels, 1, 1));
             let all = net.node(Op::Concat { axis: 1 }, &parts);
-            let flat = Fact::new(floe_models::DType::F32, &[1, channels.iter().sum(), extent * extent]);
+            let flat = Fact::new(DType::F32, &[1, channels.iter().sum(), extent * extent]);
             rows.push(net.node_as(Op::Reshape, &[all], &[flat])[0]);
         }
         net.node(Op::Concat { axis: 2 }, &rows)
@@ -107,7 +107,7 @@ mod tests {
     fn boxes_and_classes_are_products_of_their_own_that_nothing_joins() {
         let mut net = Network::new();
         let all = joined(&mut net, &[(8, [16, 24]), (4, [16, 24])]);
-        let facts = [16, 24].map(|channels| Fact::new(floe_models::DType::F32, &[1, channels, 80]));
+        let facts = [16, 24].map(|channels| Fact::new(DType::F32, &[1, channels, 80]));
         let parts = net.node_as(Op::Split { axis: 1 }, &[all], &facts);
         let boxes = net.node(Op::Softmax { axis: 1, log: false }, &parts[..1]);
         let classes = net.unary(Unary::Sigmoid, parts[1]);

@@ -24,6 +24,6 @@ impl Generate for DualQuantizedConv {
         let function = whole_functions("second", program, &[source], to.dtype)
             .ok_or_else(|| refuse("by a program that is not of f32"))?;
         problem.second = Some(Second { map, first, count, function });
-        gemm::tensor_core_candidates(&problem, target)
+        gemm::fused_candidates(&problem, target)
     }
 }
