@@ -12,6 +12,8 @@ from quality import Quality
 KIB = 1024
 # The GPUs whose results and whose record documents state.
 GPU, RECORD = "h200", "h100"
+# The goal for the soak: p99.9 of its round trip, over the median.
+TAIL = 1.5
 
 
 def module(path):
@@ -146,6 +148,21 @@ class Catalogue:
             if section.get("failures")
         ]
         return f"{len(failed)} of them failed: {'; '.join(failed)}." if failed else "None of them failed."
+
+    def _record_soak(self):
+        """Replays of the soak that differ, and how far the slowest in a thousand are from the median, goal included."""
+        record = self._record_with("soak")
+        soaks = record["soak"].values()
+        replays, different = (sum(soak[name] for soak in soaks) for name in ("replays", "different"))
+        tails = [soak["p999"] / soak["median"] for soak in soaks]
+        alone = [soak["busy_wait"] / soak["median"] for soak in soaks]
+        span = lambda ratios: f"{min(ratios):.2f} to {max(ratios):.2f}"
+        missed = sum(tail > TAIL for tail in tails)
+        verdict = f"missed by {missed} of {len(tails)}" if missed else "met"
+        return (
+            f"of {replays:,} replays that wait in {len(tails)} ways, {different:,} differ; p99.9 of the round trip is {span(tails)} times"
+            f" its median (goal: {TAIL}, {verdict}), that of busy waits as long {span(alone)} times."
+        )
 
     def _record_kernels(self, architecture):
         """Candidates that agreed with their reference kernels, and those that did not."""

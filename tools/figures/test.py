@@ -364,8 +364,11 @@ class Documents(unittest.TestCase):
         part = change(lambda record: record["run"].update(skipped=["suite", "soak/a", "soak/b"]))
         self.assertIn("all but `suite` and 2 of `soak` were made.", part)
         self.assertIn("all were made.", change(lambda record: record["run"].pop("skipped")))
-        fails = change(lambda record: record["soak"].update(a={"failures": ["a tail", "more"]}, b={"failures": []}))
-        self.assertRegex(fails, r"[1-9] of them failed: .*`soak`, a: a tail[;.]")
+        soak = {"replays": 1000, "different": 0, "median": 100.0, "p999": 140.0, "busy_wait": 110.0, "failures": []}
+        fails = change(lambda record: record.update(soak={"a": soak | {"failures": ["a leak", "more"]}, "b": soak | {"p999": 160.0}}))
+        self.assertRegex(fails, r"[1-9] of them failed: .*`soak`, a: a leak[;.]")
+        self.assertIn("of 2,000 replays that wait in 2 ways, 0 differ; p99.9 of the round trip is 1.40 to 1.60 times its median (goal: 1.5, missed by 1 of 2), that of busy waits as long 1.10 to 1.10 times.", fails)
+        self.assertIn("(goal: 1.5, met)", change(lambda record: record["soak"]["b"].update(p999=149.0)))
         sound = change(lambda record: [one.update(failures=[]) for part in ("soak", "networks") for one in record[part].values()])
         self.assertIn("None of them failed.", sound)
         self.assertIn("| blazeface-front | 71 | 71 |", (self.root / "BENCHMARKS.md").read_text())
