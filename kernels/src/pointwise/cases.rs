@@ -117,6 +117,13 @@ pub fn cases() -> Vec<Kernel> {
         case(dense(dtype, &[3, 37]), &[dense(F32, &[3, 37])], program(Class::F32, 1, &scale));
         case(dense(dtype, &[3, 37]), &[dense(I16, &[3, 37])], Program::identity(Class::I64));
     }
+    // Bytes that a sigmoid is taken of, rounded to bytes again, and made floats: what a table of 256 values holds.
+    for (from, to) in [(U8, F32), (I8, F32), (I8, F16), (U8, Bf16)] {
+        let scaled = [I::Input(0), I::Float(0.05), I::Binary(B::Mul, 0, 1), I::Unary(U::Sigmoid, 2)];
+        let rounded = [I::Float(1.0 / 256.0), I::Binary(B::Div, 3, 4), I::Unary(U::Round, 5), I::Float(255.0)];
+        let code = [&scaled[..], &rounded, &[I::Binary(B::Min, 6, 7), I::Binary(B::Mul, 8, 4)]].concat();
+        case(dense(to, &[7, 148]), &[dense(from, &[7, 148])], program(Class::F32, 1, &code));
+    }
     // Choice by a mask, and a long fused chain with seven inputs.
     let select = [I::Input(0), I::Input(1), I::Input(2), I::Select(0, 1, 2)];
     let mask = broadcast(Bool, &[1, 19], &[8, 19]);

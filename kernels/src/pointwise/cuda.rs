@@ -54,9 +54,12 @@ impl Pointwise {
         )
     }
 
-    /// The same where the result has 8 bits: without conversions, of which a multiprocessor does few at a time.
+    /// The same where the result or an operand has 8 bits: without conversions, of which a multiprocessor does few at a time.
     fn whole(&self) -> Option<String> {
-        if !self.output.dtype.is_byte() {
+        let to = self.output.dtype;
+        let floats_of_bytes =
+            matches!(to, DType::F32 | DType::F16 | DType::Bf16) && self.inputs.iter().any(|view| view.dtype.is_byte());
+        if !(to.is_byte() || floats_of_bytes) {
             return None;
         }
         let source = |view: &View| match view.dtype {
@@ -73,11 +76,15 @@ impl Pointwise {
         let typed = |(i, view): (usize, &View)| format!("const {} x{i}", element_type(view.dtype));
         let parameters: Vec<String> = self.inputs.iter().enumerate().map(typed).collect();
         let arguments: Vec<String> = self.inputs.iter().enumerate().map(load).collect();
-        let output = element_type(self.output.dtype);
+        let output = element_type(to);
+        let stored = |program: String| match to.is_byte() {
+            true => format!("({output})program_byte({program})"),
+            false => format!("store_as<{output}>(program({program}))"),
+        };
         Some(format!(
-            "{functions}DEVICE {output} element({}) {{ return ({output})program_byte({}); }}\n",
+            "{functions}DEVICE {output} element({}) {{ return {}; }}\n",
             parameters.join(", "),
-            arguments.join(", "),
+            stored(arguments.join(", ")),
         ))
     }
 }
