@@ -14,6 +14,7 @@ mod operators;
 mod quantized;
 mod recurrent;
 mod results;
+mod transposed;
 
 pub use located::Located;
 

@@ -67,8 +67,9 @@ impl<'a> Lowering<'a> {
         let to = self.allocate(node.outputs[0]);
         let mut inputs = Vec::new();
         let mut views = heapless::Vec::new();
-        for source in &sources {
-            let (range, view) = self.operand(&source.expanded(&to.shape))?;
+        for (source, &input) in sources.iter().zip(&node.inputs) {
+            let source = self.along(source.expanded(&to.shape), &to, &self.graph.values[input.0].name)?;
+            let (range, view) = self.operand(&source)?;
             inputs.push(range);
             views.push(view).map_err(|_| "more inputs than a pointwise kernel takes")?;
         }
