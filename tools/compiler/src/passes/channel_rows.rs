@@ -13,7 +13,7 @@ use super::{
 use floe_models::{DType, Fact, Graph, Node, Op, Tensor, TensorId, op::Binary};
 
 /// Channels of the image and pixels are multiples of it: matrices of other extents are not read and stored in vectors.
-const VECTOR: usize = 8;
+pub(super) const VECTOR: usize = 8;
 /// Most element-wise nodes between the convolution and the flattening, and behind that.
 const MOST_BETWEEN: usize = 16;
 

@@ -1,12 +1,16 @@
 //! An element-wise operator behind a concatenation moves in front of it, to each part: there it joins the epilogue of what makes the
 //! part, or folds into a constant, and the parts still lie where they are joined. A class token and the places of all tokens, or
-//! the scores of a detector's levels, are written so.
+//! the scores of a detector's levels, are written so. Casts between bytes and floats move too, where programs make the parts: a
+//! convolution that stores bytes should go on to do so.
 
 use super::{
     edges::{self, Edges},
     fuse,
 };
 use floe_models::{DType, Fact, Graph, Node, Op, TensorId};
+
+/// Most element-wise nodes that are followed back to what they may be the epilogue of.
+const MOST_FOLLOWED: usize = 24;
 
 /// Moves every such operator.
 pub fn run(graph: Graph) -> Graph {
@@ -25,16 +29,30 @@ fn moved(edges: &Edges, number: usize) -> Option<usize> {
     let movable = node.op.is_element_wise() && node.op != Op::Where;
     let is_constant = |id: TensorId| edges.constant(id).is_some();
     let constant = constants.iter().all(|&id| is_constant(id));
-    let fact = edges.fact(first);
-    let floats = fact.dtype == DType::F32 && edges.fact(*output).dtype == DType::F32;
-    if !movable || !constant || !floats || fact.shape != edges.fact(*output).shape {
+    let (from, to) = (edges.fact(first), edges.fact(*output));
+    let types = match (from.dtype, to.dtype) {
+        (DType::F32, DType::F32) => true,
+        (DType::F32, other) | (other, DType::F32) => other.is_byte(),
+        _ => false,
+    };
+    if !movable || !constant || !types || from.shape != to.shape {
         return None;
     }
     let concat = edges.producer(first)?;
     let parts = &edges.nodes[concat];
     let private = edges.only_reader(first) == Some(number) && matches!(parts.op, Op::Concat { .. });
-    let (some, all) = (parts.inputs.iter().any(|&part| joins(edges, part)), &parts.inputs);
-    (private && some && all.iter().all(|&part| is_constant(part) || joins(edges, part))).then_some(concat)
+    let joins =
+        |part: TensorId| joins(edges, part) && (!from.dtype.is_byte() || !follows_anchor(edges, part, MOST_FOLLOWED));
+    let (some, all) = (parts.inputs.iter().any(|&part| joins(part)), &parts.inputs);
+    (private && some && all.iter().all(|&part| is_constant(part) || joins(part))).then_some(concat)
+}
+
+/// Whether a value may become part of the epilogue of a convolution or product: only element-wise nodes, at most `most` one after
+/// the other, stand between them.
+fn follows_anchor(edges: &Edges, id: TensorId, most: usize) -> bool {
+    let Some(maker) = edges.only_reader(id).and(edges.maker(id)) else { return false };
+    let follows = |&input: &TensorId| most == 0 || follows_anchor(edges, input, most - 1);
+    fuse::is_anchor(&maker.op) || maker.op.is_element_wise() && maker.inputs.iter().any(follows)
 }
 
 /// Whether what is done to a part costs no step: it becomes part of the step that makes the part. (Of a view, a transposed one say, it
@@ -53,7 +71,7 @@ fn exchange(edges: &mut Edges, number: usize, concat: usize) {
     let mut start = 0;
     for (position, part) in joined.inputs.iter_mut().enumerate() {
         let name = format!("{}_part_{position}", node.name);
-        let Fact { dtype, shape, .. } = edges.fact(*part).clone();
+        let (dtype, shape) = (edges.fact(node.outputs[0]).dtype, edges.fact(*part).shape.clone());
         let mut inputs = vec![*part];
         for &operand in &node.inputs[1..] {
             let (slice, piece) = slice_of_operand(edges, operand, (rank, axis), (start, shape[axis]), &name);
@@ -152,5 +170,37 @@ mod tests {
         let before = net.graph.nodes.clone();
         assert!(same(&run(net.graph.clone()).nodes, &before));
         net.finish();
+    }
+
+    /// Bytes of a value, and floats of bytes.
+    fn cast(net: &mut Network, x: TensorId, dtype: DType) -> TensorId {
+        let fact = Fact::new(dtype, &net.graph.fact(x).shape.clone());
+        net.node_as(Op::Cast, &[x], &[fact])[0]
+    }
+
+    #[test]
+    fn bytes_of_programs_become_floats_in_them_and_those_of_convolutions_behind() {
+        for (convolution, programs) in [(false, 2), (true, 1)] {
+            let mut net = Network::new();
+            let parts = [2, 3].map(|channels| {
+                let x = net.input(&[1, channels, 4, 4]);
+                let x = if convolution {
+                    net.conv(x, channels, 1, 1)
+                } else {
+                    net.node(Op::Softmax { axis: 1, log: false }, &[x])
+                };
+                let y = net.unary(Unary::Relu, x);
+                let y = net.unary(Unary::Round, y);
+                cast(&mut net, y, DType::U8)
+            });
+            let all = net.node(Op::Concat { axis: 1 }, &parts);
+            let floats = cast(&mut net, all, DType::F32);
+            let half = net.scalar(0.5);
+            let y = net.binary(Binary::Mul, floats, half);
+            net.output(y);
+            let fused = net.finish();
+            let count = fused.nodes.iter().filter(|node| matches!(node.op, FusedOp::Pointwise(_))).count();
+            assert_eq!(count, programs, "{:?}", fused.nodes);
+        }
     }
 }

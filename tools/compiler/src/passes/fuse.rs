@@ -261,7 +261,7 @@ impl<'a> Fusion<'a> {
 
     /// Whether a node casts to a narrower float only for that to be cast back: the model wants the rounding, which no
     /// register does.
-    fn rounds(&self, node: usize) -> bool {
+    pub(super) fn rounds(&self, node: usize) -> bool {
         let Node { op, inputs, outputs, .. } = &self.graph.nodes[node];
         let dtype = |id: TensorId| self.graph.fact(id).dtype;
         let wider = |id: TensorId| dtype(id).is_float() && dtype(id).size() > dtype(outputs[0]).size();

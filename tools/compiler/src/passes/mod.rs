@@ -12,6 +12,7 @@ pub mod dequantized_reads;
 pub mod early_activations;
 pub mod early_slices;
 mod edges;
+pub mod flat_concats;
 pub mod float8_products;
 pub mod focus;
 pub mod fold;
@@ -32,6 +33,7 @@ pub mod merge_products;
 pub mod no_op;
 pub mod pads;
 pub mod patch_products;
+pub mod pixel_rows;
 pub mod product_reshape;
 mod quantization;
 pub mod quantize;
@@ -92,7 +94,7 @@ const NORMALISATION: [Pass<'_>; 12] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 30] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 32] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
@@ -101,6 +103,7 @@ fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 30] {
         ("joined_slices", &joined_slices::run),
         ("joined_levels", &joined_levels::run),
         ("whole_parts", &whole_parts::run),
+        ("flat_concats", &flat_concats::run),
         ("focus", &focus::run),
         ("gathered_rows", &gathered_rows::run),
         ("shared_prefixes", &shared_prefixes::run),
@@ -117,6 +120,7 @@ fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 30] {
         ("quantize", &quantize::run),
         ("affine", &affine::run),
         ("channel_rows", &channel_rows::run),
+        ("pixel_rows", &pixel_rows::run),
         ("product_reshape", &product_reshape::run),
         ("late_transposes", &late_transposes::run),
         ("late_normalisations", &late_normalisations::run),

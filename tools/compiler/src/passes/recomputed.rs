@@ -1,15 +1,19 @@
-//! What several programs read that is one cheap operator away from values in memory is made anew in each: it is no step of its
-//! own, and no more elements are moved. The corners of boxes, from which a detector computes centres and sizes, are made so.
+//! What several programs read that is a few cheap operators away from values in memory is made anew in each: it is no step of its
+//! own, and no more elements are moved. The corners of boxes, from which a detector computes centres and sizes, are made so, in 8
+//! bits with the rounding to bytes and back.
 //!
 //! This is a part of fusion, done once it is known which programs there are: what is read by one program alone is in that program
 //! already, and what is an epilogue, or read by one, is left alone.
 
-use super::fuse::{Fusion, Group, significant};
+use super::fuse::{Fusion, significant};
 use floe_models::{
     NodeId, Op, TensorId,
-    op::{Binary, Unary},
+    op::{Binary, Composite, Unary},
 };
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Most operators that are made anew: a sum, its rounding to bytes and back, and another one.
+const MOST_MEMBERS: usize = 16;
 
 impl Fusion<'_> {
     /// Puts every such node into all programs that read it. Readers come first, so that chains follow.
@@ -18,24 +22,29 @@ impl Fusion<'_> {
         let nodes: Vec<usize> = self.groups.keys().rev().copied().collect();
         for node in nodes {
             if let Some(roots) = self.programs_that_read(node, &joined) {
-                self.groups.remove(&node);
+                let members = self.groups.remove(&node).expect("it was a program").members;
                 for root in &roots {
-                    self.groups.get_mut(root).expect("readers are programs").members.insert(node);
+                    self.groups.get_mut(root).expect("readers are programs").members.extend(&members);
                 }
-                self.owner[node] = roots.first().copied();
-                joined.insert(node, roots);
+                for member in members {
+                    self.owner[member] = roots.first().copied();
+                    joined.insert(member, roots.clone());
+                }
             }
         }
     }
 
-    /// The programs that read a node, if it is cheap, a program alone, and better made anew in each of them. `joined` has
-    /// the programs of each node that is in several.
+    /// The programs that read a node, if it is the root of a cheap one that is better made anew in each of them. `joined` has the
+    /// programs of each node that is in several.
     fn programs_that_read(&self, node: usize, joined: &BTreeMap<usize, BTreeSet<usize>>) -> Option<BTreeSet<usize>> {
-        let alone = |group: &Group| group.anchor.is_none() && group.members.len() == 1;
+        let made = self.groups.get(&node)?;
         let output = self.output(node);
         let fact = self.graph.fact(output);
-        let cheap = is_cheap(&self.graph.nodes[node].op) && fact.dtype.is_float();
-        if !cheap || self.is_output[output.0] || !alone(self.groups.get(&node)?) {
+        let cheap = made.anchor.is_none()
+            && made.members.len() <= MOST_MEMBERS
+            && made.members.iter().all(|&member| self.is_cheap(member));
+        let exact = fact.dtype.is_float() && !self.rounds(node);
+        if !cheap || !exact || self.is_output[output.0] {
             return None;
         }
         let mut roots = BTreeSet::new();
@@ -49,16 +58,16 @@ impl Fusion<'_> {
         }
         // Elements that are read and written now, and that would be.
         let elements = |id: &TensorId| self.graph.fact(*id).elements();
-        let mut now: usize = self.operands(node).iter().map(elements).sum::<usize>() + elements(&output);
+        let read = self.lower(&made.members, made.class(), None).ok()?.inputs;
+        let mut now: usize = read.iter().map(elements).sum::<usize>() + elements(&output);
         let mut then: usize = 0;
         for root in &roots {
             let group = self.groups.get(root).filter(|group| group.anchor.is_none())?;
             let same_extents = significant(&fact.shape) == significant(&self.graph.fact(self.output(*root)).shape);
-            if !same_extents || group.classes != self.groups[&node].classes {
+            if !same_extents || group.classes != made.classes {
                 return None;
             }
-            let mut members = group.members.clone();
-            members.insert(node);
+            let members = &group.members | &made.members;
             let before = self.lower(&group.members, group.class(), None).ok()?.inputs;
             let after = self.lower(&members, group.class(), None).ok()?.inputs;
             now += before.iter().map(elements).sum::<usize>();
@@ -67,19 +76,19 @@ impl Fusion<'_> {
         (roots.len() > 1 && then <= now).then_some(roots)
     }
 
-    /// What a node reads from memory.
-    fn operands(&self, node: usize) -> BTreeSet<TensorId> {
-        let scalar = |id: TensorId| self.graph.constant(id).is_some_and(|constant| constant.elements() == 1);
-        self.graph.nodes[node].inputs.iter().copied().filter(|&input| !scalar(input)).collect()
-    }
-}
-
-/// Whether an operator is an instruction or two.
-fn is_cheap(op: &Op) -> bool {
-    match op {
-        Op::Unary(op) => matches!(op, Unary::Neg | Unary::Abs | Unary::Relu),
-        Op::Binary(op) => matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Min | Binary::Max),
-        _ => false,
+    /// Whether a node is a few instructions.
+    fn is_cheap(&self, node: usize) -> bool {
+        let node = &self.graph.nodes[node];
+        match &node.op {
+            Op::Unary(op) => matches!(op, Unary::Neg | Unary::Abs | Unary::Relu | Unary::Round),
+            Op::Composite(op) => matches!(op, Composite::Clip { .. }),
+            Op::Binary(Binary::Div) => {
+                self.graph.constant(node.inputs[1]).is_some_and(|divisor| divisor.elements() == 1)
+            }
+            Op::Binary(op) => matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Min | Binary::Max),
+            Op::Cast => true,
+            _ => false,
+        }
     }
 }
 
@@ -124,6 +133,26 @@ mod tests {
         net.output(boxes);
         let expected = [("Softmax", 1), ("Split", 1), ("pointwise", 3), ("pointwise", 3), ("Concat", 2)];
         assert_eq!(steps(&net.finish()), expected);
+    }
+
+    #[test]
+    fn bytes_between_are_rounded_to_in_each() {
+        let mut net = Network::new();
+        let x = computed(&mut net, &[1, 4, 6]);
+        let scale = net.scalar(1.0 / 64.0);
+        let quotient = net.binary(Binary::Div, x, scale);
+        let rounded = net.unary(Unary::Round, quotient);
+        let cast =
+            |net: &mut Network, x: TensorId, dtype| net.node_as(Op::Cast, &[x], &[Fact::new(dtype, &[1, 4, 6])])[0];
+        let bytes = cast(&mut net, rounded, floe_models::DType::U8);
+        let floats = cast(&mut net, bytes, floe_models::DType::F32);
+        let value = net.binary(Binary::Mul, floats, scale);
+        for op in [Unary::Exp, Unary::Tanh] {
+            let y = net.unary(op, value);
+            let y = net.node(Op::Softmax { axis: 2, log: false }, &[y]);
+            net.output(y);
+        }
+        assert_eq!(steps(&net.finish()).into_iter().filter(|step| step.0 == "pointwise").count(), 2);
     }
 
     #[test]
