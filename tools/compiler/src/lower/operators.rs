@@ -68,7 +68,7 @@ impl<'a> Lowering<'a> {
         let mut inputs = Vec::new();
         let mut views = heapless::Vec::new();
         for (source, &input) in sources.iter().zip(&node.inputs) {
-            let source = self.along(source.expanded(&to.shape), &to, &self.graph.values[input.0].name)?;
+            let source = self.along(input, source.expanded(&to.shape), &to)?;
             let (range, view) = self.operand(&source)?;
             inputs.push(range);
             views.push(view).map_err(|_| "more inputs than a pointwise kernel takes")?;

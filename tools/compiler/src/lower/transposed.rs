@@ -5,18 +5,23 @@
 //! transposes through shared memory, and the program behind it, take less together.
 
 use super::{Form, Located, Lowering};
-use crate::kernel_graph::{BufferId, Storage};
+use crate::{
+    kernel_graph::{BufferId, Storage},
+    precision::Reason,
+};
+use floe_models::TensorId;
 
 /// Bytes that memory moves at once.
 const SECTOR: usize = 32;
 /// Extents below which neighbours share sectors often enough.
 const SHORT: usize = 8;
-/// Bytes of an operand below which a step of its own takes longer than what it saves.
-const SMALL: usize = 64 << 10;
+/// Elements, each of which takes a sector, below which a step of its own may take longer than what it saves.
+const FEW: usize = 1 << 18;
 
 impl Lowering<'_> {
-    /// The operand `from` of a program that writes `to`, of the same shape: copied to lie in the same order, where it lies across.
-    pub(super) fn along(&mut self, from: Located, to: &Located, name: &str) -> Result<Located, String> {
+    /// The value `id`, which lies at `from`, for a program that writes `to`, of the same shape: copied to lie in the same order,
+    /// where it lies across.
+    pub(super) fn along(&mut self, id: TensorId, from: Located, to: &Located) -> Result<Located, String> {
         if self.stored.options.host || !lies_across(&from, to) {
             return Ok(from);
         }
@@ -24,9 +29,10 @@ impl Lowering<'_> {
         order.sort_by_key(|&d| std::cmp::Reverse(to.strides[d]));
         let extents: Vec<usize> = order.iter().map(|&d| to.shape[d]).collect();
         let copy = Located::plain(BufferId(0), from.dtype, &extents);
-        let buffer = self.result.add_buffer(&format!("{name} transposed"), copy.span_bytes(), Storage::Arena);
+        let name = format!("{} transposed", self.graph.values[id.0].name);
+        let buffer = self.result.add_buffer(&name, copy.span_bytes(), Storage::Arena);
         let copy = Located { buffer, ..copy }.permuted(&crate::layout::inverse(&order));
-        self.copy(&from, &copy)?;
+        self.copy_value(id, &from, &copy, Reason::Operand)?;
         self.explain_copy(Form::Plain);
         Ok(copy)
     }
@@ -45,7 +51,7 @@ fn lies_across(from: &Located, to: &Located) -> bool {
         && [inner, other].iter().all(|&d| to.shape[d] >= SHORT)
         && apart(from, other)
         && apart(to, inner)
-        && elements * from.dtype.size() >= SMALL
+        && elements >= FEW
 }
 
 #[cfg(test)]
