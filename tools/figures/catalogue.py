@@ -11,7 +11,7 @@ from quality import Quality
 
 KIB = 1024
 # The GPUs whose results and whose record documents state.
-GPU, RECORD = "h200", "h100"
+GPU, RECORD = "h200", "h200"
 # The goal for the soak: p99.9 of its round trip, over the median.
 TAIL = 1.5
 
