@@ -2,7 +2,7 @@
 //! instead. A GPU's convolution writes channels last, which is such rows, so that every level lies where it is joined. What was a
 //! transposing copy for each level is one transposition of the whole, and nothing where a reader takes it as it lies.
 //!
-//! Levels whose convolutions become products that write rows themselves ([`channel_rows`](super::channel_rows)) come first.
+//! Levels whose convolutions become products that write rows themselves ([`channel_rows`]) come first.
 
 use super::{
     channel_rows,
