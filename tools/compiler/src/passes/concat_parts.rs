@@ -41,10 +41,16 @@ fn moved(edges: &Edges, number: usize) -> Option<usize> {
     let concat = edges.producer(first)?;
     let parts = &edges.nodes[concat];
     let private = edges.only_reader(first) == Some(number) && matches!(parts.op, Op::Concat { .. });
-    let joins =
-        |part: TensorId| joins(edges, part) && (!from.dtype.is_byte() || !follows_anchor(edges, part, MOST_FOLLOWED));
-    let (some, all) = (parts.inputs.iter().any(|&part| joins(part)), &parts.inputs);
-    (private && some && all.iter().all(|&part| is_constant(part) || joins(part))).then_some(concat)
+    let (some, all) = (parts.inputs.iter().any(|&part| joins(edges, part)), &parts.inputs);
+    (private && some && all.iter().all(|&part| is_constant(part) || joins(edges, part))).then_some(concat)
+}
+
+/// Whether what is done to a part costs no step: it becomes part of the step that makes the part. (Of a view, a transposed one say, it
+/// would be a step that reads slowly. Of bytes that a convolution stores, it would store more.)
+fn joins(edges: &Edges, part: TensorId) -> bool {
+    let maker = edges.maker(part).filter(|_| edges.only_reader(part).is_some());
+    let stays = edges.fact(part).dtype.is_byte() && follows_anchor(edges, part, MOST_FOLLOWED);
+    maker.is_some_and(|maker| maker.op.is_element_wise() || fuse::is_anchor(&maker.op)) && !stays
 }
 
 /// Whether a value may become part of the epilogue of a convolution or product: only element-wise nodes, at most `most` one after
@@ -53,13 +59,6 @@ fn follows_anchor(edges: &Edges, id: TensorId, most: usize) -> bool {
     let Some(maker) = edges.only_reader(id).and(edges.maker(id)) else { return false };
     let follows = |&input: &TensorId| most == 0 || follows_anchor(edges, input, most - 1);
     fuse::is_anchor(&maker.op) || maker.op.is_element_wise() && maker.inputs.iter().any(follows)
-}
-
-/// Whether what is done to a part costs no step: it becomes part of the step that makes the part. (Of a view, a transposed one say, it
-/// would be a step that reads slowly.)
-fn joins(edges: &Edges, part: TensorId) -> bool {
-    let maker = edges.maker(part).filter(|_| edges.only_reader(part).is_some());
-    maker.is_some_and(|maker| maker.op.is_element_wise() || fuse::is_anchor(&maker.op))
 }
 
 /// Lets the element-wise node `number` work on each part of the concatenation, which then makes its result.

@@ -7,21 +7,23 @@ use std::slice;
 /// Joins all parts at once.
 pub fn run(graph: Graph) -> Graph {
     edges::rewrite(graph, |edges, number| {
-        let mut node = edges.nodes[number].clone();
-        let Some(inner) = node.inputs.iter().find_map(|&part| nested(edges, &node.op, part)) else { return };
-        let Node { inputs: parts, outputs: whole, sources, .. } = edges.nodes[inner].clone();
-        let in_place = |part| if whole.contains(part) { parts.as_slice() } else { slice::from_ref(part) };
-        node.inputs = node.inputs.iter().flat_map(in_place).copied().collect();
-        edges.replace(number, node);
-        edges.add_sources(number, &sources);
-        edges.remove(inner);
+        while let Some(inner) = edges.nodes[number].inputs.iter().find_map(|&part| nested(edges, number, part)) {
+            let mut node = edges.nodes[number].clone();
+            let Node { inputs: parts, outputs: whole, sources, .. } = edges.nodes[inner].clone();
+            let in_place = |part| if whole.contains(part) { parts.as_slice() } else { slice::from_ref(part) };
+            node.inputs = node.inputs.iter().flat_map(in_place).copied().collect();
+            edges.replace(number, node);
+            edges.add_sources(number, &sources);
+            edges.remove(inner);
+        }
     })
 }
 
-/// The concatenation that makes a part of another one, `op`, and of nothing else.
-fn nested(edges: &Edges, op: &Op, part: TensorId) -> Option<usize> {
-    let maker = edges.only_reader(part).and(edges.producer(part))?;
-    (matches!(op, Op::Concat { .. }) && edges.nodes[maker].op == *op).then_some(maker)
+/// The concatenation that makes a part of the concatenation `number`, and of nothing else.
+fn nested(edges: &Edges, number: usize, part: TensorId) -> Option<usize> {
+    let op = &edges.nodes[number].op;
+    let maker = edges.only_reader(part).filter(|_| matches!(op, Op::Concat { .. })).and(edges.producer(part))?;
+    (edges.nodes[maker].op == *op).then_some(maker)
 }
 
 #[cfg(test)]
@@ -52,5 +54,20 @@ mod tests {
         // Along another dimension, and where something else reads it.
         assert_eq!(joined(2, false), [2, 3]);
         assert_eq!(joined(1, true), [2, 3]);
+    }
+
+    #[test]
+    fn any_number_and_depth_of_them_is_joined_in_one_run() {
+        let mut net = Network::new();
+        let x = net.input(&[1, 2, 4]);
+        let parts: Vec<TensorId> = (0..20).map(|_| net.node(Op::Concat { axis: 1 }, &[x, x])).collect();
+        let mut all = net.node(Op::Concat { axis: 1 }, &parts);
+        for _ in 0..20 {
+            all = net.node(Op::Concat { axis: 1 }, &[x, all]);
+        }
+        net.output(all);
+        let graph = run(net.graph.clone());
+        assert_eq!(graph.nodes.iter().map(|node| node.inputs.len()).collect::<Vec<_>>(), [60]);
+        net.finish();
     }
 }

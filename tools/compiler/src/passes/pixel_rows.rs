@@ -7,6 +7,7 @@
 use super::{
     channel_rows,
     edges::{self, Edges},
+    rewrite,
 };
 use floe_models::{Fact, Graph, Node, Op, TensorId};
 
@@ -48,13 +49,10 @@ fn is_level(edges: &Edges, part: TensorId) -> bool {
                 flattened = image.len() > 3 && image[..2] == rows[..2];
                 maker.inputs[0]
             }
-            ref op if op.is_element_wise() => {
-                let mut changed = maker.inputs.iter().filter(|&&input| edges.constant(input).is_none());
-                match (changed.next(), changed.next()) {
-                    (Some(&changed), None) => changed,
-                    _ => return false,
-                }
-            }
+            ref op if op.is_element_wise() => match rewrite::variable_operand(edges, maker) {
+                Some(changed) => changed,
+                None => return false,
+            },
             _ => return false,
         };
     }
@@ -64,27 +62,28 @@ fn is_level(edges: &Edges, part: TensorId) -> bool {
 /// Joins rows of pixels, and transposes them back.
 fn exchange(edges: &mut Edges, number: usize) {
     let node = edges.nodes[number].clone();
-    let transpose = |edges: &mut Edges, name: String, from: TensorId| {
-        let Fact { dtype, shape, .. } = edges.fact(from).clone();
-        let to = edges.add_value(name.clone(), Fact::new(dtype, &EXCHANGED.map(|d| shape[d])));
-        Node {
-            name,
-            op: Op::Transpose { permutation: EXCHANGED.to_vec() },
-            inputs: vec![from],
-            outputs: vec![to],
-            sources: Vec::new(),
-        }
+    let transpose = |name: String, from: TensorId, to: TensorId| {
+        let op = Op::Transpose { permutation: EXCHANGED.to_vec() };
+        Node { name, op, inputs: vec![from], outputs: vec![to], sources: Vec::new() }
     };
-    let mut nodes: Vec<Node> = Vec::new();
+    let (mut nodes, mut inputs) = (Vec::new(), Vec::new());
     for (position, &part) in node.inputs.iter().enumerate() {
-        nodes.push(transpose(edges, format!("{}_pixels_{position}", node.name), part));
+        let name = format!("{}_pixels_{position}", node.name);
+        let pixels = exchanged(edges, &name, part);
+        nodes.push(transpose(name, part, pixels));
+        inputs.push(pixels);
     }
-    let inputs = nodes.iter().map(|node| node.outputs[0]).collect();
-    let mut back = transpose(edges, format!("{}_pixels", node.name), node.outputs[0]);
-    std::mem::swap(&mut back.inputs, &mut back.outputs);
-    let joined = Node { op: Op::Concat { axis: 1 }, inputs, outputs: back.inputs.clone(), ..node.clone() };
-    nodes.extend([joined, Node { name: format!("{}_rows", node.name), ..back }]);
+    let rows = node.outputs[0];
+    let pixels = exchanged(edges, &format!("{}_pixels", node.name), rows);
+    let back = transpose(format!("{}_rows", node.name), pixels, rows);
+    nodes.extend([Node { op: Op::Concat { axis: 1 }, inputs, outputs: vec![pixels], ..node }, back]);
     edges.replace_by(number, nodes);
+}
+
+/// A new value with the extents of another one, exchanged.
+fn exchanged(edges: &mut Edges, name: &str, of: TensorId) -> TensorId {
+    let Fact { dtype, shape, .. } = edges.fact(of).clone();
+    edges.add_value(name, Fact::new(dtype, &EXCHANGED.map(|d| shape[d])))
 }
 
 #[cfg(test)]

@@ -47,9 +47,17 @@ pub fn scalar(graph: &Graph, id: TensorId) -> Option<f64> {
 /// The only operand of an element-wise node that is not a constant of one element.
 pub fn changed_operand(graph: &Graph, node: &Node) -> Option<TensorId> {
     let is_scalar = |id: TensorId| graph.constant(id).is_some_and(|constant| constant.elements() == 1);
-    let mut changed = node.inputs.iter().copied().filter(|&input| !is_scalar(input));
-    let first = changed.next()?;
-    changed.next().is_none().then_some(first)
+    only(node.inputs.iter().copied().filter(|&input| !is_scalar(input)))
+}
+
+/// The only operand of a node that is not a constant.
+pub fn variable_operand(graph: &Graph, node: &Node) -> Option<TensorId> {
+    only(node.inputs.iter().copied().filter(|&input| graph.constant(input).is_none()))
+}
+
+fn only(mut operands: impl Iterator<Item = TensorId>) -> Option<TensorId> {
+    let first = operands.next()?;
+    operands.next().is_none().then_some(first)
 }
 
 /// Whether windows of these extents are single elements that meet each element of an image once.
