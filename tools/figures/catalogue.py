@@ -311,7 +311,7 @@ class Catalogue:
         return f"{self._constant('targets/cross/check', pattern)[1]} {unit}"
 
     def calls(self):
-        """Driver functions of RUN, in all modes that engine/tests/calls.rs records."""
+        """Driver functions of RUN, in all modes that engine/tests/engine/calls.rs records."""
         called = set()
         for line in (self._root / "engine/tests/calls.txt").read_text().splitlines():
             what, separator, names = line.partition(": ")

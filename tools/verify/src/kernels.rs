@@ -5,7 +5,7 @@
 //! after the candidate that killed it.
 
 use crate::{emulated, launch::Gpu};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use floe::selftest::operand;
 use floe_compiler::{
     nvrtc::{Compiler, Request},
@@ -108,7 +108,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["compile_only", "jobs"])]
     emulated: bool,
     /// Of each algorithm, for each combination of element types, only the case that takes least effort.
-    #[arg(long, requires = "emulated")]
+    #[arg(long, conflicts_with = "chosen")]
     smallest: bool,
     /// Also print every passed candidate with its time.
     #[arg(long)]
@@ -176,17 +176,19 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
         cases.iter().filter_map(Case::refusal).for_each(|case| say(&format!("{} {case}", arguments.arch.number)));
         return Ok(BTreeMap::new());
     }
+    let mut refused = refused(arguments.arch, &cases);
+    if arguments.smallest {
+        // Children of a run on a GPU would not know of it.
+        ensure!(arguments.emulated || arguments.compile_only, "--smallest is for --emulated and --compile-only");
+        cases::keep_smallest(&mut cases);
+    }
     if arguments.emulated {
         if arguments.arch.image != ImageKind::Ptx {
             bail!("--emulated runs PTX: --arch {}ptx", arguments.arch.number);
         }
-        if arguments.smallest {
-            cases::keep_smallest(&mut cases);
-        }
         let requests = |case: &Case| arguments.arch.requests(case).into_iter().map(|(_, request)| request).collect();
         return emulated::run(&cases, requests, arguments.arch.target()?, arguments.verbose);
     }
-    let mut refused = refused(arguments.arch, &cases);
     if arguments.chosen {
         for candidates in cases.iter_mut().flat_map(|case| &mut case.candidates) {
             candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost));

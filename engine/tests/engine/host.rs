@@ -1,13 +1,11 @@
 //! The host device: what a replay computes, and what a session refuses.
 
-mod support;
-
+use crate::support::{cuda_parts, floats, host_parts, write};
 use floe_engine::{
     BindingError,
     host::{self, Block, InitError, Session},
     plan::{Plan, format::Direction},
 };
-use support::{cuda_parts, floats, host_parts, write};
 
 fn memory(plan: &Plan<'_>) -> Vec<Block> {
     vec![Block([0xff; 64]); host::blocks(&plan.variant(0).unwrap())]
@@ -66,7 +64,7 @@ fn an_input_and_an_output_of_one_name_are_told_apart() {
     session.replay().unwrap();
     let mut y = floats([0.0; 4]);
     session.read("x", &mut y).unwrap();
-    assert_eq!(y, floats(support::WEIGHTS));
+    assert_eq!(y, floats(crate::support::WEIGHTS));
 }
 
 #[test]
@@ -90,7 +88,7 @@ fn refuses_memory_that_does_not_fit() {
 #[test]
 fn refuses_a_plan_at_a_crooked_address() {
     let bytes = write([host_parts()]);
-    let mut shifted = support::Aligned::new(&[&[0; 8], &bytes[..]].concat());
+    let mut shifted = crate::support::Aligned::new(&[&[0; 8], &bytes[..]].concat());
     shifted[..8].fill(0);
     let plan = Plan::parse(&shifted[8..]).unwrap();
     let mut memory = memory(&plan);

@@ -1,8 +1,11 @@
 //! The CUDA device over a simulated driver: which calls INIT and RUN make, what they compute, and that every failure is
 //! reported and frees everything.
 
-mod support;
-
+use crate::support::{
+    Aligned, cubin, cuda_parts,
+    driver::{self, API, INJECTED},
+    floats, host_parts, write,
+};
 use floe_engine::{
     BindingError,
     cuda::{
@@ -11,11 +14,6 @@ use floe_engine::{
         recording,
     },
     plan::{OwnedImage, Plan, Variant, VariantParts, format::ImageKind},
-};
-use support::{
-    Aligned, cubin, cuda_parts,
-    driver::{self, API, INJECTED},
-    floats, host_parts, write,
 };
 
 fn init<'p, 'd>(variant: Variant<'p>, api: &'d DriverApi, options: InitOptions) -> Result<Session<'p, 'd>, InitError> {

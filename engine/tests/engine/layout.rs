@@ -1,15 +1,13 @@
 //! There is one way to lay out a plan, and the reader refuses every other: hand-made files that differ from the writer's in
 //! what means nothing.
 
-mod support;
-
+use crate::support::{Aligned, candidates_parts, cuda_parts, host_parts, kernel_parts, rewrite, seal, write};
 use floe_engine::plan::{
     OperandProblem, Plan, PlanError, RecordProblem, SectionKind, SectionProblem, StepProblem, VariantParts,
     format::{Action, Region, VariantHeader},
 };
 use floe_kernels::{DType, Dims, Kernel, Strides, View, copy::Copy};
 use sha2::{Digest, Sha256};
-use support::{Aligned, candidates_parts, cuda_parts, host_parts, kernel_parts, rewrite, seal, write};
 
 const HEADER: usize = 96;
 const ENTRY: usize = 24;
@@ -158,7 +156,7 @@ fn images_lie_one_behind_another() {
         Plan::parse(&file).err().is_some_and(wanted)
     };
     assert!(!refused(|_| {}));
-    assert!(refused(|images| images[support::cubin(b"first image").len()] = 1), "padding");
+    assert!(refused(|images| images[crate::support::cubin(b"first image").len()] = 1), "padding");
     assert!(refused(|images| images.push(0)), "something behind the last image");
     // A gap: the second image 16 bytes further on.
     let mut pieces = Pieces::of(&write([cuda_parts()]));

@@ -1,7 +1,10 @@
 //! Several shapes of one target in one plan: what the check refuses, and sessions that choose among them.
 
-mod support;
-
+use crate::support::{
+    Aligned, ELEMENTS, cubin, cuda_parts,
+    driver::{self, API},
+    floats, host_parts, image, round_trip, signalling_parts, two_shapes, wide_cuda_parts, write,
+};
 use floe_engine::{
     BindingError, ShapeError, ShapeRef,
     cuda::{InitError, InitOptions, Scratch, Session, Shared, Wait, Weights, recording},
@@ -9,11 +12,6 @@ use floe_engine::{
     plan::{Plan, PlanError, PlanWriter, ShapesProblem, Variant, VariantParts, format::MAX_SHAPES},
 };
 use floe_kernels::{DType, Dims};
-use support::{
-    Aligned, ELEMENTS, cubin, cuda_parts,
-    driver::{self, API},
-    floats, host_parts, image, round_trip, signalling_parts, two_shapes, wide_cuda_parts, write,
-};
 
 fn leaked(bytes: Vec<u8>) -> Plan<'static> {
     let bytes: &'static Aligned = Box::leak(Box::new(Aligned::new(&bytes)));

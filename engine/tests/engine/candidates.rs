@@ -1,8 +1,11 @@
 //! Candidates in a plan: what is written is read, what cannot be launched is refused; and measurements over the simulated
 //! driver.
 
-mod support;
-
+use crate::support::{
+    Aligned, candidates_parts, cubin, cuda_parts,
+    driver::{self, API},
+    floats, host_parts, write,
+};
 use floe_engine::{
     cuda::{
         Call::{self, *},
@@ -12,11 +15,6 @@ use floe_engine::{
         Plan, PlanError, RecordProblem, SectionKind, Variant, VariantParts,
         format::{Candidate, CandidateArgument, Image, ImageKind},
     },
-};
-use support::{
-    Aligned, candidates_parts, cubin, cuda_parts,
-    driver::{self, API},
-    floats, host_parts, write,
 };
 
 /// A plan with the one variant, leaked: sessions borrow it.

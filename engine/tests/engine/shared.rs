@@ -1,18 +1,16 @@
 //! Sessions that share constants and scratch, over a simulated driver.
 
-mod support;
-
+use crate::support::{
+    Aligned, cuda_parts,
+    driver::{self, API},
+    floats, round_trip, write,
+};
 use floe_engine::{
     cuda::{
         Call::{self, *},
         InitError, InitOptions, Scratch, Session, SetMemory, Shared, Weights, recording,
     },
     plan::{OperandProblem, Plan, PlanError, PlanWriter, StepProblem, Variant},
-};
-use support::{
-    Aligned, cuda_parts,
-    driver::{self, API},
-    floats, round_trip, write,
 };
 
 /// [`cuda_parts`] for several targets, the second with a counter in front of its arena.

@@ -1,7 +1,6 @@
 //! What bounds a replay on the host: being asked before each step, and a number of operations that is known before.
 
-mod support;
-
+use crate::support::{Aligned, floats, host_parts, kernel_parts, write};
 use floe_engine::{
     host::{self, Block, ReplayError, Session},
     plan::Plan,
@@ -10,7 +9,6 @@ use floe_kernels::{
     DType, Kernel, View,
     reduce::{Reduce, Reduction},
 };
-use support::{Aligned, floats, host_parts, kernel_parts, write};
 
 fn with_session<R>(file: &Aligned, body: impl FnOnce(&mut Session<'_, '_>) -> R) -> R {
     let variant = Plan::parse(file).unwrap().variant(0).unwrap();
@@ -70,11 +68,11 @@ fn the_guard_sees_what_is_not_finite() {
             session.replay().unwrap();
             session.guard().collect::<Vec<_>>()
         };
-        assert_eq!(hit(1.0), []);
+        assert!(hit(1.0).is_empty());
         // The state and the output; the input is not watched.
         assert_eq!(hit(f32::NAN), [1, 2]);
         assert_eq!(hit(f32::NEG_INFINITY), [1, 2]);
         assert_eq!(hit(f32::MAX), [1, 2], "what overflows");
-        assert_eq!(hit(f32::MIN_POSITIVE), []);
+        assert!(hit(f32::MIN_POSITIVE).is_empty());
     });
 }

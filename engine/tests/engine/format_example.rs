@@ -1,12 +1,10 @@
 //! The example in `PLAN_FORMAT.md` is what the writer writes.
 
-mod support;
-
+use crate::support::{binding, cuda_parts, image, operand, step};
 use floe_engine::plan::{
     Plan, PlanWriter,
     format::{Action, Direction, KernelEntry, Region, StepNote},
 };
-use support::{binding, cuda_parts, image, operand, step};
 
 /// 16 bytes a line: offset, bytes, ASCII. Lines like the one before are a `*`, as in `hexdump`.
 fn dump(bytes: &[u8]) -> String {
@@ -59,7 +57,7 @@ fn the_documented_example_is_the_writers() {
     let bytes = PlanWriter::new("tiny", "floec 0.1.0").variant(parts).finish();
     Plan::parse(&bytes).unwrap();
     let dump = dump(&bytes);
-    let documented = include_str!("../PLAN_FORMAT.md");
+    let documented = include_str!("../../PLAN_FORMAT.md");
     assert!(
         documented.contains(&format!("```text\n{dump}```")),
         "PLAN_FORMAT.md shows another example than the writer writes. If a structure changed, raise `VERSION` and put \

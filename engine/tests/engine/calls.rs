@@ -1,15 +1,13 @@
 //! The driver calls of INIT, of everything in RUN, and of the end, in every mode of a session, as committed in `calls.txt`.
-//! Where a change is meant, `UPDATE_SNAPSHOTS=1 cargo test -p floe-engine --test calls` writes the file anew. Scripts read
+//! Where a change is meant, `UPDATE_SNAPSHOTS=1 cargo test -p floe-engine --test engine calls` writes the file anew. Scripts read
 //! it: a title for each mode, then a line for each operation and its calls. INIT and drop are no part of RUN; all else is.
 
-mod support;
-
+use crate::support::{driver::API, floats, signalling_parts, write};
 use floe_engine::{
     cuda::{InitOptions, Phase, RunError, Scratch, Session, Shared, Wait, Weights, recording},
     plan::Plan,
 };
 use std::fmt::Write;
-use support::{driver::API, floats, signalling_parts, write};
 
 type Operation = (&'static str, fn(&mut Session<'_, '_>) -> Result<(), RunError>);
 

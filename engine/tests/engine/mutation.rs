@@ -1,7 +1,8 @@
 //! Whatever is done to a plan, reading it gives a checked plan or an error, and a checked plan replays without panic.
 
-mod support;
-
+use crate::support::{
+    Aligned, candidates_parts, cuda_parts, host_parts, kernel_parts, rewrite, seal, two_shapes, write,
+};
 use floe_engine::{
     host::{self, Block},
     plan::{
@@ -13,7 +14,6 @@ use floe_kernels::{Kernel, codegen::all_cases};
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Number, Value, json};
 use std::sync::LazyLock;
-use support::{Aligned, candidates_parts, cuda_parts, host_parts, kernel_parts, rewrite, seal, two_shapes, write};
 
 /// More work than this is legal, but not for a test.
 const WORK: u64 = 1 << 20;

@@ -1,11 +1,9 @@
 //! Signed plans: what the key's holder signed passes, and nothing else does.
 
-mod support;
-
+use crate::support::{cuda_parts, host_parts, seal, write};
 use ed25519_dalek::{Signer, SigningKey};
 use floe_engine::plan::{InvalidKey, Plan, PlanError, PlanWriter, PublicKey, SectionProblem};
 use proptest::prelude::*;
-use support::{cuda_parts, host_parts, seal, write};
 
 /// Bytes of the signature behind a plan.
 const TRAILER: usize = 72;

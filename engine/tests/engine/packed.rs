@@ -1,17 +1,15 @@
 //! Packed images: the driver is given what was packed, in memory that was announced, and never what does not unpack.
 
-mod support;
-
+use crate::support::{
+    cubin, cuda_parts,
+    driver::{self, API},
+    floats, packed, round_trip, write,
+};
 use floe_engine::{
     cuda::{CUmodule, CUresult, DriverApi, ImageProblem, InitError, InitOptions, Session},
     plan::{OwnedImage, Plan, VariantParts, format::ImageKind},
 };
 use std::{cell::RefCell, ffi::c_void};
-use support::{
-    cubin, cuda_parts,
-    driver::{self, API},
-    floats, packed, round_trip, write,
-};
 
 thread_local! {
     /// The first bytes of every image that the driver was given.
@@ -39,7 +37,7 @@ fn repetitive(byte: u8) -> Vec<u8> {
     image
 }
 
-fn session(parts: VariantParts<'static>) -> Result<[u8; support::BYTES as usize], InitError> {
+fn session(parts: VariantParts<'static>) -> Result<[u8; crate::support::BYTES as usize], InitError> {
     let bytes = write([parts]);
     let variant = Plan::parse(&bytes).unwrap().variant(0).unwrap();
     LOADED.take();
@@ -49,13 +47,16 @@ fn session(parts: VariantParts<'static>) -> Result<[u8; support::BYTES as usize]
 
 #[test]
 fn the_driver_is_given_what_was_packed() {
-    let plain =
-        session(VariantParts { images: [1, 2].map(|byte| support::image(repetitive(byte))).to_vec(), ..cuda_parts() });
+    let plain = session(VariantParts {
+        images: [1, 2].map(|byte| crate::support::image(repetitive(byte))).to_vec(),
+        ..cuda_parts()
+    });
     let images = [repetitive(1), repetitive(2)];
     assert_eq!(LOADED.take(), images);
     for packs in [[true, true], [true, false], [false, true]] {
         let stored = images.iter().zip(packs);
-        let stored = stored.map(|(image, packs)| if packs { packed(image) } else { support::image(image.clone()) });
+        let stored =
+            stored.map(|(image, packs)| if packs { packed(image) } else { crate::support::image(image.clone()) });
         let parts = VariantParts { images: stored.collect(), ..cuda_parts() };
         assert_eq!(session(parts), plain);
         assert_eq!(LOADED.take(), images);
@@ -71,7 +72,7 @@ fn nothing_of_an_image_is_left_in_bindings() {
         let options = InitOptions { mapped, ..InitOptions::default() };
         // SAFETY: the simulated driver keeps the contract of the real one.
         let mut session = unsafe { Session::init(variant.clone(), &DEVICE, options) }.unwrap();
-        assert_eq!(session.input_mut("x").unwrap(), [0; support::BYTES as usize], "mapped: {mapped}");
+        assert_eq!(session.input_mut("x").unwrap(), [0; crate::support::BYTES as usize], "mapped: {mapped}");
     }
 }
 

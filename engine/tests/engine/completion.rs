@@ -1,7 +1,10 @@
 //! Waiting, guards and bindings lent in place, over a simulated driver: which calls they make and what they tell.
 
-mod support;
-
+use crate::support::{
+    Aligned, cuda_parts,
+    driver::{self, API},
+    floats, host_parts, round_trip, signalling_parts, write,
+};
 use floe_engine::{
     BindingError,
     cuda::{
@@ -10,11 +13,6 @@ use floe_engine::{
         recording::{self, Fault},
     },
     plan::{Plan, PlanError, PlanWriter, StepProblem, Variant, VariantParts},
-};
-use support::{
-    Aligned, cuda_parts,
-    driver::{self, API},
-    floats, host_parts, round_trip, signalling_parts, write,
 };
 
 fn variant(parts: VariantParts<'static>) -> Variant<'static> {
@@ -99,10 +97,10 @@ fn a_guard_tells_which_results_are_not_finite() {
             round_trip(&mut session, x);
             session.guard().unwrap().collect::<Vec<_>>()
         };
-        assert_eq!(hit(1.0), []);
+        assert!(hit(1.0).is_empty());
         assert_eq!(hit(f32::NAN), [2]);
         assert_eq!(hit(f32::INFINITY), [2]);
-        assert_eq!(hit(2.0), []);
+        assert!(hit(2.0).is_empty());
     }
     let mut session = session(InitOptions::default());
     assert_eq!(session.guard().err(), Some(RunError::NotGuarded));

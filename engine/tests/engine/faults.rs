@@ -3,8 +3,11 @@
 //! or of the program's, and for sessions that share constants or scratch with others. Which calls there are is recorded, not
 //! listed, so new ones are covered as they come. The simulated driver aborts where something is freed twice or used after.
 
-mod support;
-
+use crate::support::{
+    Aligned, BYTES, candidates_parts,
+    driver::{self, API, INJECTED, Kind, Outcome},
+    floats, signalling_parts, write,
+};
 use floe_engine::{
     cuda::{
         Call::{self, *},
@@ -15,11 +18,6 @@ use floe_engine::{
     plan::{Plan, Variant, VariantParts},
 };
 use std::collections::BTreeMap;
-use support::{
-    Aligned, BYTES, candidates_parts,
-    driver::{self, API, INJECTED, Kind, Outcome},
-    floats, signalling_parts, write,
-};
 
 /// A plan with the one variant, leaked: sessions borrow it.
 fn variant(parts: VariantParts<'static>) -> Variant<'static> {
@@ -118,7 +116,7 @@ fn fill(session: &mut Session<'static, '_>) -> Result<(), RunError> {
 /// All numbers are finite throughout.
 fn look_at_guard(session: &mut Session<'static, '_>) -> Result<(), RunError> {
     match session.guard() {
-        Ok(hit) => assert_eq!(hit.collect::<Vec<_>>(), []),
+        Ok(hit) => assert_eq!(hit.count(), 0),
         Err(RunError::NotGuarded) => {}
         Err(error) => return Err(error),
     }

@@ -1,15 +1,13 @@
 //! What a session takes is what was said before.
 
-mod support;
-
+use crate::support::{
+    driver::{self, API},
+    host_parts, signalling_parts, write,
+};
 use floe_engine::{
     cuda::{InitOptions, Scratch, Session, SetMemory, Shared, Wait, Weights},
     host,
     plan::Plan,
-};
-use support::{
-    driver::{self, API},
-    host_parts, signalling_parts, write,
 };
 
 #[test]

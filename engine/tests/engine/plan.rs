@@ -1,14 +1,12 @@
 //! The total check: valid plans pass, and everything else gets a precise error.
 
-mod support;
-
+use crate::support::{BYTES, binding, cuda_parts, host_parts, image, operand, seal, write};
 use floe_engine::plan::{
     OperandProblem, OwnedImage, Plan, PlanError, PlanWriter, RecordProblem, SectionKind, SectionProblem, StepProblem,
     VariantParts,
     format::{Action, BLOB_ALIGNMENT, Direction, ImageKind, Operand, Region, StepNote},
 };
 use floe_kernels::{Kernel, KernelError};
-use support::{BYTES, binding, cuda_parts, host_parts, image, operand, seal, write};
 
 /// The error of a plan whose only variant was changed.
 fn refused(mut parts: VariantParts<'static>, change: impl FnOnce(&mut VariantParts<'static>)) -> PlanError {
