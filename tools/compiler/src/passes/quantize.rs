@@ -1,14 +1,17 @@
 //! Quantising and dequantising at once, as networks do that were trained to be quantised, needs no integers in between:
 //! a whole number that is cast to a narrow integer and back is only clamped to the integer's range.
 
-use super::rewrite;
+use super::{fuse::is_quantized, rewrite};
 use floe_models::{
     DType, Graph, NodeId, Op, TensorId,
     op::{Binary, Composite, Unary},
 };
 
+/// Most nodes between a product and what its sums meet.
+const DEPTH: usize = 16;
+
 /// Lets a cast from a narrow integer read the float that was cast to it, clamped, where nothing else reads the integer: what
-/// is stored as bytes anyway is also read so. (A NaN stays one; the integer would have been 0.)
+/// is stored anyway is stored as bytes, and read so. (A NaN stays one; the integer would have been 0.)
 pub fn run(mut graph: Graph) -> Graph {
     let (producers, consumers) = (graph.producers(), graph.consumers());
     let outputs = rewrite::output_flags(&graph);
@@ -27,7 +30,8 @@ pub fn run(mut graph: Graph) -> Graph {
             && !is_broadcast(&graph, &consumers, node.outputs[0])
             && before.op == Op::Cast
             && graph.fact(before.inputs[0]).dtype == graph.fact(node.outputs[0]).dtype
-            && is_whole(&graph, &producers, before.inputs[0]);
+            && is_whole(&graph, &producers, before.inputs[0])
+            && !meets_later_product(&graph, &producers, &consumers, (before.inputs[0], node.outputs[0]));
         if whole {
             let (source, sources) = (before.inputs[0], before.sources.clone());
             let node = &mut graph.nodes[number];
@@ -58,6 +62,48 @@ fn is_broadcast(graph: &Graph, consumers: &[Vec<NodeId>], mut value: TensorId) -
         value = reader.outputs[0];
     }
     false
+}
+
+/// Whether a dequantised value made of a product's sums meets one made of a later product's, of which an operator on both becomes the
+/// epilogue: of the earlier product something is stored, and bytes are a quarter of its sums. A shortcut of a residual block is one.
+fn meets_later_product(
+    graph: &Graph,
+    producers: &[Option<NodeId>],
+    consumers: &[Vec<NodeId>],
+    (rounded, mut value): (TensorId, TensorId),
+) -> bool {
+    let Some(own) = product(graph, producers, rounded) else { return false };
+    for _ in 0..DEPTH {
+        let [NodeId(reader)] = *consumers[value.0] else { return false };
+        let reader = &graph.nodes[reader];
+        if !reader.op.is_element_wise() {
+            return false;
+        }
+        let other = reader.inputs.iter().find(|&&input| input != value && graph.constant(input).is_none());
+        match other {
+            None => value = reader.outputs[0],
+            Some(&other) => {
+                return consumers[other.0].len() == 1
+                    && product(graph, producers, other).is_some_and(|other| other > own);
+            }
+        }
+    }
+    false
+}
+
+/// The product of integers whose sums alone a value is made of, element by element.
+fn product(graph: &Graph, producers: &[Option<NodeId>], mut value: TensorId) -> Option<usize> {
+    for _ in 0..DEPTH {
+        let NodeId(number) = producers[value.0]?;
+        let node = &graph.nodes[number];
+        if is_quantized(&node.op) {
+            return Some(number);
+        }
+        let mut operands = node.inputs.iter().filter(|input| graph.constant(**input).is_none());
+        let (&operand, None) = (operands.next()?, operands.next()) else { return None };
+        value = node.op.is_element_wise().then_some(operand)?;
+    }
+    None
 }
 
 /// Range of an integer type all of whose values f32 holds.

@@ -143,6 +143,32 @@ fn residual_sums_of_integers_are_epilogues() {
 }
 
 #[test]
+fn a_shortcut_with_a_product_is_stored_as_bytes() {
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[1, 8, 6, 6]);
+    // Whichever of the two products comes first.
+    for shortcut_first in [true, false] {
+        let branch = |net: &mut Network, shortcut: bool| {
+            let (size, padding) = if shortcut { (1, 0) } else { (3, 1) };
+            let weights = net.signed(&[8, 8, size, size], 0);
+            let y = net.node(Op::Conv { window: window(padding), groups: 1 }, &[x, weights]);
+            let y = net.quantise(y, 1.0 / 4.0, 3, DType::I8);
+            net.dequantise(y, 1.0 / 4.0, 3)
+        };
+        let (first, second) = (branch(&mut net, shortcut_first), branch(&mut net, !shortcut_first));
+        let sum = net.binary(Binary::Add, second, first);
+        let sum = net.unary(Unary::Relu, sum);
+        let sum = net.quantise(sum, 1.0 / 2.0, 11, DType::U8);
+        net.output(sum);
+    }
+    let graph = net.finish();
+    let stored = |node: &FusedNode| graph.values[node.outputs[0].0].fact.dtype;
+    let products = graph.nodes.iter().filter(|node| matches!(node.op, FusedOp::Anchored { .. }));
+    assert_eq!(products.map(stored).collect::<Vec<_>>(), [DType::I8, DType::U8, DType::I8, DType::U8]);
+    assert_eq!(graph.nodes.len(), 5);
+}
+
+#[test]
 fn weights_around_a_zero_point_are_centred() {
     let mut net = Network::new();
     let (_, x) = net.activation(&[2, 5, 12]);
