@@ -2,7 +2,11 @@
 //!
 //! What is known of every register (its range, whether it is whole, whether it can be NaN) replaces conversions by sums,
 //! bounds that nothing reaches by nothing, and whatever follows one 8-bit value by what is cheapest: a factor, where that
-//! gives the same for each of its 256 values, or a table that the reference kernel's arithmetic has filled.
+//! gives the same for each of its 256 values, or a table that the reference kernel's arithmetic has filled. What follows
+//! two 8-bit values, such as a requantised residual sum, is their weighted sum, where that gives the same for all 65,536
+//! pairs ([`pair`]).
+
+mod pair;
 
 use super::source::instruction_expression;
 use super::{Arithmetic, f32_literal, quotient};
@@ -389,6 +393,11 @@ impl<'a> Printer<'a> {
                         });
                     }
                 }
+            }
+            if number + 1 == self.program.instructions.len()
+                && let Some(sum) = self.weighted_sum(number)
+            {
+                (value, short) = (Some(String::new()), Above::Expression(sum));
             }
             let value = value.unwrap_or_else(|| {
                 let (value, of) = self.expression(number, instruction, &above);

@@ -188,6 +188,23 @@ fn patches_are_offered_with_either_side_as_rows_where_warps_multiply() {
 }
 
 #[test]
+fn requantised_sums_of_two_bytes_are_one_weighted_sum() {
+    // Those whose programs are printed for whole numbers.
+    let is_printed_so = |candidate: &Candidate| ["tensor_core_gemm", "dp4a_gemm"].contains(&candidate.algorithm);
+    let products = |finish| {
+        let conv =
+            layer(&Layer { input: &[1, 64, 9, 11], maps: 40, finish, ..Layer::new([DType::I8, DType::I8], true) });
+        let all = targets().into_iter().flat_map(|target| conv.candidates(&target).unwrap());
+        all.filter(is_printed_so)
+            .map(|candidate| candidate.launches[0].source.contains("above_whole(fmaf("))
+            .collect::<Vec<_>>()
+    };
+    assert!(products(Finish::Shortcut).into_iter().all(|sum| sum));
+    // Rounded twice, at two scales.
+    assert!(products(Finish::Block).into_iter().all(|sum| !sum));
+}
+
+#[test]
 fn patches_of_few_channels_have_a_fragment_a_tap() {
     let target = targets().into_iter().find(|target| target.architecture == 87).expect("an Orin");
     let narrow = |channels: u32| {

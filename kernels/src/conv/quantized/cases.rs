@@ -99,6 +99,29 @@ const BLOCK: &[Instruction] = &[
     Instruction::Binary(Binary::Div, 22, 23),
     Instruction::Unary(Unary::Round, 24),
 ];
+/// The same where both scales of the sum are one: two bytes decide the result, and no pair lies halfway between two results.
+const SHORTCUT: &[Instruction] = &[
+    Instruction::Input(0),
+    Instruction::Input(1),
+    Instruction::Binary(Binary::Mul, 0, 1),
+    Instruction::Float(0.0003),
+    Instruction::Binary(Binary::Mul, 2, 3),
+    Instruction::Unary(Unary::Round, 4),
+    Instruction::Float(-128.0),
+    Instruction::Binary(Binary::Max, 5, 6),
+    Instruction::Float(127.0),
+    Instruction::Binary(Binary::Min, 7, 8),
+    Instruction::Float(0.0312643),
+    Instruction::Binary(Binary::Mul, 9, 10),
+    Instruction::Input(2),
+    Instruction::Float(0.0173915),
+    Instruction::Binary(Binary::Mul, 12, 13),
+    Instruction::Binary(Binary::Add, 11, 14),
+    Instruction::Unary(Unary::Relu, 15),
+    Instruction::Float(0.0431271),
+    Instruction::Binary(Binary::Div, 16, 17),
+    Instruction::Unary(Unary::Round, 18),
+];
 /// `x · extra / 1000`: what a product of floats has by its scales.
 const SCALED: &[Instruction] = &[
     Instruction::Input(0),
@@ -134,6 +157,7 @@ pub(crate) enum Finish {
     Residual,
     Silu(DType),
     Block,
+    Shortcut,
     Scaled(DType),
     FloatBlock(DType),
 }
@@ -161,6 +185,7 @@ pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
         Finish::Residual => (U8, RESIDUAL),
         Finish::Silu(dtype) => (dtype, SILU),
         Finish::Block => (I8, BLOCK),
+        Finish::Shortcut => (I8, SHORTCUT),
         Finish::Scaled(dtype) => (dtype, SCALED),
         Finish::FloatBlock(dtype) => (dtype, FLOAT_BLOCK),
     };
@@ -178,7 +203,7 @@ pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
     let extras: Vec<View> = match finish {
         Finish::PerChannel(_) | Finish::Silu(_) | Finish::Scaled(_) => vec![factors()],
         Finish::Residual => vec![output.clone()],
-        Finish::Block | Finish::FloatBlock(_) => vec![factors(), output.clone()],
+        Finish::Block | Finish::Shortcut | Finish::FloatBlock(_) => vec![factors(), output.clone()],
         _ => vec![],
     };
     QuantizedConv {
@@ -261,7 +286,7 @@ fn wide() -> Vec<QuantizedConv> {
 
 /// Kernels of this family: layers of networks, channels that fill tiles and channels that do not, every pair of types.
 pub fn cases() -> Vec<Kernel> {
-    use Finish::{Block, FloatBlock, PerChannel, Requantise, Residual, Scaled, Silu, Sums};
+    use Finish::{Block, FloatBlock, PerChannel, Requantise, Residual, Scaled, Shortcut, Silu, Sums};
     let (both, signed) = ([U8, I8], [I8, I8]);
     let mut cases = Vec::new();
     for last in [true, false] {
@@ -277,6 +302,7 @@ pub fn cases() -> Vec<Kernel> {
         add(both, &[1, 64, 9, 8], [48, 1, 1, 1], 0, Silu(I8));
         add(both, &[1, 48, 7, 9], [43, 1, 1, 1], 0, Silu(F16));
         add(signed, &[1, 64, 11, 9], [72, 1, 1, 1], 0, Block);
+        add(signed, &[1, 64, 9, 11], [40, 1, 1, 1], 0, Shortcut);
         // Windows, with zero points and without.
         add(both, &[1, 32, 20, 20], [64, 3, 1, 1], 114, PerChannel(U8));
         add(signed, &[1, 32, 19, 21], [16, 3, 1, 1], 7, Requantise(I8));
@@ -284,6 +310,7 @@ pub fn cases() -> Vec<Kernel> {
         add(both, &[1, 64, 9, 9], [64, 3, 1, 1], 0, Residual);
         add(both, &[1, 256, 5, 4], [128, 3, 1, 1], 255, Sums);
         add(both, &[1, 128, 14, 13], [72, 3, 1, 1], 114, Block);
+        add(both, &[1, 64, 13, 14], [56, 3, 1, 1], 0, Shortcut);
         add(both, &[1, 3, 45, 37], [64, 7, 2, 1], 0, Requantise(F16));
         add([U8, U8], &[1, 48, 8, 9], [19, 3, 1, 1], 0, Sums);
         add([I8, U8], &[1, 40, 6, 5], [33, 5, 1, 1], 5, Sums);
