@@ -8,17 +8,20 @@ use std::fmt::Write;
 
 /// Threads of a block.
 const BLOCK: u32 = 128;
+/// Lanes of a multiprocessor, and threads that fill them.
+const LANES: f64 = 128.0;
+const FULL: f64 = 1536.0;
 /// Windows of up to so many taps are unrolled.
 const UNROLLED: u64 = 32;
 
 impl Generate for Pool {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         self.check_coordinates()?;
-        let mut candidates = vec![self.direct(target, false)];
-        if self.input.is_channels_last() && self.output.is_channels_last() && self.vector_width() > 1 {
-            candidates.insert(0, self.direct(target, true));
-        }
-        Ok(candidates)
+        let whole = self.vector_width();
+        let vectors = whole > 1 && self.input.is_channels_last() && self.output.is_channels_last();
+        // Sixteen bytes at once leave few threads where images are small.
+        let widths = [(vectors, whole), (vectors && whole == 16, 8), (true, 1)];
+        Ok(widths.into_iter().filter(|&(fits, _)| fits).map(|(_, width)| self.direct(target, width)).collect())
     }
 }
 
@@ -70,8 +73,15 @@ impl Pool {
         vector_width(self.input.dtype, strides)
     }
 
-    fn direct(&self, target: &Target, vector: bool) -> Candidate {
-        let width = if vector { self.vector_width() } else { 1 };
+    /// Whether four bytes are compared at once.
+    fn is_packed(&self, target: &Target, width: u32) -> bool {
+        let bytes = matches!(self.input.dtype, DType::I8 | DType::U8);
+        self.kind == Pooling::Max && bytes && self.is_clamped() && width.is_multiple_of(4) && target.architecture >= 80
+    }
+
+    fn direct(&self, target: &Target, width: u32) -> Candidate {
+        let vector = width > 1;
+        let packed = self.is_packed(target, width);
         let mut source = Source::new(&self.input, &self.output);
         source.define("BLOCK", BLOCK);
         source.define("WIDTH", width);
@@ -80,6 +90,8 @@ impl Pool {
         // What 8 and 16 bits hold is compared in registers of 32.
         let narrow = self.kind == Pooling::Max && !self.input.dtype.is_float() && self.input.dtype.size() <= 2;
         source.line(&format!("typedef {} R;", if narrow { "i32" } else { "W" }));
+        source.define("PACKED", u8::from(packed));
+        source.define("SIGNS", if self.input.dtype == DType::I8 { "0x80808080u" } else { "0u" });
         source.define("CLAMPED", u8::from(self.is_clamped()));
         source.define("CHANNELS", format!("{}u", self.output.shape[1]));
         let taps = self.window.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.into()));
@@ -110,9 +122,12 @@ impl Pool {
         source.define("VECTORS", format!("{vectors}u"));
         let launch = source.launch(include_str!("pool.cu"), "pool", vectors.div_ceil(BLOCK.into()), BLOCK, 1);
         let waste = if width > 1 { 1.0 } else { 1.5 };
-        // A load and its address, then conversion and comparison of each element; half of the lanes' slots are lost.
-        let work = vectors as f64 * taps as f64 * (4.0 + 2.0 * f64::from(width));
-        let cycles = work / (64.0 * f64::from(target.multiprocessors));
+        // A load and its address, then conversion and comparison of each element. Few threads do not fill the lanes.
+        let element = if packed { 1.25 } else { 2.0 };
+        let work = vectors as f64 * taps as f64 * (4.0 + element * f64::from(width));
+        let all = f64::from(target.multiprocessors);
+        let filled = (vectors as f64 / (FULL * all)).min(1.0);
+        let cycles = work / (LANES * filled * all);
         let bytes = traffic(&[&self.input, &self.output]);
         let cost = cost(target, bytes, waste).max(target.launch + cycles / target.clock) + taps as f64 * 0.01;
         Candidate::new("direct", format!("{width} channels a thread"), vec![launch], cost)
