@@ -19,6 +19,10 @@ const CHUNKS: [u32; 3] = [1, 2, 4];
 const RUNS: [u32; 3] = [1, 2, 4];
 /// Threads of a block.
 const THREADS: [u32; 2] = [128, 256];
+/// Threads of a multiprocessor for which registers are bounded: to 128 for each.
+const RESIDENT: u32 = 512;
+/// Most vectors of weights and sums of the expansion that so many registers hold.
+const MOST_BOUNDED: u32 = 16;
 /// Most registers for weights of the expansion: 16-byte vectors of a thread.
 const MOST_WEIGHTS: u32 = 12;
 /// Most candidates.
@@ -36,7 +40,7 @@ impl Generate for MbConv {
         }
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
         ranked.truncate(MOST);
-        Ok(ranked.into_iter().map(|(cost, tile)| self.candidate(&shape, &tile, cost)).collect())
+        Ok(ranked.into_iter().map(|(cost, tile)| self.candidate(&shape, &tile, cost, target)).collect())
     }
 }
 
@@ -186,7 +190,7 @@ impl MbConv {
         1.3 + (340.0 + of_warps * (fill.max(level_2) + depthwise) + gate) / target.clock
     }
 
-    fn candidate(&self, shape: &Geometry, tile: &Tile, cost: f64) -> Candidate {
+    fn candidate(&self, shape: &Geometry, tile: &Tile, cost: f64, target: &Target) -> Candidate {
         let blocks = tile.blocks(shape);
         let source = self.source(shape, tile, blocks);
         let gate = self.gate.as_ref().map(|gate| gate.gate_operands(self.gate_input(), 1));
@@ -205,9 +209,14 @@ impl MbConv {
         if let Some(gate) = gate {
             operands.push_structure("GateOperands", gate);
         }
+        // With a gate most configurations take 104 to 154 registers, of which a multiprocessor has room for one block or two. Without, the
+        // bound costs more than it gives (TUNING.md, section 46), and many weights and sums of the expansion would spill.
+        let fits = tile.chunk * (groups(shape) + 2) <= MOST_BOUNDED;
+        let bounded = self.gate.is_some() && fits && blocks * shape.images > target.multiprocessors;
         let source = format!(
-            "{source}\nextern \"C\" __global__ void __launch_bounds__(THREADS, 1) mbconv_band({}) {{\n    \
+            "{source}\nextern \"C\" __global__ void __launch_bounds__(THREADS, {}) mbconv_band({}) {{\n    \
              mbconv(Operands{{{}}});\n}}\n",
+            if bounded { RESIDENT / tile.threads } else { 1 },
             operands.parameters.join(", "),
             operands.fields.join(", ")
         );

@@ -18,6 +18,8 @@ const CHANNELS: [u32; 3] = [16, 32, 64];
 const THREADS: [u32; 2] = [128, 256];
 /// Neighbouring outputs of a thread.
 const RUN: u32 = 4;
+/// Threads of a multiprocessor for which registers are bounded: to 128 for each.
+const RESIDENT: u32 = 512;
 /// Most vectors of 16 rows by 64 channels of the expansion's weights that a warp holds in registers.
 const MOST_WEIGHTS: u32 = 6;
 /// Most taps of a row: moved by three columns they fit into two words.
@@ -219,8 +221,9 @@ impl QuantizedMbConv {
         }
         let source = self.source(shape, tile, input)?;
         let source = format!(
-            "{source}\nextern \"C\" __global__ void __launch_bounds__(THREADS, 1) quantized_mbconv_band({}) {{\n    \
+            "{source}\nextern \"C\" __global__ void __launch_bounds__(THREADS, {}) quantized_mbconv_band({}) {{\n    \
              quantized_mbconv(Operands{{{}}});\n}}\n",
+            RESIDENT / tile.threads,
             operands.parameters.join(", "),
             operands.fields.join(", ")
         );
