@@ -41,8 +41,8 @@ fn candidate(problem: &Problem, b: &Operand, vector: u32, names: &str, tile: &Ti
         shared: 1.0,
         device: 1.0,
         of_load: vector * 4,
-        // Four products take as long as one of floats.
-        rate: 4.0 * target.multiply_adds_per_cycle(Rate::F32),
+        // Four products in an instruction, of which no multiprocessor does more than 64 a cycle.
+        rate: 4.0 * target.multiply_adds_per_cycle(Rate::F32).min(64.0),
     };
     tile.candidate(problem, b, kernel, target)
 }

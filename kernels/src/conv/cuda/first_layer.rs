@@ -20,6 +20,8 @@ const LEAST_SHARED: u32 = 48 << 10;
 /// Rows and columns of a tile, and the warps along each.
 const TILES: [(u32, u32, u32, u32); 7] =
     [(8, 64, 4, 2), (4, 64, 2, 4), (4, 64, 2, 2), (8, 32, 4, 2), (4, 32, 4, 1), (8, 16, 8, 1), (4, 16, 4, 1)];
+/// The same for integers alone, whose warps find registers for more outputs: floats lose by them (TUNING.md, section 46).
+const INTEGER_TILES: [(u32, u32, u32, u32); 3] = [(8, 64, 2, 2), (8, 32, 4, 1), (8, 16, 4, 1)];
 
 /// Whether a convolution without groups of this input and these weights into outputs of type `output` has a tensor-core
 /// kernel that reads the input in whatever layout and float type it has, so that no copy is needed before it. Strides and
@@ -81,8 +83,10 @@ pub(super) fn candidates(conv: &Geometry, whole: &Problem, target: &Target) -> V
         return Vec::new();
     }
     let narrowest = TILES.map(|tile| tile.1).into_iter().filter(|&columns| columns >= whole.stored_columns).min();
+    let of_integers = INTEGER_TILES.into_iter().filter(|_| whole.integers.is_some() && target.has_async_copy());
     TILES
         .into_iter()
+        .chain(of_integers)
         .filter(|&(_, columns, ..)| columns <= narrowest.unwrap_or(u32::MAX))
         .filter_map(|(rows, columns, wm, wn)| candidate(conv, whole, [rows, columns, wm, wn], target))
         .collect()
