@@ -13,6 +13,7 @@ use super::{Arithmetic, f32_literal, quotient};
 use crate::DType;
 use crate::pointwise::{Binary, Class, Instruction, Program, Unary};
 use std::fmt::Write;
+use std::ops::RangeInclusive;
 
 /// Helpers that the printed functions call.
 const WHOLE: &str = include_str!("whole.cu");
@@ -280,24 +281,37 @@ impl<'a> Printer<'a> {
         slots
     }
 
-    /// The values of a register for every value of its base, by the reference kernel's arithmetic, and the first of those.
+    /// The values of a register for every value of its base, and the first of those.
     fn values(&self, number: usize) -> Option<(i32, Vec<f32>)> {
         let base = self.bases[number]?;
-        let (low, high) = (self.facts[base].low as i32, self.facts[base].high as i32);
+        let range = self.bytes(base);
+        let inputs: Vec<f32> = range.clone().map(|value| value as f32).collect();
+        Some((*range.start(), self.computed(number, &[base], &[&inputs])?))
+    }
+
+    /// The values that a register of 8 bits may have.
+    fn bytes(&self, register: usize) -> RangeInclusive<i32> {
+        self.facts[register].low as i32..=self.facts[register].high as i32
+    }
+
+    /// What the reference kernel's arithmetic makes of a register where others, which alone decide it, have these values.
+    fn computed(&self, number: usize, others: &[usize], values: &[&[f32]]) -> Option<Vec<f32>> {
         let instructions = self.program.instructions.iter().take(number + 1).enumerate();
-        let instructions = instructions.map(|(register, &instruction)| match instruction {
-            _ if register == base => Instruction::Input(0),
-            Instruction::Input(_) => Instruction::Float(0.0),
-            other => other,
+        let instructions = instructions.map(|(register, &instruction)| {
+            match (others.iter().position(|&other| other == register), instruction) {
+                (Some(input), _) => Instruction::Input(input as u8),
+                (None, Instruction::Input(_)) => Instruction::Float(0.0),
+                (None, other) => other,
+            }
         });
-        let program = Program { class: Class::F32, inputs: 1, instructions: instructions.collect() };
-        let inputs: Vec<f32> = (low..=high).map(|value| value as f32).collect();
-        let mut values = vec![0.0; inputs.len()];
-        program.run_f32(&[&inputs], &mut values).ok()?;
+        let inputs = others.len() as u8;
+        let program = Program { class: Class::F32, inputs, instructions: instructions.collect() };
+        let mut results = vec![0.0; values.first()?.len()];
+        program.run_f32(values, &mut results).ok()?;
         // The facts say what the bounds of readers leave of it.
-        let Fact { low: least, high: most, .. } = self.facts[number];
-        let bounded = values.iter().map(|value| value.max(least as f32).min(most as f32)).collect();
-        values.iter().all(|value| !value.is_nan()).then_some((low, bounded))
+        let Fact { low, high, .. } = self.facts[number];
+        let bounded = results.iter().map(|value| value.max(low as f32).min(high as f32)).collect();
+        results.iter().all(|value| !value.is_nan()).then_some(bounded)
     }
 
     /// The expression of a register as its base times a factor, rounded and bounded.
@@ -485,7 +499,7 @@ impl<'a> Printer<'a> {
         if !fact.within(low, high) {
             // Next to 1.5 · 2²³ bounds are whole numbers too, so that the sum can be bounded in place of the value.
             if let (Above::Expression(sum), true) = (&above[number], fact.within(-ROUNDED, ROUNDED)) {
-                let [low, high] = [low, high].map(|bound| f32_literal((bound + WHOLE_SUM) as f32));
+                let [low, high] = [low, high].map(above_literal);
                 return format!("__float_as_uint(fminf(fmaxf({sum}, {low}), {high}))");
             }
             let (low, high) = (f32_literal(low as f32), f32_literal(high as f32));
@@ -507,6 +521,11 @@ enum Above {
     Expression(String),
     /// The last byte.
     Byte(String),
+}
+
+/// A whole number plus 1.5 · 2²³.
+fn above_literal(value: f64) -> String {
+    f32_literal((value + WHOLE_SUM) as f32)
 }
 
 /// An expression of a register plus 1.5 · 2²³.

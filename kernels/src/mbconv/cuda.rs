@@ -1,7 +1,7 @@
 //! CUDA candidates: a block computes a chunk of channels over a band of rows (sm_80 and later; f16 and bf16).
 
 use super::MbConv;
-use super::geometry::Geometry;
+use super::geometry::{Geometry, RESIDENT};
 use crate::codegen::{
     Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Target, Unsupported, element_type,
     program_function,
@@ -19,9 +19,7 @@ const CHUNKS: [u32; 3] = [1, 2, 4];
 const RUNS: [u32; 3] = [1, 2, 4];
 /// Threads of a block.
 const THREADS: [u32; 2] = [128, 256];
-/// Threads of a multiprocessor for which registers are bounded: to 128 for each.
-const RESIDENT: u32 = 512;
-/// Most vectors of weights and sums of the expansion that so many registers hold.
+/// Most vectors of weights and sums of the expansion that 128 registers hold.
 const MOST_BOUNDED: u32 = 16;
 /// Most registers for weights of the expansion: 16-byte vectors of a thread.
 const MOST_WEIGHTS: u32 = 12;

@@ -4,6 +4,9 @@ use crate::View;
 use crate::conv;
 use crate::gemm::spatial;
 
+/// Threads of a multiprocessor for which kernels bound registers: to 128 for each.
+pub(crate) const RESIDENT: u32 = 512;
+
 /// Extents and strides, checked.
 pub(crate) struct Geometry {
     /// Number of images.

@@ -5,7 +5,7 @@ use crate::codegen::{
     Argument, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Source, Target, Unsupported, element_type,
     whole_functions,
 };
-use crate::mbconv::geometry::Geometry;
+use crate::mbconv::geometry::{Geometry, RESIDENT};
 use crate::pointwise::{Instruction, Program, Unary};
 use crate::quantized_average::{QuantizedAverage, cuda::Blocks};
 use crate::quantized_conv::QuantizedConv;
@@ -18,8 +18,6 @@ const CHANNELS: [u32; 3] = [16, 32, 64];
 const THREADS: [u32; 2] = [128, 256];
 /// Neighbouring outputs of a thread.
 const RUN: u32 = 4;
-/// Threads of a multiprocessor for which registers are bounded: to 128 for each.
-const RESIDENT: u32 = 512;
 /// Most vectors of 16 rows by 64 channels of the expansion's weights that a warp holds in registers.
 const MOST_WEIGHTS: u32 = 6;
 /// Most taps of a row: moved by three columns they fit into two words.

@@ -69,25 +69,29 @@ const SILU: &[Instruction] = &[
     Instruction::Float(-115.0),
     Instruction::Binary(Binary::Add, 23, 24),
 ];
-/// The sums at one scale and a residual at another, both of 8 bits, then their sum at a third and what is positive of it
-/// at a fourth: the last layer of a block.
+/// The sums at one scale and a residual at another, both of 8 bits, added up.
+const fn two_scales(own: f64, residual: f64) -> [Instruction; 16] {
+    [
+        Instruction::Input(0),
+        Instruction::Input(1),
+        Instruction::Binary(Binary::Mul, 0, 1),
+        Instruction::Float(0.0003),
+        Instruction::Binary(Binary::Mul, 2, 3),
+        Instruction::Unary(Unary::Round, 4),
+        Instruction::Float(-128.0),
+        Instruction::Binary(Binary::Max, 5, 6),
+        Instruction::Float(127.0),
+        Instruction::Binary(Binary::Min, 7, 8),
+        Instruction::Float(own),
+        Instruction::Binary(Binary::Mul, 9, 10),
+        Instruction::Input(2),
+        Instruction::Float(residual),
+        Instruction::Binary(Binary::Mul, 12, 13),
+        Instruction::Binary(Binary::Add, 11, 14),
+    ]
+}
+/// What follows at a third scale, and of what is positive of it at a fourth: the last layer of a block.
 const BLOCK: &[Instruction] = &[
-    Instruction::Input(0),
-    Instruction::Input(1),
-    Instruction::Binary(Binary::Mul, 0, 1),
-    Instruction::Float(0.0003),
-    Instruction::Binary(Binary::Mul, 2, 3),
-    Instruction::Unary(Unary::Round, 4),
-    Instruction::Float(-128.0),
-    Instruction::Binary(Binary::Max, 5, 6),
-    Instruction::Float(127.0),
-    Instruction::Binary(Binary::Min, 7, 8),
-    Instruction::Float(0.031),
-    Instruction::Binary(Binary::Mul, 9, 10),
-    Instruction::Input(2),
-    Instruction::Float(0.0173),
-    Instruction::Binary(Binary::Mul, 12, 13),
-    Instruction::Binary(Binary::Add, 11, 14),
     Instruction::Float(0.043),
     Instruction::Binary(Binary::Div, 15, 16),
     Instruction::Unary(Unary::Round, 17),
@@ -99,24 +103,8 @@ const BLOCK: &[Instruction] = &[
     Instruction::Binary(Binary::Div, 22, 23),
     Instruction::Unary(Unary::Round, 24),
 ];
-/// The same where both scales of the sum are one: two bytes decide the result, and no pair lies halfway between two results.
+/// What follows where both scales are one: two bytes decide the result, and no pair lies halfway between two results.
 const SHORTCUT: &[Instruction] = &[
-    Instruction::Input(0),
-    Instruction::Input(1),
-    Instruction::Binary(Binary::Mul, 0, 1),
-    Instruction::Float(0.0003),
-    Instruction::Binary(Binary::Mul, 2, 3),
-    Instruction::Unary(Unary::Round, 4),
-    Instruction::Float(-128.0),
-    Instruction::Binary(Binary::Max, 5, 6),
-    Instruction::Float(127.0),
-    Instruction::Binary(Binary::Min, 7, 8),
-    Instruction::Float(0.0312643),
-    Instruction::Binary(Binary::Mul, 9, 10),
-    Instruction::Input(2),
-    Instruction::Float(0.0173915),
-    Instruction::Binary(Binary::Mul, 12, 13),
-    Instruction::Binary(Binary::Add, 11, 14),
     Instruction::Unary(Unary::Relu, 15),
     Instruction::Float(0.0431271),
     Instruction::Binary(Binary::Div, 16, 17),
@@ -178,14 +166,16 @@ pub(crate) struct Layer<'a> {
 
 pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
     let Layer { types: [x, w], last, input, maps, taps, stride, groups, padding_value, finish } = *layer;
+    let block = [&two_scales(0.031, 0.0173)[..], BLOCK].concat();
+    let shortcut = [&two_scales(0.0312643, 0.0173915)[..], SHORTCUT].concat();
     let (dtype, instructions) = match finish {
         Finish::Sums => (if is_float_factor(x) { F32 } else { I32 }, &[][..]),
         Finish::Requantise(dtype) => (dtype, REQUANTISE),
         Finish::PerChannel(dtype) => (dtype, PER_CHANNEL),
         Finish::Residual => (U8, RESIDUAL),
         Finish::Silu(dtype) => (dtype, SILU),
-        Finish::Block => (I8, BLOCK),
-        Finish::Shortcut => (I8, SHORTCUT),
+        Finish::Block => (I8, &block[..]),
+        Finish::Shortcut => (I8, &shortcut[..]),
         Finish::Scaled(dtype) => (dtype, SCALED),
         Finish::FloatBlock(dtype) => (dtype, FLOAT_BLOCK),
     };
