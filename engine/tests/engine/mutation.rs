@@ -101,11 +101,33 @@ enum Change {
     Copy(Index),
 }
 
+/// Numbers at which something may overflow or end.
+const EDGES: [i64; 20] = [
+    0,
+    1,
+    2,
+    3,
+    7,
+    8,
+    16,
+    255,
+    256,
+    65_535,
+    (1 << 24) + 1,
+    (1 << 31) - 1,
+    1 << 31,
+    (1 << 32) - 1,
+    1 << 40,
+    i64::MAX,
+    -1,
+    -2,
+    -(1 << 31),
+    i64::MIN,
+];
+
 fn change() -> impl Strategy<Value = Change> {
-    let edges = [0, 1, 2, 3, 7, 8, 16, 255, 256, 65_535, (1 << 24) + 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40];
-    let edges: Vec<i64> = edges.into_iter().chain([i64::MAX, -1, -2, -(1 << 31), i64::MIN]).collect();
     prop_oneof![
-        4 => prop::sample::select(edges).prop_map(Change::Number),
+        4 => prop::sample::select(&EDGES[..]).prop_map(Change::Number),
         1 => prop::sample::select(vec![0.0, -0.5, 1e-30, 1e30, f64::MAX]).prop_map(Change::Float),
         2 => prop::sample::select(vec![-8, -1, 1, 8]).prop_map(Change::Add),
         1 => Just(Change::Shorten),
@@ -124,22 +146,33 @@ fn walk(value: &mut Value, visit: &mut impl FnMut(&mut Value)) {
     }
 }
 
-/// Changes one of the values that the change fits.
-fn apply(tree: &mut Value, at: Index, change: &Change) {
-    let fits = |value: &Value| match change {
-        Change::Number(_) | Change::Add(_) | Change::Float(_) => value.is_number(),
-        Change::Shorten | Change::Lengthen => value.is_array(),
-        Change::Copy(_) => true,
-    };
-    let mut all = Vec::new();
-    walk(tree, &mut |value| all.push(value.clone()));
-    let places = all.iter().filter(|value| fits(value)).count();
-    if places == 0 {
-        return;
+impl Change {
+    /// Whether a value can be changed so.
+    fn fits(&self, value: &Value) -> bool {
+        match self {
+            Self::Number(_) | Self::Add(_) | Self::Float(_) => value.is_number(),
+            Self::Shorten | Self::Lengthen => value.is_array(),
+            Self::Copy(_) => true,
+        }
     }
-    let mut left = at.index(places) as isize;
+
+    /// How many values of a tree can be changed so.
+    fn places(&self, tree: &mut Value) -> usize {
+        let mut places = 0;
+        walk(tree, &mut |value| places += usize::from(self.fits(value)));
+        places
+    }
+}
+
+/// Changes the value of this number among those that the change fits.
+fn apply(tree: &mut Value, place: usize, change: &Change) {
+    let mut all = Vec::new();
+    if matches!(change, Change::Copy(_)) {
+        walk(tree, &mut |value| all.push(value.clone()));
+    }
+    let mut left = place as isize;
     walk(tree, &mut |value| {
-        if left < 0 || !fits(value) {
+        if left < 0 || !change.fits(value) {
             return;
         }
         left -= 1;
@@ -163,12 +196,22 @@ fn apply(tree: &mut Value, at: Index, change: &Change) {
 
 /// A plan whose steps were changed as values, so that it still decodes, and is signed.
 fn with_hostile_steps(
-    mut parts: VariantParts<'static>,
+    parts: VariantParts<'static>,
     changes: &[(Index, Change)],
     arena: Option<u64>,
 ) -> Option<Vec<u8>> {
     let mut steps = serde_json::to_value(&parts.steps).unwrap();
-    changes.iter().for_each(|(at, change)| apply(&mut steps, *at, change));
+    for (at, change) in changes {
+        let places = change.places(&mut steps);
+        if places > 0 {
+            apply(&mut steps, at.index(places), change);
+        }
+    }
+    with_steps(parts, steps, arena)
+}
+
+/// A signed plan with steps from such values, if there are such steps.
+fn with_steps(mut parts: VariantParts<'static>, steps: Value, arena: Option<u64>) -> Option<Vec<u8>> {
     parts.steps = serde_json::from_value(steps).ok()?;
     parts.header.arena_bytes = arena.unwrap_or(parts.header.arena_bytes);
     // Plans without notes are legal; their number would have to be that of the steps.
@@ -187,6 +230,24 @@ fn every_family_is_mutated() {
     for kernel in KERNELS.iter() {
         let file = with_hostile_steps(kernel_parts(kernel.clone()), &[], None).unwrap();
         assert!(parse_and_replay(&file), "{kernel:?}");
+    }
+}
+
+/// Every number of every kernel, changed to a few edges in turn: neighbouring kernels and numbers get others.
+#[test]
+fn every_number_is_changed() {
+    for (index, kernel) in KERNELS.iter().enumerate() {
+        let parts = kernel_parts(kernel.clone());
+        let steps = serde_json::to_value(&parts.steps).unwrap();
+        let places = Change::Number(0).places(&mut steps.clone());
+        for (place, turn) in (0..places).flat_map(|place| (0..3).map(move |turn| (place, turn))) {
+            let number = EDGES[(index + place + 7 * turn) % EDGES.len()];
+            let mut steps = steps.clone();
+            apply(&mut steps, place, &Change::Number(number));
+            if let Some(file) = with_steps(parts.clone(), steps, None) {
+                parse_and_replay(&file);
+            }
+        }
     }
 }
 
