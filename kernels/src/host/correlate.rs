@@ -1,4 +1,4 @@
-//! Cross-correlation as a matrix product: `[m, c · taps] × [c · taps, positions]`, the right factor gathered 32 output
+//! Cross-correlation as a matrix product: `[m, c · taps] × [c · taps, positions]`, the right factor gathered 16 output
 //! positions at a time (implicit GEMM). Convolution is one such correlation, transposed convolution one for each
 //! residue of the output position modulo the stride. Of integers two channels make one step.
 
@@ -6,11 +6,11 @@ use super::axis::Axis;
 use super::cpu::{self, Vector, Vectorised};
 use super::epilogue::{Channels, Finish, Panel, Placement, place_extras};
 use super::product::{Extents, Operands};
-use super::tile::{self, COLUMNS, Factor, PackedRow, PanelRow, ROWS, Tile};
+use super::tile::{self, COLUMNS, Factor, HALF, PackedRow, PanelRow, ROWS, Rows, Tile};
 use super::window::{spatial_strides, start};
 use super::{Element, cast, stretch, with_factor};
 use crate::conv::Geometry;
-use crate::{KernelError, View};
+use crate::{DType, KernelError, View};
 use core::ops::Range;
 
 /// A correlation over all images and groups. All views are checked and agree with the axes.
@@ -154,17 +154,24 @@ struct Part<'a, 's, 'f, F: Factor> {
     store: &'s mut Store<'f, F>,
 }
 
-impl<F: Factor> Operands for Part<'_, '_, '_, F> {
+impl<'a, F: Factor> Operands<'a> for Part<'a, '_, '_, F> {
     type Factor = F;
 
-    fn rows(
+    fn rows<'p>(
         &self,
         row: usize,
         count: usize,
         steps: Range<usize>,
-        packed: &mut [PackedRow<F>],
-    ) -> Result<(), KernelError> {
-        with_factor!(self.correlation.geometry.weights.dtype, T => self.pack(row, count, steps, cast::<T>(self.weights, 1)?, packed))
+        packed: &'p mut [PackedRow<F>],
+    ) -> Result<Rows<'p, F>, KernelError>
+    where
+        'a: 'p,
+    {
+        if self.rows_are_direct() {
+            return self.dense_rows(row, count, &steps, cast(self.weights, 1)?).map(Rows::Apart);
+        }
+        with_factor!(self.correlation.geometry.weights.dtype, T => self.pack(row, count, steps, cast::<T>(self.weights, 1)?, packed)?);
+        Ok(Rows::Packed(packed))
     }
 
     fn columns(
@@ -204,6 +211,38 @@ impl<F: Factor> Part<'_, '_, '_, F> {
         (steps.start / taps * F::TERMS, steps.len() / taps)
     }
 
+    /// Whether the steps of each row of weights lie side by side.
+    fn rows_are_dense(&self) -> bool {
+        let (correlation, (_, channels)) = (self.correlation, self.correlation.group());
+        !correlation.transposed
+            && rows_are_contiguous(&correlation.geometry.weights, channels as u32)
+            && (F::TERMS == 1 || correlation.taps() == 1)
+    }
+
+    /// Whether they are factors as they are.
+    fn rows_are_direct(&self) -> bool {
+        F::TERMS == 1 && self.correlation.geometry.weights.dtype == DType::F32 && self.rows_are_dense()
+    }
+
+    /// Dense rows of weights, from `row` on. Rows past the last repeat it.
+    fn dense_rows<'w, T>(
+        &self,
+        row: usize,
+        count: usize,
+        steps: &Range<usize>,
+        weights: &'w [T],
+    ) -> Result<[&'w [T]; ROWS], KernelError> {
+        let ((_, channels), taps) = (self.correlation.group(), self.correlation.taps());
+        let (first, _) = self.channels(steps);
+        let length = (channels - first).min(steps.len() * F::TERMS / taps.max(1)) * taps;
+        let mut rows: [&[T]; ROWS] = [&[]; ROWS];
+        for (i, slot) in rows.iter_mut().enumerate() {
+            let start = self.correlation.weight_start(self.group, row + i.min(count - 1), first) as usize;
+            *slot = weights.get(start..start + length).ok_or(KernelError::OperandTooShort(1))?;
+        }
+        Ok(rows)
+    }
+
     /// Packs a tile of rows of weights in the order in which panels are gathered: channel, then tap. Rows past the last repeat it.
     fn pack<T: Element>(
         &self,
@@ -217,19 +256,12 @@ impl<F: Factor> Part<'_, '_, '_, F> {
         let ((_, channels), taps) = (correlation.group(), correlation.taps());
         let (first, _) = self.channels(&steps);
         let start = |i: usize, channel: usize| correlation.weight_start(self.group, row + i.min(count - 1), channel);
-        let dense = !correlation.transposed && rows_are_contiguous(&correlation.geometry.weights, channels as u32);
-        if dense && (F::TERMS == 1 || taps == 1) {
-            let mut rows: [&[T]; ROWS] = [&[]; ROWS];
-            let length = (channels - first).min(steps.len() * F::TERMS / taps.max(1)) * taps;
-            for (i, slot) in rows.iter_mut().enumerate() {
-                let start = start(i, first) as usize;
-                *slot = weights.get(start..start + length).ok_or(KernelError::OperandTooShort(1))?;
-            }
-            tile::interleave(rows, packed);
+        if self.rows_are_dense() {
+            tile::interleave(self.dense_rows(row, count, &steps, weights)?, packed);
             return Ok(());
         }
         let zero = T::from_f32(0.0);
-        if dense {
+        if !correlation.transposed && rows_are_contiguous(&correlation.geometry.weights, channels as u32) {
             // Two channels side by side, tap by tap.
             for i in 0..ROWS {
                 let from = usize::try_from(start(i, first)).ok().and_then(|start| weights.get(start..)).unwrap_or(&[]);
@@ -269,48 +301,91 @@ impl<F: Factor> Part<'_, '_, '_, F> {
         let (first, count) = self.channels(&steps);
         let taps = correlation.taps();
         for (tap, q) in taps_of(&correlation.axes).enumerate() {
-            let pieces = runs.pieces(&correlation.axes, q, strides);
             cpu::dispatch(Gather {
-                pieces: &pieces,
+                pieces: &runs.pieces(&correlation.axes, q, strides).pieces,
                 input,
                 base: start(view, self.image, self.group * channels + first),
                 channel_stride: i64::from(view.strides[1]),
-                missing: (first + count * F::TERMS).saturating_sub(channels) as i64,
+                missing: first + count * F::TERMS > channels,
                 step: correlation.axes[2].step * strides[2],
                 padding: F::of([correlation.padding_value; 2]),
-                rows: panel.iter_mut().skip(tap).step_by(taps.max(1)).take(count),
+                panel: &mut *panel,
+                taps: taps.max(1),
+                tap,
             });
         }
     }
 }
 
-/// Fills panel rows, one after the other in the order of the channels, with what the positions meet through one tap.
-struct Gather<'a, T, F, I> {
-    pieces: &'a Pieces,
+/// Fills the panel rows of one tap, channel by channel, with what the positions meet through it.
+struct Gather<'a, T, F> {
+    pieces: &'a [Piece],
     input: &'a [T],
     /// First element of the first channel.
     base: i64,
     channel_stride: i64,
-    /// Channels that the last row lacks.
-    missing: i64,
+    /// Whether the last row lacks its second channel.
+    missing: bool,
     /// Input elements between output positions.
     step: i64,
     padding: F,
-    rows: I,
+    panel: &'a mut [PanelRow<F>],
+    taps: usize,
+    tap: usize,
 }
 
-impl<'p, T: Element, F: Factor, I: ExactSizeIterator<Item = &'p mut PanelRow<F>>> Vectorised for Gather<'_, T, F, I> {
+impl<T: Element, F: Factor> Vectorised for Gather<'_, T, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: Vector>(self, _: V) {
-        let mut base = self.base;
-        let rows = self.rows.len();
-        for (number, row) in self.rows.enumerate() {
-            let second = F::TERMS as i64 - 1 - if number + 1 == rows { self.missing } else { 0 };
-            let second = base + second * self.channel_stride;
-            self.pieces.copy(self.input, [base, second], self.step, self.padding, row);
-            base += F::TERMS as i64 * self.channel_stride;
+        let Self { pieces, input, base, channel_stride, missing, step, padding, panel, taps, tap } = self;
+        let (rows, nothing) = (panel.len() / taps, [padding; HALF]);
+        // Columns without a piece.
+        if pieces.iter().map(|piece| piece.count).sum::<usize>() < HALF {
+            panel.chunks_exact_mut(taps).for_each(|rows| rows[tap] = nothing);
+        }
+        let of = |a, b| F::of([a, b]);
+        for &Piece { column, count, source } in pieces {
+            // Calls a function with `$length` elements of one channel and of the next, from the piece's first on, and with the
+            // columns that they are for; where there are fewer, goes element by element.
+            macro_rules! each_row {
+                ($length:expr, |$a:ident, $b:ident, $to:ident| $body:expr) => {{
+                    let length = $length;
+                    let from = |first: i64| input.get(usize::try_from(first).ok()?..)?.get(..length);
+                    let mut first = base + source;
+                    for (row, rows_of_taps) in panel.chunks_exact_mut(taps).enumerate() {
+                        let alone = F::TERMS == 1 || (missing && row + 1 == rows);
+                        let second = if alone { first } else { first + channel_stride };
+                        let $to = &mut rows_of_taps[tap][column..column + count];
+                        if let (Some($a), Some($b)) = (from(first), from(second)) {
+                            $body;
+                        } else {
+                            let element = |first: i64, i: usize| input.get((first + i as i64 * step) as usize);
+                            for (i, to) in $to.iter_mut().enumerate() {
+                                if let (Some(&a), Some(&b)) = (element(first, i), element(second, i)) {
+                                    *to = of(a, b);
+                                }
+                            }
+                        }
+                        first += F::TERMS as i64 * channel_stride;
+                    }
+                }};
+            }
+            let of_pairs = |[a, _]: [T; 2], [b, _]: [T; 2]| F::of([a, b]);
+            match (step, count) {
+                // Lengths are looked at once for all rows.
+                (1, HALF) => each_row!(HALF, |a, b, to| stretch::ends::<HALF, _, _, _>(a, b, to, of)),
+                (1, 8..) => each_row!(count, |a, b, to| stretch::ends::<8, _, _, _>(a, b, to, of)),
+                (1, _) => each_row!(count, |a, b, to| stretch::combine(a, b, to, of)),
+                (2, HALF) => each_row!(2 * HALF, |a, b, to| {
+                    stretch::ends::<HALF, _, _, _>(a.as_chunks::<2>().0, b.as_chunks::<2>().0, to, of_pairs);
+                }),
+                (2, _) => each_row!(2 * count, |a, b, to| {
+                    stretch::combine(a.as_chunks::<2>().0, b.as_chunks::<2>().0, to, of_pairs);
+                }),
+                _ => each_row!(usize::MAX, |_a, _b, to| to.fill(padding)),
+            }
         }
     }
 }
@@ -397,53 +472,6 @@ impl Pieces {
         } else {
             // No more pieces than runs.
             let _ = self.pieces.push(piece);
-        }
-    }
-
-    /// Fills one panel row from a channel, or from two; columns without a piece get `padding`.
-    #[inline(always)]
-    fn copy<T: Element, F: Factor>(
-        &self,
-        input: &[T],
-        [first, second]: [i64; 2],
-        step: i64,
-        padding: F,
-        row: &mut PanelRow<F>,
-    ) {
-        let pieces = self.pieces.as_slice();
-        let from = |base: i64, piece: &Piece| usize::try_from(base + piece.source).ok().and_then(|at| input.get(at..));
-        if let [piece @ Piece { column: 0, count: COLUMNS, .. }] = pieces
-            && step == 1
-            && let (Some(a), Some(b)) = (from(first, piece), from(second, piece))
-            && let (Some(a), Some(b)) = (a.first_chunk::<COLUMNS>(), b.first_chunk::<COLUMNS>())
-        {
-            *row = core::array::from_fn(|i| F::of([a[i], b[i]]));
-            return;
-        }
-        *row = [padding; COLUMNS];
-        for piece in pieces {
-            let to = &mut row[piece.column..][..piece.count];
-            let (Some(a), Some(b)) = (from(first, piece), from(second, piece)) else { continue };
-            match step {
-                1 => stretch::combine(a, b, to, |a, b| F::of([a, b])),
-                2 if a.len().min(b.len()) >= 2 * piece.count => {
-                    let (a, b) = (a.as_chunks::<2>().0, b.as_chunks::<2>().0);
-                    stretch::combine(a, b, to, |[a, _], [b, _]| F::of([a, b]));
-                }
-                2.. => {
-                    let pairs = a.iter().zip(b).step_by(step as usize);
-                    to.iter_mut().zip(pairs).for_each(|(to, (&a, &b))| *to = F::of([a, b]));
-                }
-                _ => {
-                    let element =
-                        |base: i64, i: usize| input.get((base + piece.source + i as i64 * step) as usize).copied();
-                    for (i, to) in to.iter_mut().enumerate() {
-                        if let (Some(a), Some(b)) = (element(first, i), element(second, i)) {
-                            *to = F::of([a, b]);
-                        }
-                    }
-                }
-            }
         }
     }
 }

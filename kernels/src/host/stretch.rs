@@ -21,23 +21,39 @@ pub(crate) fn map<A: Copy, R>(from: &[A], to: &mut [R], f: impl Fn(A) -> R) {
     combine(from, from, to, |x, _| f(x));
 }
 
+/// [`combine`] of arrays.
+#[inline(always)]
+fn array<const N: usize, A: Copy, B: Copy, R>(a: &[A; N], b: &[B; N], to: &mut [R; N], f: &impl Fn(A, B) -> R) {
+    for ((to, &a), &b) in to.iter_mut().zip(a).zip(b) {
+        *to = f(a, b);
+    }
+}
+
 /// [`combine`] of slices of one length, of `N` at least.
 #[inline(always)]
 fn stretches<const N: usize, A: Copy, B: Copy, R>(a: &[A], b: &[B], to: &mut [R], f: impl Fn(A, B) -> R) {
-    let one = |a: &[A; N], b: &[B; N], to: &mut [R; N]| {
-        for ((to, &a), &b) in to.iter_mut().zip(a).zip(b) {
-            *to = f(a, b);
-        }
-    };
     let pairs = a.as_chunks::<N>().0.iter().zip(b.as_chunks::<N>().0);
     let (whole, rest) = to.as_chunks_mut::<N>();
     for (to, (a, b)) in whole.iter_mut().zip(pairs) {
-        one(a, b, to);
+        array(a, b, to, &f);
     }
     if !rest.is_empty()
         && let (Some(a), Some(b), Some(to)) = (a.last_chunk::<N>(), b.last_chunk::<N>(), to.last_chunk_mut::<N>())
     {
-        one(a, b, to);
+        array(a, b, to, &f);
+    }
+}
+
+/// As [`combine`], for slices of one length of `N` to `2 · N`.
+#[inline(always)]
+pub(crate) fn ends<const N: usize, A: Copy, B: Copy, R>(a: &[A], b: &[B], to: &mut [R], f: impl Fn(A, B) -> R) {
+    if let (Some(a), Some(b), Some(to)) = (a.first_chunk::<N>(), b.first_chunk::<N>(), to.first_chunk_mut()) {
+        array(a, b, to, &f);
+    }
+    if to.len() > N
+        && let (Some(a), Some(b), Some(to)) = (a.last_chunk::<N>(), b.last_chunk::<N>(), to.last_chunk_mut())
+    {
+        array(a, b, to, &f);
     }
 }
 
@@ -51,6 +67,12 @@ mod tests {
             let from: Vec<i32> = (1..).take(count).collect();
             let mut to = vec![0; count + 1];
             map(&from, &mut to, |x| 2 * x);
+            assert!(to.iter().zip(&from).all(|(to, from)| *to == 2 * from) && to[count] == 0, "{count}");
+            match count {
+                16..=32 => ends::<16, _, _, _>(&from, &from, &mut to[..count], |a, b| a + b),
+                1..=2 => ends::<1, _, _, _>(&from, &from, &mut to[..count], |a, b| a + b),
+                _ => {}
+            }
             assert!(to.iter().zip(&from).all(|(to, from)| *to == 2 * from) && to[count] == 0, "{count}");
             combine(&from, &to.clone(), &mut to, |a, b| a - b);
             assert!(to.iter().zip(&from).all(|(to, from)| *to == -from) && to[count] == 0, "{count}");

@@ -6,14 +6,16 @@ use bytemuck::Pod;
 
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 12;
-/// Columns of a tile, and of a packed panel.
+/// Columns of a tile.
 pub(crate) const COLUMNS: usize = 32;
+/// Columns of a panel: a strip of two registers of AVX2 reads its panel from one end to the other.
+pub(crate) const HALF: usize = COLUMNS / 2;
 /// Rows and steps that are interleaved at once; rows of a tile are a multiple of it.
 const SIDE: usize = 4;
 /// A tile of values, row-major.
 pub(crate) type Tile<T = f32> = [T; ROWS * COLUMNS];
-/// One step along the summed dimension: the values of all columns.
-pub(crate) type PanelRow<F = f32> = [F; COLUMNS];
+/// One step along the summed dimension: the values of half of a tile's columns.
+pub(crate) type PanelRow<F = f32> = [F; HALF];
 /// One step along the summed dimension: the values of all rows.
 pub(crate) type PackedRow<F = f32> = [F; ROWS];
 
@@ -99,10 +101,25 @@ factor!(
     multiply_add_pairs
 );
 
-/// `tile[i][j] += Σₖ rows[k][i] · panel[k][j]`, summed in order of `k`, for the first `count` rows at least. The shorter factor
-/// says how many steps there are.
-pub(crate) fn multiply<F: Factor>(rows: &[PackedRow<F>], count: usize, panel: &[PanelRow<F>], tile: &mut Tile<F::Sum>) {
-    cpu::dispatch(Multiply { rows, count, panel, tile });
+/// Steps of a tile of rows of the left factor.
+#[derive(Debug)]
+pub(crate) enum Rows<'a, F> {
+    /// Interleaved.
+    Packed(&'a [PackedRow<F>]),
+    /// Where they lie.
+    Apart([&'a [F]; ROWS]),
+}
+
+/// `tile[i][j] += Σₖ rows[k][i] · panels[j / HALF][k][j % HALF]`, summed in order of `k`, for the first `count` rows and `columns`
+/// columns at least. The shortest factor says how many steps there are.
+pub(crate) fn multiply<F: Factor>(
+    rows: &Rows<'_, F>,
+    count: usize,
+    panels: [&[PanelRow<F>]; 2],
+    columns: usize,
+    tile: &mut Tile<F::Sum>,
+) {
+    cpu::dispatch(Multiply { rows, count, panels, columns, tile });
 }
 
 /// The sum of products of two slices of equal length, in a fixed order: 4 registers side by side, then across lanes.
@@ -154,9 +171,10 @@ impl<T: Element, F: Factor> Vectorised for Interleave<'_, T, F> {
 }
 
 struct Multiply<'a, F: Factor> {
-    rows: &'a [PackedRow<F>],
+    rows: &'a Rows<'a, F>,
     count: usize,
-    panel: &'a [PanelRow<F>],
+    panels: [&'a [PanelRow<F>]; 2],
+    columns: usize,
     tile: &'a mut Tile<F::Sum>,
 }
 
@@ -165,17 +183,20 @@ impl<F: Factor> Vectorised for Multiply<'_, F> {
 
     #[inline(always)]
     fn run<V: Vector>(self, v: V) {
-        let Self { rows, count, panel, tile } = self;
-        for column in (0..COLUMNS).step_by(2 * V::LANES) {
+        let Self { rows, count, panels, columns, tile } = self;
+        let count = count.min(ROWS);
+        for column in (0..columns.min(COLUMNS)).step_by(2 * V::LANES) {
             let mut first = 0;
-            while first < count.min(ROWS) {
-                first += match (count - first).min(V::ROWS) {
-                    9.. => strip::<F, V, 12>(v, rows, first, column, panel, tile),
-                    7.. => strip::<F, V, 8>(v, rows, first, column, panel, tile),
-                    5.. => strip::<F, V, 6>(v, rows, first, column, panel, tile),
-                    3.. => strip::<F, V, 4>(v, rows, first, column, panel, tile),
-                    2 => strip::<F, V, 2>(v, rows, first, column, panel, tile),
-                    _ => strip::<F, V, 1>(v, rows, first, column, panel, tile),
+            while first < count {
+                // Strips of about the same height.
+                let left = count - first;
+                first += match left.div_ceil(left.div_ceil(V::ROWS)) {
+                    9.. => strip::<F, V, 12>(v, rows, first, panels, column, tile),
+                    7.. => strip::<F, V, 8>(v, rows, first, panels, column, tile),
+                    5.. => strip::<F, V, 6>(v, rows, first, panels, column, tile),
+                    3.. => strip::<F, V, 4>(v, rows, first, panels, column, tile),
+                    2 => strip::<F, V, 2>(v, rows, first, panels, column, tile),
+                    _ => strip::<F, V, 1>(v, rows, first, panels, column, tile),
                 };
             }
         }
@@ -186,29 +207,59 @@ impl<F: Factor> Vectorised for Multiply<'_, F> {
 #[inline(always)]
 fn strip<F: Factor, V: Vector, const R: usize>(
     v: V,
-    rows: &[PackedRow<F>],
+    rows: &Rows<'_, F>,
     first: usize,
+    panels: [&[PanelRow<F>]; 2],
     column: usize,
-    panel: &[PanelRow<F>],
     tile: &mut Tile<F::Sum>,
 ) -> usize {
-    let place = |i: usize| (first + i) * COLUMNS + column;
+    let sides = [column, column + V::LANES];
+    let [a, b] = sides.map(|column| panels[column / HALF]);
+    let steps = a.len().min(b.len());
+    match rows {
+        Rows::Packed(rows) => {
+            let steps = steps.min(rows.len());
+            let rows = &rows[..steps];
+            let weight = |k: usize, i: usize| rows[k][first..first + R][i];
+            sum::<F, V, R>(v, weight, first, [&a[..steps], &b[..steps]], sides, tile);
+        }
+        Rows::Apart(rows) => {
+            let rows = &rows[first..first + R];
+            let steps = rows.iter().fold(steps, |steps, row| steps.min(row.len()));
+            let rows: [&[F]; R] = core::array::from_fn(|i| &rows[i][..steps]);
+            sum::<F, V, R>(v, |k, i| rows[i][k], first, [&a[..steps], &b[..steps]], sides, tile);
+        }
+    }
+    R
+}
+
+/// A strip of sums from row `first` and two columns on, over all steps of a panel; `weight(k, i)` is the left factor of step `k` and
+/// row `i`.
+#[inline(always)]
+fn sum<F: Factor, V: Vector, const R: usize>(
+    v: V,
+    weight: impl Fn(usize, usize) -> F,
+    first: usize,
+    [a, b]: [&[PanelRow<F>]; 2],
+    sides: [usize; 2],
+    tile: &mut Tile<F::Sum>,
+) {
+    let place = |i: usize, side: usize| (first + i) * COLUMNS + sides[side];
     let mut sums: [[F::Sums<V>; 2]; R] =
-        core::array::from_fn(|i| [F::load_sums(v, tile, place(i)), F::load_sums(v, tile, place(i) + V::LANES)]);
-    for (weights, values) in rows.iter().zip(panel) {
-        let left = F::load(v, values, column);
-        let right = F::load(v, values, column + V::LANES);
-        for (sums, &weight) in sums.iter_mut().zip(&weights[first..first + R]) {
-            let weight = F::splat(v, weight);
+        core::array::from_fn(|i| [F::load_sums(v, tile, place(i, 0)), F::load_sums(v, tile, place(i, 1))]);
+    for k in 0..a.len().min(b.len()) {
+        let left = F::load(v, &a[k], sides[0] % HALF);
+        let right = F::load(v, &b[k], sides[1] % HALF);
+        for (i, sums) in sums.iter_mut().enumerate() {
+            let weight = F::splat(v, weight(k, i));
             sums[0] = F::multiply_add(v, weight, left, sums[0]);
             sums[1] = F::multiply_add(v, weight, right, sums[1]);
         }
     }
     for (i, [left, right]) in sums.into_iter().enumerate() {
-        F::store_sums(v, left, tile, place(i));
-        F::store_sums(v, right, tile, place(i) + V::LANES);
+        F::store_sums(v, left, tile, place(i, 0));
+        F::store_sums(v, right, tile, place(i, 1));
     }
-    R
 }
 
 struct Dot<'a> {
@@ -254,6 +305,22 @@ mod tests {
             .collect()
     }
 
+    /// The panels of a matrix.
+    fn halves<F: Factor>(matrix: &[[F; COLUMNS]]) -> [Vec<PanelRow<F>>; 2] {
+        [0, 1].map(|half| matrix.iter().map(|row| core::array::from_fn(|j| row[half * HALF + j])).collect())
+    }
+
+    #[test]
+    fn tiles_of_few_columns_leave_the_rest() {
+        let panel: Vec<PanelRow> = vec![[2.0; HALF]; 3];
+        let rows = [[3.0; ROWS]; 3];
+        let mut tile = [1.0; ROWS * COLUMNS];
+        multiply(&Rows::Packed(&rows), ROWS, [&panel, &[]], HALF, &mut tile);
+        for row in tile.chunks(COLUMNS) {
+            assert_eq!(*row, core::array::from_fn::<f32, COLUMNS, _>(|j| if j < HALF { 19.0 } else { 1.0 }));
+        }
+    }
+
     #[test]
     fn tiles_of_every_height_agree_with_f64() {
         let depth = 77;
@@ -261,11 +328,18 @@ mod tests {
         let rows: [&[f32]; ROWS] = core::array::from_fn(|i| &a[i * depth..(i + 1) * depth]);
         let mut packed = vec![[0.0; ROWS]; depth];
         interleave(rows, &mut packed);
-        let panel: Vec<PanelRow> = (0..depth).map(|k| values(COLUMNS, 7 + k as u32).try_into().unwrap()).collect();
+        let panel: Vec<[f32; COLUMNS]> =
+            (0..depth).map(|k| values(COLUMNS, 7 + k as u32).try_into().unwrap()).collect();
+        let halves = halves(&panel);
+        let panels = [&halves[0][..], &halves[1]];
         for count in 1..=ROWS {
             let (mut tile, mut baseline) = ([1.0; ROWS * COLUMNS], [1.0; ROWS * COLUMNS]);
-            multiply(&packed, count, &panel, &mut tile);
-            Multiply { rows: &packed, count, panel: &panel, tile: &mut baseline }.run(Baseline);
+            multiply(&Rows::Packed(&packed), count, panels, COLUMNS, &mut tile);
+            Multiply { rows: &Rows::Packed(&packed), count, panels, columns: COLUMNS, tile: &mut baseline }
+                .run(Baseline);
+            let mut apart = [1.0; ROWS * COLUMNS];
+            multiply(&Rows::Apart(rows), count, panels, COLUMNS, &mut apart);
+            assert_eq!(apart[..count * COLUMNS], tile[..count * COLUMNS]);
             for (i, row) in rows.iter().enumerate().take(count) {
                 for j in 0..COLUMNS {
                     let sum: f64 = row.iter().zip(&panel).map(|(&x, p)| f64::from(x) * f64::from(p[j])).sum();
@@ -289,13 +363,16 @@ mod tests {
         let b: Vec<Vec<i16>> = (0..COLUMNS as u32).map(|j| integers(100 + j)).collect();
         let mut packed = vec![[[9; 2]; ROWS]; depth.div_ceil(2)];
         interleave(core::array::from_fn(|i| a[i].as_slice()), &mut packed);
-        let panel: Vec<PanelRow<Pair>> = (0..depth.div_ceil(2))
+        let panel: Vec<[Pair; COLUMNS]> = (0..depth.div_ceil(2))
             .map(|k| core::array::from_fn(|j| [b[j][2 * k], b[j].get(2 * k + 1).copied().unwrap_or(7)]))
             .collect();
+        let halves = halves(&panel);
+        let panels = [&halves[0][..], &halves[1]];
         for count in 1..=ROWS {
             let (mut tile, mut baseline) = ([5; ROWS * COLUMNS], [5; ROWS * COLUMNS]);
-            multiply(&packed, count, &panel, &mut tile);
-            Multiply { rows: &packed, count, panel: &panel, tile: &mut baseline }.run(Baseline);
+            multiply(&Rows::Packed(&packed), count, panels, COLUMNS, &mut tile);
+            Multiply { rows: &Rows::Packed(&packed), count, panels, columns: COLUMNS, tile: &mut baseline }
+                .run(Baseline);
             for (i, j) in (0..count).flat_map(|i| (0..COLUMNS).map(move |j| (i, j))) {
                 let products = a[i].iter().zip(&b[j]).map(|(&x, &y)| i32::from(x) * i32::from(y));
                 let expected = products.fold(5, i32::wrapping_add);

@@ -3,7 +3,7 @@
 use super::MatMul;
 use crate::host::epilogue::{self, Channels, EXTRAS, Finish, Panel, Placement, is_f32_class, place_extras};
 use crate::host::product::{self, Operands};
-use crate::host::tile::{self, COLUMNS, PackedRow, PanelRow, ROWS, Tile};
+use crate::host::tile::{self, COLUMNS, HALF, PackedRow, PanelRow, ROWS, Rows, Tile};
 use crate::host::{Element, Walk, cast, cast_mut, check_operands, check_plain, clear_padding, with_factor, with_plain};
 use crate::quantized_conv::is_float_factor;
 use crate::{DType, Family, KernelError, View};
@@ -254,30 +254,45 @@ struct One<'a, 'f, 'e> {
     output: &'f mut [u8],
 }
 
-impl Operands for One<'_, '_, '_> {
+impl<'o> Operands<'o> for One<'o, '_, '_> {
     type Factor = f32;
 
-    fn rows(&self, row: usize, count: usize, range: Range<usize>, packed: &mut [PackedRow]) -> Result<(), KernelError> {
+    fn rows<'p>(
+        &self,
+        row: usize,
+        count: usize,
+        range: Range<usize>,
+        packed: &'p mut [PackedRow],
+    ) -> Result<Rows<'p, f32>, KernelError>
+    where
+        'o: 'p,
+    {
         let (row_step, step) = steps(&self.matmul.a);
         let start =
             |i: usize| self.starts[0] as i64 + (row + i.min(count - 1)) as i64 * row_step + range.start as i64 * step;
+        fn dense<T>(from: &[T], start: impl Fn(usize) -> i64, length: usize) -> Result<[&[T]; ROWS], KernelError> {
+            let mut rows: [&[T]; ROWS] = [&[]; ROWS];
+            for (i, slot) in rows.iter_mut().enumerate() {
+                let start = start(i) as usize;
+                *slot = from.get(start..start + length).ok_or(KernelError::OperandTooShort(0))?;
+            }
+            Ok(rows)
+        }
+        if step == 1 && self.matmul.a.dtype == DType::F32 {
+            return dense(cast(self.a, 0)?, start, range.len()).map(Rows::Apart);
+        }
         with_factor!(self.matmul.a.dtype, T => {
             let from = cast::<T>(self.a, 0)?;
             if step == 1 {
-                let mut rows: [&[T]; ROWS] = [&[]; ROWS];
-                for (i, slot) in rows.iter_mut().enumerate() {
-                    let start = start(i) as usize;
-                    *slot = from.get(start..start + range.len()).ok_or(KernelError::OperandTooShort(0))?;
+                tile::interleave(dense(from, start, range.len())?, packed);
+            } else {
+                let starts: [i64; ROWS] = core::array::from_fn(start);
+                for (k, to) in (0..).zip(&mut *packed) {
+                    *to = starts.map(|start| from.get((start + k * step) as usize).map_or(0.0, |x| x.to_f32()));
                 }
-                tile::interleave(rows, packed);
-                return Ok(());
-            }
-            let starts: [i64; ROWS] = core::array::from_fn(start);
-            for (k, to) in (0..).zip(packed) {
-                *to = starts.map(|start| from.get((start + k * step) as usize).map_or(0.0, |x| x.to_f32()));
             }
         });
-        Ok(())
+        Ok(Rows::Packed(packed))
     }
 
     fn columns(
@@ -326,7 +341,7 @@ fn pack_panel<T: Element>(
         // Columns are contiguous: read each of them in stretches that keep the panel's lines in the cache.
         const STRETCH: usize = 16;
         for (block, rows) in panel.chunks_mut(STRETCH).enumerate() {
-            for j in 0..COLUMNS {
+            for j in 0..HALF {
                 let start = (start + (block * STRETCH) as i64 + j as i64 * step) as usize;
                 let values = if j < columns { from.get(start..).unwrap_or(&[]) } else { &[] };
                 let mut values = values.iter();

@@ -1,7 +1,8 @@
 //! Reference kernel.
 
-use super::interpret::{BLOCK, Register, Registers, SHORT, evaluate};
-use super::{Class, MAX_INSTRUCTIONS, MAX_POINTWISE_INPUTS, Pointwise};
+use super::interpret::{BLOCK, Register, Registers, SHORT, Sources, evaluate, fill_constants};
+use super::program::Instruction;
+use super::{Class, MAX_INSTRUCTIONS, MAX_POINTWISE_INPUTS, Pointwise, Program};
 use crate::host::movement::{load_row, store_row};
 use crate::host::{cast, cast_mut, check_operands, clear_padding, with_element};
 use crate::loop_nest::{Axis, Nest, check_elements, offset};
@@ -56,6 +57,20 @@ impl Family for Pointwise {
     }
 }
 
+/// Calls a function with the registers of an input.
+fn each_register<R: Register>(
+    program: &Program,
+    registers: &mut Registers<R>,
+    input: usize,
+    mut load: impl FnMut(&mut [R; BLOCK]),
+) {
+    for (register, &instruction) in registers.iter_mut().zip(&program.instructions) {
+        if matches!(instruction, Instruction::Input(i) if usize::from(i) == input) {
+            load(register);
+        }
+    }
+}
+
 impl Pointwise {
     /// Strides of the output, then of all inputs; none for inputs that do not exist.
     pub(super) fn strides(&self) -> [&[i32]; OPERANDS] {
@@ -89,17 +104,38 @@ impl Pointwise {
         });
         let mut nest = Nest::in_memory_order(&self.output.shape, self.strides());
         let Axis { extent, strides: steps } = nest.pop();
+        let extent = extent as usize;
+        fill_constants(&self.program, registers);
+        let load = |input: usize, start: usize, first: usize, row: &mut [R]| {
+            let (Some(view), Some(bytes), Some(&step)) =
+                (self.inputs.get(input), inputs.get(input), steps.get(input + 1))
+            else {
+                return;
+            };
+            with_element!(view.dtype, T => {
+                load_row(cast::<T>(bytes, input).unwrap_or(&[]), offset(start, step, first), step, row);
+            });
+        };
         for starts in nest.walk(starts) {
-            for first in (0..extent as usize).step_by(BLOCK) {
-                let count = BLOCK.min(extent as usize - first);
-                let result = evaluate(&self.program, registers, count, |input, row| {
-                    let operands =
-                        (self.inputs.get(input), inputs.get(input), starts.get(input + 1), steps.get(input + 1));
-                    let (Some(view), Some(bytes), Some(&start), Some(&step)) = operands else { return };
-                    with_element!(view.dtype, T => {
-                        load_row(cast::<T>(bytes, input).unwrap_or(&[]), offset(start, step, first), step, row);
-                    });
-                });
+            // Inputs are read where they lie, or loaded once a row or once a block.
+            let mut sources: Sources<'_, R> = [None; MAX_POINTWISE_INPUTS];
+            for (input, (source, view)) in sources.iter_mut().zip(&self.inputs).enumerate() {
+                let (start, step) = (starts[input + 1], steps[input + 1]);
+                if view.dtype == R::DTYPE && step == 1 {
+                    *source = inputs.get(input).and_then(|bytes| cast(bytes, input).ok()?.get(start..start + extent));
+                } else if step == 0 {
+                    each_register(&self.program, registers, input, |row| load(input, start, 0, row));
+                }
+            }
+            for first in (0..extent).step_by(BLOCK) {
+                let count = BLOCK.min(extent - first);
+                for (input, source) in sources.iter().enumerate().take(self.inputs.len()) {
+                    if source.is_none() && steps[input + 1] != 0 {
+                        let load = |row: &mut [R; BLOCK]| load(input, starts[input + 1], first, &mut row[..count]);
+                        each_register(&self.program, registers, input, load);
+                    }
+                }
+                let result = evaluate(&self.program, registers, &sources, first, count);
                 let start = offset(starts[0], steps[0], first);
                 with_element!(self.output.dtype, T => store_row(cast_mut::<T>(output, inputs.len())?, start, steps[0], result));
             }

@@ -1,10 +1,11 @@
 //! The interpreter of programs: every instruction runs over a block of elements, so that its loop vectorises.
 
-use super::math;
 use super::program::{Binary, Class, Instruction, MAX_INSTRUCTIONS, Program, Unary};
-use crate::KernelError;
+use super::{MAX_POINTWISE_INPUTS, math};
 use crate::host::Element;
 use crate::host::cpu::{self, Vector, Vectorised};
+use crate::{DType, KernelError};
+use bytemuck::Pod;
 
 /// Elements that one instruction is applied to at a time. The registers of the longest program take
 /// `MAX_INSTRUCTIONS · BLOCK · 8` bytes of stack (24 KiB) in 64-bit classes and half of that in `F32`.
@@ -14,7 +15,9 @@ pub const BLOCK: usize = 64;
 pub(super) const SHORT: usize = 8;
 
 /// A register's type: the arithmetic of one [`Class`].
-pub(crate) trait Register: Copy + Default + PartialEq {
+pub(crate) trait Register: Pod + Default + PartialEq {
+    /// The type of such values in memory.
+    const DTYPE: DType;
     /// The value of a constant instruction.
     fn constant(instruction: Instruction) -> Self;
     /// Applies `op` to every element; `#[inline(always)]`.
@@ -30,29 +33,49 @@ pub(crate) trait Register: Copy + Default + PartialEq {
 /// A register file: a block an instruction.
 pub(super) type Registers<R> = [[R; BLOCK]];
 
-/// Runs a checked program, of no more instructions than there are registers, over a block of `count` elements and returns
-/// the results. `load(input, block)` fills a block with elements of an input.
+/// Where the values of a program's inputs are: a slice of each, or its registers where there is none.
+pub(super) type Sources<'a, R> = [Option<&'a [R]>; MAX_POINTWISE_INPUTS];
+
+/// Fills the registers of a checked program's constants.
+pub(super) fn fill_constants<R: Register>(program: &Program, registers: &mut Registers<R>) {
+    for (register, &instruction) in registers.iter_mut().zip(&program.instructions) {
+        if let Instruction::Float(_) | Instruction::Integer(_) = instruction {
+            register.fill(R::constant(instruction));
+        }
+    }
+}
+
+/// Runs a checked program, of no more instructions than there are registers, over `count` elements from `first` on of each source
+/// and returns the results. Registers of constants and of inputs without a source must be filled.
 pub(super) fn evaluate<'a, R: Register>(
     program: &Program,
     registers: &'a mut Registers<R>,
+    sources: &Sources<'a, R>,
+    first: usize,
     count: usize,
-    mut load: impl FnMut(usize, &mut [R]),
 ) -> &'a [R] {
     let count = count.min(BLOCK);
-    for (number, &instruction) in program.instructions.iter().enumerate().take(registers.len()) {
+    let instructions = &program.instructions;
+    let source = |r: usize| match instructions.get(r) {
+        Some(&Instruction::Input(i)) => (*sources.get(usize::from(i))?)?.get(first..first + count),
+        _ => None,
+    };
+    for (number, &instruction) in instructions.iter().enumerate().take(registers.len()) {
         let (earlier, rest) = registers.split_at_mut(number);
         let Some(out) = rest.first_mut().and_then(|r| r.get_mut(..count)) else { break };
-        let block = |r: u8| earlier.get(usize::from(r)).and_then(|r| r.get(..count)).unwrap_or(&[]);
+        let block = |r: u8| {
+            let register = || earlier.get(usize::from(r)).and_then(|r| r.get(..count)).unwrap_or(&[]);
+            source(usize::from(r)).unwrap_or_else(register)
+        };
         match instruction {
-            Instruction::Input(i) => load(usize::from(i), out),
-            Instruction::Float(_) | Instruction::Integer(_) => out.fill(R::constant(instruction)),
+            Instruction::Input(_) | Instruction::Float(_) | Instruction::Integer(_) => {}
             Instruction::Unary(op, a) => apply(Operation::Unary(op, block(a)), out),
             Instruction::Binary(op, a, b) => apply(Operation::Binary(op, block(a), block(b)), out),
             Instruction::Select(c, a, b) => apply(Operation::Select(block(c), block(a), block(b)), out),
         }
     }
-    let result = program.instructions.len().checked_sub(1).and_then(|last| registers.get(last));
-    result.and_then(|r| r.get(..count)).unwrap_or(&[])
+    let Some(last) = instructions.len().checked_sub(1) else { return &[] };
+    source(last).unwrap_or_else(|| registers.get(last).and_then(|r| r.get(..count)).unwrap_or(&[]))
 }
 
 impl Program {
@@ -82,13 +105,10 @@ impl Program {
 
     /// [`Program::run_f32`] on a register file.
     fn run_blocks(&self, registers: &mut Registers<f32>, inputs: &[&[f32]], output: &mut [f32]) {
+        fill_constants(self, registers);
+        let sources = core::array::from_fn(|i| inputs.get(i).copied());
         for (number, out) in output.chunks_mut(BLOCK).enumerate() {
-            let start = number * BLOCK;
-            let result = evaluate(self, registers, out.len(), |input, block| {
-                if let Some(source) = inputs.get(input).and_then(|x| x.get(start..start + block.len())) {
-                    block.copy_from_slice(source);
-                }
-            });
+            let result = evaluate(self, registers, &sources, number * BLOCK, out.len());
             out.copy_from_slice(result);
         }
     }
@@ -140,11 +160,7 @@ pub(crate) struct Replacement<'a> {
 impl<'a> Replacement<'a> {
     pub(crate) fn new(program: &'a Program) -> Self {
         let mut registers = [[0.0; BLOCK]; MAX_INSTRUCTIONS];
-        for (register, &instruction) in registers.iter_mut().zip(&program.instructions) {
-            if let Instruction::Float(_) = instruction {
-                register.fill(f32::constant(instruction));
-            }
-        }
+        fill_constants(program, &mut registers);
         Self { program, registers }
     }
 
@@ -219,13 +235,15 @@ fn zip<R: Copy>(a: &[R], b: &[R], out: &mut [R], f: impl Fn(R, R) -> R) {
 /// Implements [`Register`] for a float type; the arguments are its vectorisable or `libm` functions.
 macro_rules! float_register {
     (
-        $t:ident, load: $load:ident, store: $store:ident, round: $round:path, floor: $floor:path, ceil: $ceil:path, sqrt: $sqrt:path, exp: $exp:path,
+        $t:ident, $dtype:ident, load: $load:ident, store: $store:ident, round: $round:path, floor: $floor:path, ceil: $ceil:path, sqrt: $sqrt:path, exp: $exp:path,
         log: $log:path, log1p: $log1p:path, erf: $erf:path, sigmoid: $sigmoid:expr, tanh: $tanh:path, sin: $sin:path,
         cos: $cos:path, tan: $tan:path, asin: $asin:path, acos: $acos:path, atan: $atan:path, sinh: $sinh:path,
         cosh: $cosh:path, asinh: $asinh:path, acosh: $acosh:path, atanh: $atanh:path, pow: $pow:path, fmod: $fmod:path,
         to_f16: $to_f16:expr
     ) => {
         impl Register for $t {
+            const DTYPE: DType = DType::$dtype;
+
             #[inline(always)]
             fn load<T: Element>(element: T) -> Self {
                 element.$load()
@@ -336,14 +354,14 @@ macro_rules! float_register {
 }
 
 float_register!(
-    f32, load: to_f32, store: from_f32, round: math::round, floor: math::floor, ceil: math::ceil, sqrt: libm::sqrtf, exp: math::exp, log: libm::logf,
+    f32, F32, load: to_f32, store: from_f32, round: math::round, floor: math::floor, ceil: math::ceil, sqrt: libm::sqrtf, exp: math::exp, log: libm::logf,
     log1p: libm::log1pf, erf: math::erf, sigmoid: math::sigmoid, tanh: math::tanh, sin: libm::sinf, cos: libm::cosf,
     tan: libm::tanf, asin: libm::asinf, acos: libm::acosf, atan: libm::atanf, sinh: libm::sinhf, cosh: libm::coshf,
     asinh: libm::asinhf, acosh: libm::acoshf, atanh: libm::atanhf, pow: libm::powf, fmod: libm::fmodf,
     to_f16: |x| half::f16::from_f32(x).to_f32()
 );
 float_register!(
-    f64, load: to_f64, store: from_f64, round: libm::rint, floor: libm::floor, ceil: libm::ceil, sqrt: libm::sqrt, exp: libm::exp, log: libm::log,
+    f64, F64, load: to_f64, store: from_f64, round: libm::rint, floor: libm::floor, ceil: libm::ceil, sqrt: libm::sqrt, exp: libm::exp, log: libm::log,
     log1p: libm::log1p, erf: libm::erf, sigmoid: |x| 1.0 / (1.0 + libm::exp(-x)), tanh: libm::tanh, sin: libm::sin,
     cos: libm::cos, tan: libm::tan, asin: libm::asin, acos: libm::acos, atan: libm::atan, sinh: libm::sinh,
     cosh: libm::cosh, asinh: libm::asinh, acosh: libm::acosh, atanh: libm::atanh, pow: libm::pow, fmod: libm::fmod,
@@ -352,8 +370,10 @@ float_register!(
 
 /// Implements [`Register`] for a 64-bit integer type; `$pow` takes care of negative exponents.
 macro_rules! integer_register {
-    ($t:ident, store: $store:ident, sign: $sign:expr, negative: $negative:expr, pow: $pow:path) => {
+    ($t:ident, $dtype:ident, store: $store:ident, sign: $sign:expr, negative: $negative:expr, pow: $pow:path) => {
         impl Register for $t {
+            const DTYPE: DType = DType::$dtype;
+
             #[inline(always)]
             fn load<T: Element>(element: T) -> Self {
                 // Of the types that reach an integer class only u64 does not fit i64, and its bits are kept.
@@ -419,8 +439,8 @@ macro_rules! integer_register {
     };
 }
 
-integer_register!(i64, store: from_i64, sign: i64::signum, negative: |x: i64| x < 0, pow: power_signed);
-integer_register!(u64, store: from_u64, sign: |x: u64| x.min(1), negative: |_: u64| false, pow: power);
+integer_register!(i64, I64, store: from_i64, sign: i64::signum, negative: |x: i64| x < 0, pow: power_signed);
+integer_register!(u64, U64, store: from_u64, sign: |x: u64| x.min(1), negative: |_: u64| false, pow: power);
 
 /// A shift count below 64, whatever the signedness of its register.
 fn shift(count: impl TryInto<u32>) -> Option<u32> {

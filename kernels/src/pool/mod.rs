@@ -5,6 +5,7 @@ pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+mod lines;
 #[cfg(test)]
 mod tests;
 
