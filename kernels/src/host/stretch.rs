@@ -4,7 +4,7 @@
 /// `to[i] = f(a[i], b[i])`, as far as all three reach. What does not fill a last stretch is computed again with the end of the one
 /// before it.
 #[inline(always)]
-pub(crate) fn combine<A: Copy, B: Copy, R>(a: &[A], b: &[B], to: &mut [R], f: impl Fn(A, B) -> R) {
+pub(crate) fn combine<A: Copy, B: Copy, R: Copy>(a: &[A], b: &[B], to: &mut [R], f: impl Fn(A, B) -> R) {
     let count = a.len().min(b.len()).min(to.len());
     let (a, b, to) = (&a[..count], &b[..count], &mut to[..count]);
     match count {
@@ -17,21 +17,23 @@ pub(crate) fn combine<A: Copy, B: Copy, R>(a: &[A], b: &[B], to: &mut [R], f: im
 
 /// `to[i] = f(from[i])`, as [`combine`].
 #[inline(always)]
-pub(crate) fn map<A: Copy, R>(from: &[A], to: &mut [R], f: impl Fn(A) -> R) {
+pub(crate) fn map<A: Copy, R: Copy>(from: &[A], to: &mut [R], f: impl Fn(A) -> R) {
     combine(from, from, to, |x, _| f(x));
 }
 
-/// [`combine`] of arrays.
+/// [`combine`] of arrays. Results go through an array of their own: else every store might change what is loaded next.
 #[inline(always)]
-fn array<const N: usize, A: Copy, B: Copy, R>(a: &[A; N], b: &[B; N], to: &mut [R; N], f: &impl Fn(A, B) -> R) {
-    for ((to, &a), &b) in to.iter_mut().zip(a).zip(b) {
-        *to = f(a, b);
+fn array<const N: usize, A: Copy, B: Copy, R: Copy>(a: &[A; N], b: &[B; N], to: &mut [R; N], f: &impl Fn(A, B) -> R) {
+    let mut results = *to;
+    for ((result, &a), &b) in results.iter_mut().zip(a).zip(b) {
+        *result = f(a, b);
     }
+    *to = results;
 }
 
 /// [`combine`] of slices of one length, of `N` at least.
 #[inline(always)]
-fn stretches<const N: usize, A: Copy, B: Copy, R>(a: &[A], b: &[B], to: &mut [R], f: impl Fn(A, B) -> R) {
+fn stretches<const N: usize, A: Copy, B: Copy, R: Copy>(a: &[A], b: &[B], to: &mut [R], f: impl Fn(A, B) -> R) {
     let pairs = a.as_chunks::<N>().0.iter().zip(b.as_chunks::<N>().0);
     let (whole, rest) = to.as_chunks_mut::<N>();
     for (to, (a, b)) in whole.iter_mut().zip(pairs) {
@@ -46,7 +48,7 @@ fn stretches<const N: usize, A: Copy, B: Copy, R>(a: &[A], b: &[B], to: &mut [R]
 
 /// As [`combine`], for slices of one length of `N` to `2 · N`.
 #[inline(always)]
-pub(crate) fn ends<const N: usize, A: Copy, B: Copy, R>(a: &[A], b: &[B], to: &mut [R], f: impl Fn(A, B) -> R) {
+pub(crate) fn ends<const N: usize, A: Copy, B: Copy, R: Copy>(a: &[A], b: &[B], to: &mut [R], f: impl Fn(A, B) -> R) {
     if let (Some(a), Some(b), Some(to)) = (a.first_chunk::<N>(), b.first_chunk::<N>(), to.first_chunk_mut()) {
         array(a, b, to, &f);
     }
