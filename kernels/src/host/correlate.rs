@@ -211,12 +211,15 @@ impl<F: Factor> Part<'_, '_, '_, F> {
         (steps.start / taps * F::TERMS, steps.len() / taps)
     }
 
-    /// Whether the steps of each row of weights lie side by side.
-    fn rows_are_dense(&self) -> bool {
+    /// Whether the elements of each row of weights lie side by side, channel by channel.
+    fn weights_are_dense(&self) -> bool {
         let (correlation, (_, channels)) = (self.correlation, self.correlation.group());
-        !correlation.transposed
-            && rows_are_contiguous(&correlation.geometry.weights, channels as u32)
-            && (F::TERMS == 1 || correlation.taps() == 1)
+        !correlation.transposed && rows_are_contiguous(&correlation.geometry.weights, channels as u32)
+    }
+
+    /// Whether that is the order of the steps.
+    fn rows_are_dense(&self) -> bool {
+        (F::TERMS == 1 || self.correlation.taps() == 1) && self.weights_are_dense()
     }
 
     /// Whether they are factors as they are.
@@ -235,12 +238,8 @@ impl<F: Factor> Part<'_, '_, '_, F> {
         let ((_, channels), taps) = (self.correlation.group(), self.correlation.taps());
         let (first, _) = self.channels(steps);
         let length = (channels - first).min(steps.len() * F::TERMS / taps.max(1)) * taps;
-        let mut rows: [&[T]; ROWS] = [&[]; ROWS];
-        for (i, slot) in rows.iter_mut().enumerate() {
-            let start = self.correlation.weight_start(self.group, row + i.min(count - 1), first) as usize;
-            *slot = weights.get(start..start + length).ok_or(KernelError::OperandTooShort(1))?;
-        }
-        Ok(rows)
+        let start = |i: usize| self.correlation.weight_start(self.group, row + i.min(count - 1), first);
+        tile::apart(weights, length, start).ok_or(KernelError::OperandTooShort(1))
     }
 
     /// Packs a tile of rows of weights in the order in which panels are gathered: channel, then tap. Rows past the last repeat it.
@@ -261,7 +260,7 @@ impl<F: Factor> Part<'_, '_, '_, F> {
             return Ok(());
         }
         let zero = T::from_f32(0.0);
-        if !correlation.transposed && rows_are_contiguous(&correlation.geometry.weights, channels as u32) {
+        if self.weights_are_dense() {
             // Two channels side by side, tap by tap.
             for i in 0..ROWS {
                 let from = usize::try_from(start(i, first)).ok().and_then(|start| weights.get(start..)).unwrap_or(&[]);
@@ -359,7 +358,7 @@ impl<T: Element, F: Factor> Vectorised for Gather<'_, T, F> {
                         let second = if alone { first } else { first + channel_stride };
                         let $to = &mut rows_of_taps[tap][column..column + count];
                         if let (Some($a), Some($b)) = (from(first), from(second)) {
-                            $body;
+                            $body
                         } else {
                             let element = |first: i64, i: usize| input.get((first + i as i64 * step) as usize);
                             for (i, to) in $to.iter_mut().enumerate() {
@@ -375,16 +374,17 @@ impl<T: Element, F: Factor> Vectorised for Gather<'_, T, F> {
             let of_pairs = |[a, _]: [T; 2], [b, _]: [T; 2]| F::of([a, b]);
             match (step, count) {
                 // Lengths are looked at once for all rows.
-                (1, HALF) => each_row!(HALF, |a, b, to| stretch::ends::<HALF, _, _, _>(a, b, to, of)),
-                (1, 8..) => each_row!(count, |a, b, to| stretch::ends::<8, _, _, _>(a, b, to, of)),
+                (1, HALF) => each_row!(HALF, |a, b, to| stretch::stretches::<HALF, _, _, _>(a, b, to, of)),
+                (1, 8..) => each_row!(count, |a, b, to| stretch::stretches::<8, _, _, _>(a, b, to, of)),
                 (1, _) => each_row!(count, |a, b, to| stretch::combine(a, b, to, of)),
                 (2, HALF) => each_row!(2 * HALF, |a, b, to| {
-                    stretch::ends::<HALF, _, _, _>(a.as_chunks::<2>().0, b.as_chunks::<2>().0, to, of_pairs);
+                    stretch::stretches::<HALF, _, _, _>(a.as_chunks::<2>().0, b.as_chunks::<2>().0, to, of_pairs);
                 }),
                 (2, _) => each_row!(2 * count, |a, b, to| {
                     stretch::combine(a.as_chunks::<2>().0, b.as_chunks::<2>().0, to, of_pairs);
                 }),
-                _ => each_row!(usize::MAX, |_a, _b, to| to.fill(padding)),
+                // Of no row are there so many: element by element.
+                _ => each_row!(usize::MAX, |_a, _b, _to| ()),
             }
         }
     }

@@ -270,21 +270,14 @@ impl<'o> Operands<'o> for One<'o, '_, '_> {
         let (row_step, step) = steps(&self.matmul.a);
         let start =
             |i: usize| self.starts[0] as i64 + (row + i.min(count - 1)) as i64 * row_step + range.start as i64 * step;
-        fn dense<T>(from: &[T], start: impl Fn(usize) -> i64, length: usize) -> Result<[&[T]; ROWS], KernelError> {
-            let mut rows: [&[T]; ROWS] = [&[]; ROWS];
-            for (i, slot) in rows.iter_mut().enumerate() {
-                let start = start(i) as usize;
-                *slot = from.get(start..start + length).ok_or(KernelError::OperandTooShort(0))?;
-            }
-            Ok(rows)
-        }
+        let short = KernelError::OperandTooShort(0);
         if step == 1 && self.matmul.a.dtype == DType::F32 {
-            return dense(cast(self.a, 0)?, start, range.len()).map(Rows::Apart);
+            return tile::apart(cast(self.a, 0)?, range.len(), start).map(Rows::Apart).ok_or(short);
         }
         with_factor!(self.matmul.a.dtype, T => {
             let from = cast::<T>(self.a, 0)?;
             if step == 1 {
-                tile::interleave(dense(from, start, range.len())?, packed);
+                tile::interleave(tile::apart(from, range.len(), start).ok_or(short)?, packed);
             } else {
                 let starts: [i64; ROWS] = core::array::from_fn(start);
                 for (k, to) in (0..).zip(&mut *packed) {

@@ -99,14 +99,19 @@ impl<T: Pooled, O: Operator<T::Wide>> Vectorised for Lines<'_, T, O> {
                     load(input, at, strides[2], &mut line[inside.clone()]);
                     combine(&mut folded, &line, columns, |a, b: T| O::fold(a, b.widen()));
                 }
-                for (p, to) in apart.chunks_mut(phase).take(step).enumerate().filter(|_| step > 2) {
-                    let from = folded[..columns].iter().skip(p).step_by(step);
-                    to.iter_mut().zip(from).for_each(|(to, x)| *to = *x);
-                }
-                if step == 2 {
-                    let pairs = folded.as_chunks::<2>().0;
-                    combine(&mut apart, pairs, phase, |_, [x, _]| x);
-                    combine(&mut apart[phase..], pairs, phase, |_, [_, x]| x);
+                match step {
+                    1 => {}
+                    2 => {
+                        let pairs = folded.as_chunks::<2>().0;
+                        combine(&mut apart, pairs, phase, |_, [x, _]| x);
+                        combine(&mut apart[phase..], pairs, phase, |_, [_, x]| x);
+                    }
+                    _ => {
+                        for (p, to) in apart.chunks_mut(phase).take(step).enumerate() {
+                            let from = folded[..columns].iter().skip(p).step_by(step);
+                            to.iter_mut().zip(from).for_each(|(to, x)| *to = *x);
+                        }
+                    }
                 }
                 let columns = if step > 1 { &apart[..] } else { &folded };
                 sums[..count].fill(O::NEUTRAL);
