@@ -143,7 +143,7 @@ impl<T: Element> Vectorised for Fill<'_, T> {
                         let from = usize::try_from(from).ok().and_then(|from| input.get(from..)).unwrap_or(&[]);
                         let Some(to) = line.get_mut(skip..skip + inside) else { continue };
                         match w.step {
-                            1 => stretch::map(from, to, T::to_f32),
+                            1 => stretch::to_floats(from, to),
                             2 if from.len() >= 2 * inside => {
                                 stretch::map(from.as_chunks::<2>().0, to, |[x, _]| x.to_f32());
                             }
@@ -235,7 +235,14 @@ impl Target<'_> {
                 let used = (count - 1) * pitch + length;
                 cpu::dispatch(Accumulate { filter, start, planes, first, sums, used });
                 finish.apply(&mut sums[..used], |_, view, bytes, values| {
-                    let step = spatial_strides(view)[2] as i32;
+                    let strides = spatial_strides(view);
+                    if strides == [0; 3] {
+                        // One value for the channel.
+                        let mut value = [0.0];
+                        load_row(view.dtype, bytes, self.place(view, line, column), 1, &mut value);
+                        return values.fill(value[0]);
+                    }
+                    let step = strides[2] as i32;
                     for (i, row) in values.chunks_mut(pitch).enumerate() {
                         let length = length.min(row.len());
                         load_row(view.dtype, bytes, self.place(view, line + i, column), step, &mut row[..length]);
@@ -314,7 +321,7 @@ impl<T: Element> Vectorised for Store<'_, T> {
             let to = to + line * line_step;
             if step == 1 {
                 let to = usize::try_from(to).ok().and_then(|to| output.get_mut(to..)).unwrap_or(&mut []);
-                stretch::map(sums, to, T::from_f32);
+                stretch::from_floats(sums, to);
                 continue;
             }
             for (column, &sum) in (0..).zip(sums) {

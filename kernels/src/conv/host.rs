@@ -35,6 +35,10 @@ impl<T: Parameters + Named> Family for T {
         self.convolution().flops()
     }
 
+    fn host_arithmetic(&self) -> u64 {
+        self.convolution().arithmetic()
+    }
+
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
         check_operands(self, inputs, outputs, workspace)?;
         let [output] = outputs else { return Err(KernelError::OperandCount) };
@@ -74,6 +78,17 @@ impl Convolution<'_> {
         let (view, channels) = if self.transposed { (&self.geometry.input, m) } else { (&self.geometry.output, c) };
         let extents = view.shape.iter().copied().chain(self.geometry.taps()).chain([channels]);
         extents.fold(2, |flops: u64, extent| flops.saturating_mul(extent.into()))
+    }
+
+    /// Operations of the reference kernel, which walks outputs also where it is transposed, and looks for the first tap of each phase.
+    fn arithmetic(&self) -> u64 {
+        if !self.transposed {
+            return self.flops();
+        }
+        let (_, c) = self.geometry.group();
+        let products = u64::from(c).saturating_mul(transposed::most_taps(self.geometry)).saturating_mul(2);
+        let search = self.geometry.taps().into_iter().map(u64::from).sum();
+        self.geometry.output.elements().saturating_mul(products.saturating_add(search))
     }
 
     /// The spatial dimensions for the outputs of one phase, of which only a transposed convolution has several.

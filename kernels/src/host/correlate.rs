@@ -1,6 +1,6 @@
 //! Cross-correlation as a matrix product: `[m, c · taps] × [c · taps, positions]`, the right factor gathered 16 output
 //! positions at a time (implicit GEMM). Convolution is one such correlation, transposed convolution one for each
-//! residue of the output position modulo the stride. Of integers two channels make one step.
+//! residue of the output position modulo the stride. Of integers two channels of a tap make one step.
 
 use super::axis::Axis;
 use super::cpu::{self, Vector, Vectorised};
@@ -57,6 +57,13 @@ impl Correlation<'_> {
         (0..3).map(|d| (self.axes[d].weight.0 + q[d] * self.axes[d].weight.1) * strides[d]).sum()
     }
 
+    /// A tap by its number.
+    fn tap(&self, number: usize) -> [i64; 3] {
+        let [_, height, width] = self.axes.map(|axis| axis.taps.max(1));
+        let number = number as i64;
+        [number / width / height, number / width % height, number % width]
+    }
+
     /// Distance of an output position from a channel's first element.
     pub(super) fn place_at(&self, view: &View, position: [i64; 3]) -> i64 {
         let strides = spatial_strides(view);
@@ -68,11 +75,27 @@ impl Correlation<'_> {
         self.axes.iter().map(|axis| axis.taps as usize).product()
     }
 
+    /// Output positions of a channel.
+    pub(super) fn positions(&self) -> u64 {
+        self.axes.iter().map(|axis| axis.output as u64).product()
+    }
+
+    /// Whether weights of neighbouring channels lie side by side, so that they can be read together.
+    pub(super) fn channels_are_adjacent(&self) -> bool {
+        let (weights, (_, channels)) = (&self.geometry.weights, self.group());
+        !self.transposed && (weights.strides.get(1) == Some(&1) || channels == 1)
+    }
+
+    /// The order of the steps: channel, then tap; or the other way round where a tap's weights are side by side.
+    fn is_tap_major(&self) -> bool {
+        self.channels_are_adjacent() && self.taps() > 1
+    }
+
     /// The product of one group and one image, with factors of so many terms.
     fn extents(&self, terms: usize) -> Extents {
         let ((m, c), taps) = (self.group(), self.taps());
-        let positions = self.axes.iter().map(|axis| axis.output as u64).product();
-        Extents { rows: m as u64, columns: positions, steps: (c.div_ceil(terms) * taps) as u64, unit: taps as u64 }
+        let unit = if self.is_tap_major() { 1 } else { taps as u64 };
+        Extents { rows: m as u64, columns: self.positions(), steps: (c.div_ceil(terms) * taps) as u64, unit }
     }
 
     /// Runs the correlation in workspace of [`workspace`].
@@ -116,8 +139,21 @@ impl Correlation<'_> {
         Ok(())
     }
 
+    /// Where the results of `count` positions, from `position` on, go.
+    pub(super) fn panel(&self, group: usize, image: usize, extras: &[View], position: usize, count: usize) -> Panel {
+        let runs = Runs::new(&self.axes, position as i64, count);
+        let place = |view: &View| self.place(view, group, image, &runs);
+        Panel {
+            output: place(&self.geometry.output),
+            extras: place_extras(extras, place),
+            columns: count,
+            channel: group * self.group().0,
+            channels: Channels::Rows,
+        }
+    }
+
     /// Where a panel's results, or the extras for them, lie in a view with the output's extents.
-    pub(super) fn place(&self, view: &View, group: usize, image: usize, runs: &Runs) -> Placement {
+    fn place(&self, view: &View, group: usize, image: usize, runs: &Runs) -> Placement {
         let (m, _) = self.group();
         let (base, row_step) = (start(view, image, group * m), i64::from(view.strides[1]));
         let step = self.axes[2].place.1 * spatial_strides(view)[2];
@@ -187,16 +223,7 @@ impl<'a, F: Factor> Operands<'a> for Part<'a, '_, '_, F> {
     }
 
     fn target(&self, column: usize, count: usize) -> Panel {
-        let Self { correlation, group, image, .. } = *self;
-        let runs = Runs::new(&correlation.axes, column as i64, count);
-        let place = |view: &View| correlation.place(view, group, image, &runs);
-        Panel {
-            output: place(&correlation.geometry.output),
-            extras: place_extras(self.extras, place),
-            columns: count,
-            channel: group * correlation.group().0,
-            channels: Channels::Rows,
-        }
+        self.correlation.panel(self.group, self.image, self.extras, column, count)
     }
 
     fn store(&mut self, target: &Panel, row: usize, count: usize, sums: &mut Tile<F::Sum>) -> Result<(), KernelError> {
@@ -205,26 +232,34 @@ impl<'a, F: Factor> Operands<'a> for Part<'a, '_, '_, F> {
 }
 
 impl<F: Factor> Part<'_, '_, '_, F> {
-    /// Input channels of these steps: the first, and how many times [`Factor::TERMS`].
-    fn channels(&self, steps: &Range<usize>) -> (usize, usize) {
-        let taps = self.correlation.taps().max(1);
-        (steps.start / taps * F::TERMS, steps.len() / taps)
-    }
-
-    /// Whether the elements of each row of weights lie side by side, channel by channel.
-    fn weights_are_dense(&self) -> bool {
+    /// These steps, tap by tap.
+    fn stretches(&self, steps: &Range<usize>) -> impl Iterator<Item = Stretch> + use<F> {
         let (correlation, (_, channels)) = (self.correlation, self.correlation.group());
-        !correlation.transposed && rows_are_contiguous(&correlation.geometry.weights, channels as u32)
+        let (whole, taps) = (channels.div_ceil(F::TERMS).max(1), correlation.taps().max(1));
+        let (tap_major, steps) = (correlation.is_tap_major(), steps.clone());
+        let taps_met = if tap_major { steps.start / whole..steps.end.div_ceil(whole) } else { 0..taps };
+        taps_met.map(move |tap| {
+            let (pair, count, first, distance) = if tap_major {
+                let own = steps.start.max(tap * whole)..steps.end.min((tap + 1) * whole);
+                (own.start - tap * whole, own.len(), own.start - steps.start, 1)
+            } else {
+                (steps.start / taps, steps.len() / taps, tap, taps)
+            };
+            let channel = pair * F::TERMS;
+            Stretch { tap, channel, channels: (channels - channel).min(count * F::TERMS), count, first, distance }
+        })
     }
 
-    /// Whether that is the order of the steps.
+    /// Whether the elements of each row of weights lie in the order of the steps.
     fn rows_are_dense(&self) -> bool {
-        (F::TERMS == 1 || self.correlation.taps() == 1) && self.weights_are_dense()
+        let (correlation, (_, channels)) = (self.correlation, self.correlation.group());
+        let in_order = !correlation.transposed && rows_are_contiguous(&correlation.geometry.weights, channels as u32);
+        F::TERMS == 1 && in_order && !correlation.is_tap_major()
     }
 
     /// Whether they are factors as they are.
     fn rows_are_direct(&self) -> bool {
-        F::TERMS == 1 && self.correlation.geometry.weights.dtype == DType::F32 && self.rows_are_dense()
+        self.rows_are_dense() && self.correlation.geometry.weights.dtype == DType::F32
     }
 
     /// Dense rows of weights, from `row` on. Rows past the last repeat it.
@@ -235,14 +270,12 @@ impl<F: Factor> Part<'_, '_, '_, F> {
         steps: &Range<usize>,
         weights: &'w [T],
     ) -> Result<[&'w [T]; ROWS], KernelError> {
-        let ((_, channels), taps) = (self.correlation.group(), self.correlation.taps());
-        let (first, _) = self.channels(steps);
-        let length = (channels - first).min(steps.len() * F::TERMS / taps.max(1)) * taps;
-        let start = |i: usize| self.correlation.weight_start(self.group, row + i.min(count - 1), first);
-        tile::apart(weights, length, start).ok_or(KernelError::OperandTooShort(1))
+        let taps = self.correlation.taps().max(1);
+        let start = |i: usize| self.correlation.weight_start(self.group, row + i.min(count - 1), steps.start / taps);
+        tile::apart(weights, steps.len(), start).ok_or(KernelError::OperandTooShort(1))
     }
 
-    /// Packs a tile of rows of weights in the order in which panels are gathered: channel, then tap. Rows past the last repeat it.
+    /// Packs a tile of rows of weights in the order in which panels are gathered. Rows past the last repeat it.
     fn pack<T: Element>(
         &self,
         row: usize,
@@ -251,40 +284,30 @@ impl<F: Factor> Part<'_, '_, '_, F> {
         weights: &[T],
         packed: &mut [PackedRow<F>],
     ) -> Result<(), KernelError> {
-        let correlation = self.correlation;
-        let ((_, channels), taps) = (correlation.group(), correlation.taps());
-        let (first, _) = self.channels(&steps);
-        let start = |i: usize, channel: usize| correlation.weight_start(self.group, row + i.min(count - 1), channel);
         if self.rows_are_dense() {
             tile::interleave(self.dense_rows(row, count, &steps, weights)?, packed);
             return Ok(());
         }
-        let zero = T::from_f32(0.0);
-        if self.weights_are_dense() {
-            // Two channels side by side, tap by tap.
-            for i in 0..ROWS {
-                let from = usize::try_from(start(i, first)).ok().and_then(|start| weights.get(start..)).unwrap_or(&[]);
-                let from = &from[..from.len().min((channels - first) * taps)];
-                let pairs = packed.chunks_exact_mut(taps.max(1)).zip(from.chunks(2 * taps.max(1)));
-                for (packed, both) in pairs {
-                    let (one, two) = both.split_at_checked(taps).unwrap_or((both, &[]));
-                    let two = two.iter().copied().chain(core::iter::repeat(zero));
-                    packed.iter_mut().zip(one.iter().zip(two)).for_each(|(to, (&a, b))| to[i] = F::of([a, b]));
-                }
+        let correlation = self.correlation;
+        let channel_stride = correlation.weight_start(0, 0, 1) - correlation.weight_start(0, 0, 0);
+        for stretch in self.stretches(&steps) {
+            let tap = correlation.weight_at(correlation.tap(stretch.tap));
+            let start = |i: usize| correlation.weight_start(self.group, row + i.min(count - 1), stretch.channel) + tap;
+            if correlation.channels_are_adjacent() && stretch.distance == 1 {
+                let rows = tile::apart(weights, stretch.channels, start).ok_or(KernelError::OperandTooShort(1))?;
+                tile::interleave(rows, packed.get_mut(stretch.first..).unwrap_or_default());
+                continue;
             }
-            return Ok(());
-        }
-        for i in 0..ROWS {
-            let channel = |channel: usize| (channel < channels).then(|| start(i, channel));
-            for (pair, packed) in packed.chunks_exact_mut(taps.max(1)).enumerate() {
-                let channels: [_; 2] =
-                    core::array::from_fn(|term| channel(first + pair * F::TERMS + term.min(F::TERMS - 1)));
-                let at =
-                    |start: Option<i64>, tap: i64| start.and_then(|start| weights.get((start + tap) as usize)).copied();
-                for (q, to) in taps_of(&correlation.axes).zip(packed) {
-                    let tap = correlation.weight_at(q);
-                    to[i] = F::of(channels.map(|start| at(start, tap).unwrap_or(zero)));
-                }
+            let starts: [i64; ROWS] = core::array::from_fn(start);
+            for (i, to) in packed.iter_mut().skip(stretch.first).step_by(stretch.distance).enumerate() {
+                let weight = |row: usize, channel: usize| {
+                    let at = starts[row] + channel as i64 * channel_stride;
+                    (channel < stretch.channels).then(|| weights.get(at as usize)).flatten().copied()
+                };
+                let zero = T::from_f32(0.0);
+                *to = core::array::from_fn(|row| {
+                    F::of([0, F::TERMS - 1].map(|term| weight(row, i * F::TERMS + term).unwrap_or(zero)))
+                });
             }
         }
         Ok(())
@@ -297,23 +320,34 @@ impl<F: Factor> Part<'_, '_, '_, F> {
         let view = &correlation.geometry.input;
         let (_, channels) = correlation.group();
         let strides = spatial_strides(view);
-        let (first, count) = self.channels(&steps);
-        let taps = correlation.taps();
-        for (tap, q) in taps_of(&correlation.axes).enumerate() {
+        for stretch in self.stretches(&steps) {
+            let rows = panel.get_mut(stretch.first..).unwrap_or_default();
+            let last = (stretch.count * stretch.distance).min(rows.len());
             cpu::dispatch(Gather {
-                pieces: &runs.pieces(&correlation.axes, q, strides).pieces,
+                pieces: &runs.pieces(&correlation.axes, correlation.tap(stretch.tap), strides).pieces,
                 input,
-                base: start(view, self.image, self.group * channels + first),
+                base: start(view, self.image, self.group * channels + stretch.channel),
                 channel_stride: i64::from(view.strides[1]),
-                missing: first + count * F::TERMS > channels,
+                missing: stretch.channels < stretch.count * F::TERMS,
                 step: correlation.axes[2].step * strides[2],
                 padding: F::of([correlation.padding_value; 2]),
-                panel: &mut *panel,
-                taps: taps.max(1),
-                tap,
+                panel: &mut rows[..last],
+                distance: stretch.distance,
             });
         }
     }
+}
+
+/// Some steps of one tap: consecutive channels.
+struct Stretch {
+    tap: usize,
+    /// The first channel, and how many there are.
+    channel: usize,
+    channels: usize,
+    /// Steps, the first of them, and how far they are apart.
+    count: usize,
+    first: usize,
+    distance: usize,
 }
 
 /// Fills the panel rows of one tap, channel by channel, with what the positions meet through it.
@@ -328,9 +362,10 @@ struct Gather<'a, T, F> {
     /// Input elements between output positions.
     step: i64,
     padding: F,
+    /// From the tap's first row on.
     panel: &'a mut [PanelRow<F>],
-    taps: usize,
-    tap: usize,
+    /// Rows from one to the next of the tap's.
+    distance: usize,
 }
 
 impl<T: Element, F: Factor> Vectorised for Gather<'_, T, F> {
@@ -338,11 +373,11 @@ impl<T: Element, F: Factor> Vectorised for Gather<'_, T, F> {
 
     #[inline(always)]
     fn run<V: Vector>(self, _: V) {
-        let Self { pieces, input, base, channel_stride, missing, step, padding, panel, taps, tap } = self;
-        let (rows, nothing) = (panel.len() / taps, [padding; HALF]);
+        let Self { pieces, input, base, channel_stride, missing, step, padding, panel, distance } = self;
+        let (rows, nothing) = (panel.len().div_ceil(distance), [padding; HALF]);
         // Columns without a piece.
         if pieces.iter().map(|piece| piece.count).sum::<usize>() < HALF {
-            panel.chunks_exact_mut(taps).for_each(|rows| rows[tap] = nothing);
+            panel.iter_mut().step_by(distance).for_each(|row| *row = nothing);
         }
         let of = |a, b| F::of([a, b]);
         for &Piece { column, count, source } in pieces {
@@ -353,10 +388,10 @@ impl<T: Element, F: Factor> Vectorised for Gather<'_, T, F> {
                     let length = $length;
                     let from = |first: i64| input.get(usize::try_from(first).ok()?..)?.get(..length);
                     let mut first = base + source;
-                    for (row, rows_of_taps) in panel.chunks_exact_mut(taps).enumerate() {
+                    for (row, to) in panel.iter_mut().step_by(distance).enumerate() {
                         let alone = F::TERMS == 1 || (missing && row + 1 == rows);
                         let second = if alone { first } else { first + channel_stride };
-                        let $to = &mut rows_of_taps[tap][column..column + count];
+                        let $to = &mut to[column..column + count];
                         if let (Some($a), Some($b)) = (from(first), from(second)) {
                             $body
                         } else {
@@ -371,17 +406,30 @@ impl<T: Element, F: Factor> Vectorised for Gather<'_, T, F> {
                     }
                 }};
             }
-            let of_pairs = |[a, _]: [T; 2], [b, _]: [T; 2]| F::of([a, b]);
             match (step, count) {
                 // Lengths are looked at once for all rows.
-                (1, HALF) => each_row!(HALF, |a, b, to| stretch::stretches::<HALF, _, _, _>(a, b, to, of)),
-                (1, 8..) => each_row!(count, |a, b, to| stretch::stretches::<8, _, _, _>(a, b, to, of)),
+                (1, HALF) => {
+                    each_row!(HALF, |a, b, to| stretch::stretches::<8, _, _, _>(a, b, to, |a, b| F::zip(*a, *b)))
+                }
+                (1, 8..) => {
+                    each_row!(count, |a, b, to| stretch::stretches::<8, _, _, _>(a, b, to, |a, b| F::zip(*a, *b)))
+                }
+                (1, 4..) => each_row!(count, |a, b, to| {
+                    let twice = |x: &[T; 4]| core::array::from_fn(|i| x[i % 4]);
+                    let zip = |a: &[T; 4], b: &[T; 4]| {
+                        let [a, b, c, d, ..] = F::zip(twice(a), twice(b));
+                        [a, b, c, d]
+                    };
+                    stretch::stretches::<4, _, _, _>(a, b, to, zip);
+                }),
                 (1, _) => each_row!(count, |a, b, to| stretch::combine(a, b, to, of)),
-                (2, HALF) => each_row!(2 * HALF, |a, b, to| {
-                    stretch::stretches::<HALF, _, _, _>(a.as_chunks::<2>().0, b.as_chunks::<2>().0, to, of_pairs);
+                (2, 8..) => each_row!(2 * count, |a, b, to| {
+                    let (a, b) = (a.as_chunks::<2>().0, b.as_chunks::<2>().0);
+                    stretch::stretches::<8, _, _, _>(a, b, to, |a, b| F::zip_firsts(*a, *b));
                 }),
                 (2, _) => each_row!(2 * count, |a, b, to| {
-                    stretch::combine(a.as_chunks::<2>().0, b.as_chunks::<2>().0, to, of_pairs);
+                    let of = |[a, _]: [T; 2], [b, _]: [T; 2]| F::of([a, b]);
+                    stretch::combine(a.as_chunks::<2>().0, b.as_chunks::<2>().0, to, of);
                 }),
                 // Of no row are there so many: element by element.
                 _ => each_row!(usize::MAX, |_a, _b, _to| ()),

@@ -139,6 +139,60 @@ pub(crate) fn transpose<T: bytemuck::Pod>(square: [[T; 4]; 4]) -> [[T; 4]; 4] {
     core::array::from_fn(|column| square.map(|row| row[column]))
 }
 
+/// Eight bytes as integers of 16 bits, signed or not. This and the next five are few instructions on registers, as [`transpose`].
+#[inline(always)]
+pub(crate) fn widen<const SIGNED: bool>(bytes: [u8; 8]) -> [i16; 8] {
+    #[cfg(target_arch = "x86_64")]
+    return bytemuck::cast(x86::widen::<SIGNED>(bytes));
+    #[cfg(not(target_arch = "x86_64"))]
+    bytes.map(|byte| if SIGNED { i16::from(byte as i8) } else { i16::from(byte) })
+}
+
+/// The first byte of each pair, as [`widen`].
+#[inline(always)]
+pub(crate) fn widen_firsts<const SIGNED: bool>(bytes: [[u8; 2]; 8]) -> [i16; 8] {
+    #[cfg(target_arch = "x86_64")]
+    return bytemuck::cast(x86::widen_firsts::<SIGNED>(bytemuck::cast(bytes)));
+    #[cfg(not(target_arch = "x86_64"))]
+    widen::<SIGNED>(bytes.map(|[first, _]| first))
+}
+
+/// The first float of each pair.
+#[inline(always)]
+pub(crate) fn firsts(pairs: [[f32; 2]; 8]) -> [f32; 8] {
+    #[cfg(target_arch = "x86_64")]
+    return bytemuck::cast(x86::firsts(bytemuck::cast(pairs)));
+    #[cfg(not(target_arch = "x86_64"))]
+    pairs.map(|[first, _]| first)
+}
+
+/// One of `a` and one of `b`, in turn.
+#[inline(always)]
+pub(crate) fn zip(a: [i16; 8], b: [i16; 8]) -> [Pair; 8] {
+    #[cfg(target_arch = "x86_64")]
+    return bytemuck::cast(x86::zip(bytemuck::cast(a), bytemuck::cast(b)));
+    #[cfg(not(target_arch = "x86_64"))]
+    core::array::from_fn(|i| [a[i], b[i]])
+}
+
+/// Integers as floats.
+#[inline(always)]
+pub(crate) fn to_floats(words: [i16; 8]) -> [f32; 8] {
+    #[cfg(target_arch = "x86_64")]
+    return bytemuck::cast(x86::to_floats(bytemuck::cast(words)));
+    #[cfg(not(target_arch = "x86_64"))]
+    words.map(f32::from)
+}
+
+/// Floats as bytes, signed or not: truncated towards zero and saturated; NaN gives 0.
+#[inline(always)]
+pub(crate) fn to_bytes<const SIGNED: bool>(floats: [f32; 8]) -> [u8; 8] {
+    #[cfg(target_arch = "x86_64")]
+    return x86::to_bytes::<SIGNED>(bytemuck::cast(floats));
+    #[cfg(not(target_arch = "x86_64"))]
+    floats.map(|x| if SIGNED { x as i8 as u8 } else { x as u8 })
+}
+
 /// Register types of `core::arch` as a [`Vector`]. Values of `$name` must prove that the CPU has the instructions.
 #[allow(unused_macros, reason = "other processors have plain registers alone")]
 macro_rules! vector {
@@ -237,8 +291,11 @@ mod neon {
 mod x86 {
     use super::{Baseline, Pair, Vector, Vectorised};
     use core::arch::x86_64::{
-        __cpuid, __cpuid_count, __m128, __m256, __m256i, __m512, __m512i, _mm_movehl_ps, _mm_movelh_ps,
-        _mm_unpackhi_ps, _mm_unpacklo_ps, _mm256_add_epi32, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
+        __cpuid, __cpuid_count, __m128, __m128i, __m256, __m256i, __m512, __m512i, _mm_and_ps, _mm_cmpord_ps,
+        _mm_cvtepi32_ps, _mm_cvtsi64_si128, _mm_cvtsi128_si64, _mm_cvttps_epi32, _mm_max_ps, _mm_min_ps, _mm_movehl_ps,
+        _mm_movelh_ps, _mm_packs_epi16, _mm_packs_epi32, _mm_packus_epi16, _mm_set1_ps, _mm_shuffle_ps, _mm_slli_epi16,
+        _mm_srai_epi16, _mm_srai_epi32, _mm_srli_epi16, _mm_unpackhi_epi16, _mm_unpackhi_ps, _mm_unpacklo_epi8,
+        _mm_unpacklo_epi16, _mm_unpacklo_ps, _mm256_add_epi32, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
         _mm256_madd_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_storeu_ps, _mm256_storeu_si256, _mm512_add_epi32,
         _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_madd_epi16, _mm512_set1_epi32, _mm512_set1_ps,
         _mm512_storeu_ps, _mm512_storeu_si512, _xgetbv,
@@ -258,6 +315,67 @@ mod x86 {
                 _mm_movelh_ps(ab_high, cd_high),
                 _mm_movehl_ps(cd_high, ab_high),
             ]
+        }
+    }
+
+    /// [`super::widen`].
+    #[inline(always)]
+    pub(super) fn widen<const SIGNED: bool>(bytes: [u8; 8]) -> __m128i {
+        // SAFETY: x86-64 has SSE2, here and below.
+        unsafe {
+            let bytes = _mm_cvtsi64_si128(i64::from_le_bytes(bytes));
+            let twice = _mm_unpacklo_epi8(bytes, bytes);
+            if SIGNED { _mm_srai_epi16::<8>(twice) } else { _mm_srli_epi16::<8>(twice) }
+        }
+    }
+
+    /// [`super::widen_firsts`].
+    #[inline(always)]
+    pub(super) fn widen_firsts<const SIGNED: bool>(bytes: __m128i) -> __m128i {
+        // SAFETY: as above.
+        unsafe {
+            let high = _mm_slli_epi16::<8>(bytes);
+            if SIGNED { _mm_srai_epi16::<8>(high) } else { _mm_srli_epi16::<8>(high) }
+        }
+    }
+
+    /// [`super::firsts`].
+    #[inline(always)]
+    pub(super) fn firsts([a, b, c, d]: [__m128; 4]) -> [__m128; 2] {
+        // SAFETY: as above.
+        unsafe { [_mm_shuffle_ps::<0b10_00_10_00>(a, b), _mm_shuffle_ps::<0b10_00_10_00>(c, d)] }
+    }
+
+    /// [`super::zip`].
+    #[inline(always)]
+    pub(super) fn zip(a: __m128i, b: __m128i) -> [__m128i; 2] {
+        // SAFETY: as above.
+        unsafe { [_mm_unpacklo_epi16(a, b), _mm_unpackhi_epi16(a, b)] }
+    }
+
+    /// [`super::to_floats`].
+    #[inline(always)]
+    pub(super) fn to_floats(words: __m128i) -> [__m128; 2] {
+        // SAFETY: as above.
+        unsafe {
+            [_mm_unpacklo_epi16(words, words), _mm_unpackhi_epi16(words, words)]
+                .map(|twice| _mm_cvtepi32_ps(_mm_srai_epi32::<16>(twice)))
+        }
+    }
+
+    /// [`super::to_bytes`].
+    #[inline(always)]
+    pub(super) fn to_bytes<const SIGNED: bool>(floats: [__m128; 2]) -> [u8; 8] {
+        let [least, most] = if SIGNED { [-128.0, 127.0] } else { [0.0, 255.0] };
+        // SAFETY: as above.
+        unsafe {
+            let [low, high] = floats.map(|x| {
+                let number = _mm_and_ps(x, _mm_cmpord_ps(x, x));
+                _mm_cvttps_epi32(_mm_min_ps(_mm_max_ps(number, _mm_set1_ps(least)), _mm_set1_ps(most)))
+            });
+            let words = _mm_packs_epi32(low, high);
+            let bytes = if SIGNED { _mm_packs_epi16(words, words) } else { _mm_packus_epi16(words, words) };
+            _mm_cvtsi128_si64(bytes).to_le_bytes()
         }
     }
 
@@ -339,4 +457,34 @@ mod x86 {
         __m256: _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, (a, b, c) => _mm256_fmadd_ps(a, b, c);
         __m256i: (pair) => _mm256_set1_epi32(bytemuck::cast(pair)), _mm256_loadu_si256;
         __m256i: _mm256_loadu_si256, _mm256_storeu_si256, (a, b, c) => _mm256_add_epi32(_mm256_madd_epi16(a, b), c););
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shuffles_move_what_they_say() {
+        let bytes: [u8; 8] = [0, 1, 127, 128, 129, 200, 254, 255];
+        assert_eq!(widen::<true>(bytes), bytes.map(|byte| i16::from(byte as i8)));
+        assert_eq!(widen::<false>(bytes), bytes.map(i16::from));
+        let pairs = bytes.map(|byte| [byte, byte ^ 0x5a]);
+        assert_eq!(widen_firsts::<true>(pairs), widen::<true>(bytes));
+        assert_eq!(widen_firsts::<false>(pairs), widen::<false>(bytes));
+        let (a, b) = (widen::<true>(bytes), [i16::MIN, -2, -1, 0, 1, 2, 3, i16::MAX]);
+        assert_eq!(zip(a, b), core::array::from_fn(|i| [a[i], b[i]]));
+        let floats = b.map(f32::from);
+        assert_eq!(to_floats(b), floats);
+        assert_eq!(firsts(floats.map(|x| [x, x + 0.5])), floats);
+    }
+
+    #[test]
+    fn floats_become_bytes_as_casts_make_them() {
+        let ends = [-0.9, 127.9, -128.9, 128.0, 255.9, 256.0, -129.0, 2.5];
+        let far = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 3e9, -3e9, 1e38, -f32::NAN, -0.0];
+        for floats in [ends, far] {
+            assert_eq!(to_bytes::<true>(floats), floats.map(|x| x as i8 as u8));
+            assert_eq!(to_bytes::<false>(floats), floats.map(|x| x as u8));
+        }
+    }
 }

@@ -45,7 +45,7 @@ impl Correlation<'_> {
     }
 
     /// Distance from a channel's first element to what an output position meets through a tap.
-    fn meets(&self, position: [i64; 3], q: [i64; 3]) -> Option<i64> {
+    pub(super) fn meets(&self, position: [i64; 3], q: [i64; 3]) -> Option<i64> {
         let strides = spatial_strides(&self.geometry.input);
         let mut distance = 0;
         for d in 0..3 {

@@ -1,5 +1,6 @@
 //! The element types as Rust types, with the conversions of ONNX `Cast`.
 
+use super::cpu;
 use crate::{DType, KernelError};
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
@@ -33,6 +34,26 @@ pub(crate) trait Element: Pod {
     fn to_i64(self) -> i64;
     fn from_i64(value: i64) -> Self;
     fn from_u64(value: u64) -> Self;
+    /// Of integers of at most 16 bits.
+    #[inline(always)]
+    fn to_words(from: [Self; 8]) -> [i16; 8] {
+        from.map(|x| x.to_i64() as i16)
+    }
+    /// As [`Element::to_f32`].
+    #[inline(always)]
+    fn to_floats(from: [Self; 8]) -> [f32; 8] {
+        from.map(Self::to_f32)
+    }
+    /// As [`Element::from_f32`].
+    #[inline(always)]
+    fn from_floats(from: [f32; 8]) -> [Self; 8] {
+        from.map(Self::from_f32)
+    }
+    /// As [`Element::to_words`], the first of each pair.
+    #[inline(always)]
+    fn firsts_to_words(from: [[Self; 2]; 8]) -> [i16; 8] {
+        Self::to_words(from.map(|[x, _]| x))
+    }
 }
 
 /// Rounds to odd: rounding the result again to f16 or bf16 then gives what rounding `x` once would have given
@@ -49,7 +70,7 @@ pub(crate) fn to_f32_odd(x: f64) -> f32 {
 }
 
 macro_rules! number {
-    ($($t:ty: $from_f32:expr),*) => {$(
+    ($($t:ty: $from_f32:expr $(; widened $signed:literal)?),* $(,)?) => {$(
         impl Element for $t {
             #[inline(always)]
             fn to_f32(self) -> f32 {
@@ -79,6 +100,24 @@ macro_rules! number {
             fn from_u64(value: u64) -> Self {
                 value as Self
             }
+            $(
+                #[inline(always)]
+                fn to_words(from: [Self; 8]) -> [i16; 8] {
+                    cpu::widen::<$signed>(bytemuck::cast(from))
+                }
+                #[inline(always)]
+                fn to_floats(from: [Self; 8]) -> [f32; 8] {
+                    cpu::to_floats(Self::to_words(from))
+                }
+                #[inline(always)]
+                fn from_floats(from: [f32; 8]) -> [Self; 8] {
+                    bytemuck::cast(cpu::to_bytes::<$signed>(from))
+                }
+                #[inline(always)]
+                fn firsts_to_words(from: [[Self; 2]; 8]) -> [i16; 8] {
+                    cpu::widen_firsts::<$signed>(bytemuck::cast(from))
+                }
+            )?
         }
     )*};
 }
@@ -86,10 +125,10 @@ macro_rules! number {
 number!(
     f32: |x| x, f64: |x| x as f64,
     // By way of i32, so that loops vectorise.
-    i8: |x| (x as i32).clamp(-128, 127) as Self,
+    i8: |x| (x as i32).clamp(-128, 127) as Self; widened true,
     i16: |x| (x as i32).clamp(-32_768, 32_767) as Self,
     i32: |x| x as i32, i64: |x| x as i64,
-    u8: |x| (x as i32).clamp(0, 255) as Self,
+    u8: |x| (x as i32).clamp(0, 255) as Self; widened false,
     u16: |x| (x as i32).clamp(0, 65_535) as Self,
     u32: |x| x as u32, u64: |x| x as u64
 );

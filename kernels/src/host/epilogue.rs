@@ -271,7 +271,7 @@ impl<T: Element> Vectorised for Scatter<'_, T> {
         for (i, values) in tile.chunks_exact(COLUMNS).enumerate() {
             let dense = place.dense(first + i, columns).and_then(|at| output.get_mut(at..at + columns));
             if let Some(to) = dense {
-                stretch::map(values, to, T::from_f32);
+                stretch::from_floats(values, to);
                 continue;
             }
             for (&value, &column) in values[..columns].iter().zip(place.columns()) {
@@ -308,7 +308,7 @@ impl<T: Element> Vectorised for Gather<'_, T> {
         for (i, values) in tile.chunks_exact_mut(COLUMNS).enumerate() {
             let dense = place.dense(first + i, columns).and_then(|at| from.get(at..at + columns));
             if let Some(from) = dense {
-                stretch::map(from, values, T::to_f32);
+                stretch::to_floats(from, values);
                 continue;
             }
             if columns <= place.repeated {

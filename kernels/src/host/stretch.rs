@@ -1,6 +1,8 @@
 //! Loops over few elements, by stretches whose length is known when compiling: a loop of unknown length does most of a short row
 //! one element at a time.
 
+use super::Element;
+
 /// `to[i] = f(a[i], b[i])`, as far as all three reach. What does not fill a last stretch is computed again with the end of the one
 /// before it.
 #[inline(always)]
@@ -8,10 +10,10 @@ pub(crate) fn combine<A: Copy, B: Copy, R: Copy>(a: &[A], b: &[B], to: &mut [R],
     let count = a.len().min(b.len()).min(to.len());
     let (a, b, to) = (&a[..count], &b[..count], &mut to[..count]);
     match count {
-        16.. => stretches::<16, _, _, _>(a, b, to, f),
-        8.. => stretches::<8, _, _, _>(a, b, to, f),
-        4.. => stretches::<4, _, _, _>(a, b, to, f),
-        _ => stretches::<1, _, _, _>(a, b, to, f),
+        16.. => stretches::<16, _, _, _>(a, b, to, |a, b| array(a, b, &f)),
+        8.. => stretches::<8, _, _, _>(a, b, to, |a, b| array(a, b, &f)),
+        4.. => stretches::<4, _, _, _>(a, b, to, |a, b| array(a, b, &f)),
+        _ => stretches::<1, _, _, _>(a, b, to, |a, b| array(a, b, &f)),
     }
 }
 
@@ -21,33 +23,51 @@ pub(crate) fn map<A: Copy, R: Copy>(from: &[A], to: &mut [R], f: impl Fn(A) -> R
     combine(from, from, to, |x, _| f(x));
 }
 
-/// [`combine`] of arrays. Results go through an array of their own: else every store might change what is loaded next.
+/// [`map`] by [`Element::to_f32`].
 #[inline(always)]
-fn array<const N: usize, A: Copy, B: Copy, R: Copy>(a: &[A; N], b: &[B; N], to: &mut [R; N], f: &impl Fn(A, B) -> R) {
-    let mut results = *to;
-    for ((result, &a), &b) in results.iter_mut().zip(a).zip(b) {
-        *result = f(a, b);
+pub(crate) fn to_floats<T: Element>(from: &[T], to: &mut [f32]) {
+    match from.len().min(to.len()) {
+        count @ 8.. => {
+            stretches::<8, _, _, _>(&from[..count], &from[..count], &mut to[..count], |x, _| T::to_floats(*x))
+        }
+        _ => map(from, to, T::to_f32),
     }
-    *to = results;
 }
 
-/// [`combine`] of slices of one length, of `N` at least.
+/// [`map`] by [`Element::from_f32`].
+#[inline(always)]
+pub(crate) fn from_floats<T: Element>(from: &[f32], to: &mut [T]) {
+    match from.len().min(to.len()) {
+        count @ 8.. => {
+            stretches::<8, _, _, _>(&from[..count], &from[..count], &mut to[..count], |x, _| T::from_floats(*x))
+        }
+        _ => map(from, to, T::from_f32),
+    }
+}
+
+/// `f` of arrays. The result is an array of its own: else every store might change what is loaded next.
+#[inline(always)]
+fn array<const N: usize, A: Copy, B: Copy, R: Copy>(a: &[A; N], b: &[B; N], f: &impl Fn(A, B) -> R) -> [R; N] {
+    core::array::from_fn(|i| f(a[i], b[i]))
+}
+
+/// [`combine`] of slices of one length, of `N` at least, by a function of `N` elements.
 #[inline(always)]
 pub(crate) fn stretches<const N: usize, A: Copy, B: Copy, R: Copy>(
     a: &[A],
     b: &[B],
     to: &mut [R],
-    f: impl Fn(A, B) -> R,
+    f: impl Fn(&[A; N], &[B; N]) -> [R; N],
 ) {
     let pairs = a.as_chunks::<N>().0.iter().zip(b.as_chunks::<N>().0);
     let (whole, rest) = to.as_chunks_mut::<N>();
     for (to, (a, b)) in whole.iter_mut().zip(pairs) {
-        array(a, b, to, &f);
+        *to = f(a, b);
     }
     if !rest.is_empty()
         && let (Some(a), Some(b), Some(to)) = (a.last_chunk::<N>(), b.last_chunk::<N>(), to.last_chunk_mut::<N>())
     {
-        array(a, b, to, &f);
+        *to = f(a, b);
     }
 }
 
@@ -64,9 +84,14 @@ mod tests {
             assert!(to.iter().zip(&from).all(|(to, from)| *to == 2 * from) && to[count] == 0, "{count}");
             if count >= 16 {
                 to[..count].fill(0);
-                stretches::<16, _, _, _>(&from, &from, &mut to[..count], |a, b| a + b);
+                stretches::<16, _, _, _>(&from, &from, &mut to[..count], |a, b| core::array::from_fn(|i| a[i] + b[i]));
             }
             assert!(to.iter().zip(&from).all(|(to, from)| *to == 2 * from) && to[count] == 0, "{count}");
+            let (bytes, mut floats): (Vec<u8>, _) = (from.iter().map(|x| *x as u8).collect(), vec![0.0; count]);
+            let mut back = vec![0; count + 1];
+            to_floats(&bytes, &mut floats);
+            from_floats(&floats, &mut back);
+            assert!(back[..count] == bytes && back[count] == 0, "{count}");
             combine(&from, &to.clone(), &mut to, |a, b| a - b);
             assert!(to.iter().zip(&from).all(|(to, from)| *to == -from) && to[count] == 0, "{count}");
         }

@@ -31,6 +31,12 @@ pub(crate) trait Factor: Pod {
     const TERMS: usize;
     /// From one term after the other; the second does not count where there is one alone.
     fn of<T: Element>(terms: [T; 2]) -> Self;
+    /// As [`Factor::of`], with terms that follow one another; [`SIDE`] times [`Factor::TERMS`] of them.
+    fn in_turn<T: Element>(terms: &[T]) -> [Self; SIDE];
+    /// As [`Factor::of`], with terms of two sequences.
+    fn zip<T: Element>(a: [T; 8], b: [T; 8]) -> [Self; 8];
+    /// As [`Factor::zip`], with the first of each pair.
+    fn zip_firsts<T: Element>(a: [[T; 2]; 8], b: [[T; 2]; 8]) -> [Self; 8];
     /// A register of `value`s.
     fn splat<V: Vector>(v: V, value: Self) -> Self::Register<V>;
     /// A register from `at` on.
@@ -45,7 +51,7 @@ pub(crate) trait Factor: Pod {
 
 /// Implements [`Factor`] by methods of [`Vector`].
 macro_rules! factor {
-    ($factor:ty, $sum:ty, $register:ident, $sums:ident, $terms:literal, $of:expr,
+    ($factor:ty, $sum:ty, $register:ident, $sums:ident, $terms:literal, $of:expr, $in_turn:expr, $zip:expr, $zip_firsts:expr,
      $splat:ident, $load:ident, $load_sums:ident, $store_sums:ident, $multiply_add:ident) => {
         impl Factor for $factor {
             type Sum = $sum;
@@ -56,6 +62,21 @@ macro_rules! factor {
             #[inline(always)]
             fn of<T: Element>(terms: [T; 2]) -> Self {
                 $of(terms)
+            }
+
+            #[inline(always)]
+            fn in_turn<T: Element>(terms: &[T]) -> [Self; SIDE] {
+                $in_turn(terms)
+            }
+
+            #[inline(always)]
+            fn zip<T: Element>(a: [T; 8], b: [T; 8]) -> [Self; 8] {
+                $zip(a, b)
+            }
+
+            #[inline(always)]
+            fn zip_firsts<T: Element>(a: [[T; 2]; 8], b: [[T; 2]; 8]) -> [Self; 8] {
+                $zip_firsts(a, b)
             }
 
             #[inline(always)]
@@ -86,7 +107,22 @@ macro_rules! factor {
     };
 }
 
-factor!(f32, f32, Register, Register, 1, |[x, _]: [T; 2]| x.to_f32(), splat, load, load, store, multiply_add);
+factor!(
+    f32,
+    f32,
+    Register,
+    Register,
+    1,
+    |[x, _]: [T; 2]| x.to_f32(),
+    |terms: &[T]| core::array::from_fn(|i| terms[i].to_f32()),
+    |a: [T; 8], _| a.map(T::to_f32),
+    |a: [[T; 2]; 8], _| cpu::firsts(a.map(|pair| pair.map(T::to_f32))),
+    splat,
+    load,
+    load,
+    store,
+    multiply_add
+);
 factor!(
     Pair,
     i32,
@@ -94,6 +130,9 @@ factor!(
     Sums,
     2,
     |terms: [T; 2]| terms.map(|x| x.to_i64() as i16),
+    |terms: &[T]| bytemuck::cast(T::to_words(core::array::from_fn(|i| terms[i]))),
+    |a, b| cpu::zip(T::to_words(a), T::to_words(b)),
+    |a, b| cpu::zip(T::firsts_to_words(a), T::firsts_to_words(b)),
     splat_pair,
     load_pairs,
     load_sums,
@@ -161,10 +200,7 @@ impl<T: Element, F: Factor> Vectorised for Interleave<'_, T, F> {
                 // Not by `map`, which is not always inlined.
                 let mut square = [[F::zeroed(); SIDE]; SIDE];
                 for (to, row) in square.iter_mut().zip(rows) {
-                    let row = &row[first..first + SIDE * F::TERMS];
-                    for (n, to) in to.iter_mut().enumerate() {
-                        *to = F::of([row[n * F::TERMS], row[n * F::TERMS + F::TERMS - 1]]);
-                    }
+                    *to = F::in_turn(&row[first..first + SIDE * F::TERMS]);
                 }
                 for (to, column) in packed.iter_mut().zip(cpu::transpose(square)) {
                     to[group * SIDE..][..SIDE].copy_from_slice(&column);

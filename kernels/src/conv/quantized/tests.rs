@@ -48,6 +48,25 @@ fn cases_agree_with_the_definition() {
 }
 
 #[test]
+fn weights_may_lie_in_any_order() {
+    for kernel in cases().into_iter().filter(|kernel| kernel.family().flops() < 1_000_000) {
+        let Kernel::QuantizedConv(mut conv) = kernel else { panic!("another family") };
+        let spatial: Vec<usize> = (2..conv.geometry.weights.rank()).collect();
+        // Outermost first: channel by channel, tap by tap, and output channels side by side.
+        for order in [[&[0, 1], &spatial[..]], [&[0], &[&spatial[..], &[1]].concat()], [&spatial, &[1, 0]]] {
+            let (weights, mut step) = (&mut conv.geometry.weights, 1);
+            for &d in order.concat().iter().rev() {
+                weights.strides[d] = step;
+                step *= weights.shape[d] as i32;
+            }
+            let tolerance = if conv.is_float() { 5e-5 } else { 0.0 };
+            let kernel = Kernel::QuantizedConv(conv.clone());
+            testing::compare(&kernel, tolerance, |operands, index| expected(&conv, operands, index));
+        }
+    }
+}
+
+#[test]
 fn nan_and_infinity_of_8_bits_reach_the_sums() {
     let view = |dtype, shape: &[u32]| View::contiguous(dtype, shape).unwrap();
     // E4M3's NaN, E5M2's infinity, and E5M2's NaN, each times 1 and added to 2 · 2.

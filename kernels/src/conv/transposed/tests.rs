@@ -1,10 +1,10 @@
 //! The reference kernel against the definition in f64.
 
 use super::{ConvTranspose, cases};
-use crate::conv::Parameters;
 use crate::conv::tests::{any_geometry, compare_floats, never_panics};
+use crate::conv::{Geometry, Parameters};
 use crate::pointwise::Epilogue;
-use crate::{DType, Kernel};
+use crate::{DType, Kernel, View};
 use proptest::prelude::*;
 
 #[test]
@@ -23,6 +23,25 @@ fn f64_agrees_with_the_definition() {
         conv.epilogue = Epilogue { bias: conv.epilogue.bias, ..Epilogue::default() };
         compare_floats(&Kernel::ConvTranspose(conv.clone()), conv.convolution());
     }
+}
+
+/// It walks outputs, whatever the input has.
+#[test]
+fn operations_are_bounded_where_the_input_is_empty() {
+    let view = |shape: &[u32]| View::contiguous(DType::F64, shape).unwrap();
+    let geometry = Geometry {
+        input: view(&[1, 3, 0]),
+        weights: view(&[3, 1, 1000]),
+        output: view(&[1, 1, 500]),
+        strides: [1; 3],
+        dilations: [1; 3],
+        pads: [0; 3],
+        groups: 1,
+    };
+    let kernel = Kernel::ConvTranspose(ConvTranspose { geometry, epilogue: Epilogue::default() });
+    kernel.family().check().unwrap();
+    assert_eq!(kernel.family().flops(), 0);
+    assert!(kernel.family().host_operations() >= 2 * 3 * 500 * 1000);
 }
 
 proptest! {

@@ -19,6 +19,8 @@ pub enum Form {
     Contiguous,
     /// Channels innermost and padded.
     ChannelsLast,
+    /// Weights with what one tap sums side by side, without gaps.
+    SumsInnermost,
     /// The elements of each window of a convolution together, as the channels of an image of windows.
     Windows,
 }
@@ -30,6 +32,7 @@ impl Form {
             Self::Any | Self::AsStored => "strided",
             Self::Plain | Self::Contiguous => "row-major",
             Self::ChannelsLast => "channels last",
+            Self::SumsInnermost => "sums innermost",
             Self::Windows => "in windows",
         }
     }
@@ -46,12 +49,18 @@ pub(super) fn assign(graph: &FusedGraph, host: bool, first_layers: &[bool]) -> V
                 0 if first_layer => Form::AsStored,
                 0 if !host && in_windows(graph, node, op) => Form::Windows,
                 1 if graph.multiplies_activations(node) => Form::Any,
+                1 if host && multiplies_integers(op) => Form::SumsInnermost,
                 _ => operand(op, number, image),
             },
         };
         (0..node.inputs.len()).map(form).collect()
     };
     graph.nodes.iter().zip(first_layers).map(forms).collect()
+}
+
+/// Whether an operator multiplies integers, of which the host takes two neighbours at a time.
+fn multiplies_integers(op: &Op) -> bool {
+    matches!(op, Op::QuantizedConv { .. } | Op::ConvInteger { .. } | Op::QuantizedMatMul)
 }
 
 /// The form of an operator's input.

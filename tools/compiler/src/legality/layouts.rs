@@ -85,6 +85,11 @@ fn reads(stored: &StoredGraph<'_>, node: &FusedNode, forms: &[Form]) -> Result<(
         match form {
             Form::Any | Form::AsStored | Form::Plain | Form::Contiguous => {}
             Form::ChannelsLast => image(stored, shape(*input).len())?,
+            Form::SumsInnermost => {
+                if !stored.options.host || number != 1 {
+                    return Err(format!("input {number} is read as the host reads weights"));
+                }
+            }
             Form::Windows => {
                 let tile = match &node.op {
                     FusedOp::Anchored { op: Op::Conv { window, groups: 1 }, .. } => {

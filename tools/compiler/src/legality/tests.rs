@@ -143,6 +143,9 @@ fn broken_stored_graphs_are_named() {
             ("decisions about", &|stored| stored.layouts.reads.truncate(1)),
             ("1 forms of", &|stored| stored.layouts.reads.iter_mut().for_each(|forms| forms.truncate(1))),
             ("do not tile it", &|stored| stored.layouts.reads.iter_mut().for_each(|forms| forms[0] = Form::Windows)),
+            ("read as the host reads weights", &|stored| {
+                stored.layouts.reads.iter_mut().for_each(|forms| forms[0] = Form::SumsInnermost);
+            }),
             ("no only reader transposes", &|stored| {
                 stored.layouts.values[output].0 = Layout::Permuted(vec![0, 1, 3, 2]);
             }),

@@ -48,6 +48,16 @@ impl Located {
         Self { buffer, dtype, offset: 0, shape: shape.to_vec(), strides, padded_channels }
     }
 
+    /// Weights at the start of a buffer, what one tap sums side by side: of a matrix `[k, n]` its columns, of filters
+    /// `[m, channels, …]` the channels.
+    pub fn sums_innermost(buffer: BufferId, dtype: DType, shape: &[usize]) -> Self {
+        let mut order: Vec<usize> = (0..shape.len()).collect();
+        let summed = order.remove(if shape.len() == 2 { 0 } else { 1 });
+        order.push(summed);
+        let extents: Vec<usize> = order.iter().map(|&d| shape[d]).collect();
+        Self::plain(buffer, dtype, &extents).permuted(&crate::layout::inverse(&order))
+    }
+
     /// Bytes that the whole value spans when it starts at offset 0.
     pub fn span_bytes(&self) -> u64 {
         if self.shape.contains(&0) {
@@ -253,6 +263,13 @@ mod tests {
         assert_eq!(value.reshaped(&[6, 4]).unwrap().strides, [4, 1]);
         assert_eq!(value.reshaped(&[1, 2, 12, 1]).unwrap().strides, [24, 12, 1, 1]);
         assert_eq!(value.reshaped(&[24]).unwrap().strides, [1]);
+    }
+
+    #[test]
+    fn weights_lie_with_sums_innermost() {
+        let of = |shape: &[usize]| Located::sums_innermost(BufferId(0), DType::I8, shape);
+        assert_eq!((of(&[5, 7]).strides, of(&[4, 3, 2, 5]).strides), (vec![1, 5], vec![30, 1, 15, 3]));
+        assert_eq!(of(&[4, 3, 2, 5]).shape, [4, 3, 2, 5]);
     }
 
     #[test]

@@ -273,6 +273,7 @@ impl<'a> Lowering<'a> {
         let from = Located::plain(BufferId(0), tensor.dtype, &tensor.shape);
         let to = match form {
             Form::ChannelsLast => Located::channels_last(BufferId(0), dtype, &tensor.shape),
+            Form::SumsInnermost => Located::sums_innermost(BufferId(0), dtype, &tensor.shape),
             _ => Located::plain(BufferId(0), dtype, &tensor.shape),
         };
         let bytes = if from == to {
@@ -302,7 +303,8 @@ impl<'a> Lowering<'a> {
             let fits = match form {
                 Form::Any | Form::AsStored => true,
                 Form::Plain => located.is_plain(),
-                Form::Contiguous => located.is_contiguous(),
+                // Weights that are made when the plan runs are not turned.
+                Form::Contiguous | Form::SumsInnermost => located.is_contiguous(),
                 Form::ChannelsLast => located.is_channels_last(),
                 Form::Windows => return Err("windows are made of a whole convolution".into()),
             };
