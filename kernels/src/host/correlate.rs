@@ -86,9 +86,9 @@ impl Correlation<'_> {
         !self.transposed && (weights.strides.get(1) == Some(&1) || channels == 1)
     }
 
-    /// The order of the steps: channel, then tap; or the other way round where a tap's weights are side by side.
+    /// Whether steps go tap by tap, because a tap's weights are side by side, and not channel by channel.
     fn is_tap_major(&self) -> bool {
-        self.channels_are_adjacent() && self.taps() > 1
+        self.channels_are_adjacent() && self.taps() > 1 && self.group().1 > 1
     }
 
     /// The product of one group and one image, with factors of so many terms.
@@ -233,7 +233,7 @@ impl<'a, F: Factor> Operands<'a> for Part<'a, '_, '_, F> {
 
 impl<F: Factor> Part<'_, '_, '_, F> {
     /// These steps, tap by tap.
-    fn stretches(&self, steps: &Range<usize>) -> impl Iterator<Item = Stretch> + use<F> {
+    fn segments(&self, steps: &Range<usize>) -> impl Iterator<Item = Segment> + use<F> {
         let (correlation, (_, channels)) = (self.correlation, self.correlation.group());
         let (whole, taps) = (channels.div_ceil(F::TERMS).max(1), correlation.taps().max(1));
         let (tap_major, steps) = (correlation.is_tap_major(), steps.clone());
@@ -246,7 +246,7 @@ impl<F: Factor> Part<'_, '_, '_, F> {
                 (steps.start / taps, steps.len() / taps, tap, taps)
             };
             let channel = pair * F::TERMS;
-            Stretch { tap, channel, channels: (channels - channel).min(count * F::TERMS), count, first, distance }
+            Segment { tap, channel, channels: (channels - channel).min(count * F::TERMS), count, first, distance }
         })
     }
 
@@ -290,19 +290,19 @@ impl<F: Factor> Part<'_, '_, '_, F> {
         }
         let correlation = self.correlation;
         let channel_stride = correlation.weight_start(0, 0, 1) - correlation.weight_start(0, 0, 0);
-        for stretch in self.stretches(&steps) {
-            let tap = correlation.weight_at(correlation.tap(stretch.tap));
-            let start = |i: usize| correlation.weight_start(self.group, row + i.min(count - 1), stretch.channel) + tap;
-            if correlation.channels_are_adjacent() && stretch.distance == 1 {
-                let rows = tile::apart(weights, stretch.channels, start).ok_or(KernelError::OperandTooShort(1))?;
-                tile::interleave(rows, packed.get_mut(stretch.first..).unwrap_or_default());
+        for segment in self.segments(&steps) {
+            let tap = correlation.weight_at(correlation.tap(segment.tap));
+            let start = |i: usize| correlation.weight_start(self.group, row + i.min(count - 1), segment.channel) + tap;
+            if correlation.channels_are_adjacent() && segment.distance == 1 {
+                let rows = tile::apart(weights, segment.channels, start).ok_or(KernelError::OperandTooShort(1))?;
+                tile::interleave(rows, packed.get_mut(segment.first..).unwrap_or_default());
                 continue;
             }
             let starts: [i64; ROWS] = core::array::from_fn(start);
-            for (i, to) in packed.iter_mut().skip(stretch.first).step_by(stretch.distance).enumerate() {
+            for (i, to) in packed.iter_mut().skip(segment.first).step_by(segment.distance).enumerate() {
                 let weight = |row: usize, channel: usize| {
                     let at = starts[row] + channel as i64 * channel_stride;
-                    (channel < stretch.channels).then(|| weights.get(at as usize)).flatten().copied()
+                    (channel < segment.channels).then(|| weights.get(at as usize)).flatten().copied()
                 };
                 let zero = T::from_f32(0.0);
                 *to = core::array::from_fn(|row| {
@@ -320,26 +320,26 @@ impl<F: Factor> Part<'_, '_, '_, F> {
         let view = &correlation.geometry.input;
         let (_, channels) = correlation.group();
         let strides = spatial_strides(view);
-        for stretch in self.stretches(&steps) {
-            let rows = panel.get_mut(stretch.first..).unwrap_or_default();
-            let last = (stretch.count * stretch.distance).min(rows.len());
+        for segment in self.segments(&steps) {
+            let rows = panel.get_mut(segment.first..).unwrap_or_default();
+            let last = (segment.count * segment.distance).min(rows.len());
             cpu::dispatch(Gather {
-                pieces: &runs.pieces(&correlation.axes, correlation.tap(stretch.tap), strides).pieces,
+                pieces: &runs.pieces(&correlation.axes, correlation.tap(segment.tap), strides).pieces,
                 input,
-                base: start(view, self.image, self.group * channels + stretch.channel),
+                base: start(view, self.image, self.group * channels + segment.channel),
                 channel_stride: i64::from(view.strides[1]),
-                missing: stretch.channels < stretch.count * F::TERMS,
+                missing: segment.channels < segment.count * F::TERMS,
                 step: correlation.axes[2].step * strides[2],
                 padding: F::of([correlation.padding_value; 2]),
                 panel: &mut rows[..last],
-                distance: stretch.distance,
+                distance: segment.distance,
             });
         }
     }
 }
 
 /// Some steps of one tap: consecutive channels.
-struct Stretch {
+struct Segment {
     tap: usize,
     /// The first channel, and how many there are.
     channel: usize,

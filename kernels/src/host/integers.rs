@@ -11,8 +11,6 @@ use bytemuck::Zeroable;
 
 /// Most output positions that are dot products with rows of weights where they lie.
 const FEW: u64 = 4;
-/// Elements of the input that are converted at a time.
-const CHANNELS: usize = 512;
 
 impl Correlation<'_> {
     /// As [`Correlation::run`], for integers: sums and the bias, one for each output channel or none, are i32 and wrap; what
@@ -43,43 +41,44 @@ impl Correlation<'_> {
         };
         let one_tap = self.axes.iter().all(|axis| axis.taps == 1);
         if one_tap && self.channels_are_adjacent() && self.positions() <= FEW {
-            return self.dots(operands, extras, store);
+            let columns = cast_mut(&mut *workspace, 2)?;
+            // The workspace has no room for tens of thousands of channels.
+            if let Some(columns) = columns.get_mut(..(self.positions() as usize).saturating_mul(self.group().1)) {
+                return self.dots(operands, columns, extras, store);
+            }
         }
         self.products::<Pair>(operands, extras, workspace, store)
     }
 
-    /// As [`Correlation::products`], for few positions and one tap whose weights are side by side.
+    /// As [`Correlation::products`], for few positions and one tap whose weights are side by side; `columns` is room for what all
+    /// positions meet.
     fn dots(
         &self,
         [input, weights]: [&[u8]; 2],
+        columns: &mut [i16],
         extras: &[View],
         store: &mut Store<'_, Pair>,
     ) -> Result<(), KernelError> {
         let ((m, c), positions) = (self.group(), self.positions() as usize);
         let (images, groups) = (self.geometry.output.shape[0] as usize, self.geometry.groups as usize);
         for (image, group) in (0..images).flat_map(|image| (0..groups).map(move |group| (image, group))) {
+            with_factor!(self.geometry.input.dtype, T => {
+                for (column, position) in columns.chunks_exact_mut(c.max(1)).zip(0..) {
+                    self.column(image, group * c, position, cast::<T>(input, 0)?, column);
+                }
+            });
             let target = self.panel(group, image, extras, 0, positions);
             for row in (0..m).step_by(ROWS) {
                 let (count, mut sums) = ((m - row).min(ROWS), Tile::<i32>::zeroed());
-                for first in (0..c).step_by(CHANNELS) {
-                    let length = (c - first).min(CHANNELS);
-                    let start = |i: usize| self.weight_start(group, row + i.min(count - 1), first);
-                    for position in 0..positions {
-                        let mut x = [0; CHANNELS];
-                        let x = &mut x[..length];
-                        with_factor!(self.geometry.input.dtype, T => {
-                            self.column(image, group * c + first, position as i64, cast::<T>(input, 0)?, x);
-                        });
-                        match_type!(self.geometry.weights.dtype, T => {
-                            let rows = tile::apart(cast::<T>(weights, 1)?, length, start);
-                            let rows = rows.ok_or(KernelError::OperandTooShort(1))?;
-                            for (i, row) in rows.iter().take(count).enumerate() {
-                                let sum = &mut sums[i * COLUMNS + position];
-                                *sum = sum.wrapping_add(cpu::dispatch(Dot { row, x }));
-                            }
-                        }, { I8: i8, U8: u8, I16: i16 } else return Err(KernelError::Type("factors")));
+                match_type!(self.geometry.weights.dtype, T => {
+                    let start = |i: usize| self.weight_start(group, row + i.min(count - 1), 0);
+                    let rows = tile::apart(cast::<T>(weights, 1)?, c, start).ok_or(KernelError::OperandTooShort(1))?;
+                    for (row, sums) in rows.iter().zip(sums.chunks_exact_mut(COLUMNS)).take(count) {
+                        for (column, sum) in columns.chunks_exact(c.max(1)).zip(sums) {
+                            *sum = cpu::dispatch(Dot { row, column });
+                        }
                     }
-                }
+                }, { I8: i8, U8: u8, I16: i16 } else return Err(KernelError::Type("factors")));
                 store(&target, row, count, &mut sums)?;
             }
         }
@@ -87,13 +86,13 @@ impl Correlation<'_> {
     }
 
     /// What a position meets through the only tap of channels from `channel` on.
-    fn column<T: Element>(&self, image: usize, channel: usize, position: i64, input: &[T], x: &mut [i16]) {
+    fn column<T: Element>(&self, image: usize, channel: usize, position: i64, input: &[T], column: &mut [i16]) {
         let view = &self.geometry.input;
         let (first, stride) = (start(view, image, channel), i64::from(view.strides[1]));
         let [_, height, width] = self.axes.map(|axis| axis.output.max(1));
         let position = [position / width / height, position / width % height, position % width];
-        let Some(met) = self.meets(position, [0; 3]) else { return x.fill(self.padding_value as i16) };
-        for (k, x) in (0..).zip(x) {
+        let Some(met) = self.meets(position, [0; 3]) else { return column.fill(self.padding_value as i16) };
+        for (k, x) in (0..).zip(column) {
             *x = input.get((first + met + k * stride) as usize).map_or(0, |x| x.to_i64() as i16);
         }
     }
@@ -102,24 +101,30 @@ impl Correlation<'_> {
 /// The wrapping sum of products of two slices of one length.
 struct Dot<'a, T> {
     row: &'a [T],
-    x: &'a [i16],
+    column: &'a [i16],
 }
 
 impl<T: Element> Vectorised for Dot<'_, T> {
     type Output = i32;
 
     #[inline(always)]
-    fn run<V: Vector>(self, _: V) -> i32 {
-        let product = |(w, x): (&T, &i16)| (w.to_i64() as i32).wrapping_mul(i32::from(*x));
-        let ((rows, row), (xs, x)) = (self.row.as_chunks::<COLUMNS>(), self.x.as_chunks::<COLUMNS>());
-        let mut sums = [0i32; COLUMNS];
-        for (row, x) in rows.iter().zip(xs) {
-            for (sum, factors) in sums.iter_mut().zip(row.iter().zip(x)) {
-                *sum = sum.wrapping_add(product(factors));
+    fn run<V: Vector>(self, v: V) -> i32 {
+        let step = 2 * V::LANES;
+        let (rows, columns) = (self.row.chunks_exact(step), self.column.chunks_exact(step));
+        let ends = rows.remainder().iter().zip(columns.remainder());
+        let end = ends.fold(0i32, |sum, (w, x)| sum.wrapping_add((w.to_i64() as i32).wrapping_mul((*x).into())));
+        let mut lanes = [0; 16];
+        let mut sums = v.load_sums(&lanes, 0);
+        for (row, column) in rows.zip(columns) {
+            let mut words = [[0i16; 8]; 4];
+            for (words, row) in words.iter_mut().zip(row.as_chunks::<8>().0) {
+                *words = T::to_words(*row);
             }
+            let [row, column]: [&[Pair]; 2] = [bytemuck::cast_slice(&words), bytemuck::cast_slice(column)];
+            sums = v.multiply_add_pairs(v.load_pairs(row, 0), v.load_pairs(column, 0), sums);
         }
-        let rest = row.iter().zip(x).map(product);
-        sums.into_iter().chain(rest).fold(0, i32::wrapping_add)
+        v.store_sums(sums, &mut lanes, 0);
+        lanes.into_iter().fold(end, i32::wrapping_add)
     }
 }
 
