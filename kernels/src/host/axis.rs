@@ -21,6 +21,13 @@ pub(crate) struct Axis {
     pub(crate) place: (i64, i64),
 }
 
+/// The indices of element `number` of three dimensions in row-major order; extents of 0 count as 1.
+#[inline]
+pub(crate) fn unravel(number: i64, extents: [i64; 3]) -> [i64; 3] {
+    let [_, height, width] = extents.map(|extent| extent.max(1));
+    [number / width / height, number / width % height, number % width]
+}
+
 impl Axis {
     /// Input position that output position `j` meets through tap `q`, if it is inside.
     #[inline]

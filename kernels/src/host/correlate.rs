@@ -2,7 +2,7 @@
 //! positions at a time (implicit GEMM). Convolution is one such correlation, transposed convolution one for each
 //! residue of the output position modulo the stride. Of integers two channels of a tap make one step.
 
-use super::axis::Axis;
+use super::axis::{Axis, unravel};
 use super::cpu::{self, Vector, Vectorised};
 use super::epilogue::{Channels, Finish, Panel, Placement, place_extras};
 use super::product::{Extents, Operands};
@@ -59,9 +59,7 @@ impl Correlation<'_> {
 
     /// A tap by its number.
     fn tap(&self, number: usize) -> [i64; 3] {
-        let [_, height, width] = self.axes.map(|axis| axis.taps.max(1));
-        let number = number as i64;
-        [number / width / height, number / width % height, number % width]
+        unravel(number as i64, self.axes.map(|axis| axis.taps))
     }
 
     /// Distance of an output position from a channel's first element.
@@ -406,21 +404,18 @@ impl<T: Element, F: Factor> Vectorised for Gather<'_, T, F> {
                     }
                 }};
             }
+            let zip = |a: &[T; 8], b: &[T; 8]| F::zip(*a, *b);
             match (step, count) {
                 // Lengths are looked at once for all rows.
-                (1, HALF) => {
-                    each_row!(HALF, |a, b, to| stretch::stretches::<8, _, _, _>(a, b, to, |a, b| F::zip(*a, *b)))
-                }
-                (1, 8..) => {
-                    each_row!(count, |a, b, to| stretch::stretches::<8, _, _, _>(a, b, to, |a, b| F::zip(*a, *b)))
-                }
+                (1, HALF) => each_row!(HALF, |a, b, to| stretch::stretches::<8, _, _, _>(a, b, to, zip)),
+                (1, 8..) => each_row!(count, |a, b, to| stretch::stretches::<8, _, _, _>(a, b, to, zip)),
                 (1, 4..) => each_row!(count, |a, b, to| {
                     let twice = |x: &[T; 4]| core::array::from_fn(|i| x[i % 4]);
-                    let zip = |a: &[T; 4], b: &[T; 4]| {
-                        let [a, b, c, d, ..] = F::zip(twice(a), twice(b));
+                    let zip_four = |a: &[T; 4], b: &[T; 4]| {
+                        let [a, b, c, d, ..] = zip(&twice(a), &twice(b));
                         [a, b, c, d]
                     };
-                    stretch::stretches::<4, _, _, _>(a, b, to, zip);
+                    stretch::stretches::<4, _, _, _>(a, b, to, zip_four);
                 }),
                 (1, _) => each_row!(count, |a, b, to| stretch::combine(a, b, to, of)),
                 (2, 8..) => each_row!(2 * count, |a, b, to| {
@@ -463,13 +458,12 @@ pub(super) struct Runs {
 impl Runs {
     /// `columns` positions from `position` on, counted in row-major order over the axes' outputs.
     pub(super) fn new(axes: &[Axis; 3], position: i64, columns: usize) -> Self {
-        let [_, height, width] = axes.map(|a| a.output.max(1));
+        let extents = axes.map(|axis| axis.output.max(1));
         let mut result = Self { runs: heapless::Vec::new() };
         let mut column = 0;
         while column < columns.min(COLUMNS) {
-            let at = position + column as i64;
-            let position = [at / width / height, at / width % height, at % width];
-            let count = (width - position[2]).min((columns - column) as i64) as usize;
+            let position = unravel(position + column as i64, extents);
+            let count = (extents[2] - position[2]).min((columns - column) as i64) as usize;
             // A run has a column at least, so there are no more than columns.
             let _ = result.runs.push(Run { column, count, position });
             column += count;

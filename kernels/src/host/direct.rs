@@ -1,5 +1,6 @@
 //! Correlation in f64 by plain loops.
 
+use super::axis::unravel;
 use super::correlate::{Correlation, taps_of};
 use super::epilogue::Finish;
 use super::window::{spatial_strides, start};
@@ -16,13 +17,13 @@ impl Correlation<'_> {
         let (input, weights): (&[f64], &[f64]) = (cast(input, 0)?, cast(weights, 1)?);
         let output: &mut [f64] = cast_mut(output, inputs.len())?;
         let (m, channels) = self.group();
-        let [depth, height, width] = self.axes.map(|axis| axis.output);
+        let extents = self.axes.map(|axis| axis.output);
         for image in 0..self.geometry.output.shape[0] as usize {
             for channel in 0..m * self.geometry.groups as usize {
                 let (group, row) = (channel / m, channel % m);
                 let target = start(&self.geometry.output, image, channel);
-                for position in 0..depth * height * width {
-                    let position = [position / width / height, position / width % height, position % width];
+                for position in 0..extents.iter().product() {
+                    let position = unravel(position, extents);
                     let mut sum = 0.0;
                     for c in 0..channels {
                         let from = start(&self.geometry.input, image, group * channels + c);

@@ -1,5 +1,6 @@
 //! Correlation of integers of at most 16 bits with exact sums.
 
+use super::axis::unravel;
 use super::correlate::{Correlation, Store};
 use super::cpu::{self, Pair, Vector, Vectorised};
 use super::epilogue::{Finish, Panel};
@@ -89,8 +90,7 @@ impl Correlation<'_> {
     fn column<T: Element>(&self, image: usize, channel: usize, position: i64, input: &[T], column: &mut [i16]) {
         let view = &self.geometry.input;
         let (first, stride) = (start(view, image, channel), i64::from(view.strides[1]));
-        let [_, height, width] = self.axes.map(|axis| axis.output.max(1));
-        let position = [position / width / height, position / width % height, position % width];
+        let position = unravel(position, self.axes.map(|axis| axis.output));
         let Some(met) = self.meets(position, [0; 3]) else { return column.fill(self.padding_value as i16) };
         for (k, x) in (0..).zip(column) {
             *x = input.get((first + met + k * stride) as usize).map_or(0, |x| x.to_i64() as i16);

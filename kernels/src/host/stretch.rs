@@ -26,23 +26,29 @@ pub(crate) fn map<A: Copy, R: Copy>(from: &[A], to: &mut [R], f: impl Fn(A) -> R
 /// [`map`] by [`Element::to_f32`].
 #[inline(always)]
 pub(crate) fn to_floats<T: Element>(from: &[T], to: &mut [f32]) {
-    match from.len().min(to.len()) {
-        count @ 8.. => {
-            stretches::<8, _, _, _>(&from[..count], &from[..count], &mut to[..count], |x, _| T::to_floats(*x))
-        }
-        _ => map(from, to, T::to_f32),
-    }
+    map_eights(from, to, T::to_floats, T::to_f32);
 }
 
 /// [`map`] by [`Element::from_f32`].
 #[inline(always)]
 pub(crate) fn from_floats<T: Element>(from: &[f32], to: &mut [T]) {
-    match from.len().min(to.len()) {
-        count @ 8.. => {
-            stretches::<8, _, _, _>(&from[..count], &from[..count], &mut to[..count], |x, _| T::from_floats(*x))
-        }
-        _ => map(from, to, T::from_f32),
+    map_eights(from, to, T::from_floats, T::from_f32);
+}
+
+/// [`map`] by a function of eight elements, or where there are fewer by one of an element.
+#[inline(always)]
+fn map_eights<A: Copy, R: Copy>(
+    from: &[A],
+    to: &mut [R],
+    of_eight: impl Fn([A; 8]) -> [R; 8],
+    of_one: impl Fn(A) -> R,
+) {
+    let count = from.len().min(to.len());
+    if count < 8 {
+        return map(from, to, of_one);
     }
+    let from = &from[..count];
+    stretches::<8, _, _, _>(from, from, &mut to[..count], |x, _| of_eight(*x));
 }
 
 /// `f` of arrays. The result is an array of its own: else every store might change what is loaded next.

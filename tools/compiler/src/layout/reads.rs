@@ -49,7 +49,7 @@ pub(super) fn assign(graph: &FusedGraph, host: bool, first_layers: &[bool]) -> V
                 0 if first_layer => Form::AsStored,
                 0 if !host && in_windows(graph, node, op) => Form::Windows,
                 1 if graph.multiplies_activations(node) => Form::Any,
-                1 if host && multiplies_integers(op) => Form::SumsInnermost,
+                1 if host && is_quantized_product(op) => Form::SumsInnermost,
                 _ => operand(op, number, image),
             },
         };
@@ -58,8 +58,8 @@ pub(super) fn assign(graph: &FusedGraph, host: bool, first_layers: &[bool]) -> V
     graph.nodes.iter().zip(first_layers).map(forms).collect()
 }
 
-/// Whether an operator multiplies integers, of which the host takes two neighbours at a time.
-fn multiplies_integers(op: &Op) -> bool {
+/// Whether an operator is a product of integers, of which the host takes two neighbours at a time, or of floats of 8 bits.
+fn is_quantized_product(op: &Op) -> bool {
     matches!(op, Op::QuantizedConv { .. } | Op::ConvInteger { .. } | Op::QuantizedMatMul)
 }
 
