@@ -154,6 +154,17 @@ impl Loops {
         self.width = widest.into_iter().find(|&w| fits(w) && (busy(w) || w * size <= 4)).unwrap_or(1);
     }
 
+    /// How much longer memory takes than for the bytes alone: threads that read far apart use little of each sector, unless their
+    /// neighbours use the rest.
+    pub fn waste(&self) -> f64 {
+        let scattered = |operand: usize| {
+            self.access(operand, self.width) == Access::Strided
+                && self.inner().strides[operand] != 1
+                && self.inner().extent / self.width > 4
+        };
+        if (1..self.operands.len()).any(scattered) { 2.5 } else { 1.0 }
+    }
+
     /// Elements of the output, padding included.
     pub fn elements(&self) -> u64 {
         self.loops.iter().map(|l| u64::from(l.extent)).product()

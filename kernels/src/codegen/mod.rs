@@ -9,6 +9,7 @@ mod signature;
 mod source;
 mod target;
 mod text;
+pub(crate) mod transpose;
 pub(crate) mod views;
 mod whole;
 

@@ -1,9 +1,9 @@
 //! CUDA candidates: a thread for every vector of the destination, and tiles through shared memory for transposes.
 
 use super::Copy;
-use super::transpose::Tiles;
 use crate::Dims;
-use crate::codegen::elementwise::{Access, Loops, Operand, distinct_bytes, stored_extents};
+use crate::codegen::elementwise::{Loops, Operand, distinct_bytes, stored_extents};
+use crate::codegen::transpose::Tiles;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type, load_function, memory_cost};
 use crate::pointwise::Class;
 
@@ -14,18 +14,13 @@ impl Generate for Copy {
         let mut direct = self.loops(&extents);
         direct.vectorise(target, true);
         let functions = self.functions();
-        // Threads that read far apart use little of each memory sector, unless their neighbours use the rest.
-        let scattered = direct.operands.len() > 1
-            && direct.access(1, direct.width) == Access::Strided
-            && direct.inner().strides[1] != 1
-            && direct.inner().extent / direct.width > 4;
         let bits = self.source.dtype == self.destination.dtype;
         let launch = direct.kernel(target, "copy", &functions, &valid, bits);
-        let of_direct = cost * if scattered { 2.5 } else { 1.0 };
+        let of_direct = cost * direct.waste();
         let mut candidates = vec![Candidate::new("direct", direct.configuration(target), vec![launch], of_direct)];
         if let Some(tiles) = Tiles::new(self.loops(&extents), &valid, target) {
             let launch = tiles.kernel("transpose", &functions, bits);
-            candidates.push(Candidate::new("transpose", tiles.configuration(), vec![launch], cost * 1.15));
+            candidates.push(Candidate::new("transpose", tiles.configuration(), vec![launch], cost * Tiles::COST));
         }
         Ok(candidates)
     }

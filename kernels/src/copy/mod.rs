@@ -5,8 +5,6 @@ pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
-#[cfg(feature = "codegen")]
-mod transpose;
 
 use crate::View;
 use serde::{Deserialize, Serialize};

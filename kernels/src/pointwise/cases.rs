@@ -53,6 +53,24 @@ pub fn cases() -> Vec<Kernel> {
         add(),
     );
     case(reversed(I32, &[5, 6]), &[dense(I32, &[5, 6])], program(Class::I64, 1, &[I::Input(0), I::Unary(U::Neg, 0)]));
+    // An only operand that lies across: of bytes, to padded channels and from them, of odd extents, into a part of something, of integers.
+    let scaled = || program(Class::F32, 1, &[I::Input(0), I::Float(0.05), I::Binary(B::Mul, 0, 1)]);
+    case(dense(F32, &[80, 420]), &[permuted(I8, &[80, 420], &[1, 0])], scaled());
+    case(dense(F16, &[3, 20, 34, 5]), &[permuted(U8, &[3, 20, 34, 5], &[2, 0, 3, 1])], scaled());
+    case(channels_last(F16, &shape), &[dense(F32, &shape)], plus_one());
+    case(channels_last(I8, &[1, 40, 9, 31]), &[dense(F32, &[1, 40, 9, 31])], plus_one());
+    case(dense(F32, &[2, 19, 9, 7]), &[channels_last(F16, &[2, 19, 9, 7])], plus_one());
+    case(slice(dense(F32, &[4, 10, 16]), 1, 3, 5), &[permuted(F16, &[4, 5, 16], &[0, 2, 1])], relu());
+    case(
+        dense(I64, &[67, 45]),
+        &[permuted(I32, &[67, 45], &[1, 0])],
+        program(Class::I64, 1, &[I::Input(0), I::Unary(U::Neg, 0)]),
+    );
+    case(
+        dense(F64, &[67, 45]),
+        &[permuted(F32, &[67, 45], &[1, 0])],
+        program(Class::F64, 1, &[I::Input(0), I::Unary(U::Exp, 0)]),
+    );
     // Every float function; arguments of the bounded ones are brought into range first.
     let bounded = [U::Asin, U::Acos, U::Atanh, U::Sin, U::Cos, U::Tan, U::Atan, U::Exp, U::Sinh, U::Cosh, U::Asinh];
     let free = [

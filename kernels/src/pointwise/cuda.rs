@@ -1,7 +1,8 @@
-//! CUDA candidates.
+//! CUDA candidates: a thread for every vector of the output, and tiles through shared memory where the only input lies across it.
 
 use super::Pointwise;
 use crate::codegen::elementwise::{Loops, Operand, distinct_bytes, stored_extents};
+use crate::codegen::transpose::Tiles;
 use crate::codegen::{
     Arithmetic, Candidate, Generate, Source, Target, Unsupported, element_type, load_function, memory_cost,
     program_function, whole_functions,
@@ -10,13 +11,17 @@ use crate::{DType, View};
 
 impl Generate for Pointwise {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
-        let operands = std::iter::once(&self.output).chain(&self.inputs).map(Operand::new).collect();
-        let extents = stored_extents(&self.output);
-        let padded = |d: usize| extents[d] != self.output.shape[d];
-        let mut loops = Loops::new(&extents, padded, operands);
+        let mut loops = self.loops();
         loops.vectorise(target, true);
         let bytes = distinct_bytes(&self.output) + self.inputs.iter().map(distinct_bytes).sum::<u64>();
+        let cost = memory_cost(target, bytes);
+        let functions = self.functions();
         let mut candidates = Vec::new();
+        let alone = self.inputs.len() == 1;
+        if let Some(tiles) = alone.then(|| Tiles::new(self.loops(), &self.output.shape, target)).flatten() {
+            let launch = tiles.kernel("pointwise_transpose", &functions, false);
+            candidates.push(Candidate::new("transpose", tiles.configuration(), vec![launch], cost * Tiles::COST));
+        }
         // The widest vector, and half of it: more threads, with fewer registers each.
         for width in [loops.width, loops.width / 2] {
             if width == 0 || (width == 1 && loops.width != 1) {
@@ -27,8 +32,8 @@ impl Generate for Pointwise {
             candidates.push(Candidate::new(
                 "generated",
                 loops.configuration(target),
-                vec![loops.kernel(target, "pointwise", &self.functions(), &self.output.shape, false)],
-                memory_cost(target, bytes) * penalty,
+                vec![loops.kernel(target, "pointwise", &functions, &self.output.shape, false)],
+                cost * if alone { loops.waste() } else { 1.0 } * penalty,
             ));
         }
         Ok(candidates)
@@ -36,6 +41,13 @@ impl Generate for Pointwise {
 }
 
 impl Pointwise {
+    /// Loops over the output; dimensions with padding are kept apart.
+    fn loops(&self) -> Loops {
+        let operands = std::iter::once(&self.output).chain(&self.inputs).map(Operand::new).collect();
+        let extents = stored_extents(&self.output);
+        Loops::new(&extents, |d| extents[d] != self.output.shape[d], operands)
+    }
+
     /// The program, and `element` around it, which converts inputs and result.
     fn functions(&self) -> String {
         let typed = |(i, view): (usize, &View)| format!("const {} x{i}", element_type(view.dtype));

@@ -68,7 +68,10 @@ impl<'a> Lowering<'a> {
         let mut inputs = Vec::new();
         let mut views = heapless::Vec::new();
         for (source, &input) in sources.iter().zip(&node.inputs) {
-            let source = self.along(input, source.expanded(&to.shape), &to)?;
+            let mut source = source.expanded(&to.shape);
+            if node.inputs.len() > 1 {
+                source = self.along(input, source, &to)?;
+            }
             let (range, view) = self.operand(&source)?;
             inputs.push(range);
             views.push(view).map_err(|_| "more inputs than a pointwise kernel takes")?;

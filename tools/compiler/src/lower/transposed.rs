@@ -2,7 +2,8 @@
 //!
 //! A program reads in the order in which it writes. Where neighbours of the result are far apart in an operand, each element of that
 //! takes a whole sector of memory: on 16 multiprocessors of an H100 a program over 8400 × 80 bytes took 21 µs so. A copy that
-//! transposes through shared memory, and the program behind it, take less together.
+//! transposes through shared memory, and the program behind it, take less together. A program with one operand transposes that
+//! itself.
 
 use super::{Form, Located, Lowering};
 use crate::{
@@ -19,7 +20,7 @@ const SHORT: usize = 8;
 const FEW: usize = 1 << 18;
 
 impl Lowering<'_> {
-    /// The value `id`, which lies at `from`, for a program that writes `to`, of the same shape: copied to lie in the same order,
+    /// The value `id`, which lies at `from`, for a program of several operands that writes `to`, of the same shape: copied to lie in the same order,
     /// where it lies across.
     pub(super) fn along(&mut self, id: TensorId, from: Located, to: &Located) -> Result<Located, String> {
         if self.stored.options.host || !lies_across(&from, to) {
