@@ -37,6 +37,25 @@ pub fn cases() -> Vec<Kernel> {
     // From row-major to channels-last.
     let (input, output) = (View::contiguous(F32, &[2, 5, 6, 7]), View::channels_last(F32, &[2, 5, 6, 7]));
     cases.push(Softmax { input: input.unwrap(), output: output.unwrap(), axis: 1, log: false });
+    // Short rows that lie apart in the output, in the input, at odd places, and too long for registers.
+    let turned = |dtype: DType, shape: [u32; 3]| {
+        let mut view = View::contiguous(dtype, &[shape[0], shape[2], shape[1]]).unwrap();
+        view.shape.swap(1, 2);
+        view.strides.swap(1, 2);
+        view
+    };
+    for (from, to, shape, log) in [
+        (F16, F16, [2, 300, 16], false),
+        (F16, F32, [1, 77, 32], true),
+        (F32, Bf16, [3, 41, 12], false),
+        (F16, F16, [2, 9, 30], false),
+        (F64, F64, [1, 19, 6], false),
+        (F16, F16, [1, 50, 40], false),
+    ] {
+        let rows = |dtype: DType| View::contiguous(dtype, &shape).unwrap();
+        cases.push(Softmax { input: rows(from), output: turned(to, shape), axis: 2, log });
+        cases.push(Softmax { input: turned(from, shape), output: rows(to), axis: 2, log });
+    }
     // Of another type: scores whose masks are beyond f16's range.
     for (from, to, shape, log) in [
         (F32, F16, vec![3, 33, 128], false),
