@@ -10,7 +10,7 @@ use super::{
 use floe_models::{DType, Fact, Graph, Node, Op, TensorId};
 
 /// Most element-wise nodes that are followed back to what they may be the epilogue of.
-const MOST_FOLLOWED: usize = 24;
+pub(super) const MOST_FOLLOWED: usize = 24;
 
 /// Moves every such operator.
 pub fn run(graph: Graph) -> Graph {
@@ -55,7 +55,7 @@ fn joins(edges: &Edges, part: TensorId) -> bool {
 
 /// Whether a value may become part of the epilogue of a convolution or product: only element-wise nodes, at most `most` one after
 /// the other, stand between them.
-fn follows_anchor(edges: &Edges, id: TensorId, most: usize) -> bool {
+pub(super) fn follows_anchor(edges: &Edges, id: TensorId, most: usize) -> bool {
     let Some(maker) = edges.only_reader(id).and(edges.maker(id)) else { return false };
     let follows = |&input: &TensorId| most == 0 || follows_anchor(edges, input, most - 1);
     fuse::is_anchor(&maker.op) || maker.op.is_element_wise() && maker.inputs.iter().any(follows)

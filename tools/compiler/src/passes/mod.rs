@@ -10,6 +10,7 @@ pub mod concat_parts;
 pub mod dead_code;
 pub mod dequantized_reads;
 pub mod early_activations;
+pub mod early_dequantisation;
 pub mod early_slices;
 mod edges;
 pub mod flat_concats;
@@ -94,7 +95,7 @@ const NORMALISATION: [Pass<'_>; 12] = [
 ];
 
 /// Run again and again until nothing changes: each makes room for others.
-fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 32] {
+fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 33] {
     [
         ("no_op", &no_op::run),
         ("fold", fold),
@@ -113,6 +114,7 @@ fn simplification<'a>(fold: &'a dyn Fn(Graph) -> Graph) -> [Pass<'a>; 32] {
         ("attention", &attention::run),
         ("rotary", &rotary::run),
         ("early_activations", &early_activations::run),
+        ("early_dequantisation", &early_dequantisation::run),
         ("weighted_sums", &weighted_sums::run),
         ("pads", &pads::run),
         ("patch_products", &patch_products::run),
