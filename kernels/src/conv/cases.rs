@@ -235,6 +235,10 @@ pub fn cases() -> Vec<Kernel> {
         cases.push(conv(dtype, last, &Size { pads: (0, 0), ..size(&[3, 64, 11, 13], 24, &[3, 3], 1) }, residual));
         cases.push(conv(dtype, last, &Size { pads: (2, 1), ..size(&[1, 96, 10, 7], 40, &[3, 3], 1) }, bias));
         cases.push(conv(dtype, last, &size(&[2, 32, 10, 33], 32, &[1, 7], 1), relu));
+        // The same with all channels of a pixel, filled up to whole fragments or not.
+        cases.push(conv(dtype, last, &size(&[1, 80, 12, 21], 80, &[3, 3], 1), silu));
+        cases.push(conv(dtype, last, &Size { pads: (2, 1), ..size(&[2, 40, 11, 9], 24, &[3, 3], 1) }, residual));
+        cases.push(conv(dtype, last, &size(&[1, 24, 10, 15], 72, &[3, 3], 1), relu));
         // Large enough for tiles of 208 rows.
         cases.push(conv(dtype, last, &size(&[1, 64, 28, 21], 40, &[3, 3], 1), relu));
         // Long filters: dense, grouped and depthwise with two outputs a channel, and windows of 15×15 and more.

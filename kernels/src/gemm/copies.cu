@@ -6,11 +6,16 @@
 constexpr int CHUNK = 16 / (int)sizeof(AElement);  // Elements of a chunk.
 constexpr int CHUNKS = BK / CHUNK;              // Chunks in a row of a tile.
 constexpr int LINES = THREADS / CHUNKS;         // Rows that all threads copy at once.
+constexpr bool WHOLE_LINES = THREADS % CHUNKS == 0;  // Threads beyond whole lines copy nothing.
 constexpr int A_COPIES = (BM + LINES - 1) / LINES;
-constexpr int K_TILES = (K + BK - 1) / BK;
+// A tile of a patch lies under one tap, whose channels are so many of them. What the last has more than the tap is zeros.
+constexpr int PIECES = (CHANNELS + BK - 1) / BK;
+constexpr bool FILLED = PATCH && CHANNELS % BK != 0;
+constexpr int K_TILES = PATCH ? TAPS * PIECES : (K + BK - 1) / BK;
+static_assert(!FILLED || PIECES == 1, "a tile that is filled up has all channels");
 constexpr int A_BYTES = PATCH ? 0 : BM * CHUNKS * 16;
 constexpr int STAGE_BYTES = A_BYTES + BN * CHUNKS * 16;
-static_assert(THREADS % CHUNKS == 0, "tile");
+static_assert(PATCH || WHOLE_LINES, "tile");
 
 // Byte offset of a chunk in a tile whose rows have WIDTH chunks: 128 bytes hold all 32 banks, so that the eight rows
 // of a matrix must differ in the low three bits of their chunk address. Rows that begin at multiples of POWER chunks do, if
@@ -18,6 +23,13 @@ static_assert(THREADS % CHUNKS == 0, "tile");
 template <int WIDTH> DEVICE u32 swizzled(int row, int chunk) {
     constexpr int POWER = WIDTH % 8 == 0 ? 8 : WIDTH & -WIDTH;
     return (u32)(row * WIDTH + (chunk ^ (row / (8 / POWER) & POWER - 1))) * 16;
+}
+
+// The address of the chunk of a row that is `step` steps of two chunks behind the one at `first`. Where rows are no power of two long, the
+// swizzle exchanges neighbours alone.
+DEVICE u32 step_address(u32 first, int step) {
+    static_assert((CHUNKS & CHUNKS - 1) == 0 || CHUNKS % 4 == 2, "tile");
+    return (CHUNKS & CHUNKS - 1) == 0 ? first ^ step * 32 : first + step * 32;
 }
 
 #if B_COLUMNS_CONTIGUOUS
@@ -104,13 +116,13 @@ struct Copies {
     }
     template <bool GUARDED = false> DEVICE void copy_b(int k_tile, int stage, int begin = 0, int end = B_COPIES, bool run = true) const {
         const u32 to = ring + stage * STAGE_BYTES + A_BYTES;
-        const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * CHUNK);
-        const bool k_inside = K % BK == 0 || k < K;
+        const int k = FILLED ? k_tile * CHANNELS : k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * CHUNK);
+        const bool k_inside = FILLED ? chunk * CHUNK < CHANNELS : K % BK == 0 || k < K;
         const BElement* from = b_lines + k_of_b(k_inside ? k : 0);
 #pragma unroll
         for (int i = begin; i < end; i++) {
             const int row = line + i * LINES;
-            const bool exists = BN % LINES == 0 || row < BN;
+            const bool exists = (BN % LINES == 0 || row < BN) && (WHOLE_LINES || line < LINES);
             if (!GUARDED && !exists) break;
             const bool inside = k_inside && (N % BN == 0 || column + i * LINES < N);
             copy<GUARDED>(run && exists, to + swizzled<CHUNKS>(row, chunk), from + i * LINES * B_N, inside);
@@ -131,9 +143,10 @@ struct Copies {
 #pragma unroll
         for (int i = 0; i < (PATCH_PIXELS + LINES - 1) / LINES; i++) {
             const int pixel = line + i * LINES;
-            if (PATCH_PIXELS % LINES != 0 && pixel >= PATCH_PIXELS) break;
+            if (PATCH_PIXELS % LINES != 0 && pixel >= PATCH_PIXELS || !WHOLE_LINES && line >= LINES) break;
             const int at_y = y + pixel / PATCH_W, at_x = x + pixel % PATCH_W;
-            const bool inside = (u32)at_y < (u32)IN_H && (u32)at_x < (u32)IN_W;
+            const bool exists = !FILLED || chunk * CHUNK < CHANNELS;
+            const bool inside = exists && (u32)at_y < (u32)IN_H && (u32)at_x < (u32)IN_W;
             copy_or_pad<false>(to + pixel * PIXEL_BYTES + chunk * 16, from + at_y * A_H + at_x * A_W, inside);
         }
     }
@@ -205,7 +218,7 @@ struct Copies {
 
 #if PATCH
 // Turns go through the taps of one piece of the channels before the next piece: the K tile of a turn.
-DEVICE int k_tile_of(int turn) { return turn % TAPS * (CHANNELS / BK) + turn / TAPS; }
+DEVICE int k_tile_of(int turn) { return turn % TAPS * PIECES + turn / TAPS; }
 #else
 DEVICE int k_tile_of(int turn) { return turn; }
 #endif

@@ -55,7 +55,7 @@ struct Reader {
 #pragma unroll
         for (int i = 0; i < FRAGMENTS_M; i++) load_matrices(to.a[i], a[i] + patch + step * 32);
 #else
-        const u32 a_step = (a + stage * STAGE_BYTES) ^ step * 32;
+        const u32 a_step = step_address(a + stage * STAGE_BYTES, step);
 #pragma unroll
         for (int i = 0; i < FRAGMENTS_M; i++) load_matrices(to.a[i], a_step + i * (16 * CHUNKS * 16));
 #endif
@@ -64,7 +64,7 @@ struct Reader {
 #pragma unroll
         for (int j = 0; j < FRAGMENTS_N; j++) load_matrices_transposed(to.b[j], b_step ^ j * 32);
 #else
-        const u32 b_step = (b + stage * STAGE_BYTES) ^ step * 32;
+        const u32 b_step = step_address(b + stage * STAGE_BYTES, step);
 #pragma unroll
         for (int j = 0; j < FRAGMENTS_N; j++) load_matrices(to.b[j], b_step + j * (16 * CHUNKS * 16));
 #endif

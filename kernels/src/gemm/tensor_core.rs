@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Tile rows, columns and the warps along rows, columns and K.
-const WARP_TILES: [(u32, u32, u32, u32, u32); 27] = [
+const WARP_TILES: [(u32, u32, u32, u32, u32); 29] = [
     (16, 32, 1, 1, 4),
     (16, 64, 1, 2, 2),
     (16, 64, 1, 1, 4),
@@ -23,6 +23,7 @@ const WARP_TILES: [(u32, u32, u32, u32, u32); 27] = [
     (64, 64, 2, 2, 1),
     (64, 64, 2, 1, 2),
     (64, 64, 2, 2, 2),
+    (64, 80, 4, 1, 1),
     (64, 128, 2, 2, 1),
     (64, 128, 1, 2, 2),
     (64, 128, 2, 4, 1),
@@ -31,6 +32,7 @@ const WARP_TILES: [(u32, u32, u32, u32, u32); 27] = [
     (128, 64, 2, 2, 1),
     (128, 64, 2, 1, 2),
     (128, 64, 4, 2, 1),
+    (128, 80, 4, 1, 1),
     (128, 128, 2, 2, 1),
     (128, 128, 2, 4, 1),
     (256, 16, 4, 1, 1),
@@ -197,15 +199,31 @@ fn multiplies_by_warpgroups(problem: &Problem, target: &Target) -> bool {
 
 /// Configurations that fit the target and do not waste most of a tile.
 fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iterator<Item = Tile> + 'a {
-    let shares = !multiplies_by_warpgroups(problem, target)
-        && has_patches(problem)
-        && b.is_aligned_along_depth(problem, problem.chunk());
+    let shares = shares_pixels(problem, b, target);
     gathered(problem, b, target).flat_map(move |tile| {
         let patched = shares.then(|| tile.with_patch(problem)).flatten();
         let patched = patched.filter(|tile| tile.layout(problem, tile.stages).bytes <= target.shared_per_block);
-        let gathered = Some(tile).filter(|tile| tile.depth * problem.a.dtype.size() as u32 > FRAGMENT);
+        let depth = tile.depth * problem.a.dtype.size() as u32;
+        let gathered = Some(tile).filter(|_| depth > FRAGMENT && DEPTHS.contains(&depth));
         [gathered, patched].into_iter().flatten()
     })
+}
+
+/// Whether tiles may copy the pixels that windows share once.
+fn shares_pixels(problem: &Problem, b: &Operand, target: &Target) -> bool {
+    !multiplies_by_warpgroups(problem, target)
+        && has_patches(problem)
+        && b.is_aligned_along_depth(problem, problem.chunk())
+}
+
+/// Bytes of a row of a tile that has all channels of a pixel, in whole fragments: of patches, where no usual depth divides the channels.
+/// Steps along rows of other numbers of chunks would leave the swizzle.
+fn depth_of_pixel(problem: &Problem) -> Option<u32> {
+    let bytes = problem.depth.channels * problem.a.dtype.size() as u32;
+    let depth = bytes.next_multiple_of(FRAGMENT);
+    let chunks = depth / 16;
+    let known = DEPTHS.iter().any(|&depth| bytes.is_multiple_of(depth) && (depth > FRAGMENT || bytes == FRAGMENT));
+    (!known && depth <= 256 && (chunks.is_power_of_two() || chunks % 4 == 2)).then_some(depth)
 }
 
 /// Whether neighbouring windows share pixels that a tile could copy once: steps of one, several taps of one plane.
@@ -225,6 +243,7 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
         && b.is_aligned_along_depth(problem, 8)
         && problem.a_stays_in_memory();
     let size = problem.a.dtype.size() as u32;
+    let shares = shares_pixels(problem, b, target);
     let turns_sides = !multiplies_by_warpgroups(problem, target) && problem.scale.is_none() && !problem.float8();
     let warps = WARP_TILES.map(|tile| (Unit::Warp, false, tile)).into_iter();
     let turned = TURNED_TILES.into_iter().filter(move |_| turns_sides).map(|tile| (Unit::Warp, true, tile));
@@ -237,9 +256,12 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
         !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32) && !crowded
     });
     sized.flat_map(move |(unit, turned, (rows, columns, wm, wn, wk))| {
-        let depths = DEPTHS.into_iter().filter(move |&depth| {
+        let of_pixel = depth_of_pixel(problem).filter(|_| shares);
+        let others = of_pixel.filter(|depth| !DEPTHS.contains(depth));
+        let depths = DEPTHS.into_iter().chain(others).filter(move |&depth| {
             let k = (problem.k() * size).next_multiple_of(2 * FRAGMENT);
             let suits = match unit {
+                Unit::Warp if Some(depth) == of_pixel => depth < 256 || wk > 1,
                 Unit::Warp if depth == FRAGMENT => problem.depth.channels * size == FRAGMENT,
                 Unit::Warp => (depth <= k || depth == FRAGMENT * wk.max(2)) && (depth < 256 || wk > 1),
                 Unit::Warpgroup => depth == 128,
@@ -303,12 +325,13 @@ impl Tile {
     /// The same tile as a rectangle of outputs, of the shape that needs the fewest tiles and then the fewest pixels.
     fn with_patch(&self, problem: &Problem) -> Option<Self> {
         let window = problem.depth.window.as_ref()?;
-        let pieces = problem.depth.channels / self.depth;
+        let (pieces, depth) = (self.pieces(problem), self.depth * problem.a.dtype.size() as u32);
+        let whole = problem.depth.channels.is_multiple_of(self.depth) || depth_of_pixel(problem) == Some(depth);
         // With exchanged sides, long rows of many pixels leave no registers.
         let fits = self.unit == Unit::Warp
             && !self.cluster
-            && !(self.turned && self.depth * problem.a.dtype.size() as u32 > 128)
-            && problem.depth.channels.is_multiple_of(self.depth)
+            && !(self.turned && depth > 128)
+            && whole
             && pieces.is_multiple_of(self.split)
             && self.stages <= window.count() + 1
             && self.rows >= 32;
@@ -323,6 +346,19 @@ impl Tile {
         Some(Self { patch: Some(shape), ..*self })
     }
 
+    /// Parts of a pixel's channels that are K tiles of a patch.
+    fn pieces(&self, problem: &Problem) -> u32 {
+        problem.depth.channels.div_ceil(self.depth)
+    }
+
+    /// K tiles of all parts of K.
+    fn turns(&self, problem: &Problem) -> u32 {
+        match self.patch {
+            Some(_) => problem.taps() * self.pieces(problem),
+            None => problem.k().div_ceil(self.depth),
+        }
+    }
+
     /// Tiles along M.
     fn tiles_of_rows(&self, problem: &Problem) -> u32 {
         match self.patch {
@@ -334,7 +370,7 @@ impl Tile {
     /// The pixels that a tile's windows see.
     fn pixels(&self, problem: &Problem) -> Option<Pixels> {
         let (window, [h, w]) = (problem.depth.window.as_ref()?, self.patch?);
-        let pieces = problem.depth.channels / self.depth / self.split;
+        let pieces = self.pieces(problem) / self.split;
         let [height, width] = [h + window.taps[1] - 1, w + window.taps[2] - 1];
         let bytes = self.depth * problem.a.dtype.size() as u32 + 16;
         Some(Pixels { height, width, bytes, patches: pieces.min(2) })
@@ -509,7 +545,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         blocks: f64::from(tile.tiles_of_rows(problem) * problem.columns.div_ceil(tile.columns) * problem.batches())
             * f64::from(tile.split),
         occupancy: f64::from(occupancy),
-        turns: f64::from(problem.k().div_ceil(tile.depth).div_ceil(tile.split)),
+        turns: f64::from(tile.turns(problem).div_ceil(tile.split)),
         arithmetic,
         shared,
         copied,
@@ -579,7 +615,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         // Warps lose by it, at 4.5 % of a product's time: a line that level 1 takes is written twice.
         .flag("A_CACHED", problem.taps() > 1 && tile.unit == Unit::Warpgroup)
         .define("TURNED", u32::from(tile.turned))
-        .flag("UNIFORM_TAPS", problem.depth.channels.is_multiple_of(depth));
+        .flag("UNIFORM_TAPS", tile.patch.is_some() || problem.depth.channels.is_multiple_of(depth));
     let constants = with_patch(constants, problem, tile);
     let constants = match problem.moments {
         Some(_) => constants.int("MOMENTS_AT", layout.moments).int("MOMENT_PARTS", tile.moment_parts()),

@@ -219,6 +219,27 @@ fn patches_of_few_channels_have_a_fragment_a_tap() {
 }
 
 #[test]
+fn patches_have_all_channels_of_a_pixel_where_no_usual_depth_divides_them() {
+    let target = targets().into_iter().find(|target| target.architecture == 87).expect("an Orin");
+    // Channels, and those of a pixel in whole fragments. Of 88 channels a row would be twelve chunks, which no swizzle keeps apart.
+    for (channels, whole) in
+        [(80, Some(80)), (24, Some(32)), (40, Some(48)), (56, Some(64)), (64, None), (96, None), (88, None)]
+    {
+        let candidates = conv(DType::F16, channels, 56, 80, 3, 1).candidates(&target).unwrap();
+        assert_sound(&candidates, &target);
+        let patches = candidates.iter().filter(|c| c.configuration.contains("patch"));
+        let depths = patches.filter_map(|c| c.configuration.split([' ', 'x']).nth(2)?.parse::<u32>().ok());
+        let (divisors, others): (Vec<_>, Vec<_>) = depths.partition(|&depth| channels.is_multiple_of(depth));
+        match whole {
+            Some(whole) => assert!([divisors, others].concat().iter().all(|&depth| depth == whole), "{channels}"),
+            None => assert!(others.is_empty(), "{channels}: {others:?}"),
+        }
+        let offered = candidates.iter().any(|c| c.configuration.contains("patch"));
+        assert_eq!(offered, channels != 88, "{channels}");
+    }
+}
+
+#[test]
 fn rows_are_even_where_one_stride_leads_from_each_to_the_next() {
     let even = |conv: &Conv| {
         let candidates = conv.candidates(&targets()[1]).unwrap();

@@ -304,6 +304,10 @@ pub fn cases() -> Vec<Kernel> {
         add(both, &[1, 3, 45, 37], [64, 7, 2, 1], 0, Requantise(F16));
         add([U8, U8], &[1, 48, 8, 9], [19, 3, 1, 1], 0, Sums);
         add([I8, U8], &[1, 40, 6, 5], [33, 5, 1, 1], 5, Sums);
+        // Patches with all channels of a pixel, filled up to whole fragments or not.
+        add(signed, &[1, 80, 11, 18], [80, 3, 1, 1], 5, PerChannel(I8));
+        add(both, &[2, 112, 9, 13], [40, 3, 1, 1], 114, Silu(I8));
+        add(signed, &[1, 144, 8, 7], [72, 3, 1, 1], -9, Requantise(U8));
         // First layers: a 7×7 one of two images, a 3×3 one, one of a single channel and one of four, with values outside.
         add(signed, &[2, 3, 33, 37], [64, 7, 2, 1], -3, PerChannel(I8));
         add(both, &[1, 3, 40, 35], [16, 3, 2, 1], 128, Silu(I8));
