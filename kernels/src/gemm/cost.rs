@@ -3,7 +3,8 @@
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
 //! load, for a chain of dependent steps along K, and for the way out. The constants of `wgmma` are fitted to 1270
 //! configurations that were timed on an H200 (`TUNING.md`, section 9), those of `mma.sync`, of splits and of clusters to about 7900
-//! of the products of 19 networks, on 8, 16 and 132 multiprocessors (section 24). Only the order of candidates depends on them.
+//! of the products of 19 networks, on 8, 16 and 132 multiprocessors (section 24), what is different with bytes to 3792 of five networks on
+//! 16 multiprocessors (section 49). Only the order of candidates depends on them.
 
 use crate::codegen::{Candidate, Target};
 
@@ -13,6 +14,8 @@ const KERNEL: f64 = 1.48;
 const FILL: f64 = 435.0;
 /// Bytes of shared memory a multiprocessor reads or writes in a cycle.
 const SHARED_BYTES: f64 = 95.0;
+/// Bytes that one multiprocessor gets from level 2 in a cycle where integers are multiplied.
+const L2_OF_INTEGERS: f64 = 65.0;
 /// Partial tiles to memory, fence, atomic and the way back.
 const SPLIT: f64 = 3000.0;
 /// What a cluster costs by its blocks.
@@ -36,6 +39,9 @@ pub(crate) struct Pace {
 pub(crate) const WARPS: Pace = Pace { fill: 42.0, l2_bytes: 81.0, staged_bytes: 32.0, stored: 0.86, adds_up: true };
 /// Warps whose windows share pixels: the first patch must be there whole.
 pub(crate) const PATCHES: Pace = Pace { fill: 282.0, ..WARPS };
+/// The same of products of integers.
+pub(crate) const WARPS_OF_INTEGERS: Pace = Pace { l2_bytes: L2_OF_INTEGERS, ..WARPS };
+pub(crate) const PATCHES_OF_INTEGERS: Pace = Pace { l2_bytes: L2_OF_INTEGERS, ..PATCHES };
 /// Warpgroups and CUDA cores.
 pub(crate) const OVERLAPPED: Pace =
     Pace { fill: FILL, l2_bytes: 59.0, staged_bytes: 64.0, stored: 0.5, adds_up: false };

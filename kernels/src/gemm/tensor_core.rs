@@ -1,7 +1,7 @@
 //! Tensor-core configurations (f16, bf16, floats and integers of 8 bits): by warps on sm_80 and later, by warpgroups on sm_90 (not
 //! for 8 bits).
 
-use super::cost::{OVERLAPPED, PATCHES, Tiled, WARPS};
+use super::cost::{OVERLAPPED, PATCHES, PATCHES_OF_INTEGERS, Tiled, WARPS, WARPS_OF_INTEGERS};
 use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use crate::DType;
@@ -106,6 +106,13 @@ const TURNED: f64 = 1.1;
 /// The same of patches of four warps whose lines are multiples of eight wide, and of all others: 77 candidates of two networks on 16
 /// multiprocessors (section 32). Other widths meet bank conflicts, and eight warps leave no room for a second block.
 const TURNED_PATCHES: [f64; 2] = [1.02, 1.2];
+
+/// What products of integers take of the time that the model gives them: with eight warps or more, of 256 rows gathered, of 16 columns. And
+/// what warps take longer to read patches of them whose lines are no multiples of eight wide, which meet bank conflicts (section 49).
+const EIGHT_WARPS: f64 = 1.03;
+const GATHERED_256: f64 = 1.08;
+const COLUMNS_16: f64 = 1.05;
+const CONFLICTS: f64 = 1.4;
 
 /// Instruction slots that scale four integers of A, and that make floats of a step's factors: counted in machine code of sm_87.
 const SCALED_WORD: f64 = 48.0;
@@ -387,6 +394,14 @@ impl Tile {
         }
     }
 
+    /// What products of integers take of the time that the model gives.
+    fn of_integers(&self) -> f64 {
+        let factor = |applies: bool, factor: f64| if applies { factor } else { 1.0 };
+        factor(self.threads() >= 256, EIGHT_WARPS)
+            * factor(self.rows >= 256 && self.patch.is_none(), GATHERED_256)
+            * factor(self.columns == 16, COLUMNS_16)
+    }
+
     fn threads(&self) -> u32 {
         let of_unit = if self.unit == Unit::Warp { 32 } else { 128 };
         of_unit * self.units.iter().product::<u32>()
@@ -502,6 +517,11 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     // Fragments are read by each warp, a warpgroup's operands once.
     let read = f64::from(wm * wn) * f64::from(warp_rows + warp_columns);
     let of_block = f64::from(threads) / 128.0;
+    let integers = problem.is_of_bytes() && !problem.float8();
+    let conflicts = match tile.patch {
+        Some([_, width]) if integers && !tile.turned && !width.is_multiple_of(8) => CONFLICTS,
+        _ => 1.0,
+    };
     let (arithmetic, shared, copied, chain, issue, turn) = match tile.unit {
         Unit::Warp => {
             // Rows of half a line cost more to copy.
@@ -511,7 +531,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
             (
                 // The pace of products is part of `issue`.
                 0.0,
-                0.79 * (read * bytes + 0.2 * (of_a + columns * bytes)),
+                0.79 * (read * bytes * conflicts + 0.2 * (of_a + columns * bytes)),
                 of_a + columns * bytes,
                 (copies + steps * (7.8 * fragments + conversion)).max(latency),
                 (copies + steps * (9.8 * fragments + conversion)) * of_block,
@@ -538,7 +558,9 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let warps = tile.unit == Unit::Warp;
     Tiled {
         pace: match tile.unit {
+            Unit::Warp if tile.patch.is_some() && integers => PATCHES_OF_INTEGERS,
             Unit::Warp if tile.patch.is_some() => PATCHES,
+            Unit::Warp if integers => WARPS_OF_INTEGERS,
             Unit::Warp => WARPS,
             Unit::Warpgroup => OVERLAPPED,
         },
@@ -568,6 +590,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     }
     .time(target)
         * tile.exchange()
+        * if integers { tile.of_integers() } else { 1.0 }
 }
 
 fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidate {
