@@ -110,6 +110,9 @@ pub struct Arguments {
     /// Of each algorithm, for each combination of element types, only the case that takes least effort.
     #[arg(long, conflicts_with = "chosen")]
     smallest: bool,
+    /// Only candidates whose line with --verbose has this text in it; repeatable, then it must have all of them.
+    #[arg(long, value_name = "TEXT")]
+    matching: Vec<String>,
     /// Also print every passed candidate with its time.
     #[arg(long)]
     verbose: bool,
@@ -129,7 +132,7 @@ impl Arguments {
 
     /// Whether only some families run: a record's section has all.
     pub fn is_partial(&self) -> bool {
-        !self.families.is_empty()
+        !self.families.is_empty() || !self.matching.is_empty()
     }
 }
 
@@ -181,6 +184,11 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
         // Children of a run on a GPU would not know of it.
         ensure!(arguments.emulated || arguments.compile_only, "--smallest is for --emulated and --compile-only");
         cases::keep_smallest(&mut cases);
+    }
+    if !arguments.matching.is_empty() {
+        ensure!(arguments.emulated || arguments.compile_only, "--matching is for --emulated and --compile-only");
+        keep_matching(&mut cases, &arguments.matching);
+        ensure!(!cases.is_empty(), "no candidate matches");
     }
     if arguments.emulated {
         if arguments.arch.image != ImageKind::Ptx {
@@ -244,6 +252,21 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
         }
     }
     Ok(tallies)
+}
+
+/// Leaves of the cases the candidates whose lines have all of these texts in them.
+fn keep_matching(cases: &mut Vec<Case>, texts: &[String]) {
+    for case in &mut *cases {
+        let what = case.what();
+        let matches = |candidate: &Candidate| {
+            let line = format!("{what} | {} {}", candidate.algorithm, candidate.configuration);
+            texts.iter().all(|text| line.contains(text.as_str()))
+        };
+        if let Ok(candidates) = &mut case.candidates {
+            candidates.retain(matches);
+        }
+    }
+    cases.retain(|case| case.candidates.as_ref().is_ok_and(|candidates| !candidates.is_empty()));
 }
 
 /// The cases that families refuse on an architecture, and where these are not those of unsupported.txt, failures.

@@ -51,7 +51,8 @@ enum Command {
     #[command(after_help = "Examples:
   floe-verify kernels --arch 90 --record targets/verified/h200.json
   floe-verify kernels --arch 87ptx --family conv --verbose
-  floe-verify kernels --arch 87ptx --emulated --smallest               without a GPU")]
+  floe-verify kernels --arch 87ptx --emulated --smallest               without a GPU
+  floe-verify kernels --arch 87ptx --emulated --family conv --matching '[1, 80, 12, 21]' --matching patch")]
     Kernels(kernels::Arguments),
     /// Single instructions with edge values, against what the PTX ISA says, and the GPU against the emulator.
     #[command(after_help = "Examples:
