@@ -25,11 +25,11 @@ template <int WIDTH> DEVICE u32 swizzled(int row, int chunk) {
     return (u32)(row * WIDTH + (chunk ^ (row / (8 / POWER) & POWER - 1))) * 16;
 }
 
-// The address of the chunk of a row that is `step` steps of two chunks behind the one at `first`. Where rows are no power of two long, the
-// swizzle exchanges neighbours alone.
-DEVICE u32 step_address(u32 first, int step) {
-    static_assert((CHUNKS & CHUNKS - 1) == 0 || CHUNKS % 4 == 2, "tile");
-    return (CHUNKS & CHUNKS - 1) == 0 ? first ^ step * 32 : first + step * 32;
+// The address of the chunk that is `pairs` pairs of chunks behind the one at `first`, in a row of WIDTH. Where rows are no power of two
+// long, the swizzle exchanges neighbours alone.
+template <int WIDTH> DEVICE u32 pairs_behind(u32 first, int pairs) {
+    static_assert((WIDTH & WIDTH - 1) == 0 || WIDTH % 4 == 2, "tile");
+    return (WIDTH & WIDTH - 1) == 0 ? first ^ pairs * 32 : first + pairs * 32;
 }
 
 #if B_COLUMNS_CONTIGUOUS

@@ -55,16 +55,16 @@ struct Reader {
 #pragma unroll
         for (int i = 0; i < FRAGMENTS_M; i++) load_matrices(to.a[i], a[i] + patch + step * 32);
 #else
-        const u32 a_step = step_address(a + stage * STAGE_BYTES, step);
+        const u32 a_step = pairs_behind<CHUNKS>(a + stage * STAGE_BYTES, step);
 #pragma unroll
         for (int i = 0; i < FRAGMENTS_M; i++) load_matrices(to.a[i], a_step + i * (16 * CHUNKS * 16));
 #endif
 #if B_COLUMNS_CONTIGUOUS
         const u32 b_step = b + stage * STAGE_BYTES + step * (16 * B_CHUNKS * 16);
 #pragma unroll
-        for (int j = 0; j < FRAGMENTS_N; j++) load_matrices_transposed(to.b[j], b_step ^ j * 32);
+        for (int j = 0; j < FRAGMENTS_N; j++) load_matrices_transposed(to.b[j], pairs_behind<B_CHUNKS>(b_step, j));
 #else
-        const u32 b_step = step_address(b + stage * STAGE_BYTES, step);
+        const u32 b_step = pairs_behind<CHUNKS>(b + stage * STAGE_BYTES, step);
 #pragma unroll
         for (int j = 0; j < FRAGMENTS_N; j++) load_matrices(to.b[j], b_step + j * (16 * CHUNKS * 16));
 #endif

@@ -59,7 +59,7 @@ struct Reader {
 #if B_COLUMNS_CONTIGUOUS
             load_matrices_transposed(to[j], columns[j] + stage * STAGE_BYTES + step * (16 * B_CHUNKS * 16));
 #else
-            load_matrices(to[j], step_address(columns + stage * STAGE_BYTES, step) + j * (16 * CHUNKS * 16));
+            load_matrices(to[j], pairs_behind<CHUNKS>(columns + stage * STAGE_BYTES, step) + j * (16 * CHUNKS * 16));
 #endif
         }
     }
@@ -68,7 +68,7 @@ struct Reader {
 #if PATCH
         const u32 from = rows[pair] + patch + step * 32;
 #else
-        const u32 from = step_address(rows + stage * STAGE_BYTES, step) + pair * (16 * CHUNKS * 16);
+        const u32 from = pairs_behind<CHUNKS>(rows + stage * STAGE_BYTES, step) + pair * (16 * CHUNKS * 16);
 #endif
         if (pair * 2 + 1 < EIGHTS)
             load_matrices(to, from);
