@@ -20,8 +20,8 @@ const SHORT: usize = 8;
 const FEW: usize = 1 << 18;
 
 impl Lowering<'_> {
-    /// The value `id`, which lies at `from`, for a program of several operands that writes `to`, of the same shape: copied to lie in the same order,
-    /// where it lies across.
+    /// The value `id`, which lies at `from`, for a program of several operands that writes `to`, of the same shape: copied to lie in
+    /// the same order, where it lies across.
     pub(super) fn along(&mut self, id: TensorId, from: Located, to: &Located) -> Result<Located, String> {
         if self.stored.options.host || !lies_across(&from, to) {
             return Ok(from);

@@ -572,7 +572,7 @@ fn activations_follow_their_formulas() {
 }
 
 /// The names of the fused graph's operators that are more than movement.
-fn work(graph: &FusedGraph) -> Vec<&'static str> {
+pub(crate) fn work(graph: &FusedGraph) -> Vec<&'static str> {
     let moves = |op: &Op| matches!(op, Op::Reshape | Op::Transpose { .. } | Op::Slice { .. } | Op::Split { .. });
     let name = |node: &FusedNode| match &node.op {
         FusedOp::Operator(op) if moves(op) => None,
