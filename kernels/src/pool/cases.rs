@@ -64,6 +64,16 @@ pub fn cases() -> Vec<Kernel> {
         sliced.output = slice(&view(dtype, last, &[1, 40, 10, 10]), 8, 16);
         cases.push(sliced);
     }
+    // Two floats of 16 bits at once: windows that reach past the image on both sides, and taps apart.
+    for dtype in [DType::Bf16, DType::F16] {
+        cases.push(pool(dtype, true, Pooling::Max, &Size { pads: (2, 2), ..size(&[2, 19, 2, 3], &[5, 3], 2) }));
+        cases.push(pool(
+            dtype,
+            true,
+            Pooling::Max,
+            &Size { dilation: 3, pads: (1, 1), ..size(&[1, 44, 9, 11], &[2, 3], 1) },
+        ));
+    }
     cases.push(pool(DType::U8, false, Pooling::Max, &Size { pads: (1, 1), ..size(&[1, 5, 9, 9], &[3, 3], 2) }));
     cases.push(pool(DType::I8, false, Pooling::Max, &size(&[1, 3, 8, 8], &[2, 2], 2)));
     // Bytes side by side; windows that reach past the image on both sides, and one that lies outside.

@@ -8,9 +8,10 @@ use std::fmt::Write;
 
 /// Threads of a block.
 const BLOCK: u32 = 128;
-/// Lanes of a multiprocessor, and threads that fill them.
+/// Lanes of a multiprocessor.
 const LANES: f64 = 128.0;
-const FULL: f64 = 1536.0;
+/// Cycles of a round trip to memory.
+const LATENCY: f64 = 600.0;
 /// Windows of up to so many taps are unrolled.
 const UNROLLED: u64 = 32;
 
@@ -19,8 +20,8 @@ impl Generate for Pool {
         self.check_coordinates()?;
         let whole = self.vector_width();
         let vectors = whole > 1 && self.input.is_channels_last() && self.output.is_channels_last();
-        // Sixteen bytes at once leave few threads where images are small.
-        let widths = [(vectors, whole), (vectors && whole == 16, 8), (true, 1)];
+        // Vectors of sixteen bytes leave few threads where images are small.
+        let widths = [(vectors, whole), (vectors && whole > 2, whole / 2), (true, 1)];
         Ok(widths.into_iter().filter(|&(fits, _)| fits).map(|(_, width)| self.direct(target, width)).collect())
     }
 }
@@ -73,15 +74,20 @@ impl Pool {
         vector_width(self.input.dtype, strides)
     }
 
-    /// Whether four bytes are compared at once.
-    fn is_packed(&self, target: &Target, width: u32) -> bool {
-        let bytes = matches!(self.input.dtype, DType::I8 | DType::U8);
-        self.kind == Pooling::Max && bytes && self.is_clamped() && width.is_multiple_of(4) && target.architecture >= 80
+    /// How several elements are compared by one instruction.
+    fn packed(&self, target: &Target, width: u32) -> Packed {
+        let fits = |elements| width.is_multiple_of(elements) && self.kind == Pooling::Max && target.architecture >= 80;
+        match self.input.dtype {
+            DType::I8 | DType::U8 if fits(4) && self.is_clamped() => Packed::Bytes,
+            DType::F16 if fits(2) => Packed::Halves("f16x2", "0xfc00fc00u"),
+            DType::Bf16 if fits(2) => Packed::Halves("bf16x2", "0xff80ff80u"),
+            _ => Packed::No,
+        }
     }
 
     fn direct(&self, target: &Target, width: u32) -> Candidate {
         let vector = width > 1;
-        let packed = self.is_packed(target, width);
+        let packed = self.packed(target, width);
         let mut source = Source::new(&self.input, &self.output);
         source.define("BLOCK", BLOCK);
         source.define("WIDTH", width);
@@ -90,7 +96,11 @@ impl Pool {
         // What 8 and 16 bits hold is compared in registers of 32.
         let narrow = self.kind == Pooling::Max && !self.input.dtype.is_float() && self.input.dtype.size() <= 2;
         source.line(&format!("typedef {} R;", if narrow { "i32" } else { "W" }));
-        source.define("PACKED", u8::from(packed));
+        source.define("PACKED_BYTES", u8::from(packed == Packed::Bytes));
+        if let Packed::Halves(kind, lowest) = packed {
+            source.define("PACKED_HALVES", format!("\"{kind}\""));
+            source.define("LOWEST_PAIR", lowest);
+        }
         source.define("SIGNS", if self.input.dtype == DType::I8 { "0x80808080u" } else { "0u" });
         source.define("CLAMPED", u8::from(self.is_clamped()));
         source.define("CHANNELS", format!("{}u", self.output.shape[1]));
@@ -122,14 +132,19 @@ impl Pool {
         source.define("VECTORS", format!("{vectors}u"));
         let launch = source.launch(include_str!("pool.cu"), "pool", vectors.div_ceil(BLOCK.into()), BLOCK, 1);
         let waste = if width > 1 { 1.0 } else { 1.5 };
-        // A load and its address, then conversion and comparison of each element. Few threads do not fill the lanes.
-        let element = if packed { 1.25 } else { 2.0 };
-        let work = vectors as f64 * taps as f64 * (4.0 + element * f64::from(width));
-        let all = f64::from(target.multiprocessors);
-        let filled = (vectors as f64 / (FULL * all)).min(1.0);
-        let cycles = work / (LANES * filled * all);
+        // Instructions of a thread: a load and its address a tap, then conversion and comparison of each element.
+        let element = match packed {
+            Packed::Bytes => 1.25,
+            Packed::Halves(..) => 0.5,
+            Packed::No => 2.0,
+        };
+        let instructions = 30.0 + taps as f64 * (4.0 + element * f64::from(width));
+        let threads = vectors as f64 / f64::from(target.multiprocessors);
+        let cycles = LATENCY + instructions * (2.0 + threads / LANES);
         let bytes = traffic(&[&self.input, &self.output]);
-        let cost = cost(target, bytes, waste).max(target.launch + cycles / target.clock) + taps as f64 * 0.01;
+        // Where memory takes longer, fewer instructions still win.
+        let computing = cycles / target.clock;
+        let cost = cost(target, bytes, waste).max(target.launch + computing) + 0.05 * computing;
         Candidate::new("direct", format!("{width} channels a thread"), vec![launch], cost)
     }
 
@@ -158,6 +173,17 @@ impl Pool {
         .expect("writing to a string");
         lines
     }
+}
+
+/// How a maximum compares several elements by one instruction.
+#[derive(Clone, Copy, PartialEq)]
+enum Packed {
+    /// One by one.
+    No,
+    /// Two bytes, as f16.
+    Bytes,
+    /// Two floats of 16 bits: the instruction's type, and two of the smallest value.
+    Halves(&'static str, &'static str),
 }
 
 /// The CUDA literal of a type's smallest value.

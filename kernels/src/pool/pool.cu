@@ -4,7 +4,18 @@ DEVICE i32 place(i32 i, u32 extent) { return CLAMPED ? min(max(i, 0), (i32)exten
 
 typedef Vector<T, WIDTH> Channels;
 
-#if PACKED
+// The channels at `from`, by one load.
+DEVICE Channels load_channels(const T* from) {
+    constexpr int BYTES = WIDTH * sizeof(T);
+    Channels in;
+    if constexpr (BYTES == 16) *(uint4*)&in = *(const uint4*)from;
+    else if constexpr (BYTES == 8) *(uint2*)&in = *(const uint2*)from;
+    else if constexpr (BYTES == 4) *(u32*)&in = *(const u32*)from;
+    else in = *(const Channels*)from;
+    return in;
+}
+
+#if PACKED_BYTES
 // Maxima of bytes, signed ones moved up by 128: two of them, in the lower bytes of a word's halves, are compared at once as f16, whose
 // small positive values are ordered as their bits are.
 struct Results {
@@ -26,6 +37,26 @@ struct Results {
         Channels out;
 #pragma unroll
         for (u32 i = 0; i < WIDTH / 4; ++i) ((u32*)&out)[i] = (even[i] | odd[i] << 8) ^ SIGNS;
+        return out;
+    }
+};
+#elif defined PACKED_HALVES
+// Maxima of 16-bit floats, two at once; a NaN stays one, as in `maximum`.
+struct Results {
+    u32 pair[WIDTH / 2];
+    DEVICE Results() {
+#pragma unroll
+        for (u32 i = 0; i < WIDTH / 2; ++i) pair[i] = LOWEST_PAIR;
+    }
+    DEVICE void take(const Channels& in) {
+#pragma unroll
+        for (u32 i = 0; i < WIDTH / 2; ++i)
+            asm("max.NaN." PACKED_HALVES " %0, %0, %1;" : "+r"(pair[i]) : "r"(((const u32*)&in)[i]));
+    }
+    DEVICE Channels of(u32) const {
+        Channels out;
+#pragma unroll
+        for (u32 i = 0; i < WIDTH / 2; ++i) ((u32*)&out)[i] = pair[i];
         return out;
     }
 };
@@ -73,7 +104,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pool(const T* __restrict__ i
             for (i32 kx = 0; kx < WINDOW_2; ++kx) {
                 const i32 x = place(x0 + kx * DILATION_2, EXTENT_2);
                 if (!CLAMPED && (u32)x >= EXTENT_2) continue;
-                results.take(*(const Channels*)(
+                results.take(load_channels(
                     input + from + (offset_t)z * INPUT_0 + (offset_t)y * INPUT_1 + (offset_t)x * INPUT_2));
             }
         }
