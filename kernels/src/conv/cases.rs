@@ -258,8 +258,18 @@ pub fn cases() -> Vec<Kernel> {
         cases.push(ragged);
     }
     // First layers, which read the network's input as it lies.
-    for (dtype, last, input) in [(DType::F32, false, [1, 3, 45, 37]), (DType::F16, true, [2, 4, 19, 21])] {
-        for (channels, kernel, stride) in [(64, [7, 7], 2), (24, [3, 3], 1), (136, [3, 3], 2), (16, [5, 3], 3)] {
+    let inputs = [
+        (DType::F32, false, [1, 3, 45, 37]),
+        (DType::F16, true, [2, 4, 19, 21]),
+        // Rows of whole fours, of which a thread loads four pixels.
+        (DType::F32, false, [2, 3, 30, 36]),
+        (DType::F16, false, [1, 1, 21, 40]),
+        (DType::F32, false, [1, 2, 19, 20]),
+    ];
+    for (dtype, last, input) in inputs {
+        for (channels, kernel, stride) in
+            [(64, [7, 7], 2), (24, [3, 3], 1), (136, [3, 3], 2), (16, [5, 3], 3), (32, [4, 6], 4)]
+        {
             let mut first = conv(DType::F16, true, &size(&input, channels, &kernel, stride), relu);
             first.geometry.input = view(dtype, last, &input);
             cases.push(first);

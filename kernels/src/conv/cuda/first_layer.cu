@@ -1,113 +1,92 @@
 // Convolution of one to four channels on tensor cores: the first layer of a network, straight from its input.
 //
-// A block computes TILE_H × 16 outputs by BN columns. The input under them is converted into shared memory as four
-// channels a pixel. K runs over taps, four channels each: in a step of 16 the thread t of a row of four holds the channels
-// of tap 4·step + t, so that a fragment is one 8-byte load, wherever the window stands, and no lane but the fourth
-// channel and the taps of the last step is padding.
-constexpr int TILE_W = 16;
-constexpr int BM = TILE_H * TILE_W;
-constexpr int STEPS = (TAPS + 3) / 4;
-constexpr int HALO_H = (TILE_H - 1) * STEP_H + (TAPS_H - 1) * DILATION_H + 1;
-constexpr int HALO_W = (TILE_W - 1) * STEP_W + (TAPS_W - 1) * DILATION_W + 1;
-constexpr int PIXELS = HALO_H * HALO_W;
-constexpr int B_PITCH = (STEPS | 1) * 32;  // Bytes of a column of B; an odd multiple of 32 is free of bank conflicts.
-constexpr int FRAGMENTS_M = BM / 16 / WM, FRAGMENTS_N = BN / 8 / WN;
-constexpr int STAGE_PITCH = BN + 8;
-constexpr int VECTORS_OF_ROW = BN / 8;
-static_assert(THREADS == 32 * WM * WN && FRAGMENTS_M > 0 && FRAGMENTS_N > 0 && THREADS % VECTORS_OF_ROW == 0, "tile");
-constexpr bool CONSTANT_WEIGHTS = (~CONSTANT_INPUTS & (HAS_BIAS ? 6u : 2u)) == 0;
-
-DEVICE uint2 load_pixel(const AElement* from) {
-    u16 channel[4] = {};
-#pragma unroll
-    for (int c = 0; c < CHANNELS; c++) channel[c] = store_as<BElement>(to_f32(from[c * A_CHANNEL])).bits;
-    return make_uint2((u32)channel[0] | (u32)channel[1] << 16, (u32)channel[2] | (u32)channel[3] << 16);
+// The input under a tile is converted into shared memory as four channels a pixel, 8 bytes. In a step of 16 the lane t of four
+// multiplies the channels of place t of a part.
+DEVICE u32 pack_elements(f32 low, f32 high) {
+    return (u32)store_as<BElement>(low).bits | (u32)store_as<BElement>(high).bits << 16;
 }
+
+// Neighbouring pixels, of which each thread loads LOADED at a time.
+struct Pixels {
+    uint2 pixel[LOADED];
+    DEVICE void load(const AElement* from) {
+        f32 x[4][LOADED] = {};
+#pragma unroll
+        for (int c = 0; c < CHANNELS; c++) {
+            const Vector<AElement, LOADED> some = load_vector<LOADED>(from + c * A_CHANNEL);
+#pragma unroll
+            for (int i = 0; i < LOADED; i++) x[c][i] = to_f32(some.v[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < LOADED; i++)
+            pixel[i] = make_uint2(pack_elements(x[0][i], x[1][i]), CHANNELS > 2 ? pack_elements(x[2][i], x[3][i]) : 0);
+    }
+    DEVICE void clear() {
+#pragma unroll
+        for (int i = 0; i < LOADED; i++) pixel[i] = make_uint2(0, 0);
+    }
+    DEVICE void store(unsigned char* to) const {
+#if LOADED == 4
+        ((uint4*)to)[0] = make_uint4(pixel[0].x, pixel[0].y, pixel[1].x, pixel[1].y);
+        ((uint4*)to)[1] = make_uint4(pixel[2].x, pixel[2].y, pixel[3].x, pixel[3].y);
+#else
+        *(uint2*)to = pixel[0];
+#endif
+    }
+};
+
+struct Weights {
+    // Of two columns, eight apart, the channels of one place each.
+    DEVICE static uint4 load(const Operands& o, int column, int step, int t) {
+        uint2 of[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            bool exists;
+            const u32* const from = weights_at(o, column + i * 8, step / PARTS, step % PARTS * 4 + t, exists);
+            of[i] = exists ? *(const uint2*)from : make_uint2(0, 0);
+        }
+        return make_uint4(of[0].x, of[1].x, of[0].y, of[1].y);
+    }
+};
+
+struct Reader {
+    u32 own;
+    // Whether this lane has a tap in the last part of a row. Zero weights do not silence an infinity.
+    bool has_last;
+    DEVICE Reader(u32 pixels) {
+        const int t = threadIdx.x % 4;
+        own = pixels + (own_pixel() + t * DILATION_W) * 8;
+        has_last = t < TAPS_W - PLACES + 4;
+    }
+    DEVICE uint2 read(int step, int pixel) const {
+        const u32 at = own + (pixel + step / PARTS * DILATION_H * PITCH + step % PARTS * 4 * DILATION_W) * 8;
+        uint2 y = make_uint2(0, 0);
+        if (TAPS_W % 4 == 0 || step % PARTS + 1 < PARTS)
+            asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(y.x), "=r"(y.y) : "r"(at));
+        else
+            asm volatile("{\n.reg .pred exists;\nsetp.ne.u32 exists, %3, 0;\n@exists ld.shared.v2.u32 {%0,%1}, [%2];\n}"
+                         : "+r"(y.x), "+r"(y.y)
+                         : "r"(at), "r"((u32)has_last));
+        return y;
+    }
+};
 
 DEVICE void first_layer(const Operands& o) {
     extern __shared__ __align__(16) unsigned char shared[];
-    unsigned char* const weights = shared + (PIXELS * 8 + 15) / 16 * 16;
-    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
-    const int column = blockIdx.x % N_TILES * BN, tile = blockIdx.x / N_TILES;
-    const int tile_w = tile % TILES_W * TILE_W, tile_h = tile / TILES_W % TILES_H * TILE_H, n = tile / (TILES_W * TILES_H);
-
+    uint4* const weights = (uint4*)(shared + (PIXELS * 8 + 15) / 16 * 16);
+    const Tile t = this_tile();
     if (!CONSTANT_WEIGHTS) wait_for_inputs();
-#pragma unroll
-    for (int i = 0; i < BN; i += THREADS / 16) {
-        const int row = i + thread / 16;
-        if (BN % (THREADS / 16) != 0 && row >= BN) break;
-#pragma unroll
-        for (int tap = thread % 16; tap < STEPS * 4; tap += 16) {
-            const bool exists = tap < TAPS && column + row < N;
-            copy_async_8(shared_address(weights + row * B_PITCH + tap * 8), o.b + (column + row) * B_N + tap * 4, exists);
-        }
-    }
-    copy_async_commit();
-    f32 bias[8];
-    const int own_column = column + thread % VECTORS_OF_ROW * 8;
-    load_bias(o, bias, own_column, 0);
+    copy_weights<Weights>(o, t, weights);
+    Bias bias[8];
+    load_bias(o, bias, t.column + threadIdx.x % VECTORS_OF_ROW * 8, 0);
     if (CONSTANT_WEIGHTS) wait_for_inputs();
-    const AElement* const image = o.a + A_OFFSET + n * A_N;
-    uint2 loaded[(PIXELS + THREADS - 1) / THREADS];
-#pragma unroll
-    for (int i = 0; i < (PIXELS + THREADS - 1) / THREADS; i++) {
-        const int pixel = i * THREADS + thread;
-        const int h = tile_h * STEP_H - PAD_H + pixel / HALO_W, w = tile_w * STEP_W - PAD_W + pixel % HALO_W;
-        const bool inside = pixel < PIXELS && (u32)h < INPUT_H && (u32)w < INPUT_W;
-        loaded[i] = inside ? load_pixel(image + h * A_H + w * A_W) : make_uint2(0, 0);
-    }
-#pragma unroll
-    for (int i = 0; i < (PIXELS + THREADS - 1) / THREADS; i++)
-        if (i * THREADS + thread < PIXELS) *(uint2*)(shared + (i * THREADS + thread) * 8) = loaded[i];
-    copy_async_wait<0>();
+    copy_pixels<Pixels, 8>(o, t, shared);
     __syncthreads();
 
-    const int fragment_m = warp % WM * FRAGMENTS_M, fragment_n = warp / WM * FRAGMENTS_N;
-    f32 sums[FRAGMENTS_M][FRAGMENTS_N][4] = {};
-#pragma unroll
-    for (int step = 0; step < STEPS; step++) {
-        const int tap = step * 4 + lane % 4;
-        const bool exists = TAPS % 4 == 0 || step + 1 < STEPS || tap < TAPS;
-        const int under = exists ? tap / TAPS_W * DILATION_H * HALO_W + tap % TAPS_W * DILATION_W : 0;
-        u32 fa[FRAGMENTS_M][4];
-#pragma unroll
-        for (int i = 0; i < FRAGMENTS_M; i++) {
-            // A fragment is one row of 16 outputs.
-            const int at = (fragment_m + i) * STEP_H * HALO_W + lane / 4 * STEP_W + under;
-            const uint2 low = *(const uint2*)(shared + at * 8), high = *(const uint2*)(shared + (at + 8 * STEP_W) * 8);
-            // Zero weights do not silence an infinity.
-            fa[i][0] = exists ? low.x : 0, fa[i][1] = exists ? high.x : 0;
-            fa[i][2] = exists ? low.y : 0, fa[i][3] = exists ? high.y : 0;
-        }
-#pragma unroll
-        for (int j = 0; j < FRAGMENTS_N; j++) {
-            const uint2 fb = *(const uint2*)(weights + ((fragment_n + j) * 8 + lane / 4) * B_PITCH + tap * 8);
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; i++) multiply_add(sums[i][j], fa[i], fb.x, fb.y, BElement());
-        }
-    }
-
-    // The accumulators go through shared memory so that a thread gets eight neighbouring columns.
+    Sum sums[OWN_COLUMNS][OWN_PIXELS][4] = {};
+    multiply_tile(Reader(shared_address(shared)), weights, sums, BElement());
     __syncthreads();
-    f32* const staged = (f32*)shared;
-#pragma unroll
-    for (int i = 0; i < FRAGMENTS_M; i++)
-#pragma unroll
-        for (int j = 0; j < FRAGMENTS_N; j++) {
-            f32* to = staged + ((fragment_m + i) * 16 + lane / 4) * STAGE_PITCH + (fragment_n + j) * 8 + lane % 4 * 2;
-            *(float2*)to = make_float2(sums[i][j][0], sums[i][j][1]);
-            *(float2*)(to + 8 * STAGE_PITCH) = make_float2(sums[i][j][2], sums[i][j][3]);
-        }
+    stage(sums, (Sum*)shared);
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < (BM * VECTORS_OF_ROW + THREADS - 1) / THREADS; i++) {
-        const int local = (i * THREADS + thread) / VECTORS_OF_ROW;
-        const int h = tile_h + local / TILE_W, w = tile_w + local % TILE_W;
-        if (local >= BM || h >= OUTPUT_H || w >= OUTPUT_W || own_column >= N_STORED) continue;
-        const f32* from = staged + local * STAGE_PITCH + thread % VECTORS_OF_ROW * 8;
-        const float4 low = *(const float4*)from, high = *(const float4*)(from + 4);
-        const f32 sum[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-        const int row = (n * OUTPUT_H + h) * OUTPUT_W + w;
-        finish_vector(o, sum, bias, load_extras(o, row, own_column, 0), row, own_column, 0);
-    }
+    finish_staged(o, t, bias, (const Sum*)shared);
 }

@@ -3,14 +3,20 @@
 use super::packed;
 use crate::codegen::{Candidate, Packing, Rate, Target};
 use crate::conv::Geometry;
-use crate::gemm::{self, Constants, INTEGERS, Problem, WORDS, integer_names, launch, word};
+use crate::gemm::{self, Constants, INTEGERS, Problem, WORDS, Window, integer_names, launch, word};
 use crate::quantized_conv::is_float_factor;
 use crate::{DType, View};
 
 /// Most channels: a pixel is four elements of shared memory.
 const MOST_CHANNELS: u32 = 4;
-/// Most taps: the loop over them is unrolled.
-const MOST_TAPS: u32 = 64;
+/// Fewest taps that are worth it.
+const LEAST_TAPS: u32 = 5;
+/// Places of a window's row that a step multiplies together; those without a tap have no weights.
+const PART: u32 = 4;
+/// Most places: the loop over them is unrolled.
+const MOST_PLACES: u32 = 96;
+/// Pixels that a thread loads at once where they lie side by side.
+const VECTOR: u32 = 4;
 /// Outputs of a tile along a row of the output.
 const TILE_WIDTH: u32 = 16;
 /// Most shared memory of a block, so that several fit a multiprocessor.
@@ -18,10 +24,21 @@ const MOST_SHARED: u32 = 96 << 10;
 /// Shared memory of a block that every target has.
 const LEAST_SHARED: u32 = 48 << 10;
 /// Rows and columns of a tile, and the warps along each.
-const TILES: [(u32, u32, u32, u32); 7] =
-    [(8, 64, 4, 2), (4, 64, 2, 4), (4, 64, 2, 2), (8, 32, 4, 2), (4, 32, 4, 1), (8, 16, 8, 1), (4, 16, 4, 1)];
-/// The same for integers alone, whose warps find registers for more outputs: floats lose by them (TUNING.md, section 46).
-const INTEGER_TILES: [(u32, u32, u32, u32); 3] = [(8, 64, 2, 2), (8, 32, 4, 1), (8, 16, 4, 1)];
+const TILES: [(u32, u32, u32, u32); 10] = [
+    (8, 64, 4, 2),
+    (8, 64, 2, 2),
+    (4, 64, 2, 4),
+    (4, 64, 2, 2),
+    (8, 32, 4, 2),
+    (8, 32, 4, 1),
+    (4, 32, 4, 1),
+    (8, 16, 8, 1),
+    (8, 16, 4, 1),
+    (4, 16, 4, 1),
+];
+
+/// Tiles, the pixels under them, products and the way out.
+const TILES_SOURCE: &str = include_str!("first_layer_tiles.cu");
 
 /// Whether a convolution without groups of this input and these weights into outputs of type `output` has a tensor-core
 /// kernel that reads the input in whatever layout and float type it has, so that no copy is needed before it. Strides and
@@ -31,7 +48,7 @@ pub fn reads_any_layout(input: &View, weights: &View, output: DType, strides: [u
     input.rank() == 4
         && weights.rank() == 4
         && (1..=MOST_CHANNELS).contains(&weights.shape[1])
-        && (5..=MOST_TAPS).contains(&weights.shape[2].saturating_mul(weights.shape[3]))
+        && has_few_places(weights)
         && half(weights.dtype)
         && output == weights.dtype
         && (half(input.dtype) || input.dtype == DType::F32)
@@ -50,25 +67,48 @@ pub fn reads_bytes_of_any_layout(input: &View, weights: &View, strides: [u32; 3]
     input.rank() == 4
         && weights.rank() == 4
         && (1..=MOST_CHANNELS).contains(&weights.shape[1])
-        && (5..=MOST_TAPS).contains(&weights.shape[2].saturating_mul(weights.shape[3]))
+        && has_few_places(weights)
         && TILES.iter().any(|&(rows, columns, ..)| shared(weights, strides, dilations, rows, columns) <= most)
+}
+
+/// Whether the taps of a window are neither too few nor, with their rows filled up to whole parts, too many.
+fn has_few_places(weights: &View) -> bool {
+    let [rows, columns] = [weights.shape[2], weights.shape[3]];
+    rows.saturating_mul(columns) >= LEAST_TAPS && rows.saturating_mul(columns.div_ceil(PART) * PART) <= MOST_PLACES
+}
+
+/// Pixels under a tile, with what vectors of them have more than the window: their rows, and their columns.
+fn halo(weights: &View, strides: [u32; 3], dilations: [u32; 3], rows: u32) -> [u64; 2] {
+    let span = |outputs: u32, d: usize| {
+        u64::from(outputs - 1) * u64::from(strides[d])
+            + u64::from(weights.shape[d + 1] - 1) * u64::from(dilations[d])
+            + 1
+    };
+    [span(rows, 1), (span(TILE_WIDTH, 2) + u64::from(VECTOR - 1)).next_multiple_of(VECTOR.into())]
+}
+
+/// Steps along K: of one part for floats, of two for integers.
+fn steps(weights: &View) -> u32 {
+    let parts = weights.shape[2] * weights.shape[3].div_ceil(PART);
+    if weights.dtype.is_byte() { parts.div_ceil(2) } else { parts }
 }
 
 /// Bytes of shared memory: input and weights, or the staged accumulators where they are larger.
 fn shared(weights: &View, strides: [u32; 3], dilations: [u32; 3], rows: u32, columns: u32) -> u32 {
     let integers = weights.dtype.is_byte();
     let pixel = if integers { 4 } else { 8 };
-    let span = |outputs: u32, d: usize| {
-        u64::from(outputs - 1) * u64::from(strides[d])
-            + u64::from(weights.shape[d + 1] - 1) * u64::from(dilations[d])
-            + 1
-    };
-    let pixels = span(rows, 1).saturating_mul(span(TILE_WIDTH, 2)).saturating_mul(pixel).saturating_add(15) / 16 * 16;
-    let taps = weights.shape[2] * weights.shape[3];
-    let column = if integers { taps.div_ceil(8) * 32 + 16 } else { (taps.div_ceil(4) | 1) * 32 };
-    let staged = u64::from(rows * TILE_WIDTH * (columns + 8) * 4);
-    let bytes = pixels.saturating_add(u64::from(columns * column)).max(staged);
+    let [height, width] = halo(weights, strides, dilations, rows);
+    let pixels = height.saturating_mul(width).saturating_mul(pixel).saturating_add(15) / 16 * 16;
+    let staged = u64::from(rows * TILE_WIDTH * (columns + 4) * 4);
+    let bytes = pixels.saturating_add(u64::from(columns * steps(weights) * 32)).max(staged);
     u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// Pixels that a thread may load at once: four, where vectors of them begin at multiples of four elements.
+fn loaded(whole: &Problem, window: &Window) -> u32 {
+    let places = [whole.a.offset, whole.a.row[0], whole.depth.stride, window.strides[1]];
+    let aligned = places.iter().all(|place| place % i64::from(VECTOR) == 0);
+    if aligned && window.strides[2] == 1 && window.input[2].is_multiple_of(VECTOR) { VECTOR } else { 1 }
 }
 
 /// Candidates, or none where the convolution is not a first layer.
@@ -83,10 +123,8 @@ pub(super) fn candidates(conv: &Geometry, whole: &Problem, target: &Target) -> V
         return Vec::new();
     }
     let narrowest = TILES.map(|tile| tile.1).into_iter().filter(|&columns| columns >= whole.stored_columns).min();
-    let of_integers = INTEGER_TILES.into_iter().filter(|_| whole.integers.is_some() && target.has_async_copy());
     TILES
         .into_iter()
-        .chain(of_integers)
         .filter(|&(_, columns, ..)| columns <= narrowest.unwrap_or(u32::MAX))
         .filter_map(|(rows, columns, wm, wn)| candidate(conv, whole, [rows, columns, wm, wn], target))
         .collect()
@@ -106,8 +144,11 @@ fn candidate(conv: &Geometry, whole: &Problem, tile: [u32; 4], target: &Target) 
     let blocks = u64::from(whole.rows[0]) * u64::from(tiles_h) * u64::from(tiles_w) * u64::from(n_tiles);
     let blocks = u32::try_from(blocks).ok()?;
     let threads = 32 * wm * wn;
+    let loaded = loaded(whole, window);
     let constants = Constants::default()
         .flag("HAS_BIAS", whole.bias)
+        .define("LOADED", loaded)
+        .int("PARTS_OF_STEP", if whole.integers.is_some() { 2 } else { 1 })
         .int("TILE_H", rows)
         .int("BN", columns)
         .int("WM", wm)
@@ -141,18 +182,18 @@ fn candidate(conv: &Geometry, whole: &Problem, tile: [u32; 4], target: &Target) 
         (Some(names), Some(integers)) => constants
             .text(names)
             .define("OUTSIDE_WORD", word(integers.padding_value))
-            .define("TENSOR_CORES", u32::from(tensor_cores)),
-        _ => constants,
+            .define("TENSOR_CORES", u32::from(tensor_cores))
+            .define("TURNED", 1),
+        _ => constants.define("TENSOR_CORES", 1),
     };
     let parts = match names {
-        Some(_) => [if tensor_cores { INTEGERS } else { WORDS }, include_str!("first_layer_integers.cu")],
-        None => [include_str!("../../gemm/intrinsics.cu"), include_str!("first_layer.cu")],
+        Some(_) => [if tensor_cores { INTEGERS } else { WORDS }, TILES_SOURCE, include_str!("first_layer_integers.cu")],
+        None => [include_str!("../../gemm/intrinsics.cu"), TILES_SOURCE, include_str!("first_layer.cu")],
     };
     let parts = parts.map(Into::into).into();
     let geometry =
         gemm::Geometry { shared, ..gemm::Geometry::new("first_layer", "first_layer", parts, blocks, threads) };
     let launch = launch(whole, &b, constants, geometry);
-    // Loads of input and weights one after the other, products at half of the rate, the way out.
     let peak = if whole.integers.is_none() {
         Rate::F16
     } else if tensor_cores {
@@ -164,8 +205,21 @@ fn candidate(conv: &Geometry, whole: &Problem, tile: [u32; 4], target: &Target) 
     let resident = (65536 / (112 * threads)).min(target.shared_per_multiprocessor / (shared + 1024)).max(1);
     let of_one = f64::from(blocks.div_ceil(target.multiprocessors));
     let overlap = of_one.min(f64::from(resident));
-    let products = f64::from(rows * TILE_WIDTH * columns) * f64::from(window.count().next_multiple_of(4) * 4);
-    let cycles = (of_one / overlap).ceil() * (2400.0 + overlap * (products / (0.5 * rate) + f64::from(shared) / 40.0));
+    // Instructions of a warp: loads of pixels and weights, fragments and products of each step, the way out.
+    let warps = f64::from(wm * wn);
+    let [height, width] = halo(&conv.weights, conv.strides, conv.dilations, rows);
+    let vectors = (height * width / u64::from(loaded)).div_ceil(u64::from(threads)) as f64;
+    let places =
+        f64::from((columns * steps(&conv.weights) * if whole.integers.is_some() { 8 } else { 4 }).div_ceil(threads));
+    let (fragments_m, fragments_n) = (f64::from(rows / wm), f64::from(columns / 8 / wn));
+    let steps = f64::from(steps(&conv.weights));
+    let passes = f64::from((rows * TILE_WIDTH * columns / 8).div_ceil(threads));
+    let loads = vectors * if loaded == VECTOR { 45.0 } else { 35.0 } + places * 6.0;
+    let products = steps * (fragments_m * 3.0 + fragments_n + fragments_m * fragments_n);
+    let instructions = 40.0 + loads + products + fragments_m * fragments_n * 2.0 + passes * 75.0;
+    let tensor =
+        f64::from(rows * TILE_WIDTH * columns) * steps * if whole.integers.is_some() { 32.0 } else { 16.0 } / rate;
+    let cycles = (of_one / overlap).ceil() * (1600.0 + overlap * (instructions * warps / 4.0 + 0.5 * tensor));
     let mut packing = vec![Packing::Keep; 2 + usize::from(whole.bias) + whole.extras.len()];
     packing[1] = b.packing;
     Some(Candidate {

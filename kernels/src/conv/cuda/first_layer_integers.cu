@@ -1,127 +1,111 @@
 // Convolution of one to four channels of 8-bit integers: the first layer of a quantised network, straight from its input.
 //
-// A block computes TILE_H × 16 outputs by BN columns. The input under them is copied into shared memory as a word of four
-// channels a pixel, what stands outside of it included. K runs over taps, a word each: in a step of 32 bytes the thread t of
-// a row of four holds the pixels of taps 8·step + t and 8·step + 4 + t, so that a fragment is made of single words, wherever
-// the window stands. Without tensor cores a thread multiplies the words of eight columns itself.
-constexpr int TILE_W = 16;
-constexpr int BM = TILE_H * TILE_W;
-constexpr int STEPS = (TAPS + 7) / 8;
-constexpr int HALO_H = (TILE_H - 1) * STEP_H + (TAPS_H - 1) * DILATION_H + 1;
-constexpr int HALO_W = (TILE_W - 1) * STEP_W + (TAPS_W - 1) * DILATION_W + 1;
-constexpr int PIXELS = HALO_H * HALO_W;
-constexpr int LOADS = (PIXELS + THREADS - 1) / THREADS;
-constexpr int B_PITCH = STEPS * 8 + 4;  // Words of a column of B; an odd multiple of 4 is free of bank conflicts.
-constexpr int STAGE_PITCH = BN + 8;
-constexpr int VECTORS_OF_ROW = BN / 8;
-constexpr int PASSES = (BM * VECTORS_OF_ROW + THREADS - 1) / THREADS;
-static_assert(THREADS % VECTORS_OF_ROW == 0 && THREADS % 8 == 0, "tile");
-constexpr bool CONSTANT_WEIGHTS = (~CONSTANT_INPUTS & (HAS_BIAS ? 6u : 2u)) == 0;
-
-DEVICE u32 load_pixel(const AElement* from) {
-    u32 word = 0;
+// The input under a tile is copied into shared memory as a word of four channels a pixel, what stands outside of it included. In
+// a step of 32 bytes the lane t of four multiplies the words of place t of two parts. Without tensor cores a thread multiplies the
+// words of eight columns itself.
+//
+// Neighbouring pixels, of which each thread loads LOADED at a time.
+struct Pixels {
+    u32 pixel[LOADED];
+    DEVICE void load(const AElement* from) {
+        u32 channel[4] = {};
 #pragma unroll
-    for (int c = 0; c < CHANNELS; c++) word |= (u32)(u8)from[c * A_CHANNEL] << c * 8;
-    return word;
-}
+        for (int c = 0; c < CHANNELS; c++) {
+            const Vector<AElement, LOADED> some = load_vector<LOADED>(from + c * A_CHANNEL);
+            channel[c] = LOADED == 4 ? *(const u32*)&some : (u32)*(const u8*)&some;
+        }
+        // The channels of two pixels, of which the lower halves are the first's.
+        const u32 first = __byte_perm(channel[0], channel[1], 0x5140), second = __byte_perm(channel[2], channel[3], 0x5140);
+        pixel[0] = __byte_perm(first, second, 0x5410);
+#if LOADED == 4
+        pixel[1] = __byte_perm(first, second, 0x7632);
+        const u32 third = __byte_perm(channel[0], channel[1], 0x7362), fourth = __byte_perm(channel[2], channel[3], 0x7362);
+        pixel[2] = __byte_perm(third, fourth, 0x5410), pixel[3] = __byte_perm(third, fourth, 0x7632);
+#endif
+    }
+    DEVICE void clear() {
+#pragma unroll
+        for (int i = 0; i < LOADED; i++) pixel[i] = OUTSIDE_WORD;
+    }
+    DEVICE void store(unsigned char* to) const {
+#if LOADED == 4
+        *(uint4*)to = make_uint4(pixel[0], pixel[1], pixel[2], pixel[3]);
+#else
+        *(u32*)to = pixel[0];
+#endif
+    }
+};
+
+#if TENSOR_CORES
+struct Weights {
+    // Of two columns, eight apart, a place in each of two parts.
+    DEVICE static uint4 load(const Operands& o, int column, int step, int t) {
+        u32 of[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int part = step * 2 + i / 2;
+            bool exists;
+            const u32* const from = weights_at(o, column + i % 2 * 8, part / PARTS, part % PARTS * 4 + t, exists);
+            of[i] = exists ? *from : 0;
+        }
+        return make_uint4(of[0], of[1], of[2], of[3]);
+    }
+};
+
+struct Reader {
+    // The lane's place in a part, and in the last part of a row: there the row's last tap where it has none of its own, since what
+    // has no weight may be anything.
+    const u32 *own, *last;
+    DEVICE Reader(const u32* pixels) {
+        const int t = threadIdx.x % 4;
+        own = pixels + own_pixel() + t * DILATION_W;
+        last = pixels + own_pixel() + min(t, TAPS_W - PLACES + 3) * DILATION_W;
+    }
+    DEVICE u32 word(int part, int pixel) const {
+        const int row = min(part / PARTS, TAPS_H - 1), in_row = part % PARTS;
+        return (in_row == PARTS - 1 ? last : own)[pixel + row * DILATION_H * PITCH + in_row * 4 * DILATION_W];
+    }
+    DEVICE uint2 read(int step, int pixel) const { return make_uint2(word(step * 2, pixel), word(step * 2 + 1, pixel)); }
+};
+#endif
 
 DEVICE void first_layer(const Operands& o) {
     extern __shared__ __align__(16) unsigned char shared[];
     u32 *const pixels = (u32*)shared, *const weights = pixels + (PIXELS + 3) / 4 * 4;
-    const int thread = threadIdx.x;
-    const int column = blockIdx.x % N_TILES * BN, tile = blockIdx.x / N_TILES;
-    const int tile_w = tile % TILES_W * TILE_W, tile_h = tile / TILES_W % TILES_H * TILE_H, n = tile / (TILES_W * TILES_H);
-
+    const Tile t = this_tile();
     if (!CONSTANT_WEIGHTS) wait_for_inputs();
-#pragma unroll
-    for (int i = 0; i < BN; i += THREADS / 8) {
-        const int row = i + thread / 8;
-        if (BN % (THREADS / 8) != 0 && row >= BN) break;
-#pragma unroll
-        for (int tap = thread % 8; tap < STEPS * 8; tap += 8) {
-            const bool exists = tap < TAPS && column + row < N;
-            weights[row * B_PITCH + tap] = exists ? *(const u32*)(o.b + (column + row) * B_N + tap * 4) : 0;
-        }
+#if TENSOR_CORES
+    copy_weights<Weights>(o, t, (uint4*)weights);
+#else
+    for (int i = threadIdx.x; i < BN * TAPS; i += THREADS) {
+        const int column = t.column + i / TAPS;
+        weights[i] = column < N ? *(const u32*)(o.b + column * B_N + i % TAPS * 4) : 0;
     }
+#endif
     Bias bias[8];
-    const int own_column = column + thread % VECTORS_OF_ROW * 8;
-    load_bias(o, bias, own_column, 0);
+    load_bias(o, bias, t.column + threadIdx.x % VECTORS_OF_ROW * 8, 0);
     if (CONSTANT_WEIGHTS) wait_for_inputs();
-    const AElement* const image = o.a + A_OFFSET + n * A_N;
-    u32 loaded[LOADS];
-#pragma unroll
-    for (int i = 0; i < LOADS; i++) {
-        const int pixel = i * THREADS + thread;
-        const int h = tile_h * STEP_H - PAD_H + pixel / HALO_W, w = tile_w * STEP_W - PAD_W + pixel % HALO_W;
-        const bool inside = pixel < PIXELS && (u32)h < INPUT_H && (u32)w < INPUT_W;
-        loaded[i] = inside ? load_pixel(image + h * A_H + w * A_W) : OUTSIDE_WORD;
-    }
-#pragma unroll
-    for (int i = 0; i < LOADS; i++)
-        if (i * THREADS + thread < PIXELS) pixels[i * THREADS + thread] = loaded[i];
+    copy_pixels<Pixels, 4>(o, t, shared);
     __syncthreads();
 
 #if TENSOR_CORES
-    constexpr int FRAGMENTS_M = BM / 16 / WM, FRAGMENTS_N = BN / 8 / WN;
-    static_assert(THREADS == 32 * WM * WN && FRAGMENTS_M > 0 && FRAGMENTS_N > 0, "warps");
-    const int lane = thread % 32, warp = thread / 32;
-    const int fragment_m = warp % WM * FRAGMENTS_M, fragment_n = warp / WM * FRAGMENTS_N;
-    u32 sums[FRAGMENTS_M][FRAGMENTS_N][4] = {};
-#pragma unroll
-    for (int step = 0; step < STEPS; step++) {
-        // Weights of taps that do not exist are zero, whatever lies under them.
-        const int first = min(step * 8 + lane % 4, TAPS - 1), second = min(step * 8 + 4 + lane % 4, TAPS - 1);
-        const int under_first = first / TAPS_W * DILATION_H * HALO_W + first % TAPS_W * DILATION_W;
-        const int under_second = second / TAPS_W * DILATION_H * HALO_W + second % TAPS_W * DILATION_W;
-        u32 fa[FRAGMENTS_M][4];
-#pragma unroll
-        for (int i = 0; i < FRAGMENTS_M; i++) {
-            // A fragment is one row of 16 outputs.
-            const u32* const at = pixels + (fragment_m + i) * STEP_H * HALO_W + lane / 4 * STEP_W;
-            fa[i][0] = at[under_first], fa[i][1] = at[under_first + 8 * STEP_W];
-            fa[i][2] = at[under_second], fa[i][3] = at[under_second + 8 * STEP_W];
-        }
-#pragma unroll
-        for (int j = 0; j < FRAGMENTS_N; j++) {
-            const u32* const fb = weights + ((fragment_n + j) * 8 + lane / 4) * B_PITCH + step * 8 + lane % 4;
-#pragma unroll
-            for (int i = 0; i < FRAGMENTS_M; i++) multiply_add(sums[i][j], fa[i], fb[0], fb[4], AElement());
-        }
-    }
-    // The accumulators go through shared memory so that a thread gets eight neighbouring columns.
+    Sum sums[OWN_COLUMNS][OWN_PIXELS][4] = {};
+    multiply_tile(Reader(pixels), (const uint4*)weights, sums, AElement());
     __syncthreads();
-    u32* const staged = pixels;
-#pragma unroll
-    for (int i = 0; i < FRAGMENTS_M; i++)
-#pragma unroll
-        for (int j = 0; j < FRAGMENTS_N; j++) {
-            u32* to = staged + ((fragment_m + i) * 16 + lane / 4) * STAGE_PITCH + (fragment_n + j) * 8 + lane % 4 * 2;
-            *(uint2*)to = make_uint2(sums[i][j][0], sums[i][j][1]);
-            *(uint2*)(to + 8 * STAGE_PITCH) = make_uint2(sums[i][j][2], sums[i][j][3]);
-        }
+    stage(sums, pixels);
     __syncthreads();
-#endif
-#pragma unroll
-    for (int i = 0; i < PASSES; i++) {
-        const int local = (i * THREADS + thread) / VECTORS_OF_ROW;
-        const int h = tile_h + local / TILE_W, w = tile_w + local % TILE_W;
-        if (local >= BM || h >= OUTPUT_H || w >= OUTPUT_W || own_column >= N_STORED) continue;
-#if TENSOR_CORES
-        const u32* from = staged + local * STAGE_PITCH + thread % VECTORS_OF_ROW * 8;
-        const uint4 low = *(const uint4*)from, high = *(const uint4*)(from + 4);
-        const u32 sum[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    finish_staged(o, t, bias, pixels);
 #else
-        u32 sum[8] = {};
-        const u32* const at = pixels + local / TILE_W * STEP_H * HALO_W + local % TILE_W * STEP_W;
+    finish_tile(o, t, bias, [&](int local, int vector, Vectored (&sum)[8]) {
+#pragma unroll
+        for (int j = 0; j < 8; j++) sum[j] = 0;
+        const u32* const at = pixels + local / TILE_W * STEP_H * PITCH + local % TILE_W * STEP_W + LEAD;
 #pragma unroll 7
         for (int tap = 0; tap < TAPS; tap++) {
-            const u32 pixel = at[tap / TAPS_W * DILATION_H * HALO_W + tap % TAPS_W * DILATION_W];
+            const u32 pixel = at[tap / TAPS_W * DILATION_H * PITCH + tap % TAPS_W * DILATION_W];
 #pragma unroll
-            for (int j = 0; j < 8; j++)
-                sum[j] = multiply_add_4(pixel, weights[(thread % VECTORS_OF_ROW * 8 + j) * B_PITCH + tap], sum[j]);
+            for (int j = 0; j < 8; j++) sum[j] = multiply_add_4(pixel, weights[(vector * 8 + j) * TAPS + tap], sum[j]);
         }
+    });
 #endif
-        const int row = (n * OUTPUT_H + h) * OUTPUT_W + w;
-        finish_vector(o, sum, bias, load_extras(o, row, own_column, 0), row, own_column, 0);
-    }
 }

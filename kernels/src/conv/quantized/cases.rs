@@ -322,6 +322,19 @@ pub fn cases() -> Vec<Kernel> {
         add(both, &[1, 16, 100], [24, 3, 1, 1], 0, Requantise(U8));
         add(both, &[1, 16, 5, 6, 7], [16, 3, 1, 1], 1, Sums);
     }
+    // First layers that read planes: rows of whole fours, of which a thread loads four pixels, and others.
+    for (types, input, [maps, taps, stride], padding_value, finish) in [
+        (signed, &[2, 3, 34, 40], [64, 7, 2], -3, PerChannel(I8)),
+        (both, &[1, 3, 40, 36], [16, 3, 2], 128, Silu(I8)),
+        (both, &[1, 1, 19, 20], [20, 5, 1], 0, Requantise(F16)),
+        (signed, &[1, 4, 17, 24], [32, 3, 1], 5, PerChannel(I8)),
+        (both, &[1, 2, 21, 28], [72, 6, 2], 9, Requantise(U8)),
+        (both, &[1, 3, 33, 35], [64, 3, 2], 114, PerChannel(U8)),
+    ] {
+        let mut first = layer(&Layer { input, maps, taps, stride, padding_value, finish, ..Layer::new(types, true) });
+        first.geometry.input = view(types[0], false, input);
+        cases.push(first);
+    }
     // Matrix products: of a transformer, of one row, and odd ones.
     for (extents, finish) in [
         ([128, 768, 256], PerChannel(F16)),
