@@ -4,7 +4,7 @@ pub mod completion;
 pub(crate) mod elementwise;
 mod half;
 pub(crate) mod packing;
-mod quotient;
+pub(crate) mod quotient;
 mod signature;
 mod source;
 mod target;

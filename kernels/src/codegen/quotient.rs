@@ -2,7 +2,7 @@
 //! division.
 
 use super::f32_literal;
-use crate::pointwise::{Class, Instruction, Program, Unary};
+use crate::pointwise::{Binary, Class, Instruction, Program, Unary};
 
 /// The divisor of a program's instruction `quotient`, where it is a constant of moderate size and every reader rounds the
 /// quotient.
@@ -13,6 +13,13 @@ pub(super) fn divisor(program: &Program, quotient: usize, divisor: u8) -> Option
     let rounded = !is_result && program.instructions.iter().filter(|i| i.reads(quotient)).all(rounds);
     let value = value as f32;
     (program.class == Class::F32 && rounded && (1e-30..1e30).contains(&value)).then_some(value)
+}
+
+/// Whether a program has such quotients.
+pub(crate) fn are_in(program: &Program) -> bool {
+    program.instructions.iter().enumerate().any(|(number, instruction)| {
+        matches!(*instruction, Instruction::Binary(Binary::Div, _, by) if divisor(program, number, by).is_some())
+    })
 }
 
 /// The expression of register a over the divisor: by way of the reciprocal, corrected by the remainder, which a fused
@@ -28,7 +35,6 @@ mod tests {
     use super::super::{Arithmetic, program_function};
     use super::*;
     use crate::host::testing::Random;
-    use crate::pointwise::Binary;
 
     #[test]
     fn only_quotients_that_are_rounded_are_computed_so() {

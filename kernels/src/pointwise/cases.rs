@@ -142,6 +142,16 @@ pub fn cases() -> Vec<Kernel> {
         let code = [&scaled[..], &rounded, &[I::Binary(B::Min, 6, 7), I::Binary(B::Mul, 8, 4)]].concat();
         case(dense(to, &[7, 148]), &[dense(from, &[7, 148])], program(Class::F32, 1, &code));
     }
+    // Floats that are rounded to bytes twice, and made floats again.
+    for dtype in [F32, F16] {
+        let first = [I::Input(0), I::Float(0.0311), I::Binary(B::Div, 0, 1), I::Unary(U::Round, 2), I::Float(127.0)];
+        let bounded = [I::Binary(B::Min, 3, 4), I::Float(-128.0), I::Binary(B::Max, 5, 6), I::Binary(B::Mul, 7, 1)];
+        let sum = [I::Input(1), I::Binary(B::Add, 8, 9), I::Float(0.0473), I::Binary(B::Div, 10, 11)];
+        let second =
+            [I::Unary(U::Round, 12), I::Binary(B::Min, 13, 4), I::Binary(B::Max, 14, 6), I::Binary(B::Mul, 15, 11)];
+        let code = [&first[..], &bounded, &sum, &second].concat();
+        case(dense(dtype, &[5, 203]), &[dense(dtype, &[5, 203]), dense(F32, &[5, 203])], program(Class::F32, 2, &code));
+    }
     // Choice by a mask, and a long fused chain with seven inputs.
     let select = [I::Input(0), I::Input(1), I::Input(2), I::Select(0, 1, 2)];
     let mask = broadcast(Bool, &[1, 19], &[8, 19]);

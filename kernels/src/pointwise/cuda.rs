@@ -5,7 +5,7 @@ use crate::codegen::elementwise::{Loops, Operand, distinct_bytes, stored_extents
 use crate::codegen::transpose::Tiles;
 use crate::codegen::{
     Arithmetic, Candidate, Generate, Source, Target, Unsupported, element_type, load_function, memory_cost,
-    program_function, whole_functions,
+    program_function, quotient, whole_functions,
 };
 use crate::{DType, View};
 
@@ -66,12 +66,14 @@ impl Pointwise {
         )
     }
 
-    /// The same where the result or an operand has 8 bits: without conversions, of which a multiprocessor does few at a time.
+    /// The same where the result or an operand has 8 bits, or the program quantises: without conversions, of which a multiprocessor
+    /// does few at a time, and without CUDA's division.
     fn whole(&self) -> Option<String> {
         let to = self.output.dtype;
-        let floats_of_bytes =
-            matches!(to, DType::F32 | DType::F16 | DType::Bf16) && self.inputs.iter().any(|view| view.dtype.is_byte());
-        if !(to.is_byte() || floats_of_bytes) {
+        let reads_bytes = || self.inputs.iter().any(|view| view.dtype.is_byte());
+        let floats =
+            matches!(to, DType::F32 | DType::F16 | DType::Bf16) && (reads_bytes() || quotient::are_in(&self.program));
+        if !(to.is_byte() || floats) {
             return None;
         }
         let source = |view: &View| match view.dtype {
@@ -98,5 +100,32 @@ impl Pointwise {
             parameters.join(", "),
             stored(arguments.join(", ")),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kernel;
+    use crate::gemm::tests::targets;
+    use crate::pointwise::cases::cases;
+
+    #[test]
+    fn programs_that_quantise_have_no_division_of_cuda() {
+        let mut found = 0;
+        for kernel in cases() {
+            let Kernel::Pointwise(kernel) = kernel else { continue };
+            if !quotient::are_in(&kernel.program) {
+                continue;
+            }
+            found += 1;
+            for candidate in targets().iter().flat_map(|target| kernel.candidates(target).expect("supported")) {
+                let source = candidate.launches[0].source.to_string();
+                let program = source.split("f32 program(").nth(1).expect("the program's function");
+                let function = program.split('}').next().expect("its statements");
+                assert!(!function.contains("divide("), "{function}");
+            }
+        }
+        assert!(found >= 6, "{found}");
     }
 }
