@@ -105,11 +105,13 @@ class Catalogue:
     def _read_record(self, name):
         return json.loads((self._root / "targets/verified" / name).read_text())
 
-    def _record_with(self, part):
-        """The record, or, where a part of it has not been made again, an older one that has it; none if there is none."""
+    def _record_with(self, part, section=None):
+        """The record, or, where a part of it, or a section of one, has not been made again, an older one that has it; none if there is
+        none."""
         older = (path.name for path in older_of(self._root / "targets/verified", RECORD))
         records = [self._record, *map(self._read_record, older)]
-        return next((record for record in records if record.get(part)), None)
+        has = lambda record: record.get(part) and (section is None or section in record[part])
+        return next(filter(has, records), None)
 
     def record(self, name, *arguments):
         """Something that the record of the GPU holds."""
@@ -156,23 +158,26 @@ class Catalogue:
         replays, different = (sum(soak[name] for soak in soaks) for name in ("replays", "different"))
         tails = [soak["p999"] / soak["median"] for soak in soaks]
         alone = [soak["busy_wait"] / soak["median"] for soak in soaks]
-        span = lambda ratios: f"{min(ratios):.2f} to {max(ratios):.2f}"
+        span = lambda ratios: " to ".join(dict.fromkeys(f"{ratio:.2f}" for ratio in (min(ratios), max(ratios))))
         missed = sum(tail > TAIL for tail in tails)
         verdict = f"missed by {missed} of {len(tails)}" if missed else "met"
+        ways = f"{len(tails)} ways" if len(tails) > 1 else "one way"
         return (
-            f"of {replays:,} replays that wait in {len(tails)} ways, {different:,} differ; p99.9 of the round trip is {span(tails)} times"
+            f"of {replays:,} replays that wait in {ways}, {different:,} differ; p99.9 of the round trip is {span(tails)} times"
             f" its median (goal: {TAIL}, {verdict}), that of busy waits as long {span(alone)} times."
         )
 
     def _record_kernels(self, architecture):
-        """Candidates that agreed with their reference kernels, and those that did not."""
-        tallies = self._record["kernels"][architecture]
+        """Candidates that agreed with their reference kernels, and those that did not; an older record that they are of is named."""
+        record = self._record_with("kernels", architecture)
+        tallies = record["kernels"][architecture]
         failed = {
             family: len(tally["failures"]) if "failures" in tally else tally["failed"] for family, tally in tallies.items()
         }
         passed = sum(tally["passed"] for tally in tallies.values())
         names = listed(f"{count} of `{family}`" for family, count in failed.items() if count)
-        return f"{passed:,} of {passed + sum(failed.values()):,}" + (f" (all but {names})" if names else "")
+        older = "" if record is self._record else f" (in an older record: {self._record_machine(record)})"
+        return f"{passed:,} of {passed + sum(failed.values()):,}" + (f" (all but {names})" if names else "") + older
 
     def _networks(self):
         """Plan's name, target and what the record holds of it."""
