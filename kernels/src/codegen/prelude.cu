@@ -19,6 +19,17 @@ template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N :
 
 #define DEVICE __device__ __forceinline__
 
+// N neighbours by one load of words: the compiler takes a vector apart that is read through a pointer to it.
+template <int N, typename T> DEVICE Vector<T, N> load_vector(const T* from) {
+    constexpr int BYTES = N * sizeof(T);
+    Vector<T, N> y;
+    if constexpr (BYTES == 16) *(uint4*)&y = *(const uint4*)from;
+    else if constexpr (BYTES == 8) *(uint2*)&y = *(const uint2*)from;
+    else if constexpr (BYTES == 4) *(u32*)&y = *(const u32*)from;
+    else y = *(const Vector<T, N>*)from;
+    return y;
+}
+
 // First statement of every kernel. Where a graph's edge lets a kernel start while the one before it still runs
 // (programmatic dependent launch, sm_90 and later), this waits until all that it wrote is visible. Constants may be read
 // before it: bit i of CONSTANT_INPUTS says that no step of the plan writes input i. No kernel lets the next one start by

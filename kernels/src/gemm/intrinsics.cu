@@ -24,11 +24,6 @@ DEVICE void copy_async_if(bool run, u32 to, const void* from, bool inside) {
                  "l"(from), "r"(bytes), "r"((u32)run)
                  : "memory");
 }
-// The same for 8 bytes, through level 1.
-DEVICE void copy_async_8(u32 to, const void* from, bool inside) {
-    const int bytes = inside ? 8 : 0;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
-}
 DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Four equal words into shared memory.
 DEVICE void store_chunk(u32 to, u32 word) {

@@ -4,17 +4,6 @@ DEVICE i32 place(i32 i, u32 extent) { return CLAMPED ? min(max(i, 0), (i32)exten
 
 typedef Vector<T, WIDTH> Channels;
 
-// The channels at `from`, by one load.
-DEVICE Channels load_channels(const T* from) {
-    constexpr int BYTES = WIDTH * sizeof(T);
-    Channels in;
-    if constexpr (BYTES == 16) *(uint4*)&in = *(const uint4*)from;
-    else if constexpr (BYTES == 8) *(uint2*)&in = *(const uint2*)from;
-    else if constexpr (BYTES == 4) *(u32*)&in = *(const u32*)from;
-    else in = *(const Channels*)from;
-    return in;
-}
-
 #if PACKED_BYTES
 // Maxima of bytes, signed ones moved up by 128: two of them, in the lower bytes of a word's halves, are compared at once as f16, whose
 // small positive values are ordered as their bits are.
@@ -104,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pool(const T* __restrict__ i
             for (i32 kx = 0; kx < WINDOW_2; ++kx) {
                 const i32 x = place(x0 + kx * DILATION_2, EXTENT_2);
                 if (!CLAMPED && (u32)x >= EXTENT_2) continue;
-                results.take(load_channels(
+                results.take(load_vector<WIDTH>(
                     input + from + (offset_t)z * INPUT_0 + (offset_t)y * INPUT_1 + (offset_t)x * INPUT_2));
             }
         }

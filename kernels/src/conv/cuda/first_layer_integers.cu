@@ -3,7 +3,7 @@
 // The input under a tile is copied into shared memory as a word of four channels a pixel, what stands outside of it included. In
 // a step of 32 bytes the lane t of four multiplies the words of place t of two parts. Without tensor cores a thread multiplies the
 // words of eight columns itself.
-//
+
 // Neighbouring pixels, of which each thread loads LOADED at a time.
 struct Pixels {
     u32 pixel[LOADED];

@@ -30,17 +30,6 @@ DEVICE Tile this_tile() {
     return {(int)blockIdx.x % N_TILES * BN, tile / (TILES_W * TILES_H), tile / TILES_W % TILES_H * TILE_H, tile % TILES_W * TILE_W};
 }
 
-// Neighbouring elements, by one load.
-template <int COUNT> DEVICE Vector<AElement, COUNT> load_vector(const AElement* from) {
-    constexpr int BYTES = COUNT * sizeof(AElement);
-    Vector<AElement, COUNT> y;
-    if constexpr (BYTES == 16) *(uint4*)&y = *(const uint4*)from;
-    else if constexpr (BYTES == 8) *(uint2*)&y = *(const uint2*)from;
-    else if constexpr (BYTES == 4) *(u32*)&y = *(const u32*)from;
-    else y = *(const Vector<AElement, COUNT>*)from;
-    return y;
-}
-
 // Copies the pixels under a tile to shared memory, BYTES each: all loads before the first store.
 template <typename Pixels, int BYTES> DEVICE void copy_pixels(const Operands& o, const Tile& t, unsigned char* to) {
     constexpr int LOADS = (VECTORS + THREADS - 1) / THREADS;
