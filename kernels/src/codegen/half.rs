@@ -7,6 +7,7 @@
 //! They give what the exact functions give for infinities and NaN. They take subnormal f32 for 0, and a quotient by more
 //! than 2¹²⁶ is 0: f16 holds no operand for which that shows, but bf16 and f32 ones do.
 
+use super::f32_literal;
 use crate::pointwise::{Binary, Class, Instruction, Program, Unary};
 
 /// Whether a program may use these: no instruction jumps where its operand hardly changes.
@@ -40,17 +41,38 @@ pub(super) fn expression(program: &Program, instruction: Instruction) -> Option<
     })
 }
 
-/// `1 + erf(x)` and `1 + tanh(x)`, of both forms of GELU, as functions of their own: sums would lose the digits of negative x.
+/// `1 + erf(x)` and `1 + tanh(x)`, of both forms of GELU, as functions of their own: sums would lose the digits of negative x. A constant
+/// factor of erf's operand becomes part of the polynomial's.
 fn one_plus(program: &Program, one: u8, function: u8) -> Option<String> {
     let at = |register: u8| program.instructions.get(usize::from(register)).copied();
     if at(one) != Some(Instruction::Float(1.0)) {
         return None;
     }
     match at(function)? {
-        Instruction::Unary(Unary::Erf, x) => Some(format!("one_plus_erf_16(r{x})")),
+        Instruction::Unary(Unary::Erf, x) => Some(match scaled(program, x) {
+            Some((of, scale)) => format!("one_plus_erf_16(r{of}, {})", f32_literal(scale)),
+            None => format!("one_plus_erf_16(r{x}, 1.0f)"),
+        }),
         Instruction::Unary(Unary::Tanh, x) => Some(format!("2.0f * sigmoid_16(2.0f * r{x})")),
         _ => None,
     }
+}
+
+/// What register `x` is a multiple of, and its factor: a constant whose powers are far from the limits of f32.
+fn scaled(program: &Program, x: u8) -> Option<(u8, f32)> {
+    let at = |register: u8| program.instructions.get(usize::from(register)).copied();
+    let constant = |register: u8| match at(register)? {
+        Instruction::Float(value) => Some(value),
+        _ => None,
+    };
+    let (of, scale) = match at(x)? {
+        Instruction::Binary(Binary::Mul, a, b) => {
+            constant(b).map(|scale| (a, scale)).or_else(|| constant(a).map(|scale| (b, scale)))?
+        }
+        Instruction::Binary(Binary::Div, a, b) => (a, 1.0 / constant(b)?),
+        _ => return None,
+    };
+    (0.1..=10.0).contains(&scale).then_some((of, scale as f32))
 }
 
 #[cfg(test)]
@@ -64,11 +86,29 @@ mod tests {
     #[test]
     fn sums_of_one_and_a_function_are_functions() {
         let x = Instruction::Input(0);
-        for (function, expected) in [(Unary::Erf, "one_plus_erf_16(r0)"), (Unary::Tanh, "2.0f * sigmoid_16(2.0f * r0)")]
+        for (function, expected) in
+            [(Unary::Erf, "one_plus_erf_16(r0, 1.0f)"), (Unary::Tanh, "2.0f * sigmoid_16(2.0f * r0)")]
         {
             let sum = Instruction::Binary(Binary::Add, 2, 1);
             let program = program(&[x, Instruction::Unary(function, 0), Instruction::Float(1.0), sum]);
             assert_eq!(expression(&program, sum).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn factors_of_the_error_function_are_constants() {
+        for (constant, op) in [(0.5, Binary::Mul), (2.0, Binary::Div)] {
+            let sum = Instruction::Binary(Binary::Add, 3, 4);
+            let program = program(&[
+                Instruction::Input(0),
+                Instruction::Float(constant),
+                Instruction::Binary(op, 0, 1),
+                Instruction::Unary(Unary::Erf, 2),
+                Instruction::Float(1.0),
+                sum,
+            ]);
+            let expected = format!("one_plus_erf_16(r0, {})", f32_literal(0.5));
+            assert_eq!(expression(&program, sum), Some(expected));
         }
     }
 

@@ -103,7 +103,7 @@ struct Copies {
 #pragma unroll
         for (int i = begin; i < end; i++) {
             const int row = b_line + i * B_LINES;
-            const bool exists = BK % B_LINES == 0 || row < BK;
+            const bool exists = (i + 1) * B_LINES <= BK || row < BK;
             if (!GUARDED && !exists) break;
             const bool inside = (K % BK == 0 || k_tile * BK + row < K) && (N % BN == 0 || column < N);
             copy<GUARDED>(run && mine && exists, to + swizzled<B_CHUNKS>(row, b_chunk), from + i * B_LINES * B_K, inside);
@@ -122,7 +122,7 @@ struct Copies {
 #pragma unroll
         for (int i = begin; i < end; i++) {
             const int row = line + i * LINES;
-            const bool exists = (BN % LINES == 0 || row < BN) && (WHOLE_LINES || line < LINES);
+            const bool exists = ((i + 1) * LINES <= BN || row < BN) && (WHOLE_LINES || line < LINES);
             if (!GUARDED && !exists) break;
             const bool inside = k_inside && (N % BN == 0 || column + i * LINES < N);
             copy<GUARDED>(run && exists, to + swizzled<CHUNKS>(row, chunk), from + i * LINES * B_N, inside);
@@ -143,7 +143,7 @@ struct Copies {
 #pragma unroll
         for (int i = 0; i < (PATCH_PIXELS + LINES - 1) / LINES; i++) {
             const int pixel = line + i * LINES;
-            if (PATCH_PIXELS % LINES != 0 && pixel >= PATCH_PIXELS || !WHOLE_LINES && line >= LINES) break;
+            if ((i + 1) * LINES > PATCH_PIXELS && pixel >= PATCH_PIXELS || !WHOLE_LINES && line >= LINES) break;
             const int at_y = y + pixel / PATCH_W, at_x = x + pixel % PATCH_W;
             const bool exists = !FILLED || chunk * CHUNK < CHANNELS;
             const bool inside = exists && (u32)at_y < (u32)IN_H && (u32)at_x < (u32)IN_W;
@@ -165,7 +165,7 @@ struct Copies {
 #pragma unroll
         for (int i = begin; i < end; i++) {
             const int row = line + i * LINES;
-            const bool exists = BM % LINES == 0 || row < BM;
+            const bool exists = (i + 1) * LINES <= BM || row < BM;
             if (!GUARDED && !exists) break;
             const bool inside = k_inside && (M % BM == 0 || i * LINES < rows_left);
             copy<GUARDED, A_CACHED>(run && exists, to + swizzled<CHUNKS>(row, chunk), from + i * LINES * A_ROW, inside);
@@ -186,7 +186,7 @@ struct Copies {
 #pragma unroll
             for (int i = 0; !ROWS_IN_TABLE && i < A_COPIES; i++) {
                 const int row = line + i * LINES;
-                const int2 copied = table[BM % LINES == 0 || row < BM ? row : 0];
+                const int2 copied = table[(i + 1) * LINES <= BM || row < BM ? row : 0];
                 rows[i].at.offset = copied.x;
                 rows[i].taps = (u32)copied.y;
             }
@@ -206,7 +206,7 @@ struct Copies {
 #pragma unroll
         for (int i = 0; i < A_COPIES; i++) {
             const int row = line + i * LINES;
-            if (BM % LINES != 0 && row >= BM) break;
+            if ((i + 1) * LINES > BM && row >= BM) break;
             CopyRow copied = rows[ROWS_IN_TABLE ? 0 : i];
             if (ROWS_IN_TABLE) copied.at.offset = first_row[i * LINES].x, copied.taps = (u32)first_row[i * LINES].y;
             const bool inside = ALWAYS_INSIDE || ((copied.taps & bit) != 0 && (MASKED || inside_of_a(copied.at, tap)));
@@ -269,7 +269,7 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
 #pragma unroll (COMPACT ? 1 : AHEAD)
     for (int s = 0; s < AHEAD; s++)
         if (first + s < last) copies.copy_b(k_tile_of(first + s), s);
-    if (EARLY_BIAS) load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
+    if (EARLY_BIAS) load_bias(o, bias, t.column + column_in_tile(), t.batch);
     copies.find_a(o, t, shared);
     if (CONSTANT_WEIGHTS) wait_for_inputs();
 #if SCALED

@@ -1,19 +1,21 @@
 // What tiled products share after their K loop: sums of partial tiles in a fixed order, epilogue, 16-byte stores.
 //
 // The accumulators lie in shared memory as STAGED tiles of BM rows, STAGE_PITCH sums each; a *vector* is eight
-// neighbouring columns of a row, and thread t owns vectors t, t + FINISHERS, … of the tile.
+// neighbouring columns of a row. The vectors of a thread lie in one column, in every ROWS_OF_PASS-th row: what differs from one to the
+// next is known when compiling.
 #if TURNED
-constexpr int STAGE_PITCH = BN + 4, STAGED = (WK + 1) / 2;  // The 4 keeps fragment stores free of bank conflicts.
+constexpr int STAGE_PITCH = BN + 4;  // The 4 keeps fragment stores free of bank conflicts.
 #else
-constexpr int STAGE_PITCH = BN + 8, STAGED = WK;  // So does the 8.
+constexpr int STAGE_PITCH = BN + 8;  // So does the 8.
 #endif
 constexpr int STAGE = BM * STAGE_PITCH;
 constexpr int VECTORS_OF_ROW = BN / 8;
 constexpr int VECTORS = BM * VECTORS_OF_ROW;
 constexpr int SHARES = SPLIT_IN_CLUSTER ? SPLIT : 1;  // Blocks that finish one tile together.
-constexpr int OWNED = VECTORS / SHARES;               // Vectors that this block finishes.
-constexpr int FINISHERS = THREADS / VECTORS_OF_ROW * VECTORS_OF_ROW;  // A thread's vectors lie in one column.
-constexpr int PASSES = (OWNED + FINISHERS - 1) / FINISHERS;
+constexpr int OWNED_ROWS = BM / SHARES;               // Rows that this block finishes.
+constexpr int OWNED = VECTORS / SHARES;               // Their vectors.
+constexpr int ROWS_OF_PASS = THREADS / VECTORS_OF_ROW, FINISHERS = ROWS_OF_PASS * VECTORS_OF_ROW;
+constexpr int PASSES = (OWNED_ROWS + ROWS_OF_PASS - 1) / ROWS_OF_PASS;
 static_assert(BM % SHARES == 0, "tile");
 // Whether each part of K leaves its sums in memory, where the last block of a tile adds them up.
 constexpr bool PARTS = SPLIT > 1 && !SPLIT_IN_CLUSTER;
@@ -57,24 +59,25 @@ DEVICE int row_of(const Tile& t, int in_tile) {
 #endif
 }
 
-DEVICE int vector_of_pass(const Tile& t, int pass) {
-    return (SPLIT_IN_CLUSTER ? t.slice * OWNED : 0) + pass * FINISHERS + (int)threadIdx.x;
+// The row, in the tile, of a thread's vector, and its first column.
+DEVICE int row_of_pass(const Tile& t, int pass) {
+    return (SPLIT_IN_CLUSTER ? t.slice * OWNED_ROWS : 0) + (int)threadIdx.x / VECTORS_OF_ROW + pass * ROWS_OF_PASS;
 }
+DEVICE int column_in_tile() { return (int)threadIdx.x % VECTORS_OF_ROW * 8; }
 
 DEVICE bool vector_exists(const Tile& t, int pass) {
-    const int vector = vector_of_pass(t, pass);
-    const int row = row_of(t, vector / VECTORS_OF_ROW), column = t.column + vector % VECTORS_OF_ROW * 8;
-    const bool mine = (FINISHERS == THREADS || (int)threadIdx.x < FINISHERS) && pass * FINISHERS + (int)threadIdx.x < OWNED;
-    return mine && row < M && column < N_STORED && row_exists(row, t.batch);
+    const int row = row_of(t, row_of_pass(t, pass));
+    const bool finishes = FINISHERS == THREADS || (int)threadIdx.x < FINISHERS;
+    const bool owned = OWNED_ROWS % ROWS_OF_PASS == 0 || (int)threadIdx.x / VECTORS_OF_ROW + pass * ROWS_OF_PASS < OWNED_ROWS;
+    return finishes && owned && t.column + column_in_tile() < N_STORED && row < M && row_exists(row, t.batch);
 }
 
 // Residuals of the passes from `first` on.
 DEVICE void read_extras(const Operands& o, const Tile& t, int first, Extras (&extras)[BATCH]) {
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
-        const int vector = vector_of_pass(t, first + i);
         if (first + i < PASSES && vector_exists(t, first + i))
-            extras[i] = load_extras(o, row_of(t, vector / VECTORS_OF_ROW), t.column + vector % VECTORS_OF_ROW * 8, t.batch);
+            extras[i] = load_extras(o, row_of(t, row_of_pass(t, first + i)), t.column + column_in_tile(), t.batch);
     }
 }
 
@@ -82,29 +85,38 @@ DEVICE void read_extras(const Operands& o, const Tile& t, int first, Extras (&ex
 // eight neighbours meet no bank conflict.
 DEVICE int staged_column(int column) { return column ^ column >> 3 & 4; }
 
-DEVICE void add(Sum (&sum)[8], Sum4 low, Sum4 high) {
-    sum[0] += low.x; sum[1] += low.y; sum[2] += low.z; sum[3] += low.w;
-    sum[4] += high.x; sum[5] += high.y; sum[6] += high.z; sum[7] += high.w;
+// Adds to the sums of a vector, or is the first of them: a zero to add to would be an instruction a sum.
+DEVICE void add(Sum (&sum)[8], Sum4 low, Sum4 high, bool is_first) {
+    const Sum of[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int j = 0; j < 8; j++) sum[j] = is_first ? of[j] : sum[j] + of[j];
 }
 
-// This block's sum for a vector: its partial tiles in order.
-DEVICE void add_staged(Sum (&sum)[8], const Sum* stage, int vector) {
-    const Sum* from = stage + vector / VECTORS_OF_ROW * STAGE_PITCH;
-    const int low = staged_column(vector % VECTORS_OF_ROW * 8), high = low ^ 4;
+// Where the fours of a vector lie in a stage.
+struct StagedVector { int low, high; };
+DEVICE StagedVector staged_vector(int row, int column) {
+    const int low = staged_column(column);
+    return StagedVector{row * STAGE_PITCH + low, row * STAGE_PITCH + (low ^ 4)};
+}
+
+// This block's sum for the vector `rows` rows behind `first`: its partial tiles in order.
+DEVICE void add_staged(Sum (&sum)[8], const Sum* stage, StagedVector first, int rows, bool is_first) {
+    stage += rows * STAGE_PITCH;
 #pragma unroll
-    for (int k = 0; k < STAGED; k++) add(sum, *(const Sum4*)(from + k * STAGE + low), *(const Sum4*)(from + k * STAGE + high));
+    for (int k = 0; k < STAGED; k++, stage += STAGE)
+        add(sum, *(const Sum4*)(stage + first.low), *(const Sum4*)(stage + first.high), is_first && k == 0);
 }
 
 // Every block of a tile writes its partial sums; the last one to arrive returns true and finishes the tile.
 DEVICE bool last_to_arrive(const Operands& o, const Tile& t, const Sum* stage) {
     Sum* const mine = o.partials + ((size_t)t.number * SPLIT + t.slice) * (VECTORS * 8);
     for (int pass = 0; pass < PASSES; pass++) {
-        const int vector = vector_of_pass(t, pass);
         if (!vector_exists(t, pass)) continue;
-        Sum sum[8] = {};
-        add_staged(sum, stage, vector);
-        __stcg((Sum4*)(mine + vector * 8), Sum4{sum[0], sum[1], sum[2], sum[3]});
-        __stcg((Sum4*)(mine + vector * 8 + 4), Sum4{sum[4], sum[5], sum[6], sum[7]});
+        Sum sum[8];
+        add_staged(sum, stage, staged_vector(row_of_pass(t, pass), column_in_tile()), 0, true);
+        Sum* const to = mine + row_of_pass(t, pass) * BN + column_in_tile();
+        __stcg((Sum4*)to, Sum4{sum[0], sum[1], sum[2], sum[3]});
+        __stcg((Sum4*)(to + 4), Sum4{sum[4], sum[5], sum[6], sum[7]});
     }
     // The barrier orders all stores of the block before the fence of thread 0, and its fence before the others' loads.
     __syncthreads();
@@ -132,8 +144,8 @@ DEVICE void send_partials(const Tile& t, const Sum* stage, u32 received) {
     for (int vector = threadIdx.x; vector < VECTORS; vector += THREADS) {
         const int owner = vector / OWNED;
         if (owner == t.slice) continue;
-        Sum sum[8] = {};
-        add_staged(sum, stage, vector);
+        Sum sum[8];
+        add_staged(sum, stage, staged_vector(vector / VECTORS_OF_ROW, vector % VECTORS_OF_ROW * 8), 0, true);
         const u32 there = address_in_block(received, owner), to = there + 16 + (t.slice * OWNED + vector % OWNED) * 32;
         send(to, there, Sum4{sum[0], sum[1], sum[2], sum[3]});
         send(to + 16, there, Sum4{sum[4], sum[5], sum[6], sum[7]});
@@ -152,42 +164,45 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
     if (SPLIT > 1 && !last_to_arrive(o, t, stage)) return;
 #endif
     if (EXTRA_REGISTERS > 0 && !READS_AHEAD) read_extras(o, t, 0, next);
-    const int column = t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8;
+    const int column = t.column + column_in_tile();
+    StagedVector staged = staged_vector(row_of_pass(t, 0), column_in_tile());
+    // Kept in registers, not computed anew in each pass.
+    asm volatile("" : "+r"(staged.low), "+r"(staged.high));
 #pragma unroll UNROLLED
     for (int first = 0; first < PASSES; first += BATCH) {
         Extras extras[BATCH];
 #pragma unroll
         for (int i = 0; i < BATCH; i++) extras[i] = next[i];
         if (EXTRA_REGISTERS > 0 && first + BATCH < PASSES) read_extras(o, t, first + BATCH, next);
-        Sum sums[BATCH][8] = {};
+        Sum sums[BATCH][8];
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
             if (first + i >= PASSES || !vector_exists(t, first + i)) continue;
-            const int vector = vector_of_pass(t, first + i);
+            const int row = row_of_pass(t, first + i);
             // The slices of K in order, whoever computed them.
 #pragma unroll
             for (int slice = 0; slice < SPLIT; slice++) {
                 if (SPLIT == 1 || (SPLIT_IN_CLUSTER && slice == t.slice)) {
-                    add_staged(sums[i], stage, vector);
+                    add_staged(sums[i], stage, staged, (first + i) * ROWS_OF_PASS, slice == 0);
                     continue;
                 }
 #if SPLIT_IN_CLUSTER
-                const Sum* from = received + (slice * OWNED + vector - t.slice * OWNED) * 8;
-                add(sums[i], *(const Sum4*)from, *(const Sum4*)(from + 4));
+                const Sum* from = received + ((slice - t.slice) * OWNED_ROWS + row) * BN + column_in_tile();
+                add(sums[i], *(const Sum4*)from, *(const Sum4*)(from + 4), slice == 0);
 #else
-                const Sum* from = o.partials + ((size_t)t.number * SPLIT + slice) * (VECTORS * 8) + vector * 8;
-                add(sums[i], __ldcg((const Sum4*)from), __ldcg((const Sum4*)(from + 4)));
+                const Sum* from = o.partials + ((size_t)t.number * SPLIT + slice) * (VECTORS * 8) + row * BN + column_in_tile();
+                add(sums[i], __ldcg((const Sum4*)from), __ldcg((const Sum4*)(from + 4)), slice == 0);
 #endif
             }
 #if MOMENTS
-            normalize(sums[i], bias, vector / VECTORS_OF_ROW);
+            normalize(sums[i], bias, row);
 #endif
-            if (!PARTS) finish_vector(o, sums[i], bias, extras[i], row_of(t, vector / VECTORS_OF_ROW), column, t.batch);
+            if (!PARTS) finish_vector(o, sums[i], bias, extras[i], row_of(t, row), column, t.batch);
         }
 #pragma unroll
         for (int i = 0; PARTS && i < BATCH; i++) {
             if (first + i >= PASSES || !vector_exists(t, first + i)) continue;
-            finish_vector(o, sums[i], bias, extras[i], row_of(t, vector_of_pass(t, first + i) / VECTORS_OF_ROW), column, t.batch);
+            finish_vector(o, sums[i], bias, extras[i], row_of(t, row_of_pass(t, first + i)), column, t.batch);
         }
     }
 }

@@ -136,6 +136,6 @@ DEVICE void simt_tile(const Operands& o) {
                 Sum4{sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3]};
     __syncthreads();
     Bias bias[8];
-    load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
+    load_bias(o, bias, t.column + column_in_tile(), t.batch);
     finish_tile(o, t, buffers, bias, extras);
 }

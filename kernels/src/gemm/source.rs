@@ -362,18 +362,18 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
             .into(),
     );
     for (i, map, access) in &extras {
-        let at = format!("o.extra_{i} + row_of_extra_{i}(row, batch)");
+        let row = format!("row_of_extra_{i}(row, batch)");
         line(match access {
-            Access::Half => format!("    x.x{i} = *(const uint4*)({at} + column);"),
-            Access::Byte => format!("    x.x{i} = *(const uint2*)({at} + column);"),
-            Access::Repeated => format!("    x.x{i} = to_f32(*({at}));"),
+            Access::Half => format!("    x.x{i} = *(const uint4*)(o.extra_{i} + ({row} + column));"),
+            Access::Byte => format!("    x.x{i} = *(const uint2*)(o.extra_{i} + ({row} + column));"),
+            Access::Repeated => format!("    x.x{i} = to_f32(o.extra_{i}[{row}]);"),
             Access::Float => format!(
-                "    *(float4*)x.x{i} = *(const float4*)({at} + column);\n    \
-                 *(float4*)(x.x{i} + 4) = *(const float4*)({at} + column + 4);"
+                "    *(float4*)x.x{i} = *(const float4*)(o.extra_{i} + ({row} + column));\n    \
+                 *(float4*)(x.x{i} + 4) = *(const float4*)(o.extra_{i} + ({row} + column + 4));"
             ),
             Access::Single => format!(
                 "#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
-                 if (N % 8 == 0 || column + j < N) x.x{i}[j] = to_f32(({at})[(column + j) * {}]);",
+                 if (N % 8 == 0 || column + j < N) x.x{i}[j] = to_f32(o.extra_{i}[{row} + (column + j) * {}]);",
                 map.column
             ),
             Access::Loaded => continue,
@@ -421,7 +421,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         "DEVICE void finish_vector(const Operands& o, const Vectored (&sum)[8], const Bias (&bias)[8], const Extras& x, int row, int column, int batch) {{\n    \
          {value} y[8];\n#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
          y[j] = N % 8 == 0 && !ALL_PADDING || column + j < N ? {epilogue}({whole}{vector_arguments}) : ({value})0;\n    \
-         Output* to = o.output + row_of_output(row, batch) + column * OUT_COLUMN;"
+         Output* to = o.output + (row_of_output(row, batch) + column * OUT_COLUMN);"
     ));
     if problem.stores_vectors() {
         line(match problem.output.dtype {
@@ -462,7 +462,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         line(format!(
             "    if (column >= {0} && column < {1}) {{\n        u32 z[8];\n#pragma unroll\n        \
              for (int j = 0; j < 8; j++) z[j] = second_byte({stored});\n        \
-             *(uint2*)(o.second + row_of_second(row, batch) + column - {0}) = make_uint2(pack_bytes(z), pack_bytes(z + 4));\n    }}",
+             *(uint2*)(o.second + (row_of_second(row, batch) + column - {0})) = make_uint2(pack_bytes(z), pack_bytes(z + 4));\n    }}",
             second.first,
             second.first + second.count,
         ));
@@ -480,7 +480,7 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
     };
     line(format!(
         "DEVICE void finish_one(const Operands& o, Sum sum, int row, int column, int batch) {{\n    \
-         Output* to = o.output + row_of_output(row, batch) + column * OUT_COLUMN;\n    \
+         Output* to = o.output + (row_of_output(row, batch) + column * OUT_COLUMN);\n    \
          *to = column < N ? store_as<Output>({value}) : store_as<Output>(0.0f);\n}}"
     ));
     s

@@ -150,7 +150,7 @@ DEVICE void tensor_core_tile(const Operands& o) {
     }
 
     if (READS_AHEAD && !BEFORE_LOOP) read_extras(o, t, 0, extras);
-    if (!EARLY_BIAS) load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
+    if (!EARLY_BIAS) load_bias(o, bias, t.column + column_in_tile(), t.batch);
     // The accumulators go through shared memory so that a thread gets eight neighbouring columns.
     copy_async_wait<0>();
     __syncthreads();

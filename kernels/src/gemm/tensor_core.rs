@@ -98,6 +98,10 @@ const DEPTHS: [u32; 4] = [FRAGMENT, 64, 128, 256];
 const FRAGMENT: u32 = 32;
 /// Stages of the ring where warps multiply; two or three leave room for a second block.
 const STAGES: [u32; 4] = [2, 3, 4, 6];
+/// Blocks whose rings take more than this are alone on a multiprocessor, whatever the GPU. Those that have as much in a block have
+/// `MOST_OF_BLOCK` at least.
+const ALONE: u32 = 113 << 10;
+const MOST_OF_BLOCK: u32 = 163 << 10;
 const SPLITS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
 /// What products with exchanged sides take of the time that the model gives them: 240 of four networks' candidates on 16 and 8
@@ -316,6 +320,8 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
 
 /// Where things lie in shared memory, in bytes.
 struct Layout {
+    /// Tiles of sums on their way out.
+    staged: u32,
     /// Addresses of the rows of A, after the ring of tiles and the staged accumulators, which share one place.
     table: u32,
     /// What the other blocks of the cluster send.
@@ -437,9 +443,15 @@ impl Tile {
             && self.copies_of_a(problem) >= if self.turned { 4 } else { 8 }
     }
 
-    /// Tiles of sums on their way out, and the sums of a row.
-    fn staged(&self) -> (u32, u32) {
-        if self.turned { (self.units[2].div_ceil(2), self.columns + 4) } else { (self.units[2], self.columns + 8) }
+    /// Tiles of sums on their way out, beside so many bytes of a block in which a ring of `ring` bytes lies, and the bytes of all of them.
+    /// With exchanged sides each part of K has its own where that takes no room from other blocks; else two share one, in turns.
+    fn staged(&self, ring: u32, beside: u32) -> (u32, u32) {
+        let parts = self.units[2];
+        let bytes = |parts: u32| parts * self.rows * (self.columns + if self.turned { 4 } else { 8 }) * 4;
+        let room = if ring > ALONE { MOST_OF_BLOCK.saturating_sub(beside) } else { 0 };
+        let shared = self.turned && bytes(parts) > ring.max(room);
+        let parts = if shared { parts.div_ceil(2) } else { parts };
+        (parts, bytes(parts))
     }
 
     /// Parts of a row's moments: of warps that share K, and of those that take turns with the row's steps.
@@ -452,20 +464,23 @@ impl Tile {
         let patches = self.pixels(problem).map(|pixels| pixels.patches * pixels.size());
         let rows = if patches.is_some() { self.columns } else { self.rows + self.columns };
         let ring = stages * rows * (self.depth / problem.chunk()) * 16 + patches.unwrap_or(0);
-        let (staged, pitch) = self.staged();
-        let table = ring.max(staged * self.rows * pitch * 4);
-        let received = table + if self.has_row_table(problem) { self.rows * 8 } else { 0 };
-        let scales = received + if self.cluster { 16 + self.rows * self.columns * 4 } else { 0 };
+        let of_table = if self.has_row_table(problem) { self.rows * 8 } else { 0 };
+        let of_cluster = if self.cluster { 16 + self.rows * self.columns * 4 } else { 0 };
         let factors = if problem.scale.is_some() { problem.k().next_multiple_of(self.depth) } else { 0 };
-        let moments = scales + factors * problem.a.dtype.size() as u32;
-        let of_rows = if problem.moments.is_some() { self.moment_parts() * self.rows * 8 } else { 0 };
-        Layout { table, received, scales, moments, bytes: moments + of_rows }
+        let of_factors = factors * problem.a.dtype.size() as u32;
+        let of_moments = if problem.moments.is_some() { self.moment_parts() * self.rows * 8 } else { 0 };
+        let (staged, of_staged) = self.staged(ring, of_table + of_cluster + of_factors + of_moments);
+        let table = ring.max(of_staged);
+        let received = table + of_table;
+        let scales = received + of_cluster;
+        let moments = scales + of_factors;
+        Layout { staged, table, received, scales, moments, bytes: moments + of_moments }
     }
 }
 
 fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let [wm, wn, wk] = tile.units;
-    let threads = tile.threads();
+    let (threads, layout) = (tile.threads(), tile.layout(problem, tile.stages));
     let (warp_rows, warp_columns) = (tile.rows / wm, tile.columns / wn);
     // What a warp converts in a step: words of four floats of 8 bits.
     let words = if problem.float8() { (warp_rows + warp_columns) / 4 } else { 0 };
@@ -485,7 +500,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         Unit::Warpgroup => 64 + warp_columns / 2,
     };
     let occupancy = (65536 / (registers.next_multiple_of(8) * threads))
-        .min(target.shared_per_multiprocessor / (tile.layout(problem, tile.stages).bytes + 1024))
+        .min(target.shared_per_multiprocessor / (layout.bytes + 1024))
         .min(1536 / threads)
         .max(1);
     let size = problem.a.dtype.size() as f64;
@@ -578,8 +593,8 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         staged: rows
             * columns
             * match tile.unit {
-                // Of warps that share K one leaves its sums, and another reads them before it stores its own.
-                Unit::Warp if tile.turned => f64::from(1 + 3 * wk),
+                // Where two warps share a place, one leaves its sums and the other reads them before it stores its own.
+                Unit::Warp if tile.turned && layout.staged < wk => f64::from(1 + 3 * wk),
                 Unit::Warp => f64::from(2 + 2 * wk),
                 Unit::Warpgroup => 4.0,
             },
@@ -614,6 +629,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .int("WN", wn)
         .int("WK", wk)
         .int("STAGES", stages)
+        .int("STAGED", layout.staged)
         .int("SPLIT", split)
         .int("M_TILES", m_tiles)
         .int("N_TILES", n_tiles)

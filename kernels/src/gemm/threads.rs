@@ -83,6 +83,7 @@ impl Tile {
             .int("TM", self.of_thread.0)
             .int("TN", self.of_thread.1)
             .int("WK", 1)
+            .int("STAGED", 1)
             .int("SPLIT", self.split)
             .int("M_TILES", m_tiles)
             .int("N_TILES", n_tiles)

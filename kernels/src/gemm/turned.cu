@@ -164,7 +164,7 @@ DEVICE void turned_tile(const Operands& o) {
     }
 
     if (READS_AHEAD && !BEFORE_LOOP) read_extras(o, t, 0, extras);
-    if (!EARLY_BIAS) load_bias(o, bias, t.column + vector_of_pass(t, 0) % VECTORS_OF_ROW * 8, t.batch);
+    if (!EARLY_BIAS) load_bias(o, bias, t.column + column_in_tile(), t.batch);
     copy_async_wait<0>();
     __syncthreads();
 #if MOMENTS
@@ -172,12 +172,13 @@ DEVICE void turned_tile(const Operands& o) {
     for (int e = 0; e < EIGHTS; e++)
         if (e / 2 % WN == warp / WM % WN) leave_moments(moments[e / 2 / WN][e % 2], warp_row + e * 8 + lane / 4, warp_k);
 #endif
-    // The accumulators go through shared memory so that a thread gets eight neighbouring columns. Of two warps that share a tile
-    // along K the second leaves its sums where the first adds its own.
-    Sum* const staged = (Sum*)shared + warp_k / 2 * STAGE + (warp_row + lane % 4 * 2) * STAGE_PITCH;
+    // The accumulators go through shared memory so that a thread gets eight neighbouring columns. Where two warps along K share a place,
+    // the second leaves its sums there and the first adds its own.
+    constexpr int SHARING = STAGED < WK ? 2 : 1;
+    Sum* const staged = (Sum*)shared + warp_k / SHARING * STAGE + (warp_row + lane % 4 * 2) * STAGE_PITCH;
 #pragma unroll
-    for (int part = WK > 1 ? 1 : 0; part >= 0; part--) {
-        if (warp_k % 2 == part) {
+    for (int part = SHARING - 1; part >= 0; part--) {
+        if (warp_k % SHARING == part) {
 #pragma unroll
             for (int j = 0; j < FRAGMENTS; j++)
 #pragma unroll
@@ -185,7 +186,7 @@ DEVICE void turned_tile(const Operands& o) {
 #pragma unroll
                     for (int r = 0; r < 4; r++) {
                         Sum* to = staged + (e * 8 + r % 2) * STAGE_PITCH + staged_column(warp_column + j * 16 + r / 2 * 8 + lane / 4);
-                        *to = WK > 1 && part == 0 ? sums[j][e][r] + *to : sums[j][e][r];
+                        *to = SHARING > 1 && part == 0 ? sums[j][e][r] + *to : sums[j][e][r];
                     }
         }
         __syncthreads();
