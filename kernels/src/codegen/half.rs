@@ -41,14 +41,18 @@ pub(super) fn expression(program: &Program, instruction: Instruction) -> Option<
     })
 }
 
+/// The instruction whose result is in a register.
+fn at(program: &Program, register: u8) -> Option<Instruction> {
+    program.instructions.get(usize::from(register)).copied()
+}
+
 /// `1 + erf(x)` and `1 + tanh(x)`, of both forms of GELU, as functions of their own: sums would lose the digits of negative x. A constant
 /// factor of erf's operand becomes part of the polynomial's.
 fn one_plus(program: &Program, one: u8, function: u8) -> Option<String> {
-    let at = |register: u8| program.instructions.get(usize::from(register)).copied();
-    if at(one) != Some(Instruction::Float(1.0)) {
+    if at(program, one) != Some(Instruction::Float(1.0)) {
         return None;
     }
-    match at(function)? {
+    match at(program, function)? {
         Instruction::Unary(Unary::Erf, x) => Some(match scaled(program, x) {
             Some((of, scale)) => format!("one_plus_erf_16(r{of}, {})", f32_literal(scale)),
             None => format!("one_plus_erf_16(r{x}, 1.0f)"),
@@ -60,12 +64,11 @@ fn one_plus(program: &Program, one: u8, function: u8) -> Option<String> {
 
 /// What register `x` is a multiple of, and its factor: a constant whose powers are far from the limits of f32.
 fn scaled(program: &Program, x: u8) -> Option<(u8, f32)> {
-    let at = |register: u8| program.instructions.get(usize::from(register)).copied();
-    let constant = |register: u8| match at(register)? {
+    let constant = |register: u8| match at(program, register)? {
         Instruction::Float(value) => Some(value),
         _ => None,
     };
-    let (of, scale) = match at(x)? {
+    let (of, scale) = match at(program, x)? {
         Instruction::Binary(Binary::Mul, a, b) => {
             constant(b).map(|scale| (a, scale)).or_else(|| constant(a).map(|scale| (b, scale)))?
         }

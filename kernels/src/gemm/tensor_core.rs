@@ -98,9 +98,9 @@ const DEPTHS: [u32; 4] = [FRAGMENT, 64, 128, 256];
 const FRAGMENT: u32 = 32;
 /// Stages of the ring where warps multiply; two or three leave room for a second block.
 const STAGES: [u32; 4] = [2, 3, 4, 6];
-/// Blocks whose rings take more than this are alone on a multiprocessor, whatever the GPU. Those that have as much in a block have
-/// `MOST_OF_BLOCK` at least.
+/// A block whose ring has more bytes is alone on a multiprocessor, whatever the GPU.
 const ALONE: u32 = 113 << 10;
+/// Bytes that a block may have at least, on every GPU on which it may have more than `ALONE`.
 const MOST_OF_BLOCK: u32 = 163 << 10;
 const SPLITS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
@@ -443,8 +443,9 @@ impl Tile {
             && self.copies_of_a(problem) >= if self.turned { 4 } else { 8 }
     }
 
-    /// Tiles of sums on their way out, beside so many bytes of a block in which a ring of `ring` bytes lies, and the bytes of all of them.
-    /// With exchanged sides each part of K has its own where that takes no room from other blocks; else two share one, in turns.
+    /// Tiles of sums on their way out, and the bytes of all of them, which lie where the ring of `ring` bytes was; the block has `beside`
+    /// bytes more. With exchanged sides each part of K has a tile of its own where that takes no room from other blocks; else two share one,
+    /// in turns.
     fn staged(&self, ring: u32, beside: u32) -> (u32, u32) {
         let parts = self.units[2];
         let bytes = |parts: u32| parts * self.rows * (self.columns + if self.turned { 4 } else { 8 }) * 4;
