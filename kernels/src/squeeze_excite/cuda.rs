@@ -166,7 +166,7 @@ impl SqueezeExcite {
 
     /// Bytes of partial sums for `blocks` blocks an image.
     pub(crate) fn gate_workspace(&self, blocks: u32) -> u64 {
-        u64::from(self.average.input.shape[0]) * u64::from(blocks) * u64::from(self.squeezed()) * 4
+        u64::from(self.average.input.shape[0]) * u64::from(blocks) * u64::from(self.squeezed().next_multiple_of(8)) * 4
     }
 
     /// Bytes of counters.
@@ -180,9 +180,11 @@ impl SqueezeExcite {
         let [squeezed, threads] = [self.squeezed(), threads].map(f64::from);
         let own = 400.0 + (squeezed * f64::from(chunk) / threads).ceil() * 120.0;
         let arrival = 2400.0;
-        let sums = 1400.0 + f64::from(blocks) * squeezed / threads * 50.0;
+        // Sums of eight blocks are on their way at once.
+        let sums = 1400.0 + f64::from(blocks) * squeezed / threads * 20.0;
         // One multiprocessor reads all of the second layer's weights.
-        let excite = 1000.0 + f64::from(self.padded_channels()) / threads * (squeezed * 3.0 + 60.0);
+        let channels = f64::from(self.padded_channels());
+        let excite = 1000.0 + (channels / threads * (squeezed * 3.0 + 60.0)).max(channels * squeezed / 16.0);
         own + arrival + sums + excite
     }
 

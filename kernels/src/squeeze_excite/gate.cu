@@ -3,8 +3,11 @@
 // The squeeze is linear in the averages, so every block multiplies its part by its columns of the weights and writes a
 // partial sum for each squeezed channel. The last block to arrive adds these in a fixed order and computes the gates.
 // All that does not depend on the averages is loaded ahead of its use.
-constexpr int GATE_GROUPS = SQUEEZED < THREADS ? THREADS / SQUEEZED : 1;  // Threads that share a squeezed channel.
-constexpr int SQUEEZE_ITEMS = SQUEEZED * CHUNK_VECTORS;                   // Vectors of the block's squeeze weights.
+constexpr int GATE_QUADS = SQUEEZED_LANES / 4;                            // Vectors of partial sums of a block.
+// Threads that share one, if there are as many: each has all of its loads in flight at once.
+constexpr int GATE_SHARES = (GATE_BLOCKS + 7) / 8;
+constexpr int GATE_GROUPS = GATE_QUADS > THREADS ? 1 : GATE_SHARES * GATE_QUADS > THREADS ? THREADS / GATE_QUADS : GATE_SHARES;
+constexpr int SQUEEZE_ITEMS = SQUEEZED_LANES * CHUNK_VECTORS;             // Vectors of the block's squeeze weights.
 constexpr int SQUEEZE_AHEAD = SQUEEZE_ITEMS <= 2 * THREADS ? (SQUEEZE_ITEMS + THREADS - 1) / THREADS : 0;
 constexpr int EXCITE_VECTORS = SQUEEZED_LANES / 8;                        // Vectors of a gate's weights.
 constexpr int EXCITE_ROUNDS = (GATE_LANES + THREADS - 1) / THREADS;       // Gates of a thread of the last block.
@@ -18,7 +21,7 @@ struct GateOperands {
     const GateWeight* excite;    // [CHANNELS][SQUEEZED_LANES]
     const f32* excite_bias;
     GateElement* gate;
-    f32* partials;               // [image][block][SQUEEZED]
+    f32* partials;               // [image][block][SQUEEZED_LANES]
     u32* counters;               // One for each image.
 };
 
@@ -50,17 +53,17 @@ DEVICE void add_squeezed(const Vector<GateWeight, 8>& w, const f32* means, f32* 
     for (int c = 0; c < 8; c++) sum = fmaf(to_f32(w.v[c]), means[v * 8 + c], sum);
 #pragma unroll
     for (int mask = CHUNK_VECTORS / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-    if (s < SQUEEZED && v == 0) __stcg(mine + s, sum);
+    if (s < SQUEEZED_LANES && v == 0) __stcg(mine + s, sum);
 }
 
 // `means` are CHUNK_VECTORS * 8 shared values, written before a block barrier: what this block adds to the averages of
 // the channels from 8 * `vector` on. `block` counts the GATE_BLOCKS of the image.
 DEVICE void finish_gate(const GateOperands& o, const GateAhead& ahead, const f32* means, int vector, int image, int block) {
-    __shared__ f32 parts[GATE_GROUPS][SQUEEZED];
+    __shared__ float4 parts[GATE_GROUPS][GATE_QUADS];
     __shared__ f32 squeezed[SQUEEZED_LANES];
     const int thread = threadIdx.x;
 
-    f32* const mine = o.partials + (image * GATE_BLOCKS + block) * SQUEEZED;
+    f32* const mine = o.partials + (image * GATE_BLOCKS + block) * SQUEEZED_LANES;
 #pragma unroll
     for (int i = 0; i < SQUEEZE_AHEAD; i++) add_squeezed(ahead.weights[i], means, mine, i * THREADS + thread);
 #pragma unroll 4
@@ -90,13 +93,16 @@ DEVICE void finish_gate(const GateOperands& o, const GateAhead& ahead, const f32
         for (int s = 0; s < KEPT; s++) weights[r][s] = excite_weights(r * THREADS + thread, s);
     }
 
-    const f32* const all = o.partials + image * GATE_BLOCKS * SQUEEZED;
-    const int group = thread / SQUEEZED;
+    const float4* const all = (const float4*)o.partials + image * GATE_BLOCKS * GATE_QUADS;
+    const int group = thread / GATE_QUADS;
     if (group < GATE_GROUPS) {
-        for (int s = thread % SQUEEZED; s < SQUEEZED; s += THREADS) {
-            f32 sum = 0;
-#pragma unroll 6
-            for (int b = group; b < GATE_BLOCKS; b += GATE_GROUPS) sum += __ldcg(all + b * SQUEEZED + s);
+        for (int s = thread % GATE_QUADS; s < GATE_QUADS; s += THREADS) {
+            float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 8
+            for (int b = group; b < GATE_BLOCKS; b += GATE_GROUPS) {
+                const float4 x = __ldcg(all + b * GATE_QUADS + s);
+                sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+            }
             parts[group][s] = sum;
         }
     }
@@ -105,7 +111,7 @@ DEVICE void finish_gate(const GateOperands& o, const GateAhead& ahead, const f32
         f32 sum = 0;
         if (s < SQUEEZED) {
 #pragma unroll 8
-            for (int g = 0; g < GATE_GROUPS; g++) sum += parts[g][s];
+            for (int g = 0; g < GATE_GROUPS; g++) sum += ((const f32*)parts[g])[s];
             const f32 bias = s == thread ? ahead.bias : SQUEEZE_BIAS ? o.squeeze_bias[s] : 0.0f;
             sum = to_f32(store_as<GateElement>(squeeze_program(sum + bias)));
         }
