@@ -77,6 +77,10 @@ pub fn cases() -> Vec<Kernel> {
         case(Size { dilation: 2, ..size([1, 64, 17, 15], 48, 5, 1) }, RELU);
         case(size([1, 32, 33, 29], 0, 3, 1), CLIP);
         case(size([1, 24, 15, 14], 0, 7, 1), &[]);
+        // Filters that registers do not hold, columns of three parts, a single column.
+        case(size([1, 16, 19, 18], 0, 9, 2), RELU);
+        case(size([1, 16, 20, 23], 0, 5, 3), &[]);
+        case(Size { taps: [5, 1], ..size([1, 16, 12, 18], 24, 5, 1) }, RELU);
         case(gated([1, 80, 14, 14], 480, 3, 1, 20), SILU);
         case(gated([1, 40, 28, 28], 120, 5, 2, 32), RELU);
         case(gated([1, 32, 30, 34], 0, 3, 1, 8), SILU);

@@ -15,8 +15,8 @@ use crate::{DType, View};
 
 /// Vectors of eight channels of a block.
 const CHUNKS: [u32; 3] = [1, 2, 4];
-/// Neighbouring outputs of a thread, one below the other.
-const RUNS: [u32; 3] = [1, 2, 4];
+/// Neighbouring outputs of an item, one below the other.
+const RUNS: [u32; 4] = [1, 2, 4, 7];
 /// Threads of a block.
 const THREADS: [u32; 2] = [128, 256];
 /// Most vectors of weights and sums of the expansion that 128 registers hold.
@@ -90,7 +90,13 @@ impl Tile {
     /// Bytes of dynamic shared memory.
     fn shared(&self, shape: &Geometry) -> u64 {
         let [_, plane] = self.part_and_plane(shape).map(u64::from);
-        (u64::from(shape.taps[0] * shape.taps[1]) * 2 + plane) * u64::from(self.chunk) * 16
+        let filters = u64::from(shape.taps[0] * shape.taps[1] * self.chunk).next_multiple_of(8);
+        (filters + plane * u64::from(self.chunk)) * 16
+    }
+
+    /// Tiles of 16 items, of which a warp computes one at a time; an item is a run of outputs.
+    fn items_by_16(&self, shape: &Geometry) -> u32 {
+        (self.rows.div_ceil(self.run) * shape.output[1]).div_ceil(16)
     }
 
     /// Blocks of one image.
@@ -113,12 +119,14 @@ fn tiles(shape: &Geometry, target: &Target) -> Vec<Tile> {
         heights.sort_unstable();
         heights.dedup();
         for rows in heights {
-            for run in RUNS.into_iter().filter(|&run| run < 2 * rows) {
+            // With longer steps, outputs below each other share few rows: long runs only take registers and wait.
+            let longest = if shape.steps[0] == 1 { u32::MAX } else { 2 };
+            for run in RUNS.into_iter().filter(|&run| run < 2 * rows && run <= longest) {
                 for threads in THREADS {
                     let tile = Tile { chunk, rows, run, threads };
                     // The gate's few kilobytes are static.
                     let fits = tile.shared(shape) + (24 << 10) <= u64::from(target.shared_per_block);
-                    let idle = shape.output[1] * rows.div_ceil(run) * chunk * 4 < threads;
+                    let idle = tile.items_by_16(shape) * chunk * 128 < threads;
                     if fits && !idle {
                         all.push(tile);
                     }
@@ -141,8 +149,8 @@ fn instructions(program: Option<&Program>) -> f64 {
 }
 
 impl MbConv {
-    /// Expected microseconds: instructions of the warps on four schedulers or, where few warps wait for each other's results,
-    /// the latencies of what follows each other. The constants are fitted (TUNING.md, section 35).
+    /// Expected microseconds: what the warps of a multiprocessor share or, where few of them wait for each other's results, the
+    /// latencies of what follows each other. The constants are fitted (TUNING.md, section 52).
     fn cost(&self, shape: &Geometry, tile: &Tile, target: &Target) -> f64 {
         let [chunk, run, threads] = [tile.chunk, tile.run, tile.threads].map(f64::from);
         let [band_rows, band_columns] = tile.band(shape);
@@ -150,8 +158,8 @@ impl MbConv {
         let blocks = f64::from(tile.blocks(shape) * shape.images);
         // Blocks of a multiprocessor, and how often it starts as many as it has room for.
         let resident = (blocks / f64::from(target.multiprocessors)).ceil();
-        let registers = threads * if tile.run < 4 { 64.0 } else { 96.0 };
-        let room = (f64::from(target.shared_per_block) / tile.shared(shape) as f64).min(65536.0 / registers);
+        let room = f64::from(target.shared_per_block) / tile.shared(shape) as f64;
+        let room = room.min(65536.0 / (threads * self.registers(shape, tile)));
         let waves = (resident / room.floor().max(1.0)).ceil();
         let (fill, bytes) = match &self.expand {
             Some(expand) => {
@@ -160,32 +168,47 @@ impl MbConv {
                 let groups = f64::from(groups(shape));
                 let program = 0.6 * instructions(expand.epilogue.program.as_ref()) + 3.0;
                 let of_tile = groups * (6.0 + 4.0 * chunk) + chunk * 4.0 * program + 112.0;
-                // Many weights leave registers for few warps.
-                let of_tile = of_tile * 1.23 * (1.0 + 0.037 * (groups * chunk - 8.0).max(0.0));
-                let chain = (tiles / warps).ceil() * (320.0 + 0.51 * of_tile) * waves;
+                let of_tile = 0.81 * of_tile * (1.0 + 0.037 * (groups * chunk - 8.0).max(0.0));
+                let chain = (tiles / warps).ceil() * (316.0 + 3.3 * of_tile) * waves;
                 let bytes = f64::from(rows * shape.input[1] * shape.depth) * 2.0;
                 ((tiles * of_tile * resident / 4.0).max(chain), bytes)
             }
             None => {
                 let vectors = f64::from(band_rows * band_columns) * chunk;
-                (vectors / 32.0 * 16.0 * resident / 4.0, vectors * 16.0)
+                // One vector of a pixel is half of a sector.
+                let of_vector = if tile.chunk == 1 { 40.0 } else { 16.0 };
+                ((vectors / threads).ceil() * 209.0 * waves, vectors * of_vector)
             }
         };
-        let taps = f64::from(shape.taps[0] * shape.taps[1]);
-        let span = f64::from(tile.run - 1) * f64::from(shape.steps[0]) + f64::from(shape.taps[0]);
-        let loads = f64::from(shape.taps[1]) * span.min(f64::from(shape.taps[0]) * run);
+        let [[taps_h, taps_w], [step, _]] = [shape.taps, shape.steps].map(|pair| pair.map(f64::from));
+        let span = (run - 1.0) * step + (taps_h - 1.0) * f64::from(shape.dilations[0]) + 1.0;
         let program = 0.6 * instructions(self.depthwise.epilogue.program.as_ref()) + 3.0;
-        let of_item = 1.64 * (loads * 8.2 + taps * 2.0 + taps * run * 8.0 + run * 8.0 * program + 30.0);
-        let items = f64::from(tile.rows.div_ceil(tile.run) * shape.output[1]) * chunk / 32.0;
-        let chain = (items / warps).ceil() * (350.0 + 0.88 * of_item) * waves;
-        let depthwise = (items.ceil() * of_item * resident / 4.0).max(chain);
-        let level_2 = bytes * resident / 22.0;
+        // Cycles of a tile on the tensor cores, in shared memory and in the schedulers.
+        let products = taps_w * run * taps_h * 1.1;
+        let reads = taps_w * span * 2.8;
+        let issued = taps_w * (span + run * taps_h / 2.0) + run * (8.0 + 1.45 * program) + 60.0;
+        let of_tile = products.max(reads).max(issued * 0.53);
+        let tiles = f64::from(tile.items_by_16(shape)) * chunk;
+        let work = tiles * of_tile * resident;
+        let chain = ((tiles / warps).ceil() * 258.0 + 500.0) * waves;
+        let depthwise = work.max(chain) + 1.53 * work.min(chain);
+        let level_2 = bytes * resident / 23.4;
         let gate = self
             .gate
             .as_ref()
             .map_or(0.0, |gate| 200.0 + 1.12 * gate.gate_cycles(tile.blocks(shape), tile.chunk, tile.threads));
-        let of_warps = if tile.threads == 256 { 1.05 } else { 1.0 };
-        1.3 + (340.0 + of_warps * (fill.max(level_2) + depthwise) + gate) / target.clock
+        let of_warps = if tile.threads == 256 { 1.038 } else { 1.0 } * if tile.chunk == 4 { 1.066 } else { 1.0 };
+        1.3 + (of_warps * (fill.max(level_2) + depthwise) + gate) / target.clock
+    }
+
+    /// Registers of a thread, roughly: for weights, pixels and sums of the expansion, then for filters and sums. A gate takes what
+    /// [`RESIDENT`] leaves.
+    fn registers(&self, shape: &Geometry, tile: &Tile) -> f64 {
+        let groups = groups(shape);
+        let expansion = 40 + 4 * groups * tile.chunk + 10 * groups + 6 * tile.chunk;
+        let depthwise = 36 + (shape.taps[0] * shape.taps[1]).min(50) + 4 * tile.run;
+        let both = (0.91 * f64::from(expansion.max(depthwise)) / 8.0).ceil() * 8.0;
+        if self.gate.is_some() { both.max(128.0) } else { both }
     }
 
     fn candidate(&self, shape: &Geometry, tile: &Tile, cost: f64, target: &Target) -> Candidate {
@@ -258,7 +281,7 @@ impl MbConv {
         line(format!("#define EXPAND {}\n#define GATE {}", u8::from(expand.is_some()), u8::from(self.gate.is_some())));
         // All inputs of the convolutions but the image.
         line(format!("constexpr u32 PARAMETER_INPUTS = {}u;", (1u32 << self.gate_input()) - 2));
-        line(format!("#define TAP_COLUMNS_AT_ONCE {}", self.tap_columns_at_once(shape, tile)));
+        line(format!("#define ELEMENT \"{}\"", if output.dtype == DType::F16 { "f16" } else { "bf16" }));
         let [[band_rows, band_columns], [part, plane]] = [tile.band(shape), tile.part_and_plane(shape)];
         let of_tile = [
             ("ROWS", i64::from(tile.rows)),
@@ -296,14 +319,6 @@ impl MbConv {
         line("    Element* output;".into());
         line(if self.gate.is_some() { "    GateOperands gate;\n};" } else { "};" }.into());
         source + include_str!("mbconv.cu")
-    }
-
-    /// Columns of taps that are unrolled: all, unless the code would outgrow the instruction cache.
-    fn tap_columns_at_once(&self, shape: &Geometry, tile: &Tile) -> u32 {
-        let taps = shape.taps[0] * shape.taps[1];
-        // Conversions from bf16 are hoisted out of the order of loads and take all registers.
-        let most = if self.depthwise.geometry.output.dtype == DType::F16 { 50 } else { 9 };
-        if taps * tile.run <= most { shape.taps[1] } else { 1 }
     }
 
     /// Packing of all operands: weights of the expansion `[lane][channel]`, filters `[tap][lane]`, rows of the gate's.

@@ -4,18 +4,25 @@
 // lines of BAND_COLUMNS pixels, with the padding around them. It is copied there, all at once, or computed there by tensor
 // cores from the image. What neighbouring outputs read lies side by side, so that eight lanes' 16 bytes meet in no bank: with
 // steps of two, even columns of a line come before odd ones.
+//
+// The depthwise products are the tensor cores' too: A has what 16 outputs read under a tap, eight channels each, and B the tap's
+// weights on its diagonal. Seven of eight products are with zeros, but nothing is converted, and sums have 32 bits. An element
+// that is infinite or NaN makes the other seven channels of its vector NaN.
 typedef Vector<Element, 8> Chunk;
-typedef Vector<f32, 8> Weights;  // Converted once, not for each output.
 constexpr int CHUNKS = (LANES / 8 + CHUNK_VECTORS - 1) / CHUNK_VECTORS;
 constexpr int BANDS = (OUT_ROWS + ROWS - 1) / ROWS;
 constexpr int BLOCKS = CHUNKS * BANDS;  // Of one image.
-constexpr int RUNS = (ROWS + RUN - 1) / RUN;  // Of a column of outputs: a thread computes RUN neighbours.
+constexpr int LAST_ROWS = OUT_ROWS - (BANDS - 1) * ROWS;  // Of the last band.
+constexpr int SPAN = (RUN - 1) * STEP_H + (TAPS_H - 1) * DILATION_H + 1;  // Rows that an item reads.
 constexpr int PITCH = STEP_W * PART;
 constexpr int TAPS = TAPS_H * TAPS_W;
-// Vectors of a pixel that neighbouring lanes have: together they write a whole sector of 32 bytes.
+// Vectors of a pixel that neighbouring lanes copy: together a whole sector of 32 bytes.
 constexpr int PAIR = CHUNK_VECTORS < 2 ? CHUNK_VECTORS : 2;
-constexpr int PAIRS = CHUNK_VECTORS / PAIR;
 constexpr int WARPS = THREADS / 32;
+// Pairs of columns of taps whose weights a warp has in registers: all, unless it reads them for each tile.
+constexpr int PAIRS_KEPT = TAPS <= 50 ? (TAPS_W + 1) / 2 : 1;
+constexpr bool ALL_KEPT = PAIRS_KEPT * 2 >= TAPS_W;
+static_assert(WARPS % CHUNK_VECTORS == 0, "a warp stays with one vector");
 constexpr bool CONSTANT_PARAMETERS = (~CONSTANT_INPUTS & PARAMETER_INPUTS) == 0;
 
 struct Place {
@@ -146,116 +153,163 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
 DEVICE void fill_band(const Element* image, const Element*, const f32*, const Place& p, Chunk* band) {
     if (CONSTANT_PARAMETERS) wait_for_inputs();
     const Element* const from = image + IMAGE_OFFSET + (offset_t)p.image * IMAGE + p.vector * 8;
-    constexpr int OF_PAIR = BAND_ROWS * BAND_COLUMNS * PAIR;
-    for (int i = threadIdx.x; i < OF_PAIR * PAIRS; i += THREADS) {
-        const int v = i / OF_PAIR * PAIR + i % PAIR, pixel = i % OF_PAIR / PAIR;
-        const int line = pixel / BAND_COLUMNS, place = pixel % BAND_COLUMNS;
-        const int row = p.top + line, column = place - PAD_W;
-        const bool exists = inside(row, column) && p.vector + v < LANES / 8;
-        const Element* at = from + (exists ? ((offset_t)row * IN_COLUMNS + column) * PIXEL + v * 8 : 0);
-        copy_async<true>(shared_address(band + v * PLANE + place_of(line, place)), at, exists);
+    // Lines of both vectors of a pair; where a thread is in them is counted on, not divided anew.
+    constexpr int LINE = BAND_COLUMNS * PAIR, LINES_ON = THREADS / LINE, PLACES_ON = THREADS % LINE;
+#pragma unroll
+    for (int first = 0; first < CHUNK_VECTORS; first += PAIR) {
+        int line = threadIdx.x / LINE, place = threadIdx.x % LINE;
+        while (line < BAND_ROWS) {
+            const int v = first + place % PAIR, column = place / PAIR, row = p.top + line;
+            const bool exists = inside(row, column - PAD_W) && p.vector + v < LANES / 8;
+            const Element* at = from + (exists ? ((offset_t)row * IN_COLUMNS + column - PAD_W) * PIXEL + v * 8 : 0);
+            copy_async<true>(shared_address(band + v * PLANE + place_of(line, column)), at, exists);
+            line += LINES_ON, place += PLACES_ON;
+            if (PLACES_ON > 0 && place >= LINE) place -= LINE, line++;
+        }
     }
-    copy_async_commit();
 }
 #endif
 
+// c += a·b for a 16×8, b 8×8.
+DEVICE void multiply_add(f32 (&c)[4], u32 a0, u32 a1, u32 b) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32." ELEMENT "." ELEMENT ".f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a0), "r"(a1), "r"(b));
+}
+
+// Two columns of taps, or one: each tap a diagonal, of which a lane holds rows lane % 4 * 2 and the next in column lane / 4.
+template <int COLUMNS> DEVICE void read_filters(u32 (&to)[TAPS_H][2], const u16* filters, int w, int lane) {
+    const u32 bytes = lane / 8 != lane % 4 ? 0x4444 : lane / 4 % 2 == 0 ? 0x4410 : 0x1044;
+#pragma unroll
+    for (int h = 0; h < TAPS_H; h++)
+#pragma unroll
+        for (int i = 0; i < COLUMNS; i++)
+            to[h][i] = __byte_perm(filters[(h * TAPS_W + w + i) * (CHUNK_VECTORS * 8) + lane / 4], 0, bytes);
+}
+
+// Where lanes read columns `w` and the next: lanes 0 to 15 the first, those from 16 on the second, of which `from` knows already how
+// far behind the first it is in columns 0 and 1.
+DEVICE u32 columns_at(u32 from, int w, int lane) {
+    const int first = place_of(0, w * DILATION_W), second = place_of(0, (w + 1) * DILATION_W) - place_of(0, DILATION_W);
+    return from + (first == second || lane < 16 ? first : second) * 16;
+}
+
+// Adds two columns of taps, or one, to the sums of 16 items.
+template <int COLUMNS> DEVICE void add_columns(f32 (&sums)[RUN][4], const u32 (&filter)[TAPS_H][2], u32 from) {
+#pragma unroll
+    for (int y = 0; y < SPAN; y++) {
+        u32 a[4];
+        if (COLUMNS == 2)
+            load_matrices(a, from + y * PITCH * 16);
+        else
+            load_two_matrices(a, from + y * PITCH * 16);
+#pragma unroll
+        for (int r = 0; r < RUN; r++) {
+            const int distance = y - r * STEP_H, h = distance / DILATION_H;
+            if (distance < 0 || distance % DILATION_H != 0 || h >= TAPS_H) continue;
+            if (COLUMNS == 2)
+                multiply_add(sums[r], a, filter[h][0], filter[h][1], Element());
+            else
+                multiply_add(sums[r], a[0], a[1], filter[h][0]);
+        }
+    }
+}
+
 DEVICE void mbconv(const Operands& o) {
     extern __shared__ __align__(128) unsigned char shared[];
-    Weights* const filters = (Weights*)shared;  // [tap][vector]
-    Chunk* const band = (Chunk*)(filters + TAPS * CHUNK_VECTORS);
+    Chunk* const filters = (Chunk*)shared;  // [tap][vector]
+    Chunk* const band = filters + (TAPS * CHUNK_VECTORS + 7) / 8 * 8;
     const Place p = this_place();
-    const int thread = threadIdx.x;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // Weights and biases that no step writes need not wait for the kernel before.
     if (!CONSTANT_PARAMETERS) wait_for_inputs();
 
-    for (int i = thread; i < TAPS * CHUNK_VECTORS; i += THREADS) {
+    for (int i = threadIdx.x; i < TAPS * CHUNK_VECTORS; i += THREADS) {
         const int v = p.vector + i % CHUNK_VECTORS;
-        const Chunk filter = v < LANES / 8 ? *(const Chunk*)(o.filters + i / CHUNK_VECTORS * LANES + v * 8) : Chunk{};
-#pragma unroll
-        for (int c = 0; c < 8; c++) filters[i].v[c] = to_f32(filter.v[c]);
+        const bool exists = v < LANES / 8;
+        copy_async<true>(shared_address(filters + i), o.filters + (exists ? i / CHUNK_VECTORS * LANES + v * 8 : 0), exists);
     }
     fill_band(o.image, o.expand, o.expand_bias, p, band);
 
-    // Every thread stays with one vector of channels.
-    const int v = thread / (THREADS / PAIRS) * PAIR + thread % PAIR, channel = (p.vector + v) * 8;
-    f32 bias[8];
+    const int v = warp % CHUNK_VECTORS, channel = (p.vector + v) * 8;
+    f32 bias[2];
 #pragma unroll
-    for (int c = 0; c < 8; c++) bias[c] = FILTER_BIAS && channel + c < CHANNELS ? o.filter_bias[channel + c] : 0.0f;
+    for (int c = 0; c < 2; c++) {
+        const int own = channel + lane % 4 * 2 + c;
+        bias[c] = FILTER_BIAS && own < CHANNELS ? o.filter_bias[own] : 0.0f;
+    }
 #if GATE
     const GateAhead ahead = begin_gate(o.gate, p.vector);
 #endif
-#if !EXPAND
+    copy_async_commit();
     copy_async_wait<0>();
-#endif
     __syncthreads();
 
-    f32 totals[8] = {};
+    const u16* const of_vector = (const u16*)(filters + v);
+    u32 filter[PAIRS_KEPT][TAPS_H][2];
+#pragma unroll
+    for (int w = 0; ALL_KEPT && w < TAPS_W; w += 2)
+        w + 1 < TAPS_W ? read_filters<2>(filter[w / 2], of_vector, w, lane) : read_filters<1>(filter[w / 2], of_vector, w, lane);
+    const u32 of_lane = shared_address(band + v * PLANE + lane / 16 * place_of(0, DILATION_W));
+    // An item is RUN outputs, one below the other.
+    const int outputs = LAST_ROWS == ROWS || p.band < BANDS - 1 ? ROWS : LAST_ROWS, items = (outputs + RUN - 1) / RUN * OUT_COLUMNS;
+    f32 totals[2] = {};
 #pragma unroll 1
-    for (int i = thread % (THREADS / PAIRS) / PAIR; i < RUNS * OUT_COLUMNS; i += THREADS / CHUNK_VECTORS) {
-        const int line = i / OUT_COLUMNS * RUN, column = i % OUT_COLUMNS, row = p.row + line;
-        if (row >= OUT_ROWS || channel >= LANES) break;
-        const Chunk* const from = band + v * PLANE + line * STEP_H * PITCH + column;
-        f32 sums[RUN][8];
+    for (int tile = warp / CHUNK_VECTORS * 16; tile < items && channel < LANES; tile += WARPS / CHUNK_VECTORS * 16) {
+        const int own = tile + lane % 16, item = own < items ? own : tile;
+        const u32 from = of_lane + (item / OUT_COLUMNS * (RUN * STEP_H * PITCH) + item % OUT_COLUMNS) * 16;
+        f32 sums[RUN][4];
 #pragma unroll
         for (int r = 0; r < RUN; r++)
 #pragma unroll
-            for (int c = 0; c < 8; c++) sums[r][c] = bias[c];
-#pragma unroll TAP_COLUMNS_AT_ONCE
-        for (int w = 0; w < TAPS_W; w++) {
-            Weights filter[TAPS_H];
-#pragma unroll
-            for (int h = 0; h < TAPS_H; h++) filter[h] = filters[(h * TAPS_W + w) * CHUNK_VECTORS + v];
-#pragma unroll
-            for (int y = 0; y < (RUN - 1) * STEP_H + (TAPS_H - 1) * DILATION_H + 1; y++) {
-                bool used = false;
-#pragma unroll
-                for (int r = 0; r < RUN; r++) {
-                    const int distance = y - r * STEP_H;
-                    used |= distance >= 0 && distance % DILATION_H == 0 && distance / DILATION_H < TAPS_H;
-                }
-                if (!used) continue;
-                const Chunk input = from[place_of(y, w * DILATION_W)];
-#pragma unroll
-                for (int r = 0; r < RUN; r++) {
-                    const int distance = y - r * STEP_H;
-                    if (distance < 0 || distance % DILATION_H != 0 || distance / DILATION_H >= TAPS_H) continue;
-#pragma unroll
-                    for (int c = 0; c < 8; c++)
-                        sums[r][c] = fmaf(to_f32(input.v[c]), filter[distance / DILATION_H].v[c], sums[r][c]);
-                }
-            }
+            for (int i = 0; i < 4; i++) sums[r][i] = bias[i % 2];
+#pragma unroll (PAIRS_KEPT)
+        for (int w = 0; w + 1 < TAPS_W; w += 2) {
+            if (!ALL_KEPT) read_filters<2>(filter[0], of_vector, w, lane);
+            add_columns<2>(sums, filter[ALL_KEPT ? w / 2 : 0], columns_at(from, w, lane));
         }
-        Element* const to = o.output + OUT_OFFSET + (offset_t)p.image * OUT_IMAGE + (offset_t)row * OUT_LINE +
-                            column * OUT_PIXEL + channel;
+        if (TAPS_W % 2 == 1) {
+            if (!ALL_KEPT) read_filters<1>(filter[0], of_vector, TAPS_W - 1, lane);
+            add_columns<1>(sums, filter[ALL_KEPT ? TAPS_W / 2 : 0], columns_at(from, TAPS_W - 1, lane));
+        }
 #pragma unroll
-        for (int r = 0; r < RUN; r++) {
-            if (row + r >= OUT_ROWS || (ROWS % RUN != 0 && line + r >= ROWS)) break;
-            Chunk y;
+        for (int half = 0; half < 2; half++) {
+            const int done = tile + lane / 4 + half * 8;
+            const int line = done / OUT_COLUMNS * RUN;
+            if (done >= items) break;
+            Element* const to = o.output + OUT_OFFSET + (offset_t)p.image * OUT_IMAGE + (offset_t)(p.row + line) * OUT_LINE +
+                                done % OUT_COLUMNS * OUT_PIXEL + channel + lane % 4 * 2;
 #pragma unroll
-            for (int c = 0; c < 8; c++) {
-                y.v[c] = store_as<Element>(channel + c < CHANNELS ? depthwise_program(sums[r][c]) : 0.0f);
-                if (GATE) totals[c] += to_f32(y.v[c]);
+            for (int r = 0; r < RUN; r++) {
+                if (line + r >= outputs) break;
+                Vector<Element, 2> y;
+#pragma unroll
+                for (int c = 0; c < 2; c++) {
+                    const bool exists = channel + lane % 4 * 2 + c < CHANNELS;
+                    y.v[c] = store_as<Element>(exists ? depthwise_program(sums[r][half * 2 + c]) : 0.0f);
+                    if (GATE) totals[c] += to_f32(y.v[c]);
+                }
+                *(Vector<Element, 2>*)(to + r * OUT_LINE) = y;
             }
-            *(Chunk*)(to + r * OUT_LINE) = y;
         }
     }
 #if GATE
-    // Averages: lanes with the same channels first, then their warps in order.
-    __shared__ f32 of_warps[WARPS][PAIR * 8];
+    // Averages: lanes with the same channels first, then warps with the same vector in order.
+    __shared__ f32 of_warps[WARPS][8];
     __shared__ f32 means[CHUNK_VECTORS * 8];
 #pragma unroll
-    for (int mask = 16; mask >= PAIR; mask /= 2)
+    for (int mask = 16; mask >= 4; mask /= 2)
 #pragma unroll
-        for (int c = 0; c < 8; c++) totals[c] += __shfl_xor_sync(0xffffffffu, totals[c], mask);
-    if (thread % 32 < PAIR)
+        for (int c = 0; c < 2; c++) totals[c] += __shfl_xor_sync(0xffffffffu, totals[c], mask);
+    if (lane < 4)
 #pragma unroll
-        for (int c = 0; c < 8; c++) of_warps[thread / 32][thread % 32 * 8 + c] = totals[c];
+        for (int c = 0; c < 2; c++) of_warps[warp][lane * 2 + c] = totals[c];
     __syncthreads();
-    if (thread < CHUNK_VECTORS * 8) {
+    if (threadIdx.x < CHUNK_VECTORS * 8) {
         f32 sum = 0;
-        const int first = thread / (PAIR * 8) * (WARPS / PAIRS);
-        for (int w = 0; w < WARPS / PAIRS; w++) sum += of_warps[first + w][thread % (PAIR * 8)];
-        means[thread] = sum / (f32)(OUT_ROWS * OUT_COLUMNS);
+#pragma unroll
+        for (int w = 0; w < WARPS; w += CHUNK_VECTORS) sum += of_warps[w + threadIdx.x / 8][threadIdx.x % 8];
+        means[threadIdx.x] = sum / (f32)(OUT_ROWS * OUT_COLUMNS);
     }
     __syncthreads();
     finish_gate(o.gate, ahead, means, p.vector, p.image, blockIdx.x % BLOCKS);
