@@ -197,8 +197,9 @@ impl MbConv {
             .gate
             .as_ref()
             .map_or(0.0, |gate| 200.0 + 1.12 * gate.gate_cycles(tile.blocks(shape), tile.chunk, tile.threads));
-        let of_warps = if tile.threads == 256 { 1.038 } else { 1.0 } * if tile.chunk == 4 { 1.066 } else { 1.0 };
-        1.3 + (of_warps * (fill.max(level_2) + depthwise) + gate) / target.clock
+        let of_warps = if tile.threads == 256 { 1.038 } else { 1.0 };
+        let of_chunk = if tile.chunk == 4 { 1.066 } else { 1.0 };
+        1.3 + (of_warps * of_chunk * (fill.max(level_2) + depthwise) + gate) / target.clock
     }
 
     /// Registers of a thread, roughly: for weights, pixels and sums of the expansion, then for filters and sums. A gate takes what

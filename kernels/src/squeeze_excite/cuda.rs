@@ -81,6 +81,11 @@ impl SqueezeExcite {
         self.squeeze.geometry.output.shape[1]
     }
 
+    /// Squeezed channels with their padding to whole vectors.
+    fn squeezed_lanes(&self) -> u32 {
+        self.squeezed().next_multiple_of(8)
+    }
+
     /// What [`GATE`] relies on beside an image that the kernel in front of it can read.
     ///
     /// # Errors
@@ -112,7 +117,7 @@ impl SqueezeExcite {
         let mut source = String::new();
         for (name, value) in [
             ("SQUEEZED", i64::from(self.squeezed())),
-            ("SQUEEZED_LANES", self.squeezed().next_multiple_of(8).into()),
+            ("SQUEEZED_LANES", self.squeezed_lanes().into()),
             ("GATE_BLOCKS", blocks.into()),
             ("GATE_LANES", gate.padded_channels.max(gate.shape[1]).into()),
             ("GATE_OFFSET", gate.offset.into()),
@@ -155,8 +160,7 @@ impl SqueezeExcite {
     /// Packing of the layers' weights and biases, in operand order.
     pub(crate) fn gate_packing(&self) -> Vec<Packing> {
         let mut all = Vec::new();
-        for (conv, padded_channels) in
-            [(&self.squeeze, self.padded_channels()), (&self.excite, self.squeezed().next_multiple_of(8))]
+        for (conv, padded_channels) in [(&self.squeeze, self.padded_channels()), (&self.excite, self.squeezed_lanes())]
         {
             all.push(Packing::View(rows(conv, padded_channels)));
             all.extend(conv.epilogue.bias.then_some(Packing::Keep));
@@ -166,7 +170,7 @@ impl SqueezeExcite {
 
     /// Bytes of partial sums for `blocks` blocks an image.
     pub(crate) fn gate_workspace(&self, blocks: u32) -> u64 {
-        u64::from(self.average.input.shape[0]) * u64::from(blocks) * u64::from(self.squeezed().next_multiple_of(8)) * 4
+        u64::from(self.average.input.shape[0]) * u64::from(blocks) * u64::from(self.squeezed_lanes()) * 4
     }
 
     /// Bytes of counters.
