@@ -4,6 +4,10 @@
 //! a third of the instructions: the epilogue of a product by a narrow matrix is as long as the product. CUDA's intrinsics
 //! for them are one instruction each; the functions are in the prelude.
 //!
+//! What gates an operand, as SiLU and both forms of GELU do, is made of one instruction for tanh. An H200 computes it within 2⁻¹⁶ of
+//! itself, PTX promises 2⁻¹¹: the gated operand is off by as much of itself at most. Where a gate is nearly closed, that is more of the
+//! result than its rounding, though not more than the rounding of larger results beside it.
+//!
 //! They give what the exact functions give for infinities and NaN. They take subnormal f32 for 0, and a quotient by more
 //! than 2¹²⁶ is 0: f16 holds no operand for which that shows, but bf16 and f32 ones do.
 
@@ -35,8 +39,12 @@ pub(super) fn expression(program: &Program, instruction: Instruction) -> Option<
         Instruction::Unary(Unary::Sqrt, x) => format!("sqrt_16(r{x})"),
         Instruction::Unary(Unary::Rsqrt, x) => format!("rsqrt_16(r{x})"),
         Instruction::Unary(Unary::Reciprocal, x) => format!("reciprocal_16(r{x})"),
-        Instruction::Binary(Binary::Div, a, b) => format!("divide_16(r{a}, r{b})"),
-        Instruction::Binary(Binary::Add, a, b) => return one_plus(program, a, b).or_else(|| one_plus(program, b, a)),
+        Instruction::Binary(Binary::Div, a, b) => match constant(program, b) {
+            Some(divisor) if is_factor(1.0 / divisor) => format!("r{a} * {}", f32_literal((1.0 / divisor) as f32)),
+            _ => format!("divide_16(r{a}, r{b})"),
+        },
+        Instruction::Binary(Binary::Add, a, b) => format!("1.0f + {}", of_one_plus(program, a, b)?),
+        Instruction::Binary(Binary::Mul, a, b) => return gated(program, a, b).or_else(|| gated(program, b, a)),
         _ => return None,
     })
 }
@@ -46,36 +54,62 @@ fn at(program: &Program, register: u8) -> Option<Instruction> {
     program.instructions.get(usize::from(register)).copied()
 }
 
-/// `1 + erf(x)` and `1 + tanh(x)`, of both forms of GELU, as functions of their own: sums would lose the digits of negative x. A constant
-/// factor of erf's operand becomes part of the polynomial's.
-fn one_plus(program: &Program, one: u8, function: u8) -> Option<String> {
-    if at(program, one) != Some(Instruction::Float(1.0)) {
-        return None;
-    }
-    match at(program, function)? {
-        Instruction::Unary(Unary::Erf, x) => Some(match scaled(program, x) {
-            Some((of, scale)) => format!("one_plus_erf_16(r{of}, {})", f32_literal(scale)),
-            None => format!("one_plus_erf_16(r{x}, 1.0f)"),
-        }),
-        Instruction::Unary(Unary::Tanh, x) => Some(format!("2.0f * sigmoid_16(2.0f * r{x})")),
+/// The constant in a register.
+fn constant(program: &Program, register: u8) -> Option<f64> {
+    match at(program, register)? {
+        Instruction::Float(value) => Some(value),
         _ => None,
     }
 }
 
-/// What register `x` is a multiple of, and its factor: a constant whose powers are far from the limits of f32.
-fn scaled(program: &Program, x: u8) -> Option<(u8, f32)> {
-    let constant = |register: u8| match at(program, register)? {
-        Instruction::Float(value) => Some(value),
-        _ => None,
-    };
-    let (of, scale) = match at(program, x)? {
-        Instruction::Binary(Binary::Mul, a, b) => {
-            constant(b).map(|scale| (a, scale)).or_else(|| constant(a).map(|scale| (b, scale)))?
+/// Whether powers of a factor are far from the limits of f32.
+fn is_factor(value: f64) -> bool {
+    (0.1..=10.0).contains(&value)
+}
+
+/// A product by `1 + erf`, `1 + tanh` or the sigmoid of a multiple of the operand itself.
+fn gated(program: &Program, operand: u8, gate: u8) -> Option<String> {
+    match at(program, gate)? {
+        Instruction::Binary(Binary::Add, a, b) => {
+            let function = of_one_plus(program, a, b)?;
+            Some(format!("fmaf(r{operand}, {function}, r{operand})"))
         }
-        Instruction::Binary(Binary::Div, a, b) => (a, 1.0 / constant(b)?),
+        Instruction::Unary(Unary::Sigmoid, of)
+            if of == operand || scaled(program, of).is_some_and(|(of, _)| of == operand) =>
+        {
+            Some(format!("times_sigmoid(r{operand}, r{of})"))
+        }
+        _ => None,
+    }
+}
+
+/// `erf(x)` or `tanh(x)`, of which `a + b` is the sum with 1. A constant factor of erf's operand becomes part of the polynomial.
+fn of_one_plus(program: &Program, a: u8, b: u8) -> Option<String> {
+    let function = match (constant(program, a), constant(program, b)) {
+        (Some(1.0), _) => b,
+        (_, Some(1.0)) => a,
         _ => return None,
     };
-    (0.1..=10.0).contains(&scale).then_some((of, scale as f32))
+    match at(program, function)? {
+        Instruction::Unary(Unary::Erf, x) => {
+            let (of, scale) = scaled(program, x).unwrap_or((x, 1.0));
+            Some(format!("erf_approx(r{of}, {})", f32_literal(scale)))
+        }
+        Instruction::Unary(Unary::Tanh, x) => Some(format!("tanh_approx(r{x})")),
+        _ => None,
+    }
+}
+
+/// What register `x` is a multiple of, and its factor: a positive constant.
+fn scaled(program: &Program, x: u8) -> Option<(u8, f32)> {
+    let (of, scale) = match at(program, x)? {
+        Instruction::Binary(Binary::Mul, a, b) => {
+            constant(program, b).map(|scale| (a, scale)).or_else(|| constant(program, a).map(|scale| (b, scale)))?
+        }
+        Instruction::Binary(Binary::Div, a, b) => (a, 1.0 / constant(program, b)?),
+        _ => return None,
+    };
+    is_factor(scale).then_some((of, scale as f32))
 }
 
 #[cfg(test)]
@@ -87,15 +121,38 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_one_and_a_function_are_functions() {
-        let x = Instruction::Input(0);
-        for (function, expected) in
-            [(Unary::Erf, "one_plus_erf_16(r0, 1.0f)"), (Unary::Tanh, "2.0f * sigmoid_16(2.0f * r0)")]
-        {
-            let sum = Instruction::Binary(Binary::Add, 2, 1);
-            let program = program(&[x, Instruction::Unary(function, 0), Instruction::Float(1.0), sum]);
-            assert_eq!(expression(&program, sum).as_deref(), Some(expected));
+    fn gates_are_made_of_tanh() {
+        let [x, one] = [Instruction::Input(0), Instruction::Float(1.0)];
+        let one_of_erf = format!("erf_approx(r0, {})", f32_literal(1.0));
+        for (function, expected) in [(Unary::Erf, one_of_erf.as_str()), (Unary::Tanh, "tanh_approx(r0)")] {
+            for (sum, product) in [([1, 2], [0, 3]), ([2, 1], [3, 0])] {
+                let [sum, product] =
+                    [(Binary::Add, sum), (Binary::Mul, product)].map(|(op, [a, b])| Instruction::Binary(op, a, b));
+                let program = program(&[x, Instruction::Unary(function, 0), one, sum, product]);
+                assert_eq!(expression(&program, sum), Some(format!("1.0f + {expected}")));
+                assert_eq!(expression(&program, product), Some(format!("fmaf(r0, {expected}, r0)")));
+            }
         }
+    }
+
+    #[test]
+    fn sigmoids_gate_what_they_are_of() {
+        let [x, sigmoid] = [Instruction::Input(0), Instruction::Unary(Unary::Sigmoid, 0)];
+        for product in [[0, 1], [1, 0]].map(|[a, b]| Instruction::Binary(Binary::Mul, a, b)) {
+            let of_itself = program(&[x, sigmoid, product]);
+            assert_eq!(expression(&of_itself, product).as_deref(), Some("times_sigmoid(r0, r0)"));
+        }
+        let product = Instruction::Binary(Binary::Mul, 0, 3);
+        let scaled = |factor| {
+            let times = Instruction::Binary(Binary::Mul, 0, 1);
+            program(&[x, Instruction::Float(factor), times, Instruction::Unary(Unary::Sigmoid, 2), product])
+        };
+        assert_eq!(expression(&scaled(1.702), product).as_deref(), Some("times_sigmoid(r0, r2)"));
+        // A gate that the operand closes, and one of another operand: their sigmoids stay exact.
+        assert_eq!(expression(&scaled(-1.0), product), None);
+        let mut other = program(&[x, Instruction::Input(1), Instruction::Unary(Unary::Sigmoid, 1), product]);
+        other.inputs = 2;
+        assert_eq!(expression(&other, Instruction::Binary(Binary::Mul, 0, 2)), None);
     }
 
     #[test]
@@ -110,8 +167,18 @@ mod tests {
                 Instruction::Float(1.0),
                 sum,
             ]);
-            let expected = format!("one_plus_erf_16(r0, {})", f32_literal(0.5));
+            let expected = format!("1.0f + erf_approx(r0, {})", f32_literal(0.5));
             assert_eq!(expression(&program, sum), Some(expected));
+        }
+    }
+
+    #[test]
+    fn constant_divisors_are_factors() {
+        let quotient = Instruction::Binary(Binary::Div, 0, 1);
+        let by = |divisor| program(&[Instruction::Input(0), Instruction::Float(divisor), quotient]);
+        assert_eq!(expression(&by(6.0), quotient), Some(format!("r0 * {}", f32_literal(1.0 / 6.0))));
+        for divisor in [0.0, 1e30, f64::NAN] {
+            assert_eq!(expression(&by(divisor), quotient).as_deref(), Some("divide_16(r0, r1)"));
         }
     }
 

@@ -66,7 +66,7 @@ pub enum Arithmetic {
     Exact,
     /// As CUDA computes: functions within a few units in the last place of f32.
     Full,
-    /// For results that are stored in sixteen bits: functions within a relative 2⁻¹⁸ (see [`half`]).
+    /// For results that are stored in sixteen bits: functions within a relative 2⁻¹⁸, gates by one instruction (see [`half`]).
     Half,
 }
 

@@ -228,9 +228,9 @@ fn activation_source(activation: Activation, half: bool) -> String {
     let (alpha, beta) = (f32_literal(activation.alpha), f32_literal(activation.beta));
     match activation.kind {
         ActivationKind::Relu => "relu(x)".into(),
-        ActivationKind::Tanh if half => "tanh_16(x)".into(),
+        ActivationKind::Tanh if half => "tanh_approx(x)".into(),
         ActivationKind::Tanh => "tanhf(x)".into(),
-        ActivationKind::Sigmoid if half => "sigmoid_16(x)".into(),
+        ActivationKind::Sigmoid if half => "times_sigmoid(1.0f, x)".into(),
         ActivationKind::Sigmoid => "sigmoid(x)".into(),
         ActivationKind::Affine => format!("{alpha} * x + {beta}"),
         ActivationKind::LeakyRelu => format!("x < 0.0f ? {alpha} * x : x"),

@@ -246,7 +246,7 @@ fn broken_schedules_are_named() {
             ("operands for", &|schedule| {
                 launch(schedule).arguments.pop();
             }),
-            ("its source has no entry", &|schedule| launch(schedule).entry = "another".into()),
+            ("its source has no entry", &|schedule| launch(schedule).entry = "no_such_kernel".into()),
             ("grid [0, 1, 1]", &|schedule| launch(schedule).grid = [0, 1, 1]),
             ("grid [1, 65536, 1]", &|schedule| launch(schedule).grid = [1, 65536, 1]),
             ("block [32, 33, 1]", &|schedule| launch(schedule).block = [32, 33, 1]),
