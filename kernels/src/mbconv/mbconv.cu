@@ -60,18 +60,15 @@ DEVICE void clear(Chunk* band, int row, int column) {
     for (int v = 0; v < CHUNK_VECTORS; v++) band[v * PLANE + place_of(row, column)] = Chunk{};
 }
 
-DEVICE uint4 image_vector(const Element* from, int pixel, int pixels, int channel) {
-    if (pixel < pixels && (DEPTH % 32 == 0 || channel < DEPTH))
-        return *(const uint4*)(from + (offset_t)pixel * PIXEL + channel);
-    return make_uint4(0, 0, 0, 0);
-}
-
-DEVICE Fragment image_fragment(const Element* from, int tile, int pixels, int lane) {
+// The fragment whose first row is `pixel`, at `from`, for a thread of eight channels from `channel` on of each 32.
+DEVICE Fragment image_fragment(const Element* from, int pixel, int pixels, int channel) {
     Fragment f;
+    const uint4 zeros = make_uint4(0, 0, 0, 0);
 #pragma unroll
     for (int k = 0; k < GROUPS; k++) {
-        f.low[k] = image_vector(from, tile * 16 + lane / 4, pixels, k * 32 + lane % 4 * 8);
-        f.high[k] = image_vector(from, tile * 16 + lane / 4 + 8, pixels, k * 32 + lane % 4 * 8);
+        const bool exists = DEPTH % 32 == 0 || k * 32 + channel < DEPTH;
+        f.low[k] = pixel < pixels && exists ? *(const uint4*)(from + k * 32) : zeros;
+        f.high[k] = pixel + 8 < pixels && exists ? *(const uint4*)(from + 8 * PIXEL + k * 32) : zeros;
     }
     return f;
 }
@@ -82,8 +79,10 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int first = p.top < 0 ? 0 : p.top;
     const int end = p.top + BAND_ROWS < IN_ROWS ? p.top + BAND_ROWS : IN_ROWS;
-    const int pixels = (end - first) * IN_COLUMNS, tiles = (pixels + 15) / 16;
-    const Element* const from = image + IMAGE_OFFSET + (offset_t)p.image * IMAGE + (offset_t)first * IN_COLUMNS * PIXEL;
+    const int pixels = (end - first) * IN_COLUMNS;
+    // A lane's pixel of a tile, the other one being eight behind it, and its channels.
+    int pixel = warp * 16 + lane / 4;
+    const Element* from = image + IMAGE_OFFSET + (offset_t)p.image * IMAGE + ((offset_t)first * IN_COLUMNS + pixel) * PIXEL + lane % 4 * 8;
 
     uint4 b[CHUNK_VECTORS][GROUPS];
     f32 biases[CHUNK_VECTORS][2];
@@ -101,7 +100,7 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
         }
     }
     if (CONSTANT_PARAMETERS) wait_for_inputs();
-    Fragment next = image_fragment(from, warp, pixels, lane);
+    Fragment next = image_fragment(from, pixel, pixels, lane % 4 * 8);
     // What lies outside of the image: lines above and below it, then columns beside it.
     const int inner = end > first ? end - first : 0;
     for (int i = threadIdx.x; i < (BAND_ROWS - inner) * BAND_COLUMNS; i += THREADS) {
@@ -113,9 +112,10 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
         clear(band, first - p.top + i / (BESIDE > 0 ? BESIDE : 1), column < PAD_W ? column : column + IN_COLUMNS);
     }
 #pragma unroll 1
-    for (int tile = warp; tile < tiles; tile += WARPS) {
+    for (int tile = warp * 16; tile < pixels; tile += WARPS * 16, pixel += WARPS * 16) {
         const Fragment a = next;
-        if (tile + WARPS < tiles) next = image_fragment(from, tile + WARPS, pixels, lane);
+        from += WARPS * 16 * PIXEL;
+        next = image_fragment(from, pixel + WARPS * 16, pixels, lane % 4 * 8);
         f32 sums[CHUNK_VECTORS][4];
 #pragma unroll
         for (int v = 0; v < CHUNK_VECTORS; v++)
@@ -133,18 +133,17 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
         }
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int pixel = tile * 16 + lane / 4 + half * 8;
-            if (pixel >= pixels) continue;
-            const int row = first - p.top + pixel / IN_COLUMNS, column = pixel % IN_COLUMNS + PAD_W;
-            // Columns that no window reaches have no place in the band.
-            if (column >= BAND_COLUMNS) continue;
+            const int own = pixel + half * 8;
+            const int row = first - p.top + own / IN_COLUMNS, column = own % IN_COLUMNS + PAD_W;
+            // Columns that no window reaches have no place in the band. Only stores depend on it, so that the halves overlap.
+            const bool exists = own < pixels && column < BAND_COLUMNS;
             Chunk* const to = band + place_of(row, column);
 #pragma unroll
             for (int v = 0; v < CHUNK_VECTORS; v++) {
                 Vector<Element, 2> pair;
                 pair.v[0] = store_as<Element>(expand_program(sums[v][half * 2]));
                 pair.v[1] = store_as<Element>(expand_program(sums[v][half * 2 + 1]));
-                *(Vector<Element, 2>*)&to[v * PLANE].v[lane % 4 * 2] = pair;
+                if (exists) *(Vector<Element, 2>*)&to[v * PLANE].v[lane % 4 * 2] = pair;
             }
         }
     }
@@ -169,13 +168,6 @@ DEVICE void fill_band(const Element* image, const Element*, const f32*, const Pl
     }
 }
 #endif
-
-// c += a·b for a 16×8, b 8×8.
-DEVICE void multiply_add(f32 (&c)[4], u32 a0, u32 a1, u32 b) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32." ELEMENT "." ELEMENT ".f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a0), "r"(a1), "r"(b));
-}
 
 // Two columns of taps, or one: each tap a diagonal, of which a lane holds rows lane % 4 * 2 and the next in column lane / 4.
 template <int COLUMNS> DEVICE void read_filters(u32 (&to)[TAPS_H][2], const u16* filters, int w, int lane) {
@@ -210,7 +202,7 @@ template <int COLUMNS> DEVICE void add_columns(f32 (&sums)[RUN][4], const u32 (&
             if (COLUMNS == 2)
                 multiply_add(sums[r], a, filter[h][0], filter[h][1], Element());
             else
-                multiply_add(sums[r], a[0], a[1], filter[h][0]);
+                multiply_add(sums[r], a[0], a[1], filter[h][0], Element());
         }
     }
 }
@@ -276,20 +268,19 @@ DEVICE void mbconv(const Operands& o) {
         for (int half = 0; half < 2; half++) {
             const int done = tile + lane / 4 + half * 8;
             const int line = done / OUT_COLUMNS * RUN;
-            if (done >= items) break;
             Element* const to = o.output + OUT_OFFSET + (offset_t)p.image * OUT_IMAGE + (offset_t)(p.row + line) * OUT_LINE +
                                 done % OUT_COLUMNS * OUT_PIXEL + channel + lane % 4 * 2;
 #pragma unroll
             for (int r = 0; r < RUN; r++) {
-                if (line + r >= outputs) break;
+                const bool is_output = done < items && line + r < outputs;
                 Vector<Element, 2> y;
 #pragma unroll
                 for (int c = 0; c < 2; c++) {
                     const bool exists = channel + lane % 4 * 2 + c < CHANNELS;
                     y.v[c] = store_as<Element>(exists ? depthwise_program(sums[r][half * 2 + c]) : 0.0f);
-                    if (GATE) totals[c] += to_f32(y.v[c]);
+                    if (GATE && is_output) totals[c] += to_f32(y.v[c]);
                 }
-                *(Vector<Element, 2>*)(to + r * OUT_LINE) = y;
+                if (is_output) *(Vector<Element, 2>*)(to + r * OUT_LINE) = y;
             }
         }
     }
