@@ -260,10 +260,11 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
     let turned = TURNED_TILES.into_iter().filter(move |_| turns_sides).map(|tile| (Unit::Warp, true, tile));
     let warpgroups = WARPGROUP_TILES.into_iter().filter(move |_| has_warpgroups);
     let all = warps.chain(turned).chain(warpgroups.map(|tile| (Unit::Warpgroup, false, tile)));
-    let sized = all.filter(|&(_, _, (rows, columns, wm, wn, _))| {
+    let sized = all.filter(|&(_, turned, (rows, columns, wm, wn, _))| {
         let oversize = |tile: u32, extent: u32, least: u32| tile > least && tile >= 2 * extent;
-        // Sums of the largest warp tiles leave no registers for what is converted.
-        let crowded = problem.float8() && (rows / wm) * (columns / wn) >= 64 * 64;
+        // Sums of the largest warp tiles leave no registers for what is converted, or for moments of all its rows.
+        let takes_registers = problem.float8() || (problem.moments.is_some() && !turned);
+        let crowded = takes_registers && (rows / wm) * (columns / wn) >= 64 * 64;
         !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32) && !crowded
     });
     sized.flat_map(move |(unit, turned, (rows, columns, wm, wn, wk))| {
