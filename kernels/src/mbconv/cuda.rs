@@ -137,11 +137,13 @@ fn tiles(shape: &Geometry, target: &Target) -> Vec<Tile> {
     all
 }
 
-/// Instructions of a program, roughly.
+/// Instructions of a program, roughly. One of the special-function units takes the slots of eight others; a sigmoid is one of them where
+/// it gates its operand, and is seldom met elsewhere.
 fn instructions(program: Option<&Program>) -> f64 {
     let of_one = |instruction: &Instruction| match instruction {
         Instruction::Input(_) | Instruction::Float(_) | Instruction::Integer(_) => 0.0,
         Instruction::Unary(Unary::Relu | Unary::Abs | Unary::Neg, _) => 1.0,
+        Instruction::Unary(Unary::Sigmoid, _) => 8.0,
         Instruction::Unary(..) | Instruction::Binary(Binary::Div | Binary::Pow, ..) => 18.0,
         Instruction::Binary(..) | Instruction::Select(..) => 1.0,
     };
@@ -282,7 +284,6 @@ impl MbConv {
         line(format!("#define EXPAND {}\n#define GATE {}", u8::from(expand.is_some()), u8::from(self.gate.is_some())));
         // All inputs of the convolutions but the image.
         line(format!("constexpr u32 PARAMETER_INPUTS = {}u;", (1u32 << self.gate_input()) - 2));
-        line(format!("#define ELEMENT \"{}\"", if output.dtype == DType::F16 { "f16" } else { "bf16" }));
         let [[band_rows, band_columns], [part, plane]] = [tile.band(shape), tile.part_and_plane(shape)];
         let of_tile = [
             ("ROWS", i64::from(tile.rows)),
