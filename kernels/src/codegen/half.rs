@@ -172,6 +172,25 @@ mod tests {
         }
     }
 
+    /// The prelude's polynomial, evaluated here, with an exact tanh.
+    #[test]
+    fn the_polynomial_of_erf_is_as_exact_as_the_prelude_says() {
+        let coefficients = ["7.97828136e-1f", "3.64687908e-2f", "-1.24861562e-4f", "-3.05810211e-5f", "1.11908304e-6f"]
+            .map(|text| {
+                assert!(crate::codegen::PRELUDE.contains(text), "{text}");
+                text.trim_end_matches('f').parse::<f32>().expect("a number")
+            });
+        let scale = core::f32::consts::FRAC_1_SQRT_2;
+        let error = |x: f32| {
+            let square = 2.0 * scale * scale * x * x;
+            let polynomial = coefficients.iter().rev().fold(0.0, |sum, coefficient| sum * square + coefficient);
+            let tanh = f64::from(x * (core::f32::consts::SQRT_2 * scale) * polynomial).tanh();
+            (f64::from(x) / 2.0 * (tanh - libm::erf(f64::from(x * scale)))).abs()
+        };
+        let worst = (-8000i16..=8000).map(|i| error(f32::from(i) * 0.001)).fold(0.0, f64::max);
+        assert!((3.0e-6..3.2e-6).contains(&worst), "{worst}");
+    }
+
     #[test]
     fn constant_divisors_are_factors() {
         let quotient = Instruction::Binary(Binary::Div, 0, 1);
