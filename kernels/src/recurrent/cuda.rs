@@ -147,7 +147,7 @@ impl Recurrent {
             reverse(0).to_string()
         };
         line(&mut source, &format!("DEVICE bool reversed(int direction) {{ return {reversed}; }}"));
-        // Weights of sixteen bits make the arguments less exact than these functions are.
+        // Weights of sixteen bits make the arguments less exact than these functions are where they were measured (`codegen/half.rs`).
         let half = Arithmetic::of(self.weights.dtype) == Arithmetic::Half;
         for (index, name) in ["f", "g", "h"].into_iter().enumerate().take(self.cell.activations()) {
             let of = |direction: usize| activation_source(self.activations[direction][index], half);
