@@ -39,9 +39,9 @@ pub(super) fn expression(program: &Program, instruction: Instruction) -> Option<
         Instruction::Unary(Unary::Sqrt, x) => format!("sqrt_16(r{x})"),
         Instruction::Unary(Unary::Rsqrt, x) => format!("rsqrt_16(r{x})"),
         Instruction::Unary(Unary::Reciprocal, x) => format!("reciprocal_16(r{x})"),
-        Instruction::Binary(Binary::Div, a, b) => match constant(program, b) {
-            Some(divisor) if is_factor(1.0 / divisor) => format!("r{a} * {}", f32_literal((1.0 / divisor) as f32)),
-            _ => format!("divide_16(r{a}, r{b})"),
+        Instruction::Binary(Binary::Div, a, b) => match constant(program, b).and_then(|by| factor(1.0 / by)) {
+            Some(factor) => format!("r{a} * {}", f32_literal(factor)),
+            None => format!("divide_16(r{a}, r{b})"),
         },
         Instruction::Binary(Binary::Add, a, b) => format!("1.0f + {}", of_one_plus(program, a, b)?),
         Instruction::Binary(Binary::Mul, a, b) => return gated(program, a, b).or_else(|| gated(program, b, a)),
@@ -62,9 +62,9 @@ fn constant(program: &Program, register: u8) -> Option<f64> {
     }
 }
 
-/// Whether powers of a factor are far from the limits of f32.
-fn is_factor(value: f64) -> bool {
-    (0.1..=10.0).contains(&value)
+/// A factor whose powers are far from the limits of f32.
+fn factor(value: f64) -> Option<f32> {
+    (0.1..=10.0).contains(&value).then_some(value as f32)
 }
 
 /// A product by `1 + erf`, `1 + tanh` or the sigmoid of a multiple of the operand itself.
@@ -109,7 +109,7 @@ fn scaled(program: &Program, x: u8) -> Option<(u8, f32)> {
         Instruction::Binary(Binary::Div, a, b) => (a, 1.0 / constant(program, b)?),
         _ => return None,
     };
-    is_factor(scale).then_some((of, scale as f32))
+    Some((of, factor(scale)?))
 }
 
 #[cfg(test)]
