@@ -49,6 +49,33 @@ pub(crate) enum Access {
     Strided,
 }
 
+/// What `element`, the device function that a kernel applies, is given of an operand's element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elements {
+    /// Its bits, as an unsigned integer.
+    Bits,
+    /// The element, in its storage type.
+    Typed,
+    /// Bytes as the f32 that they are, by the functions of `whole.cu`; others as with [`Elements::Typed`].
+    Values,
+}
+
+impl Elements {
+    /// The type of an operand's elements in memory.
+    pub fn kind(self, dtype: DType) -> &'static str {
+        if self == Self::Bits { bits_type(dtype) } else { element_type(dtype) }
+    }
+
+    /// What `element` is given of one.
+    pub fn argument(self, dtype: DType, element: String) -> String {
+        match (self, dtype) {
+            (Self::Values, DType::I8) => format!("value_of_i8((u8){element})"),
+            (Self::Values, DType::U8) => format!("value_of_u8({element})"),
+            _ => element,
+        }
+    }
+}
+
 /// One loop over the output.
 #[derive(Clone, Debug)]
 pub(crate) struct Loop {
@@ -241,15 +268,16 @@ impl Loops {
     }
 
     /// A kernel that stores `element(inputs…)`, a device function in `functions`, at every output index inside `valid`
-    /// (extents by dimension) and zeros elsewhere. Without `convert`, elements are moved as bits.
-    pub fn kernel(&self, target: &Target, entry: &str, functions: &str, valid: &[u32], bits: bool) -> Launch {
+    /// (extents by dimension) and zeros elsewhere.
+    pub fn kernel(&self, target: &Target, entry: &str, functions: &str, valid: &[u32], elements: Elements) -> Launch {
         let block = self.block(target);
-        let kind = |dtype: DType| if bits { bits_type(dtype) } else { element_type(dtype) };
+        let kind = |dtype: DType| elements.kind(dtype);
         let width = self.width;
         let last = self.loops.len() - 1;
         let limit = |l: &Loop| l.dimension.and_then(|d| valid.get(d).copied()).filter(|&v| v < l.extent);
         let out = kind(self.operands[0].dtype);
-        let zero = if bits { format!("({out})0") } else { format!("store_as<{out}>(0.0f)") };
+        let zero = if elements == Elements::Bits { format!("({out})0") } else { format!("store_as<{out}>(0.0f)") };
+        let argument = |operand: usize, element: String| elements.argument(self.operands[operand].dtype, element);
         let inputs = 1..self.operands.len();
 
         let mut body = self.index_source(block);
@@ -262,7 +290,7 @@ impl Loops {
         if self.has_tail() {
             let arguments: Vec<String> = inputs
                 .clone()
-                .map(|o| format!("in{0}[at{0} + (i32)e * {1}]", o - 1, self.inner().strides[o]))
+                .map(|o| argument(o, format!("in{0}[at{0} + (i32)e * {1}]", o - 1, self.inner().strides[o])))
                 .collect();
             let extent = self.inner().extent;
             writeln!(body, "    if (i{last} + {width}u > {extent}u) {{").expect("writing to a string");
@@ -288,19 +316,38 @@ impl Loops {
         let mut loads = String::new();
         let mut arguments = Vec::new();
         for operand in inputs {
-            let (i, kind) = (operand - 1, kind(self.operands[operand].dtype));
+            let (i, dtype) = (operand - 1, self.operands[operand].dtype);
+            let kind = kind(dtype);
             match self.access(operand, width) {
+                // Bytes become floats from words: the compiler would take a vector of them apart first.
+                Access::Vector
+                    if elements == Elements::Values
+                        && dtype.is_byte()
+                        && width.is_multiple_of(4)
+                        && readable(operand) =>
+                {
+                    let words = width / 4;
+                    writeln!(
+                        loads,
+                        "        const Vector<u32, {words}> x{i} = load_vector<{words}>((const u32*)(in{i} + at{i}));"
+                    )
+                    .expect("writing to a string");
+                    arguments.push(format!("element_of_{kind}(x{i}.v[v / 4], v % 4)"));
+                }
                 Access::Vector if width > 1 && readable(operand) => {
                     let vector = format!("Vector<{kind}, {width}>");
                     writeln!(loads, "        const {vector} x{i} = *(const {vector}*)(in{i} + at{i});")
                         .expect("writing to a string");
-                    arguments.push(format!("x{i}.v[v]"));
+                    arguments.push(argument(operand, format!("x{i}.v[v]")));
                 }
                 Access::Scalar => {
                     writeln!(loads, "        const {kind} x{i} = in{i}[at{i}];").expect("writing to a string");
-                    arguments.push(format!("x{i}"));
+                    arguments.push(argument(operand, format!("x{i}")));
                 }
-                _ => arguments.push(format!("in{i}[at{i} + v * {}]", self.inner().strides[operand])),
+                _ => {
+                    let stride = self.inner().strides[operand];
+                    arguments.push(argument(operand, format!("in{i}[at{i} + v * {stride}]")));
+                }
             }
         }
         let value = format!("element({})", arguments.join(", "));

@@ -1,9 +1,8 @@
 //! Transposes by tiles: rows of the source go through shared memory and leave as rows of the destination, so that both
 //! sides move whole memory sectors.
 
-use super::elementwise::{Loop, Loops, bits_type};
-use super::{Argument, Launch, Target, element_type, prelude_for};
-use crate::DType;
+use super::elementwise::{Elements, Loop, Loops};
+use super::{Argument, Launch, Target, prelude_for};
 use std::fmt::Write;
 
 /// Threads of a block.
@@ -60,12 +59,13 @@ impl Tiles {
         format!("{a}x{b} tile, {load} loaded and {store} stored at once")
     }
 
-    /// The launch. `functions` holds `element`, what the destination gets of an element; with `bits`, elements are moved as bits.
-    pub fn kernel(&self, entry: &str, functions: &str, bits: bool) -> Launch {
-        let kind = |dtype: DType| if bits { bits_type(dtype) } else { element_type(dtype) };
+    /// The launch. `functions` holds `element`, what the destination gets of an element.
+    pub fn kernel(&self, entry: &str, functions: &str, elements: Elements) -> Launch {
+        let kind = |dtype| elements.kind(dtype);
         let (loops, a, b) = (&self.loops, self.loops.loops.len() - 1, self.b);
         let (to, from) = (kind(loops.operands[0].dtype), kind(loops.operands[1].dtype));
-        let zero = if bits { format!("({to})0") } else { format!("store_as<{to}>(0.0f)") };
+        let argument = elements.argument(loops.operands[1].dtype, "x.v[v]".into());
+        let zero = if elements == Elements::Bits { format!("({to})0") } else { format!("store_as<{to}>(0.0f)") };
         let ([tile_a, tile_b], [store, load]) = (self.tile, self.width);
         let tiles = [loops.loops[a].extent.div_ceil(tile_a), loops.loops[b].extent.div_ceil(tile_b)];
         let mut blocks = u64::from(tiles[0]) * u64::from(tiles[1]);
@@ -102,7 +102,7 @@ impl Tiles {
         const bool valid = {inside}ia < {valid_a}u && ib < {valid_b}u;
         if (valid) x = *(const Vector<{from}, {load}>*)(in0 + ({from_position}));
 #pragma unroll
-        for (u32 v = 0; v < {load}u; ++v) tile[b + v][a] = valid ? element(x.v[v]) : {zero};
+        for (u32 v = 0; v < {load}u; ++v) tile[b + v][a] = valid ? element({argument}) : {zero};
     }}
     __syncthreads();
     for (u32 e = threadIdx.x; e < {stores}u; e += {THREADS}u) {{

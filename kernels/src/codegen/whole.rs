@@ -3,8 +3,8 @@
 //! What is known of every register (its range, whether it is whole, whether it can be NaN) replaces conversions by sums,
 //! bounds that nothing reaches by nothing, and whatever follows one 8-bit value by what is cheapest: a factor, where that
 //! gives the same for each of its 256 values, or a table that the reference kernel's arithmetic has filled. What follows
-//! two 8-bit values, such as a requantised residual sum, is their weighted sum, where that gives the same for all 65,536
-//! pairs ([`pair`]).
+//! two 8-bit values, such as a requantised residual sum or a gated channel, is their weighted sum or product, where that gives the same
+//! for all 65,536 pairs ([`pair`]).
 
 mod pair;
 
@@ -80,8 +80,12 @@ struct Printer<'a> {
     facts: Vec<Fact>,
     /// The 8-bit register that alone decides each register's value.
     bases: Vec<Option<usize>>,
+    /// Whether a register that another one decides is a base itself: its byte is looked up, and what follows is made of it.
+    looked_up: Vec<bool>,
     /// Range of values that the stored type tells apart.
     stored: Option<(f64, f64)>,
+    /// Of an 8-bit register the range beyond which nothing that reads it changes any more; empty until facts are known.
+    narrowed: Vec<Option<(f64, f64)>>,
 }
 
 /// `DEVICE f32 NAME(f32 x0, …)` and, where `output` has 8 bits, `DEVICE u32 NAME_byte(f32 x0, …)`, whose last byte is what is
@@ -117,14 +121,74 @@ fn range(dtype: DType) -> Option<(f64, f64)> {
 
 impl<'a> Printer<'a> {
     fn new(program: &'a Program, sources: &[Source], stored: Option<(f64, f64)>) -> Self {
-        let mut printer = Self { program, facts: Vec::new(), bases: Vec::new(), stored };
-        for number in 0..program.instructions.len() {
-            let fact = printer.fact(number, sources);
-            printer.facts.push(fact);
-            let base = printer.base(number);
-            printer.bases.push(base);
-        }
+        let looked_up = vec![false; program.instructions.len()];
+        let mut printer =
+            Self { program, facts: Vec::new(), bases: Vec::new(), looked_up, stored, narrowed: Vec::new() };
+        printer.find_facts(sources);
+        printer.find_bytes_to_look_up(sources);
+        printer.narrowed = (0..program.instructions.len()).map(|number| printer.narrowed(number)).collect();
+        printer.find_facts(sources);
         printer
+    }
+
+    fn find_facts(&mut self, sources: &[Source]) {
+        (self.facts, self.bases) = (Vec::new(), Vec::new());
+        for number in 0..self.program.instructions.len() {
+            let fact = self.fact(number, sources);
+            self.facts.push(fact);
+            let base = self.base(number);
+            self.bases.push(base);
+        }
+    }
+
+    /// Marks bytes on the way to floats that would need a table of their own: four times as large, and of no use for a weighted sum.
+    fn find_bytes_to_look_up(&mut self, sources: &[Source]) {
+        for outlet in 0..self.program.instructions.len() {
+            let needs_floats = self.is_outlet(outlet)
+                && self.slots(outlet) > TABLE
+                && self.scaled(outlet).is_none()
+                && self.bounded_values(outlet).is_some_and(|(_, values)| byte_type(&values).is_none());
+            let (Some(base), true) = (self.bases[outlet], needs_floats) else { continue };
+            for register in (base + 1..outlet).rev() {
+                let is_byte = self.bases[register] == Some(base)
+                    && self.slots(register) > TABLE
+                    && self.facts[register].is_byte()
+                    && self.bounded_values(register).is_some_and(|(_, values)| byte_type(&values).is_some());
+                if !is_byte {
+                    continue;
+                }
+                self.looked_up[register] = true;
+                self.find_facts(sources);
+                if self.bases[outlet] == Some(register) {
+                    break;
+                }
+                self.looked_up[register] = false;
+                self.find_facts(sources);
+            }
+        }
+    }
+
+    /// The range of an 8-bit register beyond which all that it decides stays as it is: a ReLU behind it, and scales at which
+    /// results saturate earlier, need no bounds of their own then.
+    fn narrowed(&self, register: usize) -> Option<(f64, f64)> {
+        let instructions = self.program.instructions.iter().enumerate();
+        let mut readers = instructions.clone().filter(|(_, instruction)| instruction.reads(register));
+        let alone = readers.all(|(reader, _)| self.bases[reader] == Some(register));
+        if self.bases[register] != Some(register) || !alone || register + 1 == self.program.instructions.len() {
+            return None;
+        }
+        let (mut first, mut last) = (usize::MAX, 0);
+        for (outlet, _) in instructions {
+            if self.bases[outlet] != Some(register) || !self.is_outlet(outlet) {
+                continue;
+            }
+            let values = self.bounded_values(outlet)?.1;
+            let (least, most) = (values.first()?, values.last()?);
+            first = first.min(values.iter().take_while(|value| *value == least).count() - 1);
+            last = last.max(values.len() - values.iter().rev().take_while(|value| *value == most).count());
+        }
+        let start = f64::from(*self.bytes(register).start());
+        (first < last).then_some((start + first as f64, start + last as f64))
     }
 
     fn at(&self, register: u8) -> usize {
@@ -141,6 +205,9 @@ impl<'a> Printer<'a> {
     /// The range that a register is bounded to by what reads it: further values give the results of the nearest in it.
     fn bounds_of_readers(&self, register: usize) -> (f64, f64) {
         let all = (f64::NEG_INFINITY, f64::INFINITY);
+        if let Some(&Some(bounds)) = self.narrowed.get(register) {
+            return bounds;
+        }
         if register + 1 == self.program.instructions.len() {
             return self.stored.unwrap_or(all);
         }
@@ -235,7 +302,8 @@ impl<'a> Printer<'a> {
 
     fn base(&self, number: usize) -> Option<usize> {
         let operands = self.program.instructions[number].operands();
-        let mut bases = operands.filter(|&r| self.constant(r).is_none()).map(|r| self.bases[self.at(r)]);
+        let base_of = |register: usize| if self.looked_up[register] { Some(register) } else { self.bases[register] };
+        let mut bases = operands.filter(|&r| self.constant(r).is_none()).map(|r| base_of(self.at(r)));
         let first = bases.next().flatten();
         if first.is_some() && bases.all(|base| base == first) {
             return first;
@@ -287,6 +355,13 @@ impl<'a> Printer<'a> {
         let range = self.bytes(base);
         let inputs: Vec<f32> = range.clone().map(|value| value as f32).collect();
         Some((*range.start(), self.computed(number, &[base], &[&inputs])?))
+    }
+
+    /// The same, bounded as what reads them bounds them.
+    fn bounded_values(&self, number: usize) -> Option<(i32, Vec<f32>)> {
+        let (first, values) = self.values(number)?;
+        let (least, most) = self.bounds_of_readers(number);
+        Some((first, values.into_iter().map(|value| value.max(least as f32).min(most as f32)).collect()))
     }
 
     /// The values that a register of 8 bits may have.
@@ -352,16 +427,10 @@ impl<'a> Printer<'a> {
     }
 
     /// A table of a register's values, indexed by the last byte of its base, and the expression that reads it; and the byte
-    /// itself where it holds bytes.
+    /// itself where it holds bytes. Values are bounded as what reads them bounds them, so that more tables hold bytes.
     fn table(&self, name: &str, number: usize, index: &str) -> Option<(String, String, Option<String>)> {
-        let (first, values) = self.values(number)?;
-        let (low, high) = values.iter().fold((f32::MAX, f32::MIN), |(l, h), &v| (l.min(v), h.max(v)));
-        let whole = values.iter().all(|value| value.fract() == 0.0);
-        let kind = match whole {
-            true if low >= 0.0 && high <= 255.0 => Some("u8"),
-            true if low >= -128.0 && high <= 127.0 => Some("i8"),
-            _ => None,
-        };
+        let (first, values) = self.bounded_values(number)?;
+        let kind = byte_type(&values);
         let mut words = [0u32; 256];
         for (value, x) in values.iter().zip(first..) {
             words[(x & 255) as usize] = if kind.is_some() { *value as i32 as u32 & 255 } else { value.to_bits() };
@@ -409,7 +478,7 @@ impl<'a> Printer<'a> {
                 }
             }
             if number + 1 == self.program.instructions.len()
-                && let Some(sum) = self.weighted_sum(number)
+                && let Some(sum) = self.of_two_bytes(number)
             {
                 (value, short) = (Some(String::new()), Above::Expression(sum));
             }
@@ -493,6 +562,10 @@ impl<'a> Printer<'a> {
     /// What ends in the byte that is stored.
     fn byte(&self, number: usize, above: &[Above], output: DType) -> String {
         let (fact, (low, high)) = (self.facts[number], self.stored.unwrap_or((0.0, 0.0)));
+        // A table of bytes holds what is stored.
+        if let Above::Byte(byte) = &above[number] {
+            return byte.clone();
+        }
         if fact.nan || !fact.whole {
             return format!("(u32)(i32)store_as<{}>(r{number})", output.name());
         }
@@ -505,10 +578,17 @@ impl<'a> Printer<'a> {
             let (low, high) = (f32_literal(low as f32), f32_literal(high as f32));
             return format!("__float_as_uint(above_whole(fminf(fmaxf(r{number}, {low}), {high})))");
         }
-        match &above[number] {
-            Above::Byte(byte) => byte.clone(),
-            _ => format!("__float_as_uint({})", sum(number, above)),
-        }
+        format!("__float_as_uint({})", sum(number, above))
+    }
+}
+
+/// The type of bytes that all these values are, if there is one.
+fn byte_type(values: &[f32]) -> Option<&'static str> {
+    let (low, high) = values.iter().fold((f32::MAX, f32::MIN), |(l, h), &v| (l.min(v), h.max(v)));
+    match values.iter().all(|value| value.fract() == 0.0) {
+        true if low >= 0.0 && high <= 255.0 => Some("u8"),
+        true if low >= -128.0 && high <= 127.0 => Some("i8"),
+        _ => None,
     }
 }
 
@@ -609,6 +689,56 @@ mod tests {
         let text = whole_functions("f", &program, &[Source::Integer(DType::I8)], DType::I8).expect("of f32");
         // The first is of 0, a half of 5 · 10⁶ if nothing bounds it.
         assert!(text.contains("const u8 f_table_4[256] = {127,"), "{text}");
+    }
+
+    /// What follows a sum times a factor, rounded to bytes of the scale 0.05, in a program that stores bytes of another scale.
+    fn behind_bytes(rest: &[Instruction], scale: f64) -> String {
+        let mut instructions = vec![
+            Instruction::Input(0),
+            Instruction::Input(1),
+            Instruction::Binary(Binary::Mul, 0, 1),
+            Instruction::Unary(Unary::Round, 2),
+            Instruction::Float(-128.0),
+            Instruction::Binary(Binary::Max, 3, 4),
+            Instruction::Float(127.0),
+            Instruction::Binary(Binary::Min, 5, 6),
+            Instruction::Float(0.05),
+            Instruction::Binary(Binary::Mul, 7, 8),
+        ];
+        instructions.extend(rest);
+        let last = instructions.len() as u8;
+        instructions.extend([
+            Instruction::Float(scale),
+            Instruction::Binary(Binary::Div, last - 1, last),
+            Instruction::Unary(Unary::Round, last + 1),
+        ]);
+        let program = Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() };
+        whole_functions("f", &program, &[Source::Integer(DType::I32), Source::Channel], DType::I8).expect("of f32")
+    }
+
+    #[test]
+    fn tables_of_results_that_saturate_hold_bytes() {
+        let silu = [Instruction::Unary(Unary::Sigmoid, 9), Instruction::Binary(Binary::Mul, 9, 10)];
+        for scale in [0.05, 0.03] {
+            let text = behind_bytes(&silu, scale);
+            assert!(text.contains("const u8 f_table_"), "{scale}: {text}");
+            let byte = text.split("f_byte(").nth(1).expect("the second function");
+            assert!(byte.contains("return b14;"), "{byte}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_bounded_to_what_is_told_apart_behind_them() {
+        // What lies below zero is zero behind a ReLU: one bound takes the place of two.
+        let relu = behind_bytes(&[Instruction::Unary(Unary::Relu, 9)], 0.05);
+        let [zero, most] = [0.0, 127.0].map(f32_literal);
+        assert!(relu.contains(&format!("above_whole(fminf(fmaxf(r2, {zero}), {most}))")), "{relu}");
+        let byte = relu.split("f_byte(").nth(1).expect("the second function");
+        assert!(byte.contains("a13 = a3;") && byte.contains("return __float_as_uint(a13);"), "{byte}");
+        // At a smaller scale results saturate from 77 on.
+        let saturated = behind_bytes(&[], 0.03);
+        let [least, most] = [-77.0, 76.0].map(f32_literal);
+        assert!(saturated.contains(&format!("above_whole(fminf(fmaxf(r2, {least}), {most}))")), "{saturated}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Copy;
 use crate::Dims;
-use crate::codegen::elementwise::{Loops, Operand, distinct_bytes, stored_extents};
+use crate::codegen::elementwise::{Elements, Loops, Operand, distinct_bytes, stored_extents};
 use crate::codegen::transpose::Tiles;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type, load_function, memory_cost};
 use crate::pointwise::Class;
@@ -14,12 +14,12 @@ impl Generate for Copy {
         let mut direct = self.loops(&extents);
         direct.vectorise(target, true);
         let functions = self.functions();
-        let bits = self.source.dtype == self.destination.dtype;
-        let launch = direct.kernel(target, "copy", &functions, &valid, bits);
+        let elements = if self.source.dtype == self.destination.dtype { Elements::Bits } else { Elements::Typed };
+        let launch = direct.kernel(target, "copy", &functions, &valid, elements);
         let of_direct = cost * direct.waste();
         let mut candidates = vec![Candidate::new("direct", direct.configuration(target), vec![launch], of_direct)];
         if let Some(tiles) = Tiles::new(self.loops(&extents), &valid, target) {
-            let launch = tiles.kernel("transpose", &functions, bits);
+            let launch = tiles.kernel("transpose", &functions, elements);
             candidates.push(Candidate::new("transpose", tiles.configuration(), vec![launch], cost * Tiles::COST));
         }
         Ok(candidates)

@@ -119,7 +119,7 @@ const COLUMNS_16: f64 = 1.05;
 const CONFLICTS: f64 = 1.4;
 
 /// Instruction slots that scale four integers of A, and that make floats of a step's factors: counted in machine code of sm_87.
-const SCALED_WORD: f64 = 48.0;
+const SCALED_WORD: f64 = 24.0;
 const FACTORS: f64 = 24.0;
 /// Instruction slots that adding a word of A to its row's moments takes. Machine code has 6, which warps with the same rows share: two of
 /// them do with a gain, more with none. As measured with candidates of three networks on 16 and 132 multiprocessors, each against the plain

@@ -1,7 +1,7 @@
 //! CUDA candidates: a thread for every vector of the output, and tiles through shared memory where the only input lies across it.
 
 use super::Pointwise;
-use crate::codegen::elementwise::{Loops, Operand, distinct_bytes, stored_extents};
+use crate::codegen::elementwise::{Elements, Loops, Operand, distinct_bytes, stored_extents};
 use crate::codegen::transpose::Tiles;
 use crate::codegen::{
     Arithmetic, Candidate, Generate, Source, Target, Unsupported, element_type, load_function, memory_cost,
@@ -15,11 +15,11 @@ impl Generate for Pointwise {
         loops.vectorise(target, true);
         let bytes = distinct_bytes(&self.output) + self.inputs.iter().map(distinct_bytes).sum::<u64>();
         let cost = memory_cost(target, bytes);
-        let functions = self.functions();
+        let (functions, elements) = self.functions();
         let mut candidates = Vec::new();
         let alone = self.inputs.len() == 1;
         if let Some(tiles) = alone.then(|| Tiles::new(self.loops(), &self.output.shape, target)).flatten() {
-            let launch = tiles.kernel("pointwise_transpose", &functions, false);
+            let launch = tiles.kernel("pointwise_transpose", &functions, elements);
             candidates.push(Candidate::new("transpose", tiles.configuration(), vec![launch], cost * Tiles::COST));
         }
         // The widest vector, and half of it: more threads, with fewer registers each.
@@ -32,7 +32,7 @@ impl Generate for Pointwise {
             candidates.push(Candidate::new(
                 "generated",
                 loops.configuration(target),
-                vec![loops.kernel(target, "pointwise", &functions, &self.output.shape, false)],
+                vec![loops.kernel(target, "pointwise", &functions, &self.output.shape, elements)],
                 cost * if alone { loops.waste() } else { 1.0 } * penalty,
             ));
         }
@@ -48,22 +48,23 @@ impl Pointwise {
         Loops::new(&extents, |d| extents[d] != self.output.shape[d], operands)
     }
 
-    /// The program, and `element` around it, which converts inputs and result.
-    fn functions(&self) -> String {
+    /// The program, and `element` around it, which converts the result, and what it is given.
+    fn functions(&self) -> (String, Elements) {
+        if let Some(whole) = self.whole() {
+            return (whole, Elements::Values);
+        }
         let typed = |(i, view): (usize, &View)| format!("const {} x{i}", element_type(view.dtype));
         let parameters: Vec<String> = self.inputs.iter().enumerate().map(typed).collect();
         let load = load_function(self.program.class);
         let arguments: Vec<String> = (0..self.inputs.len()).map(|i| format!("{load}(x{i})")).collect();
         let output = element_type(self.output.dtype);
-        if let Some(whole) = self.whole() {
-            return whole;
-        }
-        format!(
+        let functions = format!(
             "{}DEVICE {output} element({}) {{ return store_as<{output}>(program({})); }}\n",
             program_function("program", &self.program, Arithmetic::of(self.output.dtype)),
             parameters.join(", "),
             arguments.join(", "),
-        )
+        );
+        (functions, Elements::Typed)
     }
 
     /// The same where the result or an operand has 8 bits, or the program quantises: without conversions, of which a multiprocessor
@@ -82,12 +83,14 @@ impl Pointwise {
         };
         let sources: Vec<Source> = self.inputs.iter().map(source).collect();
         let functions = whole_functions("program", &self.program, &sources, self.output.dtype)?;
-        let load = |(i, view): (usize, &View)| match view.dtype {
-            DType::I8 => format!("value_of_i8((u8)x{i})"),
-            DType::U8 => format!("value_of_u8(x{i})"),
-            _ => format!("to_f32(x{i})"),
+        let load = |(i, view): (usize, &View)| match view.dtype.is_byte() {
+            true => format!("x{i}"),
+            false => format!("to_f32(x{i})"),
         };
-        let typed = |(i, view): (usize, &View)| format!("const {} x{i}", element_type(view.dtype));
+        let typed = |(i, view): (usize, &View)| match view.dtype.is_byte() {
+            true => format!("const f32 x{i}"),
+            false => format!("const {} x{i}", element_type(view.dtype)),
+        };
         let parameters: Vec<String> = self.inputs.iter().enumerate().map(typed).collect();
         let arguments: Vec<String> = self.inputs.iter().enumerate().map(load).collect();
         let output = element_type(to);

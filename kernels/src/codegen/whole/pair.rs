@@ -1,33 +1,129 @@
-//! Results that two 8-bit values alone decide, as a weighted sum of them: `(u − z₁)·s₁ + (v − z₂)·s₂`, divided by a third scale and
-//! rounded, is `round(a·u + b·v + c)` but where that is within a few units in the last place of a half. All pairs are tried, by the
-//! reference kernel's arithmetic and by that of the printed expression.
+//! Results that two 8-bit values alone decide, as a weighted sum or as a product of them: `(u − z₁)·s₁ + (v − z₂)·s₂`, divided by a
+//! third scale and rounded, is `round(a·u + b·v + c)` but where that is within a few units in the last place of a half, and so are
+//! products. All pairs are tried, by the reference kernel's arithmetic and by that of the printed expression.
 
 use super::{Printer, ROUNDED, WHOLE_SUM, above_literal, f32_literal};
 use crate::pointwise::{Binary, Instruction, Unary};
 
-/// Fewest instructions between the two values and the result for which the sum is shorter.
-const LEAST: usize = 6;
-/// Distance of a sum from a half below which the last places of its factors may decide: more than what the reference kernel's
+/// Fewest instructions between the two values and the result for which the expression is shorter.
+const LEAST: usize = 4;
+/// Distance of an exact value from a half below which the last places of its factors may decide: more than what the reference kernel's
 /// roundings move it.
 const NEAR: f64 = 1e-3;
 /// Units in the last place by which factors are varied.
 const UNITS: [i32; 7] = [0, 1, -1, 2, -2, 3, -3];
-/// Values that are added to the sum, beside its constant.
+/// Values that are added to a sum, beside its constant.
 const SHIFTS: [f64; 5] = [0.0, 1e-6, -1e-6, 4e-6, -4e-6];
 
-/// `a·u + b·v + c`.
-#[derive(Clone, Copy)]
-struct Sum {
-    a: f32,
-    b: f32,
-    c: f32,
+/// What two values give before it is rounded and bounded.
+#[derive(Clone, Copy, Debug)]
+enum Form<T> {
+    /// `a·u + b·v + c`.
+    Sum { a: T, b: T, c: T },
+    /// `(u − u₀)·a·(v − v₀) + c`.
+    Product { zeros: [T; 2], a: T, c: T },
 }
 
-impl Sum {
+impl Form<f64> {
+    fn exact(self, u: f32, v: f32) -> f64 {
+        let (u, v) = (f64::from(u), f64::from(v));
+        match self {
+            Self::Sum { a, b, c } => a * u + b * v + c,
+            Self::Product { zeros, a, c } => (u - zeros[0]) * a * (v - zeros[1]) + c,
+        }
+    }
+
+    fn scaled(self, by: f64) -> Self {
+        match self {
+            Self::Sum { a, b, c } => Self::Sum { a: a * by, b: b * by, c: c * by },
+            Self::Product { zeros, a, c } => Self::Product { zeros, a: a * by, c: c * by },
+        }
+    }
+
+    fn plus(self, other: Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Sum { a, b, c }, Self::Sum { a: d, b: e, c: f }) => Some(Self::Sum { a: a + d, b: b + e, c: c + f }),
+            (Self::Product { zeros, a, c }, Self::Sum { a: 0.0, b: 0.0, c: d })
+            | (Self::Sum { a: 0.0, b: 0.0, c: d }, Self::Product { zeros, a, c }) => {
+                Some(Self::Product { zeros, a, c: c + d })
+            }
+            _ => None,
+        }
+    }
+
+    fn times(self, other: Self) -> Option<Self> {
+        match (self, other) {
+            (Self::Sum { a: 0.0, b: 0.0, c: by }, x) | (x, Self::Sum { a: 0.0, b: 0.0, c: by }) => Some(x.scaled(by)),
+            (Self::Sum { a, b: 0.0, c }, Self::Sum { a: 0.0, b, c: d })
+            | (Self::Sum { a: 0.0, b, c: d }, Self::Sum { a, b: 0.0, c }) => {
+                Some(Self::Product { zeros: [-c / a, -d / b].map(f64::round), a: a * b, c: 0.0 })
+            }
+            _ => None,
+        }
+    }
+
+    /// Forms in f32 whose factors are a few units in the last place from these.
+    fn near(self) -> Vec<Form<f32>> {
+        let varied =
+            |value: f64| UNITS.map(|units| f32::from_bits((value as f32).to_bits().wrapping_add_signed(units)));
+        match self {
+            Self::Sum { a, b, c } => {
+                let of_shift = |shift: f64| {
+                    let c = (c + shift) as f32;
+                    varied(a).into_iter().flat_map(move |a| varied(b).map(|b| Form::Sum { a, b, c }))
+                };
+                SHIFTS.into_iter().flat_map(of_shift).collect()
+            }
+            Self::Product { zeros, a, c } => {
+                let zeros = zeros.map(|zero| zero as f32);
+                varied(a).map(|a| Form::Product { zeros, a, c: c as f32 }).into()
+            }
+        }
+    }
+
+    /// Whether its factors and its constant are usable in f32.
+    fn is_normal(self) -> bool {
+        match self {
+            Self::Sum { a, b, c } => (a as f32).is_normal() && (b as f32).is_normal() && c.is_finite(),
+            Self::Product { a, c, .. } => (a as f32).is_normal() && c.fract() == 0.0 && c.abs() < ROUNDED / 2.0,
+        }
+    }
+}
+
+impl Form<f32> {
     /// The whole number that the printed expression gives before bounds.
     fn rounded(self, u: f32, v: f32) -> f32 {
-        let inner = if self.c == 0.0 { v * self.b } else { v.mul_add(self.b, self.c) };
-        (u.mul_add(self.a, inner) + WHOLE_SUM as f32) - WHOLE_SUM as f32
+        match self {
+            Self::Sum { a, b, c } => {
+                let inner = if c == 0.0 { v * b } else { v.mul_add(b, c) };
+                (u.mul_add(a, inner) + WHOLE_SUM as f32) - WHOLE_SUM as f32
+            }
+            Self::Product { zeros: [of_u, of_v], a, c } => {
+                (v - of_v).mul_add((u - of_u) * a, WHOLE_SUM as f32 + c) - WHOLE_SUM as f32
+            }
+        }
+    }
+
+    /// That number plus 1.5 · 2²³, of two registers.
+    fn expression(self, [u, v]: [usize; 2]) -> String {
+        match self {
+            Self::Sum { a, b, c } => {
+                let inner = match c == 0.0 {
+                    true => format!("__fmul_rn(r{v}, {})", f32_literal(b)),
+                    false => format!("fmaf(r{v}, {}, {})", f32_literal(b), f32_literal(c)),
+                };
+                format!("above_whole(fmaf(r{u}, {}, {inner}))", f32_literal(a))
+            }
+            // Factors are of the later value: scales of channels, which many elements share.
+            Self::Product { zeros: [of_u, of_v], a, c } => {
+                let less = |register: usize, zero: f32| match zero == 0.0 {
+                    true => format!("r{register}"),
+                    false => format!("__fsub_rn(r{register}, {})", f32_literal(zero)),
+                };
+                let factor = format!("__fmul_rn({}, {})", less(u, of_u), f32_literal(a));
+                format!("fmaf({}, {factor}, {})", less(v, of_v), above_literal(c.into()))
+            }
+        }
     }
 }
 
@@ -40,44 +136,31 @@ struct Pair {
 }
 
 impl Printer<'_> {
-    /// The expression of the result as a bounded weighted sum of two bytes, plus 1.5 · 2²³.
-    pub(super) fn weighted_sum(&self, result: usize) -> Option<String> {
-        let [first, second] = self.two_bytes(result)?;
+    /// The expression of the result as a bounded sum or product of two bytes, plus 1.5 · 2²³.
+    pub(super) fn of_two_bytes(&self, result: usize) -> Option<String> {
+        let registers = self.two_bytes(result)?;
+        let [first, second] = registers;
         let between =
             |&register: &usize| register != first && register != second && self.constant(register as u8).is_none();
         if (first.min(second)..=result).filter(between).count() < LEAST || !self.facts[result].whole {
             return None;
         }
-        let (a, b, c) = self.weights(result, [first, second])?;
-        let pairs = self.pairs(result, [first, second])?;
+        let exact = self.form(result, registers)?;
+        let pairs = self.pairs(result, registers)?;
         let (low, high) = pairs.iter().fold((f32::MAX, f32::MIN), |(l, h), p| (l.min(p.result), h.max(p.result)));
-        let bounded = |sum: Sum, pair: &Pair| sum.rounded(pair.u, pair.v).max(low).min(high);
-        let exact = |pair: &Pair| a * f64::from(pair.u) + b * f64::from(pair.v) + c;
-        if !pairs.iter().all(|pair| pair.result.fract() == 0.0 && exact(pair).abs() < ROUNDED / 2.0) {
+        let gives = |form: Form<f32>, pair: &Pair| form.rounded(pair.u, pair.v).max(low).min(high) == pair.result;
+        if !pairs.iter().all(|p| p.result.fract() == 0.0 && exact.exact(p.u, p.v).abs() < ROUNDED / 2.0) {
             return None;
         }
-        let near: Vec<Pair> = pairs
-            .iter()
-            .filter(|pair| ((exact(pair) - 0.5).rem_euclid(1.0) - 0.5).abs() > 0.5 - NEAR)
-            .copied()
-            .collect();
-        let sums = SHIFTS.iter().flat_map(|shift| {
-            UNITS.iter().flat_map(move |&i| {
-                UNITS.iter().map(move |&j| Sum { a: varied(a, i), b: varied(b, j), c: (c + shift) as f32 })
-            })
-        });
-        let mut sums = sums.filter(|&sum| near.iter().all(|pair| bounded(sum, pair) == pair.result));
-        let sum = sums.next().filter(|&sum| pairs.iter().all(|pair| bounded(sum, pair) == pair.result))?;
-        let Sum { a, b, c } = sum;
-        let inner = match c == 0.0 {
-            true => format!("__fmul_rn(r{second}, {})", f32_literal(b)),
-            false => format!("fmaf(r{second}, {}, {})", f32_literal(b), f32_literal(c)),
-        };
-        let mut value = format!("above_whole(fmaf(r{first}, {}, {inner}))", f32_literal(a));
-        if pairs.iter().any(|pair| sum.rounded(pair.u, pair.v) < low) {
+        let is_near = |p: &&Pair| ((exact.exact(p.u, p.v) - 0.5).rem_euclid(1.0) - 0.5).abs() > 0.5 - NEAR;
+        let near: Vec<Pair> = pairs.iter().filter(is_near).copied().collect();
+        let mut forms = exact.near().into_iter().filter(|&form| near.iter().all(|pair| gives(form, pair)));
+        let form = forms.next().filter(|&form| pairs.iter().all(|pair| gives(form, pair)))?;
+        let mut value = form.expression(registers);
+        if pairs.iter().any(|pair| form.rounded(pair.u, pair.v) < low) {
             value = format!("fmaxf({value}, {})", above_literal(low.into()));
         }
-        if pairs.iter().any(|pair| sum.rounded(pair.u, pair.v) > high) {
+        if pairs.iter().any(|pair| form.rounded(pair.u, pair.v) > high) {
             value = format!("fminf({value}, {})", above_literal(high.into()));
         }
         Some(value)
@@ -94,7 +177,7 @@ impl Printer<'_> {
                 all.dedup();
                 (all.len() <= 2).then_some(all)
             });
-            deciding.push(match of_operands.filter(|_| !is_input) {
+            deciding.push(match of_operands.filter(|_| !is_input && !self.looked_up[number]) {
                 None if self.facts[number].is_byte() => Some(vec![number]),
                 decided => decided,
             });
@@ -105,34 +188,30 @@ impl Printer<'_> {
         }
     }
 
-    /// Factors of the two registers, and a constant, that give a register's value if nothing is rounded or bounded in between.
-    fn weights(&self, result: usize, [first, second]: [usize; 2]) -> Option<(f64, f64, f64)> {
-        type Weights = (f64, f64, f64);
-        let scaled = |(a, b, c): Weights, by: f64| (a * by, b * by, c * by);
-        let sum = |x: Weights, y: Weights| (x.0 + y.0, x.1 + y.1, x.2 + y.2);
-        let mut all: Vec<Option<Weights>> = Vec::new();
+    /// How two registers give a register's value if nothing is rounded or bounded in between.
+    fn form(&self, result: usize, [first, second]: [usize; 2]) -> Option<Form<f64>> {
+        let mut all: Vec<Option<Form<f64>>> = Vec::new();
         for (number, &instruction) in self.program.instructions[..=result].iter().enumerate() {
             let of = |operand: u8| all[self.at(operand)];
-            let weights = match instruction {
-                _ if number == first => Some((1.0, 0.0, 0.0)),
-                _ if number == second => Some((0.0, 1.0, 0.0)),
-                Instruction::Float(value) => Some((0.0, 0.0, f64::from(value as f32))),
+            let form = match instruction {
+                _ if number == first => Some(Form::Sum { a: 1.0, b: 0.0, c: 0.0 }),
+                _ if number == second => Some(Form::Sum { a: 0.0, b: 1.0, c: 0.0 }),
+                Instruction::Float(value) => Some(Form::Sum { a: 0.0, b: 0.0, c: f64::from(value as f32) }),
                 Instruction::Unary(Unary::Round | Unary::Relu, x) => of(x),
                 Instruction::Binary(op, x, y) => match (op, self.constant(x), self.constant(y)) {
-                    (Binary::Add, ..) => of(x).zip(of(y)).map(|(x, y)| sum(x, y)),
-                    (Binary::Sub, ..) => of(x).zip(of(y)).map(|(x, y)| sum(x, scaled(y, -1.0))),
-                    (Binary::Mul, _, Some(by)) => of(x).map(|x| scaled(x, by)),
-                    (Binary::Mul, Some(by), _) => of(y).map(|y| scaled(y, by)),
-                    (Binary::Div, _, Some(by)) => of(x).map(|x| scaled(x, 1.0 / by)),
+                    (Binary::Add, ..) => of(x).zip(of(y)).and_then(|(x, y)| x.plus(y)),
+                    (Binary::Sub, ..) => of(x).zip(of(y)).and_then(|(x, y)| x.plus(y.scaled(-1.0))),
+                    (Binary::Mul, ..) => of(x).zip(of(y)).and_then(|(x, y)| x.times(y)),
+                    (Binary::Div, _, Some(by)) => of(x).map(|x| x.scaled(1.0 / by)),
                     (Binary::Min | Binary::Max, _, Some(_)) => of(x),
                     (Binary::Min | Binary::Max, Some(_), _) => of(y),
                     _ => None,
                 },
                 _ => None,
             };
-            all.push(weights);
+            all.push(form);
         }
-        all.pop()?.filter(|(a, b, c)| (*a as f32).is_normal() && (*b as f32).is_normal() && c.is_finite())
+        all.pop()?.filter(|form| form.is_normal())
     }
 
     /// All pairs of values, with what they give.
@@ -143,11 +222,6 @@ impl Printer<'_> {
         let results = self.computed(result, &registers, &[&u, &v])?;
         Some(u.into_iter().zip(v).zip(results).map(|((u, v), result)| Pair { u, v, result }).collect())
     }
-}
-
-/// A number so many units in the last place larger.
-fn varied(value: f64, units: i32) -> f32 {
-    f32::from_bits((value as f32).to_bits().wrapping_add_signed(units))
 }
 
 #[cfg(test)]
@@ -203,7 +277,85 @@ mod tests {
     }
 
     #[test]
-    fn products_of_two_values_are_none() {
-        assert!(!joined(Binary::Mul, [0.03, 0.04, 0.05], 0.0).contains("above_whole(fmaf("));
+    fn bytes_that_are_looked_up_are_summed_as_bytes() {
+        use Instruction::{Binary as Two, Float, Input, Unary as One};
+        let bounded = |round: u8, scale: f32| {
+            [
+                One(Unary::Round, round),
+                Float(-128.0),
+                Two(Binary::Max, round + 1, round + 2),
+                Float(127.0),
+                Two(Binary::Min, round + 3, round + 4),
+                Float(scale.into()),
+                Two(Binary::Mul, round + 5, round + 6),
+            ]
+        };
+        // A SiLU of bytes, rounded to bytes, and added to a residual of bytes.
+        let mut instructions = vec![Input(0), Input(1), Two(Binary::Mul, 0, 1)];
+        instructions.extend(bounded(2, 0.05));
+        instructions.extend([One(Unary::Sigmoid, 9), Two(Binary::Mul, 9, 10), Float(0.04), Two(Binary::Div, 11, 12)]);
+        instructions.extend(bounded(13, 0.0413));
+        instructions.extend([
+            Input(2),
+            Float(0.0317),
+            Two(Binary::Mul, 21, 22),
+            Two(Binary::Add, 20, 23),
+            Float(0.0629),
+            Two(Binary::Div, 24, 25),
+            One(Unary::Round, 26),
+        ]);
+        let program = Program { class: Class::F32, inputs: 3, instructions: instructions.into_iter().collect() };
+        let sources = [Source::Integer(DType::I32), Source::Channel, Source::Integer(DType::I8)];
+        let text = whole_functions("f", &program, &sources, DType::I8).expect("of f32");
+        assert!(text.contains("const u8 f_table_18[256]") && !text.contains("const u32 f_table"), "{text}");
+        assert!(text.contains("above_whole(fmaf(r21, "), "{text}");
+    }
+
+    /// The byte of a product of two bytes, with zero points, requantised: as a gate scales a channel.
+    fn product(zeros: [f32; 3], [own, other, scale]: [f32; 3]) -> String {
+        use Instruction::{Binary as Two, Float, Input, Unary as One};
+        let instructions = [
+            Input(0),
+            Float(zeros[0].into()),
+            Two(Binary::Sub, 0, 1),
+            Float(own.into()),
+            Two(Binary::Mul, 2, 3),
+            Input(1),
+            Float(zeros[1].into()),
+            Two(Binary::Sub, 5, 6),
+            Float(other.into()),
+            Two(Binary::Mul, 7, 8),
+            Two(Binary::Mul, 4, 9),
+            Float(scale.into()),
+            Two(Binary::Div, 10, 11),
+            One(Unary::Round, 12),
+            Float(zeros[2].into()),
+            Two(Binary::Add, 13, 14),
+        ];
+        let program = Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() };
+        whole_functions("f", &program, &[Source::Integer(DType::I8); 2], DType::I8).expect("of f32")
+    }
+
+    #[test]
+    fn gates_are_one_multiply_add() {
+        let mut random = Random::new(4);
+        let mut found = 0;
+        for number in 0..40 {
+            let zeros = [[0.0; 3], [-5.0, -128.0, 3.0]][number % 2];
+            let scales = [0.02 + 0.05 * random.next().abs(), 1.0 / 256.0, 0.02 + 0.05 * random.next().abs()];
+            found += u32::from(product(zeros, scales).contains("fmaf("));
+        }
+        assert!(found >= 36, "{found} of 40");
+        let text = product([0.0; 3], [0.0419, 1.0 / 255.0, 0.0373]);
+        let byte = text.split("f_byte(").nth(1).expect("the second function");
+        assert!(
+            byte.contains("= fminf(fmaxf(fmaf(r0, __fmul_rn(r5, ") || byte.contains("= fmaf(r0, __fmul_rn(r5, "),
+            "{byte}"
+        );
+    }
+
+    #[test]
+    fn quotients_of_two_values_are_none() {
+        assert!(!joined(Binary::Div, [0.03, 0.04, 0.05], 0.0).contains("above_whole(fmaf("));
     }
 }
