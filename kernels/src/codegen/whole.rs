@@ -719,7 +719,7 @@ mod tests {
     #[test]
     fn tables_of_results_that_saturate_hold_bytes() {
         let silu = [Instruction::Unary(Unary::Sigmoid, 9), Instruction::Binary(Binary::Mul, 9, 10)];
-        for scale in [0.05, 0.03] {
+        for scale in (20..=50).map(|thousandths| f64::from(thousandths) / 1000.0) {
             let text = behind_bytes(&silu, scale);
             assert!(text.contains("const u8 f_table_"), "{scale}: {text}");
             let byte = text.split("f_byte(").nth(1).expect("the second function");
