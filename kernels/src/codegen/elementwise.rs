@@ -66,6 +66,12 @@ impl Elements {
         if self == Self::Bits { bits_type(dtype) } else { element_type(dtype) }
     }
 
+    /// A zero of that type.
+    pub fn zero(self, dtype: DType) -> String {
+        let kind = self.kind(dtype);
+        if self == Self::Bits { format!("({kind})0") } else { format!("store_as<{kind}>(0.0f)") }
+    }
+
     /// What `element` is given of one.
     pub fn argument(self, dtype: DType, element: String) -> String {
         match (self, dtype) {
@@ -276,7 +282,7 @@ impl Loops {
         let last = self.loops.len() - 1;
         let limit = |l: &Loop| l.dimension.and_then(|d| valid.get(d).copied()).filter(|&v| v < l.extent);
         let out = kind(self.operands[0].dtype);
-        let zero = if elements == Elements::Bits { format!("({out})0") } else { format!("store_as<{out}>(0.0f)") };
+        let zero = elements.zero(self.operands[0].dtype);
         let argument = |operand: usize, element: String| elements.argument(self.operands[operand].dtype, element);
         let inputs = 1..self.operands.len();
 

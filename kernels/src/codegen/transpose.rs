@@ -65,7 +65,7 @@ impl Tiles {
         let (loops, a, b) = (&self.loops, self.loops.loops.len() - 1, self.b);
         let (to, from) = (kind(loops.operands[0].dtype), kind(loops.operands[1].dtype));
         let argument = elements.argument(loops.operands[1].dtype, "x.v[v]".into());
-        let zero = if elements == Elements::Bits { format!("({to})0") } else { format!("store_as<{to}>(0.0f)") };
+        let zero = elements.zero(loops.operands[0].dtype);
         let ([tile_a, tile_b], [store, load]) = (self.tile, self.width);
         let tiles = [loops.loops[a].extent.div_ceil(tile_a), loops.loops[b].extent.div_ceil(tile_b)];
         let mut blocks = u64::from(tiles[0]) * u64::from(tiles[1]);

@@ -661,10 +661,10 @@ mod tests {
     use super::*;
 
     /// The functions of a sum times a factor, through `rest`, divided, rounded, and stored as `output`.
-    fn requantised(rest: Option<Unary>, divisor: f64, output: DType) -> String {
+    fn requantised(rest: &[Instruction], divisor: f64, output: DType) -> String {
         let mut instructions =
             vec![Instruction::Input(0), Instruction::Input(1), Instruction::Binary(Binary::Mul, 0, 1)];
-        instructions.extend(rest.map(|op| Instruction::Unary(op, 2)));
+        instructions.extend(rest);
         let last = instructions.len() as u8;
         instructions.extend([
             Instruction::Float(divisor),
@@ -673,6 +673,25 @@ mod tests {
         ]);
         let program = Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() };
         whole_functions("f", &program, &[Source::Integer(DType::I32), Source::Channel], output).expect("of f32")
+    }
+
+    /// The same where the product is rounded to bytes of the scale 0.05 before `rest`, and stored as bytes of another scale.
+    fn behind_bytes(rest: &[Instruction], scale: f64) -> String {
+        let bytes = [
+            Instruction::Unary(Unary::Round, 2),
+            Instruction::Float(-128.0),
+            Instruction::Binary(Binary::Max, 3, 4),
+            Instruction::Float(127.0),
+            Instruction::Binary(Binary::Min, 5, 6),
+            Instruction::Float(0.05),
+            Instruction::Binary(Binary::Mul, 7, 8),
+        ];
+        requantised(&[&bytes, rest].concat(), scale, DType::I8)
+    }
+
+    /// Of the functions the one that gives the stored byte.
+    pub(super) fn stored(text: &str) -> &str {
+        text.split("f_byte(").nth(1).expect("the second function")
     }
 
     #[test]
@@ -691,38 +710,13 @@ mod tests {
         assert!(text.contains("const u8 f_table_4[256] = {127,"), "{text}");
     }
 
-    /// What follows a sum times a factor, rounded to bytes of the scale 0.05, in a program that stores bytes of another scale.
-    fn behind_bytes(rest: &[Instruction], scale: f64) -> String {
-        let mut instructions = vec![
-            Instruction::Input(0),
-            Instruction::Input(1),
-            Instruction::Binary(Binary::Mul, 0, 1),
-            Instruction::Unary(Unary::Round, 2),
-            Instruction::Float(-128.0),
-            Instruction::Binary(Binary::Max, 3, 4),
-            Instruction::Float(127.0),
-            Instruction::Binary(Binary::Min, 5, 6),
-            Instruction::Float(0.05),
-            Instruction::Binary(Binary::Mul, 7, 8),
-        ];
-        instructions.extend(rest);
-        let last = instructions.len() as u8;
-        instructions.extend([
-            Instruction::Float(scale),
-            Instruction::Binary(Binary::Div, last - 1, last),
-            Instruction::Unary(Unary::Round, last + 1),
-        ]);
-        let program = Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() };
-        whole_functions("f", &program, &[Source::Integer(DType::I32), Source::Channel], DType::I8).expect("of f32")
-    }
-
     #[test]
     fn tables_of_results_that_saturate_hold_bytes() {
         let silu = [Instruction::Unary(Unary::Sigmoid, 9), Instruction::Binary(Binary::Mul, 9, 10)];
         for scale in (20..=50).map(|thousandths| f64::from(thousandths) / 1000.0) {
             let text = behind_bytes(&silu, scale);
             assert!(text.contains("const u8 f_table_"), "{scale}: {text}");
-            let byte = text.split("f_byte(").nth(1).expect("the second function");
+            let byte = stored(&text);
             assert!(byte.contains("return b14;"), "{byte}");
         }
     }
@@ -733,7 +727,7 @@ mod tests {
         let relu = behind_bytes(&[Instruction::Unary(Unary::Relu, 9)], 0.05);
         let [zero, most] = [0.0, 127.0].map(f32_literal);
         assert!(relu.contains(&format!("above_whole(fminf(fmaxf(r2, {zero}), {most}))")), "{relu}");
-        let byte = relu.split("f_byte(").nth(1).expect("the second function");
+        let byte = stored(&relu);
         assert!(byte.contains("a13 = a3;") && byte.contains("return __float_as_uint(a13);"), "{byte}");
         // At a smaller scale results saturate from 77 on.
         let saturated = behind_bytes(&[], 0.03);
@@ -743,14 +737,14 @@ mod tests {
 
     #[test]
     fn operands_of_rounded_quotients_are_bounded_in_place_of_quotients() {
-        let bounded = requantised(None, 0.5, DType::I8);
+        let bounded = requantised(&[], 0.5, DType::I8);
         let [low, high] = [-64.0, 63.5].map(f32_literal);
         assert!(bounded.contains(&format!("quotient_bounded(fminf(fmaxf(r2, {low}), {high}), ")), "{bounded}");
         assert!(bounded.contains("= above_whole(r4);"), "{bounded}");
         // ReLU has taken what lies below.
-        let positive = requantised(Some(Unary::Relu), 0.5, DType::I8);
+        let positive = requantised(&[Instruction::Unary(Unary::Relu, 2)], 0.5, DType::I8);
         assert!(positive.contains(&format!("quotient_bounded(fminf(r3, {high}), ")), "{positive}");
         // Nothing bounds floats.
-        assert!(requantised(None, 0.5, DType::F32).contains("quotient(r2, "));
+        assert!(requantised(&[], 0.5, DType::F32).contains("quotient(r2, "));
     }
 }

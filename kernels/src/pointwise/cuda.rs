@@ -50,25 +50,28 @@ impl Pointwise {
 
     /// The program, and `element` around it, which converts the result, and what it is given.
     fn functions(&self) -> (String, Elements) {
-        if let Some(whole) = self.whole() {
-            return (whole, Elements::Values);
-        }
-        let typed = |(i, view): (usize, &View)| format!("const {} x{i}", element_type(view.dtype));
-        let parameters: Vec<String> = self.inputs.iter().enumerate().map(typed).collect();
+        let whole = self.whole();
+        let elements = if whole.is_some() { Elements::Values } else { Elements::Typed };
         let load = load_function(self.program.class);
-        let arguments: Vec<String> = (0..self.inputs.len()).map(|i| format!("{load}(x{i})")).collect();
-        let output = element_type(self.output.dtype);
-        let functions = format!(
-            "{}DEVICE {output} element({}) {{ return store_as<{output}>(program({})); }}\n",
-            program_function("program", &self.program, Arithmetic::of(self.output.dtype)),
-            parameters.join(", "),
-            arguments.join(", "),
-        );
-        (functions, Elements::Typed)
+        let (mut parameters, mut arguments) = (Vec::new(), Vec::new());
+        for (i, view) in self.inputs.iter().enumerate() {
+            let is_value = elements == Elements::Values && view.dtype.is_byte();
+            parameters.push(format!("const {} x{i}", if is_value { "f32" } else { element_type(view.dtype) }));
+            arguments.push(if is_value { format!("x{i}") } else { format!("{load}(x{i})") });
+        }
+        let (output, arguments) = (element_type(self.output.dtype), arguments.join(", "));
+        let stored = match whole.is_some() && self.output.dtype.is_byte() {
+            true => format!("({output})program_byte({arguments})"),
+            false => format!("store_as<{output}>(program({arguments}))"),
+        };
+        let arithmetic = Arithmetic::of(self.output.dtype);
+        let program = whole.unwrap_or_else(|| program_function("program", &self.program, arithmetic));
+        let parameters = parameters.join(", ");
+        (format!("{program}DEVICE {output} element({parameters}) {{ return {stored}; }}\n"), elements)
     }
 
-    /// The same where the result or an operand has 8 bits, or the program quantises: without conversions, of which a multiprocessor
-    /// does few at a time, and without CUDA's division.
+    /// The program where the result or an operand has 8 bits, or it quantises: without conversions, of which a multiprocessor does few
+    /// at a time, and without CUDA's division.
     fn whole(&self) -> Option<String> {
         let to = self.output.dtype;
         let reads_bytes = || self.inputs.iter().any(|view| view.dtype.is_byte());
@@ -82,27 +85,7 @@ impl Pointwise {
             _ => Source::Float,
         };
         let sources: Vec<Source> = self.inputs.iter().map(source).collect();
-        let functions = whole_functions("program", &self.program, &sources, self.output.dtype)?;
-        let load = |(i, view): (usize, &View)| match view.dtype.is_byte() {
-            true => format!("x{i}"),
-            false => format!("to_f32(x{i})"),
-        };
-        let typed = |(i, view): (usize, &View)| match view.dtype.is_byte() {
-            true => format!("const f32 x{i}"),
-            false => format!("const {} x{i}", element_type(view.dtype)),
-        };
-        let parameters: Vec<String> = self.inputs.iter().enumerate().map(typed).collect();
-        let arguments: Vec<String> = self.inputs.iter().enumerate().map(load).collect();
-        let output = element_type(to);
-        let stored = |program: String| match to.is_byte() {
-            true => format!("({output})program_byte({program})"),
-            false => format!("store_as<{output}>(program({program}))"),
-        };
-        Some(format!(
-            "{functions}DEVICE {output} element({}) {{ return {}; }}\n",
-            parameters.join(", "),
-            stored(arguments.join(", ")),
-        ))
+        whole_functions("program", &self.program, &sources, self.output.dtype)
     }
 }
 

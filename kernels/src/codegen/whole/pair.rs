@@ -226,7 +226,7 @@ impl Printer<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Source, whole_functions};
+    use super::super::{Source, tests::stored, whole_functions};
     use super::*;
     use crate::DType;
     use crate::host::testing::Random;
@@ -334,11 +334,6 @@ mod tests {
         ];
         let program = Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() };
         whole_functions("f", &program, &[Source::Integer(DType::I8); 2], DType::I8).expect("of f32")
-    }
-
-    /// The function that gives the stored byte.
-    fn stored(text: &str) -> &str {
-        text.split("f_byte(").nth(1).expect("the second function")
     }
 
     #[test]
