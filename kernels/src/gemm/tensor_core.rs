@@ -42,9 +42,11 @@ const WARP_TILES: [(u32, u32, u32, u32, u32); 29] = [
     (256, 128, 4, 2, 1),
 ];
 /// The same where columns of C are the rows of an instruction: rows are multiples of eight for each warp. 56 and 104 rows fit the tokens
-/// and pixels of images of 224² (49, 196, 197), and multiples of 48 columns fit widths of 96, 192, 384 and 768.
-const TURNED_TILES: [(u32, u32, u32, u32, u32); 31] = [
+/// and pixels of images of 224² (49, 196, 197), and multiples of 48 columns fit widths of 96, 192, 384 and 768. Detectors often have 80
+/// classes.
+const TURNED_TILES: [(u32, u32, u32, u32, u32); 34] = [
     (56, 48, 1, 1, 4),
+    (56, 80, 1, 1, 4),
     (56, 96, 1, 2, 2),
     (56, 96, 1, 2, 4),
     (56, 128, 1, 2, 2),
@@ -63,6 +65,7 @@ const TURNED_TILES: [(u32, u32, u32, u32, u32); 31] = [
     (104, 192, 1, 4, 1),
     (104, 192, 1, 4, 2),
     (112, 64, 1, 2, 2),
+    (112, 80, 2, 1, 2),
     (112, 96, 1, 2, 2),
     (112, 128, 1, 4, 1),
     (112, 192, 1, 4, 1),
@@ -74,6 +77,7 @@ const TURNED_TILES: [(u32, u32, u32, u32, u32); 31] = [
     (208, 96, 2, 2, 2),
     (208, 128, 2, 4, 1),
     (208, 192, 2, 4, 1),
+    (224, 80, 4, 1, 1),
     (224, 144, 4, 3, 1),
 ];
 /// The same for warpgroups, each of which has 64 rows.
