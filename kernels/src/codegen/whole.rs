@@ -88,26 +88,69 @@ struct Printer<'a> {
     narrowed: Vec<Option<(f64, f64)>>,
 }
 
+/// Where tables are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tables {
+    /// In device memory, where a look-up takes four instructions.
+    InMemory,
+    /// In shared memory, where it takes two. `NAME_tables(copy)` calls `copy(to, from, bytes)` for each of them, for a block to copy them
+    /// as it likes; both lie at multiples of 16 bytes.
+    Shared,
+}
+
+/// Most bytes of shared memory that the tables of a program take; those of programs with more are read in device memory.
+pub(crate) const SHARED_TABLES: u32 = 2 << 10;
+
+/// A printed table.
+struct Table {
+    name: String,
+    bytes: usize,
+    /// Its definition.
+    text: String,
+}
+
 /// `DEVICE f32 NAME(f32 x0, …)` and, where `output` has 8 bits, `DEVICE u32 NAME_byte(f32 x0, …)`, whose last byte is what is
 /// stored; none where the program is not of f32.
-pub(crate) fn whole_functions(name: &str, program: &Program, sources: &[Source], output: DType) -> Option<String> {
+pub(crate) fn whole_functions(
+    name: &str,
+    program: &Program,
+    sources: &[Source],
+    output: DType,
+    place: Tables,
+) -> Option<String> {
     if program.class != Class::F32 || program.instructions.is_empty() {
         return None;
     }
     let stored = range(output);
     let printer = Printer::new(program, sources, stored);
-    let mut tables = String::new();
-    let (body, above) = printer.body(name, &mut tables);
+    let mut tables = Vec::new();
+    let (mut body, mut above) = printer.body(name, place, &mut tables);
+    let copies = match place {
+        Tables::InMemory => String::new(),
+        Tables::Shared if tables.iter().map(|table| table.bytes).sum::<usize>() > SHARED_TABLES as usize => {
+            tables.clear();
+            (body, above) = printer.body(name, Tables::InMemory, &mut tables);
+            copies(name, &[])
+        }
+        Tables::Shared => copies(name, &tables),
+    };
+    let tables: String = tables.into_iter().map(|table| table.text).collect();
     let parameters: Vec<String> = (0..program.inputs).map(|i| format!("f32 x{i}")).collect();
     let parameters = parameters.join(", ");
     let result = program.instructions.len() - 1;
-    let mut s = format!("{WHOLE}{tables}DEVICE f32 {name}({parameters}) {{\n{body}    return r{result};\n}}\n");
+    let mut s = format!("{WHOLE}{tables}{copies}DEVICE f32 {name}({parameters}) {{\n{body}    return r{result};\n}}\n");
     if stored.is_some() {
         let byte = printer.byte(result, &above, output);
         write!(s, "DEVICE u32 {name}_byte({parameters}) {{\n{body}    return {byte};\n}}\n")
             .expect("writing to a string");
     }
     Some(s)
+}
+
+/// `NAME_tables`, as [`Tables::Shared`] says.
+fn copies(name: &str, tables: &[Table]) -> String {
+    let calls = tables.iter().map(|Table { name, bytes, .. }| format!("    copy({name}, {name}_values, {bytes});\n"));
+    format!("template <typename Copy> DEVICE void {name}_tables(Copy copy) {{\n{}}}\n", calls.collect::<String>())
 }
 
 /// Values of an 8-bit type.
@@ -428,7 +471,7 @@ impl<'a> Printer<'a> {
 
     /// A table of a register's values, indexed by the last byte of its base, and the expression that reads it; and the byte
     /// itself where it holds bytes. Values are bounded as what reads them bounds them, so that more tables hold bytes.
-    fn table(&self, name: &str, number: usize, index: &str) -> Option<(String, String, Option<String>)> {
+    fn table(&self, name: &str, number: usize, place: Tables, index: &str) -> Option<(Table, String, Option<String>)> {
         let (first, values) = self.bounded_values(number)?;
         let kind = byte_type(&values);
         let mut words = [0u32; 256];
@@ -438,17 +481,24 @@ impl<'a> Printer<'a> {
         let list = words.map(|word| word.to_string()).join(",");
         let element = if kind.is_some() { "u8" } else { "u32" };
         let table = format!("{name}_table_{number}");
-        let text = format!("static __device__ const {element} {table}[256] = {{{list}}};\n");
+        let text = match place {
+            Tables::InMemory => format!("static __device__ const {element} {table}[256] = {{{list}}};\n"),
+            Tables::Shared => format!(
+                "static __device__ const {element} __align__(16) {table}_values[256] = {{{list}}};\n\
+                 __shared__ {element} __align__(16) {table}[256];\n"
+            ),
+        };
         let read = format!("(u32){table}[{index}]");
+        let table = Table { name: table, bytes: if kind.is_some() { 256 } else { 1024 }, text };
         Some(match kind {
-            Some(kind) => (text, format!("value_of_{kind}({read})"), Some(read)),
-            None => (text, format!("__uint_as_float({read})"), None),
+            Some(kind) => (table, format!("value_of_{kind}({read})"), Some(read)),
+            None => (table, format!("__uint_as_float({read})"), None),
         })
     }
 
     /// The statements of all registers; for each, an expression of it plus 1.5 · 2²³ or of its last byte, where there is one
     /// that costs less than the sum.
-    fn body(&self, name: &str, tables: &mut String) -> (String, Vec<Above>) {
+    fn body(&self, name: &str, place: Tables, tables: &mut Vec<Table>) -> (String, Vec<Above>) {
         let mut body = String::new();
         let mut above: Vec<Above> = Vec::new();
         for (number, &instruction) in self.program.instructions.iter().enumerate() {
@@ -464,8 +514,8 @@ impl<'a> Printer<'a> {
                 }
                 if let (None, Some(base), true) = (&value, self.bases[number], slots > TABLE) {
                     let index = format!("low_byte({})", sum(base, &above));
-                    if let Some((text, read, byte)) = self.table(name, number, &index) {
-                        *tables += &text;
+                    if let Some((table, read, byte)) = self.table(name, number, place, &index) {
+                        tables.push(table);
                         value = Some(match &byte {
                             Some(byte) => {
                                 writeln!(body, "    const u32 b{number} = {byte};").expect("writing to a string");
@@ -672,7 +722,8 @@ mod tests {
             Instruction::Unary(Unary::Round, last + 1),
         ]);
         let program = Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() };
-        whole_functions("f", &program, &[Source::Integer(DType::I32), Source::Channel], output).expect("of f32")
+        whole_functions("f", &program, &[Source::Integer(DType::I32), Source::Channel], output, Tables::InMemory)
+            .expect("of f32")
     }
 
     /// The same where the product is rounded to bytes of the scale 0.05 before `rest`, and stored as bytes of another scale.
@@ -705,9 +756,37 @@ mod tests {
             Instruction::Unary(Unary::Round, 3),
         ];
         let program = Program { class: Class::F32, inputs: 1, instructions: instructions.into() };
-        let text = whole_functions("f", &program, &[Source::Integer(DType::I8)], DType::I8).expect("of f32");
+        let text =
+            whole_functions("f", &program, &[Source::Integer(DType::I8)], DType::I8, Tables::InMemory).expect("of f32");
         // The first is of 0, a half of 5 · 10⁶ if nothing bounds it.
         assert!(text.contains("const u8 f_table_4[256] = {127,"), "{text}");
+    }
+
+    #[test]
+    fn shared_tables_have_copies_and_no_more_room_than_is_promised() {
+        // Sigmoids of so many operands, each of 8 bits, are a table of floats each.
+        let program = |tables: u8| {
+            let of_input = |input| [Instruction::Input(input), Instruction::Unary(Unary::Sigmoid, 2 * input)];
+            let mut instructions: Vec<_> = (0..tables).flat_map(of_input).collect();
+            for table in 1..tables {
+                let sum = if table == 1 { 1 } else { instructions.len() as u8 - 1 };
+                instructions.push(Instruction::Binary(Binary::Add, sum, 2 * table + 1));
+            }
+            Program { class: Class::F32, inputs: tables, instructions: instructions.into_iter().collect() }
+        };
+        let printed = |tables: u8| {
+            let sources = vec![Source::Integer(DType::U8); tables.into()];
+            whole_functions("f", &program(tables), &sources, DType::F32, Tables::Shared).expect("of f32")
+        };
+        let two = printed(2);
+        for table in ["f_table_1", "f_table_3"] {
+            assert!(two.contains(&format!("__shared__ u32 __align__(16) {table}[256];")), "{two}");
+            assert!(two.contains(&format!("    copy({table}, {table}_values, 1024);")), "{two}");
+        }
+        // A third would exceed them.
+        let three = printed(3);
+        assert!(three.contains("DEVICE void f_tables(Copy copy) {\n}") && !three.contains("__shared__"), "{three}");
+        assert!(three.contains("static __device__ const u32 f_table_5[256]"), "{three}");
     }
 
     #[test]

@@ -278,6 +278,11 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
     for (int k = (int)threadIdx.x * VECTOR; k < K_TILES * BK; k += THREADS * VECTOR)
         copy_async<false>(copies.ring + SCALES_AT + k * (int)sizeof(AElement), o.scale + SCALE_OFFSET + (k < K ? k : 0), k < K);
 #endif
+    // What is copied with the first tile is there when the products are.
+    epilogue_tables([](void* to, const void* from, int bytes) {
+        for (int i = threadIdx.x * 16; i < bytes; i += THREADS * 16)
+            copy_async<false>(shared_address(to) + i, (const u8*)from + i, true);
+    });
 #pragma unroll (COMPACT ? 1 : AHEAD)
     for (int s = 0; s < AHEAD; s++) {
 #if PATCH

@@ -1,6 +1,6 @@
 //! Description of a product: extents, where operands lie, what happens before the store.
 
-use crate::codegen::{Packing, Unsupported};
+use crate::codegen::{Packing, SHARED_TABLES, Unsupported};
 use crate::pointwise::Program;
 use crate::quantized_conv::is_float_factor;
 use crate::{DType, View};
@@ -322,6 +322,11 @@ impl Problem {
                 DType::F8E4M3 | DType::F8E5M2 => self.float8(),
                 _ => false,
             }
+    }
+
+    /// Bytes of shared memory that tables of the program may take.
+    pub fn bytes_of_tables(&self) -> u32 {
+        if self.integers.is_some() && self.program.is_some() { SHARED_TABLES } else { 0 }
     }
 
     /// What every algorithm relies on.

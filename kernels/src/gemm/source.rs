@@ -3,7 +3,7 @@
 use super::problem::{Map, Moments, Operand, Problem};
 use crate::DType;
 use crate::codegen::{
-    Argument, Arithmetic, Launch, Source, Text, element_type, f32_literal, prelude_for, program_function,
+    Argument, Arithmetic, Launch, Source, Tables, Text, element_type, f32_literal, prelude_for, program_function,
     whole_functions,
 };
 use std::borrow::Cow;
@@ -271,7 +271,7 @@ fn sources(problem: &Problem) -> Vec<Source> {
 }
 
 /// `Operands`, `Extras`, `load_bias`, `load_extras`, `finish_vector`, `finish_one`.
-fn epilogue(problem: &Problem, b: &Operand) -> String {
+fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
     let mut s = String::new();
     let mut line = |text: String| {
         s += &text;
@@ -317,7 +317,11 @@ fn epilogue(problem: &Problem, b: &Operand) -> String {
         line(second.function.clone());
     }
     let whole = problem.program.as_ref().filter(|_| problem.integers.is_some());
-    let whole = whole.and_then(|program| whole_functions("epilogue", program, &sources(problem), problem.output.dtype));
+    let whole =
+        whole.and_then(|program| whole_functions("epilogue", program, &sources(problem), problem.output.dtype, tables));
+    if whole.is_none() && tables == Tables::Shared {
+        line("template <typename Copy> DEVICE void epilogue_tables(Copy) {}".into());
+    }
     line(match &problem.program {
         _ if whole.is_some() => whole.clone().unwrap_or_default(),
         Some(program) if problem.integers.is_some() => program_function("epilogue", program, Arithmetic::Exact),
@@ -618,6 +622,8 @@ pub(crate) struct Geometry {
     pub scratch: bool,
     /// Whether positions along the innermost dimension are checked even where no output needs it.
     pub check_w: bool,
+    /// Where the epilogue's tables are. Shared ones are for the tile function to copy, by `epilogue_tables`.
+    pub tables: Tables,
 }
 
 impl Geometry {
@@ -640,6 +646,7 @@ impl Geometry {
             architecture_specific: false,
             scratch: false,
             check_w: false,
+            tables: Tables::InMemory,
         }
     }
 }
@@ -695,7 +702,7 @@ fn operands(problem: &Problem, scratch: bool) -> Vec<Pointer> {
 
 /// The whole source of a kernel.
 fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geometry, operands: &[Pointer]) -> String {
-    let Geometry { entry, tile, parts, threads, cluster, check_w, .. } = geometry;
+    let Geometry { entry, tile, parts, threads, cluster, check_w, tables, .. } = geometry;
     let constants = constants
         .int("M", problem.m())
         .int("N", problem.columns)
@@ -725,7 +732,7 @@ fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geome
     );
     // Joined at once: formatting would copy the text each time that it grows.
     let constants = constants.source();
-    let (indices, epilogue) = (index_functions(problem, b, *check_w), epilogue(problem, b));
+    let (indices, epilogue) = (index_functions(problem, b, *check_w), epilogue(problem, b, *tables));
     let extras = problem.extras.iter().map(|extra| extra.dtype);
     let prelude = prelude_for([problem.a.dtype, b.dtype, problem.output.dtype].into_iter().chain(extras));
     let conversions = if problem.float8() { super::FLOAT8 } else { "" };

@@ -5,7 +5,7 @@ use super::cost::{OVERLAPPED, PATCHES, PATCHES_OF_INTEGERS, Tiled, WARPS, WARPS_
 use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use crate::DType;
-use crate::codegen::{Candidate, Packing, Rate, Target};
+use crate::codegen::{Candidate, Packing, Rate, Tables, Target};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -217,7 +217,7 @@ fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iter
     let shares = shares_pixels(problem, b, target);
     gathered(problem, b, target).flat_map(move |tile| {
         let patched = shares.then(|| tile.with_patch(problem)).flatten();
-        let patched = patched.filter(|tile| tile.layout(problem, tile.stages).bytes <= target.shared_per_block);
+        let patched = patched.filter(|tile| tile.fits(problem, tile.stages, target));
         let depth = tile.depth * problem.a.dtype.size() as u32;
         let gathered = Some(tile).filter(|_| depth > FRAGMENT && DEPTHS.contains(&depth));
         [gathered, patched].into_iter().flatten()
@@ -311,7 +311,7 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
                         let patch = None;
                         let mut tile =
                             Tile { unit, rows, columns, depth, units, stages: most, split, cluster, patch, turned };
-                        let fits = |&stages: &u32| tile.layout(problem, stages).bytes <= target.shared_per_block;
+                        let fits = |&stages: &u32| tile.fits(problem, stages, target);
                         // Warpgroups take as many as fit.
                         let least = if unit == Unit::Warp { most } else { 3 };
                         tile.stages = (least..=most).rev().find(fits)?;
@@ -464,6 +464,11 @@ impl Tile {
     fn moment_parts(&self) -> u32 {
         let [_, wn, wk] = self.units;
         if self.turned { wk } else { wk * wn }
+    }
+
+    /// Whether it finds room in shared memory beside the epilogue's tables.
+    fn fits(&self, problem: &Problem, stages: u32, target: &Target) -> bool {
+        self.layout(problem, stages).bytes + problem.bytes_of_tables() <= target.shared_per_block
     }
 
     fn layout(&self, problem: &Problem, stages: u32) -> Layout {
@@ -705,6 +710,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
             cluster: if cluster { split } else { 1 },
             architecture_specific: tile.unit == Unit::Warpgroup,
             scratch,
+            tables: Tables::Shared,
             ..Geometry::new(entry, function, parts, tiles * split, tile.threads())
         },
     );

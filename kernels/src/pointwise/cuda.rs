@@ -4,7 +4,7 @@ use super::Pointwise;
 use crate::codegen::elementwise::{Elements, Loops, Operand, distinct_bytes, stored_extents};
 use crate::codegen::transpose::Tiles;
 use crate::codegen::{
-    Arithmetic, Candidate, Generate, Source, Target, Unsupported, element_type, load_function, memory_cost,
+    Arithmetic, Candidate, Generate, Source, Tables, Target, Unsupported, element_type, load_function, memory_cost,
     program_function, quotient, whole_functions,
 };
 use crate::{DType, View};
@@ -85,7 +85,7 @@ impl Pointwise {
             _ => Source::Float,
         };
         let sources: Vec<Source> = self.inputs.iter().map(source).collect();
-        whole_functions("program", &self.program, &sources, self.output.dtype)
+        whole_functions("program", &self.program, &sources, self.output.dtype, Tables::InMemory)
     }
 }
 

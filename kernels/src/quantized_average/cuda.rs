@@ -2,7 +2,7 @@
 
 use super::QuantizedAverage;
 use crate::codegen::{
-    ARRIVE, Argument, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Source, Target, Unsupported,
+    ARRIVE, Argument, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Source, Tables, Target, Unsupported,
     element_type, whole_functions,
 };
 use crate::gemm::spatial;
@@ -133,7 +133,9 @@ impl QuantizedAverage {
         if !few(&self.image) || !self.members().all(|conv| few(&conv.geometry.output)) {
             return refuse("of this extent");
         }
-        if self.requantisation().is_none() || !self.members().all(|conv| functions("f", conv).is_some()) {
+        if self.requantisation().is_none()
+            || !self.members().all(|conv| functions("f", conv, Tables::InMemory).is_some())
+        {
             return refuse("without requantisation");
         }
         Ok(())
@@ -142,8 +144,13 @@ impl QuantizedAverage {
     /// `DEVICE u32 requantise_byte(f32 sum, f32)`.
     fn requantisation(&self) -> Option<String> {
         let output = self.requantise.output.dtype;
-        let inner =
-            whole_functions("requantise_program", &self.requantise.program, &[Source::Integer(DType::I32)], output)?;
+        let inner = whole_functions(
+            "requantise_program",
+            &self.requantise.program,
+            &[Source::Integer(DType::I32)],
+            output,
+            Tables::InMemory,
+        )?;
         Some(format!("{inner}DEVICE u32 requantise_byte(f32 sum, f32) {{ return requantise_program_byte(sum); }}\n"))
     }
 
@@ -193,7 +200,7 @@ impl QuantizedAverage {
             line(format!("#define {}_LETTER \"{}\"", name.to_uppercase(), letter(conv.geometry.weights.dtype)));
             let of_input = if name == "squeeze" { "AVERAGE" } else { "SQUEEZED" };
             line(format!("#define {of_input}_LETTER \"{}\"", letter(conv.geometry.input.dtype)));
-            line(functions(name, conv).ok_or_else(refused)?);
+            line(functions(name, conv, Tables::InMemory).ok_or_else(refused)?);
             let (bias, factor) = (conv.bias.is_some(), !conv.epilogue.extras.is_empty());
             line(format!("constexpr bool {}_BIAS = {bias}, {0}_FACTOR = {factor};", name.to_uppercase()));
             fields += &format!("    const i8* {name};\n    const u32* {name}_bias;\n    const f32* {name}_factor;\n");

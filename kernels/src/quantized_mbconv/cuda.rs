@@ -2,8 +2,8 @@
 
 use super::QuantizedMbConv;
 use crate::codegen::{
-    Argument, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Source, Target, Unsupported, element_type,
-    whole_functions,
+    Argument, Candidate, Generate, Launch, PRELUDE, Packing, SHARED_TABLES, Signature, Source, Tables, Target,
+    Unsupported, element_type, whole_functions,
 };
 use crate::mbconv::geometry::{Geometry, RESIDENT};
 use crate::pointwise::{Instruction, Program, Unary};
@@ -61,7 +61,7 @@ fn geometry(kernel: &QuantizedMbConv, target: &Target) -> Result<Geometry, Unsup
     if shape.taps[1] > MOST_TAPS || shape.taps[0] > 8 || shape.dilations[1] != 1 {
         return Err(refuse("with long or spread rows of taps"));
     }
-    if kernel.members().any(|conv| functions("f", conv).is_none()) {
+    if kernel.members().any(|conv| functions("f", conv, Tables::Shared).is_none()) {
         return Err(refuse("without requantisation"));
     }
     if let Some(gate) = &kernel.gate {
@@ -120,9 +120,10 @@ fn tiles(shape: &Geometry, gated: bool, target: &Target) -> Vec<Tile> {
         for rows in heights {
             for threads in THREADS {
                 let tile = Tile { channels, rows, threads };
-                // What a gate needs is static: average and squeezed channels, and sums of threads.
+                // What a gate needs is static: average and squeezed channels, and sums of threads. So are the tables of two programs.
                 let of_gate = if gated { u64::from(shape.padded_channels) + (12 << 10) } else { 0 };
-                let fits = tile.shared(shape) + of_gate <= u64::from(target.shared_per_block);
+                let fits =
+                    tile.shared(shape) + of_gate + u64::from(2 * SHARED_TABLES) <= u64::from(target.shared_per_block);
                 let idle = shape.output[1].div_ceil(RUN) * rows * channels * 2 < threads;
                 if fits && !idle {
                     all.push(tile);
@@ -134,26 +135,31 @@ fn tiles(shape: &Geometry, gated: bool, target: &Target) -> Vec<Tile> {
 }
 
 /// `DEVICE u32 NAME_byte(f32 sum, f32 factor)`, whose last byte is what is stored.
-pub(crate) fn functions(name: &str, conv: &QuantizedConv) -> Option<String> {
+pub(crate) fn functions(name: &str, conv: &QuantizedConv, tables: Tables) -> Option<String> {
     let program = conv.epilogue.program.as_ref()?;
     let factors = conv.epilogue.extras.len();
     if factors > 1 || !conv.geometry.output.dtype.is_byte() {
         return None;
     }
     let sources = [Source::Integer(DType::I32), Source::Channel];
-    let inner =
-        whole_functions(&format!("{name}_program"), program, &sources[..1 + factors], conv.geometry.output.dtype)?;
+    let inner = whole_functions(
+        &format!("{name}_program"),
+        program,
+        &sources[..1 + factors],
+        conv.geometry.output.dtype,
+        tables,
+    )?;
     let argument = if factors == 1 { ", factor" } else { "" };
     Some(format!(
         "{inner}DEVICE u32 {name}_byte(f32 sum, f32 factor) {{ return {name}_program_byte(sum{argument}); }}\n"
     ))
 }
 
-/// Issue slots of a requantisation: counted in machine code of sm_87; what a table adds is estimated.
+/// Issue slots of a requantisation: counted in machine code of sm_87.
 fn slots(program: Option<&Program>) -> f64 {
     let table = |instruction: &Instruction| matches!(instruction, Instruction::Unary(op, _) if !matches!(op, Unary::Relu | Unary::Round | Unary::Abs | Unary::Neg));
     let looked_up = program.is_some_and(|program| program.instructions.iter().any(table));
-    if looked_up { 18.0 } else { 8.0 }
+    if looked_up { 16.0 } else { 8.0 }
 }
 
 impl QuantizedMbConv {
@@ -289,12 +295,15 @@ impl QuantizedMbConv {
         ] {
             line(format!("constexpr bool {name} = {value};"));
         }
+        let mut tables = String::new();
         for (name, conv) in [("expand", expand), ("depthwise", Some(depthwise))] {
             if let Some(conv) = conv {
                 let refused = || Unsupported("a requantisation that is not of f32".into());
-                line(functions(name, conv).ok_or_else(refused)?);
+                line(functions(name, conv, Tables::Shared).ok_or_else(refused)?);
+                tables += &format!(" {name}_program_tables(copy);");
             }
         }
+        line(format!("template <typename Copy> DEVICE void all_tables(Copy copy) {{{tables} }}"));
         if let Some(gate) = &self.gate {
             line(gate.finish_source(0)?);
         }

@@ -112,6 +112,8 @@ DEVICE void fill_band(const Operands& o, const Place& p, u32* band) {
             factor[m][h] = EXPAND_FACTOR && channel < CHANNELS ? o.expand_factor[channel] : 0.0f;
         }
     if (CONSTANT_PARAMETERS) wait_for_inputs();
+    // The tables are there.
+    __syncthreads();
     constexpr int TILES = (ALL_QUADS + 3) / 4;
     const int bottom = p.top + BAND_ROWS, end = bottom < 0 ? 0 : bottom < IN_ROWS ? bottom : IN_ROWS;
     // Lines are rows of the image.
@@ -197,6 +199,9 @@ DEVICE void quantized_mbconv(const Operands& o) {
     const Place p = this_place();
     // Weights and biases that no step writes need not wait for the kernel before.
     if (!CONSTANT_PARAMETERS) wait_for_inputs();
+    all_tables([](void* to, const void* from, int bytes) {
+        for (int i = threadIdx.x; i < bytes / 4; i += THREADS) ((u32*)to)[i] = ((const u32*)from)[i];
+    });
     // Every thread stays with one channel.
     const int own = threadIdx.x % CH, channel = p.channel + own;
     u64 taps[TAPS_H];

@@ -226,7 +226,7 @@ impl Printer<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Source, tests::stored, whole_functions};
+    use super::super::{Source, Tables, tests::stored, whole_functions};
     use super::*;
     use crate::DType;
     use crate::host::testing::Random;
@@ -259,7 +259,7 @@ mod tests {
         ];
         let program = Program { class: Class::F32, inputs: 3, instructions: instructions.into_iter().collect() };
         let sources = [Source::Integer(DType::I32), Source::Channel, Source::Integer(DType::I8)];
-        whole_functions("f", &program, &sources, DType::I8).expect("of f32")
+        whole_functions("f", &program, &sources, DType::I8, Tables::InMemory).expect("of f32")
     }
 
     #[test]
@@ -306,7 +306,7 @@ mod tests {
         ]);
         let program = Program { class: Class::F32, inputs: 3, instructions: instructions.into_iter().collect() };
         let sources = [Source::Integer(DType::I32), Source::Channel, Source::Integer(DType::I8)];
-        let text = whole_functions("f", &program, &sources, DType::I8).expect("of f32");
+        let text = whole_functions("f", &program, &sources, DType::I8, Tables::InMemory).expect("of f32");
         assert!(text.contains("const u8 f_table_18[256]") && !text.contains("const u32 f_table"), "{text}");
         assert!(text.contains("above_whole(fmaf(r21, "), "{text}");
     }
@@ -333,7 +333,7 @@ mod tests {
             Two(Binary::Add, 13, 14),
         ];
         let program = Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() };
-        whole_functions("f", &program, &[Source::Integer(DType::I8); 2], DType::I8).expect("of f32")
+        whole_functions("f", &program, &[Source::Integer(DType::I8); 2], DType::I8, Tables::InMemory).expect("of f32")
     }
 
     #[test]

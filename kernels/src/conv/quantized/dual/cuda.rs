@@ -1,7 +1,7 @@
 //! CUDA candidates: those of the convolution on tensor cores, whose epilogue stores twice (sm_80 and later).
 
 use super::DualQuantizedConv;
-use crate::codegen::{Candidate, Generate, Source, Target, Unsupported, whole_functions};
+use crate::codegen::{Candidate, Generate, Source, Tables, Target, Unsupported, whole_functions};
 use crate::conv::{Parameters, cuda};
 use crate::gemm::{self, Second, map_of_view};
 
@@ -21,7 +21,7 @@ impl Generate for DualQuantizedConv {
         }
         let program = &self.second.program;
         let source = if result.dtype.is_byte() { Source::Integer(result.dtype) } else { Source::Float };
-        let function = whole_functions("second", program, &[source], to.dtype)
+        let function = whole_functions("second", program, &[source], to.dtype, Tables::InMemory)
             .ok_or_else(|| refuse("by a program that is not of f32"))?;
         problem.second = Some(Second { map, first, count, function });
         gemm::fused_candidates(&problem, target)

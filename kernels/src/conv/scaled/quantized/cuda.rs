@@ -2,7 +2,7 @@
 //! (sm_80 and later).
 
 use super::ScaledQuantizedConv;
-use crate::codegen::{Candidate, Generate, Source, Target, Unsupported, whole_functions};
+use crate::codegen::{Candidate, Generate, Source, Tables, Target, Unsupported, whole_functions};
 use crate::conv::scaled::cuda::{factors, scaled};
 
 /// Elements of a vector of 16 bytes.
@@ -13,7 +13,7 @@ impl Generate for ScaledQuantizedConv {
         let offset = factors(self, VECTOR)?;
         let [image, scale] = [self.image().dtype, self.scale.dtype];
         let sources = [Source::Integer(image), Source::Integer(scale)];
-        let program = whole_functions("scaled", &self.scaling, &sources, image)
+        let program = whole_functions("scaled", &self.scaling, &sources, image, Tables::InMemory)
             .ok_or_else(|| Unsupported("a scaling that is not of f32".into()))?;
         let function = format!(
             "{program}// Four elements, scaled and requantised.\n\
