@@ -110,7 +110,7 @@ struct Table {
 }
 
 /// `DEVICE f32 NAME(f32 x0, …)` and, where `output` has 8 bits, `DEVICE u32 NAME_byte(f32 x0, …)`, whose last byte is what is
-/// stored; none where the program is not of f32.
+/// stored; none where the program is not of f32. Tables are read where `place` says, unless they take more than [`SHARED_TABLES`].
 pub(crate) fn whole_functions(
     name: &str,
     program: &Program,
