@@ -242,7 +242,7 @@ pub fn cases() -> Vec<Kernel> {
         // Large enough for tiles of 208 rows.
         cases.push(conv(dtype, last, &size(&[1, 64, 28, 21], 40, &[3, 3], 1), relu));
         // And for tiles of 80 columns whose sides are exchanged.
-        cases.push(conv(dtype, last, &size(&[1, 64, 28, 24], 80, &[3, 3], 1), silu));
+        cases.push(conv(dtype, last, &size(&[1, 32, 24, 24], 80, &[3, 3], 1), silu));
         // Long filters: dense, grouped and depthwise with two outputs a channel, and windows of 15×15 and more.
         let long = |pads, groups, size: Size<'static>| Size { pads, groups, ..size };
         cases.push(conv(dtype, last, &long((128, 127), 1, size(&[1, 5, 700], 6, &[256], 1)), relu));
