@@ -98,6 +98,8 @@ families! {
     ScaledQuantizedConv in scaled_quantized_conv,
     DualQuantizedConv in dual_quantized_conv,
     NormalizedMatMul in normalized_matmul,
+    PooledConv in pooled_conv,
+    PooledQuantizedConv in pooled_quantized_conv,
 }
 
 /// A family's name, for reports: that of its module.

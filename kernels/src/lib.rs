@@ -56,9 +56,12 @@ pub mod unique;
 pub mod codegen;
 
 // Families that are one convolution with other parameters, under their names.
+pub use conv::pooled::quantized as pooled_quantized_conv;
 pub use conv::quantized::dual as dual_quantized_conv;
 pub use conv::scaled::quantized as scaled_quantized_conv;
-pub use conv::{quantized as quantized_conv, scaled as scaled_conv, transposed as conv_transpose};
+pub use conv::{
+    pooled as pooled_conv, quantized as quantized_conv, scaled as scaled_conv, transposed as conv_transpose,
+};
 // And a product of normalised rows, and recurrent layers above each other.
 pub use matmul::normalized as normalized_matmul;
 pub use recurrent::stack as recurrent_stack;

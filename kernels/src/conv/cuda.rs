@@ -153,6 +153,7 @@ pub(super) fn problem(
         columns_of_group: output.shape[1] / groups,
         scale: None,
         second: None,
+        pool: None,
         moments: None,
         integers: None,
     }

@@ -12,6 +12,8 @@
 //! | [`QuantizedConv`](quantized::QuantizedConv) | integers of 8 or 16 bits | i32 | | bias of i32, program |
 //! | | floats of 8 bits | f32 | | program |
 //! | [`DualQuantizedConv`](quantized::dual::DualQuantizedConv) | integers of 8 bits | i32 | | bias of i32, program; stored twice |
+//! | [`PooledConv`](pooled::PooledConv) | floats | f32 | | bias, program; pooled |
+//! | [`PooledQuantizedConv`](pooled::quantized::PooledQuantizedConv) | integers of 8 bits | i32 | | bias of i32, program; pooled |
 
 #[cfg(any(test, feature = "codegen"))]
 pub(crate) mod cases;
@@ -22,6 +24,7 @@ mod depthwise;
 pub mod fft;
 mod host;
 mod parameters;
+pub mod pooled;
 pub mod quantized;
 pub mod scaled;
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(crate) struct Pace {
     pub l2_bytes: f64,
     /// Bytes a cycle at which sums go through shared memory.
     pub staged_bytes: f64,
-    /// Of those the share that reaches memory, and is read where there are residuals.
+    /// Of those the share that reaches memory where each sum is a result, and is read where there are residuals.
     pub stored: f64,
     /// Whether a turn's latencies and its work add up: few warps hide little. Otherwise the longer counts.
     pub adds_up: bool,
@@ -72,8 +72,8 @@ pub(crate) struct Tiled {
     pub tile: f64,
     /// Bytes that go through shared memory at the end: the f32 tile, and more where warps share K.
     pub staged: f64,
-    /// Values that the epilogue reads for each result.
-    pub residuals: f64,
+    /// Values that the epilogue reads and stores for each sum.
+    pub accesses: f64,
     /// Parts of K.
     pub split: f64,
     /// Whether the parts meet in a cluster.
@@ -107,7 +107,7 @@ impl Tiled {
         let round = |resident: f64| {
             let work = shared_by_all.into_iter().fold(0.0, f64::max) * resident;
             let turn = self.turn + if adds_up { self.chain + work } else { self.chain.max(work) };
-            let drain = self.staged * resident * (1.0 / staged_bytes + stored * (1.0 + self.residuals) / l2);
+            let drain = self.staged * resident * (1.0 / staged_bytes + stored * self.accesses / l2);
             fill + self.turns * turn + drain + reduction
         };
         // The last round may have fewer blocks.

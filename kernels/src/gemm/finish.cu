@@ -153,6 +153,7 @@ DEVICE void send_partials(const Tile& t, const Sum* stage, u32 received) {
 }
 #endif
 
+#if !POOLED
 // The stage is written and a block barrier has passed; `next` holds the residuals of the first passes if READS_AHEAD.
 DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias (&bias)[8], Extras (&next)[BATCH]) {
 #if SPLIT_IN_CLUSTER
@@ -206,3 +207,4 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
         }
     }
 }
+#endif

@@ -18,7 +18,7 @@ mod threads;
 
 pub(crate) use cost::by_cost;
 pub(crate) use problem::{
-    Crop, Depth, Integers, Map, Moments, Operand, Problem, Scale, Second, Window, map_of_view, spatial,
+    Crop, Depth, Integers, Map, Moments, Operand, Problem, Scale, Second, Window, Windows, map_of_view, spatial,
 };
 pub(crate) use source::{Constants, Geometry, launch};
 pub(crate) use tensor_core::{integer_names, word};
@@ -70,8 +70,8 @@ pub(crate) fn candidates(problem: &Problem, target: &Target) -> Result<Vec<Candi
     Ok(by_cost(all, MOST_CANDIDATES, direct::candidate(problem, target)))
 }
 
-/// The candidates of a product with which something else is fused: that scale A, add up its moments or store C twice. Those on tensor
-/// cores do all of it, those for few rows add up moments.
+/// The candidates of a product with which something else is fused: that scale A, add up its moments, store C twice or pool it.
+/// Those on tensor cores do all of it, those for few rows add up moments.
 ///
 /// # Errors
 /// As [`candidates`], and where none of them can run it.

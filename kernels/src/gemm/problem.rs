@@ -2,6 +2,7 @@
 
 use crate::codegen::{Packing, SHARED_TABLES, Unsupported};
 use crate::pointwise::Program;
+use crate::pool::cuda::Packed;
 use crate::quantized_conv::is_float_factor;
 use crate::{DType, View};
 
@@ -116,6 +117,15 @@ pub(crate) struct Second {
     pub function: String,
 }
 
+/// Windows of results of which the largest is stored: they lie side by side, and rows of the problem are those of whole ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Windows {
+    /// Height and width.
+    pub extents: [u32; 2],
+    /// How results are compared.
+    pub packed: Packed,
+}
+
 /// Arithmetic of integers of 8 or 16 bits: sums wrap in i32, the bias is i32, and the program sees their sum as f32. Without a
 /// program C is i32.
 #[derive(Clone, Copy, Debug)]
@@ -162,6 +172,8 @@ pub(crate) struct Problem {
     pub moments: Option<Moments>,
     /// Columns that are stored twice; only `tensor_core_gemm` stores them.
     pub second: Option<Second>,
+    /// What is pooled; only `tensor_core_gemm` and `warpgroup_gemm` pool, without parts of K.
+    pub pool: Option<Windows>,
     /// Sums of integers instead of floats; only `direct` reads factors of 16 bits.
     pub integers: Option<Integers>,
 }
@@ -248,6 +260,20 @@ impl Problem {
         self.rows.iter().product()
     }
 
+    /// Rows that become one by pooling.
+    pub fn pooled(&self) -> u32 {
+        self.pool.map_or(1, |windows| windows.extents.iter().product())
+    }
+
+    /// Extents of C's row dimensions.
+    pub fn output_rows(&self) -> Vec<u32> {
+        let mut rows = self.rows.clone();
+        if let (Some(Windows { extents: [height, width], .. }), [_, _, h, w]) = (self.pool, &mut rows[..]) {
+            (*h, *w) = (*h / height, *w / width);
+        }
+        rows
+    }
+
     /// Extent of K.
     pub fn k(&self) -> u32 {
         self.depth.channels * self.taps()
@@ -291,6 +317,9 @@ impl Problem {
 
     /// The distance between rows of A, where it is the same for all and each has one tap that lies inside of the input.
     pub fn even_rows(&self) -> Option<i64> {
+        if self.pool.is_some() {
+            return None;
+        }
         let mut strides = self.a.row.clone();
         if let Some(window) = &self.depth.window {
             if window.count() > 1 || window.overreaches(&self.rows) != [false; 3] {

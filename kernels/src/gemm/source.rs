@@ -95,13 +95,13 @@ fn digit(index: &str, divisor: u64, extent: Option<u64>) -> String {
     }
 }
 
-/// A function that gives the offset of column 0 of a row.
-fn row_function(name: &str, map: &Map, problem: &Problem) -> String {
+/// A function that gives the offset of column 0 of a row, of dimensions with these extents.
+fn row_function(name: &str, map: &Map, problem: &Problem, rows: &[u32]) -> String {
     format!(
         "DEVICE int {name}(int row, int batch) {{\n    return {} + {} + {};\n}}\n",
         map.offset,
         linear("batch", &problem.batch, &map.batch),
-        linear("row", &problem.rows, &map.row)
+        linear("row", rows, &map.row)
     )
 }
 
@@ -115,7 +115,7 @@ fn index_functions(problem: &Problem, b: &Operand, check_w: bool) -> String {
         "struct Tap { int offset; int d, h, w; };\n",
     );
     let Some(window) = &problem.depth.window else {
-        s += &row_function("offset_of_a", &problem.a, problem);
+        s += &row_function("offset_of_a", &problem.a, problem, &problem.rows);
         writeln!(
             s,
             "DEVICE Row row_of_a(int row, int batch) {{ return Row{{offset_of_a(row, batch), false, 0, 0, 0}}; }}\n\
@@ -134,8 +134,15 @@ fn index_functions(problem: &Problem, b: &Operand, check_w: bool) -> String {
         map.row[d + 1] = window.strides[d] * i64::from(window.steps[d]);
         map.offset -= window.strides[d] * window.pads[d];
     }
-    s += &row_function("offset_of_a", &map, problem);
-    s += "DEVICE Row row_of_a(int row, int batch) {\n    Row r = {offset_of_a(row, batch), false, 0, 0, 0};\n";
+    s += &row_function("offset_of_a", &map, problem, &problem.rows);
+    if let Some(windows) = problem.pool {
+        s += &row_in_image(windows.extents, problem);
+    }
+    s += "DEVICE Row row_of_a(int row, int batch) {\n";
+    if problem.pool.is_some() {
+        s += "    row = row_in_image(row);\n";
+    }
+    s += "    Row r = {offset_of_a(row, batch), false, 0, 0, 0};\n";
     let mut divisor = 1u64;
     for d in (0..3).rev() {
         if checks[d] {
@@ -169,6 +176,17 @@ fn index_functions(problem: &Problem, b: &Operand, check_w: bool) -> String {
     writeln!(s, "DEVICE bool inside_of_a(const Row& r, const Tap& t) {{ return {inside}; }}")
         .expect("writing to a string");
     s
+}
+
+/// `row_in_image`: the number of an output in its image of a row's, where the rows of a window of what is pooled follow each other.
+fn row_in_image([height, width]: [u32; 2], problem: &Problem) -> String {
+    let (members, columns) = (height * width, problem.rows[3]);
+    let windows = columns / width;
+    format!(
+        "DEVICE int row_in_image(int row) {{\n    \
+         const u32 window = (u32)row / {members}u, member = (u32)row % {members}u;\n    \
+         return (window / {windows}u * {height}u + member / {width}u) * {columns}u + window % {windows}u * {width}u + member % {width}u;\n}}\n"
+    )
 }
 
 /// `batch_of_b` and `k_of_b`.
@@ -303,9 +321,9 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
             .into(),
     );
 
-    line(row_function("row_of_output", &problem.output, problem));
+    line(row_function("row_of_output", &problem.output, problem, &problem.output_rows()));
     for (i, extra) in problem.extras.iter().enumerate() {
-        line(row_function(&format!("row_of_extra_{i}"), extra, problem));
+        line(row_function(&format!("row_of_extra_{i}"), extra, problem, &problem.rows));
     }
     if problem.moments.is_some() {
         let of_column = if sums.is_some() { "bias.factor" } else { "0" };
@@ -313,7 +331,7 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
         line(include_str!("deviation.cu").into());
     }
     if let Some(second) = &problem.second {
-        line(row_function("row_of_second", &second.map, problem));
+        line(row_function("row_of_second", &second.map, problem, &problem.rows));
         line(second.function.clone());
     }
     let whole = problem.program.as_ref().filter(|_| problem.integers.is_some());
@@ -421,41 +439,29 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
         None if problem.integers.is_some() => "(Value)(i32)(sum[j] + bias[j])",
         None => "sum[j] + bias[j]",
     };
-    line(format!(
-        "DEVICE void finish_vector(const Operands& o, const Vectored (&sum)[8], const Bias (&bias)[8], const Extras& x, int row, int column, int batch) {{\n    \
-         {value} y[8];\n#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
-         y[j] = N % 8 == 0 && !ALL_PADDING || column + j < N ? {epilogue}({whole}{vector_arguments}) : ({value})0;\n    \
-         Output* to = o.output + (row_of_output(row, batch) + column * OUT_COLUMN);"
-    ));
-    if problem.stores_vectors() {
-        line(match problem.output.dtype {
-            DType::F32 => "    *(float4*)to = make_float4(y[0], y[1], y[2], y[3]);\n    *(float4*)(to + 4) = make_float4(y[4], y[5], y[6], y[7]);".into(),
-            DType::I32 if problem.program.is_none() => "    *(int4*)to = make_int4(y[0], y[1], y[2], y[3]);\n    *(int4*)(to + 4) = make_int4(y[4], y[5], y[6], y[7]);".into(),
-            DType::I32 => "#pragma unroll\n    for (int j = 0; j < 8; j++) to[j] = store_as<Output>(y[j]);".into(),
-            DType::I8 | DType::U8 if bytes => {
-                "    *(uint2*)to = make_uint2(pack_bytes(y), pack_bytes(y + 4));".into()
-            }
-            DType::I8 | DType::U8 => {
-                let pack = |at: usize| format!("pack_{}(y + {at})", problem.output.dtype.name());
-                format!("    *(uint2*)to = make_uint2({}, {});", pack(0), pack(4))
-            }
-            DType::F8E4M3 | DType::F8E5M2 => {
-                "    *(uint2*)to = make_uint2(pack_floats<Output>(y), pack_floats<Output>(y + 4));".into()
-            }
-            dtype => {
-                let pack = |i: usize| {
-                    if dtype == DType::F16 {
-                        format!("pack_f16(y[{}], y[{}])", 2 * i, 2 * i + 1)
-                    } else {
-                        format!("(u32)f32_to_bf16(y[{}]) | (u32)f32_to_bf16(y[{}]) << 16", 2 * i, 2 * i + 1)
-                    }
-                };
-                format!("    *(uint4*)to = make_uint4({}, {}, {}, {});", pack(0), pack(1), pack(2), pack(3))
-            }
-        });
-    } else {
-        line("#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N_STORED) to[j * OUT_COLUMN] = store_as<Output>((Stored)y[j]);".into());
+    let results = format!(
+        "    {value} y[8];\n#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
+         y[j] = N % 8 == 0 && !ALL_PADDING || column + j < N ? {epilogue}({whole}{vector_arguments}) : ({value})0;\n"
+    );
+    let packed = packed_results(problem, bytes);
+    if let Some((kind, vector)) = packed.as_ref().filter(|_| problem.pool.is_some()) {
+        line(format!(
+            "typedef {kind} Packed;\n\
+             DEVICE Packed finished_vector(const Vectored (&sum)[8], const Bias (&bias)[8], const Extras& x, int column) {{\n{results}    \
+             return {vector};\n}}"
+        ));
     }
+    line(format!(
+        "DEVICE void finish_vector(const Operands& o, const Vectored (&sum)[8], const Bias (&bias)[8], const Extras& x, int row, int column, int batch) {{\n\
+         {results}    Output* to = o.output + (row_of_output(row, batch) + column * OUT_COLUMN);"
+    ));
+    line(match (problem.output.dtype, packed) {
+        (_, Some((kind, vector))) => format!("    *({kind}*)to = {vector};"),
+        (DType::F32, _) if problem.stores_vectors() => "    *(float4*)to = make_float4(y[0], y[1], y[2], y[3]);\n    *(float4*)(to + 4) = make_float4(y[4], y[5], y[6], y[7]);".into(),
+        (DType::I32, _) if problem.stores_vectors() && problem.program.is_none() => "    *(int4*)to = make_int4(y[0], y[1], y[2], y[3]);\n    *(int4*)(to + 4) = make_int4(y[4], y[5], y[6], y[7]);".into(),
+        (DType::I32, _) if problem.stores_vectors() => "#pragma unroll\n    for (int j = 0; j < 8; j++) to[j] = store_as<Output>(y[j]);".into(),
+        _ => "#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N_STORED) to[j * OUT_COLUMN] = store_as<Output>((Stored)y[j]);".into(),
+    });
     if let Some(second) = &problem.second {
         // As who reads what was stored would see it.
         let stored = if bytes {
@@ -488,6 +494,24 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
          *to = column < N ? store_as<Output>({value}) : store_as<Output>(0.0f);\n}}"
     ));
     s
+}
+
+/// The type of eight results of 8 or 16 bits in one vector, and the expression that makes it; `bytes` are last bytes of words.
+fn packed_results(problem: &Problem, bytes: bool) -> Option<(&'static str, String)> {
+    let words = |pack: &str| ("uint2", format!("make_uint2({pack}(y), {pack}(y + 4))"));
+    let pairs = |pack: &dyn Fn(usize) -> String| {
+        ("uint4", format!("make_uint4({}, {}, {}, {})", pack(0), pack(2), pack(4), pack(6)))
+    };
+    let dtype = problem.output.dtype;
+    problem.stores_vectors().then_some(())?;
+    Some(match dtype {
+        DType::I8 | DType::U8 if bytes => words("pack_bytes"),
+        DType::I8 | DType::U8 => words(&format!("pack_{}", dtype.name())),
+        DType::F8E4M3 | DType::F8E5M2 => words("pack_floats<Output>"),
+        DType::F16 => pairs(&|j| format!("pack_f16(y[{j}], y[{}])", j + 1)),
+        DType::Bf16 => pairs(&|j| format!("(u32)f32_to_bf16(y[{j}]) | (u32)f32_to_bf16(y[{}]) << 16", j + 1)),
+        _ => return None,
+    })
 }
 
 /// The statements of `load_bias`.

@@ -2,7 +2,7 @@
 //! for 8 bits).
 
 use super::cost::{OVERLAPPED, PATCHES, PATCHES_OF_INTEGERS, Tiled, WARPS, WARPS_OF_INTEGERS};
-use super::problem::{Operand, Problem};
+use super::problem::{Operand, Problem, Windows};
 use super::source::{Constants, Geometry, launch};
 use crate::DType;
 use crate::codegen::{Candidate, Packing, Rate, Tables, Target};
@@ -269,7 +269,8 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
         // Sums of the largest warp tiles leave no registers for what is converted, or for moments of all its rows.
         let takes_registers = problem.float8() || (problem.moments.is_some() && !turned);
         let crowded = takes_registers && (rows / wm) * (columns / wn) >= 64 * 64;
-        !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32) && !crowded
+        let whole = rows.is_multiple_of(problem.pooled());
+        !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32) && !crowded && whole
     });
     sized.flat_map(move |(unit, turned, (rows, columns, wm, wn, wk))| {
         let of_pixel = depth_of_pixel(problem).filter(|_| shares);
@@ -290,7 +291,7 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
             let grids = problem.m().div_ceil(rows) * problem.columns.div_ceil(columns) * problem.batches();
             let splits = SPLITS.into_iter().filter(move |&split| {
                 let parts = turns / split >= 2 && grids * split <= 2 * target.multiprocessors.max(8);
-                split == 1 || (parts && problem.moments.is_none())
+                split == 1 || (parts && problem.moments.is_none() && problem.pool.is_none())
             });
             splits.flat_map(move |split| {
                 let cluster = [false, true].into_iter().filter(move |&cluster| {
@@ -354,7 +355,10 @@ impl Tile {
             && self.stages <= window.count() + 1
             && self.rows >= 32;
         let [height, width] = [problem.rows[2], problem.rows[3]];
-        let shapes = (1..=width.min(self.rows)).map(|w| [(self.rows / w).min(height), w]);
+        // Whole windows of what is pooled.
+        let [window_h, window_w] = problem.pool.map_or([1; 2], |windows| windows.extents);
+        let widths = (1..=width.min(self.rows)).filter(|w| w.is_multiple_of(window_w));
+        let shapes = widths.map(|w| [(self.rows / w).min(height) / window_h * window_h, w]).filter(|&[h, _]| h > 0);
         let effort = |&[h, w]: &[u32; 2]| {
             let pixels = (h + window.taps[1] - 1) * (w + window.taps[2] - 1);
             // Rows of eight pixels are read without bank conflicts.
@@ -581,7 +585,10 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     };
     let weights =
         problem.columns as f64 * f64::from(problem.k()) * b.batch.iter().filter(|&&s| s != 0).count().max(1) as f64;
-    let warps = tile.unit == Unit::Warp;
+    let residuals = match tile.unit {
+        Unit::Warp => (problem.extras.len() + usize::from(problem.second.is_some())) as f64,
+        Unit::Warpgroup => 0.0,
+    };
     Tiled {
         pace: match tile.unit {
             Unit::Warp if tile.patch.is_some() && integers => PATCHES_OF_INTEGERS,
@@ -609,7 +616,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 Unit::Warp => f64::from(2 + 2 * wk),
                 Unit::Warpgroup => 4.0,
             },
-        residuals: if warps { (problem.extras.len() + usize::from(problem.second.is_some())) as f64 } else { 0.0 },
+        accesses: residuals + 1.0 / f64::from(problem.pooled()),
         split: f64::from(tile.split),
         cluster: tile.cluster,
         device: weights * b.dtype.size() as f64,
@@ -665,7 +672,12 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         // Warps lose by it, at 4.5 % of a product's time: a line that level 1 takes is written twice.
         .flag("A_CACHED", problem.taps() > 1 && tile.unit == Unit::Warpgroup)
         .define("TURNED", u32::from(tile.turned))
+        .define("POOLED", problem.pool.map_or(0, |_| problem.pooled()))
         .flag("UNIFORM_TAPS", tile.patch.is_some() || problem.depth.channels.is_multiple_of(depth));
+    let constants = match problem.pool {
+        Some(Windows { extents: [height, width], .. }) => constants.int("POOL_H", height).int("POOL_W", width),
+        None => constants,
+    };
     let constants = with_patch(constants, problem, tile);
     let constants = match problem.moments {
         Some(_) => constants.int("MOMENTS_AT", layout.moments).int("MOMENT_PARTS", tile.moment_parts()),
@@ -692,7 +704,11 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         Unit::Warp => ("tensor_core_gemm", "tensor_core_tile", include_str!("tensor_core.cu")),
         Unit::Warpgroup => ("warpgroup_gemm", "warpgroup_tile", include_str!("warpgroup.cu")),
     };
-    parts.extend([include_str!("finish.cu").into(), include_str!("copies.cu").into(), multiply.into(), text.into()]);
+    parts.push(include_str!("finish.cu").into());
+    if let Some(windows) = &problem.pool {
+        parts.extend([windows.packed.largest().into(), include_str!("finish_pooled.cu").into()]);
+    }
+    parts.extend([include_str!("copies.cu").into(), multiply.into(), text.into()]);
     let scratch = split > 1 && !cluster;
     // Another name, so that verification takes it for another kernel.
     let entry = match tile {

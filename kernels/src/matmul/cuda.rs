@@ -61,6 +61,7 @@ pub(super) fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
         columns_of_group: output.shape[n],
         scale: None,
         second: None,
+        pool: None,
         moments: None,
         integers: None,
     })

@@ -75,13 +75,11 @@ impl Pool {
     }
 
     /// How several elements are compared by one instruction.
-    fn packed(&self, target: &Target, width: u32) -> Packed {
-        let fits = |elements| width.is_multiple_of(elements) && self.kind == Pooling::Max && target.architecture >= 80;
-        match self.input.dtype {
-            DType::I8 | DType::U8 if fits(4) && self.is_clamped() => Packed::Bytes,
-            DType::F16 if fits(2) => Packed::Halves("f16x2", "0xfc00fc00u"),
-            DType::Bf16 if fits(2) => Packed::Halves("bf16x2", "0xff80ff80u"),
-            _ => Packed::No,
+    fn packed(&self, target: &Target, width: u32) -> Option<Packed> {
+        let packed = Packed::of(self.input.dtype).filter(|_| self.kind == Pooling::Max && target.architecture >= 80)?;
+        match packed {
+            Packed::Bytes(_) => (width.is_multiple_of(4) && self.is_clamped()).then_some(packed),
+            Packed::Halves(..) => width.is_multiple_of(2).then_some(packed),
         }
     }
 
@@ -96,12 +94,10 @@ impl Pool {
         // What 8 and 16 bits hold is compared in registers of 32.
         let narrow = self.kind == Pooling::Max && !self.input.dtype.is_float() && self.input.dtype.size() <= 2;
         source.line(&format!("typedef {} R;", if narrow { "i32" } else { "W" }));
-        source.define("PACKED_BYTES", u8::from(packed == Packed::Bytes));
-        if let Packed::Halves(kind, lowest) = packed {
-            source.define("PACKED_HALVES", format!("\"{kind}\""));
-            source.define("LOWEST_PAIR", lowest);
+        source.define("PACKED", u8::from(packed.is_some()));
+        if let Some(packed) = packed {
+            source.line(&packed.largest());
         }
-        source.define("SIGNS", if self.input.dtype == DType::I8 { "0x80808080u" } else { "0u" });
         source.define("CLAMPED", u8::from(self.is_clamped()));
         source.define("CHANNELS", format!("{}u", self.output.shape[1]));
         let taps = self.window.iter().fold(1u64, |n, &extent| n.saturating_mul(extent.into()));
@@ -134,9 +130,9 @@ impl Pool {
         let waste = if width > 1 { 1.0 } else { 1.5 };
         // Instructions of a thread: a load and its address a tap, then conversion and comparison of each element.
         let element = match packed {
-            Packed::Bytes => 1.25,
-            Packed::Halves(..) => 0.5,
-            Packed::No => 2.0,
+            Some(Packed::Bytes(_)) => 1.25,
+            Some(Packed::Halves(..)) => 0.5,
+            None => 2.0,
         };
         let instructions = 30.0 + taps as f64 * (4.0 + element * f64::from(width));
         let threads = vectors as f64 / f64::from(target.multiprocessors);
@@ -175,15 +171,35 @@ impl Pool {
     }
 }
 
-/// How a maximum compares several elements by one instruction.
-#[derive(Clone, Copy, PartialEq)]
-enum Packed {
-    /// One by one.
-    No,
-    /// Two bytes, as f16.
-    Bytes,
+/// How a maximum compares several elements by one instruction, on sm_80 and later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Packed {
+    /// Two bytes, as f16: what moves four of them to values without signs.
+    Bytes(&'static str),
     /// Two floats of 16 bits: the instruction's type, and two of the smallest value.
     Halves(&'static str, &'static str),
+}
+
+impl Packed {
+    /// Of elements of this type, if there is such an instruction for them.
+    pub(crate) fn of(dtype: DType) -> Option<Self> {
+        match dtype {
+            DType::I8 => Some(Self::Bytes("0x80808080u")),
+            DType::U8 => Some(Self::Bytes("0u")),
+            DType::F16 => Some(Self::Halves("f16x2", "0xfc00fc00u")),
+            DType::Bf16 => Some(Self::Halves("bf16x2", "0xff80ff80u")),
+            _ => None,
+        }
+    }
+
+    /// `Largest`, which takes vectors and gives the largest.
+    pub(crate) fn largest(self) -> String {
+        let constants = match self {
+            Self::Bytes(signs) => format!("#define PACKED_BYTES 1\n#define SIGNS {signs}\n"),
+            Self::Halves(kind, lowest) => format!("#define PACKED_HALVES \"{kind}\"\n#define LOWEST_PAIR {lowest}\n"),
+        };
+        constants + include_str!("largest.cu")
+    }
 }
 
 /// The CUDA literal of a type's smallest value.

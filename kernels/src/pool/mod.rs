@@ -3,7 +3,7 @@
 #[cfg(any(test, feature = "codegen"))]
 pub(crate) mod cases;
 #[cfg(feature = "codegen")]
-mod cuda;
+pub(crate) mod cuda;
 mod host;
 mod lines;
 #[cfg(test)]

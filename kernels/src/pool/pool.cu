@@ -4,48 +4,13 @@ DEVICE i32 place(i32 i, u32 extent) { return CLAMPED ? min(max(i, 0), (i32)exten
 
 typedef Vector<T, WIDTH> Channels;
 
-#if PACKED_BYTES
-// Maxima of bytes, signed ones moved up by 128: two of them, in the lower bytes of a word's halves, are compared at once as f16, whose
-// small positive values are ordered as their bits are.
+#if PACKED
 struct Results {
-    u32 even[WIDTH / 4] = {}, odd[WIDTH / 4] = {};
-    DEVICE static u32 larger(u32 a, u32 b) {
-        u32 y;
-        asm("max.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
-        return y;
-    }
-    DEVICE void take(const Channels& in) {
-#pragma unroll
-        for (u32 i = 0; i < WIDTH / 4; ++i) {
-            const u32 word = ((const u32*)&in)[i] ^ SIGNS;
-            even[i] = larger(even[i], word & 0x00ff00ffu);
-            odd[i] = larger(odd[i], word >> 8 & 0x00ff00ffu);
-        }
-    }
+    Largest<sizeof(Channels) / 4> largest;
+    DEVICE void take(const Channels& in) { largest.take((const u32*)&in); }
     DEVICE Channels of(u32) const {
         Channels out;
-#pragma unroll
-        for (u32 i = 0; i < WIDTH / 4; ++i) ((u32*)&out)[i] = (even[i] | odd[i] << 8) ^ SIGNS;
-        return out;
-    }
-};
-#elif defined PACKED_HALVES
-// Maxima of 16-bit floats, two at once; a NaN stays one, as in `maximum`.
-struct Results {
-    u32 pair[WIDTH / 2];
-    DEVICE Results() {
-#pragma unroll
-        for (u32 i = 0; i < WIDTH / 2; ++i) pair[i] = LOWEST_PAIR;
-    }
-    DEVICE void take(const Channels& in) {
-#pragma unroll
-        for (u32 i = 0; i < WIDTH / 2; ++i)
-            asm("max.NaN." PACKED_HALVES " %0, %0, %1;" : "+r"(pair[i]) : "r"(((const u32*)&in)[i]));
-    }
-    DEVICE Channels of(u32) const {
-        Channels out;
-#pragma unroll
-        for (u32 i = 0; i < WIDTH / 2; ++i) ((u32*)&out)[i] = pair[i];
+        largest.give((u32*)&out);
         return out;
     }
 };

@@ -173,6 +173,7 @@ impl<'a> Tiling<'a> {
             columns_of_group: self.conv.output.shape[1],
             scale: None,
             second: None,
+            pool: None,
             moments: None,
             integers: None,
         })

@@ -9,6 +9,7 @@ mod dual_conv;
 mod edges;
 mod mbconv;
 mod normalized_matmul;
+mod pooled_conv;
 mod quantized_average;
 mod quantized_mbconv;
 mod recurrent_stack;
@@ -92,13 +93,14 @@ impl Offer {
 type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
 
 /// In this order: later ones build on what earlier ones made.
-const PASSES: [Pass; 8] = [
+const PASSES: [Pass; 9] = [
     squeeze_excite::offers,
     mbconv::offers,
     quantized_average::offers,
     quantized_mbconv::offers,
     scaled_conv::offers,
     dual_conv::offers,
+    pooled_conv::offers,
     recurrent_stack::offers,
     normalized_matmul::offers,
 ];

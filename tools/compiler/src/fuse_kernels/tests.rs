@@ -13,7 +13,7 @@ use crate::{
 use floe_kernels::{Kernel, codegen::Target};
 use floe_models::{
     DType, TensorId,
-    op::{Binary, Op, Pooling, Unary},
+    op::{Binary, Op, Pooling, Unary, Window},
 };
 use floe_timings::{Device, Timing, Timings};
 
@@ -150,4 +150,44 @@ fn a_result_of_8_bits_is_stored_at_each_scale_that_its_readers_have() {
     // With one reader there is one scale, and with equal scales one result.
     assert_eq!(concatenated(1, 0.25), ["quantized_conv"; 3]);
     assert_eq!(concatenated(2, 0.5), ["quantized_conv"; 3]);
+}
+
+/// Maxima of windows of 2×2 that move by `step`.
+fn pooled(net: &mut Network, x: TensorId, step: usize) -> TensorId {
+    let window = Window { strides: vec![step; 2], ..window(0) };
+    let mut pooled = net.graph.fact(x).clone();
+    pooled.shape[2..].iter_mut().for_each(|extent| *extent = (*extent - 2) / step + 1);
+    net.node_as(Op::Pool { kind: Pooling::Max, kernel: vec![2; 2], window }, &[x], &[pooled])[0]
+}
+
+#[test]
+fn a_convolution_stores_the_largest_of_windows_side_by_side() {
+    // Of f16, read by others than the pooling or pooled in windows that overlap.
+    let of_floats = |step: usize, others: bool| {
+        let mut net = Network::new();
+        let x = net.input(&[1, 32, 40, 40]);
+        let y = net.conv(x, 64, 3, 1);
+        let y = net.unary(Unary::Relu, y);
+        let pooled = pooled(&mut net, y, step);
+        let pooled = net.conv(pooled, 64, 3, 1);
+        net.output(pooled);
+        if others {
+            let y = net.conv(y, 64, 1, 1);
+            net.output(y);
+        }
+        families(net)
+    };
+    assert_eq!(of_floats(2, false), ["pooled_conv", "conv"]);
+    assert_eq!(of_floats(1, false), ["conv", "pool", "conv"]);
+    assert!(of_floats(2, true).contains(&"pool".into()));
+    // Of 8 bits.
+    let mut net = Network::new();
+    let (_, x) = net.activation(&[1, 32, 40, 40]);
+    let [_, y] = convolution(&mut net, x, [64, 32, 3, 3], 1, 0.25);
+    let y = pooled(&mut net, y, 2);
+    let y = net.quantise(y, 0.25, 3, DType::I8);
+    let y = net.dequantise(y, 0.25, 3);
+    let [y, _] = convolution(&mut net, y, [64, 64, 3, 3], 1, 0.5);
+    net.output(y);
+    assert_eq!(families(net), ["pooled_quantized_conv", "quantized_conv"]);
 }
