@@ -98,6 +98,7 @@ families! {
     ScaledQuantizedConv in scaled_quantized_conv,
     DualQuantizedConv in dual_quantized_conv,
     NormalizedMatMul in normalized_matmul,
+    QuantizingConv in quantizing_conv,
     PooledConv in pooled_conv,
     PooledQuantizedConv in pooled_quantized_conv,
 }

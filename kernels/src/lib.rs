@@ -57,7 +57,7 @@ pub mod codegen;
 
 // Families that are one convolution with other parameters, under their names.
 pub use conv::pooled::quantized as pooled_quantized_conv;
-pub use conv::quantized::dual as dual_quantized_conv;
+pub use conv::quantized::{dual as dual_quantized_conv, quantizing as quantizing_conv};
 pub use conv::scaled::quantized as scaled_quantized_conv;
 pub use conv::{
     pooled as pooled_conv, quantized as quantized_conv, scaled as scaled_conv, transposed as conv_transpose,

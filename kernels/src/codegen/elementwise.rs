@@ -408,9 +408,14 @@ pub(crate) fn distinct_bytes(view: &View) -> u64 {
     extents.product::<u64>() * view.dtype.size() as u64
 }
 
-/// Expected time in microseconds of a kernel that moves `bytes` through memory and does little else: the launch, and
-/// the transfer at the bandwidth of DRAM, or thrice that where it fits the level-2 cache. No kernel takes less than 1.5 µs.
-pub fn memory_cost(target: &Target, bytes: u64) -> f64 {
+/// Microseconds that `bytes` take at the bandwidth of DRAM, or thrice that where they fit the level-2 cache.
+pub(crate) fn transfer_time(target: &Target, bytes: u64) -> f64 {
     let rate = target.bandwidth * 1e3 * if bytes > target.l2_bytes { 1.0 } else { 3.0 };
-    target.launch + (bytes as f64 / rate).max(1.5)
+    bytes as f64 / rate
+}
+
+/// Expected time in microseconds of a kernel that moves `bytes` through memory and does little else: the launch, and
+/// the transfer. No kernel takes less than 1.5 µs.
+pub fn memory_cost(target: &Target, bytes: u64) -> f64 {
+    target.launch + transfer_time(target, bytes).max(1.5)
 }

@@ -36,6 +36,8 @@ pub(crate) enum Source {
     Channel,
     /// Any float.
     Float,
+    /// Any but NaN.
+    Number,
 }
 
 /// What is known of a register.
@@ -122,7 +124,9 @@ pub(crate) fn whole_functions(
         return None;
     }
     let stored = range(output);
-    let printer = Printer::new(program, sources, stored);
+    // Where one float alone may be NaN, it is looked at once, and nothing on the way to the byte needs to mind.
+    let nan = if stored.is_some() && sources == [Source::Float] { of_nan(program) } else { None };
+    let printer = Printer::new(program, if nan.is_some() { &[Source::Number] } else { sources }, stored);
     let mut tables = Vec::new();
     let (mut body, mut above) = printer.body(name, place, &mut tables);
     let copies = match place {
@@ -138,13 +142,32 @@ pub(crate) fn whole_functions(
     let parameters: Vec<String> = (0..program.inputs).map(|i| format!("f32 x{i}")).collect();
     let parameters = parameters.join(", ");
     let result = program.instructions.len() - 1;
-    let mut s = format!("{WHOLE}{tables}{copies}DEVICE f32 {name}({parameters}) {{\n{body}    return r{result};\n}}\n");
+    let apart = |value: String, of_nan: Option<String>| match of_nan {
+        Some(of_nan) => format!("x0 == x0 ? {value} : {of_nan}"),
+        None => value,
+    };
+    let value = apart(format!("r{result}"), nan.map(f32_literal));
+    let mut s = format!("{WHOLE}{tables}{copies}DEVICE f32 {name}({parameters}) {{\n{body}    return {value};\n}}\n");
     if stored.is_some() {
-        let byte = printer.byte(result, &above, output);
+        let stored_as = |value: f32| if output == DType::I8 { value as i8 as u8 } else { value as u8 };
+        let byte = apart(printer.byte(result, &above, output), nan.map(|nan| format!("{}u", stored_as(nan))));
         write!(s, "DEVICE u32 {name}_byte({parameters}) {{\n{body}    return {byte};\n}}\n")
             .expect("writing to a string");
     }
     Some(s)
+}
+
+/// Instruction slots in which a program makes a byte of a float, roughly: a quotient is several, and so are bounds, NaN and the way into a
+/// word.
+pub(crate) fn slots_to_byte(program: &Program) -> f64 {
+    4.0 + program.instructions.len() as f64
+}
+
+/// What the reference kernel's arithmetic makes of NaN.
+fn of_nan(program: &Program) -> Option<f32> {
+    let mut result = [0.0];
+    program.run_f32(&[&[f32::NAN]], &mut result).ok()?;
+    Some(result[0])
 }
 
 /// `NAME_tables`, as [`Tables::Shared`] says.
@@ -314,6 +337,7 @@ impl<'a> Printer<'a> {
                     None => Fact::new(-9.3e18, 1.9e19, true),
                 },
                 Some(Source::Channel) => Fact::new(f64::from(f32::MIN), f64::from(f32::MAX), false),
+                Some(Source::Number) => Fact { nan: false, ..Fact::ANY },
                 Some(Source::Float) | None => Fact::ANY,
             },
             Instruction::Float(value) => {
@@ -812,6 +836,33 @@ mod tests {
         let saturated = behind_bytes(&[], 0.03);
         let [least, most] = [-77.0, 76.0].map(f32_literal);
         assert!(saturated.contains(&format!("above_whole(fminf(fmaxf(r2, {least}), {most}))")), "{saturated}");
+    }
+
+    #[test]
+    fn nan_is_set_apart_where_one_float_is_quantised() {
+        let quantised = |instructions: &[Instruction], inputs: u8| {
+            let instructions = instructions.iter().copied().collect();
+            let program = Program { class: Class::F32, inputs, instructions };
+            let sources = vec![Source::Float; inputs.into()];
+            whole_functions("f", &program, &sources, DType::I8, Tables::InMemory).expect("of f32")
+        };
+        let linear = [
+            Instruction::Input(0),
+            Instruction::Float(0.5),
+            Instruction::Binary(Binary::Div, 0, 1),
+            Instruction::Unary(Unary::Round, 2),
+            Instruction::Float(7.0),
+            Instruction::Binary(Binary::Add, 3, 4),
+        ];
+        let text = quantised(&linear, 1);
+        let byte = stored(&text);
+        assert!(byte.contains("quotient_bounded(") && byte.contains("return x0 == x0 ? "), "{byte}");
+        assert!(byte.contains(" : 0u;") && !byte.contains("rintf") && !byte.contains("store_as"), "{byte}");
+        // NaN may become a number.
+        let is_nan = quantised(&[Instruction::Input(0), Instruction::Unary(Unary::IsNan, 0)], 1);
+        assert!(stored(&is_nan).contains(" : 1u;"), "{is_nan}");
+        let sum = [Instruction::Input(0), Instruction::Input(1), Instruction::Binary(Binary::Add, 0, 1)];
+        assert!(!quantised(&sum, 2).contains("x0 == x0"));
     }
 
     #[test]

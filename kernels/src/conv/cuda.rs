@@ -3,6 +3,7 @@
 mod depthwise;
 mod first_layer;
 
+pub(super) use first_layer::{Quantisation, candidates as first_layers};
 pub use first_layer::{reads_any_layout, reads_bytes_of_any_layout};
 
 use super::{Conv, Convolution, Geometry, Parameters, fft, winograd};
@@ -32,7 +33,7 @@ pub(super) fn candidates(conv: &Convolution<'_>, target: &Target) -> Result<Vec<
     let mut all;
     if geometry.groups == 1 {
         all = gemm::candidates(&whole, target)?;
-        all.extend(first_layer::candidates(geometry, &whole, target));
+        all.extend(first_layers(geometry, &whole, None, target));
         all.extend(winograd::candidates(geometry, &whole, target)?);
     } else {
         all = depthwise::candidates(geometry, &whole, target);

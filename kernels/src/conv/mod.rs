@@ -12,6 +12,7 @@
 //! | [`QuantizedConv`](quantized::QuantizedConv) | integers of 8 or 16 bits | i32 | | bias of i32, program |
 //! | | floats of 8 bits | f32 | | program |
 //! | [`DualQuantizedConv`](quantized::dual::DualQuantizedConv) | integers of 8 bits | i32 | | bias of i32, program; stored twice |
+//! | [`QuantizingConv`](quantized::quantizing::QuantizingConv) | integers of 8 bits | i32 | a program that makes them | bias of i32, program |
 //! | [`PooledConv`](pooled::PooledConv) | floats | f32 | | bias, program; pooled |
 //! | [`PooledQuantizedConv`](pooled::quantized::PooledQuantizedConv) | integers of 8 bits | i32 | | bias of i32, program; pooled |
 

@@ -5,16 +5,19 @@ use crate::codegen::elementwise::{Elements, Loops, Operand, distinct_bytes, stor
 use crate::codegen::transpose::Tiles;
 use crate::codegen::{
     Arithmetic, Candidate, Generate, Source, Tables, Target, Unsupported, element_type, load_function, memory_cost,
-    program_function, quotient, whole_functions,
+    program_function, quotient, slots_to_byte, whole_functions,
 };
 use crate::{DType, View};
+
+/// Instruction slots of an element beside those of its program: its share of indices, loads and stores.
+const SLOTS: f64 = 3.0;
 
 impl Generate for Pointwise {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         let mut loops = self.loops();
         loops.vectorise(target, true);
         let bytes = distinct_bytes(&self.output) + self.inputs.iter().map(distinct_bytes).sum::<u64>();
-        let cost = memory_cost(target, bytes);
+        let cost = memory_cost(target, bytes).max(self.time_to_bytes(target));
         let (functions, elements) = self.functions();
         let mut candidates = Vec::new();
         let alone = self.inputs.len() == 1;
@@ -48,9 +51,18 @@ impl Pointwise {
         Loops::new(&extents, |d| extents[d] != self.output.shape[d], operands)
     }
 
+    /// Microseconds of the launch and of instructions where results are bytes, which few multiprocessors take longer for than memory.
+    fn time_to_bytes(&self, target: &Target) -> f64 {
+        if !self.output.dtype.is_byte() {
+            return 0.0;
+        }
+        let slots = self.output.elements() as f64 * (slots_to_byte(&self.program) + SLOTS);
+        target.launch + slots / (128.0 * f64::from(target.multiprocessors) * target.clock)
+    }
+
     /// The program, and `element` around it, which converts the result, and what it is given.
     fn functions(&self) -> (String, Elements) {
-        let whole = self.whole();
+        let whole = self.whole("program");
         let elements = if whole.is_some() { Elements::Values } else { Elements::Typed };
         let load = load_function(self.program.class);
         let (mut parameters, mut arguments) = (Vec::new(), Vec::new());
@@ -70,9 +82,9 @@ impl Pointwise {
         (format!("{program}DEVICE {output} element({parameters}) {{ return {stored}; }}\n"), elements)
     }
 
-    /// The program where the result or an operand has 8 bits, or it quantises: without conversions, of which a multiprocessor does few
-    /// at a time, and without CUDA's division.
-    fn whole(&self) -> Option<String> {
+    /// The program where the result or an operand has 8 bits, or it quantises, as functions of that name: without conversions, of which a
+    /// multiprocessor does few at a time, and without CUDA's division.
+    pub(crate) fn whole(&self, name: &str) -> Option<String> {
         let to = self.output.dtype;
         let reads_bytes = || self.inputs.iter().any(|view| view.dtype.is_byte());
         let floats =
@@ -85,7 +97,7 @@ impl Pointwise {
             _ => Source::Float,
         };
         let sources: Vec<Source> = self.inputs.iter().map(source).collect();
-        whole_functions("program", &self.program, &sources, self.output.dtype, Tables::InMemory)
+        whole_functions(name, &self.program, &sources, self.output.dtype, Tables::InMemory)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
 };
 use bytes::Bytes;
 use floe_kernels::{
-    DType, Family, Kernel, KernelError, View,
+    DType, Kernel, KernelError, View,
     codegen::{Argument, Candidate, Launch, Packing, Rate},
     copy::Copy,
 };
@@ -106,9 +106,12 @@ pub struct Schedule {
 }
 
 /// The peak rate that bounds a kernel, by the element types of its first operands.
-fn rate(family: &dyn Family) -> Rate {
+fn rate(kernel: &Kernel) -> Rate {
+    let family = kernel.family();
     let dtype = |number| family.input(number).map(|view| view.dtype);
     match (dtype(0), dtype(1)) {
+        // It multiplies what it makes of its input.
+        _ if matches!(kernel, Kernel::QuantizingConv(_)) => Rate::Int8,
         // Floats of 8 bits are multiplied as f16.
         (Some(DType::F16 | DType::Bf16 | DType::F8E4M3 | DType::F8E5M2), _) => Rate::F16,
         (Some(DType::I8 | DType::U8), Some(DType::I8 | DType::U8)) => Rate::Int8,
@@ -269,7 +272,7 @@ impl Scheduler<'_> {
             note.measured = measured;
             if number == last {
                 note.runner_up.clone_from(&runner_up);
-                note.floor = self.selection.target.floor(note.flops, note.bytes, rate(family));
+                note.floor = self.selection.target.floor(note.flops, note.bytes, rate(&node.kernel));
             } else {
                 // Work and time of a candidate of several launches are reported with the last one.
                 (note.bytes, note.flops, note.expected) = (0, 0, 0.0);
@@ -383,6 +386,7 @@ mod tests {
             let family = kernel.family();
             let dtypes = [0, 1].map(|number| family.input(number).map(|view| view.dtype));
             let expected = match (&kernel, dtypes) {
+                (Kernel::QuantizingConv(_), _) => Rate::Int8,
                 (Kernel::QuantizedConv(conv), _) => {
                     if conv.is_float() {
                         Rate::F16
@@ -396,7 +400,7 @@ mod tests {
                 (Kernel::Conv(_), [Some(DType::F32), _]) => Rate::F32,
                 _ => continue,
             };
-            assert_eq!(rate(family), expected, "{kernel:?}");
+            assert_eq!(rate(&kernel), expected, "{kernel:?}");
             seen[expected as usize] += 1;
         }
         assert!(seen.iter().all(|&count| count > 0), "{seen:?}");

@@ -155,13 +155,20 @@ impl Range {
             // Conversions should see fractions, large numbers and every bit of small integers.
             Kernel::Copy(_) => Self::Within(100.0),
             Kernel::Pointwise(_) | Kernel::Softmax(_) => Self::Within(4.0),
+            // Beyond what 8 bits hold at the scale of the cases.
+            Kernel::QuantizingConv(_) if index == 0 => Self::Within(5.0),
             // Sums of products with NaN would be nothing else.
             Kernel::QuantizedConv(conv) if conv.is_float() => Self::Finite(32.0),
             Kernel::MatMul(product) if product.is_float8() => Self::Finite(4.0),
             // Every byte.
-            Kernel::Frame(_) | Kernel::QuantizedConv(_) | Kernel::QuantizedMbConv(_) | Kernel::QuantizedAverage(_) => {
-                Self::Within(32.0)
-            }
+            Kernel::Frame(_)
+            | Kernel::QuantizedConv(_)
+            | Kernel::DualQuantizedConv(_)
+            | Kernel::ScaledQuantizedConv(_)
+            | Kernel::PooledQuantizedConv(_)
+            | Kernel::QuantizedMbConv(_)
+            | Kernel::QuantizedAverage(_)
+            | Kernel::QuantizingConv(_) => Self::Within(32.0),
             Kernel::PackedMatMul(_) if index == 1 => Self::Within(32.0),
             _ => Self::Within(1.0),
         }

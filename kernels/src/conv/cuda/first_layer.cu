@@ -8,6 +8,8 @@ DEVICE u32 pack_elements(f32 low, f32 high) {
 
 // Neighbouring pixels, of which each thread loads LOADED at a time.
 struct Pixels {
+    typedef AElement Element;
+    static constexpr int AT_ONCE = LOADS;
     uint2 pixel[LOADED];
     DEVICE void load(const AElement* from) {
         f32 x[4][LOADED] = {};

@@ -1,11 +1,14 @@
-//! Convolutions of one to four channels, read as they lie: the first layer of a network on its input, of floats or of bytes.
+//! Convolutions of one to four channels, read as they lie: the first layer of a network on its input, of floats, of bytes, or of
+//! elements that it quantises while it reads them.
 
 use super::packed;
+use crate::codegen::elementwise::transfer_time;
 use crate::codegen::{Candidate, Packing, Rate, Target};
 use crate::conv::Geometry;
 use crate::gemm::{self, Constants, INTEGERS, Problem, WORDS, Window, integer_names, launch, word};
 use crate::quantized_conv::is_float_factor;
 use crate::{DType, View};
+use std::borrow::Cow;
 
 /// Most channels: a pixel is four elements of shared memory.
 const MOST_CHANNELS: u32 = 4;
@@ -19,6 +22,10 @@ const MOST_PLACES: u32 = 96;
 const VECTOR: u32 = 4;
 /// Outputs of a tile along a row of the output.
 const TILE_WIDTH: u32 = 16;
+/// Bytes of a thread's registers that hold pixels until they are quantised.
+const HELD: u32 = 256;
+/// Cycles until what a warp loads is there.
+const LATENCY: f64 = 600.0;
 /// Most shared memory of a block, so that several fit a multiprocessor.
 const MOST_SHARED: u32 = 96 << 10;
 /// Shared memory of a block that every target has.
@@ -39,6 +46,32 @@ const TILES: [(u32, u32, u32, u32); 10] = [
 
 /// Tiles, the pixels under them, products and the way out.
 const TILES_SOURCE: &str = include_str!("first_layer_tiles.cu");
+/// Pixels of bytes.
+const BYTES_SOURCE: &str = include_str!("first_layer_bytes.cu");
+
+/// What makes integers of 8 bits of an input's elements.
+pub(in crate::conv) struct Quantisation {
+    /// The text of `Image`, the type of the elements, and of `quantize`, from one to a word whose last byte is the integer.
+    pub function: String,
+    /// Bytes of an element.
+    pub size: u32,
+    /// Bytes of the whole input.
+    pub bytes: u64,
+    /// Instruction slots for an element.
+    pub slots: f64,
+}
+
+impl Quantisation {
+    /// Vectors of so many elements that a thread holds until they are quantised.
+    fn held(&self, elements: u32) -> u32 {
+        HELD / (elements * self.size)
+    }
+
+    /// What pixels in vectors of so many elements are quantised by.
+    fn source(&self, elements: u32) -> String {
+        format!("{}constexpr int HELD = {};\n", self.function, self.held(elements))
+    }
+}
 
 /// Whether a convolution without groups of this input and these weights into outputs of type `output` has a tensor-core
 /// kernel that reads the input in whatever layout and float type it has, so that no copy is needed before it. Strides and
@@ -111,8 +144,13 @@ fn loaded(whole: &Problem, window: &Window) -> u32 {
     if aligned && window.strides[2] == 1 && window.input[2].is_multiple_of(VECTOR) { VECTOR } else { 1 }
 }
 
-/// Candidates, or none where the convolution is not a first layer.
-pub(super) fn candidates(conv: &Geometry, whole: &Problem, target: &Target) -> Vec<Candidate> {
+/// Candidates, or none where the convolution is not a first layer. With a quantisation `whole` says where its elements lie.
+pub(in crate::conv) fn candidates(
+    conv: &Geometry,
+    whole: &Problem,
+    quantisation: Option<&Quantisation>,
+    target: &Target,
+) -> Vec<Candidate> {
     let Geometry { input, weights, output, strides, dilations, .. } = conv;
     let reads = match whole.integers.is_some() || whole.float8() {
         true => reads_bytes_of_any_layout(input, weights, *strides, *dilations),
@@ -126,11 +164,17 @@ pub(super) fn candidates(conv: &Geometry, whole: &Problem, target: &Target) -> V
     TILES
         .into_iter()
         .filter(|&(_, columns, ..)| columns <= narrowest.unwrap_or(u32::MAX))
-        .filter_map(|(rows, columns, wm, wn)| candidate(conv, whole, [rows, columns, wm, wn], target))
+        .filter_map(|(rows, columns, wm, wn)| candidate(conv, whole, quantisation, [rows, columns, wm, wn], target))
         .collect()
 }
 
-fn candidate(conv: &Geometry, whole: &Problem, tile: [u32; 4], target: &Target) -> Option<Candidate> {
+fn candidate(
+    conv: &Geometry,
+    whole: &Problem,
+    quantisation: Option<&Quantisation>,
+    tile: [u32; 4],
+    target: &Target,
+) -> Option<Candidate> {
     let [rows, columns, wm, wn] = tile;
     let shared = shared(&conv.weights, conv.strides, conv.dilations, rows, columns);
     let window = whole.depth.window.as_ref()?;
@@ -145,6 +189,7 @@ fn candidate(conv: &Geometry, whole: &Problem, tile: [u32; 4], target: &Target) 
     let blocks = u32::try_from(blocks).ok()?;
     let threads = 32 * wm * wn;
     let loaded = loaded(whole, window);
+    let elements = conv.weights.shape[1] * loaded;
     let constants = Constants::default()
         .flag("HAS_BIAS", whole.bias)
         .define("LOADED", loaded)
@@ -186,11 +231,26 @@ fn candidate(conv: &Geometry, whole: &Problem, tile: [u32; 4], target: &Target) 
             .define("TURNED", 1),
         _ => constants.define("TENSOR_CORES", 1),
     };
-    let parts = match names {
-        Some(_) => [if tensor_cores { INTEGERS } else { WORDS }, TILES_SOURCE, include_str!("first_layer_integers.cu")],
-        None => [include_str!("../../gemm/intrinsics.cu"), TILES_SOURCE, include_str!("first_layer.cu")],
+    let products = if tensor_cores { INTEGERS } else { WORDS };
+    let integers = include_str!("first_layer_integers.cu");
+    let parts: Vec<Cow<'static, str>> = match (names, quantisation) {
+        (Some(_), Some(quantisation)) => vec![
+            products.into(),
+            TILES_SOURCE.into(),
+            BYTES_SOURCE.into(),
+            quantisation.source(elements).into(),
+            include_str!("first_layer_quantizing.cu").into(),
+            integers.into(),
+        ],
+        (Some(_), None) => {
+            let pixels = "typedef Bytes Pixels;\n";
+            [products, TILES_SOURCE, BYTES_SOURCE, pixels, integers].map(Into::into).into()
+        }
+        (None, _) => {
+            let intrinsics = include_str!("../../gemm/intrinsics.cu");
+            [intrinsics, TILES_SOURCE, include_str!("first_layer.cu")].map(Into::into).into()
+        }
     };
-    let parts = parts.map(Into::into).into();
     let geometry =
         gemm::Geometry { shared, ..gemm::Geometry::new("first_layer", "first_layer", parts, blocks, threads) };
     let launch = launch(whole, &b, constants, geometry);
@@ -219,7 +279,16 @@ fn candidate(conv: &Geometry, whole: &Problem, tile: [u32; 4], target: &Target) 
     let instructions = 40.0 + loads + products + fragments_m * fragments_n * 2.0 + passes * 75.0;
     let tensor =
         f64::from(rows * TILE_WIDTH * columns) * steps * if whole.integers.is_some() { 32.0 } else { 16.0 } / rate;
-    let cycles = (of_one / overlap).ceil() * (1600.0 + overlap * (instructions * warps / 4.0 + 0.5 * tensor));
+    let waves = (of_one / overlap).ceil();
+    let cycles = waves * (1600.0 + overlap * (instructions * warps / 4.0 + 0.5 * tensor));
+    let quantised = quantisation.map_or(0.0, |quantisation| {
+        // Some blocks convert while others load; what a thread cannot hold at once waits for memory again.
+        let vectors_of_warps = (height * width / u64::from(loaded)).div_ceil(32) as f64;
+        let conversions = vectors_of_warps * f64::from(elements) * quantisation.slots / 4.0;
+        let waits = ((vectors / f64::from(quantisation.held(elements))).ceil() - 1.0) * LATENCY;
+        let cycles = waves * (waits + overlap * conversions);
+        transfer_time(target, quantisation.bytes).max(cycles / target.clock)
+    });
     let mut packing = vec![Packing::Keep; 2 + usize::from(whole.bias) + whole.extras.len()];
     packing[1] = b.packing;
     Some(Candidate {
@@ -228,7 +297,7 @@ fn candidate(conv: &Geometry, whole: &Problem, tile: [u32; 4], target: &Target) 
             "first_layer",
             format!("{rows}x{TILE_WIDTH}x{columns} warps {wm}x{wn}"),
             vec![launch],
-            1.15 + cycles / target.clock,
+            1.15 + cycles / target.clock + quantised,
         )
     })
 }

@@ -1,40 +1,7 @@
 // Convolution of one to four channels of 8-bit integers: the first layer of a quantised network, straight from its input.
 //
-// The input under a tile is copied into shared memory as a word of four channels a pixel, what stands outside of it included. In
-// a step of 32 bytes the lane t of four multiplies the words of place t of two parts. Without tensor cores a thread multiplies the
+// The input under a tile lies in shared memory as a word of four channels a pixel, what stands outside of it included. In a step of 32 bytes the lane t of four multiplies the words of place t of two parts. Without tensor cores a thread multiplies the
 // words of eight columns itself.
-
-// Neighbouring pixels, of which each thread loads LOADED at a time.
-struct Pixels {
-    u32 pixel[LOADED];
-    DEVICE void load(const AElement* from) {
-        u32 channel[4] = {};
-#pragma unroll
-        for (int c = 0; c < CHANNELS; c++) {
-            const Vector<AElement, LOADED> some = load_vector<LOADED>(from + c * A_CHANNEL);
-            channel[c] = LOADED == 4 ? *(const u32*)&some : (u32)*(const u8*)&some;
-        }
-        // The channels of two pixels, of which the lower halves are the first's.
-        const u32 first = __byte_perm(channel[0], channel[1], 0x5140), second = __byte_perm(channel[2], channel[3], 0x5140);
-        pixel[0] = __byte_perm(first, second, 0x5410);
-#if LOADED == 4
-        pixel[1] = __byte_perm(first, second, 0x7632);
-        const u32 third = __byte_perm(channel[0], channel[1], 0x7362), fourth = __byte_perm(channel[2], channel[3], 0x7362);
-        pixel[2] = __byte_perm(third, fourth, 0x5410), pixel[3] = __byte_perm(third, fourth, 0x7632);
-#endif
-    }
-    DEVICE void clear() {
-#pragma unroll
-        for (int i = 0; i < LOADED; i++) pixel[i] = OUTSIDE_WORD;
-    }
-    DEVICE void store(unsigned char* to) const {
-#if LOADED == 4
-        *(uint4*)to = make_uint4(pixel[0], pixel[1], pixel[2], pixel[3]);
-#else
-        *(u32*)to = pixel[0];
-#endif
-    }
-};
 
 #if TENSOR_CORES
 struct Weights {

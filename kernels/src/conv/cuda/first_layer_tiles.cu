@@ -14,6 +14,7 @@ constexpr int HALO_W = (TILE_W - 1) * STEP_W + (TAPS_W - 1) * DILATION_W + 1;
 constexpr int LEAD = (LOADED - PAD_W % LOADED) % LOADED;
 constexpr int PITCH = (LEAD + HALO_W + LOADED - 1) / LOADED * LOADED, PIXELS = HALO_H * PITCH;
 constexpr int VECTORS = PIXELS / LOADED;
+constexpr int LOADS = (VECTORS + THREADS - 1) / THREADS;  // Of a thread.
 static_assert(TILE_W * STEP_W % LOADED == 0 && (LOADED == 1 || INPUT_W % LOADED == 0), "vectors");
 constexpr int VECTORS_OF_ROW = BN / 8;  // Of eight columns, one of which a thread finishes.
 constexpr int PASSES = (BM * VECTORS_OF_ROW + THREADS - 1) / THREADS;
@@ -30,25 +31,28 @@ DEVICE Tile this_tile() {
     return {(int)blockIdx.x % N_TILES * BN, tile / (TILES_W * TILES_H), tile / TILES_W % TILES_H * TILE_H, tile % TILES_W * TILE_W};
 }
 
-// Copies the pixels under a tile to shared memory, BYTES each: all loads before the first store.
+// Copies the pixels under a tile to shared memory, BYTES each: AT_ONCE loads of a thread before the first store.
 template <typename Pixels, int BYTES> DEVICE void copy_pixels(const Operands& o, const Tile& t, unsigned char* to) {
-    constexpr int LOADS = (VECTORS + THREADS - 1) / THREADS;
-    const AElement* const image = o.a + A_OFFSET + t.n * A_N;
-    Pixels loaded[LOADS];
+    typedef typename Pixels::Element Element;
+    const Element* const image = (const Element*)o.a + A_OFFSET + t.n * A_N;
+#pragma unroll 1
+    for (int first = 0; first < LOADS; first += Pixels::AT_ONCE) {
+        Pixels loaded[Pixels::AT_ONCE];
 #pragma unroll
-    for (int i = 0; i < LOADS; i++) {
-        const int vector = i * THREADS + (int)threadIdx.x;
-        const int h = t.h * STEP_H - PAD_H + vector / (PITCH / LOADED);
-        const int w = t.w * STEP_W - PAD_W - LEAD + vector % (PITCH / LOADED) * LOADED;
-        if (vector < VECTORS && (u32)h < INPUT_H && (u32)w < INPUT_W)
-            loaded[i].load(image + h * A_H + w * A_W);
-        else
-            loaded[i].clear();
-    }
+        for (int i = 0; i < Pixels::AT_ONCE; i++) {
+            const int vector = (first + i) * THREADS + (int)threadIdx.x;
+            const int h = t.h * STEP_H - PAD_H + vector / (PITCH / LOADED);
+            const int w = t.w * STEP_W - PAD_W - LEAD + vector % (PITCH / LOADED) * LOADED;
+            if (vector < VECTORS && (u32)h < INPUT_H && (u32)w < INPUT_W)
+                loaded[i].load(image + h * A_H + w * A_W);
+            else
+                loaded[i].clear();
+        }
 #pragma unroll
-    for (int i = 0; i < LOADS; i++) {
-        const int vector = i * THREADS + (int)threadIdx.x;
-        if (vector < VECTORS) loaded[i].store(to + vector * (LOADED * BYTES));
+        for (int i = 0; i < Pixels::AT_ONCE; i++) {
+            const int vector = (first + i) * THREADS + (int)threadIdx.x;
+            if (vector < VECTORS) loaded[i].store(to + vector * (LOADED * BYTES));
+        }
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 pub mod dual;
+pub mod quantizing;
 #[cfg(test)]
 mod tests;
 

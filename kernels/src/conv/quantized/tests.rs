@@ -11,7 +11,7 @@ use crate::{DType, Family, Kernel, View};
 use proptest::prelude::*;
 
 /// What is stored by the definition.
-fn expected(conv: &QuantizedConv, operands: &[testing::Operand], index: &[i64]) -> f64 {
+pub(super) fn expected(conv: &QuantizedConv, operands: &[testing::Operand], index: &[i64]) -> f64 {
     let mut sum = sum(conv.convolution(), operands, index);
     if let Some(bias) = &conv.bias {
         sum += element(bias, &operands[2], &[index[1]]);

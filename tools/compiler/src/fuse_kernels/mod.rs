@@ -12,6 +12,7 @@ mod normalized_matmul;
 mod pooled_conv;
 mod quantized_average;
 mod quantized_mbconv;
+mod quantizing_conv;
 mod recurrent_stack;
 mod scaled_conv;
 mod squeeze_excite;
@@ -93,13 +94,14 @@ impl Offer {
 type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
 
 /// In this order: later ones build on what earlier ones made.
-const PASSES: [Pass; 9] = [
+const PASSES: [Pass; 10] = [
     squeeze_excite::offers,
     mbconv::offers,
     quantized_average::offers,
     quantized_mbconv::offers,
     scaled_conv::offers,
     dual_conv::offers,
+    quantizing_conv::offers,
     pooled_conv::offers,
     recurrent_stack::offers,
     normalized_matmul::offers,

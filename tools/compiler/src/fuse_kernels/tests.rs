@@ -102,11 +102,15 @@ fn convolution(net: &mut Network, x: TensorId, weights: [usize; 4], groups: usiz
 
 /// Families of a network's steps, without what brings inputs and outputs into form.
 fn families(net: Network) -> Vec<String> {
+    steps(net).into_iter().filter(|family| !["pointwise", "copy"].contains(&family.as_str())).collect()
+}
+
+/// Families of a network's steps.
+fn steps(net: Network) -> Vec<String> {
     let graph = passes::fuse(passes::tests::simplify(net.graph).expect("legal")).expect("fusible");
     let target = targets::find("jetson-agx-orin").expect("known");
     let schedule = pipeline::schedule(&graph, target, &CompileOptions::default()).expect("scheduled");
-    let families = schedule.steps.iter().map(|step| step.note.family.clone());
-    families.filter(|family| !["pointwise", "copy"].contains(&family.as_str())).collect()
+    schedule.steps.iter().map(|step| step.note.family.clone()).collect()
 }
 
 #[test]
@@ -150,6 +154,23 @@ fn a_result_of_8_bits_is_stored_at_each_scale_that_its_readers_have() {
     // With one reader there is one scale, and with equal scales one result.
     assert_eq!(concatenated(1, 0.25), ["quantized_conv"; 3]);
     assert_eq!(concatenated(2, 0.5), ["quantized_conv"; 3]);
+}
+
+#[test]
+fn a_first_layer_quantises_the_image_that_only_it_reads() {
+    let network = |channels: usize, integers_are_output: bool| {
+        let mut net = Network::new();
+        let (integers, x) = net.activation(&[1, channels, 48, 48]);
+        let [y, _] = convolution(&mut net, x, [16, channels, 3, 3], 1, 0.5);
+        net.output(y);
+        if integers_are_output {
+            net.output(integers);
+        }
+        steps(net).into_iter().filter(|family| family != "copy").collect::<Vec<_>>()
+    };
+    assert_eq!(network(3, false), ["quantizing_conv"]);
+    assert_eq!(network(3, true), ["pointwise", "quantized_conv"]);
+    assert_eq!(network(8, false), ["pointwise", "quantized_conv"], "no first layer");
 }
 
 /// Maxima of windows of 2×2 that move by `step`.
