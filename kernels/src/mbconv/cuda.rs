@@ -9,7 +9,7 @@ use crate::codegen::{
 use crate::conv::Conv;
 use crate::gemm::INTRINSICS;
 use crate::pointwise::{Binary, Instruction, Program, Unary};
-use crate::squeeze_excite::cuda::GATE;
+use crate::squeeze_excite::cuda::{GATE, GATE_LATENCY};
 use crate::view::Strides;
 use crate::{DType, View};
 
@@ -99,6 +99,12 @@ impl Tile {
         (self.rows.div_ceil(self.run) * shape.output[1]).div_ceil(16)
     }
 
+    /// How often a warp expands 16 pixels.
+    fn fill_turns(&self, shape: &Geometry) -> f64 {
+        let rows = self.band(shape)[0].min(shape.input[0]);
+        f64::from((rows * shape.input[1]).div_ceil(16).div_ceil(self.threads / 32))
+    }
+
     /// Blocks of one image.
     fn blocks(&self, shape: &Geometry) -> u32 {
         (shape.padded_channels / 8).div_ceil(self.chunk) * shape.output[0].div_ceil(self.rows)
@@ -151,67 +157,70 @@ fn instructions(program: Option<&Program>) -> f64 {
 }
 
 impl MbConv {
-    /// Expected microseconds: what the warps of a multiprocessor share or, where few of them wait for each other's results, the
-    /// latencies of what follows each other. The constants are fitted (TUNING.md, section 52).
+    /// Expected microseconds: what the warps of a multiprocessor share and what follows each other in a block, which overlap in part.
+    /// The constants are fitted (TUNING.md, section 56).
     fn cost(&self, shape: &Geometry, tile: &Tile, target: &Target) -> f64 {
-        let [chunk, run, threads] = [tile.chunk, tile.run, tile.threads].map(f64::from);
+        let [chunk, run, warps] = [tile.chunk, tile.run, tile.threads / 32].map(f64::from);
         let [band_rows, band_columns] = tile.band(shape);
-        let warps = threads / 32.0;
-        let blocks = f64::from(tile.blocks(shape) * shape.images);
         // Blocks of a multiprocessor, and how often it starts as many as it has room for.
-        let resident = (blocks / f64::from(target.multiprocessors)).ceil();
-        let room = f64::from(target.shared_per_block) / tile.shared(shape) as f64;
-        let room = room.min(65536.0 / (threads * self.registers(shape, tile)));
+        let resident = f64::from((tile.blocks(shape) * shape.images).div_ceil(target.multiprocessors));
+        let room = f64::from(target.shared_per_multiprocessor) / (tile.shared(shape) + 1024) as f64;
+        let room = room.min(65536.0 / (f64::from(tile.threads) * self.registers(shape, tile, target)));
         let waves = (resident / room.floor().max(1.0)).ceil();
-        let (fill, bytes) = match &self.expand {
+        // Rows that a block reads, and items of a column: fewer than others' in bands at the border.
+        let of_band = |band: u32| {
+            let [top, pad] = [band * tile.rows * shape.steps[0], shape.pads[0]];
+            let read = (top + band_rows).min(shape.input[0] + pad).saturating_sub(top.max(pad));
+            [read, (shape.output[0] - band * tile.rows).min(tile.rows).div_ceil(tile.run)].map(f64::from)
+        };
+        let bands = shape.output[0].div_ceil(tile.rows);
+        let mean = |i: usize| (0..bands).map(|band| of_band(band)[i]).sum::<f64>() / f64::from(bands);
+        // Cycles of a multiprocessor for eight channels of 16 pixels on their way out of the sums.
+        let program = |conv: &Conv| 3.6 + 0.11 * instructions(conv.epilogue.program.as_ref());
+        let (fill, weights, of_turns) = match &self.expand {
             Some(expand) => {
-                let rows = band_rows.min(shape.input[0]);
-                let tiles = (f64::from(rows * shape.input[1]) / 16.0).ceil();
                 let groups = f64::from(groups(shape));
-                let program = 0.6 * instructions(expand.epilogue.program.as_ref()) + 3.0;
-                let of_tile = groups * (6.0 + 4.0 * chunk) + chunk * 4.0 * program + 112.0;
-                let of_tile = 0.81 * of_tile * (1.0 + 0.037 * (groups * chunk - 8.0).max(0.0));
-                let chain = (tiles / warps).ceil() * (316.0 + 3.3 * of_tile) * waves;
-                let bytes = f64::from(rows * shape.input[1] * shape.depth) * 2.0;
-                ((tiles * of_tile * resident / 4.0).max(chain), bytes)
+                let of_tile = 17.0 * groups + chunk * program(expand);
+                let tiles = mean(0) * f64::from(shape.input[1]) / 16.0;
+                (tiles * of_tile, 13.0 * groups * chunk, tile.fill_turns(shape) * (190.0 + 6.1 * of_tile))
             }
-            None => {
-                let vectors = f64::from(band_rows * band_columns) * chunk;
-                // One vector of a pixel is half of a sector.
-                let of_vector = if tile.chunk == 1 { 40.0 } else { 16.0 };
-                ((vectors / threads).ceil() * 209.0 * waves, vectors * of_vector)
-            }
+            // One vector of a pixel is half of a sector.
+            None => (f64::from(band_rows * band_columns) * chunk * if tile.chunk == 1 { 1.58 } else { 0.79 }, 0.0, 0.0),
         };
         let [[taps_h, taps_w], [step, _]] = [shape.taps, shape.steps].map(|pair| pair.map(f64::from));
         let span = (run - 1.0) * step + (taps_h - 1.0) * f64::from(shape.dilations[0]) + 1.0;
-        let program = 0.6 * instructions(self.depthwise.epilogue.program.as_ref()) + 3.0;
-        // Cycles of a tile on the tensor cores, in shared memory and in the schedulers.
-        let products = taps_w * run * taps_h * 1.1;
-        let reads = taps_w * span * 2.8;
-        let issued = taps_w * (span + run * taps_h / 2.0) + run * (8.0 + 1.45 * program) + 60.0;
-        let of_tile = products.max(reads).max(issued * 0.53);
-        let tiles = f64::from(tile.items_by_16(shape)) * chunk;
-        let work = tiles * of_tile * resident;
-        let chain = ((tiles / warps).ceil() * 258.0 + 500.0) * waves;
-        let depthwise = work.max(chain) + 1.53 * work.min(chain);
-        let level_2 = bytes * resident / 23.4;
-        let gate = self
+        // Reads and products of two columns of taps at once.
+        let of_tile = (taps_w / 2.0).ceil() * (span + run * taps_h) * 1.8 + run * program(&self.depthwise);
+        let tiles = mean(1) * f64::from(shape.output[1]) / 16.0 * chunk;
+        let turns = (f64::from(tile.items_by_16(shape)) * chunk / warps).ceil();
+        let (arrival, gate) = self
             .gate
             .as_ref()
-            .map_or(0.0, |gate| 200.0 + 1.12 * gate.gate_cycles(tile.blocks(shape), tile.chunk, tile.threads));
-        let of_warps = if tile.threads == 256 { 1.038 } else { 1.0 };
-        let of_chunk = if tile.chunk == 4 { 1.066 } else { 1.0 };
-        1.3 + (of_warps * of_chunk * (fill.max(level_2) + depthwise) + gate) / target.clock
+            .map_or((0.0, 0.0), |gate| (GATE_LATENCY, gate.gate_cycles(tile.blocks(shape), tile.chunk, tile.threads)));
+        // A fifth of a gate's latency is work.
+        let work = resident * (fill + tiles * of_tile + warps * (51.0 + weights) + 0.195 * arrival);
+        let chain = waves * (680.0 + of_turns + turns * 370.0 + arrival);
+        0.97 + (work.max(chain) + 0.6 * work.min(chain) + gate) / target.clock
     }
 
-    /// Registers of a thread, roughly: for weights, pixels and sums of the expansion, then for filters and sums. A gate takes what
-    /// [`RESIDENT`] leaves.
-    fn registers(&self, shape: &Geometry, tile: &Tile) -> f64 {
-        let groups = groups(shape);
-        let expansion = 40 + 4 * groups * tile.chunk + 10 * groups + 6 * tile.chunk;
-        let depthwise = 36 + (shape.taps[0] * shape.taps[1]).min(50) + 4 * tile.run;
-        let both = (0.91 * f64::from(expansion.max(depthwise)) / 8.0).ceil() * 8.0;
-        if self.gate.is_some() { both.max(128.0) } else { both }
+    /// Registers of a thread, roughly: for weights, pixels and sums of the expansion, or for filters and sums. Pixels of the next
+    /// tile take none where there is none.
+    fn registers(&self, shape: &Geometry, tile: &Tile, target: &Target) -> f64 {
+        let [groups, chunk, run] = [groups(shape), tile.chunk, tile.run].map(f64::from);
+        let only = tile.rows == shape.output[0] && tile.fill_turns(shape) <= 1.0;
+        let expansion = 28.0 + groups * (5.0 * chunk + if only { 5.0 } else { 12.0 }) + 6.5 * chunk;
+        let depthwise = 26.0 + f64::from((shape.taps[0] * shape.taps[1]).min(50)) + 5.8 * run;
+        let both = if self.expand.is_some() { expansion.max(depthwise) } else { depthwise };
+        let most = if self.bounded(shape, tile, target) { 128.0 } else { f64::INFINITY };
+        (both.min(most) / 8.0).ceil() * 8.0
+    }
+
+    /// Whether registers are bounded to what [`RESIDENT`] leaves. With a gate most configurations take 104 to 154, of which a
+    /// multiprocessor has room for one block or two. Without, the bound costs more than it gives (TUNING.md, section 46), and many
+    /// weights and sums of the expansion would spill.
+    fn bounded(&self, shape: &Geometry, tile: &Tile, target: &Target) -> bool {
+        let fits = tile.chunk * (groups(shape) + 2) <= MOST_BOUNDED;
+        self.gate.is_some() && fits && tile.blocks(shape) * shape.images > target.multiprocessors
     }
 
     fn candidate(&self, shape: &Geometry, tile: &Tile, cost: f64, target: &Target) -> Candidate {
@@ -233,14 +242,10 @@ impl MbConv {
         if let Some(gate) = gate {
             operands.push_structure("GateOperands", gate);
         }
-        // With a gate most configurations take 104 to 154 registers, of which a multiprocessor has room for one block or two. Without, the
-        // bound costs more than it gives (TUNING.md, section 46), and many weights and sums of the expansion would spill.
-        let fits = tile.chunk * (groups(shape) + 2) <= MOST_BOUNDED;
-        let bounded = self.gate.is_some() && fits && blocks * shape.images > target.multiprocessors;
         let source = format!(
             "{source}\nextern \"C\" __global__ void __launch_bounds__(THREADS, {}) mbconv_band({}) {{\n    \
              mbconv(Operands{{{}}});\n}}\n",
-            if bounded { RESIDENT / tile.threads } else { 1 },
+            if self.bounded(shape, tile, target) { RESIDENT / tile.threads } else { 1 },
             operands.parameters.join(", "),
             operands.fields.join(", ")
         );

@@ -15,6 +15,9 @@ const THREADS: u32 = 256;
 /// The layers after the averages; see there for what it needs.
 pub(crate) const GATE: &str = include_str!("gate.cu");
 
+/// Cycles that a block takes for [`GATE`] at least, whether it is the last one or not.
+pub(crate) const GATE_LATENCY: f64 = 2000.0;
+
 impl Generate for SqueezeExcite {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
         let image = Image::of(&self.average.input)?;
@@ -178,18 +181,16 @@ impl SqueezeExcite {
         u64::from(self.average.input.shape[0]) * 4
     }
 
-    /// Expected cycles of [`GATE`] with blocks of `threads` after the block's averages: before its loads were issued
-    /// ahead it took 5.5 µs of an H200 where this said 2.3, so that everything but the weights' bytes counts double.
+    /// Expected cycles of [`GATE`] with blocks of `threads`, beside [`GATE_LATENCY`]. Fitted (TUNING.md, section 56).
     pub(crate) fn gate_cycles(&self, blocks: u32, chunk: u32, threads: u32) -> f64 {
-        let [squeezed, threads] = [self.squeezed(), threads].map(f64::from);
-        let own = 400.0 + (squeezed * f64::from(chunk) / threads).ceil() * 120.0;
-        let arrival = 2400.0;
-        // Sums of eight blocks are on their way at once.
-        let sums = 1400.0 + f64::from(blocks) * squeezed / threads * 20.0;
-        // One multiprocessor reads all of the second layer's weights.
-        let channels = f64::from(self.padded_channels());
-        let excite = 1000.0 + (channels / threads * (squeezed * 3.0 + 60.0)).max(channels * squeezed / 16.0);
-        own + arrival + sums + excite
+        let own = 640.0 * f64::from((self.squeezed() * chunk).div_ceil(threads));
+        // Sums of eight blocks are on their way at once, but one after the other where not all threads add equally many.
+        let groups = blocks.div_ceil(8).min(threads * 4 / self.squeezed_lanes()).max(1);
+        let [least, most] = [blocks / groups, blocks.div_ceil(groups)];
+        let (eight, single) = if least == most { (most.div_ceil(8), 0) } else { (most / 8, (least % 8).max(most % 8)) };
+        let sums = 1100.0 * f64::from(eight) + 290.0 * f64::from(single);
+        // One multiprocessor reads all of the second layer's weights, each lane a line of its own.
+        own + sums + 0.9 * f64::from(self.padded_channels() * self.squeezed_lanes() / 8)
     }
 
     fn candidate(&self, image: &Image, chunk: u32, loads: u32, blocks: u32, target: &Target) -> Candidate {
@@ -230,7 +231,8 @@ impl SqueezeExcite {
             [vec![Argument::Input(0)], operands.arguments].concat(),
         );
         let of_one = f64::from((blocks * input.shape[0]).div_ceil(target.multiprocessors));
-        let cycles = of_one * (900.0 + 60.0 * f64::from(loads)) + 350.0 + self.gate_cycles(blocks, chunk, THREADS);
+        let gate = GATE_LATENCY + self.gate_cycles(blocks, chunk, THREADS);
+        let cycles = of_one * (900.0 + 60.0 * f64::from(loads)) + 700.0 + gate;
         let bytes = input.bytes().unwrap_or(0) as f64;
         let memory = bytes / (target.bandwidth * if bytes > target.l2_bytes as f64 { 1e3 } else { 3e3 });
         Candidate {
