@@ -184,11 +184,9 @@ impl SqueezeExcite {
     /// Expected cycles of [`GATE`] with blocks of `threads`, beside [`GATE_LATENCY`]. Fitted (TUNING.md, section 56).
     pub(crate) fn gate_cycles(&self, blocks: u32, chunk: u32, threads: u32) -> f64 {
         let own = 640.0 * f64::from((self.squeezed() * chunk).div_ceil(threads));
-        // Sums of eight blocks are on their way at once, but one after the other where not all threads add equally many.
+        // Sums of eight blocks are on their way at once.
         let groups = blocks.div_ceil(8).min(threads * 4 / self.squeezed_lanes()).max(1);
-        let [least, most] = [blocks / groups, blocks.div_ceil(groups)];
-        let (eight, single) = if least == most { (most.div_ceil(8), 0) } else { (most / 8, (least % 8).max(most % 8)) };
-        let sums = 1100.0 * f64::from(eight) + 290.0 * f64::from(single);
+        let sums = 1100.0 * f64::from(blocks.div_ceil(groups).div_ceil(8));
         // One multiprocessor reads all of the second layer's weights, each lane a line of its own.
         own + sums + 0.9 * f64::from(self.padded_channels() * self.squeezed_lanes() / 8)
     }

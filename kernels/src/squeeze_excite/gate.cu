@@ -7,6 +7,7 @@ constexpr int GATE_QUADS = SQUEEZED_LANES / 4;                            // Vec
 // Threads that share one, if there are as many: each has all of its loads in flight at once.
 constexpr int GATE_SHARES = (GATE_BLOCKS + 7) / 8;
 constexpr int GATE_GROUPS = GATE_QUADS > THREADS ? 1 : GATE_SHARES * GATE_QUADS > THREADS ? THREADS / GATE_QUADS : GATE_SHARES;
+constexpr int GATE_TURNS = (GATE_BLOCKS + GATE_GROUPS - 1) / GATE_GROUPS;  // Blocks whose sums a thread adds.
 constexpr int SQUEEZE_ITEMS = SQUEEZED_LANES * CHUNK_VECTORS;             // Vectors of the block's squeeze weights.
 constexpr int SQUEEZE_AHEAD = SQUEEZE_ITEMS <= 2 * THREADS ? (SQUEEZE_ITEMS + THREADS - 1) / THREADS : 0;
 constexpr int EXCITE_VECTORS = SQUEEZED_LANES / 8;                        // Vectors of a gate's weights.
@@ -98,9 +99,11 @@ DEVICE void finish_gate(const GateOperands& o, const GateAhead& ahead, const f32
     if (group < GATE_GROUPS) {
         for (int s = thread % GATE_QUADS; s < GATE_QUADS; s += THREADS) {
             float4 sum = make_float4(0, 0, 0, 0);
+            // As often for all threads: of a number that differs, loads would follow each other.
 #pragma unroll 8
-            for (int b = group; b < GATE_BLOCKS; b += GATE_GROUPS) {
-                const float4 x = __ldcg(all + b * GATE_QUADS + s);
+            for (int turn = 0; turn < GATE_TURNS; turn++) {
+                const int b = group + turn * GATE_GROUPS;
+                const float4 x = turn < GATE_TURNS - 1 || b < GATE_BLOCKS ? __ldcg(all + b * GATE_QUADS + s) : make_float4(0, 0, 0, 0);
                 sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
             }
             parts[group][s] = sum;
