@@ -30,6 +30,7 @@ constexpr int EXCITE_ROUNDS = (RESULT_LANES + THREADS - 1) / THREADS;
 constexpr int MOST_AHEAD = 9 / EXCITE_VECTORS;
 constexpr int EXCITE_AHEAD = MOST_AHEAD < EXCITE_ROUNDS ? MOST_AHEAD : EXCITE_ROUNDS;
 constexpr int SUM_GROUPS = SQUEEZED_LANES < THREADS ? THREADS / SQUEEZED_LANES : 1;  // Threads that add up one squeezed channel.
+constexpr int SUM_TURNS = (BLOCKS + SUM_GROUPS - 1) / SUM_GROUPS;
 
 // Weights of a result, its bias and its factor. Threads past the channels repeat the first one's.
 struct Excite {
@@ -107,8 +108,12 @@ DEVICE void add_up(const AverageOperands& o, const i32* partials, u8* squeezed) 
     if (group < SUM_GROUPS) {
         for (int s = threadIdx.x % SQUEEZED_LANES; s < SQUEEZED_LANES; s += THREADS) {
             i32 sum = 0;
+            // As often for all threads: of a number that differs, loads would follow each other.
 #pragma unroll 8
-            for (int b = group; b < BLOCKS; b += SUM_GROUPS) sum += __ldcg(partials + b * SQUEEZED_LANES + s);
+            for (int turn = 0; turn < SUM_TURNS; turn++) {
+                const int b = group + turn * SUM_GROUPS;
+                sum += turn < SUM_TURNS - 1 || b < BLOCKS ? __ldcg(partials + b * SQUEEZED_LANES + s) : 0;
+            }
             groups[group][s] = sum;
         }
     }
