@@ -54,6 +54,7 @@ pub fn cases() -> Vec<Kernel> {
     of_halves(&size(&[1, 64, 8, 25], 72, &[3, 3], 1), [2, 1], relu);
     of_halves(&size(&[3, 32, 9, 12], 48, &[5, 5], 2), [1, 2], bias);
     of_halves(&size(&[1, 40, 12, 17], 32, &[3, 3], 1), [2, 4], relu);
+    of_halves(&size(&[1, 16, 5, 6], 8, &[3, 3], 1), [2, 2], relu);
     of_halves(&size(&[1, 32, 12, 12], 32, &[3, 3], 1), [3, 3], relu);
     of_halves(&size(&[1, 32, 12, 12], 32, &[3, 3], 1), [2, 2], residual);
     cases

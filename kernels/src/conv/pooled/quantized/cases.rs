@@ -21,6 +21,7 @@ pub fn cases() -> Vec<Kernel> {
         case([I8, I8], 1, &[1, 64, 15, 17], 72, [2, 1], Silu(I8)),
         case([U8, I8], 3, &[1, 16, 12, 17], 24, [2, 4], Requantise(U8)),
         case([I8, I8], 3, &[1, 32, 9, 12], 21, [1, 2], PerChannel(F16)),
+        case([I8, U8], 3, &[1, 16, 5, 6], 8, [2, 2], Requantise(I8)),
         case([I8, I8], 3, &[1, 32, 12, 12], 32, [2, 2], Residual),
         case([I8, I8], 1, &[1, 32, 12, 12], 32, [2, 2], Sums),
     ]
