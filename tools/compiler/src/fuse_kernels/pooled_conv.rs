@@ -2,7 +2,7 @@
 
 use super::{Edges, Offer, Place};
 use crate::kernel_graph::KernelGraph;
-use floe_kernels::{Kernel, pool::Pooling, pooled_conv::Pooled};
+use floe_kernels::{Kernel, pooled_conv::Pooled};
 
 /// The pooling that the convolution at node `first` feeds.
 pub(super) fn offers(graph: &KernelGraph, edges: &Edges, first: usize) -> Vec<Offer> {
@@ -11,22 +11,17 @@ pub(super) fn offers(graph: &KernelGraph, edges: &Edges, first: usize) -> Vec<Of
 
 fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
     let conv = &graph.nodes[first];
-    let output = match &conv.kernel {
-        Kernel::Conv(conv) => &conv.geometry.output,
-        Kernel::QuantizedConv(conv) => &conv.geometry.output,
-        _ => return None,
-    };
-    let second = edges.successor(graph, conv.outputs[0])?;
+    let &[result] = &conv.outputs[..] else { return None };
+    let second = edges.successor(graph, result)?;
     let Kernel::Pool(pool) = &graph.nodes[second].kernel else { return None };
-    if pool.input != *output || pool.kind != Pooling::Max {
-        return None;
-    }
     let pool = pool.clone();
     let kernel = match &conv.kernel {
         Kernel::Conv(conv) => Kernel::PooledConv(Pooled { conv: conv.clone(), pool }),
         Kernel::QuantizedConv(conv) => Kernel::PooledQuantizedConv(Pooled { conv: conv.clone(), pool }),
         _ => return None,
     };
+    // Maxima, of the image as the convolution leaves it.
+    kernel.family().check().ok()?;
     Some(Offer {
         members: vec![first, second],
         place: Place::Last,

@@ -56,7 +56,6 @@ impl Family for QuantizingConv {
 
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
         check_operands(self, inputs, outputs, workspace)?;
-        let ([image, parameters @ ..], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
-        stages::run(&self.stages(), image, parameters, output, workspace)
+        stages::run_gated(&self.stages(), None, inputs, outputs, workspace)
     }
 }
