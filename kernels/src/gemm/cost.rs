@@ -2,9 +2,9 @@
 //!
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
 //! load, for a chain of dependent steps along K, and for the way out. The constants of `wgmma` are fitted to 1270
-//! configurations that were timed on an H200 (`TUNING.md`, section 9), those of `mma.sync`, of splits and of clusters to about 7900
-//! of the products of 19 networks, on 8, 16 and 132 multiprocessors (section 24), what is different with bytes to 3792 of five networks on
-//! 16 multiprocessors (section 49). Only the order of candidates depends on them.
+//! configurations that were timed on an H200 (`TUNING.md`, section 9), those of `mma.sync` to 13,000 of the products of 17 networks, of
+//! floats and of bytes, on 8 and 16 multiprocessors (section 57), those of splits and clusters to about 7900 (section 24). Only the order
+//! of candidates depends on them.
 
 use crate::codegen::{Candidate, Target};
 
@@ -12,10 +12,6 @@ use crate::codegen::{Candidate, Target};
 const KERNEL: f64 = 1.48;
 /// First bytes from level 2 after start, index arithmetic included.
 const FILL: f64 = 435.0;
-/// Bytes of shared memory a multiprocessor reads or writes in a cycle.
-const SHARED_BYTES: f64 = 95.0;
-/// Bytes that one multiprocessor gets from level 2 in a cycle where integers are multiplied.
-const L2_OF_INTEGERS: f64 = 65.0;
 /// Partial tiles to memory, fence, atomic and the way back.
 const SPLIT: f64 = 3000.0;
 /// What a cluster costs by its blocks.
@@ -27,24 +23,25 @@ pub(crate) struct Pace {
     pub fill: f64,
     /// Bytes that one multiprocessor gets from level 2 in a cycle.
     pub l2_bytes: f64,
+    /// Bytes of shared memory that one multiprocessor reads or writes in a cycle.
+    pub shared_bytes: f64,
     /// Bytes a cycle at which sums go through shared memory.
     pub staged_bytes: f64,
     /// Of those the share that reaches memory where each sum is a result, and is read where there are residuals.
     pub stored: f64,
-    /// Whether a turn's latencies and its work add up: few warps hide little. Otherwise the longer counts.
-    pub adds_up: bool,
+    /// How much of a turn's latencies hides behind its work: the two are added up as powers of this exponent. Where there is none, the
+    /// latency of the barrier comes on top, and of the rest the longer counts.
+    pub overlap: Option<f64>,
 }
 
-/// Warps, which load fragments themselves.
-pub(crate) const WARPS: Pace = Pace { fill: 42.0, l2_bytes: 81.0, staged_bytes: 32.0, stored: 0.86, adds_up: true };
-/// Warps whose windows share pixels: the first patch must be there whole.
-pub(crate) const PATCHES: Pace = Pace { fill: 282.0, ..WARPS };
+/// Warps, which load fragments themselves. What they store waits for their passes, not for memory.
+pub(crate) const WARPS: Pace =
+    Pace { fill: 42.0, l2_bytes: 44.5, shared_bytes: 100.0, staged_bytes: 28.7, stored: 0.0, overlap: Some(1.7) };
 /// The same of products of integers.
-pub(crate) const WARPS_OF_INTEGERS: Pace = Pace { l2_bytes: L2_OF_INTEGERS, ..WARPS };
-pub(crate) const PATCHES_OF_INTEGERS: Pace = Pace { l2_bytes: L2_OF_INTEGERS, ..PATCHES };
+pub(crate) const WARPS_OF_INTEGERS: Pace = Pace { l2_bytes: 57.0, ..WARPS };
 /// Warpgroups and CUDA cores.
 pub(crate) const OVERLAPPED: Pace =
-    Pace { fill: FILL, l2_bytes: 59.0, staged_bytes: 64.0, stored: 0.5, adds_up: false };
+    Pace { fill: FILL, l2_bytes: 59.0, shared_bytes: 95.0, staged_bytes: 64.0, stored: 0.5, overlap: None };
 
 /// A tiled kernel as the model sees it.
 pub(crate) struct Tiled {
@@ -68,6 +65,10 @@ pub(crate) struct Tiled {
     pub chain: f64,
     /// Cycles in which one K tile of a block keeps the schedulers busy.
     pub issue: f64,
+    /// Cycles that a block waits for copies of K tiles, all turns together.
+    pub waits: f64,
+    /// Cycles of the dependent chain of a thread's passes over the sums of a block.
+    pub passes: f64,
     /// Bytes of the f32 tile.
     pub tile: f64,
     /// Bytes that go through shared memory at the end: the f32 tile, and more where warps share K.
@@ -93,10 +94,10 @@ impl Tiled {
 
     /// Expected time in microseconds.
     pub fn time(&self, target: &Target) -> f64 {
-        let Pace { fill, l2_bytes: l2, staged_bytes, stored, adds_up } = self.pace;
+        let Pace { fill, l2_bytes: l2, shared_bytes, staged_bytes, stored, overlap } = self.pace;
         let of_one = (self.blocks / self.room(target)).ceil();
         let resident = of_one.min(self.occupancy);
-        let shared_by_all = [self.arithmetic, self.shared / SHARED_BYTES, self.copied / l2, self.issue];
+        let shared_by_all = [self.arithmetic, self.shared / shared_bytes, self.copied / l2, self.issue];
         // Partial tiles of all resident blocks share the way out.
         let cluster = CLUSTERS.iter().find(|(blocks, _)| *blocks >= self.split).map_or(CLUSTERS[2].1, |c| c.1);
         let reduction = match (self.split > 1.0, self.cluster) {
@@ -106,9 +107,12 @@ impl Tiled {
         };
         let round = |resident: f64| {
             let work = shared_by_all.into_iter().fold(0.0, f64::max) * resident;
-            let turn = self.turn + if adds_up { self.chain + work } else { self.chain.max(work) };
+            let turn = match overlap {
+                Some(power) => ((self.turn + self.chain).powf(power) + work.powf(power)).powf(power.recip()),
+                None => self.turn + self.chain.max(work),
+            };
             let drain = self.staged * resident * (1.0 / staged_bytes + stored * self.accesses / l2);
-            fill + self.turns * turn + drain + reduction
+            fill + self.turns * turn + self.waits + self.passes + drain + reduction
         };
         // The last round may have fewer blocks.
         let (full, rest) = ((of_one / resident).floor(), of_one % resident);

@@ -1,7 +1,7 @@
 //! Tensor-core configurations (f16, bf16, floats and integers of 8 bits): by warps on sm_80 and later, by warpgroups on sm_90 (not
 //! for 8 bits).
 
-use super::cost::{OVERLAPPED, PATCHES, PATCHES_OF_INTEGERS, Tiled, WARPS, WARPS_OF_INTEGERS};
+use super::cost::{OVERLAPPED, Tiled, WARPS, WARPS_OF_INTEGERS};
 use super::problem::{Operand, Problem, Windows};
 use super::source::{Constants, Geometry, launch};
 use crate::DType;
@@ -44,8 +44,12 @@ const WARP_TILES: [(u32, u32, u32, u32, u32); 29] = [
 /// The same where columns of C are the rows of an instruction: rows are multiples of eight for each warp. 56 and 104 rows fit the tokens
 /// and pixels of images of 224² (49, 196, 197), and multiples of 48 columns fit widths of 96, 192, 384 and 768. Detectors often have 80
 /// classes.
-const TURNED_TILES: [(u32, u32, u32, u32, u32); 34] = [
+const TURNED_TILES: [(u32, u32, u32, u32, u32); 45] = [
+    (56, 32, 1, 1, 4),
+    (56, 32, 1, 2, 2),
     (56, 48, 1, 1, 4),
+    (56, 64, 1, 1, 4),
+    (56, 64, 1, 2, 2),
     (56, 80, 1, 1, 4),
     (56, 96, 1, 2, 2),
     (56, 96, 1, 2, 4),
@@ -54,17 +58,21 @@ const TURNED_TILES: [(u32, u32, u32, u32, u32); 34] = [
     (56, 192, 1, 4, 1),
     (56, 192, 1, 4, 2),
     (64, 48, 1, 1, 4),
+    (64, 64, 1, 2, 2),
     (64, 96, 1, 2, 2),
     (64, 96, 1, 2, 4),
+    (64, 128, 1, 4, 1),
     (64, 192, 1, 4, 1),
     (104, 48, 1, 1, 4),
     (104, 64, 1, 2, 2),
+    (104, 64, 1, 4, 1),
     (104, 96, 1, 2, 2),
     (104, 96, 1, 2, 4),
     (104, 128, 1, 4, 1),
     (104, 192, 1, 4, 1),
     (104, 192, 1, 4, 2),
     (112, 64, 1, 2, 2),
+    (112, 64, 2, 2, 1),
     (112, 80, 2, 1, 2),
     (112, 96, 1, 2, 2),
     (112, 128, 1, 4, 1),
@@ -73,10 +81,13 @@ const TURNED_TILES: [(u32, u32, u32, u32, u32); 34] = [
     (128, 96, 2, 2, 1),
     (128, 96, 2, 2, 2),
     (128, 192, 2, 4, 1),
+    (208, 32, 2, 2, 1),
     (208, 64, 2, 2, 1),
     (208, 96, 2, 2, 2),
     (208, 128, 2, 4, 1),
     (208, 192, 2, 4, 1),
+    (224, 32, 2, 2, 1),
+    (224, 64, 2, 2, 1),
     (224, 80, 4, 1, 1),
     (224, 144, 4, 3, 1),
 ];
@@ -108,18 +119,28 @@ const ALONE: u32 = 113 << 10;
 const MOST_OF_BLOCK: u32 = 163 << 10;
 const SPLITS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
-/// What products with exchanged sides take of the time that the model gives them: 240 of four networks' candidates on 16 and 8
-/// multiprocessors (`TUNING.md`, section 26). Their way out stores single sums.
-const TURNED: f64 = 1.1;
-/// The same of patches of four warps whose lines are multiples of eight wide, and of all others: 77 candidates of two networks on 16
-/// multiprocessors (section 32). Other widths meet bank conflicts, and eight warps leave no room for a second block.
-const TURNED_PATCHES: [f64; 2] = [1.02, 1.2];
-
-/// What products of integers take of the time that the model gives them: with eight warps or more, of 256 rows gathered, of 16 columns. And
-/// what warps take longer to read patches of them whose lines are no multiples of eight wide, which meet bank conflicts (section 49).
-const EIGHT_WARPS: f64 = 1.03;
-const GATHERED_256: f64 = 1.08;
-const COLUMNS_16: f64 = 1.05;
+/// Cycles of a copy of 16 bytes, where rows of a tile are whole lines and where they are half of one.
+const COPY: [f64; 2] = [5.5, 11.0];
+/// Cycles until a copy is there, if nothing else waits; and of each turn whose copy is not under way from the start.
+const LATENCY: f64 = 790.0;
+const LATE: f64 = 33.0;
+/// Cycles of a turn around its work: gathered, gathered with exchanged sides, patches, patches with exchanged sides. And more where warps
+/// share K.
+const TURN: [f64; 4] = [101.0, 71.0, 206.0, 259.0];
+const SHARED_DEPTH: f64 = 87.0;
+/// Cycles of a step of a warp beside its products.
+const STEP: f64 = 40.0;
+/// Cycles of a product of 16×16 results: for the warp, and of its scheduler. And with exchanged sides.
+const PRODUCT: [f64; 2] = [2.9, 12.4];
+const TURNED_PRODUCT: [f64; 2] = [8.6, 15.9];
+/// Cycles of a thread's pass over eight sums; what integers, residuals, and residuals beside integers add.
+const PASS: f64 = 50.0;
+const INTEGER_PASS: f64 = 14.0;
+const RESIDUAL_PASS: f64 = 57.0;
+const INTEGER_RESIDUAL_PASS: f64 = 72.0;
+/// What patches take longer whose lines are no multiples of eight wide, which meet bank conflicts: all of it with exchanged sides, else reads of
+/// bytes.
+const TURNED_CONFLICTS: f64 = 1.09;
 const CONFLICTS: f64 = 1.4;
 
 /// Instruction slots that scale four integers of A, and that make floats of a step's factors: counted in machine code of sm_87.
@@ -130,7 +151,7 @@ const FACTORS: f64 = 24.0;
 /// product (section 41).
 const MOMENTS: f64 = 8.0;
 /// The same with exchanged sides, shared or not.
-const TURNED_MOMENTS: f64 = 3.3;
+const TURNED_MOMENTS: f64 = 3.9;
 
 /// Threads that multiply together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -398,23 +419,9 @@ impl Tile {
         Some(Pixels { height, width, bytes, patches: pieces.min(2) })
     }
 
-    /// What exchanged sides take of the time that the model gives.
-    fn exchange(&self) -> f64 {
-        let [of_small, of_others] = TURNED_PATCHES;
-        match self.patch {
-            _ if !self.turned => 1.0,
-            Some([_, width]) if width.is_multiple_of(8) && self.threads() == 128 => of_small,
-            Some(_) => of_others,
-            None => TURNED,
-        }
-    }
-
-    /// What products of integers take of the time that the model gives.
-    fn of_integers(&self) -> f64 {
-        let factor = |applies: bool, factor: f64| if applies { factor } else { 1.0 };
-        factor(self.threads() >= 256, EIGHT_WARPS)
-            * factor(self.rows >= 256 && self.patch.is_none(), GATHERED_256)
-            * factor(self.columns == 16, COLUMNS_16)
+    /// Whether reads of a patch with lines of other widths than multiples of eight meet bank conflicts.
+    fn has_conflicts(&self) -> bool {
+        self.patch.is_some_and(|[_, width]| !width.is_multiple_of(8))
     }
 
     fn threads(&self) -> u32 {
@@ -548,24 +555,28 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let read = f64::from(wm * wn) * f64::from(warp_rows + warp_columns);
     let of_block = f64::from(threads) / 128.0;
     let integers = problem.is_of_bytes() && !problem.float8();
-    let conflicts = match tile.patch {
-        Some([_, width]) if integers && !tile.turned && !width.is_multiple_of(8) => CONFLICTS,
-        _ => 1.0,
-    };
-    let (arithmetic, shared, copied, chain, issue, turn) = match tile.unit {
+    let conflicts = if integers && !tile.turned && tile.has_conflicts() { CONFLICTS } else { 1.0 };
+    let turns = f64::from(tile.turns(problem).div_ceil(tile.split));
+    let (arithmetic, shared, copied, chain, issue, turn, waits) = match tile.unit {
         Unit::Warp => {
-            // Rows of half a line cost more to copy.
-            let copies = copies * if bytes < 128.0 { 21.5 } else { 13.5 };
+            let copies = copies * COPY[usize::from(bytes < 128.0)];
+            let [chained, issued] = if tile.turned { TURNED_PRODUCT } else { PRODUCT };
+            let step = conversion + if tile.turned { 0.0 } else { STEP };
+            let chain = copies + steps * (chained * fragments + step);
+            let turn = TURN[2 * usize::from(tile.patch.is_some()) + usize::from(tile.turned)]
+                + if wk > 1 { SHARED_DEPTH } else { 0.0 };
             // With few tiles ahead the latency of level 2 shows.
-            let latency = 520.0 / f64::from(tile.stages - 1);
+            let ahead = f64::from(tile.stages - 1);
+            let wait = LATE + (LATENCY / ahead - turn - chain).max(0.0);
             (
                 // The pace of products is part of `issue`.
                 0.0,
-                0.79 * (read * bytes * conflicts + 0.2 * (of_a + columns * bytes)),
+                read * bytes * conflicts + 0.29 * (of_a + columns * bytes),
                 of_a + columns * bytes,
-                (copies + steps * (7.8 * fragments + conversion)).max(latency),
-                (copies + steps * (9.8 * fragments + conversion)) * of_block,
-                if tile.patch.is_some() { 119.0 } else { 57.0 },
+                chain,
+                (copies + steps * (issued * fragments + step)) * of_block,
+                turn,
+                (turns - ahead).max(0.0) * wait,
             )
         }
         Unit::Warpgroup => {
@@ -580,19 +591,22 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 (copies + 60.0).max(latency),
                 (copies + steps * 8.0) * of_block * 1.4,
                 140.0,
+                0.0,
             )
         }
     };
     let weights =
         problem.columns as f64 * f64::from(problem.k()) * b.batch.iter().filter(|&&s| s != 0).count().max(1) as f64;
-    let residuals = match tile.unit {
-        Unit::Warp => (problem.extras.len() + usize::from(problem.second.is_some())) as f64,
-        Unit::Warpgroup => 0.0,
+    let residual = problem.extras.iter().any(|map| map.row.iter().any(|&stride| stride != 0));
+    let pass = match (integers, residual) {
+        (false, false) => PASS,
+        (true, false) => PASS + INTEGER_PASS,
+        (false, true) => PASS + RESIDUAL_PASS,
+        (true, true) => PASS + INTEGER_PASS + RESIDUAL_PASS + INTEGER_RESIDUAL_PASS,
     };
-    Tiled {
+    let passes = (tile.rows * tile.columns / 8).div_ceil(threads);
+    let time = Tiled {
         pace: match tile.unit {
-            Unit::Warp if tile.patch.is_some() && integers => PATCHES_OF_INTEGERS,
-            Unit::Warp if tile.patch.is_some() => PATCHES,
             Unit::Warp if integers => WARPS_OF_INTEGERS,
             Unit::Warp => WARPS,
             Unit::Warpgroup => OVERLAPPED,
@@ -600,13 +614,15 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         blocks: f64::from(tile.tiles_of_rows(problem) * problem.columns.div_ceil(tile.columns) * problem.batches())
             * f64::from(tile.split),
         occupancy: f64::from(occupancy),
-        turns: f64::from(tile.turns(problem).div_ceil(tile.split)),
+        turns,
         arithmetic,
         shared,
         copied,
         chain,
         issue,
         turn,
+        waits,
+        passes: if tile.unit == Unit::Warp { f64::from(passes) * pass } else { 0.0 },
         tile: rows * columns * 4.0,
         staged: rows
             * columns
@@ -616,14 +632,13 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 Unit::Warp => f64::from(2 + 2 * wk),
                 Unit::Warpgroup => 4.0,
             },
-        accesses: residuals + 1.0 / f64::from(problem.pooled()),
+        accesses: 1.0 / f64::from(problem.pooled()),
         split: f64::from(tile.split),
         cluster: tile.cluster,
         device: weights * b.dtype.size() as f64,
     }
-    .time(target)
-        * tile.exchange()
-        * if integers { tile.of_integers() } else { 1.0 }
+    .time(target);
+    if tile.turned && tile.has_conflicts() { time * TURNED_CONFLICTS } else { time }
 }
 
 fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidate {

@@ -110,6 +110,8 @@ impl Tile {
         let per_step = f64::from(of_thread * of_thread_columns) + f64::from(of_thread + of_thread_columns) / 4.0;
         let cost = Tiled {
             pace: OVERLAPPED,
+            waits: 0.0,
+            passes: 0.0,
             accesses: 1.0,
             blocks: f64::from(tiles) * f64::from(split),
             occupancy: f64::from(occupancy.max(1)),
