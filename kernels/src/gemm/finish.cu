@@ -19,11 +19,9 @@ constexpr int PASSES = (OWNED_ROWS + ROWS_OF_PASS - 1) / ROWS_OF_PASS;
 static_assert(BM % SHARES == 0, "tile");
 // Whether each part of K leaves its sums in memory, where the last block of a tile adds them up.
 constexpr bool PARTS = SPLIT > 1 && !SPLIT_IN_CLUSTER;
-// Passes whose sums are read together: a store of one would hold back the loads of the next. Where code is kept short, parts alone are.
-constexpr int TOGETHER = COMPACT && !PARTS ? 1 : 16 / (int)sizeof(Sum);
-// The same of residuals.
-constexpr int ROOM = EXTRA_REGISTERS == 0 || PARTS ? TOGETHER : EXTRA_REGISTERS > 16 ? 1 : 16 / EXTRA_REGISTERS;
-constexpr int BATCH = ROOM < PASSES ? ROOM : PASSES, GROUP = TOGETHER < BATCH ? TOGETHER : BATCH;
+// Passes whose residuals, or parts of sums, are read together: a store of one would hold back the loads of the next.
+constexpr int ROOM = EXTRA_REGISTERS == 0 || PARTS ? 4 : EXTRA_REGISTERS > 16 ? 1 : 16 / EXTRA_REGISTERS;
+constexpr int BATCH = EXTRA_REGISTERS == 0 && !PARTS ? 1 : ROOM < PASSES ? ROOM : PASSES;
 // The first of them are under way before the sums are there: before the K loop where they are all, else behind it, where fragments leave
 // registers. With parts most blocks of a tile read none.
 constexpr bool READS_AHEAD = EXTRA_REGISTERS > 0 && !PARTS, BEFORE_LOOP = READS_AHEAD && BATCH == PASSES;
@@ -67,22 +65,18 @@ DEVICE int row_of_pass(const Tile& t, int pass) {
 }
 DEVICE int column_in_tile() { return (int)threadIdx.x % VECTORS_OF_ROW * 8; }
 
-// Whether a thread has a vector of the tile in a pass, whose sums are staged; and whether that is one of C.
-DEVICE bool vector_is_staged(int pass) {
-    const bool finishes = FINISHERS == THREADS || (int)threadIdx.x < FINISHERS;
-    const bool owned = OWNED_ROWS % ROWS_OF_PASS == 0 || (int)threadIdx.x / VECTORS_OF_ROW + pass * ROWS_OF_PASS < OWNED_ROWS;
-    return pass < PASSES && finishes && owned;
-}
 DEVICE bool vector_exists(const Tile& t, int pass) {
     const int row = row_of(t, row_of_pass(t, pass));
-    return vector_is_staged(pass) && t.column + column_in_tile() < N_STORED && row < M && row_exists(row, t.batch);
+    const bool finishes = FINISHERS == THREADS || (int)threadIdx.x < FINISHERS;
+    const bool owned = OWNED_ROWS % ROWS_OF_PASS == 0 || (int)threadIdx.x / VECTORS_OF_ROW + pass * ROWS_OF_PASS < OWNED_ROWS;
+    return finishes && owned && t.column + column_in_tile() < N_STORED && row < M && row_exists(row, t.batch);
 }
 
 // Residuals of the passes from `first` on.
 DEVICE void read_extras(const Operands& o, const Tile& t, int first, Extras (&extras)[BATCH]) {
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
-        if (vector_exists(t, first + i))
+        if (first + i < PASSES && vector_exists(t, first + i))
             extras[i] = load_extras(o, row_of(t, row_of_pass(t, first + i)), t.column + column_in_tile(), t.batch);
     }
 }
@@ -181,41 +175,35 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
 #pragma unroll
         for (int i = 0; i < BATCH; i++) extras[i] = next[i];
         if (EXTRA_REGISTERS > 0 && first + BATCH < PASSES) read_extras(o, t, first + BATCH, next);
+        Sum sums[BATCH][8];
 #pragma unroll
-        for (int group = 0; group < BATCH; group += GROUP) {
-            Sum sums[GROUP][8];
+        for (int i = 0; i < BATCH; i++) {
+            if (first + i >= PASSES || !vector_exists(t, first + i)) continue;
+            const int row = row_of_pass(t, first + i);
+            // The slices of K in order, whoever computed them.
 #pragma unroll
-            for (int i = 0; i < GROUP; i++) {
-                const int pass = first + group + i;
-                // Parts that other blocks added up have no sums of what does not exist.
-                if (group + i >= BATCH || !(SPLIT == 1 ? vector_is_staged(pass) : vector_exists(t, pass))) continue;
-                // The slices of K in order, whoever computed them.
-#pragma unroll
-                for (int slice = 0; slice < SPLIT; slice++) {
-                    if (SPLIT == 1 || (SPLIT_IN_CLUSTER && slice == t.slice)) {
-                        add_staged(sums[i], stage, staged, pass * ROWS_OF_PASS, slice == 0);
-                        continue;
-                    }
-                    const int row = row_of_pass(t, pass);
-#if SPLIT_IN_CLUSTER
-                    const Sum* from = received + ((slice - t.slice) * OWNED_ROWS + row) * BN + column_in_tile();
-                    add(sums[i], *(const Sum4*)from, *(const Sum4*)(from + 4), slice == 0);
-#else
-                    const Sum* from = o.partials + ((size_t)t.number * SPLIT + slice) * (VECTORS * 8) + row * BN + column_in_tile();
-                    add(sums[i], __ldcg((const Sum4*)from), __ldcg((const Sum4*)(from + 4)), slice == 0);
-#endif
+            for (int slice = 0; slice < SPLIT; slice++) {
+                if (SPLIT == 1 || (SPLIT_IN_CLUSTER && slice == t.slice)) {
+                    add_staged(sums[i], stage, staged, (first + i) * ROWS_OF_PASS, slice == 0);
+                    continue;
                 }
-            }
-#pragma unroll
-            for (int i = 0; i < GROUP; i++) {
-                const int pass = first + group + i;
-                if (group + i >= BATCH || !vector_exists(t, pass)) continue;
-                const int row = row_of_pass(t, pass);
-#if MOMENTS
-                normalize(sums[i], bias, row);
+#if SPLIT_IN_CLUSTER
+                const Sum* from = received + ((slice - t.slice) * OWNED_ROWS + row) * BN + column_in_tile();
+                add(sums[i], *(const Sum4*)from, *(const Sum4*)(from + 4), slice == 0);
+#else
+                const Sum* from = o.partials + ((size_t)t.number * SPLIT + slice) * (VECTORS * 8) + row * BN + column_in_tile();
+                add(sums[i], __ldcg((const Sum4*)from), __ldcg((const Sum4*)(from + 4)), slice == 0);
 #endif
-                finish_vector(o, sums[i], bias, extras[group + i], row_of(t, row), column, t.batch);
             }
+#if MOMENTS
+            normalize(sums[i], bias, row);
+#endif
+            if (!PARTS) finish_vector(o, sums[i], bias, extras[i], row_of(t, row), column, t.batch);
+        }
+#pragma unroll
+        for (int i = 0; PARTS && i < BATCH; i++) {
+            if (first + i >= PASSES || !vector_exists(t, first + i)) continue;
+            finish_vector(o, sums[i], bias, extras[i], row_of(t, row_of_pass(t, first + i)), column, t.batch);
         }
     }
 }
