@@ -3,7 +3,8 @@
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
 //! load, for a chain of dependent steps along K, and for the way out. The constants of `wgmma` are fitted to 1270
 //! configurations that were timed on an H200 (`TUNING.md`, section 9), those of `mma.sync` to 13,000 of the products of 17 networks, of
-//! floats and of bytes, on 8 and 16 multiprocessors (section 57), those of splits and clusters to about 7900 (section 24). Only the order
+//! floats and of bytes, on 8 and 16 multiprocessors (section 57), those of splits and clusters, and of `mma.sync` beside `wgmma`, to about 7900
+//! on 8, 16 and 132 (section 24). Only the order
 //! of candidates depends on them.
 
 use crate::codegen::{Candidate, Target};
@@ -39,6 +40,9 @@ pub(crate) const WARPS: Pace =
     Pace { fill: 42.0, l2_bytes: 44.5, shared_bytes: 100.0, staged_bytes: 28.7, stored: 0.0, overlap: Some(1.7) };
 /// The same of products of integers.
 pub(crate) const WARPS_OF_INTEGERS: Pace = Pace { l2_bytes: 57.0, ..WARPS };
+/// Warps where there are warpgroups, which win what few blocks on a multiprocessor would hide: nothing hides.
+pub(crate) const WARPS_BESIDE_WARPGROUPS: Pace =
+    Pace { fill: 42.0, l2_bytes: 81.0, shared_bytes: 95.0, staged_bytes: 32.0, stored: 0.86, overlap: Some(1.0) };
 /// Warpgroups and CUDA cores.
 pub(crate) const OVERLAPPED: Pace =
     Pace { fill: FILL, l2_bytes: 59.0, shared_bytes: 95.0, staged_bytes: 64.0, stored: 0.5, overlap: None };

@@ -1,11 +1,12 @@
 //! Tensor-core configurations (f16, bf16, floats and integers of 8 bits): by warps on sm_80 and later, by warpgroups on sm_90 (not
 //! for 8 bits).
 
-use super::cost::{OVERLAPPED, Tiled, WARPS, WARPS_OF_INTEGERS};
+use super::cost::{OVERLAPPED, Tiled, WARPS, WARPS_BESIDE_WARPGROUPS, WARPS_OF_INTEGERS};
 use super::problem::{Operand, Problem, Windows};
 use super::source::{Constants, Geometry, launch};
 use crate::DType;
 use crate::codegen::{Candidate, Packing, Rate, Tables, Target};
+use crate::pointwise::{Instruction, Program};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -119,6 +120,8 @@ const ALONE: u32 = 113 << 10;
 const MOST_OF_BLOCK: u32 = 163 << 10;
 const SPLITS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
+// What products of warps take where there are no warpgroups, fitted to candidates (`TUNING.md`, section 57).
+
 /// Cycles of a copy of 16 bytes, where rows of a tile are whole lines and where they are half of one.
 const COPY: [f64; 2] = [5.5, 11.0];
 /// Cycles until a copy is there, if nothing else waits; and of each turn whose copy is not under way from the start.
@@ -134,10 +137,13 @@ const STEP: f64 = 40.0;
 const PRODUCT: [f64; 2] = [2.9, 12.4];
 const TURNED_PRODUCT: [f64; 2] = [8.6, 15.9];
 /// Cycles of a thread's pass over eight sums; what integers, residuals, and residuals beside integers add.
-const PASS: f64 = 50.0;
+const PASS: f64 = 80.0;
 const INTEGER_PASS: f64 = 14.0;
 const RESIDUAL_PASS: f64 = 57.0;
 const INTEGER_RESIDUAL_PASS: f64 = 72.0;
+/// The same of normalised rows, and of each operation of an epilogue of floats beside its first.
+const NORMALISED_PASS: f64 = 20.0;
+const OPERATION: f64 = 12.0;
 /// What patches take longer whose lines are no multiples of eight wide, which meet bank conflicts: all of it with exchanged sides, else reads of
 /// bytes.
 const TURNED_CONFLICTS: f64 = 1.09;
@@ -150,8 +156,8 @@ const FACTORS: f64 = 24.0;
 /// them do with a gain, more with none. As measured with candidates of three networks on 16 and 132 multiprocessors, each against the plain
 /// product (section 41).
 const MOMENTS: f64 = 8.0;
-/// The same with exchanged sides, shared or not.
-const TURNED_MOMENTS: f64 = 3.9;
+/// The same with exchanged sides, shared or not (section 57).
+const TURNED_MOMENTS: f64 = 4.4;
 
 /// Threads that multiply together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -500,6 +506,17 @@ impl Tile {
     }
 }
 
+/// What one K tile takes, as [`Tiled`] has it; `around` is its `turn`.
+struct Turn {
+    arithmetic: f64,
+    shared: f64,
+    copied: f64,
+    chain: f64,
+    issue: f64,
+    around: f64,
+    waits: f64,
+}
+
 fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let [wm, wn, wk] = tile.units;
     let (threads, layout) = (tile.threads(), tile.layout(problem, tile.stages));
@@ -555,58 +572,72 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let read = f64::from(wm * wn) * f64::from(warp_rows + warp_columns);
     let of_block = f64::from(threads) / 128.0;
     let integers = problem.is_of_bytes() && !problem.float8();
+    let beside_warpgroups = multiplies_by_warpgroups(problem, target);
     let conflicts = if integers && !tile.turned && tile.has_conflicts() { CONFLICTS } else { 1.0 };
     let turns = f64::from(tile.turns(problem).div_ceil(tile.split));
-    let (arithmetic, shared, copied, chain, issue, turn, waits) = match tile.unit {
+    let turn = match tile.unit {
+        Unit::Warp if beside_warpgroups => {
+            // Rows of half a line cost more to copy.
+            let copies = copies * if bytes < 128.0 { 21.5 } else { 13.5 };
+            let latency = 520.0 / f64::from(tile.stages - 1);
+            Turn {
+                // The pace of products is part of `issue`.
+                arithmetic: 0.0,
+                shared: 0.79 * (read * bytes + 0.2 * (of_a + columns * bytes)),
+                copied: of_a + columns * bytes,
+                chain: (copies + steps * (7.8 * fragments + conversion)).max(latency),
+                issue: (copies + steps * (9.8 * fragments + conversion)) * of_block,
+                around: 57.0,
+                waits: 0.0,
+            }
+        }
         Unit::Warp => {
             let copies = copies * COPY[usize::from(bytes < 128.0)];
             let [chained, issued] = if tile.turned { TURNED_PRODUCT } else { PRODUCT };
             let step = conversion + if tile.turned { 0.0 } else { STEP };
             let chain = copies + steps * (chained * fragments + step);
-            let turn = TURN[2 * usize::from(tile.patch.is_some()) + usize::from(tile.turned)]
+            let around = TURN[2 * usize::from(tile.patch.is_some()) + usize::from(tile.turned)]
                 + if wk > 1 { SHARED_DEPTH } else { 0.0 };
             // With few tiles ahead the latency of level 2 shows.
             let ahead = f64::from(tile.stages - 1);
-            let wait = LATE + (LATENCY / ahead - turn - chain).max(0.0);
-            (
-                // The pace of products is part of `issue`.
-                0.0,
-                read * bytes * conflicts + 0.29 * (of_a + columns * bytes),
-                of_a + columns * bytes,
+            let wait = LATE + (LATENCY / ahead - around - chain).max(0.0);
+            Turn {
+                arithmetic: 0.0,
+                shared: read * bytes * conflicts + 0.29 * (of_a + columns * bytes),
+                copied: of_a + columns * bytes,
                 chain,
-                (copies + steps * (issued * fragments + step)) * of_block,
-                turn,
-                (turns - ahead).max(0.0) * wait,
-            )
+                issue: (copies + steps * (issued * fragments + step)) * of_block,
+                around,
+                waits: (turns - ahead).max(0.0) * wait,
+            }
         }
         Unit::Warpgroup => {
             // A warpgroup starts its products and waits for them.
             let copies = copies * 15.0;
             let latency = 580.0 / f64::from(tile.stages - 2);
-            (
-                rows * columns * depth / rate,
-                (read + rows + columns) * bytes,
+            Turn {
+                arithmetic: rows * columns * depth / rate,
+                shared: (read + rows + columns) * bytes,
                 // Level 1 serves most of what neighbouring taps share.
-                (rows / f64::from(problem.taps()).min(1.7) + columns) * bytes,
-                (copies + 60.0).max(latency),
-                (copies + steps * 8.0) * of_block * 1.4,
-                140.0,
-                0.0,
-            )
+                copied: (rows / f64::from(problem.taps()).min(1.7) + columns) * bytes,
+                chain: (copies + 60.0).max(latency),
+                issue: (copies + steps * 8.0) * of_block * 1.4,
+                around: 140.0,
+                waits: 0.0,
+            }
         }
     };
     let weights =
         problem.columns as f64 * f64::from(problem.k()) * b.batch.iter().filter(|&&s| s != 0).count().max(1) as f64;
-    let residual = problem.extras.iter().any(|map| map.row.iter().any(|&stride| stride != 0));
-    let pass = match (integers, residual) {
-        (false, false) => PASS,
-        (true, false) => PASS + INTEGER_PASS,
-        (false, true) => PASS + RESIDUAL_PASS,
-        (true, true) => PASS + INTEGER_PASS + RESIDUAL_PASS + INTEGER_RESIDUAL_PASS,
+    let own_passes = tile.unit == Unit::Warp && !beside_warpgroups;
+    let passes = f64::from((tile.rows * tile.columns / 8).div_ceil(threads)) * pass(problem);
+    let residuals = match tile.unit {
+        Unit::Warp => (problem.extras.len() + usize::from(problem.second.is_some())) as f64,
+        Unit::Warpgroup => 0.0,
     };
-    let passes = (tile.rows * tile.columns / 8).div_ceil(threads);
     let time = Tiled {
         pace: match tile.unit {
+            Unit::Warp if beside_warpgroups => WARPS_BESIDE_WARPGROUPS,
             Unit::Warp if integers => WARPS_OF_INTEGERS,
             Unit::Warp => WARPS,
             Unit::Warpgroup => OVERLAPPED,
@@ -615,14 +646,14 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
             * f64::from(tile.split),
         occupancy: f64::from(occupancy),
         turns,
-        arithmetic,
-        shared,
-        copied,
-        chain,
-        issue,
-        turn,
-        waits,
-        passes: if tile.unit == Unit::Warp { f64::from(passes) * pass } else { 0.0 },
+        arithmetic: turn.arithmetic,
+        shared: turn.shared,
+        copied: turn.copied,
+        chain: turn.chain,
+        issue: turn.issue,
+        turn: turn.around,
+        waits: turn.waits,
+        passes: if own_passes { passes } else { 0.0 },
         tile: rows * columns * 4.0,
         staged: rows
             * columns
@@ -632,13 +663,32 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 Unit::Warp => f64::from(2 + 2 * wk),
                 Unit::Warpgroup => 4.0,
             },
-        accesses: 1.0 / f64::from(problem.pooled()),
+        accesses: residuals + 1.0 / f64::from(problem.pooled()),
         split: f64::from(tile.split),
         cluster: tile.cluster,
         device: weights * b.dtype.size() as f64,
     }
     .time(target);
     if tile.turned && tile.has_conflicts() { time * TURNED_CONFLICTS } else { time }
+}
+
+/// Cycles of a thread's pass over eight sums.
+fn pass(problem: &Problem) -> f64 {
+    let residual = problem.extras.iter().any(|map| map.row.iter().any(|&stride| stride != 0));
+    let normalised = if problem.moments.is_some() { NORMALISED_PASS } else { 0.0 };
+    let of_residual = if residual { RESIDUAL_PASS } else { 0.0 };
+    match problem.integers {
+        Some(_) => PASS + INTEGER_PASS + of_residual + if residual { INTEGER_RESIDUAL_PASS } else { 0.0 },
+        None => PASS + normalised + of_residual + OPERATION * problem.program.as_ref().map_or(0, operations) as f64,
+    }
+}
+
+/// Operations of an epilogue beside its first, which adds a residual or clips.
+fn operations(program: &Program) -> usize {
+    let is_operation = |instruction: &&Instruction| {
+        !matches!(instruction, Instruction::Input(_) | Instruction::Float(_) | Instruction::Integer(_))
+    };
+    program.instructions.iter().filter(is_operation).count().saturating_sub(1)
 }
 
 fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidate {
