@@ -156,8 +156,8 @@ const FACTORS: f64 = 24.0;
 /// them do with a gain, more with none. As measured with candidates of three networks on 16 and 132 multiprocessors, each against the plain
 /// product (section 41).
 const MOMENTS: f64 = 8.0;
-/// The same with exchanged sides, shared or not (section 57).
-const TURNED_MOMENTS: f64 = 4.4;
+/// The same with exchanged sides, whether warps share rows or not; and where they share K (section 57).
+const TURNED_MOMENTS: [f64; 2] = [4.4, 7.0];
 
 /// Threads that multiply together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -561,7 +561,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let conversion = conversion + if scales { f64::from(warp_rows / 4) * SCALED_WORD + FACTORS } else { 0.0 };
     // Words of A are as many as sums of its rows: two for every eight.
     let of_moments = match problem.moments {
-        Some(_) if tile.turned => f64::from(warp_rows / 4) * TURNED_MOMENTS,
+        Some(_) if tile.turned => f64::from(warp_rows / 4) * TURNED_MOMENTS[usize::from(wk > 1)],
         Some(_) => f64::from(warp_rows / 4) * MOMENTS / f64::from(wn.min(2)),
         None => 0.0,
     };
