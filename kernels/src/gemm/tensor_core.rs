@@ -310,9 +310,9 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
                 Unit::Warp => (depth <= k || depth == FRAGMENT * wk.max(2)) && (depth < 256 || wk > 1),
                 Unit::Warpgroup => depth == 128,
             };
-            // Sums of the largest warp tiles leave no registers for the addresses of so many copies: 144 bytes spilled on sm_87.
-            let crowded = turned && depth == 256 && (rows / wm) * (columns / wn) >= 64 * 64;
-            suits && !(crowded && problem.even_rows().is_none()) && (depth / FRAGMENT).is_multiple_of(wk)
+            // Sums of the largest warp tiles leave four warps no registers for so many copies: 144 bytes spilled on sm_87.
+            let crowded = turned && depth == 256 && wm * wn * wk == 4 && (rows / wm) * (columns / wn) >= 64 * 64;
+            suits && !crowded && (depth / FRAGMENT).is_multiple_of(wk)
         });
         depths.flat_map(move |depth| {
             let depth = depth / size;
