@@ -2,10 +2,9 @@
 //!
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
 //! load, for a chain of dependent steps along K, and for the way out. The constants of `wgmma` are fitted to 1270
-//! configurations that were timed on an H200 (`TUNING.md`, section 9), those of `mma.sync` to 13,000 of the products of 17 networks, of
-//! floats and of bytes, on 8 and 16 multiprocessors (section 57), those of splits and clusters, and of `mma.sync` beside `wgmma`, to about 7900
-//! on 8, 16 and 132 (section 24). Only the order
-//! of candidates depends on them.
+//! configurations that were timed on an H200 (`TUNING.md`, section 9), those of `mma.sync` to 12,800 of the products of 17 networks, of
+//! floats and of bytes, on 8 and 16 multiprocessors (section 57), those of splits and clusters, and of `mma.sync` beside `wgmma`, to about
+//! 7900 on 8, 16 and 132 (section 24). Only the order of candidates depends on them.
 
 use crate::codegen::{Candidate, Target};
 

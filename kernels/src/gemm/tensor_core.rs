@@ -278,6 +278,11 @@ fn has_patches(problem: &Problem) -> bool {
         })
 }
 
+/// Whether the sums of a warp's rows and columns leave few registers for anything else.
+fn has_many_sums(warp_rows: u32, warp_columns: u32) -> bool {
+    warp_rows * warp_columns >= 64 * 64
+}
+
 /// Configurations that gather A, each row for itself.
 fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iterator<Item = Tile> + 'a {
     // Warpgroups read A from shared memory, where nobody could scale it on the way, or see it.
@@ -295,7 +300,7 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
         let oversize = |tile: u32, extent: u32, least: u32| tile > least && tile >= 2 * extent;
         // Sums of the largest warp tiles leave no registers for what is converted, or for moments of all its rows.
         let takes_registers = problem.float8() || (problem.moments.is_some() && !turned);
-        let crowded = takes_registers && (rows / wm) * (columns / wn) >= 64 * 64;
+        let crowded = takes_registers && has_many_sums(rows / wm, columns / wn);
         let whole = rows.is_multiple_of(problem.pooled());
         !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32) && !crowded && whole
     });
@@ -311,8 +316,8 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
                 Unit::Warpgroup => depth == 128,
             };
             // Sums of the largest warp tiles leave four warps no registers for so many copies: 144 bytes spilled on sm_87.
-            let crowded = turned && depth == 256 && wm * wn * wk == 4 && (rows / wm) * (columns / wn) >= 64 * 64;
-            suits && !crowded && (depth / FRAGMENT).is_multiple_of(wk)
+            let spills = turned && depth == 256 && wm * wn * wk == 4 && has_many_sums(rows / wm, columns / wn);
+            suits && !spills && (depth / FRAGMENT).is_multiple_of(wk)
         });
         depths.flat_map(move |depth| {
             let depth = depth / size;
@@ -458,7 +463,7 @@ impl Tile {
     /// registers for them.
     fn reads_row_table(&self, problem: &Problem) -> bool {
         let [wm, wn, _] = self.units;
-        let large = self.rows >= 256 || (self.rows / wm) * (self.columns / wn) >= 64 * 64;
+        let large = self.rows >= 256 || has_many_sums(self.rows / wm, self.columns / wn);
         self.patch.is_none()
             && self.even_rows(problem).is_none()
             && self.unit == Unit::Warp
@@ -506,17 +511,6 @@ impl Tile {
         let moments = scales + of_factors;
         Layout { staged, table, received, scales, moments, bytes: moments + of_moments }
     }
-}
-
-/// What one K tile takes, as [`Tiled`] has it; `around` is its `turn`.
-struct Turn {
-    arithmetic: f64,
-    shared: f64,
-    copied: f64,
-    chain: f64,
-    issue: f64,
-    around: f64,
-    waits: f64,
 }
 
 fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
@@ -573,89 +567,25 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     // Fragments are read by each warp, a warpgroup's operands once.
     let read = f64::from(wm * wn) * f64::from(warp_rows + warp_columns);
     let of_block = f64::from(threads) / 128.0;
-    let integers = problem.is_of_bytes() && !problem.float8();
-    let beside_warpgroups = multiplies_by_warpgroups(problem, target);
-    let conflicts = if integers && !tile.turned && tile.has_conflicts() { CONFLICTS } else { 1.0 };
     let turns = f64::from(tile.turns(problem).div_ceil(tile.split));
-    let turn = match tile.unit {
-        Unit::Warp if beside_warpgroups => {
-            // Rows of half a line cost more to copy.
-            let copies = copies * if bytes < 128.0 { 21.5 } else { 13.5 };
-            let latency = 520.0 / f64::from(tile.stages - 1);
-            Turn {
-                // The pace of products is part of `issue`.
-                arithmetic: 0.0,
-                shared: 0.79 * (read * bytes + 0.2 * (of_a + columns * bytes)),
-                copied: of_a + columns * bytes,
-                chain: (copies + steps * (7.8 * fragments + conversion)).max(latency),
-                issue: (copies + steps * (9.8 * fragments + conversion)) * of_block,
-                around: 57.0,
-                waits: 0.0,
-            }
-        }
-        Unit::Warp => {
-            let copies = copies * COPY[usize::from(bytes < 128.0)];
-            let [chained, issued] = if tile.turned { TURNED_PRODUCT } else { PRODUCT };
-            let step = conversion + if tile.turned { 0.0 } else { STEP };
-            let chain = copies + steps * (chained * fragments + step);
-            let around = TURN[2 * usize::from(tile.patch.is_some()) + usize::from(tile.turned)]
-                + if wk > 1 { SHARED_DEPTH } else { 0.0 };
-            // With few tiles ahead the latency of level 2 shows.
-            let ahead = f64::from(tile.stages - 1);
-            let wait = LATE + (LATENCY / ahead - around - chain).max(0.0);
-            Turn {
-                arithmetic: 0.0,
-                shared: read * bytes * conflicts + 0.29 * (of_a + columns * bytes),
-                copied: of_a + columns * bytes,
-                chain,
-                issue: (copies + steps * (issued * fragments + step)) * of_block,
-                around,
-                waits: (turns - ahead).max(0.0) * wait,
-            }
-        }
-        Unit::Warpgroup => {
-            // A warpgroup starts its products and waits for them.
-            let copies = copies * 15.0;
-            let latency = 580.0 / f64::from(tile.stages - 2);
-            Turn {
-                arithmetic: rows * columns * depth / rate,
-                shared: (read + rows + columns) * bytes,
-                // Level 1 serves most of what neighbouring taps share.
-                copied: (rows / f64::from(problem.taps()).min(1.7) + columns) * bytes,
-                chain: (copies + 60.0).max(latency),
-                issue: (copies + steps * 8.0) * of_block * 1.4,
-                around: 140.0,
-                waits: 0.0,
-            }
-        }
-    };
     let weights =
         problem.columns as f64 * f64::from(problem.k()) * b.batch.iter().filter(|&&s| s != 0).count().max(1) as f64;
-    let own_passes = tile.unit == Unit::Warp && !beside_warpgroups;
-    let passes = f64::from((tile.rows * tile.columns / 8).div_ceil(threads)) * pass(problem);
-    let residuals = match tile.unit {
-        Unit::Warp => (problem.extras.len() + usize::from(problem.second.is_some())) as f64,
-        Unit::Warpgroup => 0.0,
-    };
-    let time = Tiled {
-        pace: match tile.unit {
-            Unit::Warp if beside_warpgroups => WARPS_BESIDE_WARPGROUPS,
-            Unit::Warp if integers => WARPS_OF_INTEGERS,
-            Unit::Warp => WARPS,
-            Unit::Warpgroup => OVERLAPPED,
-        },
+    let stored = 1.0 / f64::from(problem.pooled());
+    let base = Tiled {
+        pace: OVERLAPPED,
         blocks: f64::from(tile.tiles_of_rows(problem) * problem.columns.div_ceil(tile.columns) * problem.batches())
             * f64::from(tile.split),
         occupancy: f64::from(occupancy),
         turns,
-        arithmetic: turn.arithmetic,
-        shared: turn.shared,
-        copied: turn.copied,
-        chain: turn.chain,
-        issue: turn.issue,
-        turn: turn.around,
-        waits: turn.waits,
-        passes: if own_passes { passes } else { 0.0 },
+        turn: 0.0,
+        // The pace of products of warps is part of `issue`.
+        arithmetic: 0.0,
+        shared: 0.0,
+        copied: of_a + columns * bytes,
+        chain: 0.0,
+        issue: 0.0,
+        waits: 0.0,
+        passes: 0.0,
         tile: rows * columns * 4.0,
         staged: rows
             * columns
@@ -665,12 +595,66 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 Unit::Warp => f64::from(2 + 2 * wk),
                 Unit::Warpgroup => 4.0,
             },
-        accesses: residuals + 1.0 / f64::from(problem.pooled()),
+        accesses: stored,
         split: f64::from(tile.split),
         cluster: tile.cluster,
         device: weights * b.dtype.size() as f64,
-    }
-    .time(target);
+    };
+    let tiled = match tile.unit {
+        Unit::Warp if multiplies_by_warpgroups(problem, target) => {
+            // Rows of half a line cost more to copy.
+            let copies = copies * if bytes < 128.0 { 21.5 } else { 13.5 };
+            let latency = 520.0 / f64::from(tile.stages - 1);
+            Tiled {
+                pace: WARPS_BESIDE_WARPGROUPS,
+                turn: 57.0,
+                shared: 0.79 * (read * bytes + 0.2 * (of_a + columns * bytes)),
+                chain: (copies + steps * (7.8 * fragments + conversion)).max(latency),
+                issue: (copies + steps * (9.8 * fragments + conversion)) * of_block,
+                accesses: (problem.extras.len() + usize::from(problem.second.is_some())) as f64 + stored,
+                ..base
+            }
+        }
+        Unit::Warp => {
+            let integers = problem.is_of_bytes() && !problem.float8();
+            let conflicts = if integers && !tile.turned && tile.has_conflicts() { CONFLICTS } else { 1.0 };
+            let copies = copies * COPY[usize::from(bytes < 128.0)];
+            let [chained, issued] = if tile.turned { TURNED_PRODUCT } else { PRODUCT };
+            let step = conversion + if tile.turned { 0.0 } else { STEP };
+            let chain = copies + steps * (chained * fragments + step);
+            let turn = TURN[2 * usize::from(tile.patch.is_some()) + usize::from(tile.turned)]
+                + if wk > 1 { SHARED_DEPTH } else { 0.0 };
+            // With few tiles ahead the latency of level 2 shows.
+            let ahead = f64::from(tile.stages - 1);
+            let wait = LATE + (LATENCY / ahead - turn - chain).max(0.0);
+            Tiled {
+                pace: if integers { WARPS_OF_INTEGERS } else { WARPS },
+                turn,
+                shared: read * bytes * conflicts + 0.29 * (of_a + columns * bytes),
+                chain,
+                issue: (copies + steps * (issued * fragments + step)) * of_block,
+                waits: (turns - ahead).max(0.0) * wait,
+                passes: f64::from((tile.rows * tile.columns / 8).div_ceil(threads)) * pass(problem),
+                ..base
+            }
+        }
+        Unit::Warpgroup => {
+            // A warpgroup starts its products and waits for them.
+            let copies = copies * 15.0;
+            let latency = 580.0 / f64::from(tile.stages - 2);
+            Tiled {
+                turn: 140.0,
+                arithmetic: rows * columns * depth / rate,
+                shared: (read + rows + columns) * bytes,
+                // Level 1 serves most of what neighbouring taps share.
+                copied: (rows / f64::from(problem.taps()).min(1.7) + columns) * bytes,
+                chain: (copies + 60.0).max(latency),
+                issue: (copies + steps * 8.0) * of_block * 1.4,
+                ..base
+            }
+        }
+    };
+    let time = tiled.time(target);
     if tile.turned && tile.has_conflicts() { time * TURNED_CONFLICTS } else { time }
 }
 
@@ -678,10 +662,13 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
 fn pass(problem: &Problem) -> f64 {
     let residual = problem.extras.iter().any(|map| map.row.iter().any(|&stride| stride != 0));
     let normalised = if problem.moments.is_some() { NORMALISED_PASS } else { 0.0 };
-    let of_residual = if residual { RESIDUAL_PASS } else { 0.0 };
+    let of_residual = |cycles: f64| if residual { cycles } else { 0.0 };
     match problem.integers {
-        Some(_) => PASS + INTEGER_PASS + of_residual + if residual { INTEGER_RESIDUAL_PASS } else { 0.0 },
-        None => PASS + normalised + of_residual + OPERATION * problem.program.as_ref().map_or(0, operations) as f64,
+        Some(_) => PASS + INTEGER_PASS + of_residual(RESIDUAL_PASS + INTEGER_RESIDUAL_PASS),
+        None => {
+            let operations = problem.program.as_ref().map_or(0, operations) as f64;
+            PASS + normalised + of_residual(RESIDUAL_PASS) + OPERATION * operations
+        }
     }
 }
 
