@@ -22,7 +22,7 @@ pub use source::{
 };
 pub use target::{Rate, Target};
 pub use text::Text;
-pub(crate) use whole::{SHARED_TABLES, Source, Tables, slots_to_byte, whole_functions};
+pub(crate) use whole::{SHARED_TABLES, Source, Tables, scaling_functions, slots_to_byte, whole_functions};
 
 pub use crate::kernel::all_cases;
 

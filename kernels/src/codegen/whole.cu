@@ -22,6 +22,31 @@ DEVICE f32 element_of_u8(u32 word, int j) {
 DEVICE f32 element_of_i8(u32 word, int j) {
     return __fsub_rn(__uint_as_float(__byte_perm(word ^ 0x80808080u, 0x4b000000u, 0x7650 | j)), 8388736.0f);
 }
+// Next to zero floats are whole numbers times 2^-149 and their bits are these numbers: x rounded, half to even, and `more` added, which is
+// even; and the same and one more (codegen/whole/saturated.rs).
+DEVICE u32 whole_bits(f32 x, f32 more) { return __float_as_uint(fmaf(x, __uint_as_float(1u), more)); }
+DEVICE u32 odd_bits(f32 x, f32 more) {
+    return __float_as_uint(__fadd_rn(fmaf(x, __uint_as_float(1u), more), __uint_as_float(1u)));
+}
+// Such numbers bounded to 0 and 255: one, and four as bytes.
+DEVICE u32 saturated_byte(u32 bits) {
+    u32 byte;
+    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %1;" : "=r"(byte) : "r"(0), "r"(bits));
+    return byte;
+}
+DEVICE u32 saturated_word(const u32* bits) {
+    u32 word;
+    asm("{\n.reg .b32 high;\ncvt.pack.sat.u8.s32.b32 high, %4, %3, 0;\ncvt.pack.sat.u8.s32.b32 %0, %2, %1, high;\n}"
+        : "=r"(word)
+        : "r"(bits[0]), "r"(bits[1]), "r"(bits[2]), "r"(bits[3]));
+    return word;
+}
+// Four bytes bounded to 127: those with a sign bit become it. `__byte_perm` cannot replicate signs.
+DEVICE u32 positive_word(u32 word) {
+    u32 signs;
+    asm("prmt.b32 %0, %1, %1, 0xba98;" : "=r"(signs) : "r"(word));
+    return (word | signs) & 0x7f7f7f7fu;
+}
 // The last bytes of four words.
 DEVICE u32 pack_bytes(const u32* y) {
     return __byte_perm(__byte_perm(y[0], y[1], 0x0040), __byte_perm(y[2], y[3], 0x0040), 0x5410);

@@ -7,11 +7,15 @@
 //! for all 65,536 pairs ([`pair`]).
 
 mod pair;
+mod saturated;
+mod scaling;
 
 use super::source::instruction_expression;
 use super::{Arithmetic, f32_literal, quotient};
 use crate::DType;
 use crate::pointwise::{Binary, Class, Instruction, Program, Unary};
+use pair::TwoBytes;
+pub(crate) use scaling::scaling_functions;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 
@@ -112,7 +116,9 @@ struct Table {
 }
 
 /// `DEVICE f32 NAME(f32 x0, …)` and, where `output` has 8 bits, `DEVICE u32 NAME_byte(f32 x0, …)`, whose last byte is what is
-/// stored; none where the program is not of f32. Tables are read where `place` says, unless they take more than [`SHARED_TABLES`].
+/// stored, and `DEVICE u32 NAME_part(f32 x0, …)`, of four of which `DEVICE u32 NAME_word(const u32* parts)` makes a word to store, where
+/// `NAME_ZERO` is the part of a zero; none where the program is not of f32. Tables are read where `place` says, unless they take more than
+/// [`SHARED_TABLES`].
 pub(crate) fn whole_functions(
     name: &str,
     program: &Program,
@@ -128,12 +134,12 @@ pub(crate) fn whole_functions(
     let nan = if stored.is_some() && sources == [Source::Float] { of_nan(program) } else { None };
     let printer = Printer::new(program, if nan.is_some() { &[Source::Number] } else { sources }, stored);
     let mut tables = Vec::new();
-    let (mut body, mut above) = printer.body(name, place, &mut tables);
+    let mut body = printer.body(name, place, &mut tables);
     let copies = match place {
         Tables::InMemory => String::new(),
         Tables::Shared if tables.iter().map(|table| table.bytes).sum::<usize>() > SHARED_TABLES as usize => {
             tables.clear();
-            (body, above) = printer.body(name, Tables::InMemory, &mut tables);
+            body = printer.body(name, Tables::InMemory, &mut tables);
             copies(name, &[])
         }
         Tables::Shared => copies(name, &tables),
@@ -147,12 +153,22 @@ pub(crate) fn whole_functions(
         None => value,
     };
     let value = apart(format!("r{result}"), nan.map(f32_literal));
-    let mut s = format!("{WHOLE}{tables}{copies}DEVICE f32 {name}({parameters}) {{\n{body}    return {value};\n}}\n");
+    let Body { text, above, outcome } = body;
+    let mut s = format!("{WHOLE}{tables}{copies}DEVICE f32 {name}({parameters}) {{\n{text}    return {value};\n}}\n");
     if stored.is_some() {
-        let stored_as = |value: f32| if output == DType::I8 { value as i8 as u8 } else { value as u8 };
-        let byte = apart(printer.byte(result, &above, output), nan.map(|nan| format!("{}u", stored_as(nan))));
-        write!(s, "DEVICE u32 {name}_byte({parameters}) {{\n{body}    return {byte};\n}}\n")
-            .expect("writing to a string");
+        let stored_as = |value: f32| if output == DType::I8 { i32::from(value as i8) } else { i32::from(value as u8) };
+        let byte = apart(printer.byte(result, &above, output), nan.map(|nan| format!("{}u", stored_as(nan) & 255)));
+        let (part, word) = printer.part(result, &above, &outcome, output);
+        let part = apart(part, nan.map(|nan| format!("{}u", (stored_as(nan) + word.more()) & 255)));
+        let (zero, word) = (word.more(), word.expression());
+        write!(
+            s,
+            "DEVICE u32 {name}_byte({parameters}) {{\n{text}    return {byte};\n}}\n\
+             DEVICE u32 {name}_part({parameters}) {{\n{text}    return {part};\n}}\n\
+             constexpr u32 {name}_ZERO = {zero};\n\
+             DEVICE u32 {name}_word(const u32* parts) {{ return {word}; }}\n"
+        )
+        .expect("writing to a string");
     }
     Some(s)
 }
@@ -456,8 +472,8 @@ impl<'a> Printer<'a> {
         results.iter().all(|value| !value.is_nan()).then_some(bounded)
     }
 
-    /// The expression of a register as its base times a factor, rounded and bounded.
-    fn scaled(&self, number: usize) -> Option<String> {
+    /// A register as its base times a factor, rounded and bounded.
+    fn scaled(&self, number: usize) -> Option<Scaled> {
         let (base, (first, values)) = (self.bases[number]?, self.values(number)?);
         let (low, high) = values.iter().fold((f32::MAX, f32::MIN), |(l, h), &v| (l.min(v), h.max(v)));
         if values.iter().any(|value| value.fract() != 0.0 || value.abs() > 255.0) {
@@ -479,29 +495,34 @@ impl<'a> Printer<'a> {
         if !factor.is_normal() || !operands().all(holds) {
             return None;
         }
-        let mut value = if plain {
-            format!("r{base}")
-        } else {
-            format!("round_bounded(__fmul_rn(r{base}, {}))", f32_literal(factor))
-        };
-        if operands().any(|(x, _)| rounded(x) < low) {
-            value = format!("fmaxf({value}, {})", f32_literal(low));
-        }
-        if operands().any(|(x, _)| rounded(x) > high) {
-            value = format!("fminf({value}, {})", f32_literal(high));
-        }
-        Some(value)
+        let exceeds = [operands().any(|(x, _)| rounded(x) < low), operands().any(|(x, _)| rounded(x) > high)];
+        Some(Scaled { base, factor: (!plain).then_some(factor), range: [low, high], exceeds })
     }
 
-    /// A table of a register's values, indexed by the last byte of its base, and the expression that reads it; and the byte
-    /// itself where it holds bytes. Values are bounded as what reads them bounds them, so that more tables hold bytes.
-    fn table(&self, name: &str, number: usize, place: Tables, index: &str) -> Option<(Table, String, Option<String>)> {
+    /// A table of a register's values, indexed by its base, and the expression that reads it; and the byte itself where it holds bytes.
+    /// Values are bounded as what reads them bounds them, so that more tables hold bytes.
+    fn table(
+        &self,
+        name: &str,
+        number: usize,
+        place: Tables,
+        above: &[Above],
+    ) -> Option<(Table, String, Option<String>)> {
+        let base = self.bases[number]?;
         let (first, values) = self.bounded_values(number)?;
         let kind = byte_type(&values);
-        let mut words = [0u32; 256];
-        for (value, x) in values.iter().zip(first..) {
-            words[(x & 255) as usize] = if kind.is_some() { *value as i32 as u32 & 255 } else { value.to_bits() };
+        let words: Vec<u32> = values
+            .iter()
+            .map(|value| if kind.is_some() { *value as i32 as u32 & 255 } else { value.to_bits() })
+            .collect();
+        let (mut index, mut zero) = (format!("low_byte({})", sum(base, above)), 0);
+        if let Some(saturated) = self.saturated_index(base, above, self.bytes(base)) {
+            (index, zero) = saturated;
         }
+        let words: [u32; 256] = std::array::from_fn(|i| {
+            let place = (i as i32 + zero - first) as usize;
+            words.get(place & 255).copied().unwrap_or(words[words.len() - 1])
+        });
         let list = words.map(|word| word.to_string()).join(",");
         let element = if kind.is_some() { "u8" } else { "u32" };
         let table = format!("{name}_table_{number}");
@@ -522,7 +543,8 @@ impl<'a> Printer<'a> {
 
     /// The statements of all registers; for each, an expression of it plus 1.5 · 2²³ or of its last byte, where there is one
     /// that costs less than the sum.
-    fn body(&self, name: &str, place: Tables, tables: &mut Vec<Table>) -> (String, Vec<Above>) {
+    fn body(&self, name: &str, place: Tables, tables: &mut Vec<Table>) -> Body {
+        let mut outcome = Outcome::Program;
         let mut body = String::new();
         let mut above: Vec<Above> = Vec::new();
         for (number, &instruction) in self.program.instructions.iter().enumerate() {
@@ -530,31 +552,35 @@ impl<'a> Printer<'a> {
             let mut value = None;
             if self.is_outlet(number) {
                 let slots = self.slots(number);
-                value = self.scaled(number).filter(|_| slots > 3);
-                if let (Some(base), Some(plain)) = (self.bases[number], &value)
-                    && *plain == format!("r{base}")
-                {
-                    short = above[base].clone();
-                }
-                if let (None, Some(base), true) = (&value, self.bases[number], slots > TABLE) {
-                    let index = format!("low_byte({})", sum(base, &above));
-                    if let Some((table, read, byte)) = self.table(name, number, place, &index) {
-                        tables.push(table);
-                        value = Some(match &byte {
-                            Some(byte) => {
-                                writeln!(body, "    const u32 b{number} = {byte};").expect("writing to a string");
-                                short = Above::Byte(format!("b{number}"));
-                                read.replace(byte, &format!("b{number}"))
-                            }
-                            None => read,
-                        });
+                if let Some(scaled) = self.scaled(number).filter(|_| slots > 3) {
+                    value = Some(scaled.expression());
+                    if scaled.is_base() {
+                        short = above[scaled.base].clone();
                     }
+                    if number + 1 == self.program.instructions.len() {
+                        outcome = Outcome::Scaled(scaled);
+                    }
+                }
+                if value.is_none()
+                    && slots > TABLE
+                    && let Some((table, read, byte)) = self.table(name, number, place, &above)
+                {
+                    tables.push(table);
+                    value = Some(match &byte {
+                        Some(byte) => {
+                            writeln!(body, "    const u32 b{number} = {byte};").expect("writing to a string");
+                            short = Above::Byte(format!("b{number}"));
+                            read.replace(byte, &format!("b{number}"))
+                        }
+                        None => read,
+                    });
                 }
             }
             if number + 1 == self.program.instructions.len()
-                && let Some(sum) = self.of_two_bytes(number)
+                && let Some(of_two) = self.of_two_bytes(number)
             {
-                (value, short) = (Some(String::new()), Above::Expression(sum));
+                (value, short) = (Some(String::new()), Above::Expression(of_two.expression()));
+                outcome = Outcome::Joined(of_two);
             }
             let value = value.unwrap_or_else(|| {
                 let (value, of) = self.expression(number, instruction, &above);
@@ -569,7 +595,7 @@ impl<'a> Printer<'a> {
             writeln!(body, "    const f32 r{number} = {value};").expect("writing to a string");
             above.push(short);
         }
-        (body, above)
+        Body { text: body, above, outcome }
     }
 
     /// The expression of an instruction; an empty one is its sum less 1.5 · 2²³.
@@ -653,6 +679,63 @@ impl<'a> Printer<'a> {
             return format!("__float_as_uint(above_whole(fminf(fmaxf(r{number}, {low}), {high})))");
         }
         format!("__float_as_uint({})", sum(number, above))
+    }
+}
+
+/// The printed statements of a program.
+struct Body {
+    text: String,
+    /// Of each register.
+    above: Vec<Above>,
+    outcome: Outcome,
+}
+
+/// How the result is printed.
+enum Outcome {
+    /// By its instruction.
+    Program,
+    /// As a byte times a factor.
+    Scaled(Scaled),
+    /// As a sum or product of two bytes.
+    Joined(TwoBytes),
+}
+
+/// A register that is another one times a factor.
+struct Scaled {
+    base: usize,
+    /// None where it is 1.
+    factor: Option<f32>,
+    /// The least and the most that the register is.
+    range: [f32; 2],
+    /// Whether the product is less, and more, before it is bounded.
+    exceeds: [bool; 2],
+}
+
+impl Scaled {
+    /// The product, neither rounded nor bounded.
+    fn product(&self) -> String {
+        let base = self.base;
+        self.factor.map_or_else(|| format!("r{base}"), |factor| format!("__fmul_rn(r{base}, {})", f32_literal(factor)))
+    }
+
+    /// The register.
+    fn expression(&self) -> String {
+        let mut value = self.product();
+        if self.factor.is_some() {
+            value = format!("round_bounded({value})");
+        }
+        if self.exceeds[0] {
+            value = format!("fmaxf({value}, {})", f32_literal(self.range[0]));
+        }
+        if self.exceeds[1] {
+            value = format!("fminf({value}, {})", f32_literal(self.range[1]));
+        }
+        value
+    }
+
+    /// Whether the two registers are the same.
+    fn is_base(&self) -> bool {
+        self.factor.is_none() && self.exceeds == [false; 2]
     }
 }
 
@@ -751,7 +834,7 @@ mod tests {
     }
 
     /// The same where the product is rounded to bytes of the scale 0.05 before `rest`, and stored as bytes of another scale.
-    fn behind_bytes(rest: &[Instruction], scale: f64) -> String {
+    pub(super) fn behind_bytes(rest: &[Instruction], scale: f64) -> String {
         let bytes = [
             Instruction::Unary(Unary::Round, 2),
             Instruction::Float(-128.0),
@@ -766,7 +849,13 @@ mod tests {
 
     /// Of the functions the one that gives the stored byte.
     pub(super) fn stored(text: &str) -> &str {
-        text.split("f_byte(").nth(1).expect("the second function")
+        function(text, "f_byte")
+    }
+
+    /// A printed function from its parameters on.
+    pub(super) fn function<'a>(text: &'a str, name: &str) -> &'a str {
+        let start = text.split(&format!("DEVICE u32 {name}(")).nth(1).expect("the function");
+        start.split("}\n").next().unwrap_or(start)
     }
 
     #[test]

@@ -272,12 +272,6 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
     if (EARLY_BIAS) load_bias(o, bias, t.column + column_in_tile(), t.batch);
     copies.find_a(o, t, shared);
     if (CONSTANT_WEIGHTS) wait_for_inputs();
-#if SCALED
-    // In the group of the first tile, whose barrier serves them as well.
-    constexpr int VECTOR = 16 / sizeof(AElement);
-    for (int k = (int)threadIdx.x * VECTOR; k < K_TILES * BK; k += THREADS * VECTOR)
-        copy_async<false>(copies.ring + SCALES_AT + k * (int)sizeof(AElement), o.scale + SCALE_OFFSET + (k < K ? k : 0), k < K);
-#endif
     // What is copied with the first tile is there when the products are.
     epilogue_tables([](void* to, const void* from, int bytes) {
         for (int i = threadIdx.x * 16; i < bytes; i += THREADS * 16)
@@ -294,3 +288,25 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
     }
     return copies;
 }
+
+#if SCALED
+// What A's columns are scaled by, of a word each.
+constexpr int FACTORS = K_TILES * BK * (int)sizeof(AElement) / 4;
+
+// Made while the first tiles are under way, whose barrier covers them.
+DEVICE void share_factors(const Operands& o, unsigned char* shared) {
+    for (int word = threadIdx.x; word < FACTORS; word += THREADS) {
+        const int k = word * 4 / (int)sizeof(AElement);
+        ((Factors*)(shared + SCALES_AT))[word] = factors_of(k < K ? *(const u32*)(o.scale + SCALE_OFFSET + k) : 0u);
+    }
+}
+
+// Those of a lane in a step, whose words lie four apart.
+struct StepFactors {
+    Factors low, high;
+    DEVICE void read(const unsigned char* shared, int k, int lane) {
+        const Factors* const from = (const Factors*)(shared + SCALES_AT) + k * (int)sizeof(AElement) / 4 + lane % 4;
+        low = from[0], high = from[4];
+    }
+};
+#endif

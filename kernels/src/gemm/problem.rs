@@ -90,7 +90,8 @@ pub(crate) struct Scale {
     pub offset: i64,
     /// Number of the operand among the kernel's inputs.
     pub input: usize,
-    /// The text of `scale_word`, which scales the elements of a word by those of another.
+    /// The text of `Factors` of the elements of a word, of `factors_of`, which makes them of a word of scales, and of `scale_word`, which
+    /// scales a word by them.
     pub function: String,
 }
 
@@ -113,7 +114,7 @@ pub(crate) struct Second {
     pub first: u32,
     /// How many, a multiple of 8.
     pub count: u32,
-    /// The text of `second_byte`, from what was stored to a byte.
+    /// The text of `second_part` and `second_word`, from four values that were stored to a word of bytes.
     pub function: String,
 }
 

@@ -432,7 +432,8 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
         Access::Loaded => "bias[j].factor".into(),
     });
     let bytes = whole.is_some() && problem.stores_vectors() && problem.output.dtype.is_byte();
-    let (value, epilogue) = if bytes { ("u32", "epilogue_byte") } else { ("Value", "epilogue") };
+    let (value, epilogue, zero) =
+        if bytes { ("u32", "epilogue_part", "epilogue_ZERO") } else { ("Value", "epilogue", "(Value)0") };
     let whole = match factor {
         Some(_) => "(Value)(i32)(sum[j] + bias[j].sum)",
         None if sums.is_some() => "sum[j] + bias[j].sum",
@@ -441,7 +442,7 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
     };
     let results = format!(
         "    {value} y[8];\n#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
-         y[j] = N % 8 == 0 && !ALL_PADDING || column + j < N ? {epilogue}({whole}{vector_arguments}) : ({value})0;\n"
+         y[j] = N % 8 == 0 && !ALL_PADDING || column + j < N ? {epilogue}({whole}{vector_arguments}) : {zero};\n"
     );
     let packed = packed_results(problem, bytes);
     if let Some((kind, vector)) = packed.as_ref().filter(|_| problem.pool.is_some()) {
@@ -465,14 +466,14 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
     if let Some(second) = &problem.second {
         // As who reads what was stored would see it.
         let stored = if bytes {
-            format!("value_of_{}(y[j] & 255u)", problem.output.dtype.name())
+            format!("element_of_{}(epilogue_word(y + j / 4 * 4), j % 4)", problem.output.dtype.name())
         } else {
             "to_f32(store_as<Output>(y[j]))".into()
         };
         line(format!(
             "    if (column >= {0} && column < {1}) {{\n        u32 z[8];\n#pragma unroll\n        \
-             for (int j = 0; j < 8; j++) z[j] = second_byte({stored});\n        \
-             *(uint2*)(o.second + (row_of_second(row, batch) + column - {0})) = make_uint2(pack_bytes(z), pack_bytes(z + 4));\n    }}",
+             for (int j = 0; j < 8; j++) z[j] = second_part({stored});\n        \
+             *(uint2*)(o.second + (row_of_second(row, batch) + column - {0})) = make_uint2(second_word(z), second_word(z + 4));\n    }}",
             second.first,
             second.first + second.count,
         ));
@@ -505,7 +506,7 @@ fn packed_results(problem: &Problem, bytes: bool) -> Option<(&'static str, Strin
     let dtype = problem.output.dtype;
     problem.stores_vectors().then_some(())?;
     Some(match dtype {
-        DType::I8 | DType::U8 if bytes => words("pack_bytes"),
+        DType::I8 | DType::U8 if bytes => words("epilogue_word"),
         DType::I8 | DType::U8 => words(&format!("pack_{}", dtype.name())),
         DType::F8E4M3 | DType::F8E5M2 => words("pack_floats<Output>"),
         DType::F16 => pairs(&|j| format!("pack_f16(y[{j}], y[{}])", j + 1)),

@@ -11,11 +11,7 @@ static_assert(WARP_ROWS % 16 == 0 && WARP_COLUMNS % 16 == 0 && STEPS > 0, "tile"
 struct Fragments {
     u32 a[FRAGMENTS_M][4], b[FRAGMENTS_N][4];
 #if SCALED
-    u32 low, high;  // Factors of A's columns.
-    DEVICE void read_scales(const u32* scales, int k) {
-        const u32* const from = scales + k * (int)sizeof(AElement) / 4;
-        low = from[0], high = from[4];
-    }
+    StepFactors factors;
 #endif
 };
 
@@ -76,7 +72,7 @@ DEVICE void multiply(Sum (&sums)[FRAGMENTS_M][FRAGMENTS_N][2][4], Fragments& f) 
     for (int i = 0; i < FRAGMENTS_M; i++) {
 #if SCALED
 #pragma unroll
-        for (int r = 0; r < 4; r++) f.a[i][r] = scale_word(f.a[i][r], r < 2 ? f.low : f.high);
+        for (int r = 0; r < 4; r++) f.a[i][r] = scale_word(f.a[i][r], r < 2 ? f.factors.low : f.factors.high);
 #endif
 #pragma unroll
         for (int j = 0; j < FRAGMENTS_N; j++) {
@@ -103,7 +99,8 @@ DEVICE void tensor_core_tile(const Operands& o) {
 
     const Reader reader(base, lane, warp_row, warp_column, warp_k);
 #if SCALED
-    const u32* const scales = (const u32*)(shared + SCALES_AT) + warp_k * STEPS * 8 + lane % 4;
+    share_factors(o, shared);
+    constexpr int STEP = 32 / (int)sizeof(AElement);
 #endif
     Sum sums[FRAGMENTS_M][FRAGMENTS_N][2][4] = {};
 #if MOMENTS
@@ -116,7 +113,7 @@ DEVICE void tensor_core_tile(const Operands& o) {
     reader.read(next, 0, 0, patch);
     int stage = 0, k_next = first * BK;  // Of the tile that `next` belongs to.
 #if SCALED
-    next.read_scales(scales, k_next);
+    next.factors.read(shared, k_next + warp_k * STEPS * STEP, lane);
 #endif
 #pragma unroll 1
     for (int k_tile = first; k_tile < last; k_tile++) {
@@ -136,7 +133,7 @@ DEVICE void tensor_core_tile(const Operands& o) {
             reader.read(next, stage, (step + 1) % STEPS, patch);
             if (step == 0 && STEPS > 1) copy_ahead(copies, k_tile, last, stage);
 #if SCALED
-            next.read_scales(scales, k_next + (step + 1) % STEPS * (32 / (int)sizeof(AElement)));
+            next.factors.read(shared, k_next + (warp_k * STEPS + (step + 1) % STEPS) * STEP, lane);
 #endif
             multiply(sums, now);
 #if MOMENTS

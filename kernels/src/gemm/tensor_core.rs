@@ -136,22 +136,22 @@ const STEP: f64 = 40.0;
 /// Cycles of a product of 16×16 results: for the warp, and of its scheduler. And with exchanged sides.
 const PRODUCT: [f64; 2] = [2.9, 12.4];
 const TURNED_PRODUCT: [f64; 2] = [8.6, 15.9];
-/// Cycles of a thread's pass over eight sums; what integers, residuals, and residuals beside integers add.
+/// Cycles of a thread's pass over eight sums; what residuals, and residuals beside integers add.
 const PASS: f64 = 80.0;
-const INTEGER_PASS: f64 = 14.0;
 const RESIDUAL_PASS: f64 = 57.0;
 const INTEGER_RESIDUAL_PASS: f64 = 72.0;
 /// The same of normalised rows, and of each operation of an epilogue of floats beside its first.
 const NORMALISED_PASS: f64 = 20.0;
-const OPERATION: f64 = 12.0;
+const OPERATION: f64 = 20.0;
 /// What patches take longer whose lines are no multiples of eight wide, which meet bank conflicts: all of it with exchanged sides, else reads of
 /// bytes.
 const TURNED_CONFLICTS: f64 = 1.09;
 const CONFLICTS: f64 = 1.4;
 
-/// Instruction slots that scale four integers of A, and that make floats of a step's factors: counted in machine code of sm_87.
-const SCALED_WORD: f64 = 24.0;
-const FACTORS: f64 = 24.0;
+/// Cycles of a scheduler that scale four integers of A, of which half of the instructions take two: counted in machine code of sm_87.
+const SCALED_WORD: f64 = 18.0;
+/// The same that a step's factors take.
+const FACTORS: f64 = 8.0;
 /// Instruction slots that adding a word of A to its row's moments takes. Machine code has 6, which warps with the same rows share: two of
 /// them do with a gain, more with none. As measured with candidates of three networks on 16 and 132 multiprocessors, each against the plain
 /// product (section 41).
@@ -291,7 +291,7 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
         && problem.a_stays_in_memory();
     let size = problem.a.dtype.size() as u32;
     let shares = shares_pixels(problem, b, target);
-    let turns_sides = !multiplies_by_warpgroups(problem, target) && problem.scale.is_none() && !problem.float8();
+    let turns_sides = !multiplies_by_warpgroups(problem, target) && !problem.float8();
     let warps = WARP_TILES.map(|tile| (Unit::Warp, false, tile)).into_iter();
     let turned = TURNED_TILES.into_iter().filter(move |_| turns_sides).map(|tile| (Unit::Warp, true, tile));
     let warpgroups = WARPGROUP_TILES.into_iter().filter(move |_| has_warpgroups);
@@ -502,7 +502,8 @@ impl Tile {
         let of_table = if self.has_row_table(problem) { self.rows * 8 } else { 0 };
         let of_cluster = if self.cluster { 16 + self.rows * self.columns * 4 } else { 0 };
         let factors = if problem.scale.is_some() { problem.k().next_multiple_of(self.depth) } else { 0 };
-        let of_factors = factors * problem.a.dtype.size() as u32;
+        // Floats of bytes.
+        let of_factors = factors * if problem.is_of_bytes() { 4 } else { problem.a.dtype.size() as u32 };
         let of_moments = if problem.moments.is_some() { self.moment_parts() * self.rows * 8 } else { 0 };
         let (staged, of_staged) = self.staged(ring, of_table + of_cluster + of_factors + of_moments);
         let table = ring.max(of_staged);
@@ -664,7 +665,7 @@ fn pass(problem: &Problem) -> f64 {
     let normalised = if problem.moments.is_some() { NORMALISED_PASS } else { 0.0 };
     let of_residual = |cycles: f64| if residual { cycles } else { 0.0 };
     match problem.integers {
-        Some(_) => PASS + INTEGER_PASS + of_residual(RESIDUAL_PASS + INTEGER_RESIDUAL_PASS),
+        Some(_) => PASS + of_residual(RESIDUAL_PASS + INTEGER_RESIDUAL_PASS),
         None => {
             let operations = problem.program.as_ref().map_or(0, operations) as f64;
             PASS + normalised + of_residual(RESIDUAL_PASS) + OPERATION * operations

@@ -106,6 +106,11 @@ DEVICE void turned_tile(const Operands& o) {
     if (BEFORE_LOOP) read_extras(o, t, 0, extras);
 
     const Reader reader(base, lane, warp_row, warp_column, warp_k);
+#if SCALED
+    share_factors(o, shared);
+    constexpr int STEP = 32 / (int)sizeof(AElement);
+    StepFactors factors_next;
+#endif
     Sum sums[FRAGMENTS][EIGHTS][4] = {};
 #if MOMENTS
     Moments moments[(PAIRS + WN - 1) / WN][2] = {};
@@ -116,6 +121,9 @@ DEVICE void turned_tile(const Operands& o) {
     reader.read_columns(columns_next, 0, 0);
     u32 patch = patch_of(first);
     reader.read_rows(rows_next, 0, 0, 0, patch);
+#if SCALED
+    factors_next.read(shared, (first * STEPS * WK + warp_k * STEPS) * STEP, lane);
+#endif
     int stage = 0;
     copy_part(copies, first, last, 0, 0);
 #pragma unroll 1
@@ -127,9 +135,12 @@ DEVICE void turned_tile(const Operands& o) {
             for (int j = 0; j < FRAGMENTS; j++)
 #pragma unroll
                 for (int r = 0; r < 4; r++) columns[j][r] = columns_next[j][r];
+#if SCALED
+            const StepFactors factors = factors_next;
+#endif
 #pragma unroll
             for (int pair = 0; pair < PAIRS; pair++) {
-                const u32 rows[4] = {rows_next[0], rows_next[1], rows_next[2], rows_next[3]};
+                u32 rows[4] = {rows_next[0], rows_next[1], rows_next[2], rows_next[3]};
                 if (pair < PAIRS - 1) {
                     reader.read_rows(rows_next, stage, step, pair + 1, patch);
                 } else {
@@ -144,9 +155,19 @@ DEVICE void turned_tile(const Operands& o) {
                     }
                     reader.read_columns(columns_next, stage, (step + 1) % STEPS);
                     reader.read_rows(rows_next, stage, (step + 1) % STEPS, 0, patch);
+#if SCALED
+                    // After the last tile there are none: then the reads are of this one, for nobody.
+                    const int tile = k_tile + (step + 1) / STEPS < last ? k_tile + (step + 1) / STEPS : k_tile;
+                    factors_next.read(shared, ((tile * WK + warp_k) * STEPS + (step + 1) % STEPS) * STEP, lane);
+#endif
                     copy_part(copies, k_tile + (step + 1) / STEPS, last, stage, (step + 1) % STEPS);
                 }
                 if (!SPREAD && step == 0 && pair == 0) copy_ahead(copies, k_tile, last, stage);
+#if SCALED
+#pragma unroll
+                for (int r = 0; r < 4; r++)
+                    if (pair * 2 + r / 2 < EIGHTS) rows[r] = scale_word(rows[r], r % 2 ? factors.high : factors.low);
+#endif
 #if MOMENTS
                 if (pair % WN == warp / WM % WN)
 #pragma unroll

@@ -134,7 +134,8 @@ fn tiles(shape: &Geometry, gated: bool, target: &Target) -> Vec<Tile> {
     all
 }
 
-/// `DEVICE u32 NAME_byte(f32 sum, f32 factor)`, whose last byte is what is stored.
+/// `DEVICE u32 NAME_byte(f32 sum, f32 factor)`, whose last byte is what is stored; `DEVICE u32 NAME_part(f32 sum, f32 factor)`, of four of
+/// which `DEVICE u32 NAME_word(const u32* parts)` makes a word to store.
 pub(crate) fn functions(name: &str, conv: &QuantizedConv, tables: Tables) -> Option<String> {
     let program = conv.epilogue.program.as_ref()?;
     let factors = conv.epilogue.extras.len();
@@ -151,7 +152,9 @@ pub(crate) fn functions(name: &str, conv: &QuantizedConv, tables: Tables) -> Opt
     )?;
     let argument = if factors == 1 { ", factor" } else { "" };
     Some(format!(
-        "{inner}DEVICE u32 {name}_byte(f32 sum, f32 factor) {{ return {name}_program_byte(sum{argument}); }}\n"
+        "{inner}DEVICE u32 {name}_byte(f32 sum, f32 factor) {{ return {name}_program_byte(sum{argument}); }}\n\
+         DEVICE u32 {name}_part(f32 sum, f32 factor) {{ return {name}_program_part(sum{argument}); }}\n\
+         DEVICE u32 {name}_word(const u32* parts) {{ return {name}_program_word(parts); }}\n"
     ))
 }
 

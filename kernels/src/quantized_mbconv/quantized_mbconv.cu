@@ -148,8 +148,8 @@ DEVICE void fill_band(const Operands& o, const Place& p, u32* band) {
                 u32 y[4];
 #pragma unroll
                 for (int i = 0; i < 4; i++)
-                    y[i] = expand_byte((f32)(i32)sums[m][i / 2][h * 2 + i % 2], factor[m][h]);
-                const u32 word = (pack_bytes(y) & mask) | (OUTSIDE_WORD & ~mask);
+                    y[i] = expand_part((f32)(i32)sums[m][i / 2][h * 2 + i % 2], factor[m][h]);
+                const u32 word = (expand_word(y) & mask) | (OUTSIDE_WORD & ~mask);
                 if (exists) to[m * 16 + h * 8] = word;
             }
         stored.advance(4 * WARPS);

@@ -2,7 +2,9 @@
 //! third scale and rounded, is `round(a·u + b·v + c)` but where that is within a few units in the last place of a half, and so are
 //! products. All pairs are tried, by the reference kernel's arithmetic and by that of the printed expression.
 
+use super::saturated::{self, Word};
 use super::{Printer, ROUNDED, WHOLE_SUM, above_literal, f32_literal};
+use crate::DType;
 use crate::pointwise::{Binary, Instruction, Unary};
 
 /// Fewest instructions between the two values and the result for which the expression is shorter.
@@ -12,6 +14,9 @@ const LEAST: usize = 4;
 const NEAR: f64 = 1e-3;
 /// Units in the last place by which factors are varied.
 const UNITS: [i32; 7] = [0, 1, -1, 2, -2, 3, -3];
+/// What values and factors of a product are multiplied by, so that the product is one of numbers next to zero: both stay normal.
+const VALUE_UNIT: f32 = f32::from_bits((127 - 75) << 23);
+const FACTOR_UNIT: f32 = f32::from_bits((127 - 74) << 23);
 /// Values that are added to a sum, beside its constant.
 const SHIFTS: [f64; 5] = [0.0, 1e-6, -1e-6, 4e-6, -4e-6];
 
@@ -85,7 +90,7 @@ impl Form<f64> {
     fn is_normal(self) -> bool {
         match self {
             Self::Sum { a, b, c } => (a as f32).is_normal() && (b as f32).is_normal() && c.is_finite(),
-            Self::Product { a, c, .. } => (a as f32).is_normal() && c.fract() == 0.0 && c.abs() < ROUNDED / 2.0,
+            Self::Product { a, c, .. } => (1e-9..1e9).contains(&a.abs()) && c.fract() == 0.0 && c.abs() < ROUNDED / 2.0,
         }
     }
 }
@@ -107,23 +112,117 @@ impl Form<f32> {
     /// That number plus 1.5 · 2²³, of two registers.
     fn expression(self, [u, v]: [usize; 2]) -> String {
         match self {
-            Self::Sum { a, b, c } => {
-                let inner = match c == 0.0 {
-                    true => format!("__fmul_rn(r{v}, {})", f32_literal(b)),
-                    false => format!("fmaf(r{v}, {}, {})", f32_literal(b), f32_literal(c)),
-                };
-                format!("above_whole(fmaf(r{u}, {}, {inner}))", f32_literal(a))
-            }
+            Self::Sum { .. } => format!("above_whole({})", self.sum([u, v])),
             // Factors are of the later value: scales of channels, which many elements share.
             Self::Product { zeros: [of_u, of_v], a, c } => {
-                let less = |register: usize, zero: f32| match zero == 0.0 {
-                    true => format!("r{register}"),
-                    false => format!("__fsub_rn(r{register}, {})", f32_literal(zero)),
-                };
                 let factor = format!("__fmul_rn({}, {})", less(u, of_u), f32_literal(a));
                 format!("fmaf({}, {factor}, {})", less(v, of_v), above_literal(c.into()))
             }
         }
+    }
+
+    /// The same as the bits of a number next to zero, `more` than it.
+    fn bits(self, [u, v]: [usize; 2], more: i32) -> String {
+        match self {
+            Self::Sum { .. } => saturated::bits(&self.sum([u, v]), more),
+            Self::Product { zeros: [of_u, of_v], a, c } => {
+                let factor = format!("__fmul_rn({}, {})", less(u, of_u), f32_literal(a * FACTOR_UNIT));
+                let value = format!("__fmul_rn({}, {})", less(v, of_v), f32_literal(VALUE_UNIT));
+                format!("__float_as_uint(fmaf({value}, {factor}, {}))", saturated::number(c as i32 + more))
+            }
+        }
+    }
+
+    /// A sum before it is rounded.
+    fn sum(self, [u, v]: [usize; 2]) -> String {
+        let Self::Sum { a, b, c } = self else { return String::new() };
+        let inner = match c == 0.0 {
+            true => format!("__fmul_rn(r{v}, {})", f32_literal(b)),
+            false => format!("fmaf(r{v}, {}, {})", f32_literal(b), f32_literal(c)),
+        };
+        format!("fmaf(r{u}, {}, {inner})", f32_literal(a))
+    }
+}
+
+/// A register less a zero point.
+fn less(register: usize, zero: f32) -> String {
+    match zero == 0.0 {
+        true => format!("r{register}"),
+        false => format!("__fsub_rn(r{register}, {})", f32_literal(zero)),
+    }
+}
+
+/// How words are scaled: the expressions of a channel's `factor` of its scale `x1`, of part `j` of a `word`, and of the word of four
+/// `parts`.
+pub(super) struct Scaling {
+    pub(super) factor: String,
+    pub(super) part: String,
+    pub(super) word: String,
+}
+
+/// A result that two registers of 8 bits give.
+pub(super) struct TwoBytes {
+    form: Form<f32>,
+    registers: [usize; 2],
+    /// Of all results.
+    low: f32,
+    high: f32,
+    /// Whether the form gives less, and more.
+    exceeds: [bool; 2],
+}
+
+impl TwoBytes {
+    /// The result, bounded, plus 1.5 · 2²³.
+    pub(super) fn expression(&self) -> String {
+        let mut value = self.form.expression(self.registers);
+        if self.exceeds[0] {
+            value = format!("fmaxf({value}, {})", above_literal(self.low.into()));
+        }
+        if self.exceeds[1] {
+            value = format!("fminf({value}, {})", above_literal(self.high.into()));
+        }
+        value
+    }
+
+    /// What is bounded, as the bits of a number next to zero, `more` than it.
+    pub(super) fn bits(&self, more: i32) -> String {
+        self.form.bits(self.registers, more)
+    }
+
+    /// The registers, the later one first.
+    pub(super) fn registers(&self) -> [usize; 2] {
+        self.registers
+    }
+
+    /// Factors and parts of a product whose earlier register is a byte of type `dtype` in a word. Its bytes become numbers of
+    /// [`VALUE_UNIT`] as they become floats.
+    pub(super) fn scaling(&self, word: Word, dtype: DType) -> Option<Scaling> {
+        let Form::Product { zeros: [of_factor, of_value], a, c } = self.form else { return None };
+        // A sign bit exchanged is 128 more.
+        let (exchanged, more) = if dtype == DType::I8 { (" ^ 0x80808080u", 128.0) } else { ("", 0.0) };
+        let zero = (0.0..256.0).contains(&(of_value + more)).then_some((of_value + more) as u32)?;
+        let unit = VALUE_UNIT.to_bits() + (23 << 23);
+        let number = saturated::number(c as i32 + word.more());
+        let factor = format!("__fsub_rn(x1, {})", f32_literal(of_factor));
+        (word != Word::LastBytes).then(|| Scaling {
+            factor: format!("__fmul_rn({factor}, {})", f32_literal(a * FACTOR_UNIT)),
+            part: format!(
+                "__float_as_uint(fmaf(__fsub_rn(__uint_as_float(__byte_perm(word{exchanged}, {unit:#x}u, 0x7650 | j)), \
+                 __uint_as_float({:#x}u)), factor, {number}))",
+                unit + zero
+            ),
+            word: word.expression().into(),
+        })
+    }
+
+    /// The least and the most that results are.
+    pub(super) fn range(&self) -> [f64; 2] {
+        [self.low.into(), self.high.into()]
+    }
+
+    /// Whether there is less, and more, before results are bounded.
+    pub(super) fn exceeds(&self) -> [bool; 2] {
+        self.exceeds
     }
 }
 
@@ -136,8 +235,8 @@ struct Pair {
 }
 
 impl Printer<'_> {
-    /// The expression of the result as a bounded sum or product of two bytes, plus 1.5 · 2²³.
-    pub(super) fn of_two_bytes(&self, result: usize) -> Option<String> {
+    /// The result as a bounded sum or product of two bytes.
+    pub(super) fn of_two_bytes(&self, result: usize) -> Option<TwoBytes> {
         let registers = self.two_bytes(result)?;
         let [first, second] = registers;
         let between =
@@ -156,14 +255,9 @@ impl Printer<'_> {
         let near: Vec<Pair> = pairs.iter().filter(is_near).copied().collect();
         let mut forms = exact.near().into_iter().filter(|&form| near.iter().all(|pair| gives(form, pair)));
         let form = forms.next().filter(|&form| pairs.iter().all(|pair| gives(form, pair)))?;
-        let mut value = form.expression(registers);
-        if pairs.iter().any(|pair| form.rounded(pair.u, pair.v) < low) {
-            value = format!("fmaxf({value}, {})", above_literal(low.into()));
-        }
-        if pairs.iter().any(|pair| form.rounded(pair.u, pair.v) > high) {
-            value = format!("fminf({value}, {})", above_literal(high.into()));
-        }
-        Some(value)
+        let less = pairs.iter().any(|pair| form.rounded(pair.u, pair.v) < low);
+        let more = pairs.iter().any(|pair| form.rounded(pair.u, pair.v) > high);
+        Some(TwoBytes { form, registers, low, high, exceeds: [less, more] })
     }
 
     /// The two registers of 8 bits that alone decide a register's value, if there are such; the later one comes first.
@@ -228,7 +322,6 @@ impl Printer<'_> {
 mod tests {
     use super::super::{Source, Tables, tests::stored, whole_functions};
     use super::*;
-    use crate::DType;
     use crate::host::testing::Random;
     use crate::pointwise::{Class, Program};
 

@@ -51,7 +51,8 @@ const BYTES_SOURCE: &str = include_str!("first_layer_bytes.cu");
 
 /// What makes integers of 8 bits of an input's elements.
 pub(in crate::conv) struct Quantisation {
-    /// The text of `Image`, the type of the elements, and of `quantize`, from one to a word whose last byte is the integer.
+    /// The text of `Image`, the type of the elements, and of `quantize`, from one to a part of which
+    /// `quantized_word` makes four integers.
     pub function: String,
     /// Bytes of an element.
     pub size: u32,

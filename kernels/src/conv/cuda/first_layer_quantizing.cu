@@ -18,10 +18,10 @@ struct Pixels {
             u32 words[4] = {};
 #pragma unroll
             for (int c = 0; c < CHANNELS; c++) {
-                u32 y[4] = {};
+                u32 y[4];
 #pragma unroll
-                for (int i = 0; i < LOADED; i++) y[i] = quantize(channel[c].v[i]);
-                words[c] = pack_bytes(y);
+                for (int i = 0; i < 4; i++) y[i] = i < LOADED ? quantize(channel[c].v[i % LOADED]) : quantized_ZERO;
+                words[c] = quantized_word(y);
             }
             bytes.interleave(words);
         }

@@ -32,7 +32,7 @@ impl Generate for QuantizingConv {
 fn function(program: &str, dtype: DType) -> String {
     let value = if dtype.is_byte() { Elements::Values.argument(dtype, "x".into()) } else { "to_f32(x)".into() };
     let image = element_type(dtype);
-    format!("{program}typedef {image} Image;\nDEVICE u32 quantize(Image x) {{ return quantized_byte({value}); }}\n")
+    format!("{program}typedef {image} Image;\nDEVICE u32 quantize(Image x) {{ return quantized_part({value}); }}\n")
 }
 
 /// A product whose factors are those of `problem`, made of the elements of an image.
