@@ -49,6 +49,7 @@ pub mod cost;
 mod error;
 pub mod evaluate;
 pub mod fold;
+pub mod gates;
 pub mod gptq;
 pub mod gram;
 pub mod insert;

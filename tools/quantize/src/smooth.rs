@@ -5,12 +5,13 @@
 //! activations with `f(s·x) = s·f(x)`: cross-layer equalisation (Nagel et al., "Data-free quantization through weight equalization
 //! and bias correction", 2019). A layer normalisation takes them into its scale and bias (Xiao et al., "SmoothQuant", 2023).
 //! Behind every other function, such as SiLU, the factors are a multiplication of its own, which Floe computes in the same kernel;
-//! it is put there only where it at least halves the error, also where others read the value as it is. A depthwise convolution costs nothing on its side: its weights have a
-//! scale for each channel anyway.
+//! it is put there only where it at least halves the error, also where others read the value as it is, and never on the way to a gate or
+//! from it. A depthwise convolution costs nothing on its side: its weights have a scale for each channel anyway.
 
 use crate::{
     Error, Model,
     calibrate::Observations,
+    gates,
     layers::{Kind, Layer},
     model::{Index, tensor_proto},
     nodes,
@@ -92,7 +93,9 @@ pub fn run(
         let edits = if shared { None } else { absorbers(model, &index, value, factors.len(), rank)? };
         let helps = errors[1] < errors[0] * 0.9;
         // Shared values are then stored twice.
-        let worth_a_node = errors[1] < errors[0] * if shared { 0.35 } else { 0.5 } && errors[0] > SMALL;
+        let worth_a_node = errors[1] < errors[0] * if shared { 0.35 } else { 0.5 }
+            && errors[0] > SMALL
+            && !gates::is_between(model, &index, value);
         let (into, added) = match edits {
             Some(edits) if helps => (divide(model, &edits, &factors), false),
             None if worth_a_node => (vec![multiply(model, value, &factors, rank, &of_layers)], true),

@@ -10,7 +10,6 @@ use crate::{
     layers::Kind,
     observe::{METHODS, Method},
     params::Activations,
-    places,
     product::{product, relative},
     ranges::{self, Choice},
     round, smooth,
@@ -96,8 +95,7 @@ impl Work<'_> {
 
     fn choices(&self, methods: &[Method]) -> BTreeMap<String, Choice> {
         let layers = self.enabled();
-        let groups =
-            places::find(&self.model, &self.model.index(), &layers, &self.factors, &self.state.seen.histograms);
+        let groups = self.groups(&layers, &self.factors);
         let State { weights, seen, .. } = &self.state;
         ranges::choose(&groups, &layers, weights, seen, self.options.activations, methods)
     }

@@ -7,10 +7,11 @@ use crate::{
     checkpoint::Checkpoint,
     cost::{self, Cost},
     evaluate::Reference,
+    gates,
     insert::{self, Quantised},
     layers::{self, Layer, Left},
     params::{Activations, Params},
-    places,
+    places::{self, Groups},
     ranges::Choice,
     run::{self, Network},
     smooth::Smoothed,
@@ -127,6 +128,7 @@ impl<'a> Work<'a> {
         let mut watched: Vec<String> = self.state.layers.iter().map(|layer| layer.input.clone()).collect();
         let moved = self.model.graph().node.iter().filter(|node| places::moves(node) || node.op_type == "Concat");
         watched.extend(self.factors.iter().cloned());
+        watched.extend(self.state.layers.iter().flat_map(|layer| gates::before(&self.model, &index, &layer.input)));
         watched.extend(moved.flat_map(|node| node.input.iter().chain(&node.output)).cloned());
         watched.retain(|name| !name.is_empty() && !index.initializers.contains_key(name));
         watched.sort();
@@ -174,13 +176,26 @@ impl<'a> Work<'a> {
         self.state.layers.iter().filter(|layer| !self.floats.contains(&layer.name)).collect()
     }
 
+    /// The values that these layers need as integers, what is averaged or gated on the way to them, and `also`.
+    pub(super) fn groups(&self, layers: &[&Layer], also: &[String]) -> Groups {
+        let index = self.model.index();
+        let mut also = also.to_vec();
+        // No kernel averages or gates floats of 8 bits on their way to a layer.
+        if self.options.activations != Activations::Float8 {
+            let seen = |name: &String| self.state.seen.histograms.get(name).is_some_and(|histogram| !histogram.broken);
+            let before = layers.iter().map(|layer| gates::before(&self.model, &index, &layer.input));
+            also.extend(before.filter(|names| names.iter().all(seen)).flatten());
+        }
+        places::find(&self.model, &index, layers, &also, &self.state.seen.histograms)
+    }
+
     /// The model with the enabled layers in 8 bits.
     pub(super) fn write(&self) -> Result<Model, Error> {
         self.write_layers(&self.enabled(), &self.factors)
     }
 
     pub(super) fn write_layers(&self, layers: &[&Layer], also: &[String]) -> Result<Model, Error> {
-        let groups = places::find(&self.model, &self.model.index(), layers, also, &self.state.seen.histograms);
+        let groups = self.groups(layers, also);
         let names = groups.iter().flatten();
         let params: BTreeMap<String, Params> =
             names.filter_map(|name| Some((name.clone(), self.state.choices.get(name)?.params))).collect();
