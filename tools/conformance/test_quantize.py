@@ -256,8 +256,8 @@ class Tables(Case):
         logging.disable(logging.WARNING)
         self.addCleanup(logging.disable, logging.NOTSET)
         with contextlib.redirect_stdout(io.StringIO()):
-            self.assertEqual(self.compare(residual, CalibrationMethod.MinMax), 5)
-            self.assertEqual(self.compare(gated, CalibrationMethod.Percentile), 6)
+            self.assertEqual(self.compare(residual, CalibrationMethod.MinMax), 7)
+            self.assertEqual(self.compare(gated, CalibrationMethod.Percentile), 8)
             self.assertEqual(self.compare(rows, CalibrationMethod.Entropy), 2)
 
 
