@@ -6,18 +6,25 @@
 //! two 8-bit values, such as a requantised residual sum or a gated channel, is their weighted sum or product, where that gives the same
 //! for all 65,536 pairs ([`pair`]).
 
+mod factor;
+mod facts;
 mod pair;
 mod saturated;
 mod scaling;
+mod table;
 
 use super::source::instruction_expression;
 use super::{Arithmetic, f32_literal, quotient};
 use crate::DType;
 use crate::pointwise::{Binary, Class, Instruction, Program, Unary};
+use factor::Scaled;
+use facts::Fact;
 use pair::TwoBytes;
 pub(crate) use scaling::scaling_functions;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
+pub(crate) use table::{SHARED_TABLES, Tables};
+use table::{Table, byte_type, copies};
 
 /// Helpers that the printed functions call.
 const WHOLE: &str = include_str!("whole.cu");
@@ -44,42 +51,6 @@ pub(crate) enum Source {
     Number,
 }
 
-/// What is known of a register.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Fact {
-    low: f64,
-    high: f64,
-    whole: bool,
-    nan: bool,
-}
-
-impl Fact {
-    const ANY: Self = Self { low: f64::NEG_INFINITY, high: f64::INFINITY, whole: false, nan: true };
-
-    fn new(low: f64, high: f64, whole: bool) -> Self {
-        Self { low, high, whole, nan: false }
-    }
-
-    fn within(self, low: f64, high: f64) -> bool {
-        self.low >= low && self.high <= high
-    }
-
-    /// Whether an 8-bit table can be indexed by it.
-    fn is_byte(self) -> bool {
-        self.whole && !self.nan && self.high - self.low <= 255.0 && self.within(-BOUND, BOUND)
-    }
-}
-
-/// What bounds a quotient that is only rounded.
-struct Quotient {
-    /// Bounds of the rounded quotient: whole numbers.
-    low: f64,
-    high: f64,
-    /// Bounds of the operand.
-    least: f32,
-    most: f32,
-}
-
 /// A printed program with what was found out about it.
 struct Printer<'a> {
     program: &'a Program,
@@ -92,27 +63,6 @@ struct Printer<'a> {
     stored: Option<(f64, f64)>,
     /// Of an 8-bit register the range beyond which nothing that reads it changes any more; empty until facts are known.
     narrowed: Vec<Option<(f64, f64)>>,
-}
-
-/// Where tables are read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tables {
-    /// In device memory, where a look-up takes four instructions.
-    InMemory,
-    /// In shared memory, where it takes two. `NAME_tables(copy)` calls `copy(to, from, bytes)` for each of them, for a block to copy them
-    /// as it likes; both lie at multiples of 16 bytes.
-    Shared,
-}
-
-/// Most bytes of shared memory that the tables of a program take; those of programs with more are read in device memory.
-pub(crate) const SHARED_TABLES: u32 = 2 << 10;
-
-/// A printed table.
-struct Table {
-    name: String,
-    bytes: usize,
-    /// Its definition.
-    text: String,
 }
 
 /// `DEVICE f32 NAME(f32 x0, …)` and, where `output` has 8 bits, `DEVICE u32 NAME_byte(f32 x0, …)`, whose last byte is what is
@@ -186,12 +136,6 @@ fn of_nan(program: &Program) -> Option<f32> {
     Some(result[0])
 }
 
-/// `NAME_tables`, as [`Tables::Shared`] says.
-fn copies(name: &str, tables: &[Table]) -> String {
-    let calls = tables.iter().map(|Table { name, bytes, .. }| format!("    copy({name}, {name}_values, {bytes});\n"));
-    format!("template <typename Copy> DEVICE void {name}_tables(Copy copy) {{\n{}}}\n", calls.collect::<String>())
-}
-
 /// Values of an 8-bit type.
 fn range(dtype: DType) -> Option<(f64, f64)> {
     match dtype {
@@ -211,16 +155,6 @@ impl<'a> Printer<'a> {
         printer.narrowed = (0..program.instructions.len()).map(|number| printer.narrowed(number)).collect();
         printer.find_facts(sources);
         printer
-    }
-
-    fn find_facts(&mut self, sources: &[Source]) {
-        (self.facts, self.bases) = (Vec::new(), Vec::new());
-        for number in 0..self.program.instructions.len() {
-            let fact = self.fact(number, sources);
-            self.facts.push(fact);
-            let base = self.base(number);
-            self.bases.push(base);
-        }
     }
 
     /// Marks bytes on the way to floats that would need a table of their own: four times as large, and of no use for a weighted sum.
@@ -281,105 +215,6 @@ impl<'a> Printer<'a> {
         match self.program.instructions[usize::from(register)] {
             Instruction::Float(value) => Some(f64::from(value as f32)),
             _ => None,
-        }
-    }
-
-    /// The range that a register is bounded to by what reads it: further values give the results of the nearest in it.
-    fn bounds_of_readers(&self, register: usize) -> (f64, f64) {
-        let all = (f64::NEG_INFINITY, f64::INFINITY);
-        if let Some(&Some(bounds)) = self.narrowed.get(register) {
-            return bounds;
-        }
-        if register + 1 == self.program.instructions.len() {
-            return self.stored.unwrap_or(all);
-        }
-        let mut readers = self.program.instructions.iter().enumerate().filter(|(_, i)| i.reads(register));
-        let (Some((reader, &instruction)), None) = (readers.next(), readers.next()) else { return all };
-        let (low, high) = self.bounds_of_readers(reader);
-        let whole = |a: u8, b: u8| {
-            let other = if self.at(a) == register { b } else { a };
-            self.constant(other).filter(|c| c.fract() == 0.0 && c.abs() <= BOUND)
-        };
-        let bounds = match instruction {
-            Instruction::Unary(Unary::Round, _) => (low, high),
-            Instruction::Unary(Unary::Relu, _) => (low.max(0.0), high),
-            Instruction::Binary(Binary::Max, a, b) => whole(a, b).map_or(all, |c| (low.max(c), high)),
-            Instruction::Binary(Binary::Min, a, b) => whole(a, b).map_or(all, |c| (low, high.min(c))),
-            Instruction::Binary(Binary::Add, a, b) => whole(a, b).map_or(all, |c| (low - c, high - c)),
-            Instruction::Binary(Binary::Sub, a, b) if self.at(a) == register => {
-                whole(a, b).map_or(all, |c| (low + c, high + c))
-            }
-            _ => all,
-        };
-        if bounds.0 <= bounds.1 { bounds } else { all }
-    }
-
-    /// Bounds to take before rounding, so that a sum can round; infinite where nothing exceeds them.
-    fn bounds_before_rounding(&self, round: usize, operand: u8) -> Option<(f64, f64)> {
-        let fact = self.facts[self.at(operand)];
-        if fact.within(-ROUNDED, ROUNDED) {
-            return Some((f64::NEG_INFINITY, f64::INFINITY));
-        }
-        let (low, high) = self.bounds_of_readers(round);
-        if fact.nan || low.max(fact.low) < -BOUND || high.min(fact.high) > BOUND {
-            return None;
-        }
-        let low = if fact.low >= low { f64::NEG_INFINITY } else { low };
-        Some((low, if fact.high <= high { f64::INFINITY } else { high }))
-    }
-
-    /// Whether a quotient that is only rounded is finite, and so is its operand.
-    fn is_finite_quotient(&self, operand: u8, by: f32) -> bool {
-        let fact = self.facts[self.at(operand)];
-        let largest = fact.low.abs().max(fact.high.abs());
-        !fact.nan && largest < 1e30 && largest / f64::from(by) < 1e30
-    }
-
-    /// Bounds to take before such a quotient where it may be infinite: those that its readers take of it, and those times
-    /// the divisor. Such a product is rounded, but what it gives still rounds to the whole number.
-    fn bounds_before_dividing(&self, quotient: usize, operand: u8, by: f32) -> Option<Quotient> {
-        let (low, high) = self.bounds_of_readers(quotient);
-        let bounded = low.abs().max(high.abs()) <= BOUND;
-        let usable = bounded && !self.facts[self.at(operand)].nan && !self.is_finite_quotient(operand, by);
-        usable.then_some(Quotient { low, high, least: low as f32 * by, most: high as f32 * by })
-    }
-
-    fn fact(&self, number: usize, sources: &[Source]) -> Fact {
-        let of = |register: u8| self.facts[self.at(register)];
-        match self.program.instructions[number] {
-            Instruction::Input(input) => match sources.get(usize::from(input)) {
-                Some(Source::Integer(dtype)) => match range(*dtype) {
-                    Some((low, high)) => Fact::new(low, high, true),
-                    None => Fact::new(-9.3e18, 1.9e19, true),
-                },
-                Some(Source::Channel) => Fact::new(f64::from(f32::MIN), f64::from(f32::MAX), false),
-                Some(Source::Number) => Fact { nan: false, ..Fact::ANY },
-                Some(Source::Float) | None => Fact::ANY,
-            },
-            Instruction::Float(value) => {
-                let value = f64::from(value as f32);
-                Fact { low: value, high: value, whole: value.fract() == 0.0, nan: value.is_nan() }
-            }
-            Instruction::Unary(Unary::Relu, a) => {
-                let a = of(a);
-                Fact { low: a.low.max(0.0), high: a.high.max(0.0), ..a }
-            }
-            Instruction::Unary(Unary::Round, a) => {
-                let x = of(a);
-                let (low, high) = self.bounds_before_rounding(number, a).unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
-                let clamped = |value: f64| value.round_ties_even().clamp(low, high);
-                Fact { low: clamped(x.low), high: clamped(x.high), whole: true, ..x }
-            }
-            Instruction::Unary(Unary::Sigmoid, a) => Fact { nan: of(a).nan, ..Fact::new(0.0, 1.0, false) },
-            Instruction::Binary(op, a, b) => {
-                let by = quotient::divisor(self.program, number, b).filter(|_| op == Binary::Div);
-                let fact = binary(op, of(a), of(b));
-                match by.and_then(|by| self.bounds_before_dividing(number, a, by)) {
-                    Some(q) => Fact::new(fact.low.clamp(q.low, q.high), fact.high.clamp(q.low, q.high), false),
-                    None => fact,
-                }
-            }
-            _ => Fact::ANY,
         }
     }
 
@@ -470,75 +305,6 @@ impl<'a> Printer<'a> {
         let Fact { low, high, .. } = self.facts[number];
         let bounded = results.iter().map(|value| value.max(low as f32).min(high as f32)).collect();
         results.iter().all(|value| !value.is_nan()).then_some(bounded)
-    }
-
-    /// A register as its base times a factor, rounded and bounded.
-    fn scaled(&self, number: usize) -> Option<Scaled> {
-        let (base, (first, values)) = (self.bases[number]?, self.values(number)?);
-        let (low, high) = values.iter().fold((f32::MAX, f32::MIN), |(l, h), &v| (l.min(v), h.max(v)));
-        if values.iter().any(|value| value.fract() != 0.0 || value.abs() > 255.0) {
-            return None;
-        }
-        let operands = || (first..).map(|value| value as f32).zip(&values);
-        // Factors that round to the value of each operand that no bound holds back.
-        let free = operands().filter(|&(x, &y)| x != 0.0 && y > low && y < high);
-        let (mut least, mut most) = (f64::MIN, f64::MAX);
-        for (x, &y) in free {
-            let (a, b) = ((f64::from(y) - 0.5) / f64::from(x), (f64::from(y) + 0.5) / f64::from(x));
-            (least, most) = (least.max(a.min(b)), most.min(a.max(b)));
-        }
-        let plain = least <= 1.0 && most >= 1.0;
-        let factor = if plain { 1.0 } else { ((least + most) / 2.0) as f32 };
-        let rounded = |x: f32| (x * factor).round_ties_even();
-        let holds =
-            |(x, &y): (f32, &f32)| f64::from((x * factor).abs()) < ROUNDED && rounded(x).max(low).min(high) == y;
-        if !factor.is_normal() || !operands().all(holds) {
-            return None;
-        }
-        let exceeds = [operands().any(|(x, _)| rounded(x) < low), operands().any(|(x, _)| rounded(x) > high)];
-        Some(Scaled { base, factor: (!plain).then_some(factor), range: [low, high], exceeds })
-    }
-
-    /// A table of a register's values, indexed by its base, and the expression that reads it; and the byte itself where it holds bytes.
-    /// Values are bounded as what reads them bounds them, so that more tables hold bytes.
-    fn table(
-        &self,
-        name: &str,
-        number: usize,
-        place: Tables,
-        above: &[Above],
-    ) -> Option<(Table, String, Option<String>)> {
-        let base = self.bases[number]?;
-        let (first, values) = self.bounded_values(number)?;
-        let kind = byte_type(&values);
-        let words: Vec<u32> = values
-            .iter()
-            .map(|value| if kind.is_some() { *value as i32 as u32 & 255 } else { value.to_bits() })
-            .collect();
-        let (mut index, mut zero) = (format!("low_byte({})", sum(base, above)), 0);
-        if let Some(saturated) = self.saturated_index(base, above, self.bytes(base)) {
-            (index, zero) = saturated;
-        }
-        let words: [u32; 256] = std::array::from_fn(|i| {
-            let place = (i as i32 + zero - first) as usize;
-            words.get(place & 255).copied().unwrap_or(words[words.len() - 1])
-        });
-        let list = words.map(|word| word.to_string()).join(",");
-        let element = if kind.is_some() { "u8" } else { "u32" };
-        let table = format!("{name}_table_{number}");
-        let text = match place {
-            Tables::InMemory => format!("static __device__ const {element} {table}[256] = {{{list}}};\n"),
-            Tables::Shared => format!(
-                "static __device__ const {element} __align__(16) {table}_values[256] = {{{list}}};\n\
-                 __shared__ {element} __align__(16) {table}[256];\n"
-            ),
-        };
-        let read = format!("(u32){table}[{index}]");
-        let table = Table { name: table, bytes: if kind.is_some() { 256 } else { 1024 }, text };
-        Some(match kind {
-            Some(kind) => (table, format!("value_of_{kind}({read})"), Some(read)),
-            None => (table, format!("__uint_as_float({read})"), None),
-        })
     }
 
     /// The statements of all registers; for each, an expression of it plus 1.5 · 2²³ or of its last byte, where there is one
@@ -700,55 +466,6 @@ enum Outcome {
     Joined(TwoBytes),
 }
 
-/// A register that is another one times a factor.
-struct Scaled {
-    base: usize,
-    /// None where it is 1.
-    factor: Option<f32>,
-    /// The least and the most that the register is.
-    range: [f32; 2],
-    /// Whether the product is less, and more, before it is bounded.
-    exceeds: [bool; 2],
-}
-
-impl Scaled {
-    /// The product, neither rounded nor bounded.
-    fn product(&self) -> String {
-        let base = self.base;
-        self.factor.map_or_else(|| format!("r{base}"), |factor| format!("__fmul_rn(r{base}, {})", f32_literal(factor)))
-    }
-
-    /// The register.
-    fn expression(&self) -> String {
-        let mut value = self.product();
-        if self.factor.is_some() {
-            value = format!("round_bounded({value})");
-        }
-        if self.exceeds[0] {
-            value = format!("fmaxf({value}, {})", f32_literal(self.range[0]));
-        }
-        if self.exceeds[1] {
-            value = format!("fminf({value}, {})", f32_literal(self.range[1]));
-        }
-        value
-    }
-
-    /// Whether the two registers are the same.
-    fn is_base(&self) -> bool {
-        self.factor.is_none() && self.exceeds == [false; 2]
-    }
-}
-
-/// The type of bytes that all these values are, if there is one.
-fn byte_type(values: &[f32]) -> Option<&'static str> {
-    let (low, high) = values.iter().fold((f32::MAX, f32::MIN), |(l, h), &v| (l.min(v), h.max(v)));
-    match values.iter().all(|value| value.fract() == 0.0) {
-        true if low >= 0.0 && high <= 255.0 => Some("u8"),
-        true if low >= -128.0 && high <= 127.0 => Some("i8"),
-        _ => None,
-    }
-}
-
 /// What there is of a register besides its value.
 #[derive(Clone)]
 enum Above {
@@ -771,46 +488,6 @@ fn sum(number: usize, above: &[Above]) -> String {
         Some(Above::Expression(expression)) => expression.clone(),
         _ => format!("above_whole(r{number})"),
     }
-}
-
-/// What is known of the result of two operands.
-fn binary(op: Binary, a: Fact, b: Fact) -> Fact {
-    let products = || [a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high];
-    let (low, high) = match op {
-        Binary::Add => (a.low + b.low, a.high + b.high),
-        Binary::Sub => (a.low - b.high, a.high - b.low),
-        Binary::Mul => (
-            products().into_iter().fold(f64::INFINITY, f64::min),
-            products().into_iter().fold(f64::NEG_INFINITY, f64::max),
-        ),
-        Binary::Div if b.low == b.high && b.low > 0.0 => (a.low / b.low, a.high / b.low),
-        Binary::Min => (a.low.min(b.low), a.high.min(b.high)),
-        Binary::Max => (a.low.max(b.low), a.high.max(b.high)),
-        _ => return Fact::ANY,
-    };
-    let infinite = |x: Fact| x.low.is_infinite() || x.high.is_infinite();
-    let zero = |x: Fact| x.low <= 0.0 && x.high >= 0.0;
-    let opposed = match op {
-        Binary::Add | Binary::Sub => infinite(a) && infinite(b),
-        Binary::Mul => infinite(a) && zero(b) || infinite(b) && zero(a),
-        _ => false,
-    };
-    let nan = a.nan || b.nan || opposed;
-    if low.is_nan() || high.is_nan() {
-        return Fact::ANY;
-    }
-    let bounds = matches!(op, Binary::Min | Binary::Max);
-    let exact = bounds || (low >= -16_777_216.0 && high <= 16_777_216.0 && op != Binary::Div);
-    let whole = a.whole && b.whole && exact;
-    if whole || bounds {
-        return Fact { low, high, whole, nan };
-    }
-    // Results are rounded, and may overflow.
-    let widened = |x: f64, up: f64| {
-        let x = x + up * (x.abs() * 1e-6 + 1e-40);
-        if x.abs() > 3.4e38 { x.signum() * f64::INFINITY } else { x }
-    };
-    Fact { low: widened(low, -1.0), high: widened(high, 1.0), whole: false, nan }
 }
 
 #[cfg(test)]
