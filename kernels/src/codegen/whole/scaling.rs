@@ -1,24 +1,26 @@
 //! Bytes that are scaled by a byte of their channel: what a gate does to an image on its way to a product.
 
 use super::pair::Scaling;
-use super::{Body, Outcome, Printer, Source, Tables, range, whole_functions};
+use super::{Body, Outcome, Printer, Source, Tables, WHOLE, range, whole_functions};
 use crate::DType;
-use crate::pointwise::{Instruction, Program};
+use crate::pointwise::{Class, Instruction, Program};
 
 /// `Factors` of the four channels of a word; `factors_of`, from the bytes of a scale; `scale_word`, which makes of four bytes of an image
 /// what `program` makes of each and of its channel's scale. The program's inputs are the image's byte and the scale's; its result is a
 /// byte of the image's type. None where the program is not of f32.
 pub(crate) fn scaling_functions(program: &Program, image: DType, scale: DType) -> Option<String> {
     let sources = [Source::Integer(image), Source::Integer(scale)];
-    let whole = whole_functions("scaled", program, &sources, image, Tables::InMemory)?;
     let [of_image, of_scale] = [image.name(), scale.name()];
-    let Scaling { factor, part, word } = product(program, &sources, image).unwrap_or_else(|| Scaling {
-        factor: "x1".into(),
-        part: format!("scaled_part(element_of_{of_image}(word, j), factor)"),
-        word: "scaled_word(parts)".into(),
-    });
+    let (functions, Scaling { factor, part, word }) = match product(program, &sources, image) {
+        Some(scaling) => (WHOLE.to_owned(), scaling),
+        None => {
+            let part = format!("scaled_part(element_of_{of_image}(word, j), factor)");
+            let scaling = Scaling { factor: "x1".into(), part, word: "scaled_word(parts)".into() };
+            (whole_functions("scaled", program, &sources, image, Tables::InMemory)?, scaling)
+        }
+    };
     Some(format!(
-        "{whole}typedef float4 Factors;\n\
+        "{functions}typedef float4 Factors;\n\
          DEVICE f32 factor_of(f32 x1) {{ return {factor}; }}\n\
          DEVICE Factors factors_of(u32 word) {{\n    f32 y[4];\n#pragma unroll\n    \
          for (int j = 0; j < 4; j++) y[j] = factor_of(element_of_{of_scale}(word, j));\n    \
@@ -33,8 +35,8 @@ pub(crate) fn scaling_functions(program: &Program, image: DType, scale: DType) -
 
 /// The expressions where the result is a product of both inputs that saturation bounds.
 fn product(program: &Program, sources: &[Source], output: DType) -> Option<Scaling> {
+    let result = program.instructions.len().checked_sub(1).filter(|_| program.class == Class::F32)?;
     let printer = Printer::new(program, sources, range(output));
-    let result = program.instructions.len() - 1;
     let Body { above, outcome, .. } = printer.body("scaled", Tables::InMemory, &mut Vec::new());
     let (_, word) = printer.part(result, &above, &outcome, output);
     let Outcome::Joined(joined) = outcome else { return None };
@@ -48,7 +50,7 @@ fn product(program: &Program, sources: &[Source], output: DType) -> Option<Scali
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pointwise::{Binary, Class, Unary};
+    use crate::pointwise::{Binary, Unary};
 
     /// The text of a byte joined with its channel's by `join`, of these types, requantised.
     fn text(join: Binary, types: [DType; 2], zero: f64) -> String {
