@@ -89,9 +89,29 @@ pub(crate) fn clear_padding(view: &View, bytes: &mut [u8]) {
     dims[1] = 1;
     let padding = (view.padded_channels - channels) as usize * size;
     for [pixel] in Walk::new(&dims, [&view.strides], [view.offset]) {
-        let start = (pixel + channels as usize) * size;
-        if let Some(padded_channels) = bytes.get_mut(start..start + padding) {
+        // A view that nothing has checked yet may begin before its operand.
+        let start = pixel.checked_add(channels as usize).and_then(|element| element.checked_mul(size));
+        let place = start.and_then(|start| Some(start..start.checked_add(padding)?));
+        if let Some(padded_channels) = place.and_then(|place| bytes.get_mut(place)) {
             padded_channels.fill(0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::Strides;
+
+    #[test]
+    fn padding_is_cleared_within_the_operand_alone() {
+        let strides: Strides = [-5, 1].into_iter().collect();
+        let view = View { padded_channels: 4, strides, ..View::contiguous(DType::F32, &[3, 1]).unwrap() };
+        let mut bytes = [7; 32];
+        clear_padding(&view, &mut bytes);
+        // The second and third pixel lie in front of it.
+        assert_eq!(bytes[..4], [7; 4]);
+        assert_eq!(bytes[4..16], [0; 12]);
+        assert_eq!(bytes[16..], [7; 16]);
     }
 }
