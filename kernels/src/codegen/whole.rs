@@ -35,6 +35,8 @@ const WHOLE_SUM: f64 = 12_582_912.0;
 const ROUNDED: f64 = 4_194_304.0;
 /// Largest magnitude of a bound that is taken before rounding.
 const BOUND: f64 = 1_048_576.0;
+/// Largest magnitude that factors and addends of channels are taken to have: 2⁴⁰.
+const CHANNEL: f64 = 1_099_511_627_776.0;
 /// Instruction slots from which on a table is cheaper.
 const TABLE: u32 = 20;
 
@@ -43,7 +45,7 @@ const TABLE: u32 = 20;
 pub(crate) enum Source {
     /// Integers, or floats made of them.
     Integer(DType),
-    /// A factor or an addend of whole channels, taken to be finite: a network whose scale is NaN has no 8-bit value.
+    /// A factor or an addend of whole channels, taken to be a number of up to 2⁴⁰: a network with larger scales has no 8-bit value.
     Channel,
     /// Any float.
     Float,
@@ -382,6 +384,10 @@ impl<'a> Printer<'a> {
                 }
                 None => plain(format!("rintf(r{a})")),
             },
+            // A relative error of 2⁻¹⁸ moves a byte only next to a tie.
+            Instruction::Unary(Unary::Sigmoid, a) if self.stored.is_some() && !fact(a).nan => {
+                plain(format!("sigmoid_16(r{a})"))
+            }
             Instruction::Unary(Unary::Relu, a) if fact(a).low >= 0.0 => same(a),
             Instruction::Unary(Unary::Relu, a) if !fact(a).nan => plain(format!("fmaxf(r{a}, 0.0f)")),
             Instruction::Binary(Binary::Max, a, b) if fact(a).low >= fact(b).high && !fact(b).nan => same(a),
@@ -496,6 +502,11 @@ mod tests {
 
     /// The functions of a sum times a factor, through `rest`, divided, rounded, and stored as `output`.
     fn requantised(rest: &[Instruction], divisor: f64, output: DType) -> String {
+        of_sums(DType::I32, rest, divisor, output)
+    }
+
+    /// The same of sums of this type.
+    fn of_sums(sums: DType, rest: &[Instruction], divisor: f64, output: DType) -> String {
         let mut instructions =
             vec![Instruction::Input(0), Instruction::Input(1), Instruction::Binary(Binary::Mul, 0, 1)];
         instructions.extend(rest);
@@ -506,7 +517,7 @@ mod tests {
             Instruction::Unary(Unary::Round, last + 1),
         ]);
         let program = Program { class: Class::F32, inputs: 2, instructions: instructions.into_iter().collect() };
-        whole_functions("f", &program, &[Source::Integer(DType::I32), Source::Channel], output, Tables::InMemory)
+        whole_functions("f", &program, &[Source::Integer(sums), Source::Channel], output, Tables::InMemory)
             .expect("of f32")
     }
 
@@ -591,6 +602,18 @@ mod tests {
     }
 
     #[test]
+    fn functions_of_finite_sums_need_no_care_for_nan() {
+        let silu = [Instruction::Unary(Unary::Sigmoid, 2), Instruction::Binary(Binary::Mul, 2, 3)];
+        let text = requantised(&silu, 0.02, DType::I8);
+        let byte = stored(&text);
+        assert!(byte.contains("sigmoid_16(r2)") && byte.contains("quotient_bounded(r4, "), "{byte}");
+        assert!(text.contains("return whole_bits(r6, "), "{text}");
+        assert!(!byte.contains("store_as") && !byte.contains("rintf"), "{byte}");
+        // What is stored in 32 bits keeps its exactness.
+        assert!(requantised(&silu, 0.02, DType::F32).contains("= sigmoid(r2);"));
+    }
+
+    #[test]
     fn bytes_are_bounded_to_what_is_told_apart_behind_them() {
         // What lies below zero is zero behind a ReLU: one bound takes the place of two.
         let relu = behind_bytes(&[Instruction::Unary(Unary::Relu, 9)], 0.05);
@@ -633,14 +656,17 @@ mod tests {
 
     #[test]
     fn operands_of_rounded_quotients_are_bounded_in_place_of_quotients() {
-        let bounded = requantised(&[], 0.5, DType::I8);
+        let bounded = of_sums(DType::I64, &[], 0.5, DType::I8);
         let [low, high] = [-64.0, 63.5].map(f32_literal);
         assert!(bounded.contains(&format!("quotient_bounded(fminf(fmaxf(r2, {low}), {high}), ")), "{bounded}");
         assert!(bounded.contains("= above_whole(r4);"), "{bounded}");
         // ReLU has taken what lies below.
-        let positive = requantised(&[Instruction::Unary(Unary::Relu, 2)], 0.5, DType::I8);
+        let positive = of_sums(DType::I64, &[Instruction::Unary(Unary::Relu, 2)], 0.5, DType::I8);
         assert!(positive.contains(&format!("quotient_bounded(fminf(r3, {high}), ")), "{positive}");
         // Nothing bounds floats.
-        assert!(requantised(&[], 0.5, DType::F32).contains("quotient(r2, "));
+        assert!(of_sums(DType::I64, &[], 0.5, DType::F32).contains("quotient(r2, "));
+        // Sums of 32 bits give no infinity that could be divided.
+        let finite = requantised(&[], 0.5, DType::I8);
+        assert!(finite.contains("quotient_bounded(r2, ") && finite.contains("return whole_bits(r4, "), "{finite}");
     }
 }

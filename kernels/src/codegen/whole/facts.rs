@@ -1,6 +1,7 @@
 //! What is known of the registers of a program: ranges, whether they are whole, whether they can be NaN, and the bytes that decide them.
 
-use super::{BOUND, Printer, ROUNDED, Source, quotient, range};
+use super::{BOUND, CHANNEL, Printer, ROUNDED, Source, quotient, range};
+use crate::DType;
 use crate::pointwise::{Binary, Instruction, Unary};
 
 /// What is known of a register.
@@ -116,9 +117,11 @@ impl Printer<'_> {
             Instruction::Input(input) => match sources.get(usize::from(input)) {
                 Some(Source::Integer(dtype)) => match range(*dtype) {
                     Some((low, high)) => Fact::new(low, high, true),
+                    // The largest becomes a float that is one more.
+                    None if *dtype == DType::I32 => Fact::new(-2_147_483_648.0, 2_147_483_648.0, true),
                     None => Fact::new(-9.3e18, 1.9e19, true),
                 },
-                Some(Source::Channel) => Fact::new(f64::from(f32::MIN), f64::from(f32::MAX), false),
+                Some(Source::Channel) => Fact::new(-CHANNEL, CHANNEL, false),
                 Some(Source::Number) => Fact { nan: false, ..Fact::ANY },
                 Some(Source::Float) | None => Fact::ANY,
             },

@@ -118,7 +118,22 @@ const SCALED: &[Instruction] = &[
     Instruction::Float(0.001),
     Instruction::Binary(Binary::Mul, 2, 3),
 ];
-/// The same and a residual at another scale, no less than 0, at a third and within the range of E4M3.
+/// The same times its own sigmoid, rounded at a scale whose results few sums lie between.
+const FLOAT_SILU: &[Instruction] = &[
+    Instruction::Input(0),
+    Instruction::Input(1),
+    Instruction::Binary(Binary::Mul, 0, 1),
+    Instruction::Float(0.00002),
+    Instruction::Binary(Binary::Mul, 2, 3),
+    Instruction::Unary(Unary::Sigmoid, 4),
+    Instruction::Binary(Binary::Mul, 4, 5),
+    Instruction::Float(0.11),
+    Instruction::Binary(Binary::Div, 6, 7),
+    Instruction::Unary(Unary::Round, 8),
+    Instruction::Float(-20.0),
+    Instruction::Binary(Binary::Add, 9, 10),
+];
+/// The scaled sums and a residual at another scale, no less than 0, at a third and within the range of E4M3.
 const FLOAT_BLOCK: &[Instruction] = &[
     Instruction::Input(0),
     Instruction::Input(1),
@@ -144,6 +159,7 @@ pub(crate) enum Finish {
     PerChannel(DType),
     Residual,
     Silu(DType),
+    FloatSilu(DType),
     Block,
     Shortcut,
     Scaled(DType),
@@ -174,6 +190,7 @@ pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
         Finish::PerChannel(dtype) => (dtype, PER_CHANNEL),
         Finish::Residual => (U8, RESIDUAL),
         Finish::Silu(dtype) => (dtype, SILU),
+        Finish::FloatSilu(dtype) => (dtype, FLOAT_SILU),
         Finish::Block => (I8, &block[..]),
         Finish::Shortcut => (I8, &shortcut[..]),
         Finish::Scaled(dtype) => (dtype, SCALED),
@@ -191,7 +208,7 @@ pub(crate) fn layer(layer: &Layer<'_>) -> QuantizedConv {
         scale
     };
     let extras: Vec<View> = match finish {
-        Finish::PerChannel(_) | Finish::Silu(_) | Finish::Scaled(_) => vec![factors()],
+        Finish::PerChannel(_) | Finish::Silu(_) | Finish::FloatSilu(_) | Finish::Scaled(_) => vec![factors()],
         Finish::Residual => vec![output.clone()],
         Finish::Block | Finish::Shortcut | Finish::FloatBlock(_) => vec![factors(), output.clone()],
         _ => vec![],
@@ -276,7 +293,7 @@ fn wide() -> Vec<QuantizedConv> {
 
 /// Kernels of this family: layers of networks, channels that fill tiles and channels that do not, every pair of types.
 pub fn cases() -> Vec<Kernel> {
-    use Finish::{Block, FloatBlock, PerChannel, Requantise, Residual, Scaled, Shortcut, Silu, Sums};
+    use Finish::{Block, FloatBlock, FloatSilu, PerChannel, Requantise, Residual, Scaled, Shortcut, Silu, Sums};
     let (both, signed) = ([U8, I8], [I8, I8]);
     let mut cases = Vec::new();
     for last in [true, false] {
@@ -291,6 +308,7 @@ pub fn cases() -> Vec<Kernel> {
         add(both, &[1, 512, 1, 1], [1000, 1, 1, 1], 0, PerChannel(F32));
         add(both, &[1, 64, 9, 8], [48, 1, 1, 1], 0, Silu(I8));
         add(both, &[1, 48, 7, 9], [43, 1, 1, 1], 0, Silu(F16));
+        add(both, &[1, 64, 8, 7], [56, 1, 1, 1], 0, FloatSilu(I8));
         add(signed, &[1, 64, 11, 9], [72, 1, 1, 1], 0, Block);
         add(signed, &[1, 64, 9, 11], [40, 1, 1, 1], 0, Shortcut);
         // Windows, with zero points and without.
