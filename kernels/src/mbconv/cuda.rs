@@ -167,21 +167,14 @@ impl MbConv {
         let room = f64::from(target.shared_per_multiprocessor) / (tile.shared(shape) + 1024) as f64;
         let room = room.min(65536.0 / (f64::from(tile.threads) * self.registers(shape, tile, target)));
         let waves = (resident / room.floor().max(1.0)).ceil();
-        // Rows that a block reads, and items of a column: fewer than others' in bands at the border.
-        let of_band = |band: u32| {
-            let [top, pad] = [band * tile.rows * shape.steps[0], shape.pads[0]];
-            let read = (top + band_rows).min(shape.input[0] + pad).saturating_sub(top.max(pad));
-            [read, (shape.output[0] - band * tile.rows).min(tile.rows).div_ceil(tile.run)].map(f64::from)
-        };
-        let bands = shape.output[0].div_ceil(tile.rows);
-        let mean = |i: usize| (0..bands).map(|band| of_band(band)[i]).sum::<f64>() / f64::from(bands);
         // Cycles of a multiprocessor for eight channels of 16 pixels on their way out of the sums.
         let program = |conv: &Conv| 3.6 + 0.11 * instructions(conv.epilogue.program.as_ref());
         let (fill, weights, of_turns) = match &self.expand {
             Some(expand) => {
                 let groups = f64::from(groups(shape));
                 let of_tile = 17.0 * groups + chunk * program(expand);
-                let tiles = mean(0) * f64::from(shape.input[1]) / 16.0;
+                let rows = shape.mean_of_bands(tile.rows, band_rows, |[read, _]| f64::from(read));
+                let tiles = rows * f64::from(shape.input[1]) / 16.0;
                 (tiles * of_tile, 13.0 * groups * chunk, tile.fill_turns(shape) * (190.0 + 6.1 * of_tile))
             }
             // One vector of a pixel is half of a sector.
@@ -191,7 +184,8 @@ impl MbConv {
         let span = (run - 1.0) * step + (taps_h - 1.0) * f64::from(shape.dilations[0]) + 1.0;
         // Reads and products of two columns of taps at once.
         let of_tile = (taps_w / 2.0).ceil() * (span + run * taps_h) * 1.8 + run * program(&self.depthwise);
-        let tiles = mean(1) * f64::from(shape.output[1]) / 16.0 * chunk;
+        let rows = shape.mean_of_bands(tile.rows, band_rows, |[_, rows]| f64::from(rows.div_ceil(tile.run)));
+        let tiles = rows * f64::from(shape.output[1]) / 16.0 * chunk;
         let turns = (f64::from(tile.items_by_16(shape)) * chunk / warps).ceil();
         let (arrival, gate) = self
             .gate

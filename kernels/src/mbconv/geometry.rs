@@ -70,6 +70,18 @@ impl Geometry {
         })
     }
 
+    /// The mean over bands of so many rows of outputs, of which each reads `reach` rows, of what `of` makes of the rows that are in the
+    /// image and of those of outputs: bands at the border have fewer.
+    pub(crate) fn mean_of_bands(&self, rows: u32, reach: u32, of: impl Fn([u32; 2]) -> f64) -> f64 {
+        let bands = self.output[0].div_ceil(rows);
+        let of_band = |band: u32| {
+            let [top, pad] = [band * rows * self.steps[0], self.pads[0]];
+            let read = (top + reach).min(self.input[0] + pad).saturating_sub(top.max(pad));
+            of([read, (self.output[0] - band * rows).min(rows)])
+        };
+        (0..bands).map(of_band).sum::<f64>() / f64::from(bands)
+    }
+
     /// Constants of the sources: extents and window.
     pub(crate) fn window(&self) -> [(&'static str, i64); 10] {
         [
@@ -101,5 +113,30 @@ impl Geometry {
             ("OUT_LINE", strides[1]),
             ("OUT_PIXEL", strides[2]),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bands_at_the_border_have_fewer_rows() {
+        let shape = Geometry {
+            images: 1,
+            padded_channels: 16,
+            depth: 16,
+            input: [7, 7],
+            output: [7, 7],
+            taps: [3, 3],
+            steps: [1, 1],
+            dilations: [1, 1],
+            pads: [1, 1],
+            pixel: 16,
+        };
+        // Rows -1 to 4 for four rows of outputs, rows 3 to 8 for three.
+        assert_eq!(shape.mean_of_bands(4, 6, |[read, _]| f64::from(read)), 4.5);
+        assert_eq!(shape.mean_of_bands(4, 6, |[_, rows]| f64::from(rows)), 3.5);
+        assert_eq!(shape.mean_of_bands(7, 9, |rows| f64::from(rows[0] * 10 + rows[1])), 77.0);
     }
 }

@@ -15,6 +15,10 @@ use crate::{DType, View};
 const THREADS: u32 = 512;
 /// Most loads of a thread, so that sums of bytes fit into 16 bits.
 const MOST_LOADS: u32 = 256;
+/// Cycles from the last sum of a block to what follows the arrival of all.
+const ARRIVAL: f64 = 1950.0;
+/// Cycles of a load from level 2.
+const LOAD: f64 = 910.0;
 /// What the layers are called in CUDA.
 const NAMES: [&str; 2] = ["squeeze", "excite"];
 /// From sums to averages, and through the layers.
@@ -256,28 +260,27 @@ impl QuantizedAverage {
         u64::from(self.image.shape[0]) * 4
     }
 
-    /// Expected cycles of [`FINISH`].
+    /// Expected cycles of [`FINISH`]: of the arrival, and of loads, of which some are in flight together.
     pub(crate) fn finish_cycles(&self, blocks: &Blocks) -> f64 {
-        let [squeezed, padded_channels, threads] =
-            [self.squeezed().next_multiple_of(16), self.padded_channels(), blocks.threads].map(f64::from);
-        let results = (padded_channels / threads).ceil();
-        let excite = results * (100.0 + squeezed * 4.0);
-        let sums = results * (300.0 + f64::from(blocks.parts) * 60.0);
-        1500.0
-            + match &self.layers {
-                None => sums,
-                // Each block has a share of the squeeze, and the last one adds up so many sums for each channel.
-                Some(_) if self.is_spread(blocks) => {
-                    let of_block = 300.0 + (squeezed * f64::from(blocks.vectors) / threads).ceil() * 120.0;
-                    let adding = 700.0 + f64::from(blocks.of_image(self.padded_channels())) * squeezed / threads * 30.0;
-                    of_block + adding + excite
-                }
-                // A warp reads 512 channels at once, for two squeezed ones.
-                Some(_) => {
-                    let rounds = (squeezed / (threads / 16.0)).ceil();
-                    sums + 1000.0 + rounds * (500.0 + (padded_channels / 512.0).ceil() * 150.0) + excite
-                }
-            }
+        let [squeezed, padded_channels] = [self.squeezed().next_multiple_of(16), self.padded_channels()];
+        let rounds = padded_channels.div_ceil(blocks.threads);
+        let loads = |count: u32, together: u32| f64::from(count.div_ceil(together)) * LOAD + f64::from(count) * 13.0;
+        let sums = f64::from(rounds) * loads(blocks.parts, 16);
+        if self.layers.is_none() {
+            return if blocks.parts == 1 { 130.0 } else { ARRIVAL + sums };
+        }
+        let vectors = squeezed / 16;
+        let excite = loads(rounds, (72 / (4 * vectors + 2)).max(1)) - LOAD + f64::from(rounds * (39 + 26 * vectors));
+        // Each block has a share of the squeeze, and the last one adds up so many sums for each channel; or a warp of the last one
+        // reads 512 channels at once.
+        let squeeze = if self.is_spread(blocks) {
+            let groups = (blocks.threads / (squeezed / 4)).min(blocks.of_image(padded_channels).div_ceil(8)).max(1);
+            390.0 + loads(blocks.of_image(padded_channels).div_ceil(groups), 8)
+        } else {
+            let turns = squeezed.div_ceil(blocks.threads / 32);
+            sums + 390.0 + loads(turns * padded_channels.div_ceil(512), 2) - LOAD
+        };
+        ARRIVAL + squeeze + 260.0 + excite
     }
 
     fn candidate(&self, image: &Image, blocks: &Blocks, target: &Target) -> Result<Candidate, Unsupported> {

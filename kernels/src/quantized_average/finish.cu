@@ -26,11 +26,16 @@ constexpr int ITEMS = SQUEEZED_LANES * VECTORS;         // Vectors of squeeze we
 constexpr int ITEMS_AHEAD = SPREAD && ITEMS <= 2 * THREADS ? (ITEMS + THREADS - 1) / THREADS : 0;
 constexpr int EXCITE_VECTORS = SQUEEZED_LANES / 16;     // Vectors of weights of one result.
 constexpr int EXCITE_ROUNDS = (RESULT_LANES + THREADS - 1) / THREADS;
-// Rounds whose weights are in flight while the sums are added: as many as registers allow.
-constexpr int MOST_AHEAD = 9 / EXCITE_VECTORS;
+// Rounds whose weights are in flight together, the first ones while sums are added: as many as registers allow.
+constexpr int MOST_AHEAD = 4 * EXCITE_VECTORS + 2 < 72 ? 72 / (4 * EXCITE_VECTORS + 2) : 1;
+constexpr bool EXCITE_EARLY = EXCITE_VECTORS < 10;
 constexpr int EXCITE_AHEAD = MOST_AHEAD < EXCITE_ROUNDS ? MOST_AHEAD : EXCITE_ROUNDS;
-constexpr int SUM_GROUPS = SQUEEZED_LANES < THREADS ? THREADS / SQUEEZED_LANES : 1;  // Threads that add up one squeezed channel.
+// Vectors of four squeezed channels, and the threads that share one: each has all of its loads in flight at once.
+constexpr int SUM_QUADS = SQUEEZED_LANES / 4;
+constexpr int MOST_GROUPS = SPREAD ? (BLOCKS + 7) / 8 : 1;
+constexpr int SUM_GROUPS = SUM_QUADS > THREADS ? 1 : MOST_GROUPS * SUM_QUADS > THREADS ? THREADS / SUM_QUADS : MOST_GROUPS;
 constexpr int SUM_TURNS = (BLOCKS + SUM_GROUPS - 1) / SUM_GROUPS;
+constexpr int SUMS_AHEAD = SUM_TURNS < 8 ? SUM_TURNS : 8;
 
 // Weights of a result, its bias and its factor. Threads past the channels repeat the first one's.
 struct Excite {
@@ -77,52 +82,56 @@ DEVICE void add_squeezed(const uint4& w, const u8* average, i32* to, int i) {
     if (i % VECTORS == 0 && i < ITEMS) __stcg(to + i / VECTORS, (i32)sum);
 }
 
-DEVICE u8 squeezed_byte(const AverageOperands& o, int s, u32 sum) {
-    if (s >= SQUEEZED) return 0;
-    const u32 bias = SQUEEZE_BIAS ? o.squeeze_bias[s] : 0u;
-    const f32 factor = SQUEEZE_FACTOR ? o.squeeze_factor[s] : 0.0f;
-    return (u8)(squeeze_byte((f32)(i32)(sum + bias), factor) & 255u);
-}
-
-// The squeeze of a whole average, a warp a channel.
-DEVICE void squeeze(const AverageOperands& o, const u8* average, u8* squeezed) {
+// Sums of squeezed channels of a whole average, a warp a channel; `weights` are those of a warp's first.
+DEVICE void squeeze(const AverageOperands& o, const u8* average, const uint4& weights, i32* sums) {
     const int lane = threadIdx.x % 32;
 #pragma unroll 2
-    for (int s = threadIdx.x / 32; s < SQUEEZED_LANES; s += WARPS) {
+    for (int s = threadIdx.x / 32; s < SQUEEZED; s += WARPS) {
         u32 sum = 0;
-        if (s < SQUEEZED) {
-#pragma unroll 4
-            for (int v = lane; v < LANES / 16; v += 32)
-                sum = dot_squeeze(((const uint4*)average)[v], ((const uint4*)o.squeeze)[s * (LANES / 16) + v], sum);
+#pragma unroll 2
+        for (int v = lane; v < LANES / 16; v += 32) {
+            const bool first = s < WARPS && v < 32;
+            const uint4 w = first ? weights : ((const uint4*)o.squeeze)[s * (LANES / 16) + v];
+            sum = dot_squeeze(((const uint4*)average)[v], w, sum);
         }
 #pragma unroll
         for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-        if (lane == 0) squeezed[s] = squeezed_byte(o, s, sum);
+        if (lane == 0) sums[s] = (i32)sum;
     }
 }
 
-// The squeeze of sums that all blocks have left.
-DEVICE void add_up(const AverageOperands& o, const i32* partials, u8* squeezed) {
-    __shared__ i32 groups[SUM_GROUPS][SQUEEZED_LANES];
-    const int group = threadIdx.x / SQUEEZED_LANES;
-    if (group < SUM_GROUPS) {
-        for (int s = threadIdx.x % SQUEEZED_LANES; s < SQUEEZED_LANES; s += THREADS) {
-            i32 sum = 0;
-            // As often for all threads: of a number that differs, loads would follow each other.
-#pragma unroll 8
-            for (int turn = 0; turn < SUM_TURNS; turn++) {
-                const int b = group + turn * SUM_GROUPS;
-                sum += turn < SUM_TURNS - 1 || b < BLOCKS ? __ldcg(partials + b * SQUEEZED_LANES + s) : 0;
-            }
-            groups[group][s] = sum;
-        }
-    }
-    __syncthreads();
-    for (int s = threadIdx.x; s < SQUEEZED_LANES; s += THREADS) {
-        i32 sum = 0;
+// The first weights of a warp in `squeeze`.
+DEVICE uint4 first_weights(const AverageOperands& o) {
+    const int s = threadIdx.x / 32, v = threadIdx.x % 32;
+    return s < SQUEEZED && v < LANES / 16 ? ((const uint4*)o.squeeze)[s * (LANES / 16) + v] : make_uint4(0, 0, 0, 0);
+}
+
+// Sums of what all blocks have left, SUM_GROUPS for each squeezed channel. `meanwhile` is for loads that need not come as early.
+template <typename Meanwhile>
+DEVICE void add_up(const i32* partials, int4* sums, const Meanwhile& meanwhile) {
+    const int group = threadIdx.x / SUM_QUADS;
+    int4 x[SUMS_AHEAD];
+    // As many for all threads: of a number that differs, loads would follow each other.
+    auto load = [&](int q, int first) {
 #pragma unroll
-        for (int g = 0; g < SUM_GROUPS; g++) sum += groups[g][s];
-        squeezed[s] = squeezed_byte(o, s, (u32)sum);
+        for (int t = 0; t < SUMS_AHEAD; t++) {
+            const int b = group + (first + t) * SUM_GROUPS;
+            x[t] = group < SUM_GROUPS && b < BLOCKS ? __ldcg((const int4*)partials + b * SUM_QUADS + q) : make_int4(0, 0, 0, 0);
+        }
+    };
+    load(threadIdx.x % SUM_QUADS, 0);
+    meanwhile();
+    if (group >= SUM_GROUPS) return;
+#pragma unroll 1
+    for (int q = threadIdx.x % SUM_QUADS; q < SUM_QUADS; q += THREADS) {
+        int4 sum = make_int4(0, 0, 0, 0);
+#pragma unroll 1
+        for (int first = 0; first < SUM_TURNS; first += SUMS_AHEAD) {
+            if (q >= THREADS || first > 0) load(q, first);
+#pragma unroll
+            for (int t = 0; t < SUMS_AHEAD; t++) sum.x += x[t].x, sum.y += x[t].y, sum.z += x[t].z, sum.w += x[t].w;
+        }
+        sums[group * SUM_QUADS + q] = sum;
     }
 }
 #else
@@ -137,15 +146,19 @@ DEVICE u8 averaged(i32 sum, int channel) {
 
 
 #if LAYERS
-// The first squeeze weights of a thread.
+// The first squeeze weights of a thread, and bias and factor of its first squeezed channel.
 struct Ahead {
     uint4 weights[ITEMS_AHEAD > 0 ? ITEMS_AHEAD : 1];
+    u32 bias;
+    f32 factor;
 };
 
 DEVICE Ahead begin_average(const AverageOperands& o, int vector) {
     Ahead ahead;
 #pragma unroll
     for (int i = 0; i < ITEMS_AHEAD; i++) ahead.weights[i] = squeeze_weights(o, i * THREADS + threadIdx.x, vector);
+    ahead.bias = SQUEEZE_BIAS && threadIdx.x < SQUEEZED ? o.squeeze_bias[threadIdx.x] : 0u;
+    ahead.factor = SQUEEZE_FACTOR && threadIdx.x < SQUEEZED ? o.squeeze_factor[threadIdx.x] : 0.0f;
     return ahead;
 }
 #else
@@ -157,9 +170,18 @@ DEVICE Ahead begin_average(const AverageOperands&, int) { return Ahead(); }
 // the BLOCKS of the image: CHUNKS for each part.
 template <typename Sums>
 DEVICE void finish_average(const AverageOperands& o, const Ahead& ahead, const Sums& sum_of, int vector, int image, int block) {
-    __shared__ __align__(16) u8 average[SPREAD ? VECTORS * 16 : LANES];
     const int thread = threadIdx.x, part = block / CHUNKS;
+    ResultElement* const to = o.result + RESULT_OFFSET + (offset_t)image * RESULT_IMAGE;
+    if (!LAYERS && PARTS == 1) {
+        // Nobody waits for another block.
+#pragma unroll 1
+        for (int c = thread; c < VECTORS * 16; c += THREADS)
+            if (vector * 16 + c < RESULT_LANES) to[vector * 16 + c] = (ResultElement)averaged(sum_of(c), vector * 16 + c);
+        return;
+    }
+    __shared__ __align__(16) u8 average[SPREAD ? VECTORS * 16 : LANES];
     i32* const partials = o.partials + (offset_t)image * LEFT * SUMS;
+#pragma unroll 1
     for (int c = thread; c < VECTORS * 16; c += THREADS) {
         const i32 sum = sum_of(c);
         const int channel = vector * 16 + c;
@@ -172,13 +194,14 @@ DEVICE void finish_average(const AverageOperands& o, const Ahead& ahead, const S
 #if LAYERS
     if (SPREAD) {
         __syncthreads();
-        i32* const to = partials + block * SQUEEZED_LANES;
+        i32* const own = partials + block * SQUEEZED_LANES;
 #pragma unroll
-        for (int i = 0; i < ITEMS_AHEAD; i++) add_squeezed(ahead.weights[i], average, to, i * THREADS + thread);
+        for (int i = 0; i < ITEMS_AHEAD; i++) add_squeezed(ahead.weights[i], average, own, i * THREADS + thread);
 #pragma unroll 4
         for (int i = ITEMS_AHEAD * THREADS + thread; i - thread < ITEMS; i += THREADS)
-            add_squeezed(squeeze_weights(o, i, vector), average, to, i);
+            add_squeezed(squeeze_weights(o, i, vector), average, own, i);
     }
+    const uint4 weights = SPREAD ? make_uint4(0, 0, 0, 0) : first_weights(o);
 #endif
     // The barrier orders all stores of the block before the arrival of thread 0, and its arrival before the others' loads.
     __syncthreads();
@@ -188,32 +211,54 @@ DEVICE void finish_average(const AverageOperands& o, const Ahead& ahead, const S
         if (last) o.counters[image] = 0;  // Ready for the next replay.
     }
     if (!__syncthreads_or(last)) return;
-    ResultElement* const to = o.result + RESULT_OFFSET + (offset_t)image * RESULT_IMAGE;
 #if LAYERS
+    __shared__ int4 sums[SUM_GROUPS * SUM_QUADS];
     __shared__ __align__(16) u8 squeezed[SQUEEZED_LANES];
-    Excite operands[EXCITE_AHEAD > 0 ? EXCITE_AHEAD : 1];
+    Excite operands[EXCITE_AHEAD];
+    auto load_excite = [&](int first) {
 #pragma unroll
-    for (int r = 0; r < EXCITE_AHEAD; r++) operands[r] = excite_operands(o, r * THREADS + thread);
-    if (SPREAD) add_up(o, partials, squeezed);
+        for (int r = 0; r < EXCITE_AHEAD; r++) operands[r] = excite_operands(o, (first + r) * THREADS + thread);
+    };
+    auto load_early = [&] {
+        if (EXCITE_EARLY) load_excite(0);
+    };
+    if (SPREAD) add_up(partials, sums, load_early);
+    else load_early();
 #endif
     if (!SPREAD) {
+#pragma unroll 1
         for (int c = thread; c < LANES; c += THREADS) {
             i32 sum = 0;
-#pragma unroll 8
+#pragma unroll 16
             for (int i = 0; i < PARTS; i++) sum += __ldcg(partials + i * LANES + c);
             average[c] = averaged(sum, c);
             if (!LAYERS && c < RESULT_LANES) to[c] = (ResultElement)average[c];
         }
 #if LAYERS
         __syncthreads();
-        squeeze(o, average, squeezed);
+        squeeze(o, average, weights, (i32*)sums);
 #endif
     }
 #if LAYERS
     __syncthreads();
+#pragma unroll 1
+    for (int s = thread; s < SQUEEZED_LANES; s += THREADS) {
+        u32 y = 0;
+        if (s < SQUEEZED) {
+            u32 sum = s == thread ? ahead.bias : SQUEEZE_BIAS ? o.squeeze_bias[s] : 0u;
+            const f32 factor = s == thread ? ahead.factor : SQUEEZE_FACTOR ? o.squeeze_factor[s] : 0.0f;
 #pragma unroll
-    for (int r = 0; r < EXCITE_AHEAD; r++) excite(operands[r], squeezed, to, r * THREADS + thread);
-    for (int c = EXCITE_AHEAD * THREADS + thread; c < RESULT_LANES; c += THREADS)
-        excite(excite_operands(o, c), squeezed, to, c);
+            for (int g = 0; g < SUM_GROUPS; g++) sum += ((const i32*)sums)[g * SQUEEZED_LANES + s];
+            y = squeeze_byte((f32)(i32)sum, factor) & 255u;
+        }
+        squeezed[s] = (u8)y;
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int first = 0; first < EXCITE_ROUNDS; first += EXCITE_AHEAD) {
+        if (first > 0 || !EXCITE_EARLY) load_excite(first);
+#pragma unroll
+        for (int r = 0; r < EXCITE_AHEAD; r++) excite(operands[r], squeezed, to, (first + r) * THREADS + thread);
+    }
 #endif
 }

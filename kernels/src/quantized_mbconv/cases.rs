@@ -51,7 +51,7 @@ fn mbconv(size: &Size<'_>) -> QuantizedMbConv {
 
 /// Kernels of this family: blocks of mobile networks, odd channels and extents, batches, strides, signed and unsigned.
 pub fn cases() -> Vec<Kernel> {
-    use Finish::{PerChannel, Requantise, Silu};
+    use Finish::{FloatSilu, PerChannel, Requantise, Silu};
     let size = |image, hidden, taps, stride, padding_value| Size {
         types: [I8; 4],
         image,
@@ -81,6 +81,8 @@ pub fn cases() -> Vec<Kernel> {
             types: [U8, I8, U8, I8],
             ..size(&[1, 32, 9, 1], 33, 3, 1, 255)
         },
+        Size { finishes: [FloatSilu(I8), FloatSilu(U8)], ..size(&[1, 48, 7, 7], 80, 5, 1, -20) },
+        size(&[1, 24, 3, 2], 48, 5, 1, 7),
         size(&[1, 32, 33, 29], 0, 3, 1, 4),
         size(&[2, 41, 15, 14], 0, 5, 2, -3),
         Size { finishes: [Silu(U8), Silu(U8)], types: [U8, I8, U8, I8], ..size(&[1, 96, 12, 30], 0, 3, 2, 114) },

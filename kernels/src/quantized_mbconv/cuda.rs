@@ -6,7 +6,7 @@ use crate::codegen::{
     Unsupported, element_type, whole_functions,
 };
 use crate::mbconv::geometry::{Geometry, RESIDENT};
-use crate::pointwise::{Instruction, Program, Unary};
+use crate::pointwise::{Instruction, Unary};
 use crate::quantized_average::{QuantizedAverage, cuda::Blocks};
 use crate::quantized_conv::QuantizedConv;
 use crate::view::Strides;
@@ -90,7 +90,7 @@ impl Tile {
     /// Bytes of dynamic shared memory.
     fn shared(&self, shape: &Geometry) -> u64 {
         let [rows, words] = self.band(shape).map(u64::from);
-        rows * words * u64::from(pitch(self.channels)) * 4
+        rows * words * u64::from(pitch(self.channels, shape.steps[1])) * 4
     }
 
     /// The blocks.
@@ -99,9 +99,10 @@ impl Tile {
     }
 }
 
-/// Words from one word of a channel to the next: four words of eight channels lie in banks of their own.
-fn pitch(channels: u32) -> u32 {
-    if channels == 16 { 16 } else { channels + 8 }
+/// Words from one word of a channel to the next: four words of eight channels lie in banks of their own. Of 16 channels a warp reads
+/// two words at once, which is more often than it writes.
+fn pitch(channels: u32, step: u32) -> u32 {
+    if channels == 16 && step == 1 { 16 } else { channels + 8 }
 }
 
 /// Configurations that fit.
@@ -134,6 +135,12 @@ fn tiles(shape: &Geometry, gated: bool, target: &Target) -> Vec<Tile> {
     all
 }
 
+/// Words of a line that have a column of the image.
+fn inner_words(shape: &Geometry, words: u32) -> u32 {
+    let end = (shape.input[1] - 1 + shape.pads[1]) / 4 + 1;
+    end.min(words).saturating_sub(shape.pads[1] / 4).max(1)
+}
+
 /// `DEVICE u32 NAME_byte(f32 sum, f32 factor)`, whose last byte is what is stored; `DEVICE u32 NAME_part(f32 sum, f32 factor)`, of four of
 /// which `DEVICE u32 NAME_word(const u32* parts)` makes a word to store.
 pub(crate) fn functions(name: &str, conv: &QuantizedConv, tables: Tables) -> Option<String> {
@@ -158,52 +165,76 @@ pub(crate) fn functions(name: &str, conv: &QuantizedConv, tables: Tables) -> Opt
     ))
 }
 
-/// Issue slots of a requantisation: counted in machine code of sm_87.
-fn slots(program: Option<&Program>) -> f64 {
-    let table = |instruction: &Instruction| matches!(instruction, Instruction::Unary(op, _) if !matches!(op, Unary::Relu | Unary::Round | Unary::Abs | Unary::Neg));
-    let looked_up = program.is_some_and(|program| program.instructions.iter().any(table));
-    if looked_up { 16.0 } else { 8.0 }
+/// Issue slots that a requantisation takes beside its multiplication and its rounding: those of a table, or of two special functions and
+/// a conversion, of eight each.
+fn slots(conv: &QuantizedConv) -> f64 {
+    let Some(program) = &conv.epilogue.program else { return 0.0 };
+    let rounds = |instruction: &Instruction| matches!(instruction, Instruction::Unary(Unary::Round, _));
+    let is_function = |instruction: &Instruction| match instruction {
+        Instruction::Unary(op, _) => !matches!(op, Unary::Relu | Unary::Abs | Unary::Neg | Unary::Round),
+        _ => false,
+    };
+    // What follows the first bytes has a table.
+    let ahead = program.instructions.split(rounds).next().unwrap_or_default();
+    if ahead.iter().any(is_function) {
+        20.0
+    } else if program.instructions.iter().any(is_function) {
+        2.4
+    } else {
+        0.0
+    }
 }
 
 impl QuantizedMbConv {
-    /// Expected microseconds: issue slots of the warps on four schedulers, bytes from level 2, and the latencies of one
-    /// load, of the barrier and of the way out.
+    /// Expected microseconds: what the warps of a multiprocessor share and what follows each other in a block, which overlap in part.
+    /// The constants are fitted (TUNING.md, section 59).
     fn cost(&self, shape: &Geometry, tile: &Tile, target: &Target) -> f64 {
-        let [channels, rows, threads] = [tile.channels, tile.rows, tile.threads].map(f64::from);
-        let [band_rows, words] = tile.band(shape).map(f64::from);
-        let warps = threads / 32.0;
+        let [m_tiles, warps] = [tile.channels / 16, tile.threads / 32].map(f64::from);
+        let sectors = f64::from(tile.channels.div_ceil(32));
+        let groups = f64::from(groups(shape));
+        let [reach, words] = tile.band(shape);
         let blocks = tile.blocks(shape);
-        let gate = self.gate.as_ref().map_or(0.0, |gate| 200.0 + gate.finish_cycles(&blocks));
-        let blocks = f64::from(blocks.of_image(shape.padded_channels) * shape.images);
-        let resident = (blocks / f64::from(target.multiprocessors)).ceil();
-        let (fill, bytes) = match &self.expand {
+        // Blocks of a multiprocessor, and how often it starts as many as it has room for.
+        let count = blocks.of_image(shape.padded_channels) * shape.images;
+        let resident = f64::from(count.div_ceil(target.multiprocessors));
+        let room = f64::from(target.shared_per_multiprocessor) / (tile.shared(shape) + 2048) as f64;
+        let room = room.min(65536.0 / (f64::from(tile.threads) * self.registers(shape, tile)));
+        let waves = (resident / room.floor().max(1.0)).ceil();
+        // Cycles in which the schedulers of a multiprocessor issue what makes four words of each channel.
+        let of_tile = |expand| 18.0 + m_tiles * (8.7 * groups + 2.0 * (2.0 + slots(expand)));
+        let tiles = |rows: u32| f64::from((rows * inner_words(shape, words)).div_ceil(4));
+        let (first, fill, of_turns) = match &self.expand {
             Some(expand) => {
-                let tiles = (band_rows * words / 4.0).ceil();
-                let (groups, m_tiles) = (f64::from(groups(shape)), channels / 16.0);
-                let of_tile = groups * (6.0 + 8.0 * m_tiles)
-                    + m_tiles * 8.0 * (slots(expand.epilogue.program.as_ref()) + 1.0)
-                    + 45.0;
-                // A warp's tiles follow each other; each waits for products and program at least.
-                let chain = (tiles / warps).ceil() * (250.0 + groups * m_tiles * 36.0);
-                ((tiles * of_tile * resident / 4.0).max(chain), band_rows * words * 4.0 * f64::from(shape.depth))
+                let of_tile = of_tile(expand);
+                let turns = (tiles(reach.min(shape.input[0])) / warps).ceil();
+                let fill = shape.mean_of_bands(tile.rows, reach, |[read, _]| tiles(read)) * of_tile;
+                (0.64, fill, turns * 12.8 * of_tile)
             }
             None => {
-                let items = band_rows * words * channels / 16.0;
-                (items / 32.0 * 90.0 * resident / 4.0, items * 64.0)
+                let items = f64::from(reach * words * (tile.channels / 16));
+                let turns = (items / f64::from(tile.threads)).ceil();
+                (0.34, f64::from(reach * words * 4) * sectors * 1.4, turns * 290.0)
             }
         };
-        let [taps_h, taps_w] = shape.taps.map(f64::from);
-        let loaded = ((3.0 * f64::from(shape.steps[1]) + taps_w) / 4.0).ceil();
-        let products = if taps_w > 4.0 { 8.0 } else { 6.0 };
-        let of_item = taps_h * (loaded + products * 2.0)
-            + f64::from(RUN) * (slots(self.depthwise.epilogue.program.as_ref()) + 2.0)
-            + 10.0;
-        let items = (rows * f64::from(shape.output[1].div_ceil(RUN)) * channels / 32.0).ceil();
-        let rounds = (items / warps).ceil();
-        let depthwise = (items * of_item * resident / 4.0).max(rounds * (of_item + 150.0));
-        let level_2 = bytes * resident / 40.0;
-        let cycles = 1100.0 + fill.max(level_2) + depthwise + gate;
-        1.3 + cycles / target.clock
+        // The same of four outputs of 32 channels, whose rows of taps are in one word each, or in two.
+        let products = |run: u32| if run * shape.steps[1] % 4 + shape.taps[1] > 4 { 2.0 } else { 1.0 };
+        let products = f64::from(shape.taps[0]) * (0..RUN).map(products).sum::<f64>();
+        let of_item = 0.45 * products + 7.6 + slots(&self.depthwise);
+        let rows = shape.mean_of_bands(tile.rows, reach, |[_, rows]| f64::from(rows));
+        let items = f64::from(shape.output[1].div_ceil(RUN) * tile.channels) / 32.0;
+        let stores = rows * f64::from(shape.output[1]) * sectors * 0.44;
+        let work = fill + rows * items * of_item + stores + warps * (17.5 + 30.0 * groups * m_tiles);
+        let turns = (f64::from(tile.rows) * items / warps).ceil();
+        let [work, chain] = [resident * work, waves * (1100.0 + of_turns + turns * 164.0)];
+        let gate = self.gate.as_ref().map_or(0.0, |gate| gate.finish_cycles(&blocks));
+        first + (work.max(chain) + 0.55 * work.min(chain) + gate) / target.clock
+    }
+
+    /// Registers of a thread, roughly: weights, pixels and sums of the expansion beside what every kernel has.
+    fn registers(&self, shape: &Geometry, tile: &Tile) -> f64 {
+        let [groups, m_tiles] = [groups(shape), tile.channels / 16];
+        let all = if self.expand.is_some() { 42 + 8 * (groups * m_tiles + groups + m_tiles) } else { 58 };
+        f64::from(all.next_multiple_of(8).min(128))
     }
 
     fn candidate(&self, shape: &Geometry, tile: &Tile, cost: f64) -> Result<Candidate, Unsupported> {
@@ -279,7 +310,7 @@ impl QuantizedMbConv {
         }
         // All inputs of the convolutions but the image.
         line(format!("constexpr u32 PARAMETER_INPUTS = {}u;", (1u32 << inputs) - 2));
-        let of_tile = [("ROWS", i64::from(tile.rows)), ("PITCH", pitch(tile.channels).into())];
+        let of_tile = [("ROWS", i64::from(tile.rows)), ("PITCH", pitch(tile.channels, shape.steps[1]).into())];
         let of_blocks = tile.blocks(shape).constants(shape.padded_channels);
         let others = [
             ("OUTSIDE", i64::from(depthwise.padding_value)),

@@ -9,6 +9,10 @@ constexpr int RUNS = (OUT_COLUMNS + RUN - 1) / RUN;
 constexpr int BAND_ROWS = (ROWS - 1) * STEP_H + (TAPS_H - 1) * DILATION_H + 1;
 constexpr int QUADS = ((RUNS * RUN - 1) * STEP_W + TAPS_W + 3) / 4;
 constexpr int ALL_QUADS = BAND_ROWS * QUADS;
+// Words of a line that have a column of the image.
+constexpr int FIRST_QUAD = PAD_W / 4 < QUADS ? PAD_W / 4 : QUADS - 1;
+constexpr int END_QUAD = (IN_COLUMNS - 1 + PAD_W) / 4 + 1 < QUADS ? (IN_COLUMNS - 1 + PAD_W) / 4 + 1 : QUADS;
+constexpr int INNER_QUADS = END_QUAD - FIRST_QUAD;
 constexpr bool CONSTANT_PARAMETERS = (~CONSTANT_INPUTS & PARAMETER_INPUTS) == 0;
 constexpr u32 OUTSIDE_WORD = (u32)(u8)OUTSIDE * 0x01010101u;
 static_assert(TAPS_W <= 5, "taps of a row, moved by three columns, fit into two words");
@@ -16,6 +20,7 @@ static_assert(TAPS_W <= 5, "taps of a row, moved by three columns, fit into two 
 struct Place {
     int image, channel;  // Channel: the first of the block's.
     int row, top;        // First row of outputs; first row of the band, in the input.
+    int first, end;      // Rows of the band that the image has.
 };
 
 DEVICE Place this_place() {
@@ -25,20 +30,21 @@ DEVICE Place this_place() {
     p.channel = block % CHUNKS * CH;
     p.row = block / CHUNKS * ROWS;
     p.top = p.row * STEP_H - PAD_H;
+    p.end = p.top + BAND_ROWS < 0 ? 0 : min(p.top + BAND_ROWS, IN_ROWS);
+    p.first = min(max(p.top, 0), p.end);
     return p;
 }
 
 DEVICE bool inside(int row, int column) { return (u32)row < (u32)IN_ROWS && (u32)column < (u32)IN_COLUMNS; }
 
 // The bytes of four columns from `column` on that lie in the image.
-DEVICE u32 inside_mask(int row, int column) {
-    if ((u32)row >= (u32)IN_ROWS) return 0;
-    u32 mask = 0xffffffffu;
-    if (column < 0) mask = column <= -4 ? 0u : mask << (-column * 8);
-    const int past = column + 4 - IN_COLUMNS;
-    if (past > 0) mask &= past >= 4 ? 0u : 0xffffffffu >> (past * 8);
-    return mask;
+DEVICE constexpr u32 inside_mask(int column) {
+    const int before = -column, past = column + 4 - IN_COLUMNS;
+    const u32 first = before <= 0 ? 0xffffffffu : before >= 4 ? 0u : 0xffffffffu << (before * 8);
+    const u32 last = past <= 0 ? 0xffffffffu : past >= 4 ? 0u : 0xffffffffu >> (past * 8);
+    return first & last;
 }
+constexpr u32 FIRST_INSIDE = inside_mask(FIRST_QUAD * 4 - PAD_W), LAST_INSIDE = inside_mask((END_QUAD - 1) * 4 - PAD_W);
 
 // A place in lines of LENGTH that follow each other.
 template <int LENGTH>
@@ -47,11 +53,13 @@ struct Cursor {
 
     DEVICE Cursor(int first, int n) : line(first + n / LENGTH), place(n % LENGTH) {}
 
-    // Without a division, where `n` is known when compiling.
-    DEVICE void advance(int n) {
+    // Without a division, where `n` is known when compiling. Returns whether the place begins anew beside what `n` / LENGTH counts.
+    DEVICE bool advance(int n) {
         line += n / LENGTH;
         place += n % LENGTH;
-        if (place >= LENGTH) place -= LENGTH, line++;
+        const bool anew = place >= LENGTH;
+        if (anew) place -= LENGTH, line++;
+        return anew;
     }
 };
 
@@ -70,18 +78,27 @@ struct Pixels { uint4 v[2][GROUPS]; };  // Of a thread's pixel in both tiles of 
 
 // Tile t of 16 columns is four words; column c of product j is column 2 * j + c % 2 of word c / 2. What lies outside of the
 // image is any pixel, and channels past the last are any channels: masks and weights of zero leave nothing of them.
-DEVICE void load_pixels(Pixels& x, const u8* from, const Cursor<QUADS>& quad, int end, int lane) {
-    const int first = quad.place * 4 - PAD_W + lane / 4 % 2;
+DEVICE void load_pixels(Pixels& x, const u8* from, const Cursor<INNER_QUADS>& quad, int lane) {
+    const int first = quad.line * IN_COLUMNS + (FIRST_QUAD + quad.place) * 4 - PAD_W + lane / 4 % 2;
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-        const int column = first + j * 2;
-        const bool exists = (u32)quad.line < (u32)end && (u32)column < (u32)IN_COLUMNS;
-        const u8* const at = from + (exists ? (u32)((quad.line * IN_COLUMNS + column) * PIXEL) : 0u);
+        const u8* const at = from + min((u32)(first + j * 2), (u32)(IN_ROWS * IN_COLUMNS - 1)) * (u32)PIXEL;
 #pragma unroll
         for (int k = 0; k < GROUPS; k++) {
             const int channel = lane % 4 * 16;
             x.v[j][k] = *(const uint4*)(at + k * 64 + (DEPTH % 64 == 0 || k * 64 + channel < DEPTH ? channel : 0));
         }
+    }
+}
+
+// Words that have nothing of the image.
+DEVICE void fill_outside(const Place& p, u32* band) {
+    if (INNER_QUADS == QUADS && p.first == p.top && p.end == p.top + BAND_ROWS) return;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < ALL_QUADS * (CH / 4); i += THREADS) {
+        const int quad = i / (CH / 4), row = p.top + quad / QUADS, place = quad % QUADS;
+        if (row < p.first || row >= p.end || place < FIRST_QUAD || place >= END_QUAD)
+            ((uint4*)(band + quad * PITCH))[i % (CH / 4)] = make_uint4(OUTSIDE_WORD, OUTSIDE_WORD, OUTSIDE_WORD, OUTSIDE_WORD);
     }
 }
 
@@ -111,18 +128,19 @@ DEVICE void fill_band(const Operands& o, const Place& p, u32* band) {
             bias[m][h] = EXPAND_BIAS && channel < CHANNELS ? o.expand_bias[channel] : 0u;
             factor[m][h] = EXPAND_FACTOR && channel < CHANNELS ? o.expand_factor[channel] : 0.0f;
         }
+    fill_outside(p, band);
     if (CONSTANT_PARAMETERS) wait_for_inputs();
     // The tables are there.
     __syncthreads();
-    constexpr int TILES = (ALL_QUADS + 3) / 4;
-    const int bottom = p.top + BAND_ROWS, end = bottom < 0 ? 0 : bottom < IN_ROWS ? bottom : IN_ROWS;
+    const int tiles = ((p.end - p.first) * INNER_QUADS + 3) / 4;
     // Lines are rows of the image.
-    Cursor<QUADS> loaded(p.top, warp * 4 + lane / 8), stored(p.top, warp * 4 + lane % 4);
+    Cursor<INNER_QUADS> loaded(p.first, warp * 4 + lane / 8), stored(p.first, warp * 4 + lane % 4);
     Pixels x;
-    load_pixels(x, from, loaded, end, lane);
-    u32* to = band + (warp * 4 + lane % 4) * PITCH + lane / 4;
+    load_pixels(x, from, loaded, lane);
+    u32* to = band + ((stored.line - p.top) * QUADS + FIRST_QUAD + stored.place) * PITCH + lane / 4;
+    constexpr int TOGETHER = 4 * WARPS;  // Words of a turn of all warps.
 #pragma unroll 1
-    for (int tile = warp; tile < TILES; tile += WARPS) {
+    for (int tile = warp; tile < tiles; tile += WARPS) {
         u32 sums[M_TILES][2][4];
 #pragma unroll
         for (int m = 0; m < M_TILES; m++)
@@ -137,10 +155,11 @@ DEVICE void fill_band(const Operands& o, const Place& p, u32* band) {
                 }
             }
         // The next pixels come while these become bytes.
-        loaded.advance(4 * WARPS);
-        load_pixels(x, from, loaded, end, lane);
-        const u32 mask = inside_mask(stored.line, stored.place * 4 - PAD_W);
-        const bool exists = ALL_QUADS % 4 == 0 || stored.line < bottom;
+        loaded.advance(TOGETHER);
+        load_pixels(x, from, loaded, lane);
+        u32 mask = stored.place == 0 ? FIRST_INSIDE : 0xffffffffu;
+        if (stored.place == INNER_QUADS - 1) mask &= LAST_INSIDE;
+        const bool exists = stored.line < p.end;
 #pragma unroll
         for (int m = 0; m < M_TILES; m++)
 #pragma unroll
@@ -152,8 +171,8 @@ DEVICE void fill_band(const Operands& o, const Place& p, u32* band) {
                 const u32 word = (expand_word(y) & mask) | (OUTSIDE_WORD & ~mask);
                 if (exists) to[m * 16 + h * 8] = word;
             }
-        stored.advance(4 * WARPS);
-        to += 4 * WARPS * PITCH;
+        to += (TOGETHER / INNER_QUADS * QUADS + TOGETHER % INNER_QUADS) * PITCH;
+        if (stored.advance(TOGETHER)) to += (QUADS - INNER_QUADS) * PITCH;
     }
 }
 #else
@@ -200,6 +219,7 @@ DEVICE void quantized_mbconv(const Operands& o) {
     // Weights and biases that no step writes need not wait for the kernel before.
     if (!CONSTANT_PARAMETERS) wait_for_inputs();
     all_tables([](void* to, const void* from, int bytes) {
+#pragma unroll 1
         for (int i = threadIdx.x; i < bytes / 4; i += THREADS) ((u32*)to)[i] = ((const u32*)from)[i];
     });
     // Every thread stays with one channel.
