@@ -177,6 +177,7 @@ struct Copies {
         if (ROW_TABLE) {
             // Each row is computed once and read by all threads that copy parts of it.
             int2* const table = (int2*)(shared + TABLE_AT);
+#pragma unroll 1
             for (int row = threadIdx.x; row < BM; row += THREADS) {
                 const CopyRow copied = copy_row(t.row + row, t.batch);
                 table[row] = make_int2(copied.at.offset, (int)copied.taps);
@@ -274,6 +275,7 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
     if (CONSTANT_WEIGHTS) wait_for_inputs();
     // What is copied with the first tile is there when the products are.
     epilogue_tables([](void* to, const void* from, int bytes) {
+#pragma unroll 1
         for (int i = threadIdx.x * 16; i < bytes; i += THREADS * 16)
             copy_async<false>(shared_address(to) + i, (const u8*)from + i, true);
     });

@@ -101,12 +101,15 @@ DEVICE void fill_band(const Element* image, const Element* weights, const f32* b
     }
     if (CONSTANT_PARAMETERS) wait_for_inputs();
     Fragment next = image_fragment(from, pixel, pixels, lane % 4 * 8);
-    // What lies outside of the image: lines above and below it, then columns beside it.
+    // What lies outside of the image: lines above and below it, then columns beside it. No thread does it often, and each instruction is
+    // fetched from memory for a launch.
     const int inner = end > first ? end - first : 0;
+#pragma unroll 1
     for (int i = threadIdx.x; i < (BAND_ROWS - inner) * BAND_COLUMNS; i += THREADS) {
         const int line = i / BAND_COLUMNS;
         clear(band, p.top + line < first ? line : line + inner, i % BAND_COLUMNS);
     }
+#pragma unroll 1
     for (int i = threadIdx.x; i < inner * BESIDE; i += THREADS) {
         const int column = i % (BESIDE > 0 ? BESIDE : 1);
         clear(band, first - p.top + i / (BESIDE > 0 ? BESIDE : 1), column < PAD_W ? column : column + IN_COLUMNS);
@@ -216,6 +219,7 @@ DEVICE void mbconv(const Operands& o) {
     // Weights and biases that no step writes need not wait for the kernel before.
     if (!CONSTANT_PARAMETERS) wait_for_inputs();
 
+#pragma unroll 1
     for (int i = threadIdx.x; i < TAPS * CHUNK_VECTORS; i += THREADS) {
         const int v = p.vector + i % CHUNK_VECTORS;
         const bool exists = v < LANES / 8;

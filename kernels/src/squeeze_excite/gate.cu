@@ -97,6 +97,7 @@ DEVICE void finish_gate(const GateOperands& o, const GateAhead& ahead, const f32
     const float4* const all = (const float4*)o.partials + image * GATE_BLOCKS * GATE_QUADS;
     const int group = thread / GATE_QUADS;
     if (group < GATE_GROUPS) {
+#pragma unroll 1
         for (int s = thread % GATE_QUADS; s < GATE_QUADS; s += THREADS) {
             float4 sum = make_float4(0, 0, 0, 0);
             // As often for all threads: of a number that differs, loads would follow each other.
@@ -110,6 +111,7 @@ DEVICE void finish_gate(const GateOperands& o, const GateAhead& ahead, const f32
         }
     }
     __syncthreads();
+#pragma unroll 1
     for (int s = thread; s < SQUEEZED_LANES; s += THREADS) {
         f32 sum = 0;
         if (s < SQUEEZED) {
@@ -140,7 +142,7 @@ DEVICE void finish_gate(const GateOperands& o, const GateAhead& ahead, const f32
         for (int s = KEPT; s < EXCITE_VECTORS; s++) sum = add(sum, excite_weights(c, s), s);
         store(c, sum);
     }
-#pragma unroll 2
+#pragma unroll 1
     for (int c = EXCITE_AHEAD * THREADS + thread; c < GATE_LANES; c += THREADS) {
         f32 sum = excite_bias(c);
 #pragma unroll 8
