@@ -1,8 +1,9 @@
 // From the sums of an image's channels to their average and, where there are layers, through both of them.
 //
 // Blocks know the sums of 16 times VECTORS channels over a part of the pixels. The last block of an image to arrive adds up what
-// the others left and finishes. What does not depend on the sums is loaded ahead of its use. THREADS, WARPS, VECTORS, CHUNKS, PARTS
-// and BLOCKS (of one image), LANES and CHANNELS are for the kernel in front to define.
+// the others left and finishes. What does not depend on the sums is loaded ahead of its use. Loops that turn once or twice stay
+// rolled, since each launch fetches its code from memory. THREADS, WARPS, VECTORS, CHUNKS, PARTS and BLOCKS (of one image), LANES
+// and CHANNELS are for the kernel in front to define.
 
 #if LAYERS
 DEVICE u32 dot_squeeze(u32 x, u32 w, u32 sum) {

@@ -203,7 +203,7 @@ impl QuantizedMbConv {
         // Cycles in which the schedulers of a multiprocessor issue what makes four words of each channel.
         let of_tile = |expand| 18.0 + m_tiles * (8.7 * groups + 2.0 * (2.0 + slots(expand)));
         let tiles = |rows: u32| f64::from((rows * inner_words(shape, words)).div_ceil(4));
-        let (first, fill, of_turns) = match &self.expand {
+        let (start, fill, of_turns) = match &self.expand {
             Some(expand) => {
                 let of_tile = of_tile(expand);
                 let turns = (tiles(reach.min(shape.input[0])) / warps).ceil();
@@ -227,7 +227,7 @@ impl QuantizedMbConv {
         let turns = (f64::from(tile.rows) * items / warps).ceil();
         let [work, chain] = [resident * work, waves * (1100.0 + of_turns + turns * 164.0)];
         let gate = self.gate.as_ref().map_or(0.0, |gate| gate.finish_cycles(&blocks));
-        first + (work.max(chain) + 0.55 * work.min(chain) + gate) / target.clock
+        start + (work.max(chain) + 0.55 * work.min(chain) + gate) / target.clock
     }
 
     /// Registers of a thread, roughly: weights, pixels and sums of the expansion beside what every kernel has.
