@@ -1,7 +1,7 @@
 //! CUDA candidates: a block computes a chunk of channels over a band of rows (sm_80 and later; f16 and bf16).
 
 use super::MbConv;
-use super::geometry::{Geometry, RESIDENT};
+use super::geometry::{Geometry, RESIDENT, waves};
 use crate::codegen::{
     Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Target, Unsupported, element_type,
     program_function,
@@ -162,11 +162,10 @@ impl MbConv {
     fn cost(&self, shape: &Geometry, tile: &Tile, target: &Target) -> f64 {
         let [chunk, run, warps] = [tile.chunk, tile.run, tile.threads / 32].map(f64::from);
         let [band_rows, band_columns] = tile.band(shape);
-        // Blocks of a multiprocessor, and how often it starts as many as it has room for.
+        // Blocks of a multiprocessor.
         let resident = f64::from((tile.blocks(shape) * shape.images).div_ceil(target.multiprocessors));
-        let room = f64::from(target.shared_per_multiprocessor) / (tile.shared(shape) + 1024) as f64;
-        let room = room.min(65536.0 / (f64::from(tile.threads) * self.registers(shape, tile, target)));
-        let waves = (resident / room.floor().max(1.0)).ceil();
+        let registers = f64::from(tile.threads) * self.registers(shape, tile, target);
+        let waves = waves(resident, tile.shared(shape) + 1024, registers, target);
         // Cycles of a multiprocessor for eight channels of 16 pixels on their way out of the sums.
         let program = |conv: &Conv| 3.6 + 0.11 * instructions(conv.epilogue.program.as_ref());
         let (fill, weights, of_turns) = match &self.expand {

@@ -1,11 +1,19 @@
 //! Images and window of a depthwise convolution as kernels see them that compute a band of rows from a channels-last image.
 
 use crate::View;
+use crate::codegen::Target;
 use crate::conv;
 use crate::gemm::spatial;
 
 /// Threads of a multiprocessor for which kernels bound registers: to 128 for each.
 pub(crate) const RESIDENT: u32 = 512;
+
+/// How often a multiprocessor that computes so many blocks starts as many as it has room for, by the shared memory and the registers
+/// of one.
+pub(crate) fn waves(blocks: f64, shared: u64, registers: f64, target: &Target) -> f64 {
+    let room = (f64::from(target.shared_per_multiprocessor) / shared as f64).min(65536.0 / registers);
+    (blocks / room.floor().max(1.0)).ceil()
+}
 
 /// Extents and strides, checked.
 pub(crate) struct Geometry {

@@ -5,7 +5,7 @@ use crate::codegen::{
     Argument, Candidate, Generate, Launch, PRELUDE, Packing, SHARED_TABLES, Signature, Source, Tables, Target,
     Unsupported, element_type, whole_functions,
 };
-use crate::mbconv::geometry::{Geometry, RESIDENT};
+use crate::mbconv::geometry::{Geometry, RESIDENT, waves};
 use crate::pointwise::{Instruction, Unary};
 use crate::quantized_average::{QuantizedAverage, cuda::Blocks};
 use crate::quantized_conv::QuantizedConv;
@@ -194,18 +194,16 @@ impl QuantizedMbConv {
         let groups = f64::from(groups(shape));
         let [reach, words] = tile.band(shape);
         let blocks = tile.blocks(shape);
-        // Blocks of a multiprocessor, and how often it starts as many as it has room for.
+        // Blocks of a multiprocessor.
         let count = blocks.of_image(shape.padded_channels) * shape.images;
         let resident = f64::from(count.div_ceil(target.multiprocessors));
-        let room = f64::from(target.shared_per_multiprocessor) / (tile.shared(shape) + 2048) as f64;
-        let room = room.min(65536.0 / (f64::from(tile.threads) * self.registers(shape, tile)));
-        let waves = (resident / room.floor().max(1.0)).ceil();
-        // Cycles in which the schedulers of a multiprocessor issue what makes four words of each channel.
-        let of_tile = |expand| 18.0 + m_tiles * (8.7 * groups + 2.0 * (2.0 + slots(expand)));
+        let registers = f64::from(tile.threads) * self.registers(shape, tile);
+        let waves = waves(resident, tile.shared(shape) + 2048, registers, target);
         let tiles = |rows: u32| f64::from((rows * inner_words(shape, words)).div_ceil(4));
         let (start, fill, of_turns) = match &self.expand {
             Some(expand) => {
-                let of_tile = of_tile(expand);
+                // Cycles in which the schedulers of a multiprocessor issue what makes four words of each channel.
+                let of_tile = 18.0 + m_tiles * (8.7 * groups + 2.0 * (2.0 + slots(expand)));
                 let turns = (tiles(reach.min(shape.input[0])) / warps).ceil();
                 let fill = shape.mean_of_bands(tile.rows, reach, |[read, _]| tiles(read)) * of_tile;
                 (0.64, fill, turns * 12.8 * of_tile)
