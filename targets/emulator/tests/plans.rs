@@ -23,7 +23,8 @@ use floe_kernels::{DType, Dims};
 const ELEMENTS: u32 = 64;
 const BYTES: u64 = 4 * ELEMENTS as u64;
 
-/// `add`: y = a + b. `pairs`: y[i] = a[i] + a[i + 1]. `signal`: as the product's. `forever`: never ends.
+/// `add`: y = a + b. `pairs`: y[i] = a[i] + a[i + 1]. `signal`: as the product's. `forever`: never ends. `ahead`: prefetches from `a` to `b`,
+/// and the line at `b`.
 const PTX: &str = "
 .version 8.0
 .target sm_87
@@ -66,9 +67,17 @@ const PTX: &str = "
 again:
     bra.uni again;
 }
+.visible .entry ahead(.param .u64 a, .param .u64 b) {
+    .reg .b32 %r<2>; .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b];
+    sub.s64 %rd3, %rd2, %rd1; cvt.u32.u64 %r1, %rd3;
+    cp.async.bulk.prefetch.L2.global [%rd1], %r1;
+    prefetch.global.L2 [%rd2];
+    ret;
+}
 ";
 
-const KERNELS: [&str; 4] = ["add", "pairs", "signal", "forever"];
+const KERNELS: [&str; 5] = ["add", "pairs", "signal", "forever", "ahead"];
 
 fn at(region: Region, offset: u64, bytes: u64, written: bool) -> Operand {
     Operand { region, offset, bytes, written }
@@ -251,6 +260,24 @@ fn a_halo_that_nobody_wrote_is_found() {
 fn an_access_past_its_operand_is_found_inside_the_allocation_too() {
     let last = step("pairs", &[read(Region::Arena), write(Y)], &[0]);
     assert_eq!(defects(vec![sound().remove(0), last]), [Defect::OutsideOperand]);
+}
+
+#[test]
+fn prefetches_are_no_reads_and_stay_inside_their_operands() {
+    let with = |offset: u64, bytes: u64, next: u64| {
+        let [fetched, next] = [at(Region::Weights, offset, bytes, false), at(Region::Weights, next, 16, false)];
+        [sound(), vec![step("ahead", &[fetched, next], &[])]].concat()
+    };
+    assert_eq!(defects(with(16, 240, 256)), []);
+    // Nobody has written the arena's second half.
+    let unwritten = [BYTES, BYTES + 16].map(|offset| at(Region::Arena, offset, 16, false));
+    assert_eq!(defects([sound(), vec![step("ahead", &unwritten, &[])]].concat()), []);
+    let findings = found(with(16, 224, 256));
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!((findings[0].defect, findings[0].step), (Defect::OutsideOperand, 3));
+    let place = findings[0].place.as_ref().unwrap();
+    assert!(place.instruction.starts_with("cp.async.bulk.prefetch"), "{place}");
+    assert!(findings[0].operand.contains("bytes 0..240 of the weights from byte 16, which has 224"), "{findings:?}");
 }
 
 #[test]

@@ -43,6 +43,11 @@ pub(super) enum Op {
         source: Option<Slot>,
         ignore: Option<(Slot, bool)>,
     },
+    /// Bytes of global memory that level 2 is to have: so many, or a line's.
+    Prefetch {
+        address: Address,
+        bytes: Option<Slot>,
+    },
     Commit,
     /// Groups that may stay pending.
     Wait(u32),
@@ -159,6 +164,10 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Option<Op>> {
             let scopes = [("cta", false), ("cluster", true), ("gl", true), ("gpu", true), ("sys", true)];
             let device = reader.choice(&scopes).ok_or("this fence")?;
             Ok(Some(Op::Fence { device }))
+        }
+        "prefetch" if reader.takes("global") => {
+            while reader.next().is_some() {}
+            Ok(Some(Op::Prefetch { address: reader.address(reader.operand(0)?)?, bytes: None }))
         }
         "prefetch" | "prefetchu" | "applypriority" | "discard" | "griddepcontrol" | "nanosleep" | "setmaxnreg" => {
             if reader.opcode == "discard" {
@@ -287,7 +296,12 @@ fn copy(reader: &mut Reader<'_>) -> Result<Op> {
     if reader.takes("wait_group") {
         return Ok(Op::Wait(u32::try_from(reader.number(0)?).unwrap_or(u32::MAX - 1).min(u32::MAX - 1)));
     }
-    if reader.takes("bulk") || reader.takes("mbarrier") {
+    let bulk = reader.takes("bulk");
+    if bulk && reader.takes("prefetch") && reader.takes("L2") && reader.takes("global") {
+        let (address, bytes) = (reader.address(reader.operand(0)?)?, reader.value(reader.operand(1)?, Type::U32)?);
+        return Ok(Op::Prefetch { address, bytes: Some(bytes) });
+    }
+    if bulk || reader.takes("mbarrier") {
         return Err("bulk copies and their barriers".to_owned());
     }
     if !(reader.takes("shared") || reader.takes("shared::cta")) || !reader.takes("global") {

@@ -51,7 +51,7 @@ impl Analysis {
                     matches!(transfer.to, access::To::Global | access::To::Generic)
                 }
                 Op::Access(access::Op::Atomic { to, .. }) => matches!(to, access::To::Global | access::To::Generic),
-                Op::Access(access::Op::Copy { .. }) => true,
+                Op::Access(access::Op::Copy { .. } | access::Op::Prefetch { .. }) => true,
                 _ => false,
             };
             analysis.of.push(accesses.then(|| {

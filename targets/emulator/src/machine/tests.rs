@@ -310,6 +310,19 @@ fn absurd_launches_are_refused() {
 }
 
 #[test]
+fn bulk_prefetches_are_of_whole_sixteens() {
+    let fault = |offset: u64, bytes: u64| {
+        let body = format!(
+            "ld.param.u64 %d0, [in]; and.b64 %d0, %d0, -16; cp.async.bulk.prefetch.L2.global [%d0+{offset}], {bytes};"
+        );
+        start(&program(&body), &Heap::new(&[0; 8]), 1, 1, 0).err().map(|fault| fault.kind)
+    };
+    assert_eq!(fault(16, 32), None);
+    assert!(matches!(fault(8, 32), Some(FaultKind::Misaligned { bytes: 32, .. })));
+    assert!(matches!(fault(16, 24), Some(FaultKind::Misaligned { bytes: 24, .. })));
+}
+
+#[test]
 fn what_is_not_covered_is_refused_by_name() {
     let cases = [
         ("mbarrier.test_wait.shared.b64 %p0, [%r0], %d0;", "mbarrier.test_wait.shared.b64"),

@@ -119,6 +119,7 @@ impl<M: Memory, W: Watch> Context<'_, '_, M, W> {
             Op::Copy { shared, global, bytes, source, ignore } => {
                 self.copy((shared, global), *bytes, *source, *ignore, r, lanes)
             }
+            Op::Prefetch { address, bytes } => self.prefetch(address, *bytes, r, lanes),
             Op::Commit => {
                 if W::ACTIVE {
                     self.watch.async_commit(self.watched, self.warp, lanes);
@@ -266,6 +267,20 @@ impl<M: Memory, W: Watch> Context<'_, '_, M, W> {
                 words
             };
             self.write(To::Shared, lane, to[lane], bytes, words);
+        }
+        Ok(())
+    }
+
+    /// Moves nothing: there is no cache. Of a line the byte is told that is named, since the line may begin before an operand.
+    fn prefetch(&mut self, address: &Address, size: Option<Slot>, r: &Registers<'_>, lanes: u32) -> Result<()> {
+        let addresses = addresses(r, address);
+        let sizes = size.map_or([1; 32], |slot| *r.row(slot));
+        for lane in lanes_of(lanes) {
+            let (address, bytes) = (addresses[lane], sizes[lane]);
+            if size.is_some() && (address | u64::from(bytes)) % 16 != 0 {
+                return Err((FaultKind::Misaligned { address, bytes }, lane));
+            }
+            self.tell(To::Global, Kind::Prefetch, Order::Weak, &addresses, bytes, 1 << lane);
         }
         Ok(())
     }

@@ -22,6 +22,8 @@ pub enum Kind {
     AsyncLoad,
     /// The destination of an asynchronous copy. It is written at some time between the instruction and the wait.
     AsyncStore,
+    /// A prefetch of global memory, which reads nothing into the kernel.
+    Prefetch,
 }
 
 /// Memory order of an access.
@@ -100,7 +102,7 @@ pub struct Arrival {
 /// touches meanwhile; what concerns several goes into the observer itself.
 ///
 /// All accesses of an instruction are told before it takes effect, and only if it is going to: a launch ends with a
-/// [`Fault`](super::Fault) where an address is outside every allocation or misaligned.
+/// [`Fault`](super::Fault) where an address is outside every allocation, but for prefetches, or misaligned.
 pub trait Watch: Sync {
     /// Whether any event is wanted. Where it is false no event is even made up.
     const ACTIVE: bool = true;

@@ -33,6 +33,7 @@ impl Tally {
             }
             (Space::Global, Kind::Load | Kind::AsyncLoad) => self.loaded += bytes,
             (Space::Global, Kind::Store | Kind::AsyncStore) => self.stored += bytes,
+            (Space::Global, Kind::Prefetch) => {}
             (Space::Global, Kind::Atomic) => {
                 self.loaded += bytes;
                 self.stored += bytes;

@@ -223,6 +223,7 @@ impl<'a> Watcher<'a> {
             Kind::Load | Kind::AsyncLoad => (true, false),
             Kind::Store | Kind::AsyncStore => (false, true),
             Kind::Atomic => (true, true),
+            Kind::Prefetch => (false, false),
         };
         let common = self.operands.common(instruction, access);
         let mut lanes = access.lanes;
@@ -248,6 +249,9 @@ impl<'a> Watcher<'a> {
                     continue;
                 }
             };
+            if kind == Kind::Prefetch {
+                continue;
+            }
             if reads && !operand.was_written(address, bytes) {
                 self.note(block, Defect::Unwritten, instruction, thread, || {
                     (operand.at(address, bytes), String::new())

@@ -134,6 +134,7 @@ impl Shared {
             Kind::Load | Kind::AsyncLoad => (true, false),
             Kind::Store | Kind::AsyncStore => (false, true),
             Kind::Atomic => (true, true),
+            Kind::Prefetch => return,
         };
         let mut lanes = access.lanes;
         while lanes != 0 {
