@@ -41,6 +41,18 @@ pub enum Argument {
     Counters(u64),
 }
 
+/// Whether a kernel fetches bytes of a constant into the level-2 cache, for a later step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FetchAhead {
+    /// It cannot.
+    #[default]
+    Unable,
+    /// It would if it were told to.
+    Able,
+    /// It does: behind its own pointers it takes those to the first byte and to the second block's share.
+    Told,
+}
+
 /// One kernel launch of a candidate. All shapes are constants inside `source`; the arguments are pointers only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
@@ -54,8 +66,10 @@ pub struct Launch {
     pub block: [u32; 3],
     /// Dynamic shared memory in bytes.
     pub shared: u32,
-    /// Pointers, in order.
+    /// Pointers, in order, without those of [`FetchAhead::Told`].
     pub arguments: Vec<Argument>,
+    /// Whether it fetches bytes for a later step.
+    pub fetch_ahead: FetchAhead,
     /// Blocks of a cluster; 1 for none.
     pub cluster: u32,
     /// Whether the kernel waits by itself for those that it depends on, so that it may start while they still run.
@@ -67,6 +81,9 @@ pub struct Launch {
     pub architecture_specific: bool,
 }
 
+/// Most bytes that a block fetches ahead: machine code of sm_90 keeps 16 bits of their sixteenth part.
+const MOST_AHEAD: u64 = (1 << 20) - 16;
+
 impl Launch {
     /// A launch of a kernel that waits for its inputs, as all kernels of this crate do, and needs nothing further.
     pub fn new(source: impl Into<Text>, entry: &str, blocks: u32, threads: u32, arguments: Vec<Argument>) -> Self {
@@ -77,6 +94,7 @@ impl Launch {
             block: [threads, 1, 1],
             shared: 0,
             arguments,
+            fetch_ahead: FetchAhead::Unable,
             cluster: 1,
             waits_for_inputs: true,
             needs_all_blocks: false,
@@ -95,6 +113,28 @@ impl Launch {
         if mask != 0 {
             self.source = self.source.clone().behind(format!("#define CONSTANT_INPUTS {mask}u\n"));
         }
+    }
+
+    /// Bytes that each block would fetch ahead of so many: a multiple of 16, so that a few may be left. 0 where the kernel cannot, or has
+    /// been told already.
+    pub fn share_ahead(&self, bytes: u64) -> u64 {
+        let able = self.fetch_ahead == FetchAhead::Able && self.grid[1..] == [1, 1];
+        if able { (bytes / u64::from(self.grid[0]) / 16 * 16).min(MOST_AHEAD) } else { 0 }
+    }
+
+    /// Tells the kernel to fetch bytes for a later step, before it waits for its inputs. `false` where it cannot.
+    pub fn fetch_ahead(&mut self) -> bool {
+        let able = self.share_ahead(u64::MAX) > 0;
+        if able {
+            self.source = self.source.clone().behind("#define FETCH_AHEAD\n".into());
+            self.fetch_ahead = FetchAhead::Told;
+        }
+        able
+    }
+
+    /// Pointers that the kernel takes.
+    pub fn pointers(&self) -> usize {
+        self.arguments.len() + if self.fetch_ahead == FetchAhead::Told { 2 } else { 0 }
     }
 }
 
@@ -174,7 +214,7 @@ impl Kernel {
 
 #[cfg(test)]
 mod tests {
-    use super::{Launch, Unsupported, all_cases, completion};
+    use super::{FetchAhead, Launch, Unsupported, all_cases, completion};
     use crate::matmul::MatMul;
     use crate::{DType, Kernel, View};
 
@@ -190,6 +230,41 @@ mod tests {
         assert_eq!(launch.needs_all_blocks, all_blocks, "{name}: resident blocks");
         let specific = source.contains("wgmma.");
         assert_eq!(launch.architecture_specific, specific, "{name}: instructions of one architecture");
+        assert_eq!(
+            launch.share_ahead(1 << 40) > 0,
+            source.contains("fetch_ahead();"),
+            "{name}: bytes for a later step"
+        );
+        check_fetching(launch.clone(), name);
+    }
+
+    /// What the source says of a launch that is told to fetch ahead.
+    fn check_fetching(mut launch: Launch, name: &str) {
+        let (before, arguments) = (launch.source.clone(), launch.arguments.len());
+        let can = launch.share_ahead(1 << 40) > 0;
+        assert_eq!(launch.fetch_ahead(), can, "{name}: bytes for a later step");
+        if !can {
+            assert!(launch.source == before && launch.pointers() == arguments, "{name}: a launch that fetches nothing");
+            return;
+        }
+        assert_eq!(&*launch.source, format!("#define FETCH_AHEAD\n{}", &*before), "{name}");
+        let entry = launch.source.rsplit(&format!(") {}(", launch.entry)).next().unwrap();
+        let (parameters, body) = entry.split_once(" AHEAD_PARAMETERS) {\n    fetch_ahead();\n").expect(name);
+        assert!(!parameters.contains('{') && body.contains("Operands{"), "{name}: first of all, and once");
+        let more = launch.source.lines().find_map(|line| line.strip_prefix("#define AHEAD_PARAMETERS ")).expect(name);
+        let count = format!("{parameters}{more}").split(',').count();
+        assert_eq!((count, launch.pointers()), (arguments + 2, arguments + 2), "{name}: parameters");
+        assert!(!launch.fetch_ahead(), "{name}: told twice");
+    }
+
+    #[test]
+    fn blocks_fetch_equal_shares_of_multiples_of_16_bytes() {
+        let able = FetchAhead::Able;
+        let launch = |blocks| Launch { fetch_ahead: able, ..Launch::new(String::new(), "k", blocks, 32, vec![]) };
+        assert_eq!([0, 47, 48, 95, 1000].map(|bytes| launch(3).share_ahead(bytes)), [0, 0, 16, 16, 320]);
+        assert_eq!([1 << 20, 1 << 30].map(|bytes| launch(1).share_ahead(bytes)), [(1 << 20) - 16; 2]);
+        assert_eq!(Launch { grid: [3, 2, 1], ..launch(3) }.share_ahead(1000), 0);
+        assert_eq!(Launch { fetch_ahead: FetchAhead::Unable, ..launch(3) }.share_ahead(1000), 0);
     }
 
     #[test]
@@ -208,14 +283,16 @@ mod tests {
 
     #[test]
     fn the_fields_of_a_launch_agree_with_its_source() {
-        let mut seen = [0; 3];
+        let mut seen = [0; 4];
         for target in crate::gemm::tests::targets() {
             for kernel in all_cases() {
                 for candidate in kernel.candidates(&target).into_iter().flatten() {
                     for launch in &candidate.launches {
                         let name = format!("{} {}", candidate.algorithm, candidate.configuration);
                         check(launch, &format!("{} {name} on {}", kernel.family().name(), target.name));
-                        let fields = [launch.cluster > 1, launch.needs_all_blocks, launch.architecture_specific];
+                        let fetches = launch.fetch_ahead == FetchAhead::Able;
+                        let fields =
+                            [launch.cluster > 1, launch.needs_all_blocks, launch.architecture_specific, fetches];
                         seen.iter_mut().zip(fields).for_each(|(count, field)| *count += u32::from(field));
                     }
                 }

@@ -3,8 +3,8 @@
 use super::problem::{Map, Moments, Operand, Problem};
 use crate::DType;
 use crate::codegen::{
-    Argument, Arithmetic, Launch, Source, Tables, Text, element_type, f32_literal, prelude_for, program_function,
-    whole_functions,
+    Argument, Arithmetic, FetchAhead, Launch, Source, Tables, Text, element_type, f32_literal, prelude_for,
+    program_function, whole_functions,
 };
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -683,7 +683,14 @@ pub(crate) fn launch(problem: &Problem, b: &Operand, constants: Constants, geome
     let arguments = operands.iter().filter_map(|operand| operand.argument).collect();
     let (problem, b) = (problem.clone(), b.clone());
     let source = Text::printed_by(move || source(&problem, &b, constants, &geometry, &operands));
-    Launch { shared, cluster, architecture_specific, ..Launch::new(source, entry, blocks, threads, arguments) }
+    let fetch_ahead = FetchAhead::Able;
+    Launch {
+        shared,
+        cluster,
+        architecture_specific,
+        fetch_ahead,
+        ..Launch::new(source, entry, blocks, threads, arguments)
+    }
 }
 
 /// A field of `Operands`, which stays null where the kernel does not have it.
@@ -750,8 +757,8 @@ fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geome
     let waits = parts.iter().any(|part| part.contains("wait_for_inputs();"));
     let wait = if waits { "" } else { "wait_for_inputs();\n    " };
     let entry_point = format!(
-        "\nextern \"C\" __global__ void {of_cluster}__launch_bounds__({threads}, 1) {entry}({}) {{\n    \
-         {wait}{tile}(Operands{{{}}});\n}}\n",
+        "\nextern \"C\" __global__ void {of_cluster}__launch_bounds__({threads}, 1) {entry}({} AHEAD_PARAMETERS) {{\n    \
+         fetch_ahead();\n    {wait}{tile}(Operands{{{}}});\n}}\n",
         parameters.join(", "),
         fields.join(", ")
     );
@@ -763,6 +770,6 @@ fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geome
     let conversions = if problem.float8() { super::FLOAT8 } else { "" };
     let mut source = vec![&prelude, conversions, &constants, &indices, &epilogue];
     source.extend(parts.iter().map(Cow::as_ref));
-    source.push(&entry_point);
+    source.extend([include_str!("ahead.cu"), &entry_point]);
     source.concat()
 }
