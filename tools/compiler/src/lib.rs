@@ -12,11 +12,12 @@
 //!
 //! In the order in which a model meets them: [`preprocess`] and [`postprocess`] add operators to its graph, [`passes`] rewrite
 //! and fuse it, [`precision`] and [`layout`] decide how values are [`stored`], [`lower`] makes kernels of them, [`fuse_kernels`] and [`schedule`] find what could compute them on
-//! the target, [`selection`] chooses, [`completion`] adds the last steps, [`place`] and [`order`] give them memory and
+//! the target, [`selection`] chooses, [`completion`] adds the last steps, [`ahead`] lets launches fetch weights of later ones, [`place`] and [`order`] give them memory and
 //! dependencies, [`nvrtc`] compiles their sources, and [`emit`] writes the plan. A further shape of a target reads the constants of the first, in the same [`forms`] where that costs
 //! little time.
 #![warn(missing_docs)]
 
+pub mod ahead;
 mod assembly;
 pub mod candidates;
 pub mod completion;

@@ -1,6 +1,7 @@
 //! From a model file to the bytes of a plan.
 
 use crate::{
+    ahead,
     assembly::Assembly,
     candidates::CandidateParts,
     completion,
@@ -532,6 +533,8 @@ fn completed(
     if !target.is_host() {
         completion::append(&mut schedule);
         legality::debug(|| legality::schedule::check(&schedule, target, "completion"))?;
+        ahead::fetch(&mut schedule, target);
+        legality::debug(|| legality::schedule::check(&schedule, target, "ahead"))?;
     }
     let count = schedule.steps.len();
     if count > MAX_STEPS as usize {

@@ -23,8 +23,8 @@ pub fn check(schedule: &Schedule, target: &Target, pass: &'static str) -> Result
                 kernel.family().check().map_err(|error| illegal(error.to_string()))?;
             }
             StepAction::Launch(launch) if !target.is_host() => {
-                if launch.arguments.len() != step.operands.len() && !is_behind_the_network(schedule, step) {
-                    let (arguments, operands) = (launch.arguments.len(), step.operands.len());
+                if launch.pointers() != step.operands.len() && !is_behind_the_network(schedule, step) {
+                    let (arguments, operands) = (launch.pointers(), step.operands.len());
                     return Err(illegal(format!("{operands} operands for {arguments} arguments")));
                 }
                 if !launch.source.contains(&launch.entry) || launch.entry.is_empty() {

@@ -7,7 +7,7 @@
 
 use floe_engine::plan::{
     Variant,
-    format::{Purpose, Region},
+    format::{Operand, Purpose, Region},
 };
 use floe_kernels::codegen::Target;
 use std::collections::{BTreeMap, HashMap};
@@ -46,7 +46,8 @@ pub fn steps(variant: &Variant<'_>, target: &Target) -> Vec<Step> {
         traffic.clear();
         for step in network() {
             let mut moved = Step::default();
-            let of = |written| step.operands.iter().filter(move |operand| operand.written == written);
+            let own = own(&step.operands);
+            let of = |written| own.iter().filter(move |operand| operand.written == written);
             for operand in of(false).chain(of(true)) {
                 let first = operand.offset / LINE;
                 let last = (operand.offset + operand.bytes).div_ceil(LINE);
@@ -61,6 +62,21 @@ pub fn steps(variant: &Variant<'_>, target: &Target) -> Vec<Step> {
     let memory = |step: &Step| (step.read + step.written) as f64 / (target.bandwidth * 1e3);
     let expected = variant.notes().map(|note| note.expected);
     traffic.iter().zip(expected).map(|(step, expected)| Step { time: expected.max(memory(step)), ..*step }).collect()
+}
+
+/// A step's operands without the weights that it fetches ahead for a later one, where they count. Those are two: their bytes, and a
+/// place in them.
+fn own(operands: &[Operand]) -> &[Operand] {
+    match operands {
+        [own @ .., fetched, place]
+            if [fetched, place].iter().all(|operand| operand.region == Region::Weights)
+                && place.bytes == 0
+                && (fetched.offset..=fetched.offset + fetched.bytes).contains(&place.offset) =>
+        {
+            own
+        }
+        all => all,
+    }
 }
 
 /// A cache of whole lines that evicts the one used longest ago.
@@ -126,6 +142,18 @@ mod tests {
         assert_eq!(moved(2, &[(0, true), (1, false), (2, false)]), (2, 1));
         // Reading does not clean a line.
         assert_eq!(moved(2, &[(0, true), (0, false), (1, false), (2, false)]), (2, 1));
+    }
+
+    #[test]
+    fn what_is_fetched_ahead_counts_where_it_is_read() {
+        let at = |region, offset, bytes| Operand { region, offset, bytes, written: false };
+        let (weights, arena) = (Region::Weights, Region::Arena);
+        let own_of = |last: [Operand; 2]| own(&[at(weights, 0, 64), last[0], last[1]]).len();
+        assert_eq!(own_of([at(weights, 64, 128), at(weights, 80, 0)]), 1);
+        assert_eq!(own_of([at(weights, 64, 0), at(weights, 64, 0)]), 1);
+        assert_eq!(own_of([at(weights, 64, 128), at(weights, 208, 0)]), 3);
+        assert_eq!(own_of([at(weights, 64, 128), at(weights, 80, 16)]), 3);
+        assert_eq!(own_of([at(weights, 64, 128), at(arena, 80, 0)]), 3);
     }
 
     #[test]
