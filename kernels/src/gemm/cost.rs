@@ -1,25 +1,24 @@
 //! Estimates of device time, in cycles of one multiprocessor unless said otherwise.
 //!
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
-//! load, for a chain of dependent steps along K, and for the way out. The constants of `wgmma` are fitted to 1270
-//! configurations that were timed on an H200 (`TUNING.md`, section 9), those of `mma.sync` to 12,800 of the products of 17 networks, of
-//! floats and of bytes, on 8 and 16 multiprocessors (section 57), those of splits and clusters, and of `mma.sync` beside `wgmma`, to about
-//! 7900 on 8, 16 and 132 (section 24). Only the order of candidates depends on them.
+//! load, for a chain of dependent steps along K, and for the way out. The constants of `mma.sync` are fitted to 12,800 configurations of
+//! the products of 17 networks, of floats and of bytes, on 8 and 16 multiprocessors (`TUNING.md`, section 57), those of `wgmma`, of
+//! `mma.sync` beside it and of clusters to 5,679 of 17 networks on 132 (section 60), those of splits to about 7900 on 8, 16 and 132
+//! (section 24). Only the order of candidates depends on them.
 
 use crate::codegen::{Candidate, Target};
 
-/// Kernel start and end as seen by the next one, microseconds.
-const KERNEL: f64 = 1.48;
-/// First bytes from level 2 after start, index arithmetic included.
-const FILL: f64 = 435.0;
 /// Partial tiles to memory, fence, atomic and the way back.
 const SPLIT: f64 = 3000.0;
-/// What a cluster costs by its blocks.
-const CLUSTERS: [(f64, f64); 3] = [(2.0, 665.0), (4.0, 885.0), (8.0, 1760.0)];
+/// What a cluster costs by its blocks, and for each byte of a tile.
+const CLUSTERS: [(f64, f64); 3] = [(2.0, 905.0), (4.0, 1000.0), (8.0, 1560.0)];
+const CLUSTER_BYTE: f64 = 0.05;
 
 /// What depends on how a kernel multiplies.
 pub(crate) struct Pace {
-    /// Cycles before the first turn.
+    /// Kernel start and end as seen by the next one, microseconds.
+    pub kernel: f64,
+    /// Cycles before the first turn: first bytes from level 2, index arithmetic included.
     pub fill: f64,
     /// Bytes that one multiprocessor gets from level 2 in a cycle.
     pub l2_bytes: f64,
@@ -35,16 +34,47 @@ pub(crate) struct Pace {
 }
 
 /// Warps, which load fragments themselves. What they store waits for their passes, not for memory.
-pub(crate) const WARPS: Pace =
-    Pace { fill: 42.0, l2_bytes: 44.5, shared_bytes: 100.0, staged_bytes: 28.7, stored: 0.0, overlap: Some(1.7) };
+pub(crate) const WARPS: Pace = Pace {
+    kernel: 1.48,
+    fill: 42.0,
+    l2_bytes: 44.5,
+    shared_bytes: 100.0,
+    staged_bytes: 28.7,
+    stored: 0.0,
+    overlap: Some(1.7),
+};
 /// The same of products of integers.
 pub(crate) const WARPS_OF_INTEGERS: Pace = Pace { l2_bytes: 57.0, ..WARPS };
-/// Warps where there are warpgroups, which win what few blocks on a multiprocessor would hide: nothing hides.
-pub(crate) const WARPS_BESIDE_WARPGROUPS: Pace =
-    Pace { fill: 42.0, l2_bytes: 81.0, shared_bytes: 95.0, staged_bytes: 32.0, stored: 0.86, overlap: Some(1.0) };
-/// Warpgroups and CUDA cores.
-pub(crate) const OVERLAPPED: Pace =
-    Pace { fill: FILL, l2_bytes: 59.0, shared_bytes: 95.0, staged_bytes: 64.0, stored: 0.5, overlap: None };
+/// Warps where there are warpgroups.
+pub(crate) const WARPS_BESIDE_WARPGROUPS: Pace = Pace {
+    kernel: 0.53,
+    fill: 730.0,
+    l2_bytes: 60.6,
+    shared_bytes: 70.3,
+    staged_bytes: 23.8,
+    stored: 1.71,
+    overlap: Some(2.0),
+};
+/// Warpgroups.
+pub(crate) const WARPGROUPS: Pace = Pace {
+    kernel: 0.53,
+    fill: 400.0,
+    l2_bytes: 40.8,
+    shared_bytes: 79.8,
+    staged_bytes: 35.9,
+    stored: 1.06,
+    overlap: Some(1.55),
+};
+/// CUDA cores.
+pub(crate) const THREADS: Pace = Pace {
+    kernel: 1.48,
+    fill: 435.0,
+    l2_bytes: 59.0,
+    shared_bytes: 95.0,
+    staged_bytes: 64.0,
+    stored: 0.5,
+    overlap: None,
+};
 
 /// A tiled kernel as the model sees it.
 pub(crate) struct Tiled {
@@ -97,7 +127,7 @@ impl Tiled {
 
     /// Expected time in microseconds.
     pub fn time(&self, target: &Target) -> f64 {
-        let Pace { fill, l2_bytes: l2, shared_bytes, staged_bytes, stored, overlap } = self.pace;
+        let Pace { kernel, fill, l2_bytes: l2, shared_bytes, staged_bytes, stored, overlap } = self.pace;
         let of_one = (self.blocks / self.room(target)).ceil();
         let resident = of_one.min(self.occupancy);
         let shared_by_all = [self.arithmetic, self.shared / shared_bytes, self.copied / l2, self.issue];
@@ -105,7 +135,7 @@ impl Tiled {
         let cluster = CLUSTERS.iter().find(|(blocks, _)| *blocks >= self.split).map_or(CLUSTERS[2].1, |c| c.1);
         let reduction = match (self.split > 1.0, self.cluster) {
             (false, _) => 0.0,
-            (true, true) => cluster + self.tile * 0.1,
+            (true, true) => cluster + self.tile * CLUSTER_BYTE,
             (true, false) => SPLIT + 1.5 * self.tile * (1.0 + self.split) / l2,
         };
         let round = |resident: f64| {
@@ -123,7 +153,7 @@ impl Tiled {
         // Tiles keep fewer bytes in flight than a kernel that only streams, which reaches about 80 % of the bandwidth.
         let (arithmetic, memory) = (cycles / target.clock, self.device / (target.bandwidth * 700.0));
         // Of two that wait for memory the one with less else to do is the better.
-        KERNEL + arithmetic.max(memory) + 0.1 * arithmetic.min(memory)
+        kernel + arithmetic.max(memory) + 0.1 * arithmetic.min(memory)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tensor-core configurations (f16, bf16, floats and integers of 8 bits): by warps on sm_80 and later, by warpgroups on sm_90 (not
 //! for 8 bits).
 
-use super::cost::{OVERLAPPED, Tiled, WARPS, WARPS_BESIDE_WARPGROUPS, WARPS_OF_INTEGERS};
+use super::cost::{Tiled, WARPGROUPS, WARPS, WARPS_BESIDE_WARPGROUPS, WARPS_OF_INTEGERS};
 use super::problem::{Operand, Problem, Windows};
 use super::source::{Constants, Geometry, launch};
 use crate::DType;
@@ -120,29 +120,76 @@ const ALONE: u32 = 113 << 10;
 const MOST_OF_BLOCK: u32 = 163 << 10;
 const SPLITS: [u32; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
-// What products of warps take where there are no warpgroups, fitted to candidates (`TUNING.md`, section 57).
+/// Cycles that products of warps take.
+struct Warps {
+    /// A copy of 16 bytes, where rows of a tile are whole lines and where they are half of one.
+    copy: [f64; 2],
+    /// How many times that it is where addresses are read from a table.
+    table: f64,
+    /// Until a copy is there, if nothing else waits; and of each turn whose copy is not under way from the start.
+    latency: f64,
+    late: f64,
+    /// A turn around its work: gathered, gathered with exchanged sides, patches, patches with exchanged sides. And more where warps share K.
+    turn: [f64; 4],
+    shared_depth: f64,
+    /// A step of a warp beside its products, unless sides are exchanged.
+    step: f64,
+    /// A product of 16×16 results: for the warp, and of its scheduler. And with exchanged sides.
+    product: [f64; 2],
+    turned_product: [f64; 2],
+    /// A thread's pass over eight sums; what residuals, and residuals beside integers add.
+    pass: f64,
+    residual_pass: f64,
+    integer_residual_pass: f64,
+    /// The same of normalised rows, and of each operation of an epilogue of floats beside its first.
+    normalised_pass: f64,
+    operation: f64,
+    /// Instruction slots that adding a word of A to its row's moments takes. Machine code has 6, which warps with the same rows share: two of
+    /// them do with a gain, more with none (section 41).
+    moments: f64,
+    /// The same with exchanged sides, whether warps share rows or not; and where they share K.
+    turned_moments: [f64; 2],
+}
 
-/// Cycles of a copy of 16 bytes, where rows of a tile are whole lines and where they are half of one.
-const COPY: [f64; 2] = [5.5, 11.0];
-/// Cycles until a copy is there, if nothing else waits; and of each turn whose copy is not under way from the start.
-const LATENCY: f64 = 790.0;
-const LATE: f64 = 33.0;
-/// Cycles of a turn around its work: gathered, gathered with exchanged sides, patches, patches with exchanged sides. And more where warps
-/// share K.
-const TURN: [f64; 4] = [101.0, 71.0, 206.0, 259.0];
-const SHARED_DEPTH: f64 = 87.0;
-/// Cycles of a step of a warp beside its products.
-const STEP: f64 = 40.0;
-/// Cycles of a product of 16×16 results: for the warp, and of its scheduler. And with exchanged sides.
-const PRODUCT: [f64; 2] = [2.9, 12.4];
-const TURNED_PRODUCT: [f64; 2] = [8.6, 15.9];
-/// Cycles of a thread's pass over eight sums; what residuals, and residuals beside integers add.
-const PASS: f64 = 80.0;
-const RESIDUAL_PASS: f64 = 57.0;
-const INTEGER_RESIDUAL_PASS: f64 = 72.0;
-/// The same of normalised rows, and of each operation of an epilogue of floats beside its first.
-const NORMALISED_PASS: f64 = 20.0;
-const OPERATION: f64 = 20.0;
+/// Where there are no warpgroups, fitted to candidates (`TUNING.md`, section 57).
+const ALONE_ON_TENSOR_CORES: Warps = Warps {
+    copy: [5.5, 11.0],
+    table: 1.0,
+    latency: 790.0,
+    late: 33.0,
+    turn: [101.0, 71.0, 206.0, 259.0],
+    shared_depth: 87.0,
+    step: 40.0,
+    product: [2.9, 12.4],
+    turned_product: [8.6, 15.9],
+    pass: 80.0,
+    residual_pass: 57.0,
+    integer_residual_pass: 72.0,
+    normalised_pass: 20.0,
+    operation: 20.0,
+    moments: 8.0,
+    turned_moments: [4.4, 7.0],
+};
+/// Beside warpgroups, likewise (section 60). Patches are no candidates there.
+const BESIDE_WARPGROUPS: Warps = Warps {
+    copy: [5.0, 11.1],
+    table: 3.2,
+    latency: 807.0,
+    late: 0.0,
+    turn: [208.0, 28.8, 269.0, 359.0],
+    shared_depth: 30.8,
+    step: 0.0,
+    product: [0.0, 23.6],
+    turned_product: [0.0, 24.5],
+    pass: 0.0,
+    residual_pass: 7.0,
+    integer_residual_pass: 0.0,
+    normalised_pass: 12.0,
+    operation: 9.6,
+    moments: 6.2,
+    turned_moments: [6.5, 10.3],
+};
+
 /// What patches take longer whose lines are no multiples of eight wide, which meet bank conflicts: all of it with exchanged sides, else reads of
 /// bytes.
 const TURNED_CONFLICTS: f64 = 1.09;
@@ -152,12 +199,6 @@ const CONFLICTS: f64 = 1.4;
 const SCALED_WORD: f64 = 18.0;
 /// The same that a step's factors take.
 const FACTORS: f64 = 8.0;
-/// Instruction slots that adding a word of A to its row's moments takes. Machine code has 6, which warps with the same rows share: two of
-/// them do with a gain, more with none. As measured with candidates of three networks on 16 and 132 multiprocessors, each against the plain
-/// product (section 41).
-const MOMENTS: f64 = 8.0;
-/// The same with exchanged sides, whether warps share rows or not; and where they share K (section 57).
-const TURNED_MOMENTS: [f64; 2] = [4.4, 7.0];
 
 /// Threads that multiply together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -220,9 +261,10 @@ pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
 }
 
 /// The expected best, by at most two thirds of one kind of tile each: where the estimate is wrong, it is so for all
-/// depths, warps and stages of a tile alike, so that a measurement must see different tiles and splits.
+/// depths, warps and stages of a tile alike, so that a measurement must see different tiles and splits. Of equals the deepest ring is the
+/// first: weights that it holds are there when the step before ends.
 fn diverse(mut ranked: Vec<(f64, Tile)>) -> Vec<(f64, Tile)> {
-    ranked.sort_by(|x, y| x.0.total_cmp(&y.0));
+    ranked.sort_by(|x, y| x.0.total_cmp(&y.0).then(y.1.stages.cmp(&x.1.stages)));
     let mut seen = HashSet::new();
     let (firsts, others): (Vec<_>, Vec<_>) = ranked
         .into_iter()
@@ -234,7 +276,7 @@ fn diverse(mut ranked: Vec<(f64, Tile)>) -> Vec<(f64, Tile)> {
     all
 }
 
-/// Whether the target has warpgroups for these element types: they win what patches and exchanged sides would.
+/// Whether the target has warpgroups for these element types: they win what patches would.
 fn multiplies_by_warpgroups(problem: &Problem, target: &Target) -> bool {
     target.architecture == 90 && problem.a.dtype.size() == 2
 }
@@ -291,7 +333,7 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
         && problem.a_stays_in_memory();
     let size = problem.a.dtype.size() as u32;
     let shares = shares_pixels(problem, b, target);
-    let turns_sides = !multiplies_by_warpgroups(problem, target) && !problem.float8();
+    let turns_sides = !problem.float8();
     let warps = WARP_TILES.map(|tile| (Unit::Warp, false, tile)).into_iter();
     let turned = TURNED_TILES.into_iter().filter(move |_| turns_sides).map(|tile| (Unit::Warp, true, tile));
     let warpgroups = WARPGROUP_TILES.into_iter().filter(move |_| has_warpgroups);
@@ -556,10 +598,12 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     // Words of four integers that a lane scales in a step.
     let scales = problem.scale.is_some() && problem.is_of_bytes();
     let conversion = conversion + if scales { f64::from(warp_rows / 4) * SCALED_WORD + FACTORS } else { 0.0 };
+    let beside = multiplies_by_warpgroups(problem, target);
+    let warps = if beside { &BESIDE_WARPGROUPS } else { &ALONE_ON_TENSOR_CORES };
     // Words of A are as many as sums of its rows: two for every eight.
     let of_moments = match problem.moments {
-        Some(_) if tile.turned => f64::from(warp_rows / 4) * TURNED_MOMENTS[usize::from(wk > 1)],
-        Some(_) => f64::from(warp_rows / 4) * MOMENTS / f64::from(wn.min(2)),
+        Some(_) if tile.turned => f64::from(warp_rows / 4) * warps.turned_moments[usize::from(wk > 1)],
+        Some(_) => f64::from(warp_rows / 4) * warps.moments / f64::from(wn.min(2)),
         None => 0.0,
     };
     let conversion = conversion + of_moments;
@@ -573,7 +617,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         problem.columns as f64 * f64::from(problem.k()) * b.batch.iter().filter(|&&s| s != 0).count().max(1) as f64;
     let stored = 1.0 / f64::from(problem.pooled());
     let base = Tiled {
-        pace: OVERLAPPED,
+        pace: WARPGROUPS,
         blocks: f64::from(tile.tiles_of_rows(problem) * problem.columns.div_ceil(tile.columns) * problem.batches())
             * f64::from(tile.split),
         occupancy: f64::from(occupancy),
@@ -593,8 +637,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
             * match tile.unit {
                 // Where two warps share a place, one leaves its sums and the other reads them before it stores its own.
                 Unit::Warp if tile.turned && layout.staged < wk => f64::from(1 + 3 * wk),
-                Unit::Warp => f64::from(2 + 2 * wk),
-                Unit::Warpgroup => 4.0,
+                Unit::Warp | Unit::Warpgroup => f64::from(2 + 2 * wk),
             },
         accesses: stored,
         split: f64::from(tile.split),
@@ -602,55 +645,52 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         device: weights * b.dtype.size() as f64,
     };
     let tiled = match tile.unit {
-        Unit::Warp if multiplies_by_warpgroups(problem, target) => {
-            // Rows of half a line cost more to copy.
-            let copies = copies * if bytes < 128.0 { 21.5 } else { 13.5 };
-            let latency = 520.0 / f64::from(tile.stages - 1);
-            Tiled {
-                pace: WARPS_BESIDE_WARPGROUPS,
-                turn: 57.0,
-                shared: 0.79 * (read * bytes + 0.2 * (of_a + columns * bytes)),
-                chain: (copies + steps * (7.8 * fragments + conversion)).max(latency),
-                issue: (copies + steps * (9.8 * fragments + conversion)) * of_block,
-                accesses: (problem.extras.len() + usize::from(problem.second.is_some())) as f64 + stored,
-                ..base
-            }
-        }
         Unit::Warp => {
             let integers = problem.is_of_bytes() && !problem.float8();
             let conflicts = if integers && !tile.turned && tile.has_conflicts() { CONFLICTS } else { 1.0 };
-            let copies = copies * COPY[usize::from(bytes < 128.0)];
-            let [chained, issued] = if tile.turned { TURNED_PRODUCT } else { PRODUCT };
-            let step = conversion + if tile.turned { 0.0 } else { STEP };
+            let of_table = if tile.reads_row_table(problem) { warps.table } else { 1.0 };
+            let copies = copies * warps.copy[usize::from(bytes < 128.0)] * of_table;
+            let [chained, issued] = if tile.turned { warps.turned_product } else { warps.product };
+            let step = conversion + if tile.turned { 0.0 } else { warps.step };
             let chain = copies + steps * (chained * fragments + step);
-            let turn = TURN[2 * usize::from(tile.patch.is_some()) + usize::from(tile.turned)]
-                + if wk > 1 { SHARED_DEPTH } else { 0.0 };
+            let turn = warps.turn[2 * usize::from(tile.patch.is_some()) + usize::from(tile.turned)]
+                + if wk > 1 { warps.shared_depth } else { 0.0 };
             // With few tiles ahead the latency of level 2 shows.
             let ahead = f64::from(tile.stages - 1);
-            let wait = LATE + (LATENCY / ahead - turn - chain).max(0.0);
+            let wait = warps.late + (warps.latency / ahead - turn - chain).max(0.0);
+            let pace = match (integers, beside) {
+                (true, _) => WARPS_OF_INTEGERS,
+                (false, true) => WARPS_BESIDE_WARPGROUPS,
+                (false, false) => WARPS,
+            };
+            let extras = problem.extras.len() + usize::from(problem.second.is_some());
             Tiled {
-                pace: if integers { WARPS_OF_INTEGERS } else { WARPS },
+                pace,
                 turn,
                 shared: read * bytes * conflicts + 0.29 * (of_a + columns * bytes),
                 chain,
                 issue: (copies + steps * (issued * fragments + step)) * of_block,
                 waits: (turns - ahead).max(0.0) * wait,
-                passes: f64::from((tile.rows * tile.columns / 8).div_ceil(threads)) * pass(problem),
+                passes: f64::from((tile.rows * tile.columns / 8).div_ceil(threads)) * warps.pass(problem),
+                accesses: extras as f64 + stored,
                 ..base
             }
         }
         Unit::Warpgroup => {
             // A warpgroup starts its products and waits for them.
-            let copies = copies * 15.0;
-            let latency = 580.0 / f64::from(tile.stages - 2);
+            let copies = copies * 2.3;
+            let latency = 558.0 / f64::from(tile.stages - 2);
+            let extras = problem.extras.len() + usize::from(problem.second.is_some());
             Tiled {
-                turn: 140.0,
+                turn: 122.0,
                 arithmetic: rows * columns * depth / rate,
                 shared: (read + rows + columns) * bytes,
                 // Level 1 serves most of what neighbouring taps share.
                 copied: (rows / f64::from(problem.taps()).min(1.7) + columns) * bytes,
-                chain: (copies + 60.0).max(latency),
+                chain: (copies + 40.6).max(latency),
                 issue: (copies + steps * 8.0) * of_block * 1.4,
+                passes: if wk > 1 { 264.0 } else { 0.0 },
+                accesses: extras as f64 + stored,
                 ..base
             }
         }
@@ -659,16 +699,18 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     if tile.turned && tile.has_conflicts() { time * TURNED_CONFLICTS } else { time }
 }
 
-/// Cycles of a thread's pass over eight sums.
-fn pass(problem: &Problem) -> f64 {
-    let residual = problem.extras.iter().any(|map| map.row.iter().any(|&stride| stride != 0));
-    let normalised = if problem.moments.is_some() { NORMALISED_PASS } else { 0.0 };
-    let of_residual = |cycles: f64| if residual { cycles } else { 0.0 };
-    match problem.integers {
-        Some(_) => PASS + of_residual(RESIDUAL_PASS + INTEGER_RESIDUAL_PASS),
-        None => {
-            let operations = problem.program.as_ref().map_or(0, operations) as f64;
-            PASS + normalised + of_residual(RESIDUAL_PASS) + OPERATION * operations
+impl Warps {
+    /// Cycles of a thread's pass over eight sums.
+    fn pass(&self, problem: &Problem) -> f64 {
+        let residual = problem.extras.iter().any(|map| map.row.iter().any(|&stride| stride != 0));
+        let normalised = if problem.moments.is_some() { self.normalised_pass } else { 0.0 };
+        let of_residual = |cycles: f64| if residual { cycles } else { 0.0 };
+        match problem.integers {
+            Some(_) => self.pass + of_residual(self.residual_pass + self.integer_residual_pass),
+            None => {
+                let operations = problem.program.as_ref().map_or(0, operations) as f64;
+                self.pass + normalised + of_residual(self.residual_pass) + self.operation * operations
+            }
         }
     }
 }

@@ -155,7 +155,7 @@ fn rows_in_eights_are_offered_where_warps_multiply_floats() {
         let candidates = product.candidates(&target).unwrap();
         assert_sound(&candidates, &target);
         let turned: Vec<_> = candidates.iter().filter(|c| c.configuration.ends_with("turned")).collect();
-        assert_eq!(!turned.is_empty(), target.architecture == 87, "{}", target.name);
+        assert_eq!(!turned.is_empty(), target.architecture >= 80, "{}", target.name);
         assert!(turned.iter().all(|c| c.launches[0].entry == "tensor_core_turned"));
         assert!(turned.iter().all(|c| c.launches[0].source.contains("#define EVEN_ROWS 1")));
     }

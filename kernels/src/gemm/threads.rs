@@ -1,6 +1,6 @@
 //! What tiles on CUDA cores have in common, of floats and of integers: a thread computes some rows and columns of a tile.
 
-use super::cost::{OVERLAPPED, Tiled};
+use super::cost::{THREADS, Tiled};
 use super::problem::{Operand, Problem};
 use super::source::{Constants, Geometry, launch};
 use super::tensor_core::packing;
@@ -109,7 +109,7 @@ impl Tile {
         let [fr, fc, fd] = [rows, columns, depth].map(f64::from);
         let per_step = f64::from(of_thread * of_thread_columns) + f64::from(of_thread + of_thread_columns) / 4.0;
         let cost = Tiled {
-            pace: OVERLAPPED,
+            pace: THREADS,
             waits: 0.0,
             passes: 0.0,
             accesses: 1.0,
