@@ -101,7 +101,10 @@ impl Normalize {
         let starts = split.sets.axes.iter().flat_map(|axis| [axis.strides[0], axis.strides[1]]);
         let offsets = [self.input.offset.into(), self.output.offset.into(), count as i64];
         let needed = count.div_ceil(32).next_power_of_two() as u32;
-        let width = vector_width(self.input.dtype, starts.chain(offsets)).min(needed);
+        let widest = vector_width(self.input.dtype, starts.chain(offsets)).min(needed);
+        // Where a set takes several steps, a width that leaves no lane without elements in the last one.
+        let even = |&width: &u32| count <= u64::from(32 * widest) || count.is_multiple_of(u64::from(32 * width));
+        let width = [widest, widest / 2].into_iter().filter(|&width| width > 0).find(even).unwrap_or(widest);
         let steps = count.div_ceil(u64::from(32 * width));
         if steps * u64::from(width) > REGISTERS {
             return None;

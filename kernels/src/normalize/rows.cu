@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
     for (u32 s = 0; s < STEPS; ++s) {
         const u32 i = (s * 32 + lane) * WIDTH;
         Vector<T, WIDTH> in{};
-        if (i < COUNT) in = *(const Vector<T, WIDTH>*)(from + i);
+        if (i < COUNT) in = load_vector<WIDTH>(from + i);
 #pragma unroll
         for (u32 v = 0; v < WIDTH; ++v) sum += x[s][v] = to_f32(in.v[v]);
     }

@@ -85,8 +85,6 @@ impl Reduce {
         let strides =
             outer.axes.iter().map(|axis| axis.strides[0]).chain(inner.axes.iter().map(|axis| axis.strides[0]));
         let width = vector_width(self.input.dtype, strides.chain([*padded_channels as i64, self.input.offset.into()]));
-        let steps = outer.axes.iter().map(|axis| axis.strides[1]);
-        let aligned = vector_width(self.output.dtype, steps.chain([self.output.offset.into()])) >= width;
         let vectors = padded_channels.div_ceil(width.into());
         let threads = BLOCK / row_threads;
         let column_blocks = vectors.div_ceil(threads.into());
@@ -98,7 +96,6 @@ impl Reduce {
         source.define("COLUMNS", format!("{}u", axis.extent));
         source.define("COLUMN_BLOCKS", format!("{column_blocks}u"));
         source.define("OUTPUT_STRIDE", axis.strides[1]);
-        source.define("VECTOR_STORE", u8::from(axis.strides[1] == 1 && aligned));
         source.nest("outer", outer);
         source.nest("inner", inner);
         if *padded_channels == axis.extent {

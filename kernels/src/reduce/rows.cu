@@ -10,7 +10,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) reduce_rows(const T* __restr
     State state = identity();
 #pragma unroll 4
     for (u32 i = threadIdx.x % GROUP * WIDTH; i < COUNT; i += GROUP * WIDTH) {
-        const Vector<T, WIDTH> x = *(const Vector<T, WIDTH>*)(from + inner_0(i));
+        const Vector<T, WIDTH> x = load_vector<WIDTH>(from + inner_0(i));
 #pragma unroll
         for (u32 v = 0; v < WIDTH; ++v) add(state, widen(x.v[v]), i + v);
     }
