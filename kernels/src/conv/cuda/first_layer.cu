@@ -9,31 +9,25 @@ DEVICE u32 pack_elements(f32 low, f32 high) {
 // Neighbouring pixels, of which each thread loads LOADED at a time.
 struct Pixels {
     typedef AElement Element;
-    static constexpr int AT_ONCE = LOADS;
-    uint2 pixel[LOADED];
-    DEVICE void load(const AElement* from) {
-        f32 x[4][LOADED] = {};
+    static constexpr int WORDS = 2 * LOADED;
+    Vector<AElement, LOADED> channel[CHANNELS];
+    DEVICE void load(const AElement* from, bool inside) {
 #pragma unroll
         for (int c = 0; c < CHANNELS; c++) {
-            const Vector<AElement, LOADED> some = load_vector<LOADED>(from + c * A_CHANNEL);
-#pragma unroll
-            for (int i = 0; i < LOADED; i++) x[c][i] = to_f32(some.v[i]);
+            channel[c] = {};
+            if (inside) channel[c] = load_vector<LOADED>(from + c * A_CHANNEL);
         }
-#pragma unroll
-        for (int i = 0; i < LOADED; i++)
-            pixel[i] = make_uint2(pack_elements(x[0][i], x[1][i]), CHANNELS > 2 ? pack_elements(x[2][i], x[3][i]) : 0);
     }
-    DEVICE void clear() {
+    DEVICE Vector<u32, WORDS> pixels() const {
+        Vector<u32, WORDS> y;
 #pragma unroll
-        for (int i = 0; i < LOADED; i++) pixel[i] = make_uint2(0, 0);
-    }
-    DEVICE void store(unsigned char* to) const {
-#if LOADED == 4
-        ((uint4*)to)[0] = make_uint4(pixel[0].x, pixel[0].y, pixel[1].x, pixel[1].y);
-        ((uint4*)to)[1] = make_uint4(pixel[2].x, pixel[2].y, pixel[3].x, pixel[3].y);
-#else
-        *(uint2*)to = pixel[0];
-#endif
+        for (int i = 0; i < LOADED; i++) {
+            f32 x[4] = {};
+#pragma unroll
+            for (int c = 0; c < CHANNELS; c++) x[c] = to_f32(channel[c].v[i]);
+            y.v[i * 2] = pack_elements(x[0], x[1]), y.v[i * 2 + 1] = CHANNELS > 2 ? pack_elements(x[2], x[3]) : 0;
+        }
+        return y;
     }
 };
 
@@ -78,11 +72,11 @@ DEVICE void first_layer(const Operands& o) {
     uint4* const weights = (uint4*)(shared + (PIXELS * 8 + 15) / 16 * 16);
     const Tile t = this_tile();
     if (!CONSTANT_WEIGHTS) wait_for_inputs();
-    copy_weights<Weights>(o, t, weights);
+    const Fragments<Weights> fragments(o, t);
     Bias bias[8];
     load_bias(o, bias, t.column + threadIdx.x % VECTORS_OF_ROW * 8, 0);
     if (CONSTANT_WEIGHTS) wait_for_inputs();
-    copy_pixels<Pixels, 8>(o, t, shared);
+    copy_pixels<Pixels>(o, t, shared, [&] { fragments.store(weights); });
     __syncthreads();
 
     Sum sums[OWN_COLUMNS][OWN_PIXELS][4] = {};

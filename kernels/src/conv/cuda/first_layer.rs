@@ -22,7 +22,7 @@ const MOST_PLACES: u32 = 96;
 const VECTOR: u32 = 4;
 /// Outputs of a tile along a row of the output.
 const TILE_WIDTH: u32 = 16;
-/// Bytes of a thread's registers that hold pixels until they are quantised.
+/// Bytes of a thread's registers that hold pixels until all of them are under way.
 const HELD: u32 = 256;
 /// Cycles until what a warp loads is there.
 const LATENCY: f64 = 600.0;
@@ -60,18 +60,6 @@ pub(in crate::conv) struct Quantisation {
     pub bytes: u64,
     /// Instruction slots for an element.
     pub slots: f64,
-}
-
-impl Quantisation {
-    /// Vectors of so many elements that a thread holds until they are quantised.
-    fn held(&self, elements: u32) -> u32 {
-        HELD / (elements * self.size)
-    }
-
-    /// What pixels in vectors of so many elements are quantised by.
-    fn source(&self, elements: u32) -> String {
-        format!("{}constexpr int HELD = {};\n", self.function, self.held(elements))
-    }
 }
 
 /// Whether a convolution without groups of this input and these weights into outputs of type `output` has a tensor-core
@@ -191,9 +179,13 @@ fn candidate(
     let threads = 32 * wm * wn;
     let loaded = loaded(whole, window);
     let elements = conv.weights.shape[1] * loaded;
+    // Vectors of pixels that a thread loads before it stores the first.
+    let size = quantisation.map_or(conv.input.dtype.size() as u32, |quantisation| quantisation.size);
+    let held = HELD / (elements * size);
     let constants = Constants::default()
         .flag("HAS_BIAS", whole.bias)
         .define("LOADED", loaded)
+        .int("HELD", held)
         .int("PARTS_OF_STEP", if whole.integers.is_some() { 2 } else { 1 })
         .int("TILE_H", rows)
         .int("BN", columns)
@@ -239,7 +231,7 @@ fn candidate(
             products.into(),
             TILES_SOURCE.into(),
             BYTES_SOURCE.into(),
-            quantisation.source(elements).into(),
+            quantisation.function.clone().into(),
             include_str!("first_layer_quantizing.cu").into(),
             integers.into(),
         ],
@@ -286,7 +278,7 @@ fn candidate(
         // Some blocks convert while others load; what a thread cannot hold at once waits for memory again.
         let vectors_of_warps = (height * width / u64::from(loaded)).div_ceil(32) as f64;
         let conversions = vectors_of_warps * f64::from(elements) * quantisation.slots / 4.0;
-        let waits = ((vectors / f64::from(quantisation.held(elements))).ceil() - 1.0) * LATENCY;
+        let waits = ((vectors / f64::from(held)).ceil() - 1.0) * LATENCY;
         let cycles = waves * (waits + overlap * conversions);
         transfer_time(target, quantisation.bytes).max(cycles / target.clock)
     });

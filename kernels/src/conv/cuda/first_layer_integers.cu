@@ -42,17 +42,19 @@ DEVICE void first_layer(const Operands& o) {
     const Tile t = this_tile();
     if (!CONSTANT_WEIGHTS) wait_for_inputs();
 #if TENSOR_CORES
-    copy_weights<Weights>(o, t, (uint4*)weights);
+    const Fragments<Weights> fragments(o, t);
+    const auto beside = [&] { fragments.store((uint4*)weights); };
 #else
     for (int i = threadIdx.x; i < BN * TAPS; i += THREADS) {
         const int column = t.column + i / TAPS;
         weights[i] = column < N ? *(const u32*)(o.b + column * B_N + i % TAPS * 4) : 0;
     }
+    const auto beside = [] {};
 #endif
     Bias bias[8];
     load_bias(o, bias, t.column + threadIdx.x % VECTORS_OF_ROW * 8, 0);
     if (CONSTANT_WEIGHTS) wait_for_inputs();
-    copy_pixels<Pixels, 4>(o, t, shared);
+    copy_pixels<Pixels>(o, t, shared, beside);
     __syncthreads();
 
 #if TENSOR_CORES

@@ -31,27 +31,33 @@ DEVICE Tile this_tile() {
     return {(int)blockIdx.x % N_TILES * BN, tile / (TILES_W * TILES_H), tile / TILES_W % TILES_H * TILE_H, tile % TILES_W * TILE_W};
 }
 
-// Copies the pixels under a tile to shared memory, BYTES each: AT_ONCE loads of a thread before the first store.
-template <typename Pixels, int BYTES> DEVICE void copy_pixels(const Operands& o, const Tile& t, unsigned char* to) {
+// Copies the pixels under a tile to shared memory: HELD loads of a thread before the first store, with `beside` between them. Pixels stay
+// as they were loaded until then, since a load behind arithmetic would wait for what the arithmetic waits for. What is stored is held in
+// registers, so that the store alone depends on a condition: the compiler moves loads behind a branch before them.
+template <typename Pixels, typename Beside>
+DEVICE void copy_pixels(const Operands& o, const Tile& t, unsigned char* to, Beside beside) {
     typedef typename Pixels::Element Element;
+    typedef Vector<u32, Pixels::WORDS> Stored;
+    constexpr int AT_ONCE = LOADS < HELD ? LOADS : HELD;
     const Element* const image = (const Element*)o.a + A_OFFSET + t.n * A_N;
 #pragma unroll 1
-    for (int first = 0; first < LOADS; first += Pixels::AT_ONCE) {
-        Pixels loaded[Pixels::AT_ONCE];
+    for (int first = 0; first < LOADS; first += AT_ONCE) {
+        Pixels loaded[AT_ONCE];
 #pragma unroll
-        for (int i = 0; i < Pixels::AT_ONCE; i++) {
+        for (int i = 0; i < AT_ONCE; i++) {
             const int vector = (first + i) * THREADS + (int)threadIdx.x;
             const int h = t.h * STEP_H - PAD_H + vector / (PITCH / LOADED);
             const int w = t.w * STEP_W - PAD_W - LEAD + vector % (PITCH / LOADED) * LOADED;
-            if (vector < VECTORS && (u32)h < INPUT_H && (u32)w < INPUT_W)
-                loaded[i].load(image + h * A_H + w * A_W);
-            else
-                loaded[i].clear();
+            loaded[i].load(image + (h * A_H + w * A_W), vector < VECTORS && (u32)h < INPUT_H && (u32)w < INPUT_W);
         }
+        if (first == 0) beside();
 #pragma unroll
-        for (int i = 0; i < Pixels::AT_ONCE; i++) {
+        for (int i = 0; i < AT_ONCE; i++) {
             const int vector = (first + i) * THREADS + (int)threadIdx.x;
-            if (vector < VECTORS) loaded[i].store(to + vector * (LOADED * BYTES));
+            Stored pixels = loaded[i].pixels();
+#pragma unroll
+            for (int word = 0; word < Pixels::WORDS; word++) asm volatile("" : "+r"(pixels.v[word]));
+            if (vector < VECTORS) ((Stored*)to)[vector] = pixels;
         }
     }
 }
@@ -67,18 +73,27 @@ DEVICE const u32* weights_at(const Operands& o, int column, int row, int place, 
     return (const u32*)(o.b + column * B_N + (row * TAPS_W + place) * 4);
 }
 
-// Copies weights to shared memory as fragments: 16 bytes a lane, those of 16 columns after each other, then steps.
-template <typename Weights> DEVICE void copy_weights(const Operands& o, const Tile& t, uint4* to) {
-    constexpr int FRAGMENTS = STEPS * (BN / 16), WARPS = THREADS / 32;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+// Weights on their way to shared memory as fragments: 16 bytes a lane, those of 16 columns after each other, then steps.
+template <typename Weights> struct Fragments {
+    static constexpr int ALL = STEPS * (BN / 16), WARPS = THREADS / 32, OWN = (ALL + WARPS - 1) / WARPS;
+    uint4 loaded[OWN];
+    DEVICE Fragments(const Operands& o, const Tile& t) {
+        const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int i = 0; i < (FRAGMENTS + WARPS - 1) / WARPS; i++) {
-        const int fragment = i * WARPS + warp;
-        if (FRAGMENTS % WARPS != 0 && fragment >= FRAGMENTS) break;
-        const int column = t.column + fragment % (BN / 16) * 16 + lane / 4;
-        to[fragment * 32 + lane] = Weights::load(o, column, fragment / (BN / 16), lane % 4);
+        for (int i = 0; i < OWN; i++) {
+            const int fragment = i * WARPS + (int)threadIdx.x / 32;
+            const int column = t.column + fragment % (BN / 16) * 16 + lane / 4;
+            loaded[i] = Weights::load(o, column, fragment / (BN / 16), lane % 4);
+        }
     }
-}
+    DEVICE void store(uint4* to) const {
+#pragma unroll
+        for (int i = 0; i < OWN; i++) {
+            const int at = i * THREADS + (int)threadIdx.x;
+            if (at < ALL * 32) to[at] = loaded[i];
+        }
+    }
+};
 
 // Sums of the warp's columns and pixels. `pixels` reads what a lane multiplies of one in a step.
 template <typename Reader, typename Factor> DEVICE void multiply_tile(
