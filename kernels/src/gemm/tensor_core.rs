@@ -152,7 +152,7 @@ struct Warps {
 }
 
 /// Where there are no warpgroups, fitted to candidates (`TUNING.md`, section 57).
-const ALONE_ON_TENSOR_CORES: Warps = Warps {
+const WITHOUT_WARPGROUPS: Warps = Warps {
     copy: [5.5, 11.0],
     table: 1.0,
     latency: 790.0,
@@ -599,7 +599,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let scales = problem.scale.is_some() && problem.is_of_bytes();
     let conversion = conversion + if scales { f64::from(warp_rows / 4) * SCALED_WORD + FACTORS } else { 0.0 };
     let beside = multiplies_by_warpgroups(problem, target);
-    let warps = if beside { &BESIDE_WARPGROUPS } else { &ALONE_ON_TENSOR_CORES };
+    let warps = if beside { &BESIDE_WARPGROUPS } else { &WITHOUT_WARPGROUPS };
     // Words of A are as many as sums of its rows: two for every eight.
     let of_moments = match problem.moments {
         Some(_) if tile.turned => f64::from(warp_rows / 4) * warps.turned_moments[usize::from(wk > 1)],
@@ -615,7 +615,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let turns = f64::from(tile.turns(problem).div_ceil(tile.split));
     let weights =
         problem.columns as f64 * f64::from(problem.k()) * b.batch.iter().filter(|&&s| s != 0).count().max(1) as f64;
-    let stored = 1.0 / f64::from(problem.pooled());
+    let extras = problem.extras.len() + usize::from(problem.second.is_some());
     let base = Tiled {
         pace: WARPGROUPS,
         blocks: f64::from(tile.tiles_of_rows(problem) * problem.columns.div_ceil(tile.columns) * problem.batches())
@@ -639,7 +639,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 Unit::Warp if tile.turned && layout.staged < wk => f64::from(1 + 3 * wk),
                 Unit::Warp | Unit::Warpgroup => f64::from(2 + 2 * wk),
             },
-        accesses: stored,
+        accesses: extras as f64 + 1.0 / f64::from(problem.pooled()),
         split: f64::from(tile.split),
         cluster: tile.cluster,
         device: weights * b.dtype.size() as f64,
@@ -663,7 +663,6 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 (false, true) => WARPS_BESIDE_WARPGROUPS,
                 (false, false) => WARPS,
             };
-            let extras = problem.extras.len() + usize::from(problem.second.is_some());
             Tiled {
                 pace,
                 turn,
@@ -672,7 +671,6 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 issue: (copies + steps * (issued * fragments + step)) * of_block,
                 waits: (turns - ahead).max(0.0) * wait,
                 passes: f64::from((tile.rows * tile.columns / 8).div_ceil(threads)) * warps.pass(problem),
-                accesses: extras as f64 + stored,
                 ..base
             }
         }
@@ -680,7 +678,6 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
             // A warpgroup starts its products and waits for them.
             let copies = copies * 2.3;
             let latency = 558.0 / f64::from(tile.stages - 2);
-            let extras = problem.extras.len() + usize::from(problem.second.is_some());
             Tiled {
                 turn: 122.0,
                 arithmetic: rows * columns * depth / rate,
@@ -690,7 +687,6 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 chain: (copies + 40.6).max(latency),
                 issue: (copies + steps * 8.0) * of_block * 1.4,
                 passes: if wk > 1 { 264.0 } else { 0.0 },
-                accesses: extras as f64 + stored,
                 ..base
             }
         }
