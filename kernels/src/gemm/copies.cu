@@ -59,6 +59,12 @@ DEVICE CopyRow copy_row(int m, int batch) {
     return row;
 }
 
+// The tap that a thread's chunks of a tile of A lie under, and its bit.
+struct Under {
+    Tap tap;
+    u32 bit;
+};
+
 // A chunk of A, or the padding value where it lies outside: the zero point of integers. The barrier that covers the copies covers
 // its store.
 template <bool CACHED> DEVICE void copy_or_pad(u32 to, const AElement* from, bool inside) {
@@ -111,8 +117,14 @@ struct Copies {
     }
 #else
     DEVICE void find_b(const Operands& o, const Tile& t) {
-        column = t.column + line;
+        column = t.column + column_of_line(line);
         b_lines = o.b + batch_of_b(t.batch) + column * B_N + (UNIFORM_TAPS ? chunk * CHUNK : 0);
+    }
+    // From the column of the thread's first line to that of line number `i`. Places of bits change, so that parts of a number without
+    // common bits change on their own.
+    DEVICE int columns_to(int i) const {
+        const bool parted = (LINES & LINES - 1) == 0 || LINES % 64 == 0;
+        return parted ? column_of_line(i * LINES) : column_of_line(line + i * LINES) - column_of_line(line);
     }
     template <bool GUARDED = false> DEVICE void copy_b(int k_tile, int stage, int begin = 0, int end = B_COPIES, bool run = true) const {
         const u32 to = ring + stage * STAGE_BYTES + A_BYTES;
@@ -124,8 +136,8 @@ struct Copies {
             const int row = line + i * LINES;
             const bool exists = ((i + 1) * LINES <= BN || row < BN) && (WHOLE_LINES || line < LINES);
             if (!GUARDED && !exists) break;
-            const bool inside = k_inside && (N % BN == 0 || column + i * LINES < N);
-            copy<GUARDED>(run && exists, to + swizzled<CHUNKS>(row, chunk), from + i * LINES * B_N, inside);
+            const bool inside = k_inside && (N % BN == 0 || column + columns_to(i) < N);
+            copy<GUARDED>(run && exists, to + swizzled<CHUNKS>(row, chunk), from + columns_to(i) * B_N, inside);
         }
     }
 #endif
@@ -196,23 +208,25 @@ struct Copies {
             for (int i = 0; i < A_COPIES; i++) rows[i] = copy_row(t.row + line + i * LINES, t.batch);
         }
     }
-    DEVICE void copy_a(int k_tile, int stage) const {
+    DEVICE void copy_a(int k_tile, int stage) const { copy_a(under(k_tile), stage); }
+    DEVICE void copy_a(const Under& under, int stage) const {
         const u32 to = ring + stage * STAGE_BYTES;
-        // Where a whole tile lies under one tap, the tap is the same for all threads.
-        const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * CHUNK);
-        const bool k_inside = K % BK == 0 || k < K;
-        const Tap tap = tap_of_a(k_inside ? k : 0);
-        const u32 bit = k_inside ? 1u << (MASKED ? k / CHANNELS : 0) : 0u;
-        const AElement* from = opaque(a_chunk + tap.offset);
+        const AElement* from = opaque(a_chunk + under.tap.offset);
 #pragma unroll
         for (int i = 0; i < A_COPIES; i++) {
             const int row = line + i * LINES;
             if ((i + 1) * LINES > BM && row >= BM) break;
             CopyRow copied = rows[ROWS_IN_TABLE ? 0 : i];
             if (ROWS_IN_TABLE) copied.at.offset = first_row[i * LINES].x, copied.taps = (u32)first_row[i * LINES].y;
-            const bool inside = ALWAYS_INSIDE || ((copied.taps & bit) != 0 && (MASKED || inside_of_a(copied.at, tap)));
+            const bool inside = ALWAYS_INSIDE || ((copied.taps & under.bit) != 0 && (MASKED || inside_of_a(copied.at, under.tap)));
             copy_or_pad<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from + copied.at.offset, inside);
         }
+    }
+    DEVICE Under under(int k_tile) const {
+        // Where a whole tile lies under one tap, the tap is the same for all threads.
+        const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * CHUNK);
+        const bool k_inside = K % BK == 0 || k < K;
+        return Under{tap_of_a(k_inside ? k : 0), k_inside ? 1u << (MASKED ? k / CHANNELS : 0) : 0u};
     }
 #endif
 };
@@ -224,28 +238,66 @@ DEVICE int k_tile_of(int turn) { return turn % TAPS * PIECES + turn / TAPS; }
 DEVICE int k_tile_of(int turn) { return turn; }
 #endif
 
+// What a turn needs to know of its number beside the stage, advanced from turn to turn ahead of its use: divisions behind the barrier
+// would hold back the first products of each turn.
+struct Walk {
+#if PATCH
+    int tap, x;   // Number of the tap, its column.
+    int tile;     // The K tile that the turn copies.
+    u32 buffer;   // Where the patch lies among those in shared memory.
+    u32 patch;    // What patch and tap add to the address of a pixel.
+
+    DEVICE Walk(const Copies&, int turn) {
+        tap = turn % TAPS, x = tap % TAPS_W, tile = k_tile_of(turn + STAGES - 1);
+        buffer = turn / TAPS % PATCHES * PATCH_BYTES;
+        patch = buffer + (tap / TAPS_W * PATCH_W + x) * PIXEL_BYTES;
+    }
+    DEVICE void advance(const Copies&) {
+        const bool last = tap == TAPS - 1, last_of_line = x == TAPS_W - 1;
+        buffer = last && PATCHES > 1 ? PATCH_BYTES - buffer : buffer;
+        patch = last ? buffer : patch + (last_of_line ? PATCH_W - TAPS_W + 1 : 1) * PIXEL_BYTES;
+        tap = last ? 0 : tap + 1, x = last_of_line ? 0 : x + 1;
+        // From one tap to the next, or to the next piece of the first.
+        tile += tile + PIECES < K_TILES ? PIECES : PIECES - (K_TILES - 1);
+        asm volatile("" : "+r"(tap), "+r"(x), "+r"(tile), "+r"(buffer), "+r"(patch));
+    }
+#else
+    static constexpr u32 patch = 0;
+    int tile;  // The K tile that the turn copies.
+#if !EVEN_ROWS
+    Under under;
+#endif
+
+    DEVICE Walk(const Copies& copies, int turn) {
+        tile = turn + STAGES - 1;
+#if !EVEN_ROWS
+        under = copies.under(tile);
+#endif
+    }
+    DEVICE void advance(const Copies& copies) {
+        tile++;
+#if !EVEN_ROWS
+        under = copies.under(tile);
+        asm volatile("" : "+r"(under.tap.offset), "+r"(under.bit));
+#endif
+    }
+#endif
+};
+
 // Starts the copies that a turn on `stage` leaves room for: their buffer was read in the turn before, whose barrier says that all
 // warps are through.
-DEVICE void copy_ahead(const Copies& copies, int turn, int last, int stage) {
-    const int ahead = turn + STAGES - 1, to = stage == 0 ? STAGES - 1 : stage - 1;
-    if (ahead < last) copies.copy_b(k_tile_of(ahead), to);
+DEVICE void copy_ahead(const Copies& copies, const Walk& walk, int turn, int last, int stage) {
+    const int to = stage == 0 ? STAGES - 1 : stage - 1;
+    if (turn + STAGES - 1 < last) copies.copy_b(walk.tile, to);
 #if PATCH
     // One patch ahead, into the place of the one before this.
-    if (turn % TAPS == 0 && turn + TAPS < last) copies.copy_patch(turn / TAPS + 1);
+    if (walk.tap == 0 && turn + TAPS < last) copies.copy_patch(turn / TAPS + 1);
+#elif EVEN_ROWS
+    if (turn + STAGES - 1 < last) copies.copy_a(walk.tile, to);
 #else
-    if (ahead < last) copies.copy_a(ahead, to);
+    if (turn + STAGES - 1 < last) copies.copy_a(walk.under, to);
 #endif
     copy_async_commit();
-}
-
-// What the patch and the tap of a turn add to the address of a pixel.
-DEVICE u32 patch_of(int turn) {
-#if PATCH
-    const int tap = turn % TAPS;
-    return turn / TAPS % PATCHES * PATCH_BYTES + (tap / TAPS_W * PATCH_W + tap % TAPS_W) * PIXEL_BYTES;
-#else
-    return 0;
-#endif
 }
 
 #if PATCH
@@ -259,7 +311,7 @@ DEVICE u32 pixel_address(u32 ring, int row, int chunk) {
 
 // Starts the copies of the first AHEAD tiles of K, a group each, and loads the bias of the thread's columns if EARLY_BIAS.
 template <int AHEAD, bool EARLY_BIAS = true>
-DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shared, int first, int last, Bias (&bias)[8]) {
+DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shared, int first, int last, Bias (&bias)[GROUPS][VECTOR_COLUMNS]) {
     Copies copies;
     copies.ring = shared_address(shared);
     copies.chunk = (int)threadIdx.x % CHUNKS;
@@ -270,7 +322,7 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
 #pragma unroll (COMPACT ? 1 : AHEAD)
     for (int s = 0; s < AHEAD; s++)
         if (first + s < last) copies.copy_b(k_tile_of(first + s), s);
-    if (EARLY_BIAS) load_bias(o, bias, t.column + column_in_tile(), t.batch);
+    if (EARLY_BIAS) load_biases(o, t, bias);
     copies.find_a(o, t, shared);
     if (CONSTANT_WEIGHTS) wait_for_inputs();
     // What is copied with the first tile is there when the products are.

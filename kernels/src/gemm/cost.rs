@@ -26,7 +26,9 @@ pub(crate) struct Pace {
     pub shared_bytes: f64,
     /// Bytes a cycle at which sums go through shared memory.
     pub staged_bytes: f64,
-    /// Of those the share that reaches memory where each sum is a result, and is read where there are residuals.
+    /// Bytes of sums a cycle that lanes finish which multiplied them.
+    pub lane_bytes: f64,
+    /// Of both the share that reaches memory where each sum is a result, and is read where there are residuals.
     pub stored: f64,
     /// How much of a turn's latencies hides behind its work: the two are added up as powers of this exponent. Where there is none, the
     /// latency of the barrier comes on top, and of the rest the longer counts.
@@ -40,6 +42,7 @@ pub(crate) const WARPS: Pace = Pace {
     l2_bytes: 44.5,
     shared_bytes: 100.0,
     staged_bytes: 28.7,
+    lane_bytes: 60.0,
     stored: 0.0,
     overlap: Some(1.7),
 };
@@ -52,6 +55,7 @@ pub(crate) const WARPS_BESIDE_WARPGROUPS: Pace = Pace {
     l2_bytes: 60.6,
     shared_bytes: 70.3,
     staged_bytes: 23.8,
+    lane_bytes: 60.0,
     stored: 1.71,
     overlap: Some(2.0),
 };
@@ -62,6 +66,7 @@ pub(crate) const WARPGROUPS: Pace = Pace {
     l2_bytes: 40.8,
     shared_bytes: 79.8,
     staged_bytes: 35.9,
+    lane_bytes: 35.9,
     stored: 1.06,
     overlap: Some(1.55),
 };
@@ -72,6 +77,7 @@ pub(crate) const THREADS: Pace = Pace {
     l2_bytes: 59.0,
     shared_bytes: 95.0,
     staged_bytes: 64.0,
+    lane_bytes: 64.0,
     stored: 0.5,
     overlap: None,
 };
@@ -106,6 +112,8 @@ pub(crate) struct Tiled {
     pub tile: f64,
     /// Bytes that go through shared memory at the end: the f32 tile, and more where warps share K.
     pub staged: f64,
+    /// Bytes of sums that stay with the lanes that multiplied them.
+    pub kept: f64,
     /// Values that the epilogue reads and stores for each sum.
     pub accesses: f64,
     /// Parts of K.
@@ -127,7 +135,7 @@ impl Tiled {
 
     /// Expected time in microseconds.
     pub fn time(&self, target: &Target) -> f64 {
-        let Pace { kernel, fill, l2_bytes: l2, shared_bytes, staged_bytes, stored, overlap } = self.pace;
+        let Pace { kernel, fill, l2_bytes: l2, shared_bytes, staged_bytes, lane_bytes, stored, overlap } = self.pace;
         let of_one = (self.blocks / self.room(target)).ceil();
         let resident = of_one.min(self.occupancy);
         let shared_by_all = [self.arithmetic, self.shared / shared_bytes, self.copied / l2, self.issue];
@@ -144,7 +152,8 @@ impl Tiled {
                 Some(power) => ((self.turn + self.chain).powf(power) + work.powf(power)).powf(power.recip()),
                 None => self.turn + self.chain.max(work),
             };
-            let drain = self.staged * resident * (1.0 / staged_bytes + stored * self.accesses / l2);
+            let out = (self.staged + self.kept) * stored * self.accesses / l2;
+            let drain = resident * (self.staged / staged_bytes + self.kept / lane_bytes + out);
             fill + self.turns * turn + self.waits + self.passes + drain + reduction
         };
         // The last round may have fewer blocks.

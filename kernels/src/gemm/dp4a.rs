@@ -34,7 +34,12 @@ fn candidate(problem: &Problem, b: &Operand, vector: u32, names: &str, tile: &Ti
     let kernel = Kernel {
         algorithm: "dp4a_gemm",
         function: "simt_tile",
-        parts: vec![include_str!("finish.cu").into(), super::WORDS.into(), include_str!("simt.cu").into()],
+        parts: vec![
+            include_str!("tile.cu").into(),
+            include_str!("finish.cu").into(),
+            super::WORDS.into(),
+            include_str!("simt.cu").into(),
+        ],
         constants,
         // Words of four elements.
         steps: tile.depth / 4,

@@ -28,37 +28,6 @@ constexpr bool READS_AHEAD = EXTRA_REGISTERS > 0 && !PARTS, BEFORE_LOOP = READS_
 // Many passes are a loop, and a few where COMPACT: their code would come from memory once for each line of it.
 constexpr int UNROLLED = COMPACT ? (BATCH == 1 ? 2 : 1) : PASSES <= 8 ? (PASSES + BATCH - 1) / BATCH : BATCH < 4 ? 4 / BATCH : 1;
 
-struct Tile {
-    int row, column;  // First row and column of the tile.
-    int slice;        // Which part of K.
-    int batch;
-    int number;       // Of the tile, over all batches.
-#if PATCH
-    int image, y, x;  // First output.
-#endif
-};
-
-DEVICE Tile this_tile() {
-    const int slice = blockIdx.x % SPLIT, number = blockIdx.x / SPLIT;
-    const int batch = number / (M_TILES * N_TILES), in_batch = number % (M_TILES * N_TILES);
-    Tile t{in_batch / N_TILES * BM, in_batch % N_TILES * BN, slice, batch, number};
-#if PATCH
-    const int place = in_batch / N_TILES;
-    t.x = place % TILES_W * TILE_W, t.y = place / TILES_W % TILES_H * TILE_H, t.image = place / (TILES_W * TILES_H);
-#endif
-    return t;
-}
-
-// The row of C that row `in_tile` of the tile is; M where there is none.
-DEVICE int row_of(const Tile& t, int in_tile) {
-#if PATCH
-    const int y = t.y + in_tile / TILE_W, x = t.x + in_tile % TILE_W;
-    return in_tile < TILE_H * TILE_W && y < OUT_H && x < OUT_W ? (t.image * OUT_H + y) * OUT_W + x : M;
-#else
-    return t.row + in_tile;
-#endif
-}
-
 // The row, in the tile, of a thread's vector, and its first column.
 DEVICE int row_of_pass(const Tile& t, int pass) {
     return (SPLIT_IN_CLUSTER ? t.slice * OWNED_ROWS : 0) + (int)threadIdx.x / VECTORS_OF_ROW + pass * ROWS_OF_PASS;
@@ -70,6 +39,12 @@ DEVICE bool vector_exists(const Tile& t, int pass) {
     const bool finishes = FINISHERS == THREADS || (int)threadIdx.x < FINISHERS;
     const bool owned = OWNED_ROWS % ROWS_OF_PASS == 0 || (int)threadIdx.x / VECTORS_OF_ROW + pass * ROWS_OF_PASS < OWNED_ROWS;
     return finishes && owned && t.column + column_in_tile() < N_STORED && row < M && row_exists(row, t.batch);
+}
+
+DEVICE constexpr int column_of_line(int line) { return line; }  // Lines of B's tile in shared memory are in order.
+constexpr int GROUPS = 1;  // Vectors side by side whose biases a thread has.
+DEVICE void load_biases(const Operands& o, const Tile& t, Bias (&bias)[GROUPS][VECTOR_COLUMNS]) {
+    load_bias(o, bias[0], t.column + column_in_tile(), t.batch);
 }
 
 // Residuals of the passes from `first` on.
@@ -118,16 +93,7 @@ DEVICE bool last_to_arrive(const Operands& o, const Tile& t, const Sum* stage) {
         __stcg((Sum4*)to, Sum4{sum[0], sum[1], sum[2], sum[3]});
         __stcg((Sum4*)(to + 4), Sum4{sum[4], sum[5], sum[6], sum[7]});
     }
-    // The barrier orders all stores of the block before the fence of thread 0, and its fence before the others' loads.
-    __syncthreads();
-    int last = 0;
-    if (threadIdx.x == 0) {
-        __threadfence();
-        last = atomicAdd(o.counters + t.number, 1u) == SPLIT - 1;
-        if (last) o.counters[t.number] = 0;  // Ready for the next replay.
-        __threadfence();
-    }
-    return __syncthreads_or(last);
+    return arrives_last(o, t);
 }
 
 #if SPLIT_IN_CLUSTER

@@ -26,7 +26,7 @@ DEVICE void leave_moments(Moments m, int row, int part) {
 }
 
 // From the sums of a row's products to those of the normalised row's.
-DEVICE void normalize(Sum (&sums)[8], const Bias (&bias)[8], int row) {
+DEVICE void normalize(Sum (&sums)[VECTOR_COLUMNS], const Bias (&bias)[VECTOR_COLUMNS], int row) {
     f32 sum = 0, squares = 0;
 #pragma unroll
     for (int part = 0; part < MOMENT_PARTS; part++) {
@@ -35,5 +35,5 @@ DEVICE void normalize(Sum (&sums)[8], const Bias (&bias)[8], int row) {
     }
     const f32 mean = sum * (1.0f / K), inverse = inverse_deviation(mean, squares * (1.0f / K));
 #pragma unroll
-    for (int j = 0; j < 8; j++) sums[j] = __fmul_rn(fmaf(-mean, sum_of_column(bias[j]), sums[j]), inverse);
+    for (int j = 0; j < VECTOR_COLUMNS; j++) sums[j] = __fmul_rn(fmaf(-mean, sum_of_column(bias[j]), sums[j]), inverse);
 }

@@ -47,7 +47,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> Ca
     let kernel = Kernel {
         algorithm: "simt_gemm",
         function: "simt_tile",
-        parts: vec![include_str!("finish.cu").into(), include_str!("simt.cu").into()],
+        parts: vec![include_str!("tile.cu").into(), include_str!("finish.cu").into(), include_str!("simt.cu").into()],
         constants,
         steps: tile.depth,
         shared: 4.0,

@@ -235,15 +235,15 @@ fn row_exists(problem: &Problem) -> String {
 
 /// How an extra is read for a vector of columns.
 enum Access {
-    /// Eight 16-bit elements as one 16-byte load.
+    /// 16-bit elements as one load.
     Half,
-    /// Eight f32 as two 16-byte loads.
+    /// f32 in loads of at most 16 bytes.
     Float,
     /// One element for all columns.
     Repeated,
-    /// Eight 8-bit elements as one 8-byte load.
+    /// 8-bit elements as one load.
     Byte,
-    /// Eight single loads.
+    /// Single loads.
     Single,
     /// Loaded with the bias.
     Loaded,
@@ -288,8 +288,8 @@ fn sources(problem: &Problem) -> Vec<Source> {
     [Source::Integer(DType::I32)].into_iter().chain(problem.extras.iter().map(of_extra)).collect()
 }
 
-/// `Operands`, `Extras`, `load_bias`, `load_extras`, `finish_vector`, `finish_one`.
-fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
+/// `Operands`, `Extras`, `load_bias`, `load_extras`, `finish_vector` of `columns` columns, `finish_one`.
+fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> String {
     let mut s = String::new();
     let mut line = |text: String| {
         s += &text;
@@ -355,26 +355,27 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
         .enumerate()
         .map(|(i, map)| (i, map, if factor == Some(i) { Access::Loaded } else { access(map, problem) }))
         .collect();
-    let registers: i64 = extras
+    let registers: u32 = extras
         .iter()
         .map(|(_, _, access)| match access {
-            Access::Half => 4,
-            Access::Byte => 2,
+            Access::Half => columns / 2,
+            Access::Byte => columns / 4,
             Access::Repeated => 1,
-            Access::Float | Access::Single => 8,
+            Access::Float | Access::Single => columns,
             Access::Loaded => 0,
         })
         .sum();
-    // Rows of bytes are padded to 16 columns, so that a vector of 8 may hold nothing but padding.
-    let all_padding = problem.stored_columns > problem.columns.next_multiple_of(8);
-    line(format!("constexpr bool ALL_PADDING = {all_padding};"));
+    // Rows of bytes are padded to 16 columns, so that a vector may hold nothing but padding.
+    let all_padding = problem.stored_columns > problem.columns.next_multiple_of(columns);
+    line(format!("constexpr int VECTOR_COLUMNS = {columns};\nconstexpr bool ALL_PADDING = {all_padding};"));
+    let (halves, bytes_of_vector) = (words(columns * 2), words(columns));
     line(format!("constexpr int EXTRA_REGISTERS = {registers};\nstruct Extras {{"));
     for (i, map, access) in &extras {
         line(match access {
-            Access::Half => format!("    uint4 x{i};  // Eight {}.", element_type(map.dtype)),
-            Access::Byte => format!("    uint2 x{i};  // Eight {}.", element_type(map.dtype)),
+            Access::Half => format!("    {halves} x{i};  // Of {}.", element_type(map.dtype)),
+            Access::Byte => format!("    {bytes_of_vector} x{i};  // Of {}.", element_type(map.dtype)),
             Access::Repeated => format!("    f32 x{i};"),
-            Access::Float | Access::Single => format!("    f32 x{i}[8];"),
+            Access::Float | Access::Single => format!("    f32 x{i}[VECTOR_COLUMNS];"),
             Access::Loaded => continue,
         });
     }
@@ -386,34 +387,30 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
     for (i, map, access) in &extras {
         let row = format!("row_of_extra_{i}(row, batch)");
         line(match access {
-            Access::Half => format!("    x.x{i} = *(const uint4*)(o.extra_{i} + ({row} + column));"),
-            Access::Byte => format!("    x.x{i} = *(const uint2*)(o.extra_{i} + ({row} + column));"),
+            Access::Half => format!("    x.x{i} = *(const {halves}*)(o.extra_{i} + ({row} + column));"),
+            Access::Byte => format!("    x.x{i} = *(const {bytes_of_vector}*)(o.extra_{i} + ({row} + column));"),
             Access::Repeated => format!("    x.x{i} = to_f32(o.extra_{i}[{row}]);"),
-            Access::Float => format!(
-                "    *(float4*)x.x{i} = *(const float4*)(o.extra_{i} + ({row} + column));\n    \
-                 *(float4*)(x.x{i} + 4) = *(const float4*)(o.extra_{i} + ({row} + column + 4));"
-            ),
+            Access::Float => copied("float", columns, &format!("x.x{i}"), &format!("(o.extra_{i} + ({row} + column))")),
             Access::Single => format!(
-                "#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
-                 if (N % 8 == 0 || column + j < N) x.x{i}[j] = to_f32(o.extra_{i}[{row} + (column + j) * {}]);",
+                "#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++)\n        \
+                 if (N % VECTOR_COLUMNS == 0 || column + j < N) x.x{i}[j] = to_f32(o.extra_{i}[{row} + (column + j) * {}]);",
                 map.column
             ),
             Access::Loaded => continue,
         });
     }
     line("    return x;\n}".into());
-    line("DEVICE u16 half_of(const uint4& v, int j) {\n    const u32 word = j < 2 ? v.x : j < 4 ? v.y : j < 6 ? v.z : v.w;\n    return (u16)(j % 2 ? word >> 16 : word);\n}".into());
+    line(include_str!("parts_of_vectors.cu").into());
 
     let innermost = problem.batch.last().copied().unwrap_or(1);
     let bias_of_batch = format!("(int)((u32)batch % {innermost}u) * {}", problem.bias_batch);
-    line("DEVICE u8 byte_of(const uint2& v, int j) { return (u8)((j < 4 ? v.x : v.y) >> j % 4 * 8); }".into());
-    line("DEVICE void load_bias(const Operands& o, Bias (&bias)[8], int column, int batch) {".into());
+    line("DEVICE void load_bias(const Operands& o, Bias (&bias)[VECTOR_COLUMNS], int column, int batch) {".into());
     if let Some(factor) = factor {
-        line(load_bias_and_factor(problem, factor, &bias_of_batch));
+        line(load_bias_and_factor(problem, factor, &bias_of_batch, columns));
     } else if let Some(sums) = sums {
-        line(load_bias_and(problem, ("float", sums), "o.sums", true, &bias_of_batch));
+        line(load_bias_and(problem, ("float", sums), "o.sums", true, &bias_of_batch, columns));
     } else {
-        line(load_bias(problem, &bias_of_batch));
+        line(load_bias(problem, &bias_of_batch, columns));
     }
     line("}".into());
 
@@ -423,7 +420,7 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
     let vector_arguments = arguments(&|i, map, access| match access {
         Access::Half => format!("to_f32({}{{half_of(x.x{i}, j)}})", element_type(map.dtype)),
         Access::Byte if whole.is_some() => {
-            format!("element_of_{}(j < 4 ? x.x{i}.x : x.x{i}.y, j % 4)", element_type(map.dtype))
+            format!("element_of_{}(word_of(x.x{i}, j / 4), j % 4)", element_type(map.dtype))
         }
         Access::Byte if map.dtype.is_narrow() => format!("to_f32({}{{byte_of(x.x{i}, j)}})", element_type(map.dtype)),
         Access::Byte => format!("to_f32(({})byte_of(x.x{i}, j))", element_type(map.dtype)),
@@ -441,27 +438,27 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
         None => "sum[j] + bias[j]",
     };
     let results = format!(
-        "    {value} y[8];\n#pragma unroll\n    for (int j = 0; j < 8; j++)\n        \
-         y[j] = N % 8 == 0 && !ALL_PADDING || column + j < N ? {epilogue}({whole}{vector_arguments}) : {zero};\n"
+        "    {value} y[VECTOR_COLUMNS];\n#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++)\n        \
+         y[j] = N % VECTOR_COLUMNS == 0 && !ALL_PADDING || column + j < N ? {epilogue}({whole}{vector_arguments}) : {zero};\n"
     );
-    let packed = packed_results(problem, bytes);
+    let packed = packed_results(problem, bytes, columns);
     if let Some((kind, vector)) = packed.as_ref().filter(|_| problem.pool.is_some()) {
         line(format!(
             "typedef {kind} Packed;\n\
-             DEVICE Packed finished_vector(const Vectored (&sum)[8], const Bias (&bias)[8], const Extras& x, int column) {{\n{results}    \
+             DEVICE Packed finished_vector(const Vectored (&sum)[VECTOR_COLUMNS], const Bias (&bias)[VECTOR_COLUMNS], const Extras& x, int column) {{\n{results}    \
              return {vector};\n}}"
         ));
     }
     line(format!(
-        "DEVICE void finish_vector(const Operands& o, const Vectored (&sum)[8], const Bias (&bias)[8], const Extras& x, int row, int column, int batch) {{\n\
+        "DEVICE void finish_vector(const Operands& o, const Vectored (&sum)[VECTOR_COLUMNS], const Bias (&bias)[VECTOR_COLUMNS], const Extras& x, int row, int column, int batch) {{\n\
          {results}    Output* to = o.output + (row_of_output(row, batch) + column * OUT_COLUMN);"
     ));
     line(match (problem.output.dtype, packed) {
         (_, Some((kind, vector))) => format!("    *({kind}*)to = {vector};"),
-        (DType::F32, _) if problem.stores_vectors() => "    *(float4*)to = make_float4(y[0], y[1], y[2], y[3]);\n    *(float4*)(to + 4) = make_float4(y[4], y[5], y[6], y[7]);".into(),
-        (DType::I32, _) if problem.stores_vectors() && problem.program.is_none() => "    *(int4*)to = make_int4(y[0], y[1], y[2], y[3]);\n    *(int4*)(to + 4) = make_int4(y[4], y[5], y[6], y[7]);".into(),
-        (DType::I32, _) if problem.stores_vectors() => "#pragma unroll\n    for (int j = 0; j < 8; j++) to[j] = store_as<Output>(y[j]);".into(),
-        _ => "#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N_STORED) to[j * OUT_COLUMN] = store_as<Output>((Stored)y[j]);".into(),
+        (DType::F32, _) if problem.stores_vectors() => copied("float", columns, "to", "y"),
+        (DType::I32, _) if problem.stores_vectors() && problem.program.is_none() => copied("int", columns, "to", "y"),
+        (DType::I32, _) if problem.stores_vectors() => "#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++) to[j] = store_as<Output>(y[j]);".into(),
+        _ => "#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++)\n        if (column + j < N_STORED) to[j * OUT_COLUMN] = store_as<Output>((Stored)y[j]);".into(),
     });
     if let Some(second) = &problem.second {
         // As who reads what was stored would see it.
@@ -471,11 +468,12 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
             "to_f32(store_as<Output>(y[j]))".into()
         };
         line(format!(
-            "    if (column >= {0} && column < {1}) {{\n        u32 z[8];\n#pragma unroll\n        \
-             for (int j = 0; j < 8; j++) z[j] = second_part({stored});\n        \
-             *(uint2*)(o.second + (row_of_second(row, batch) + column - {0})) = make_uint2(second_word(z), second_word(z + 4));\n    }}",
+            "    if (column >= {0} && column < {1}) {{\n        u32 z[VECTOR_COLUMNS];\n#pragma unroll\n        \
+             for (int j = 0; j < VECTOR_COLUMNS; j++) z[j] = second_part({stored});\n        \
+             *({bytes_of_vector}*)(o.second + (row_of_second(row, batch) + column - {0})) = {2};\n    }}",
             second.first,
             second.first + second.count,
+            made(columns / 4, &|word| format!("second_word(z + {})", word * 4)),
         ));
     }
     line("}".into());
@@ -497,45 +495,67 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables) -> String {
     s
 }
 
-/// The type of eight results of 8 or 16 bits in one vector, and the expression that makes it; `bytes` are last bytes of words.
-fn packed_results(problem: &Problem, bytes: bool) -> Option<(&'static str, String)> {
-    let words = |pack: &str| ("uint2", format!("make_uint2({pack}(y), {pack}(y + 4))"));
-    let pairs = |pack: &dyn Fn(usize) -> String| {
-        ("uint4", format!("make_uint4({}, {}, {}, {})", pack(0), pack(2), pack(4), pack(6)))
-    };
+/// The type of so many bytes, 4, 8 or 16.
+fn words(bytes: u32) -> &'static str {
+    match bytes {
+        ..=4 => "u32",
+        8 => "uint2",
+        _ => "uint4",
+    }
+}
+
+/// An expression of `count` words in one vector.
+fn made(count: u32, word: &dyn Fn(u32) -> String) -> String {
+    let all = (0..count).map(word).collect::<Vec<_>>().join(", ");
+    if count == 1 { all } else { format!("make_uint{count}({all})") }
+}
+
+/// Statements that copy `count` elements of four bytes, in vectors of at most four of `kind`.
+fn copied(kind: &str, count: u32, to: &str, from: &str) -> String {
+    let width = count.min(4);
+    let copy =
+        |first: u32| format!("    *({kind}{width}*)({to} + {first}) = *(const {kind}{width}*)({from} + {first});");
+    (0..count).step_by(width as usize).map(copy).collect::<Vec<_>>().join("\n")
+}
+
+/// The type of `columns` results of 8 or 16 bits in one vector, and the expression that makes it; `bytes` are last bytes of words.
+fn packed_results(problem: &Problem, bytes: bool, columns: u32) -> Option<(&'static str, String)> {
+    let of_four = |pack: &str| (words(columns), made(columns / 4, &|word| format!("{pack}(y + {})", word * 4)));
+    let of_two = |pack: &dyn Fn(u32) -> String| (words(columns * 2), made(columns / 2, &|word| pack(word * 2)));
     let dtype = problem.output.dtype;
     problem.stores_vectors().then_some(())?;
     Some(match dtype {
-        DType::I8 | DType::U8 if bytes => words("epilogue_word"),
-        DType::I8 | DType::U8 => words(&format!("pack_{}", dtype.name())),
-        DType::F8E4M3 | DType::F8E5M2 => words("pack_floats<Output>"),
-        DType::F16 => pairs(&|j| format!("pack_f16(y[{j}], y[{}])", j + 1)),
-        DType::Bf16 => pairs(&|j| format!("(u32)f32_to_bf16(y[{j}]) | (u32)f32_to_bf16(y[{}]) << 16", j + 1)),
+        DType::I8 | DType::U8 if bytes => of_four("epilogue_word"),
+        DType::I8 | DType::U8 => of_four(&format!("pack_{}", dtype.name())),
+        DType::F8E4M3 | DType::F8E5M2 => of_four("pack_floats<Output>"),
+        DType::F16 => of_two(&|j| format!("pack_f16(y[{j}], y[{}])", j + 1)),
+        DType::Bf16 => of_two(&|j| format!("(u32)f32_to_bf16(y[{j}]) | (u32)f32_to_bf16(y[{}]) << 16", j + 1)),
         _ => return None,
     })
 }
 
 /// The statements of `load_bias`.
-fn load_bias(problem: &Problem, bias_of_batch: &str) -> String {
-    let mut s = "#pragma unroll\n    for (int j = 0; j < 8; j++) bias[j] = 0;".to_string();
+fn load_bias(problem: &Problem, bias_of_batch: &str, columns: u32) -> String {
+    let mut s = "#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++) bias[j] = 0;".to_string();
     if problem.bias {
         s += &format!("\n    const Bias* from = o.bias + {bias_of_batch} + column;\n");
-        s += if problem.columns.is_multiple_of(8) && problem.bias_batch.is_multiple_of(4) {
-            "    if (column >= N) return;\n    *(Bias4*)bias = *(const Bias4*)from;\n    *(Bias4*)(bias + 4) = *(const Bias4*)(from + 4);"
+        if problem.columns.is_multiple_of(8) && problem.bias_batch.is_multiple_of(4) {
+            let kind = if problem.integers.is_some() { "uint" } else { "float" };
+            s += &format!("    if (column >= N) return;\n{}", copied(kind, columns, "bias", "from"));
         } else {
-            "#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N) bias[j] = from[j];"
-        };
+            s += "#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++)\n        if (column + j < N) bias[j] = from[j];";
+        }
     }
     s
 }
 
 /// The statements of `load_bias` where each column has a factor as well.
-fn load_bias_and_factor(problem: &Problem, factor: usize, bias_of_batch: &str) -> String {
+fn load_bias_and_factor(problem: &Problem, factor: usize, bias_of_batch: &str, vector: u32) -> String {
     let map = &problem.extras[factor];
     let input = 2 + usize::from(problem.bias) + factor;
     let aligned = map.offset % 4 == 0 && map.batch.iter().all(|stride| stride % 4 == 0);
     let factors = format!("o.extra_{factor} + row_of_extra_{factor}(0, batch)");
-    load_bias_and(problem, ("uint", input), &factors, aligned, bias_of_batch)
+    load_bias_and(problem, ("uint", input), &factors, aligned, bias_of_batch, vector)
 }
 
 /// The same with numbers of input `input`, one for each column from `factors` on; aligned ones lie at multiples of 16 bytes. `kind` is what
@@ -546,12 +566,13 @@ fn load_bias_and(
     factors: &str,
     aligned: bool,
     bias_of_batch: &str,
+    vector: u32,
 ) -> String {
     let bias = if kind == "uint" { "u32" } else { "f32" };
     let mut s = format!(
         "    // What a step writes is there only after the wait, which constant weights need not have seen.\n    \
          if (!(CONSTANT_INPUTS >> {input} & 1)) wait_for_inputs();\n\
-         #pragma unroll\n    for (int j = 0; j < 8; j++) bias[j] = Bias{{0, 0.0f}};\n    \
+         #pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++) bias[j] = Bias{{0, 0.0f}};\n    \
          const f32* factors = {factors} + column;\n"
     );
     if problem.bias {
@@ -560,12 +581,13 @@ fn load_bias_and(
     let columns = problem.columns.is_multiple_of(8);
     let load = |name: &str, kind: &str, field: &str, vectors: bool| match vectors && columns {
         true => format!(
-            "    if (column < N) {{\n        const {kind}4 low = *(const {kind}4*){name}, high = *(const {kind}4*)({name} + 4);\n        \
-             bias[0].{field} = low.x, bias[1].{field} = low.y, bias[2].{field} = low.z, bias[3].{field} = low.w;\n        \
-             bias[4].{field} = high.x, bias[5].{field} = high.y, bias[6].{field} = high.z, bias[7].{field} = high.w;\n    }}\n"
+            "    if (column < N) {{\n        {} loaded[VECTOR_COLUMNS];\n{}\n#pragma unroll\n        \
+             for (int j = 0; j < VECTOR_COLUMNS; j++) bias[j].{field} = loaded[j];\n    }}\n",
+            if kind == "uint" { "u32" } else { "f32" },
+            copied(kind, vector, "loaded", name)
         ),
         false => format!(
-            "#pragma unroll\n    for (int j = 0; j < 8; j++)\n        if (column + j < N) bias[j].{field} = {name}[j];\n"
+            "#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++)\n        if (column + j < N) bias[j].{field} = {name}[j];\n"
         ),
     };
     if problem.bias {
@@ -647,6 +669,8 @@ pub(crate) struct Geometry {
     pub scratch: bool,
     /// Whether positions along the innermost dimension are checked even where no output needs it.
     pub check_w: bool,
+    /// Columns that a thread finishes at once: eight, or as many as a lane has side by side.
+    pub vector: u32,
     /// Where the epilogue's tables are. Shared ones are for the tile function to copy, by `epilogue_tables`.
     pub tables: Tables,
 }
@@ -671,6 +695,7 @@ impl Geometry {
             architecture_specific: false,
             scratch: false,
             check_w: false,
+            vector: 8,
             tables: Tables::InMemory,
         }
     }
@@ -734,7 +759,7 @@ fn operands(problem: &Problem, scratch: bool) -> Vec<Pointer> {
 
 /// The whole source of a kernel.
 fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geometry, operands: &[Pointer]) -> String {
-    let Geometry { entry, tile, parts, threads, cluster, check_w, tables, .. } = geometry;
+    let Geometry { entry, tile, parts, threads, cluster, check_w, vector, tables, .. } = geometry;
     let constants = constants
         .int("M", problem.m())
         .int("N", problem.columns)
@@ -764,7 +789,7 @@ fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geome
     );
     // Joined at once: formatting would copy the text each time that it grows.
     let constants = constants.source();
-    let (indices, epilogue) = (index_functions(problem, b, *check_w), epilogue(problem, b, *tables));
+    let (indices, epilogue) = (index_functions(problem, b, *check_w), epilogue(problem, b, *tables, *vector));
     let extras = problem.extras.iter().map(|extra| extra.dtype);
     let prelude = prelude_for([problem.a.dtype, b.dtype, problem.output.dtype].into_iter().chain(extras));
     let conversions = if problem.float8() { super::FLOAT8 } else { "" };

@@ -92,10 +92,12 @@ DEVICE void tensor_core_tile(const Operands& o) {
 #if SPLIT_IN_CLUSTER
     expect_partials(base + RECEIVED_AT);
 #endif
-    Bias bias[8];
+    Bias bias[GROUPS][VECTOR_COLUMNS];
     const Copies copies = start_copies<STAGES - 1, EARLY_BIAS>(o, t, shared, first, last, bias);
+#if !LANES
     Extras extras[BATCH] = {};
     if (BEFORE_LOOP) read_extras(o, t, 0, extras);
+#endif
 
     const Reader reader(base, lane, warp_row, warp_column, warp_k);
 #if SCALED
@@ -109,18 +111,19 @@ DEVICE void tensor_core_tile(const Operands& o) {
     Fragments next;
     copy_async_wait<STAGES - 2>();
     __syncthreads();
-    u32 patch = patch_of(first);
-    reader.read(next, 0, 0, patch);
+    Walk walk(copies, first);
+    reader.read(next, 0, 0, walk.patch);
     int stage = 0, k_next = first * BK;  // Of the tile that `next` belongs to.
 #if SCALED
     next.factors.read(shared, k_next + warp_k * STEPS * STEP, lane);
 #endif
 #pragma unroll 1
     for (int k_tile = first; k_tile < last; k_tile++) {
+        u32 patch = walk.patch;
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             Fragments now = next;
-            if (step == 0 && STEPS == 1) copy_ahead(copies, k_tile, last, stage);
+            if (step == 0 && STEPS == 1) copy_ahead(copies, walk, k_tile, last, stage), walk.advance(copies);
             if (step == STEPS - 1) {
                 copy_async_wait<STAGES - 2>();
                 __syncthreads();
@@ -128,10 +131,10 @@ DEVICE void tensor_core_tile(const Operands& o) {
                 const bool more = k_tile + 1 < last;
                 stage = !more ? stage : stage == STAGES - 1 ? 0 : stage + 1;
                 k_next = more ? k_next + BK : k_next;
-                patch = more ? patch_of(k_tile + 1) : patch;
+                patch = walk.patch;
             }
             reader.read(next, stage, (step + 1) % STEPS, patch);
-            if (step == 0 && STEPS > 1) copy_ahead(copies, k_tile, last, stage);
+            if (step == 0 && STEPS > 1) copy_ahead(copies, walk, k_tile, last, stage), walk.advance(copies);
 #if SCALED
             next.factors.read(shared, k_next + (warp_k * STEPS + (step + 1) % STEPS) * STEP, lane);
 #endif
@@ -146,16 +149,22 @@ DEVICE void tensor_core_tile(const Operands& o) {
         }
     }
 
+    if (!EARLY_BIAS) load_biases(o, t, bias);
+#if !LANES
     if (READS_AHEAD && !BEFORE_LOOP) read_extras(o, t, 0, extras);
-    if (!EARLY_BIAS) load_bias(o, bias, t.column + column_in_tile(), t.batch);
-    // The accumulators go through shared memory so that a thread gets eight neighbouring columns.
     copy_async_wait<0>();
     __syncthreads();
-    Sum* const staged = (Sum*)shared;
+#endif
 #if MOMENTS
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M * 2; i++) leave_moments(moments[i / 2][i % 2], warp_row + i * 8 + lane / 4, warp / WM);
 #endif
+#if LANES
+    if (MOMENTS) __syncthreads();
+    finish_lanes(o, t, sums, bias);
+#else
+    // The accumulators go through shared memory so that a thread gets eight neighbouring columns.
+    Sum* const staged = (Sum*)shared;
 #pragma unroll
     for (int i = 0; i < FRAGMENTS_M; i++)
 #pragma unroll
@@ -167,5 +176,6 @@ DEVICE void tensor_core_tile(const Operands& o) {
             *(Sum2*)(to + 8 * STAGE_PITCH) = Sum2{c[2], c[3]};
         }
     __syncthreads();
-    finish_tile(o, t, staged, bias, extras);
+    finish_tile(o, t, staged, bias[0], extras);
+#endif
 }

@@ -45,12 +45,13 @@ const WARP_TILES: [(u32, u32, u32, u32, u32); 29] = [
 /// The same where columns of C are the rows of an instruction: rows are multiples of eight for each warp. 56 and 104 rows fit the tokens
 /// and pixels of images of 224² (49, 196, 197), and multiples of 48 columns fit widths of 96, 192, 384 and 768. Detectors often have 80
 /// classes.
-const TURNED_TILES: [(u32, u32, u32, u32, u32); 45] = [
+const TURNED_TILES: [(u32, u32, u32, u32, u32); 50] = [
     (56, 32, 1, 1, 4),
     (56, 32, 1, 2, 2),
     (56, 48, 1, 1, 4),
     (56, 64, 1, 1, 4),
     (56, 64, 1, 2, 2),
+    (56, 64, 1, 2, 4),
     (56, 80, 1, 1, 4),
     (56, 96, 1, 2, 2),
     (56, 96, 1, 2, 4),
@@ -66,6 +67,7 @@ const TURNED_TILES: [(u32, u32, u32, u32, u32); 45] = [
     (64, 192, 1, 4, 1),
     (104, 48, 1, 1, 4),
     (104, 64, 1, 2, 2),
+    (104, 64, 1, 2, 4),
     (104, 64, 1, 4, 1),
     (104, 96, 1, 2, 2),
     (104, 96, 1, 2, 4),
@@ -74,9 +76,11 @@ const TURNED_TILES: [(u32, u32, u32, u32, u32); 45] = [
     (104, 192, 1, 4, 2),
     (112, 64, 1, 2, 2),
     (112, 64, 2, 2, 1),
+    (112, 64, 2, 2, 2),
     (112, 80, 2, 1, 2),
     (112, 96, 1, 2, 2),
     (112, 128, 1, 4, 1),
+    (112, 128, 2, 4, 1),
     (112, 192, 1, 4, 1),
     (128, 48, 2, 1, 2),
     (128, 96, 2, 2, 1),
@@ -89,6 +93,7 @@ const TURNED_TILES: [(u32, u32, u32, u32, u32); 45] = [
     (208, 192, 2, 4, 1),
     (224, 32, 2, 2, 1),
     (224, 64, 2, 2, 1),
+    (224, 64, 4, 2, 1),
     (224, 80, 4, 1, 1),
     (224, 144, 4, 3, 1),
 ];
@@ -137,9 +142,13 @@ struct Warps {
     /// A product of 16×16 results: for the warp, and of its scheduler. And with exchanged sides.
     product: [f64; 2],
     turned_product: [f64; 2],
-    /// A thread's pass over eight sums; what residuals, and residuals beside integers add.
+    /// The same of the scheduler alone where pixels are shared, with sides as they are and exchanged.
+    patched_product: [f64; 2],
+    /// A thread's pass over eight sums that come from shared memory; what residuals add there, where lanes finish their sums, and more
+    /// beside integers.
     pass: f64,
     residual_pass: f64,
+    residual_of_lane: f64,
     integer_residual_pass: f64,
     /// The same of normalised rows, and of each operation of an epilogue of floats beside its first.
     normalised_pass: f64,
@@ -157,13 +166,15 @@ const WITHOUT_WARPGROUPS: Warps = Warps {
     table: 1.0,
     latency: 790.0,
     late: 33.0,
-    turn: [101.0, 71.0, 206.0, 259.0],
+    turn: [101.0, 71.0, 32.0, 0.0],
     shared_depth: 87.0,
     step: 40.0,
     product: [2.9, 12.4],
     turned_product: [8.6, 15.9],
+    patched_product: [10.4, 13.9],
     pass: 80.0,
     residual_pass: 57.0,
+    residual_of_lane: 85.0,
     integer_residual_pass: 72.0,
     normalised_pass: 20.0,
     operation: 20.0,
@@ -181,8 +192,10 @@ const BESIDE_WARPGROUPS: Warps = Warps {
     step: 0.0,
     product: [0.0, 23.6],
     turned_product: [0.0, 24.5],
+    patched_product: [23.6, 24.5],
     pass: 0.0,
     residual_pass: 7.0,
+    residual_of_lane: 7.0,
     integer_residual_pass: 0.0,
     normalised_pass: 12.0,
     operation: 9.6,
@@ -190,10 +203,10 @@ const BESIDE_WARPGROUPS: Warps = Warps {
     turned_moments: [6.5, 10.3],
 };
 
-/// What patches take longer whose lines are no multiples of eight wide, which meet bank conflicts: all of it with exchanged sides, else reads of
-/// bytes.
-const TURNED_CONFLICTS: f64 = 1.09;
-const CONFLICTS: f64 = 1.4;
+/// What patches take longer whose lines are no multiples of eight wide, which meet bank conflicts: reads of bytes, unless sides are exchanged;
+/// else all of it.
+const CONFLICTS_OF_BYTES: f64 = 1.4;
+const CONFLICTS: f64 = 1.15;
 
 /// Cycles of a scheduler that scale four integers of A, of which half of the instructions take two: counted in machine code of sm_87.
 const SCALED_WORD: f64 = 18.0;
@@ -240,6 +253,8 @@ struct Tile {
     patch: Option<[u32; 2]>,
     /// Whether columns of C are the rows of an instruction.
     turned: bool,
+    /// Columns that a lane has side by side where it finishes the results that it multiplied; else those go through shared memory.
+    vector: Option<u32>,
 }
 
 pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
@@ -325,6 +340,13 @@ fn has_many_sums(warp_rows: u32, warp_columns: u32) -> bool {
     warp_rows * warp_columns >= 64 * 64
 }
 
+/// Columns side by side that the lanes of a warp get if B's columns are in another order in shared memory. Two are too few: each store then
+/// is of a single word.
+fn vector_of_lane(warp_columns: u32, turned: bool) -> Option<u32> {
+    let lanes = if turned { 8 } else { 4 };
+    [8, 4].into_iter().find(|vector| warp_columns.is_multiple_of(lanes * vector))
+}
+
 /// Configurations that gather A, each row for itself.
 fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iterator<Item = Tile> + 'a {
     // Warpgroups read A from shared memory, where nobody could scale it on the way, or see it.
@@ -334,6 +356,7 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
     let size = problem.a.dtype.size() as u32;
     let shares = shares_pixels(problem, b, target);
     let turns_sides = !problem.float8();
+    let lanes_finish = problem.pool.is_none() && b.is_aligned_along_depth(problem, problem.chunk());
     let warps = WARP_TILES.map(|tile| (Unit::Warp, false, tile)).into_iter();
     let turned = TURNED_TILES.into_iter().filter(move |_| turns_sides).map(|tile| (Unit::Warp, true, tile));
     let warpgroups = WARPGROUP_TILES.into_iter().filter(move |_| has_warpgroups);
@@ -386,8 +409,11 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
                     stages.into_iter().filter_map(move |most| {
                         let units = [wm, wn, wk];
                         let patch = None;
+                        let finishes = unit == Unit::Warp && wk == 1 && !cluster && lanes_finish;
+                        let vector = vector_of_lane(columns / wn, turned).filter(|_| finishes);
+                        let stages = most;
                         let mut tile =
-                            Tile { unit, rows, columns, depth, units, stages: most, split, cluster, patch, turned };
+                            Tile { unit, rows, columns, depth, units, stages, split, cluster, patch, turned, vector };
                         let fits = |&stages: &u32| tile.fits(problem, stages, target);
                         // Warpgroups take as many as fit.
                         let least = if unit == Unit::Warp { most } else { 3 };
@@ -515,10 +541,13 @@ impl Tile {
     }
 
     /// Tiles of sums on their way out, and the bytes of all of them, which lie where the ring of `ring` bytes was; the block has `beside`
-    /// bytes more. With exchanged sides each part of K has a tile of its own where that takes no room from other blocks; else two share one,
-    /// in turns.
+    /// bytes more. Lanes that finish what they multiplied leave none. With exchanged sides each part of K has a tile of its own where that
+    /// takes no room from other blocks; else two share one, in turns.
     fn staged(&self, ring: u32, beside: u32) -> (u32, u32) {
         let parts = self.units[2];
+        if self.vector.is_some() {
+            return (0, 0);
+        }
         let bytes = |parts: u32| parts * self.rows * (self.columns + if self.turned { 4 } else { 8 }) * 4;
         let room = if ring > ALONE { MOST_OF_BLOCK.saturating_sub(beside) } else { 0 };
         let shared = self.turned && bytes(parts) > ring.max(room);
@@ -635,22 +664,26 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         staged: rows
             * columns
             * match tile.unit {
+                Unit::Warp if tile.vector.is_some() => 0.0,
                 // Where two warps share a place, one leaves its sums and the other reads them before it stores its own.
                 Unit::Warp if tile.turned && layout.staged < wk => f64::from(1 + 3 * wk),
                 Unit::Warp | Unit::Warpgroup => f64::from(2 + 2 * wk),
             },
+        kept: if tile.vector.is_some() { rows * columns * 4.0 } else { 0.0 },
         accesses: extras as f64 + 1.0 / f64::from(problem.pooled()),
         split: f64::from(tile.split),
         cluster: tile.cluster,
         device: weights * b.dtype.size() as f64,
     };
+    let integers = problem.is_of_bytes() && !problem.float8();
+    let of_bytes = integers && !tile.turned && tile.has_conflicts();
     let tiled = match tile.unit {
         Unit::Warp => {
-            let integers = problem.is_of_bytes() && !problem.float8();
-            let conflicts = if integers && !tile.turned && tile.has_conflicts() { CONFLICTS } else { 1.0 };
+            let conflicts = if of_bytes { CONFLICTS_OF_BYTES } else { 1.0 };
             let of_table = if tile.reads_row_table(problem) { warps.table } else { 1.0 };
             let copies = copies * warps.copy[usize::from(bytes < 128.0)] * of_table;
             let [chained, issued] = if tile.turned { warps.turned_product } else { warps.product };
+            let issued = if tile.patch.is_some() { warps.patched_product[usize::from(tile.turned)] } else { issued };
             let step = conversion + if tile.turned { 0.0 } else { warps.step };
             let chain = copies + steps * (chained * fragments + step);
             let turn = warps.turn[2 * usize::from(tile.patch.is_some()) + usize::from(tile.turned)]
@@ -670,7 +703,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 chain,
                 issue: (copies + steps * (issued * fragments + step)) * of_block,
                 waits: (turns - ahead).max(0.0) * wait,
-                passes: f64::from((tile.rows * tile.columns / 8).div_ceil(threads)) * warps.pass(problem),
+                passes: f64::from((tile.rows * tile.columns / 8).div_ceil(threads)) * warps.pass(problem, tile),
                 ..base
             }
         }
@@ -692,20 +725,24 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
         }
     };
     let time = tiled.time(target);
-    if tile.turned && tile.has_conflicts() { time * TURNED_CONFLICTS } else { time }
+    if tile.has_conflicts() && !of_bytes { time * CONFLICTS } else { time }
 }
 
 impl Warps {
     /// Cycles of a thread's pass over eight sums.
-    fn pass(&self, problem: &Problem) -> f64 {
+    fn pass(&self, problem: &Problem, tile: &Tile) -> f64 {
         let residual = problem.extras.iter().any(|map| map.row.iter().any(|&stride| stride != 0));
         let normalised = if problem.moments.is_some() { self.normalised_pass } else { 0.0 };
         let of_residual = |cycles: f64| if residual { cycles } else { 0.0 };
+        let pass = match tile.vector {
+            Some(_) => of_residual(self.residual_of_lane),
+            None => self.pass + of_residual(self.residual_pass),
+        };
         match problem.integers {
-            Some(_) => self.pass + of_residual(self.residual_pass + self.integer_residual_pass),
+            Some(_) => pass + of_residual(self.integer_residual_pass),
             None => {
                 let operations = problem.program.as_ref().map_or(0, operations) as f64;
-                self.pass + normalised + of_residual(self.residual_pass) + self.operation * operations
+                pass + normalised + self.operation * operations
             }
         }
     }
@@ -765,6 +802,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         // Warps lose by it, at 4.5 % of a product's time: a line that level 1 takes is written twice.
         .flag("A_CACHED", problem.taps() > 1 && tile.unit == Unit::Warpgroup)
         .define("TURNED", u32::from(tile.turned))
+        .define("LANES", u32::from(tile.vector.is_some()))
         .define("POOLED", problem.pool.map_or(0, |_| problem.pooled()))
         .flag("UNIFORM_TAPS", tile.patch.is_some() || problem.depth.channels.is_multiple_of(depth));
     let constants = match problem.pool {
@@ -797,7 +835,8 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         Unit::Warp => ("tensor_core_gemm", "tensor_core_tile", include_str!("tensor_core.cu")),
         Unit::Warpgroup => ("warpgroup_gemm", "warpgroup_tile", include_str!("warpgroup.cu")),
     };
-    parts.push(include_str!("finish.cu").into());
+    parts.push(include_str!("tile.cu").into());
+    parts.push(if tile.vector.is_some() { include_str!("finish_lanes.cu") } else { include_str!("finish.cu") }.into());
     if let Some(windows) = &problem.pool {
         parts.extend([windows.packed.largest().into(), include_str!("finish_pooled.cu").into()]);
     }
@@ -819,6 +858,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
             cluster: if cluster { split } else { 1 },
             architecture_specific: tile.unit == Unit::Warpgroup,
             scratch,
+            vector: tile.vector.unwrap_or(8),
             tables: Tables::Shared,
             ..Geometry::new(entry, function, parts, tiles * split, tile.threads())
         },

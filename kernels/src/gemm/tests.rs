@@ -360,3 +360,28 @@ fn batched_products_of_8_bit_floats_run_on_tensor_cores_whichever_way_the_second
         }
     }
 }
+
+#[test]
+fn lanes_finish_what_they_multiplied_where_columns_can_lie_side_by_side() {
+    let kept = |candidates: Vec<Candidate>| {
+        let tiled = candidates.into_iter().filter(|c| c.configuration.contains(" warps "));
+        tiled.map(|c| (c.launches[0].source.contains("#define LANES 1"), c.configuration)).collect::<Vec<_>>()
+    };
+    let target = &targets()[1];
+    let floats = kept(conv(DType::F16, 64, 56, 96, 3, 1).candidates(target).unwrap());
+    assert!(floats.iter().any(|(lanes, _)| *lanes) && floats.iter().any(|(lanes, _)| !lanes), "{floats:?}");
+    for (lanes, configuration) in floats {
+        let (tile, warps) = configuration.split_once(" warps ").unwrap();
+        let extents =
+            |text: &str| text.split(['x', ' ']).take(3).map(|n| n.parse::<u32>().unwrap()).collect::<Vec<_>>();
+        let (tile, warps) = (extents(tile), extents(warps));
+        // Four side by side at least, of eight lanes where sides are exchanged, else of four.
+        let whole = (tile[1] / warps[1]).is_multiple_of(if configuration.contains("turned") { 32 } else { 16 });
+        assert_eq!(lanes, whole && warps[2] == 1, "{configuration}");
+    }
+    // Where columns of B follow each other in memory, a chunk has eight of them in their order.
+    let view = |shape: &[u32]| View::contiguous(DType::F16, shape).unwrap();
+    let (a, b, output) = (view(&[197, 64]), view(&[64, 192]), view(&[197, 192]));
+    let product = kept(MatMul { a, b, output, epilogue: Epilogue::default() }.candidates(target).unwrap());
+    assert!(!product.is_empty() && product.iter().all(|(lanes, _)| !lanes), "{product:?}");
+}

@@ -127,6 +127,7 @@ impl Tile {
             turn: 100.0,
             tile: fr * fc * 4.0,
             staged: fr * fc * 4.0,
+            kept: 0.0,
             split: f64::from(split),
             cluster: false,
             device: f64::from(problem.columns) * f64::from(problem.k()) * kernel.device,

@@ -100,10 +100,12 @@ DEVICE void turned_tile(const Operands& o) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int warp_row = warp % WM * WARP_ROWS, warp_column = warp / WM % WN * WARP_COLUMNS, warp_k = warp / (WM * WN);
     const int first = t.slice * K_TILES / SPLIT, last = (t.slice + 1) * K_TILES / SPLIT;
-    Bias bias[8];
+    Bias bias[GROUPS][VECTOR_COLUMNS];
     const Copies copies = start_copies<STAGES - 1, EARLY_BIAS>(o, t, shared, first, last, bias);
+#if !LANES
     Extras extras[BATCH] = {};
     if (BEFORE_LOOP) read_extras(o, t, 0, extras);
+#endif
 
     const Reader reader(base, lane, warp_row, warp_column, warp_k);
 #if SCALED
@@ -119,8 +121,8 @@ DEVICE void turned_tile(const Operands& o) {
     copy_async_wait<STAGES - 2>();
     __syncthreads();
     reader.read_columns(columns_next, 0, 0);
-    u32 patch = patch_of(first);
-    reader.read_rows(rows_next, 0, 0, 0, patch);
+    Walk walk(copies, first);
+    reader.read_rows(rows_next, 0, 0, 0, walk.patch);
 #if SCALED
     factors_next.read(shared, (first * STEPS * WK + warp_k * STEPS) * STEP, lane);
 #endif
@@ -128,6 +130,7 @@ DEVICE void turned_tile(const Operands& o) {
     copy_part(copies, first, last, 0, 0);
 #pragma unroll 1
     for (int k_tile = first; k_tile < last; k_tile++) {
+        u32 patch = walk.patch;
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             u32 columns[FRAGMENTS][4];
@@ -151,7 +154,7 @@ DEVICE void turned_tile(const Operands& o) {
                         // After the last tile there is none: then the reads are of this tile, for nobody.
                         const bool more = k_tile + 1 < last;
                         stage = !more ? stage : stage == STAGES - 1 ? 0 : stage + 1;
-                        patch = more ? patch_of(k_tile + 1) : patch;
+                        patch = walk.patch;
                     }
                     reader.read_columns(columns_next, stage, (step + 1) % STEPS);
                     reader.read_rows(rows_next, stage, (step + 1) % STEPS, 0, patch);
@@ -162,7 +165,7 @@ DEVICE void turned_tile(const Operands& o) {
 #endif
                     copy_part(copies, k_tile + (step + 1) / STEPS, last, stage, (step + 1) % STEPS);
                 }
-                if (!SPREAD && step == 0 && pair == 0) copy_ahead(copies, k_tile, last, stage);
+                if (!SPREAD && step == 0 && pair == 0) copy_ahead(copies, walk, k_tile, last, stage), walk.advance(copies);
 #if SCALED
 #pragma unroll
                 for (int r = 0; r < 4; r++)
@@ -184,15 +187,21 @@ DEVICE void turned_tile(const Operands& o) {
         }
     }
 
+    if (!EARLY_BIAS) load_biases(o, t, bias);
+#if !LANES
     if (READS_AHEAD && !BEFORE_LOOP) read_extras(o, t, 0, extras);
-    if (!EARLY_BIAS) load_bias(o, bias, t.column + column_in_tile(), t.batch);
     copy_async_wait<0>();
     __syncthreads();
+#endif
 #if MOMENTS
 #pragma unroll
     for (int e = 0; e < EIGHTS; e++)
         if (e / 2 % WN == warp / WM % WN) leave_moments(moments[e / 2 / WN][e % 2], warp_row + e * 8 + lane / 4, warp_k);
 #endif
+#if LANES
+    if (MOMENTS) __syncthreads();
+    finish_lanes(o, t, sums, bias);
+#else
     // The accumulators go through shared memory so that a thread gets eight neighbouring columns. Where two warps along K share a place,
     // the second leaves its sums there and the first adds its own.
     constexpr int SHARING = STAGED < WK ? 2 : 1;
@@ -212,5 +221,6 @@ DEVICE void turned_tile(const Operands& o) {
         }
         __syncthreads();
     }
-    finish_tile(o, t, (Sum*)shared, bias, extras);
+    finish_tile(o, t, (Sum*)shared, bias[0], extras);
+#endif
 }

@@ -27,7 +27,7 @@ DEVICE void warpgroup_tile(const Operands& o) {
 #if SPLIT_IN_CLUSTER
     expect_partials(base + RECEIVED_AT);
 #endif
-    f32 bias[8];
+    Bias bias[GROUPS][VECTOR_COLUMNS];
     const Copies copies = start_copies<STAGES - 2>(o, t, shared, first, last, bias);
     Extras extras[BATCH] = {};
     if (BEFORE_LOOP) read_extras(o, t, 0, extras);
@@ -70,5 +70,5 @@ DEVICE void warpgroup_tile(const Operands& o) {
         *(float2*)(to + 8 * STAGE_PITCH) = make_float2(sums[j * 4 + 2], sums[j * 4 + 3]);
     }
     __syncthreads();
-    finish_tile(o, t, staged, bias, extras);
+    finish_tile(o, t, staged, bias[0], extras);
 }
