@@ -59,12 +59,6 @@ DEVICE CopyRow copy_row(int m, int batch) {
     return row;
 }
 
-// The tap that a thread's chunks of a tile of A lie under, and its bit.
-struct Under {
-    Tap tap;
-    u32 bit;
-};
-
 // A chunk of A, or the padding value where it lies outside: the zero point of integers. The barrier that covers the copies covers
 // its store.
 template <bool CACHED> DEVICE void copy_or_pad(u32 to, const AElement* from, bool inside) {
@@ -208,25 +202,23 @@ struct Copies {
             for (int i = 0; i < A_COPIES; i++) rows[i] = copy_row(t.row + line + i * LINES, t.batch);
         }
     }
-    DEVICE void copy_a(int k_tile, int stage) const { copy_a(under(k_tile), stage); }
-    DEVICE void copy_a(const Under& under, int stage) const {
+    DEVICE void copy_a(int k_tile, int stage) const {
         const u32 to = ring + stage * STAGE_BYTES;
-        const AElement* from = opaque(a_chunk + under.tap.offset);
+        // Where a whole tile lies under one tap, the tap is the same for all threads.
+        const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * CHUNK);
+        const bool k_inside = K % BK == 0 || k < K;
+        const Tap tap = tap_of_a(k_inside ? k : 0);
+        const u32 bit = k_inside ? 1u << (MASKED ? k / CHANNELS : 0) : 0u;
+        const AElement* from = opaque(a_chunk + tap.offset);
 #pragma unroll
         for (int i = 0; i < A_COPIES; i++) {
             const int row = line + i * LINES;
             if ((i + 1) * LINES > BM && row >= BM) break;
             CopyRow copied = rows[ROWS_IN_TABLE ? 0 : i];
             if (ROWS_IN_TABLE) copied.at.offset = first_row[i * LINES].x, copied.taps = (u32)first_row[i * LINES].y;
-            const bool inside = ALWAYS_INSIDE || ((copied.taps & under.bit) != 0 && (MASKED || inside_of_a(copied.at, under.tap)));
+            const bool inside = ALWAYS_INSIDE || ((copied.taps & bit) != 0 && (MASKED || inside_of_a(copied.at, tap)));
             copy_or_pad<A_CACHED>(to + swizzled<CHUNKS>(row, chunk), from + copied.at.offset, inside);
         }
-    }
-    DEVICE Under under(int k_tile) const {
-        // Where a whole tile lies under one tap, the tap is the same for all threads.
-        const int k = k_tile * BK + (UNIFORM_TAPS ? 0 : chunk * CHUNK);
-        const bool k_inside = K % BK == 0 || k < K;
-        return Under{tap_of_a(k_inside ? k : 0), k_inside ? 1u << (MASKED ? k / CHANNELS : 0) : 0u};
     }
 #endif
 };
@@ -238,21 +230,21 @@ DEVICE int k_tile_of(int turn) { return turn % TAPS * PIECES + turn / TAPS; }
 DEVICE int k_tile_of(int turn) { return turn; }
 #endif
 
-// What a turn needs to know of its number beside the stage, advanced from turn to turn ahead of its use: divisions behind the barrier
-// would hold back the first products of each turn.
+// What a turn of a patched product knows of its number, advanced from turn to turn ahead of its use: divisions behind the barrier would
+// hold back the first products of each turn. Gathered rows lose by it.
 struct Walk {
 #if PATCH
-    int tap, x;   // Number of the tap, its column.
-    int tile;     // The K tile that the turn copies.
-    u32 buffer;   // Where the patch lies among those in shared memory.
-    u32 patch;    // What patch and tap add to the address of a pixel.
+    int tap, x;  // Number of the tap, its column.
+    int tile;    // The K tile that the turn copies.
+    u32 buffer;  // Where the patch lies among those in shared memory.
+    u32 patch;   // What patch and tap add to the address of a pixel.
 
-    DEVICE Walk(const Copies&, int turn) {
+    DEVICE Walk(int turn) {
         tap = turn % TAPS, x = tap % TAPS_W, tile = k_tile_of(turn + STAGES - 1);
         buffer = turn / TAPS % PATCHES * PATCH_BYTES;
         patch = buffer + (tap / TAPS_W * PATCH_W + x) * PIXEL_BYTES;
     }
-    DEVICE void advance(const Copies&) {
+    DEVICE void advance() {
         const bool last = tap == TAPS - 1, last_of_line = x == TAPS_W - 1;
         buffer = last && PATCHES > 1 ? PATCH_BYTES - buffer : buffer;
         patch = last ? buffer : patch + (last_of_line ? PATCH_W - TAPS_W + 1 : 1) * PIXEL_BYTES;
@@ -263,39 +255,22 @@ struct Walk {
     }
 #else
     static constexpr u32 patch = 0;
-    int tile;  // The K tile that the turn copies.
-#if !EVEN_ROWS
-    Under under;
-#endif
-
-    DEVICE Walk(const Copies& copies, int turn) {
-        tile = turn + STAGES - 1;
-#if !EVEN_ROWS
-        under = copies.under(tile);
-#endif
-    }
-    DEVICE void advance(const Copies& copies) {
-        tile++;
-#if !EVEN_ROWS
-        under = copies.under(tile);
-        asm volatile("" : "+r"(under.tap.offset), "+r"(under.bit));
-#endif
-    }
+    DEVICE Walk(int) {}
+    DEVICE void advance() {}
 #endif
 };
 
 // Starts the copies that a turn on `stage` leaves room for: their buffer was read in the turn before, whose barrier says that all
 // warps are through.
 DEVICE void copy_ahead(const Copies& copies, const Walk& walk, int turn, int last, int stage) {
-    const int to = stage == 0 ? STAGES - 1 : stage - 1;
-    if (turn + STAGES - 1 < last) copies.copy_b(walk.tile, to);
+    const int ahead = turn + STAGES - 1, to = stage == 0 ? STAGES - 1 : stage - 1;
 #if PATCH
+    if (ahead < last) copies.copy_b(walk.tile, to);
     // One patch ahead, into the place of the one before this.
     if (walk.tap == 0 && turn + TAPS < last) copies.copy_patch(turn / TAPS + 1);
-#elif EVEN_ROWS
-    if (turn + STAGES - 1 < last) copies.copy_a(walk.tile, to);
 #else
-    if (turn + STAGES - 1 < last) copies.copy_a(walk.under, to);
+    if (ahead < last) copies.copy_b(ahead, to);
+    if (ahead < last) copies.copy_a(ahead, to);
 #endif
     copy_async_commit();
 }

@@ -111,7 +111,7 @@ DEVICE void tensor_core_tile(const Operands& o) {
     Fragments next;
     copy_async_wait<STAGES - 2>();
     __syncthreads();
-    Walk walk(copies, first);
+    Walk walk(first);
     reader.read(next, 0, 0, walk.patch);
     int stage = 0, k_next = first * BK;  // Of the tile that `next` belongs to.
 #if SCALED
@@ -123,7 +123,7 @@ DEVICE void tensor_core_tile(const Operands& o) {
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             Fragments now = next;
-            if (step == 0 && STEPS == 1) copy_ahead(copies, walk, k_tile, last, stage), walk.advance(copies);
+            if (step == 0 && STEPS == 1) copy_ahead(copies, walk, k_tile, last, stage), walk.advance();
             if (step == STEPS - 1) {
                 copy_async_wait<STAGES - 2>();
                 __syncthreads();
@@ -134,7 +134,7 @@ DEVICE void tensor_core_tile(const Operands& o) {
                 patch = walk.patch;
             }
             reader.read(next, stage, (step + 1) % STEPS, patch);
-            if (step == 0 && STEPS > 1) copy_ahead(copies, walk, k_tile, last, stage), walk.advance(copies);
+            if (step == 0 && STEPS > 1) copy_ahead(copies, walk, k_tile, last, stage), walk.advance();
 #if SCALED
             next.factors.read(shared, k_next + (warp_k * STEPS + (step + 1) % STEPS) * STEP, lane);
 #endif

@@ -121,7 +121,7 @@ DEVICE void turned_tile(const Operands& o) {
     copy_async_wait<STAGES - 2>();
     __syncthreads();
     reader.read_columns(columns_next, 0, 0);
-    Walk walk(copies, first);
+    Walk walk(first);
     reader.read_rows(rows_next, 0, 0, 0, walk.patch);
 #if SCALED
     factors_next.read(shared, (first * STEPS * WK + warp_k * STEPS) * STEP, lane);
@@ -165,7 +165,7 @@ DEVICE void turned_tile(const Operands& o) {
 #endif
                     copy_part(copies, k_tile + (step + 1) / STEPS, last, stage, (step + 1) % STEPS);
                 }
-                if (!SPREAD && step == 0 && pair == 0) copy_ahead(copies, walk, k_tile, last, stage), walk.advance(copies);
+                if (!SPREAD && step == 0 && pair == 0) copy_ahead(copies, walk, k_tile, last, stage), walk.advance();
 #if SCALED
 #pragma unroll
                 for (int r = 0; r < 4; r++)
