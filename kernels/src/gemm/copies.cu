@@ -137,19 +137,22 @@ struct Copies {
 #endif
 
 #if PATCH
+    static constexpr int PATCH_COPIES = (PATCH_PIXELS + LINES - 1) / LINES;
     int y, x;  // Of the first pixel of the patch.
     DEVICE void find_a(const Operands& o, const Tile& t, unsigned char*) {
         y = t.y - PAD_H, x = t.x - PAD_W;
         a_chunk = o.a + A_OFFSET + t.image * A_IMAGE + chunk * CHUNK;
     }
-    // The channels of one K tile of every pixel that the tile's windows see.
-    DEVICE void copy_patch(int piece) const {
-        const u32 to = ring + PATCH_AT + piece % PATCHES * PATCH_BYTES;
+    // The channels of one K tile of every pixel that the tile's windows see: COUNT lines of a thread's, from line number `first` on,
+    // into the patch at `buffer`.
+    template <int COUNT> DEVICE void copy_patch(int piece, u32 buffer, int first) const {
+        const u32 to = ring + PATCH_AT + buffer;
         const AElement* from = opaque(a_chunk + piece * BK);
 #pragma unroll
-        for (int i = 0; i < (PATCH_PIXELS + LINES - 1) / LINES; i++) {
-            const int pixel = line + i * LINES;
-            if ((i + 1) * LINES > PATCH_PIXELS && pixel >= PATCH_PIXELS || !WHOLE_LINES && line >= LINES) break;
+        for (int i = 0; i < COUNT; i++) {
+            const int pixel = line + (first + i) * LINES;
+            const bool known = COUNT == PATCH_COPIES && (i + 1) * LINES <= PATCH_PIXELS;
+            if (!known && pixel >= PATCH_PIXELS || !WHOLE_LINES && line >= LINES) break;
             const int at_y = y + pixel / PATCH_W, at_x = x + pixel % PATCH_W;
             const bool exists = !FILLED || chunk * CHUNK < CHANNELS;
             const bool inside = exists && (u32)at_y < (u32)IN_H && (u32)at_x < (u32)IN_W;
@@ -234,25 +237,27 @@ DEVICE int k_tile_of(int turn) { return turn; }
 // hold back the first products of each turn. Gathered rows lose by it.
 struct Walk {
 #if PATCH
+    int piece;   // Of the channels.
     int tap, x;  // Number of the tap, its column.
     int tile;    // The K tile that the turn copies.
     u32 buffer;  // Where the patch lies among those in shared memory.
     u32 patch;   // What patch and tap add to the address of a pixel.
 
     DEVICE Walk(int turn) {
-        tap = turn % TAPS, x = tap % TAPS_W, tile = k_tile_of(turn + STAGES - 1);
-        buffer = turn / TAPS % PATCHES * PATCH_BYTES;
+        piece = turn / TAPS, tap = turn % TAPS, x = tap % TAPS_W, tile = k_tile_of(turn + STAGES - 1);
+        buffer = piece % PATCHES * PATCH_BYTES;
         patch = buffer + (tap / TAPS_W * PATCH_W + x) * PIXEL_BYTES;
     }
     DEVICE void advance() {
         const bool last = tap == TAPS - 1, last_of_line = x == TAPS_W - 1;
-        buffer = last && PATCHES > 1 ? PATCH_BYTES - buffer : buffer;
+        buffer = last ? other_buffer() : buffer;
         patch = last ? buffer : patch + (last_of_line ? PATCH_W - TAPS_W + 1 : 1) * PIXEL_BYTES;
-        tap = last ? 0 : tap + 1, x = last_of_line ? 0 : x + 1;
+        piece += last, tap = last ? 0 : tap + 1, x = last_of_line ? 0 : x + 1;
         // From one tap to the next, or to the next piece of the first.
         tile += tile + PIECES < K_TILES ? PIECES : PIECES - (K_TILES - 1);
-        asm volatile("" : "+r"(tap), "+r"(x), "+r"(tile), "+r"(buffer), "+r"(patch));
+        asm volatile("" : "+r"(piece), "+r"(tap), "+r"(x), "+r"(tile), "+r"(buffer), "+r"(patch));
     }
+    DEVICE u32 other_buffer() const { return PATCHES > 1 ? PATCH_BYTES - buffer : buffer; }
 #else
     static constexpr u32 patch = 0;
     DEVICE Walk(int) {}
@@ -266,8 +271,11 @@ DEVICE void copy_ahead(const Copies& copies, const Walk& walk, int turn, int las
     const int ahead = turn + STAGES - 1, to = stage == 0 ? STAGES - 1 : stage - 1;
 #if PATCH
     if (ahead < last) copies.copy_b(walk.tile, to);
-    // One patch ahead, into the place of the one before this.
-    if (walk.tap == 0 && turn + TAPS < last) copies.copy_patch(turn / TAPS + 1);
+    // One patch ahead, into the place of the one before this, a part in each turn that leaves time until the next piece.
+    constexpr int TURNS = TAPS - STAGES + 2, PART = (Copies::PATCH_COPIES + TURNS - 1) / TURNS;
+    static_assert(TURNS > 0, "tile");
+    if (PIECES > 1 && walk.tap < TURNS && (walk.piece + 1) * TAPS < last)
+        copies.copy_patch<PART>(walk.piece + 1, walk.other_buffer(), walk.tap * PART);
 #else
     if (ahead < last) copies.copy_b(ahead, to);
     if (ahead < last) copies.copy_a(ahead, to);
@@ -309,7 +317,7 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
 #pragma unroll (COMPACT ? 1 : AHEAD)
     for (int s = 0; s < AHEAD; s++) {
 #if PATCH
-        if (s == 0) copies.copy_patch(first / TAPS);
+        if (s == 0) copies.copy_patch<Copies::PATCH_COPIES>(first / TAPS, first / TAPS % PATCHES * PATCH_BYTES, 0);
 #else
         if (first + s < last) copies.copy_a(first + s, s);
 #endif
