@@ -104,7 +104,7 @@ pub(crate) struct Tiled {
     pub chain: f64,
     /// Cycles in which one K tile of a block keeps the schedulers busy.
     pub issue: f64,
-    /// Cycles that a block waits for copies of K tiles, all turns together.
+    /// Cycles that a block waits beside its turns, and for copies of K tiles, all turns together.
     pub waits: f64,
     /// Cycles of the dependent chain of a thread's passes over the sums of a block.
     pub passes: f64,

@@ -137,7 +137,7 @@ struct Warps {
     /// A turn around its work: gathered, gathered with exchanged sides, patches, patches with exchanged sides. And more where warps share K.
     turn: [f64; 4],
     shared_depth: f64,
-    /// More of a gathered turn where eight warps wait for each other.
+    /// What a block of eight warps takes longer that gathers rows.
     eight_warps: f64,
     /// A step of a warp beside its products, unless sides are exchanged.
     step: f64,
@@ -168,13 +168,13 @@ const WITHOUT_WARPGROUPS: Warps = Warps {
     table: 1.0,
     latency: 790.0,
     late: 33.0,
-    turn: [101.0, 71.0, 18.0, 10.0],
+    turn: [101.0, 71.0, 10.0, 25.0],
     shared_depth: 87.0,
-    eight_warps: 172.0,
+    eight_warps: 900.0,
     step: 40.0,
     product: [2.9, 12.4],
     turned_product: [8.6, 15.9],
-    patched_product: [10.4, 13.8],
+    patched_product: [10.0, 13.2],
     pass: 80.0,
     residual_pass: 57.0,
     residual_of_lane: 85.0,
@@ -691,8 +691,8 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
             let step = conversion + if tile.turned { 0.0 } else { warps.step };
             let chain = copies + steps * (chained * fragments + step);
             let turn = warps.turn[2 * usize::from(tile.patch.is_some()) + usize::from(tile.turned)]
-                + if wk > 1 { warps.shared_depth } else { 0.0 }
-                + if threads >= 256 && tile.patch.is_none() { warps.eight_warps } else { 0.0 };
+                + if wk > 1 { warps.shared_depth } else { 0.0 };
+            let many = if threads >= 256 && tile.patch.is_none() { warps.eight_warps } else { 0.0 };
             // With few tiles ahead the latency of level 2 shows.
             let ahead = f64::from(tile.stages - 1);
             let wait = warps.late + (warps.latency / ahead - turn - chain).max(0.0);
@@ -707,7 +707,7 @@ fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
                 shared: read * bytes * conflicts + 0.29 * (of_a + columns * bytes),
                 chain,
                 issue: (copies + steps * (issued * fragments + step)) * of_block,
-                waits: (turns - ahead).max(0.0) * wait,
+                waits: many + (turns - ahead).max(0.0) * wait,
                 passes: f64::from((tile.rows * tile.columns / 8).div_ceil(threads)) * warps.pass(problem, tile),
                 ..base
             }
