@@ -619,15 +619,13 @@ fn sums(problem: &Problem) -> String {
             _ => writeln!(s, "typedef {kind} {name};").expect("writing to a string"),
         }
     }
-    let vectors = |kind: &str| match kind {
+    let sum = types[0].1;
+    let of_sum = match sum {
         "u32" => "uint",
         "f64" => "double",
         _ => "float",
     };
-    let (sum, bias) = (types[0].1, vectors(types[1].1));
-    let of_sum = vectors(sum);
-    write!(s, "typedef {of_sum}2 Sum2;\ntypedef {of_sum}4 Sum4;\ntypedef {bias}4 Bias4;\n")
-        .expect("writing to a string");
+    write!(s, "typedef {of_sum}2 Sum2;\ntypedef {of_sum}4 Sum4;\n").expect("writing to a string");
     let convert = if problem.integers.is_some() { "(u32)(i32)x".into() } else { format!("to_{sum}(x)") };
     writeln!(s, "template <typename T> DEVICE Sum to_sum(T x) {{ return {convert}; }}").expect("writing to a string");
     let product = match problem.integers {
