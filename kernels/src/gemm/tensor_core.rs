@@ -162,7 +162,7 @@ struct Warps {
     turned_moments: [f64; 2],
 }
 
-/// Where there are no warpgroups, fitted to candidates (`TUNING.md`, section 57).
+/// Where there are no warpgroups, fitted to candidates (`TUNING.md`, section 57; patches, lanes and blocks of eight warps: section 61).
 const WITHOUT_WARPGROUPS: Warps = Warps {
     copy: [5.5, 11.0],
     table: 1.0,

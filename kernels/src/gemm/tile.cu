@@ -43,4 +43,3 @@ DEVICE bool arrives_last(const Operands& o, const Tile& t) {
     }
     return __syncthreads_or(last);
 }
-
