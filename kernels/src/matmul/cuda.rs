@@ -4,7 +4,6 @@ use super::MatMul;
 use crate::View;
 use crate::codegen::{Candidate, Generate, Packing, Target, Unsupported};
 use crate::gemm::{self, Depth, Map, Operand, Problem};
-use crate::view::Strides;
 
 impl Generate for MatMul {
     fn candidates(&self, target: &Target) -> Result<Vec<Candidate>, Unsupported> {
@@ -51,7 +50,7 @@ pub(super) fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
         stored_columns: output.shape[n],
         a: map_of_a,
         depth: Depth { channels: k, stride: i64::from(a.strides[n]), window: None },
-        b: layouts(&b, batch),
+        b: layouts(product, &b, batch),
         output: Map::of(output, batch, &rows, n),
         bias: product.epilogue.bias,
         bias_batch: 0,
@@ -68,7 +67,7 @@ pub(super) fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
 }
 
 /// B as it lies, and packed so that K is contiguous and its rows are aligned.
-fn layouts(b: &View, batch: &[usize]) -> Vec<Operand> {
+fn layouts(product: &MatMul, b: &View, batch: &[usize]) -> Vec<Operand> {
     let (k, n) = (b.rank() - 2, b.rank() - 1);
     let operand = |view: &View, packing: Packing| Operand {
         dtype: view.dtype,
@@ -80,23 +79,6 @@ fn layouts(b: &View, batch: &[usize]) -> Vec<Operand> {
         group: 0,
         packing,
     };
-    let mut all = vec![operand(b, Packing::Keep)];
-    let mut view = View { offset: 0, padded_channels: 0, ..b.clone() };
-    view.strides = Strides::new();
-    let mut step = i64::from(b.shape[k].next_multiple_of(8)) * i64::from(b.shape[n]);
-    let mut outer: Vec<i64> = vec![1, i64::from(b.shape[k].next_multiple_of(8))];
-    for d in (0..k).rev() {
-        // A repeated batch is packed once.
-        let repeated = b.strides[d] == 0;
-        if repeated && b.shape[d] != 1 {
-            return all;
-        }
-        outer.insert(0, if repeated { 0 } else { step });
-        step *= i64::from(view.shape[d]);
-    }
-    if step < 1 << 31 && outer.iter().all(|&stride| i32::try_from(stride).is_ok()) {
-        view.strides.extend(outer.iter().map(|&stride| stride as i32));
-        all.push(operand(&view, Packing::View(view.clone())));
-    }
-    all
+    let packed = product.packed_b().map(|view| operand(&view, Packing::View(view.clone())));
+    [operand(b, Packing::Keep)].into_iter().chain(packed).collect()
 }

@@ -10,6 +10,7 @@ pub mod normalized;
 mod tests;
 
 use crate::quantized_conv::is_float_factor;
+use crate::view::Strides;
 use crate::{View, pointwise::Epilogue};
 use serde::{Deserialize, Serialize};
 
@@ -36,5 +37,26 @@ impl MatMul {
     /// Whether it multiplies floats of 8 bits.
     pub fn is_float8(&self) -> bool {
         is_float_factor(self.a.dtype)
+    }
+
+    /// `b` packed so that each column's elements lie side by side along K and begin at a multiple of eight, a broadcast batch once.
+    /// `None` where strides of 0 repeat a batch, and where the result would have 2³¹ elements or more.
+    pub fn packed_b(&self) -> Option<View> {
+        let b = &self.b;
+        let k = b.rank().checked_sub(2)?;
+        let depth = i64::from(b.shape[k].checked_next_multiple_of(8)?);
+        let mut strides = Strides::from_slice(&b.strides).ok()?;
+        (strides[k], strides[k + 1]) = (1, i32::try_from(depth).ok()?);
+        let mut step = depth.checked_mul(b.shape[k + 1].into())?;
+        for d in (0..k).rev() {
+            let broadcast = b.shape[d] == 1;
+            if b.strides[d] == 0 && !broadcast {
+                return None;
+            }
+            strides[d] = if broadcast { 0 } else { i32::try_from(step).ok()? };
+            step = step.checked_mul(b.shape[d].into())?;
+        }
+        i32::try_from(step).ok()?;
+        Some(View { offset: 0, padded_channels: 0, strides, ..b.clone() })
     }
 }

@@ -47,3 +47,4 @@ pub mod store_options;
 pub mod stored;
 pub mod targets;
 mod waits;
+pub mod weights_along_k;

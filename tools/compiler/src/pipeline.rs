@@ -22,6 +22,7 @@ use crate::{
     selection::{ScheduleError, Selection},
     store_options::StoreOptions,
     stored::StoredGraph,
+    weights_along_k,
 };
 use floe_engine::plan::{
     Plan, PlanError, PlanWriter,
@@ -484,6 +485,8 @@ fn schedule_with_places(
         false => {
             let timings = options.timings.as_ref();
             let mut selection = Selection::new(target, &options.algorithms, timings, options.candidates);
+            let kernels = weights_along_k::run(kernels);
+            legality::debug(|| legality::kernels::check(&kernels, "weights_along_k"))?;
             let kernels = fuse_kernels::run(kernels, &mut selection, forms.as_deref_mut());
             legality::debug(|| legality::kernels::check(&kernels, "fuse_kernels"))?;
             legality::debug(|| legality::kernels::check_reasons(&kernels, half, "fuse_kernels"))?;

@@ -27,7 +27,8 @@ fn normalized(
     NormalizedMatMul { product: MatMul { a, b, output, epilogue }, center, epsilon: 1e-5 }
 }
 
-/// The cases: products of networks, odd extents, batches, few rows, results in f32, columns of a wider output.
+/// The cases: products of networks, odd extents, batches, few rows, results in f32, columns of a wider output, weights
+/// along K.
 pub fn cases() -> Vec<Kernel> {
     let none = |_: &View| epilogue(false, &[], &[]);
     let bias = |_: &View| epilogue(true, &[], &[]);
@@ -59,5 +60,17 @@ pub fn cases() -> Vec<Kernel> {
     let mut wide = normalized(DType::F16, &[], [64, 96, 48], true, bias);
     wide.product.output.dtype = DType::F32;
     cases.push(wide);
+    // Weights along K, as the compiler packs them.
+    for (extents, center, finish) in [
+        ([49, 96, 192], true, &bias as &dyn Fn(&View) -> Epilogue),
+        ([197, 192, 144], true, &silu),
+        ([70, 384, 96], false, &relu),
+        ([208, 512, 192], true, &residual),
+        ([56, 128, 80], true, &silu),
+    ] {
+        let mut packed = normalized(DType::F16, &[], extents, center, finish);
+        packed.product.b = packed.product.packed_b().expect("a matrix");
+        cases.push(packed);
+    }
     cases.into_iter().map(Kernel::NormalizedMatMul).collect()
 }
