@@ -3,8 +3,8 @@
 //! At batch 1 a layer lasts a few microseconds, so that latencies count as much as rates: a tile pays for its first
 //! load, for a chain of dependent steps along K, and for the way out. The constants of `mma.sync` are fitted to 12,800 configurations of
 //! the products of 17 networks, of floats and of bytes, on 8 and 16 multiprocessors (`TUNING.md`, section 57), those of `wgmma`, of
-//! `mma.sync` beside it and of clusters to 5,679 of 17 networks on 132 (section 60), those of lanes without warpgroups to some of resnet50 and
-//! vgg16 on 8 and 16 (section 61), those of splits to about 7900 on 8, 16 and 132
+//! `mma.sync` beside it and of clusters to 5,679 of 17 networks on 132 (section 60), those of lanes and patches without warpgroups to 1,925 on 8
+//! and 16 and to 780 steps of 12 networks (section 62), those of splits to about 7900 on 8, 16 and 132
 //! (section 24). Only the order of candidates depends on them.
 
 use crate::codegen::{Candidate, Target};
@@ -27,7 +27,7 @@ pub(crate) struct Pace {
     pub shared_bytes: f64,
     /// Bytes a cycle at which sums go through shared memory.
     pub staged_bytes: f64,
-    /// Bytes of sums a cycle that lanes finish which multiplied them. Measured where there are no warpgroups.
+    /// Bytes of sums a cycle that lanes finish which multiplied them. Fitted where there are no warpgroups.
     pub lane_bytes: f64,
     /// Of both the share that reaches memory where each sum is a result, and is read where there are residuals.
     pub stored: f64,
@@ -43,7 +43,7 @@ pub(crate) const WARPS: Pace = Pace {
     l2_bytes: 44.5,
     shared_bytes: 100.0,
     staged_bytes: 28.7,
-    lane_bytes: 60.0,
+    lane_bytes: 40.0,
     stored: 0.0,
     overlap: Some(1.7),
 };
@@ -56,7 +56,7 @@ pub(crate) const WARPS_BESIDE_WARPGROUPS: Pace = Pace {
     l2_bytes: 60.6,
     shared_bytes: 70.3,
     staged_bytes: 23.8,
-    lane_bytes: 60.0,
+    lane_bytes: 40.0,
     stored: 1.71,
     overlap: Some(2.0),
 };

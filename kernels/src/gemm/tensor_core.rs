@@ -150,11 +150,13 @@ struct Warps {
     /// beside integers.
     pass: f64,
     residual_pass: f64,
-    residual_of_lane: f64,
+    /// Of vectors of four and of eight columns.
+    residual_of_lane: [f64; 2],
     integer_residual_pass: f64,
-    /// The same of normalised rows, and of each operation of an epilogue of floats beside its first.
-    normalised_pass: f64,
-    operation: f64,
+    /// The same of normalised rows, and of each operation of an epilogue of floats beside its first: of sums that come from shared memory,
+    /// and of those that lanes finish.
+    normalised_pass: [f64; 2],
+    operation: [f64; 2],
     /// Instruction slots that adding a word of A to its row's moments takes. Machine code has 6, which warps with the same rows share: two of
     /// them do with a gain, more with none (section 41).
     moments: f64,
@@ -162,29 +164,29 @@ struct Warps {
     turned_moments: [f64; 2],
 }
 
-/// Where there are no warpgroups, fitted to candidates (`TUNING.md`, section 57; patches, lanes and blocks of eight warps: section 61).
+/// Where there are no warpgroups, fitted to candidates (`TUNING.md`, section 57; blocks of eight warps: section 61; patches and lanes: section 62).
 const WITHOUT_WARPGROUPS: Warps = Warps {
     copy: [5.5, 11.0],
     table: 1.0,
     latency: 790.0,
     late: 33.0,
-    turn: [101.0, 71.0, 10.0, 25.0],
+    turn: [101.0, 71.0, 10.0, 65.0],
     shared_depth: 87.0,
     eight_warps: 900.0,
     step: 40.0,
     product: [2.9, 12.4],
     turned_product: [8.6, 15.9],
-    patched_product: [10.0, 13.2],
+    patched_product: [10.0, 15.0],
     pass: 80.0,
     residual_pass: 57.0,
-    residual_of_lane: 85.0,
+    residual_of_lane: [130.0, 30.0],
     integer_residual_pass: 72.0,
-    normalised_pass: 20.0,
-    operation: 20.0,
+    normalised_pass: [20.0, 48.0],
+    operation: [20.0, 36.0],
     moments: 8.0,
     turned_moments: [4.4, 7.0],
 };
-/// Beside warpgroups, likewise (section 60). Patches are no candidates there.
+/// Beside warpgroups, likewise (section 60), but for lanes, which are taken for as fast as elsewhere. Patches are no candidates there.
 const BESIDE_WARPGROUPS: Warps = Warps {
     copy: [5.0, 11.1],
     table: 3.2,
@@ -199,10 +201,10 @@ const BESIDE_WARPGROUPS: Warps = Warps {
     patched_product: [23.6, 24.5],
     pass: 0.0,
     residual_pass: 7.0,
-    residual_of_lane: 7.0,
+    residual_of_lane: [7.0, 7.0],
     integer_residual_pass: 0.0,
-    normalised_pass: 12.0,
-    operation: 9.6,
+    normalised_pass: [12.0, 48.0],
+    operation: [9.6, 36.0],
     moments: 6.2,
     turned_moments: [6.5, 10.3],
 };
@@ -360,15 +362,18 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
     let size = problem.a.dtype.size() as u32;
     let shares = shares_pixels(problem, b, target);
     let turns_sides = !problem.float8();
-    let lanes_finish = problem.pool.is_none() && b.is_aligned_along_depth(problem, problem.chunk());
+    // With residuals, results that are converted to floats of 8 bits keep the compiler from unrolling: sums would lie in local memory.
+    let unrolls = !problem.float8() || problem.extras.is_empty();
+    let lanes_finish = unrolls && problem.pool.is_none() && b.is_aligned_along_depth(problem, problem.chunk());
     let warps = WARP_TILES.map(|tile| (Unit::Warp, false, tile)).into_iter();
     let turned = TURNED_TILES.into_iter().filter(move |_| turns_sides).map(|tile| (Unit::Warp, true, tile));
     let warpgroups = WARPGROUP_TILES.into_iter().filter(move |_| has_warpgroups);
     let all = warps.chain(turned).chain(warpgroups.map(|tile| (Unit::Warpgroup, false, tile)));
     let sized = all.filter(|&(_, turned, (rows, columns, wm, wn, _))| {
         let oversize = |tile: u32, extent: u32, least: u32| tile > least && tile >= 2 * extent;
-        // Sums of the largest warp tiles leave no registers for what is converted, or for moments of all its rows.
-        let takes_registers = problem.float8() || (problem.moments.is_some() && !turned);
+        // Sums of the largest warp tiles leave no registers for what is converted, or for moments that a warp adds up alone: 16 bytes
+        // spilled on sm_87.
+        let takes_registers = problem.float8() || (problem.moments.is_some() && (!turned || wn == 1));
         let crowded = takes_registers && has_many_sums(rows / wm, columns / wn);
         let whole = rows.is_multiple_of(problem.pooled());
         !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32) && !crowded && whole
@@ -737,17 +742,18 @@ impl Warps {
     /// Cycles of a thread's pass over eight sums.
     fn pass(&self, problem: &Problem, tile: &Tile) -> f64 {
         let residual = problem.extras.iter().any(|map| map.row.iter().any(|&stride| stride != 0));
-        let normalised = if problem.moments.is_some() { self.normalised_pass } else { 0.0 };
         let of_residual = |cycles: f64| if residual { cycles } else { 0.0 };
+        let lanes = usize::from(tile.vector.is_some());
         let pass = match tile.vector {
-            Some(_) => of_residual(self.residual_of_lane),
+            Some(vector) => of_residual(self.residual_of_lane[usize::from(vector == 8)]),
             None => self.pass + of_residual(self.residual_pass),
         };
         match problem.integers {
             Some(_) => pass + of_residual(self.integer_residual_pass),
             None => {
+                let normalised = if problem.moments.is_some() { self.normalised_pass[lanes] } else { 0.0 };
                 let operations = problem.program.as_ref().map_or(0, operations) as f64;
-                pass + normalised + self.operation * operations
+                pass + normalised + self.operation[lanes] * operations
             }
         }
     }
