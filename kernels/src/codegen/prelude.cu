@@ -163,12 +163,12 @@ DEVICE f32 tanh_approx(f32 x) {
 // erf(s x), s a positive constant, as tanh of an odd polynomial, fitted for the least error of GELU: times |x| / 2, at most 3.1e-6 for
 // s = 1/√2.
 DEVICE f32 erf_approx(f32 x, f32 s) {
-    const f32 x2 = x * x, s2 = 2.0f * s * s;
-    f32 p = fmaf(x2, 1.11908304e-6f * (s2 * s2 * s2 * s2), -3.05810211e-5f * (s2 * s2 * s2));
-    p = fmaf(p, x2, -1.24861562e-4f * (s2 * s2));
-    p = fmaf(p, x2, 3.64687908e-2f * s2);
-    p = fmaf(p, x2, 7.97828136e-1f);
-    return tanh_approx(x * (1.41421356f * s) * p);
+    const f32 x2 = x * x, s1 = 1.41421356f * s, s2 = s1 * s1;
+    f32 p = fmaf(x2, 1.11908304e-6f * (s1 * s2 * s2 * s2 * s2), -3.05810211e-5f * (s1 * s2 * s2 * s2));
+    p = fmaf(p, x2, -1.24861562e-4f * (s1 * s2 * s2));
+    p = fmaf(p, x2, 3.64687908e-2f * (s1 * s2));
+    p = fmaf(p, x2, 7.97828136e-1f * s1);
+    return tanh_approx(x * p);
 }
 // x sigmoid(y).
 DEVICE f32 times_sigmoid(f32 x, f32 y) {
