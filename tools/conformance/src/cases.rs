@@ -56,11 +56,11 @@ impl Case {
         self.candidates.as_ref().err().map(|why| format!("{}: {why}", self.name()))
     }
 
-    /// Every launch of every candidate, with the candidate's name.
+    /// Every launch of every candidate, with the names of case and candidate.
     pub fn requests(&self, architecture: u32, image: ImageKind) -> Vec<(String, Request)> {
         let candidates = self.candidates.iter().flatten();
         let requests = candidates.flat_map(|candidate| {
-            let name = format!("{} {}", candidate.algorithm, candidate.configuration);
+            let name = format!("{} | {} {}", self.what(), candidate.algorithm, candidate.configuration);
             let request = move |launch: &Launch| Request::of(launch, architecture, image);
             candidate.launches.iter().map(move |launch| (name.clone(), request(launch)))
         });

@@ -8,7 +8,7 @@ use crate::{emulated, launch::Gpu};
 use anyhow::{Context, Result, bail, ensure};
 use floe::selftest::operand;
 use floe_compiler::{
-    nvrtc::{Compiler, Request},
+    nvrtc::{Compiler, Request, Resources},
     targets,
 };
 use floe_conformance::{
@@ -203,9 +203,14 @@ pub fn run(arguments: &Arguments) -> Result<BTreeMap<String, Tally>> {
             candidates.truncate(1);
         }
     }
-    compile(arguments.arch, &cases)?;
+    let arrays = compile(arguments.arch, &cases)?;
     if arguments.compile_only {
-        let wrong: Vec<String> = refused.into_values().flat_map(|tally| tally.failures).collect();
+        let mut wrong: Vec<String> = refused.into_values().flat_map(|tally| tally.failures).collect();
+        if arrays > 0 {
+            wrong.push(format!(
+                "{arrays} kernels keep arrays in local memory, where an index that is not a constant puts them"
+            ));
+        }
         return if wrong.is_empty() { Ok(BTreeMap::new()) } else { bail!(wrong.join("\n")) };
     }
     // A missing GPU is one clear message, not one for each child.
@@ -309,8 +314,8 @@ impl Tally {
     }
 }
 
-/// Compiles every launch of every candidate, in parallel, into the cache.
-fn compile(arch: Architecture, cases: &[Case]) -> Result<()> {
+/// Compiles every launch of every candidate, in parallel, into the cache; says how many keep arrays in local memory.
+fn compile(arch: Architecture, cases: &[Case]) -> Result<usize> {
     let compiler = Compiler::find(arch.target()?, None)?;
     let (names, requests): (Vec<String>, Vec<Request>) = cases.iter().flat_map(|case| arch.requests(case)).unzip();
     let _ = writeln!(io::stderr(), "compiling {} launches of {} cases for {arch}", requests.len(), cases.len());
@@ -324,17 +329,24 @@ fn compile(arch: Architecture, cases: &[Case]) -> Result<()> {
     let results = compiler.try_compile_all(&requests, &progress);
     let refused: Vec<String> =
         results.iter().filter_map(|result| result.as_ref().err()).map(|e| e.to_string()).collect();
-    let spills = results.iter().zip(&names).zip(&requests).filter(|((result, name), request)| {
-        let stores = result.as_ref().ok().and_then(|kernel| kernel.resources).map_or(0, |r| r.spill_stores);
-        if stores > 0 {
-            let _ = writeln!(io::stderr(), "{} spills {stores} bytes: {name}", request.entry);
-        }
-        stores > 0
-    });
-    let spills = spills.count();
+    let resources = results.iter().map(|result| result.as_ref().ok().and_then(|kernel| kernel.resources));
+    let resources: Vec<Resources> = resources.map(Option::unwrap_or_default).collect();
+    // How many kernels need any of it.
+    let count = |what: &str, bytes: &dyn Fn(&Resources) -> u32| {
+        let needy = resources.iter().zip(&names).zip(&requests).filter(|((resources, name), request)| {
+            let bytes = bytes(resources);
+            if bytes > 0 {
+                let _ = writeln!(io::stderr(), "{} {what} {bytes} bytes: {name}", request.entry);
+            }
+            bytes > 0
+        });
+        needy.count()
+    };
+    let spills = count("spills", &|resources| resources.spill_stores);
+    let arrays = count("keeps arrays in local memory,", &Resources::arrays);
     let _ = writeln!(
         io::stderr(),
-        "{}NVRTC {} compiled {} launches for {arch} in {:.1} s, {spills} of them spill registers",
+        "{}NVRTC {} compiled {} launches for {arch} in {:.1} s, {spills} of them spill registers, {arrays} keep arrays in local memory",
         if terminal { "\r\x1b[K" } else { "" },
         compiler.version(),
         requests.len(),
@@ -342,7 +354,7 @@ fn compile(arch: Architecture, cases: &[Case]) -> Result<()> {
     );
     match refused.first() {
         Some(first) => bail!("{} launches do not compile; the first: {first}", refused.len()),
-        None => Ok(()),
+        None => Ok(arrays),
     }
 }
 

@@ -39,6 +39,13 @@ impl Resources {
             constants: number(" bytes cmem[0]").unwrap_or(0),
         })
     }
+
+    /// Bytes of a thread's stack, which is in local memory, that hold no spilled registers: arrays with indices that the compiler does not
+    /// know.
+    pub fn arrays(&self) -> u32 {
+        let spilled = self.spill_stores.max(self.spill_loads);
+        self.stack.saturating_sub(spilled.next_multiple_of(8))
+    }
 }
 
 #[cfg(test)]
@@ -58,6 +65,8 @@ mod tests {
         let expected =
             Resources { registers: 79, stack: 16, spill_stores: 8, spill_loads: 12, shared: 16384, constants: 376 };
         assert_eq!(first, expected);
+        assert_eq!(first.arrays(), 0);
+        assert_eq!(Resources { stack: 272, ..first }.arrays(), 256);
         let second = Resources::parse(log, "second").unwrap();
         assert_eq!((second.registers, second.shared, second.stack), (8, 0, 0));
         assert_eq!(Resources::parse(log, "third"), None);
