@@ -17,6 +17,11 @@ PEERS = {PYTORCH: "PyTorch + cuDNN", COMPILED: "torch.compile"}
 NAMES = {"jetson-agx-orin": "AGX Orin", "jetson-orin-nano": "Orin Nano"}
 
 
+def count(rows):
+    """How many rows, in words."""
+    return f"{len(rows)} row" if len(rows) == 1 else f"{len(rows)} rows"
+
+
 def table(heads, rows):
     """Markdown, without the columns that are empty throughout."""
     kept = [column for column in range(len(heads)) if any(row[column] for row in rows)]
@@ -109,7 +114,7 @@ class Benchmarks:
         """A sentence: the mean with and without recurrent layers, and where Floe is slower."""
         plain = {case: ratio for case, ratio in ratios.items() if not self.fact(case, "recurrent")}
         text = f"{what}: {PEERS[peer]} takes **{statistics.geometric_mean(ratios.values()):.2f}** times as long as Floe "
-        text += f"(geometric mean of {len(ratios)} rows"
+        text += f"(geometric mean of {count(ratios)}"
         if plain and len(plain) < len(ratios):
             left = len(ratios) - len(plain)
             text += f"; {statistics.geometric_mean(plain.values()):.2f} without the {left} with recurrent layers"
@@ -124,7 +129,7 @@ class Benchmarks:
             return []
         beyond = [f"{case[0]} ({value:.2f} times)" for case, value in ratios.items() if value > 1]
         mean = statistics.geometric_mean(ratios.values())
-        text = f"- Floe's f16 error is **{mean:.2f}** times {PEERS[peer].split()[0]}'s (geometric mean of {len(ratios)} rows); "
+        text = f"- Floe's f16 error is **{mean:.2f}** times {PEERS[peer].split()[0]}'s (geometric mean of {count(ratios)}); "
         return [text + (f"larger on {listed(beyond)}." if beyond else "larger on none.")]
 
     def comparison(self, sms, plans, peer=PYTORCH, more=()):
@@ -212,7 +217,7 @@ class Benchmarks:
             what = f"On {sms} multiprocessors, with {NAMES[target]}'s code" if sms else "On the whole GPU"
             mean = statistics.geometric_mean(found.values())
             means.append(
-                f"- {what}: f16 takes **{mean:.2f}** times as long as 8 bits (geometric mean of {len(found)} rows). "
+                f"- {what}: f16 takes **{mean:.2f}** times as long as 8 bits (geometric mean of {count(found)}). "
                 f"8 bits are slower on {losses(found)}."
             )
         caption = self.caption(0, FLOE).removesuffix("*") + " Batch 1, plans by the cost model.*"
