@@ -40,10 +40,10 @@ impl MatMul {
     }
 
     /// `b` packed so that each column's elements lie side by side along K and begin at a multiple of eight, a broadcast batch once.
-    /// `None` where strides of 0 repeat a batch, and where the result would have 2³¹ elements or more.
+    /// `None` where it is no matrix, where strides of 0 repeat a batch, and where the result would have 2³¹ elements or more.
     pub fn packed_b(&self) -> Option<View> {
         let b = &self.b;
-        let k = b.rank().checked_sub(2)?;
+        let k = b.rank().checked_sub(2).filter(|_| b.strides.len() == b.rank())?;
         let depth = i64::from(b.shape[k].checked_next_multiple_of(8)?);
         let mut strides = Strides::from_slice(&b.strides).ok()?;
         (strides[k], strides[k + 1]) = (1, i32::try_from(depth).ok()?);
