@@ -15,6 +15,8 @@ mod tensor_core;
 #[cfg(test)]
 pub(crate) mod tests;
 mod threads;
+mod tile;
+mod tile_cost;
 
 pub(crate) use cost::by_cost;
 pub(crate) use problem::{
