@@ -7,7 +7,7 @@ use crate::{
 };
 use floe_kernels::{Kernel, View, matmul::MatMul};
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 /// Which input of a product its right factor is.
 const B: usize = 1;
@@ -42,9 +42,10 @@ impl Form {
 
 /// Packs constants that are such factors of all their readers.
 pub fn run(mut graph: KernelGraph) -> KernelGraph {
-    let mut forms: BTreeMap<BufferId, Option<Form>> = BTreeMap::new();
+    let mut forms: HashMap<BufferId, Option<Form>> = HashMap::new();
     for node in &graph.nodes {
-        for (input, range) in node.inputs.iter().enumerate() {
+        for (input, range) in node.inputs.iter().enumerate().filter(|(_, range)| graph.constant(range.buffer).is_some())
+        {
             let form = Form::of(node, input);
             let common = forms.entry(range.buffer).or_insert_with(|| form.clone());
             if *common != form {
@@ -52,21 +53,24 @@ pub fn run(mut graph: KernelGraph) -> KernelGraph {
             }
         }
     }
-    let forms = forms.into_iter().filter_map(|(buffer, form)| Some((form?, graph.constant(buffer)?.clone())));
-    let forms: Vec<_> = forms.collect();
-    let packed: Vec<_> =
-        forms.into_par_iter().filter_map(|(form, constant)| Some((form.packed(&constant)?, form))).collect();
-    for (bytes, Form { range, to, .. }) in packed {
-        let whole = BufferRange { offset: 0, bytes: bytes.len() as u64, ..range };
-        let readers = graph.nodes.iter_mut().filter(|node| node.inputs.get(B) == Some(&range));
-        for node in readers {
-            if let Kernel::MatMul(product) = &mut node.kernel {
-                product.b = to.clone();
-                node.inputs[B] = whole;
-            }
+    let forms: Vec<Form> = forms.into_values().flatten().collect();
+    let pack = |form: Form| {
+        let bytes = form.packed(graph.constant(form.range.buffer)?)?;
+        Some((form.range.buffer, (form.to, bytes)))
+    };
+    let packed: HashMap<BufferId, (View, Vec<u8>)> = forms.into_par_iter().filter_map(pack).collect();
+    for node in &mut graph.nodes {
+        if let Kernel::MatMul(product) = &mut node.kernel
+            && let Some(range) = node.inputs.get_mut(B)
+            && let Some((to, bytes)) = packed.get(&range.buffer)
+        {
+            product.b = to.clone();
+            (range.offset, range.bytes) = (0, bytes.len() as u64);
         }
-        let buffer = &mut graph.buffers[range.buffer.0];
-        (buffer.bytes, buffer.storage) = (whole.bytes, Storage::Constant(bytes.into()));
+    }
+    for (BufferId(number), (_, bytes)) in packed {
+        let buffer = &mut graph.buffers[number];
+        (buffer.bytes, buffer.storage) = (bytes.len() as u64, Storage::Constant(bytes.into()));
     }
     graph
 }
