@@ -87,7 +87,7 @@ impl Attention {
         }
         let rounds = extents.keys.div_ceil(round);
         let stage = round * ((size + value_size) * 2 + 2 * ROW_PADDING);
-        let joined = wk * rows * (value_size + 4 + 2) * 4;
+        let joined = if wk > 1 { wk * rows * (value_size + 4 + 2) * 4 } else { 0 };
         let bytes = |stages: u32| (stages * stage + rows * (size * 2 + ROW_PADDING)).max(joined);
         let most = if rounds > 1 { 2 } else { 1 };
         let stages = (1..=most).rev().find(|&stages| bytes(stages) <= target.shared_per_block)?;
@@ -126,7 +126,7 @@ impl Attention {
         let turn = ROUND + products * PRODUCT + scores * SCORES + work;
         // A causal tile sees half of the keys on average.
         let rounds = if self.causal.is_some() { (f64::from(rounds) + 1.0) / 2.0 } else { f64::from(rounds) };
-        let join = f64::from(wk * rows * value_size * 4) * resident / JOINED_BYTES;
+        let join = if wk > 1 { f64::from(wk * rows * value_size * 4) * resident / JOINED_BYTES } else { 0.0 };
         let cycles = waves * (rounds * turn + join);
         let configuration = format!("{rows} queries, {wk}x{keys} keys, {stages} stages");
         Some(Candidate::new("tensor_core", configuration, vec![launch], KERNEL + cycles / target.clock))

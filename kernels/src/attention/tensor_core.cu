@@ -1,8 +1,8 @@
 // Attention of one head over a tile of 16·WQ queries on tensor cores, after FlashAttention-2 (Dao, 2023).
 //
 // The keys are walked in rounds of WK tiles of BN keys. Warp (q, k) multiplies its 16 queries with tile k of each round
-// and keeps a running maximum, sum and weighted mean of the values; the WK partial results are joined at the end in a
-// fixed order. Rows in shared memory are 16 bytes longer than a head, so that ldmatrix meets no bank conflict.
+// and keeps a running maximum, sum and weighted mean of the values; the WK partial results, where there are several, are
+// joined at the end in a fixed order. Rows in shared memory are 16 bytes longer than a head, so that ldmatrix meets no bank conflict.
 constexpr int THREADS = 32 * WQ * WK;
 constexpr int BM = 16 * WQ;
 constexpr int ROUND = WK * BN;
@@ -54,6 +54,29 @@ DEVICE void copy_rows(u32 to, const T* from, int rows) {
 
 DEVICE u32 pack(f32 low, f32 high, f16) { return pack_f16(low, high); }
 DEVICE u32 pack(f32 low, f32 high, bf16) { return (u32)f32_to_bf16(low) | (u32)f32_to_bf16(high) << 16; }
+
+DEVICE f32 sum_of_four(f32 sum) {
+    sum += __shfl_xor_sync(~0u, sum, 1);
+    return sum + __shfl_xor_sync(~0u, sum, 2);
+}
+
+// Stores a row's columns `first` to `first` + 15, of which a lane has two in `low` and two, eight columns on, in `high`. Lanes exchange halves,
+// so that a lane stores four neighbouring columns and four lanes a whole sector.
+DEVICE void store_columns(T* row, int first, bool run, const f32* low, const f32* high, f32 scale) {
+    if (OUTPUT_WIDTH == 8) {
+        const bool odd = threadIdx.x % 2;
+        const u32 left = pack(low[0] * scale, low[1] * scale, T()), right = pack(high[0] * scale, high[1] * scale, T());
+        const u32 other = __shfl_xor_sync(~0u, odd ? left : right, 1);
+        const int column = first + (odd ? 8 : 0) + (int)threadIdx.x % 4 / 2 * 4;
+        if (run && column < VALUE_SIZE) *(uint2*)(row + column) = odd ? make_uint2(other, right) : make_uint2(left, other);
+    } else {
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+            const int column = first + v / 2 * 8 + (int)threadIdx.x % 4 * 2 + v % 2;
+            if (run && column < VALUE_SIZE) row[column * OUTPUT_COLUMN] = store_as<T>((v < 2 ? low : high)[v % 2] * scale);
+        }
+    }
+}
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
     const T* __restrict__ query, const T* __restrict__ key, const T* __restrict__ value, MASK_PARAMETER
@@ -194,6 +217,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
             copy_async_commit();
         }
     }
+
+    if (WK == 1) {  // A warp has whole rows, which its lanes store.
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int r = row + half * 8;
+            T* const to = output + OUTPUT_AT(tile.batch, tile.head, r);
+            const f32 scale = reciprocal_16(sum_of_four(total[half]));
+#pragma unroll
+            for (int j = 0; j < V_STEPS; ++j) store_columns(to, j * 16, r < QUERIES, sums[j * 2] + half * 2, sums[j * 2 + 1] + half * 2, scale);
+        }
+        return;
+    }
     copy_async_wait<0>();
     __syncthreads();
 
@@ -204,9 +239,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
     const int here = warp_k * BM + warp_q * 16 + lane / 4;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        f32 sum = total[half];
-        sum += __shfl_xor_sync(~0u, sum, 1);
-        sum += __shfl_xor_sync(~0u, sum, 2);
+        const f32 sum = sum_of_four(total[half]);
         if (lane % 4 == 0) {
             tops[here + half * 8] = top[half];
             totals[here + half * 8] = sum;
