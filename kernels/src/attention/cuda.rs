@@ -14,28 +14,47 @@ const ROW_PADDING: u32 = 16;
 /// Threads of a block on the CUDA cores, and how many of them share a query.
 const CUDA_CORE_THREADS: u32 = 128;
 const CUDA_CORE_LANES: u32 = 8;
-/// Warps along queries, warps along keys, keys of a tile.
-const TILES: [[u32; 3]; 15] = [
-    [1, 1, 64],
-    [1, 2, 32],
-    [1, 2, 64],
-    [1, 4, 16],
-    [1, 4, 32],
-    [1, 4, 64],
-    [1, 8, 16],
-    [1, 8, 32],
-    [2, 2, 64],
-    [2, 2, 112],
-    [2, 4, 32],
-    [3, 2, 32],
-    [4, 1, 64],
-    [4, 1, 128],
-    [4, 2, 32],
+/// Warps along queries, sixteens of queries of a warp, warps along keys, keys of a tile.
+const TILES: [[u32; 4]; 31] = [
+    [1, 1, 1, 64],
+    [1, 1, 2, 32],
+    [1, 1, 2, 64],
+    [1, 1, 4, 16],
+    [1, 1, 4, 32],
+    [1, 1, 4, 64],
+    [1, 1, 8, 16],
+    [1, 1, 8, 32],
+    [1, 2, 1, 64],
+    [1, 2, 2, 32],
+    [1, 2, 2, 64],
+    [1, 2, 4, 32],
+    [1, 2, 4, 64],
+    [2, 1, 2, 64],
+    [2, 1, 2, 112],
+    [2, 1, 4, 32],
+    [2, 1, 4, 64],
+    [2, 2, 1, 64],
+    [2, 2, 2, 32],
+    [3, 1, 2, 32],
+    [3, 1, 2, 64],
+    [3, 1, 4, 64],
+    [4, 1, 1, 64],
+    [4, 1, 1, 112],
+    [4, 1, 1, 128],
+    [4, 1, 1, 208],
+    [4, 1, 2, 32],
+    [4, 2, 1, 32],
+    [4, 2, 1, 64],
+    [7, 1, 2, 64],
+    [7, 2, 1, 64],
 ];
 /// Constants of `tensor_core`, fitted to 312 candidates of five problems on 8, 16 and 132 multiprocessors (`TUNING.md`, section 38). Cycles in
-/// which a warp gets an m16n8k16 product done, its fragments included.
-const PRODUCT: f64 = 17.0;
-/// The same of 16 scores of each of 8 keys: scale, maximum, power, sum.
+/// which a warp gets an m16n8k16 product done.
+const PRODUCT: f64 = 11.0;
+/// The same of an ldmatrix of four fragments, of keys or values; and for which it keeps the multiprocessor's shared memory busy.
+const LOAD: f64 = 12.0;
+const ISSUED_LOAD: f64 = 4.0;
+/// Cycles in which a warp gets 16 scores of each of 8 keys done: scale, maximum, power, sum.
 const SCORES: f64 = 26.0;
 /// Cycles for which those keep one of four schedulers busy.
 const ISSUED_SCORES: f64 = 10.0;
@@ -74,15 +93,18 @@ impl Generate for Attention {
 }
 
 impl Attention {
-    fn tensor_core(&self, extents: &Extents, [wq, wk, keys]: [u32; 3], target: &Target) -> Option<Candidate> {
+    fn tensor_core(&self, extents: &Extents, [wq, mq, wk, keys]: [u32; 4], target: &Target) -> Option<Candidate> {
         let (size, value_size) = (extents.size.next_multiple_of(16), extents.value_size.next_multiple_of(16));
         // Accumulators, scores and query fragments of a thread, beside about seventy registers for everything else.
-        let registers = value_size / 2 + keys / 2 + if size <= 128 { size / 4 } else { 4 } + 70;
-        let (rows, round, threads) = (16 * wq, wk * keys, 32 * wq * wk);
-        if registers > 250 || (wk > 1 && (wk - 1) * keys >= extents.keys.next_multiple_of(16)) {
+        let registers = mq * (value_size / 2 + keys / 2 + if mq * size <= 128 { size / 4 } else { 4 }) + 70;
+        let (rows, round, threads) = (16 * mq * wq, wk * keys, 32 * wq * wk);
+        if registers > 250
+            || registers * threads > 65536
+            || (wk > 1 && (wk - 1) * keys >= extents.keys.next_multiple_of(16))
+        {
             return None;
         }
-        if wq > 1 && (wq - 1) * 16 >= extents.queries {
+        if wq > 1 && (wq - 1) * mq * 16 >= extents.queries {
             return None;
         }
         let rounds = extents.keys.div_ceil(round);
@@ -94,7 +116,7 @@ impl Attention {
         let shared = bytes(stages);
 
         let mut source = self.source(extents);
-        let defines = [("WQ", wq), ("WK", wk), ("BN", keys), ("STAGES", stages)];
+        let defines = [("WQ", wq), ("MQ", mq), ("WK", wk), ("BN", keys), ("STAGES", stages)];
         for (name, value) in defines.into_iter().chain([("SIZE_PADDED", size), ("VALUE_SIZE_PADDED", value_size)]) {
             define(&mut source, name, value);
         }
@@ -114,21 +136,21 @@ impl Attention {
         // Warps that the busiest multiprocessor has to do in a wave. Blocks with fewer queries come last, wherever there is room.
         let heads = extents.batch * extents.heads;
         let whole = (f64::from(heads * (extents.queries / rows)) / multiprocessors).ceil() * f64::from(wq);
-        let busy = whole.max(f64::from(heads * extents.queries.div_ceil(16)) / multiprocessors);
+        let busy = whole.max(f64::from(heads * extents.queries.div_ceil(16 * mq)) / multiprocessors);
         let warps = (busy * f64::from(wk) / waves / 4.0).max(1.0);
-        let products = f64::from(keys / 8 * (size / 16) + keys / 16 * (value_size / 8));
-        let scores = f64::from(keys / 8);
-        let (issued, copied) = (
-            scores * ISSUED_SCORES * warps,
-            f64::from(round * (extents.size + extents.value_size) * 2) * resident / L2_BYTES,
-        );
+        let products = f64::from(mq * (keys / 8 * (size / 16) + keys / 16 * (value_size / 8)));
+        let queries_loaded = if mq * size <= 128 { 0 } else { mq * size / 16 };
+        let loads = f64::from(keys / 16 * (size / 16 + value_size / 16) + queries_loaded);
+        let scores = f64::from(mq * keys / 8);
+        let issued = (scores * ISSUED_SCORES * warps).max(loads * ISSUED_LOAD * 4.0 * warps);
+        let copied = f64::from(round * (extents.size + extents.value_size) * 2) * resident / L2_BYTES;
         let work = if stages == 1 { issued + copied } else { issued.max(copied) };
-        let turn = ROUND + products * PRODUCT + scores * SCORES + work;
+        let turn = ROUND + products * PRODUCT + loads * LOAD + scores * SCORES + work;
         // A causal tile sees half of the keys on average.
         let rounds = if self.causal.is_some() { (f64::from(rounds) + 1.0) / 2.0 } else { f64::from(rounds) };
         let join = if wk > 1 { f64::from(wk * rows * value_size * 4) * resident / JOINED_BYTES } else { 0.0 };
         let cycles = waves * (rounds * turn + join);
-        let configuration = format!("{rows} queries, {wk}x{keys} keys, {stages} stages");
+        let configuration = format!("{rows} queries, {} a warp, {wk}x{keys} keys, {stages} stages", 16 * mq);
         Some(Candidate::new("tensor_core", configuration, vec![launch], KERNEL + cycles / target.clock))
     }
 

@@ -1,33 +1,33 @@
-// Attention of one head over a tile of 16·WQ queries on tensor cores, after FlashAttention-2 (Dao, 2023).
+// Attention of one head over a tile of 16·MQ·WQ queries on tensor cores, after FlashAttention-2 (Dao, 2023).
 //
-// The keys are walked in rounds of WK tiles of BN keys. Warp (q, k) multiplies its 16 queries with tile k of each round
-// and keeps a running maximum, sum and weighted mean of the values; the WK partial results, where there are several, are
+// The keys are walked in rounds of WK tiles of BN keys. Warp (q, k) multiplies its MQ times 16 queries with tile k of each
+// round and keeps a running maximum, sum and weighted mean of the values; what it loads of keys and values serves all its queries; the WK partial results, where there are several, are
 // joined at the end in a fixed order. Rows in shared memory are 16 bytes longer than a head, so that ldmatrix meets no bank conflict.
 constexpr int THREADS = 32 * WQ * WK;
-constexpr int BM = 16 * WQ;
+constexpr int ROWS = 16 * MQ, BM = ROWS * WQ;  // Queries of a warp and of a block.
 constexpr int ROUND = WK * BN;
 constexpr int K_STEPS = SIZE_PADDED / 16, V_STEPS = VALUE_SIZE_PADDED / 16;
 constexpr int K_PITCH = SIZE_PADDED + 8, V_PITCH = VALUE_SIZE_PADDED + 8;  // Elements.
 constexpr int K_BYTES = ROUND * K_PITCH * 2, STAGE_BYTES = K_BYTES + ROUND * V_PITCH * 2;
 constexpr int O_PITCH = VALUE_SIZE_PADDED + 4;  // Floats.
-constexpr bool QUERY_IN_REGISTERS = SIZE_PADDED <= 128;
+constexpr bool QUERY_IN_REGISTERS = SIZE_PADDED * MQ <= 128;
 // Whether a tile may hold keys that nobody sees.
 constexpr bool PARTIAL = CAUSAL || KEYS % BN != 0;
 
-// Copies COLUMNS elements of `rows` rows to shared memory; zeros up to PADDED elements, and up to a multiple of sixteen rows, of ROWS at most.
+// Copies COLUMNS elements of `rows` rows to shared memory; zeros up to PADDED elements, and up to a multiple of FILL rows, of MOST at most.
 // A thread copies the same chunk of rows that lie evenly where there are whole lines of chunks for all threads.
-template <int ROWS, int COLUMNS, int PADDED, int WIDTH, int COLUMN_STRIDE, int ROW_STRIDE>
+template <int MOST, int FILL, int COLUMNS, int PADDED, int WIDTH, int COLUMN_STRIDE, int ROW_STRIDE>
 DEVICE void copy_rows(u32 to, const T* from, int rows) {
-    constexpr int CHUNKS = PADDED / 8, PITCH_BYTES = (PADDED + 8) * 2, COPIES = (ROWS * CHUNKS + THREADS - 1) / THREADS;
+    constexpr int CHUNKS = PADDED / 8, PITCH_BYTES = (PADDED + 8) * 2, COPIES = (MOST * CHUNKS + THREADS - 1) / THREADS;
     constexpr bool EVEN = THREADS % CHUNKS == 0;
-    const int filled = (rows + 15) / 16 * 16, line = (int)threadIdx.x / CHUNKS, column = (int)threadIdx.x % CHUNKS;
+    const int filled = (rows + FILL - 1) / FILL * FILL, line = (int)threadIdx.x / CHUNKS, column = (int)threadIdx.x % CHUNKS;
     const T* const first = opaque(from + line * ROW_STRIDE + column * 8 * COLUMN_STRIDE);
     const u32 first_to = to + line * PITCH_BYTES + column * 16;
 #pragma unroll
     for (int copy = 0; copy < COPIES; ++copy) {
         const int i = copy * THREADS + (int)threadIdx.x, down = copy * (THREADS / CHUNKS);
         const int row = EVEN ? line + down : i / CHUNKS, chunk = EVEN ? column : i % CHUNKS;
-        const bool run = row < filled && (ROWS * CHUNKS % THREADS == 0 || row < ROWS);
+        const bool run = row < filled && (MOST * CHUNKS % THREADS == 0 || row < MOST);
         const u32 address = EVEN ? first_to + down * PITCH_BYTES : to + row * PITCH_BYTES + chunk * 16;
         const T* source = EVEN ? first + down * ROW_STRIDE : from + row * ROW_STRIDE + chunk * 8 * COLUMN_STRIDE;
         if (WIDTH == 8) {
@@ -92,14 +92,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
     const u32 stages = shared_address(shared), query_tile = stages + STAGES * STAGE_BYTES;
 
     auto copy_keys = [&](int round, int stage) {
-        copy_rows<ROUND, SIZE, SIZE_PADDED, KEY_WIDTH, KEY_COLUMN, KEY_ROW>(
+        copy_rows<ROUND, 16, SIZE, SIZE_PADDED, KEY_WIDTH, KEY_COLUMN, KEY_ROW>(
             stages + stage * STAGE_BYTES, keys + round * ROUND * KEY_ROW, tile.seen - round * ROUND);
     };
     auto copy_values = [&](int round, int stage) {
-        copy_rows<ROUND, VALUE_SIZE, VALUE_SIZE_PADDED, VALUE_WIDTH, VALUE_COLUMN, VALUE_ROW>(
+        copy_rows<ROUND, 16, VALUE_SIZE, VALUE_SIZE_PADDED, VALUE_WIDTH, VALUE_COLUMN, VALUE_ROW>(
             stages + stage * STAGE_BYTES + K_BYTES, values + round * ROUND * VALUE_ROW, tile.seen - round * ROUND);
     };
-    copy_rows<BM, SIZE, SIZE_PADDED, QUERY_WIDTH, QUERY_COLUMN, QUERY_ROW>(query_tile, queries, QUERIES - tile.first);
+    copy_rows<BM, ROWS, SIZE, SIZE_PADDED, QUERY_WIDTH, QUERY_COLUMN, QUERY_ROW>(query_tile, queries, QUERIES - tile.first);
     copy_keys(0, 0);
     copy_async_commit();
     copy_values(0, 0);
@@ -107,15 +107,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
     copy_async_wait<1>();
     __syncthreads();
 
-    // A thread's two rows are lane / 4 and lane / 4 + 8 of its warp's sixteen.
-    const int row = tile.first + warp_q * 16 + lane / 4;
-    const u32 q_rows = query_tile + (warp_q * 16 + lane % 16) * K_PITCH * 2 + lane / 16 * 16;
-    const bool busy = tile.first + warp_q * 16 < QUERIES;  // A warp without queries has nothing to do.
-    f32 top[2] = {LOWEST, LOWEST}, total[2] = {}, sums[V_STEPS * 2][4] = {};
-    u32 fq[QUERY_IN_REGISTERS ? K_STEPS : 1][4];
+    // A thread's rows of sixteen are lane / 4 and lane / 4 + 8.
+    const int row = tile.first + warp_q * ROWS + lane / 4;
+    const u32 q_rows = query_tile + (warp_q * ROWS + lane % 16) * K_PITCH * 2 + lane / 16 * 16;
+    const bool busy = tile.first + warp_q * ROWS < QUERIES;  // A warp without queries has nothing to do.
+    f32 top[MQ][2], total[MQ][2] = {}, sums[MQ][V_STEPS * 2][4] = {};
+    u32 fq[MQ][QUERY_IN_REGISTERS ? K_STEPS : 1][4];
 #pragma unroll
-    for (int step = 0; QUERY_IN_REGISTERS && step < K_STEPS; ++step)
-        if (busy) load_matrices(fq[step], q_rows + step * 32);
+    for (int m = 0; m < MQ; ++m) {
+        top[m][0] = top[m][1] = LOWEST;
+#pragma unroll
+        for (int step = 0; QUERY_IN_REGISTERS && step < K_STEPS; ++step)
+            if (busy) load_matrices(fq[m][step], q_rows + m * 16 * K_PITCH * 2 + step * 32);
+    }
 #pragma unroll 1
     for (int round = 0; round < rounds; ++round) {
         const int stage = STAGES == 2 ? round % 2 : 0;
@@ -134,56 +138,64 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
         const u32 v_tile = stages + stage * STAGE_BYTES + K_BYTES + warp_k * BN * V_PITCH * 2;
         const int left = tile.seen - first_key;  // Keys from here on that some query sees.
         const bool seen = left > 0 && busy;
-        f32 scores[BN / 8][4] = {};
+        f32 scores[MQ][BN / 8][4] = {};
         const auto weigh = [&](bool whole) {
 #pragma unroll
             for (int step = 0; step < K_STEPS; ++step) {
-                u32(&a)[4] = fq[QUERY_IN_REGISTERS ? step : 0];
-                if (!QUERY_IN_REGISTERS) load_matrices(a, q_rows + step * 32);
+#pragma unroll
+                for (int m = 0; !QUERY_IN_REGISTERS && m < MQ; ++m)
+                    load_matrices(fq[m][0], q_rows + m * 16 * K_PITCH * 2 + step * 32);
 #pragma unroll
                 for (int j = 0; j < BN / 16; ++j) {
                     if (!whole && j * 16 >= left) continue;
                     u32 b[4];
                     load_matrices(b, k_tile + (j * 16 + lane % 8 + lane / 16 * 8) * K_PITCH * 2 + step * 32 + lane / 8 % 2 * 16);
-                    multiply_add(scores[j * 2], a, b[0], b[1], T());
-                    multiply_add(scores[j * 2 + 1], a, b[2], b[3], T());
+#pragma unroll
+                    for (int m = 0; m < MQ; ++m) {
+                        const u32(&a)[4] = fq[m][QUERY_IN_REGISTERS ? step : 0];
+                        multiply_add(scores[m][j * 2], a, b[0], b[1], T());
+                        multiply_add(scores[m][j * 2 + 1], a, b[2], b[3], T());
+                    }
                 }
             }
-            f32 highest[2] = {LOWEST, LOWEST};
 #pragma unroll
-            for (int j = 0; j < BN / 8; ++j)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) {
-                    const int at = first_key + j * 8 + lane % 4 * 2 + e % 2;
-                    f32& x = scores[j][e];
-                    if (!PLAIN)
-                        x = score(x, tile, row + e / 2 * 8, at MASK_ARGUMENT);
-                    else if (!whole && at >= tile.seen)
-                        x = LOWEST;
-                    highest[e / 2] = fmaxf(highest[e / 2], x);
-                }
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                f32& best = highest[half];
-                best = fmaxf(best, __shfl_xor_sync(~0u, best, 1));
-                best = fmaxf(best, __shfl_xor_sync(~0u, best, 2));
-                best = fmaxf(best * UNIT, top[half]);
-                // Where no key has been seen yet, every power is 0 whatever is subtracted.
-                const f32 shift = best == LOWEST ? 0.0f : best;
-                const f32 factor = exp2_16(top[half] - shift);
-                top[half] = best;
-                total[half] *= factor;
+            for (int m = 0; m < MQ; ++m) {
+                f32 highest[2] = {LOWEST, LOWEST};
 #pragma unroll
                 for (int j = 0; j < BN / 8; ++j)
 #pragma unroll
-                    for (int e = half * 2; e < half * 2 + 2; ++e) {
-                        scores[j][e] = exp2_16(fmaf(scores[j][e], UNIT, -shift));
-                        total[half] += scores[j][e];
+                    for (int e = 0; e < 4; ++e) {
+                        const int at = first_key + j * 8 + lane % 4 * 2 + e % 2;
+                        f32& x = scores[m][j][e];
+                        if (!PLAIN)
+                            x = score(x, tile, row + m * 16 + e / 2 * 8, at MASK_ARGUMENT);
+                        else if (!whole && at >= tile.seen)
+                            x = LOWEST;
+                        highest[e / 2] = fmaxf(highest[e / 2], x);
                     }
 #pragma unroll
-                for (int j = 0; j < V_STEPS * 2; ++j) {
-                    sums[j][half * 2] *= factor;
-                    sums[j][half * 2 + 1] *= factor;
+                for (int half = 0; half < 2; ++half) {
+                    f32& best = highest[half];
+                    best = fmaxf(best, __shfl_xor_sync(~0u, best, 1));
+                    best = fmaxf(best, __shfl_xor_sync(~0u, best, 2));
+                    best = fmaxf(best * UNIT, top[m][half]);
+                    // Where no key has been seen yet, every power is 0 whatever is subtracted.
+                    const f32 shift = best == LOWEST ? 0.0f : best;
+                    const f32 factor = exp2_16(top[m][half] - shift);
+                    top[m][half] = best;
+                    total[m][half] *= factor;
+#pragma unroll
+                    for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                        for (int e = half * 2; e < half * 2 + 2; ++e) {
+                            scores[m][j][e] = exp2_16(fmaf(scores[m][j][e], UNIT, -shift));
+                            total[m][half] += scores[m][j][e];
+                        }
+#pragma unroll
+                    for (int j = 0; j < V_STEPS * 2; ++j) {
+                        sums[m][j][half * 2] *= factor;
+                        sums[m][j][half * 2 + 1] *= factor;
+                    }
                 }
             }
         };
@@ -197,16 +209,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
 #pragma unroll
             for (int step = 0; step < BN / 16; ++step) {
                 if (PARTIAL && step * 16 >= left) break;
-                const f32(&low)[4] = scores[step * 2];
-                const f32(&high)[4] = scores[step * 2 + 1];
-                const u32 a[4] = {pack(low[0], low[1], T()), pack(low[2], low[3], T()), pack(high[0], high[1], T()),
-                                  pack(high[2], high[3], T())};
+                u32 a[MQ][4];
+#pragma unroll
+                for (int m = 0; m < MQ; ++m)
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) {
+                        const f32* const x = scores[m][step * 2 + i / 2] + i % 2 * 2;
+                        a[m][i] = pack(x[0], x[1], T());
+                    }
 #pragma unroll
                 for (int j = 0; j < V_STEPS; ++j) {
                     u32 b[4];
                     load_matrices_transposed(b, v_tile + (step * 16 + lane % 16) * V_PITCH * 2 + j * 32 + lane / 16 * 16);
-                    multiply_add(sums[j * 2], a, b[0], b[1], T());
-                    multiply_add(sums[j * 2 + 1], a, b[2], b[3], T());
+#pragma unroll
+                    for (int m = 0; m < MQ; ++m) {
+                        multiply_add(sums[m][j * 2], a[m], b[0], b[1], T());
+                        multiply_add(sums[m][j * 2 + 1], a[m], b[2], b[3], T());
+                    }
                 }
             }
         }
@@ -220,12 +239,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
 
     if (WK == 1) {  // A warp has whole rows, which its lanes store.
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int r = row + half * 8;
+        for (int i = 0; i < MQ * 2; ++i) {
+            const int m = i / 2, half = i % 2, r = row + i * 8;
             T* const to = output + OUTPUT_AT(tile.batch, tile.head, r);
-            const f32 scale = reciprocal_16(sum_of_four(total[half]));
+            const f32 scale = reciprocal_16(sum_of_four(total[m][half]));
 #pragma unroll
-            for (int j = 0; j < V_STEPS; ++j) store_columns(to, j * 16, r < QUERIES, sums[j * 2] + half * 2, sums[j * 2 + 1] + half * 2, scale);
+            for (int j = 0; j < V_STEPS; ++j)
+                store_columns(to, j * 16, r < QUERIES, sums[m][j * 2] + half * 2, sums[m][j * 2 + 1] + half * 2, scale);
         }
         return;
     }
@@ -236,18 +256,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
     f32* const partial = (f32*)shared;
     f32* const tops = partial + WK * BM * O_PITCH;
     f32* const totals = tops + WK * BM;
-    const int here = warp_k * BM + warp_q * 16 + lane / 4;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        const f32 sum = sum_of_four(total[half]);
+    for (int i = 0; i < MQ * 2; ++i) {
+        const int m = i / 2, half = i % 2, here = warp_k * BM + warp_q * ROWS + lane / 4 + i * 8;
+        const f32 sum = sum_of_four(total[m][half]);
         if (lane % 4 == 0) {
-            tops[here + half * 8] = top[half];
-            totals[here + half * 8] = sum;
+            tops[here] = top[m][half];
+            totals[here] = sum;
         }
 #pragma unroll
         for (int j = 0; j < V_STEPS * 2; ++j)
-            *(float2*)(partial + (here + half * 8) * O_PITCH + j * 8 + lane % 4 * 2) =
-                make_float2(sums[j][half * 2], sums[j][half * 2 + 1]);
+            *(float2*)(partial + here * O_PITCH + j * 8 + lane % 4 * 2) = make_float2(sums[m][j][half * 2], sums[m][j][half * 2 + 1]);
     }
     __syncthreads();
     constexpr int VECTORS = (VALUE_SIZE + 7) / 8;
