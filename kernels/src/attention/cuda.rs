@@ -95,10 +95,10 @@ impl Generate for Attention {
 impl Attention {
     fn tensor_core(&self, extents: &Extents, [wq, mq, wk, keys]: [u32; 4], target: &Target) -> Option<Candidate> {
         let (size, value_size) = (extents.size.next_multiple_of(16), extents.value_size.next_multiple_of(16));
-        // Accumulators, scores and query fragments of a thread, beside about seventy registers for everything else.
-        let registers = mq * (value_size / 2 + keys / 2 + if mq * size <= 128 { size / 4 } else { 4 }) + 70;
+        // Accumulators, scores and query fragments of a thread, beside forty registers for everything else.
+        let registers = mq * (value_size / 2 + keys / 2 + if mq * size <= 128 { size / 4 } else { 4 }) + 40;
         let (rows, round, threads) = (16 * mq * wq, wk * keys, 32 * wq * wk);
-        if registers > 250
+        if registers > 220
             || registers * threads > 65536
             || (wk > 1 && (wk - 1) * keys >= extents.keys.next_multiple_of(16))
         {
@@ -115,24 +115,25 @@ impl Attention {
         let stages = (1..=most).rev().find(|&stages| bytes(stages) <= target.shared_per_block)?;
         let shared = bytes(stages);
 
+        let blocks = extents.batch * extents.heads * extents.queries.div_ceil(rows);
+        let resident = (target.shared_per_multiprocessor / (shared + 1024))
+            .min(65536 / (registers.next_multiple_of(8) * threads))
+            .clamp(1, (1536 / threads).min(16));
+        let of_one = blocks.div_ceil(target.multiprocessors);
+        let resident = resident.min(of_one).max(1);
+
         let mut source = self.source(extents);
-        let defines = [("WQ", wq), ("MQ", mq), ("WK", wk), ("BN", keys), ("STAGES", stages)];
+        let defines = [("WQ", wq), ("MQ", mq), ("WK", wk), ("BN", keys), ("STAGES", stages), ("BLOCKS", resident)];
         for (name, value) in defines.into_iter().chain([("SIZE_PADDED", size), ("VALUE_SIZE_PADDED", value_size)]) {
             define(&mut source, name, value);
         }
         source.push_str(include_str!("../gemm/intrinsics.cu"));
         source.push_str(include_str!("score.cu"));
         source.push_str(include_str!("tensor_core.cu"));
-        let blocks = extents.batch * extents.heads * extents.queries.div_ceil(rows);
         let launch = self.launch(source, "attention_tensor_core", [blocks, threads, shared]);
 
-        let resident = (target.shared_per_multiprocessor / (shared + 1024))
-            .min(65536 / (registers.next_multiple_of(8) * threads))
-            .clamp(1, 1536 / threads);
+        let waves = f64::from(of_one.div_ceil(resident));
         let multiprocessors = f64::from(target.multiprocessors);
-        let of_one = (f64::from(blocks) / multiprocessors).ceil();
-        let resident = of_one.min(resident.into());
-        let waves = (of_one / resident).ceil();
         // Warps that the busiest multiprocessor has to do in a wave. Blocks with fewer queries come last, wherever there is room.
         let heads = extents.batch * extents.heads;
         let whole = (f64::from(heads * (extents.queries / rows)) / multiprocessors).ceil() * f64::from(wq);
@@ -143,12 +144,12 @@ impl Attention {
         let loads = f64::from(keys / 16 * (size / 16 + value_size / 16) + queries_loaded);
         let scores = f64::from(mq * keys / 8);
         let issued = (scores * ISSUED_SCORES * warps).max(loads * ISSUED_LOAD * 4.0 * warps);
-        let copied = f64::from(round * (extents.size + extents.value_size) * 2) * resident / L2_BYTES;
+        let copied = f64::from(round * (extents.size + extents.value_size) * 2 * resident) / L2_BYTES;
         let work = if stages == 1 { issued + copied } else { issued.max(copied) };
         let turn = ROUND + products * PRODUCT + loads * LOAD + scores * SCORES + work;
         // A causal tile sees half of the keys on average.
         let rounds = if self.causal.is_some() { (f64::from(rounds) + 1.0) / 2.0 } else { f64::from(rounds) };
-        let join = if wk > 1 { f64::from(wk * rows * value_size * 4) * resident / JOINED_BYTES } else { 0.0 };
+        let join = if wk > 1 { f64::from(wk * rows * value_size * 4 * resident) / JOINED_BYTES } else { 0.0 };
         let cycles = waves * (rounds * turn + join);
         let configuration = format!("{rows} queries, {} a warp, {wk}x{keys} keys, {stages} stages", 16 * mq);
         Some(Candidate::new("tensor_core", configuration, vec![launch], KERNEL + cycles / target.clock))

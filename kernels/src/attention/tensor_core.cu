@@ -1,8 +1,9 @@
 // Attention of one head over a tile of 16·MQ·WQ queries on tensor cores, after FlashAttention-2 (Dao, 2023).
 //
-// The keys are walked in rounds of WK tiles of BN keys. Warp (q, k) multiplies its MQ times 16 queries with tile k of each
-// round and keeps a running maximum, sum and weighted mean of the values; what it loads of keys and values serves all its queries; the WK partial results, where there are several, are
-// joined at the end in a fixed order. Rows in shared memory are 16 bytes longer than a head, so that ldmatrix meets no bank conflict.
+// The keys are walked in rounds of WK tiles of BN keys. Warp (q, k) multiplies its MQ times 16 queries with tile k of each round, for all
+// of which it loads keys and values once, and keeps a running maximum, sum and weighted mean of the values; WK partial results, where there
+// are several, are joined at the end in a fixed order. Rows in shared memory are 16 bytes longer than a head, so that ldmatrix meets no
+// bank conflict.
 constexpr int THREADS = 32 * WQ * WK;
 constexpr int ROWS = 16 * MQ, BM = ROWS * WQ;  // Queries of a warp and of a block.
 constexpr int ROUND = WK * BN;
@@ -13,6 +14,8 @@ constexpr int O_PITCH = VALUE_SIZE_PADDED + 4;  // Floats.
 constexpr bool QUERY_IN_REGISTERS = SIZE_PADDED * MQ <= 128;
 // Whether a tile may hold keys that nobody sees.
 constexpr bool PARTIAL = CAUSAL || KEYS % BN != 0;
+// Whether a warp has no more than one tile of keys, whose scores nothing rescales.
+constexpr bool ONCE = KEYS <= ROUND;
 
 // Copies COLUMNS elements of `rows` rows to shared memory; zeros up to PADDED elements, and up to a multiple of FILL rows, of MOST at most.
 // A thread copies the same chunk of rows that lie evenly where there are whole lines of chunks for all threads.
@@ -53,15 +56,19 @@ DEVICE void copy_rows(u32 to, const T* from, int rows) {
 }
 
 DEVICE u32 pack(f32 low, f32 high, f16) { return pack_f16(low, high); }
-DEVICE u32 pack(f32 low, f32 high, bf16) { return (u32)f32_to_bf16(low) | (u32)f32_to_bf16(high) << 16; }
+DEVICE u32 pack(f32 low, f32 high, bf16) {
+    u32 packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
 
 DEVICE f32 sum_of_four(f32 sum) {
     sum += __shfl_xor_sync(~0u, sum, 1);
     return sum + __shfl_xor_sync(~0u, sum, 2);
 }
 
-// Stores a row's columns `first` to `first` + 15, of which a lane has two in `low` and two, eight columns on, in `high`. Lanes exchange halves,
-// so that a lane stores four neighbouring columns and four lanes a whole sector.
+// Stores a row's columns `first` to `first` + 15, of which a lane has two in `low` and two, eight columns on, in `high`. Lanes
+// exchange halves, so that a lane stores four neighbouring columns and four lanes a whole sector.
 DEVICE void store_columns(T* row, int first, bool run, const f32* low, const f32* high, f32 scale) {
     if (OUTPUT_WIDTH == 8) {
         const bool odd = threadIdx.x % 2;
@@ -78,13 +85,14 @@ DEVICE void store_columns(T* row, int first, bool run, const f32* low, const f32
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tensor_core(
     const T* __restrict__ query, const T* __restrict__ key, const T* __restrict__ value, MASK_PARAMETER
     T* __restrict__ output) {
     wait_for_inputs();
     extern __shared__ __align__(128) unsigned char shared[];
     const Tile tile = this_tile(BM);
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warp_q = warp % WQ, warp_k = warp / WQ;
+    // By a shuffle the compiler knows that a warp's lanes agree, and prepares no shuffle of lanes that have parted.
+    const int lane = threadIdx.x % 32, warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0), warp_q = warp % WQ, warp_k = warp / WQ;
     const int rounds = (tile.seen + ROUND - 1) / ROUND;
     const T* const queries = query + QUERY_AT(tile.batch, tile.head, tile.first);
     const T* const keys = key + KEY_AT(tile.batch, tile.head / GROUP, 0);
@@ -110,6 +118,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
     // A thread's rows of sixteen are lane / 4 and lane / 4 + 8.
     const int row = tile.first + warp_q * ROWS + lane / 4;
     const u32 q_rows = query_tile + (warp_q * ROWS + lane % 16) * K_PITCH * 2 + lane / 16 * 16;
+    const u32 k_rows = stages + (warp_k * BN + lane % 8 + lane / 16 * 8) * K_PITCH * 2 + lane / 8 % 2 * 16;
+    const u32 v_rows = stages + K_BYTES + (warp_k * BN + lane % 16) * V_PITCH * 2 + lane / 16 * 16;
     const bool busy = tile.first + warp_q * ROWS < QUERIES;  // A warp without queries has nothing to do.
     f32 top[MQ][2], total[MQ][2] = {}, sums[MQ][V_STEPS * 2][4] = {};
     u32 fq[MQ][QUERY_IN_REGISTERS ? K_STEPS : 1][4];
@@ -134,12 +144,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
         }
         copy_async_commit();
         const int first_key = round * ROUND + warp_k * BN;
-        const u32 k_tile = stages + stage * STAGE_BYTES + warp_k * BN * K_PITCH * 2;
-        const u32 v_tile = stages + stage * STAGE_BYTES + K_BYTES + warp_k * BN * V_PITCH * 2;
         const int left = tile.seen - first_key;  // Keys from here on that some query sees.
-        const bool seen = left > 0 && busy;
-        f32 scores[MQ][BN / 8][4] = {};
+        const bool seen = left > 0 && busy, full = !PARTIAL || left >= BN;
+        f32 scores[MQ][BN / 8][4];
         const auto weigh = [&](bool whole) {
+#pragma unroll
+            for (int i = 0; i < MQ * BN / 2; ++i) scores[i / (BN / 2)][i / 4 % (BN / 8)][i % 4] = 0.0f;
 #pragma unroll
             for (int step = 0; step < K_STEPS; ++step) {
 #pragma unroll
@@ -149,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
                 for (int j = 0; j < BN / 16; ++j) {
                     if (!whole && j * 16 >= left) continue;
                     u32 b[4];
-                    load_matrices(b, k_tile + (j * 16 + lane % 8 + lane / 16 * 8) * K_PITCH * 2 + step * 32 + lane / 8 % 2 * 16);
+                    load_matrices(b, k_rows + stage * STAGE_BYTES + j * 16 * K_PITCH * 2 + step * 32);
 #pragma unroll
                     for (int m = 0; m < MQ; ++m) {
                         const u32(&a)[4] = fq[m][QUERY_IN_REGISTERS ? step : 0];
@@ -181,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
                     best = fmaxf(best * UNIT, top[m][half]);
                     // Where no key has been seen yet, every power is 0 whatever is subtracted.
                     const f32 shift = best == LOWEST ? 0.0f : best;
-                    const f32 factor = exp2_16(top[m][half] - shift);
+                    const f32 factor = ONCE ? 1.0f : exp2_16(top[m][half] - shift);
                     top[m][half] = best;
                     total[m][half] *= factor;
 #pragma unroll
@@ -199,16 +209,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
                 }
             }
         };
-        if (seen && (!PARTIAL || left >= BN)) weigh(true);
-        if (PARTIAL && seen && left < BN) weigh(false);
-        if (round == 0) {
-            copy_async_wait<1>();
-            __syncthreads();
-        }
-        if (seen) {
+        const auto mix = [&](bool whole) {
 #pragma unroll
             for (int step = 0; step < BN / 16; ++step) {
-                if (PARTIAL && step * 16 >= left) break;
+                if (!whole && step * 16 >= left) break;
                 u32 a[MQ][4];
 #pragma unroll
                 for (int m = 0; m < MQ; ++m)
@@ -220,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
 #pragma unroll
                 for (int j = 0; j < V_STEPS; ++j) {
                     u32 b[4];
-                    load_matrices_transposed(b, v_tile + (step * 16 + lane % 16) * V_PITCH * 2 + j * 32 + lane / 16 * 16);
+                    load_matrices_transposed(b, v_rows + stage * STAGE_BYTES + step * 16 * V_PITCH * 2 + j * 32);
 #pragma unroll
                     for (int m = 0; m < MQ; ++m) {
                         multiply_add(sums[m][j * 2], a[m], b[0], b[1], T());
@@ -228,7 +232,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) attention_tensor_core(
                     }
                 }
             }
+        };
+        if (seen && full) weigh(true);
+        if (seen && !full) weigh(false);
+        if (round == 0) {
+            copy_async_wait<1>();
+            __syncthreads();
         }
+        if (seen && full) mix(true);
+        if (seen && !full) mix(false);
         if (STAGES == 1 && round + 1 < rounds) {
             __syncthreads();
             copy_keys(round + 1, 0);
