@@ -68,6 +68,8 @@ pub fn cases() -> Vec<Kernel> {
     let mut cases = vec![
         packed(F16, [1, 3, 197, 64]),
         packed(F16, [1, 12, 128, 32]),
+        // Windows, of which a multiprocessor holds several at a time.
+        packed(F16, [64, 3, 49, 32]),
         packed(F32, [1, 2, 37, 24]),
         packed(Bf16, [2, 2, 50, 40]),
         dense(F16, [1, 2, 300, 128], [2, 700, 128]),
