@@ -15,27 +15,18 @@ const ROW_PADDING: u32 = 16;
 const CUDA_CORE_THREADS: u32 = 128;
 const CUDA_CORE_LANES: u32 = 8;
 /// Warps along queries, sixteens of queries of a warp, warps along keys, keys of a tile.
-const TILES: [[u32; 4]; 31] = [
+const TILES: [[u32; 4]; 20] = [
     [1, 1, 1, 64],
     [1, 1, 2, 32],
     [1, 1, 2, 64],
     [1, 1, 4, 16],
     [1, 1, 4, 32],
     [1, 1, 4, 64],
-    [1, 1, 8, 16],
     [1, 1, 8, 32],
-    [1, 2, 1, 64],
-    [1, 2, 2, 32],
-    [1, 2, 2, 64],
-    [1, 2, 4, 32],
-    [1, 2, 4, 64],
     [2, 1, 2, 64],
     [2, 1, 2, 112],
-    [2, 1, 4, 32],
-    [2, 1, 4, 64],
     [2, 2, 1, 64],
     [2, 2, 2, 32],
-    [3, 1, 2, 32],
     [3, 1, 2, 64],
     [3, 1, 4, 64],
     [4, 1, 1, 64],
@@ -45,25 +36,22 @@ const TILES: [[u32; 4]; 31] = [
     [4, 1, 2, 32],
     [4, 2, 1, 32],
     [4, 2, 1, 64],
-    [7, 1, 2, 64],
-    [7, 2, 1, 64],
 ];
-/// Constants of `tensor_core`, fitted to 312 candidates of five problems on 8, 16 and 132 multiprocessors (`TUNING.md`, section 38). Cycles in
-/// which a warp gets an m16n8k16 product done.
-const PRODUCT: f64 = 11.0;
-/// The same of an ldmatrix of four fragments, of keys or values; and for which it keeps the multiprocessor's shared memory busy.
-const LOAD: f64 = 12.0;
-const ISSUED_LOAD: f64 = 4.0;
-/// Cycles in which a warp gets 16 scores of each of 8 keys done: scale, maximum, power, sum.
-const SCORES: f64 = 26.0;
-/// Cycles for which those keep one of four schedulers busy.
-const ISSUED_SCORES: f64 = 10.0;
-/// Barrier and wait of a round.
-const ROUND: f64 = 400.0;
+/// Constants of `tensor_core`, fitted to 697 candidates of 15 problems on 8, 16 and 132 multiprocessors (`TUNING.md`, section 63). Cycles in
+/// which a warp gets an m16n8k16 product done, and for which that keeps one of four schedulers busy: loads of fragments included.
+const PRODUCT: f64 = 5.5;
+/// Cycles for which 16 scores of each of 8 keys keep a scheduler busy: scale, maximum, power, sum.
+const SCORES: f64 = 20.0;
+/// Cycles until an element of the mask arrives, of which a lane waits for one after another.
+const MASK: f64 = 520.0;
+/// Cycles of barrier and wait before each round but the first, which the blocks of a multiprocessor share.
+const ROUND: f64 = 1100.0;
+/// Cycles from the end of a block to the first products of the one in its place.
+const START: f64 = 2400.0;
 /// Bytes that a multiprocessor gets from level 2 in a cycle while all of them ask.
-const L2_BYTES: f64 = 52.0;
+const L2_BYTES: f64 = 66.0;
 /// Bytes of sums that a multiprocessor joins and stores in a cycle.
-const JOINED_BYTES: f64 = 27.0;
+const JOINED_BYTES: f64 = 40.0;
 /// Start and end of a kernel as seen by the next one, first bytes and last stores included, microseconds.
 const KERNEL: f64 = 1.67;
 /// What `cuda_core` has besides: cycles until the first bytes of a block arrive, and from the last sum to the stores.
@@ -132,25 +120,28 @@ impl Attention {
         source.push_str(include_str!("tensor_core.cu"));
         let launch = self.launch(source, "attention_tensor_core", [blocks, threads, shared]);
 
-        let waves = f64::from(of_one.div_ceil(resident));
+        let waves = f64::from(of_one.div_ceil(resident).max(1));
         let multiprocessors = f64::from(target.multiprocessors);
-        // Warps that the busiest multiprocessor has to do in a wave. Blocks with fewer queries come last, wherever there is room.
+        // Warps along queries that the busiest multiprocessor has to do. Blocks with fewer queries come last, wherever there is room.
         let heads = extents.batch * extents.heads;
         let whole = (f64::from(heads * (extents.queries / rows)) / multiprocessors).ceil() * f64::from(wq);
         let busy = whole.max(f64::from(heads * extents.queries.div_ceil(16 * mq)) / multiprocessors);
-        let warps = (busy * f64::from(wk) / waves / 4.0).max(1.0);
-        let products = f64::from(mq * (keys / 8 * (size / 16) + keys / 16 * (value_size / 8)));
-        let queries_loaded = if mq * size <= 128 { 0 } else { mq * size / 16 };
-        let loads = f64::from(keys / 16 * (size / 16 + value_size / 16) + queries_loaded);
-        let scores = f64::from(mq * keys / 8);
-        let issued = (scores * ISSUED_SCORES * warps).max(loads * ISSUED_LOAD * 4.0 * warps);
-        let copied = f64::from(round * (extents.size + extents.value_size) * 2 * resident) / L2_BYTES;
-        let work = if stages == 1 { issued + copied } else { issued.max(copied) };
-        let turn = ROUND + products * PRODUCT + loads * LOAD + scores * SCORES + work;
+        let warps = busy * f64::from(wk) / 4.0;
+        let products = f64::from(mq * (keys / 8 * (size / 16) + keys / 16 * (value_size / 8))) * PRODUCT;
+        let scores = f64::from(mq * keys / 8) * SCORES;
+        let masked =
+            if self.mask.is_some() { f64::from(mq * keys.min(extents.keys).div_ceil(8) * 4) * MASK } else { 0.0 };
         // A causal tile sees half of the keys on average.
         let rounds = if self.causal.is_some() { (f64::from(rounds) + 1.0) / 2.0 } else { f64::from(rounds) };
-        let join = if wk > 1 { f64::from(wk * rows * value_size * 4 * resident) / JOINED_BYTES } else { 0.0 };
-        let cycles = waves * (rounds * turn + join);
+        let of_block = (rounds - 1.0) * ROUND / f64::from(resident) + rounds * (products + masked);
+        let copied =
+            rounds * f64::from(round * (extents.size + extents.value_size) * 2) + f64::from(rows * extents.size * 2);
+        let joined = if wk > 1 { f64::from(wk * rows * value_size * 4) } else { 0.0 };
+        // Latencies of the blocks that follow one another, and what all blocks of a multiprocessor share.
+        let waited = waves * of_block + (waves - 1.0) * START;
+        let shared_out =
+            rounds * warps * (products + scores) + f64::from(of_one) * (copied / L2_BYTES + joined / JOINED_BYTES);
+        let cycles = waited + shared_out;
         let configuration = format!("{rows} queries, {} a warp, {wk}x{keys} keys, {stages} stages", 16 * mq);
         Some(Candidate::new("tensor_core", configuration, vec![launch], KERNEL + cycles / target.clock))
     }
