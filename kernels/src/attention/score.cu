@@ -20,25 +20,22 @@ DEVICE Tile this_tile(int rows) {
 
 // The score of a product; −∞ where the query does not see the key.
 DEVICE f32 score(f32 product, const Tile& tile, int query, int key MASK_FORMAL) {
-    if (key >= tile.seen) return LOWEST;
-#if CAUSAL
-    if (key > query + CAUSAL_OFFSET) return LOWEST;
-#endif
+    const bool seen = key < tile.seen && (!CAUSAL || key <= query + CAUSAL_OFFSET);
     f32 x = __fmul_rn(product, SCALE);  // Not contracted with the mask by some compilers.
 #if SOFTCAP
     x = SOFTCAP_FACTOR * tanhf(x);
 #endif
 #if MASKED
-    if (query < QUERIES) {
-        const Mask m = mask[MASK_AT(tile.batch, tile.head, query) + key * MASK_COLUMN];
+    // Read whether it is seen or not: behind a branch, a lane would wait for one element after another.
+    const int row = query < QUERIES ? query : QUERIES - 1, column = key < KEYS ? key : KEYS - 1;
+    const Mask m = mask[MASK_AT(tile.batch, tile.head, row) + column * MASK_COLUMN];
 #if MASK_HIDES
-        if (!m.value) return LOWEST;
+    x = m.value ? x : LOWEST;
 #else
-        // Finite masks stay finite, whatever the unit.
-        const f32 added = to_f32(m);
-        x += added == LOWEST ? LOWEST : fmaxf(added * LOG2_E, -3e38f);
+    // Finite masks stay finite, whatever the unit.
+    const f32 added = to_f32(m);
+    x += added == LOWEST ? LOWEST : fmaxf(added * LOG2_E, -3e38f);
 #endif
-    }
 #endif
-    return x;
+    return seen ? x : LOWEST;
 }
