@@ -101,6 +101,7 @@ families! {
     QuantizingConv in quantizing_conv,
     PooledConv in pooled_conv,
     PooledQuantizedConv in pooled_quantized_conv,
+    MomentsMatMul in moments_matmul,
 }
 
 /// A family's name, for reports: that of its module.

@@ -62,8 +62,8 @@ pub use conv::scaled::quantized as scaled_quantized_conv;
 pub use conv::{
     pooled as pooled_conv, quantized as quantized_conv, scaled as scaled_conv, transposed as conv_transpose,
 };
-// And a product of normalised rows, and recurrent layers above each other.
-pub use matmul::normalized as normalized_matmul;
+// And products of normalised rows and with moments of rows, and recurrent layers above each other.
+pub use matmul::{moments as moments_matmul, normalized as normalized_matmul};
 pub use recurrent::stack as recurrent_stack;
 
 pub use error::KernelError;

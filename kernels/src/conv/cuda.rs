@@ -156,6 +156,7 @@ pub(super) fn problem(
         second: None,
         pool: None,
         moments: None,
+        leaves_moments: false,
         integers: None,
     }
 }

@@ -323,6 +323,9 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
 #endif
         copy_async_commit();
     }
+#if GIVEN_MOMENTS
+    take_moments(o, t);
+#endif
     return copies;
 }
 

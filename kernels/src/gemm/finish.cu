@@ -142,6 +142,7 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
         for (int i = 0; i < BATCH; i++) extras[i] = next[i];
         if (EXTRA_REGISTERS > 0 && first + BATCH < PASSES) read_extras(o, t, first + BATCH, next);
         Sum sums[BATCH][8];
+        Left left[BATCH] = {};
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
             if (first + i >= PASSES || !vector_exists(t, first + i)) continue;
@@ -161,15 +162,20 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
                 add(sums[i], __ldcg((const Sum4*)from), __ldcg((const Sum4*)(from + 4)), slice == 0);
 #endif
             }
-#if MOMENTS
+#if NORMALIZED
             normalize(sums[i], bias, row);
 #endif
-            if (!PARTS) finish_vector(o, sums[i], bias, extras[i], row_of(t, row), column, t.batch);
+            if (!PARTS) left[i] = finish_vector(o, sums[i], bias, extras[i], row_of(t, row), column, t.batch);
         }
 #pragma unroll
         for (int i = 0; PARTS && i < BATCH; i++) {
             if (first + i >= PASSES || !vector_exists(t, first + i)) continue;
-            finish_vector(o, sums[i], bias, extras[i], row_of(t, row_of_pass(t, first + i)), column, t.batch);
+            left[i] = finish_vector(o, sums[i], bias, extras[i], row_of(t, row_of_pass(t, first + i)), column, t.batch);
+        }
+#pragma unroll
+        for (int i = 0; i < BATCH; i++) {
+            const bool exists = first + i < PASSES && vector_exists(t, first + i);
+            leave_moments(o, left[i], exists, row_of(t, row_of_pass(t, first + i)), column);
         }
     }
 }

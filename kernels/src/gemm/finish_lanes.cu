@@ -119,6 +119,7 @@ DEVICE void finish_lanes(const Operands& o, const Tile& t, Sums& sums, const Bia
         for (int i = 0; i < BATCH; i++) {
             if (first + i >= LANE_ROWS) continue;
             const int in_tile = lane.row + lane_row(first + i), row = row_of(t, in_tile);
+            Left left[GROUPS] = {};
 #pragma unroll
             for (int group = 0; group < GROUPS; group++) {
                 const int column = t.column + lane.column + group * GROUP;
@@ -127,10 +128,15 @@ DEVICE void finish_lanes(const Operands& o, const Tile& t, Sums& sums, const Bia
 #pragma unroll
                 for (int j = 0; j < VECTOR_COLUMNS; j++)
                     vector[j] = square_of(sums, (first + i) / 2, (group * VECTOR_COLUMNS + j) / 2)[in_square(first + i, j)];
-#if MOMENTS
+#if NORMALIZED
                 normalize(vector, bias[group], in_tile);
 #endif
-                finish_vector(o, vector, bias[group], extras[i][group], row, column, t.batch);
+                left[group] = finish_vector(o, vector, bias[group], extras[i][group], row, column, t.batch);
+            }
+#pragma unroll
+            for (int group = 0; group < GROUPS; group++) {
+                const int column = t.column + lane.column + group * GROUP;
+                leave_moments(o, left[group], vector_exists(t, row, column), row, column);
             }
         }
     }

@@ -17,7 +17,8 @@ pub(super) fn candidates(problem: &Problem, target: &Target) -> Vec<Candidate> {
         problem.depth.window.as_ref().is_none_or(|w| w.count() == 1 && w.overreaches(&problem.rows) == [false; 3]);
     let bytes = problem.is_of_bytes();
     let known = bytes || matches!(element, DType::F32 | DType::F16 | DType::Bf16);
-    let fused = problem.scale.is_some() || problem.second.is_some() || problem.pool.is_some();
+    let parted = problem.takes_moments() || problem.leaves_moments;
+    let fused = problem.scale.is_some() || problem.second.is_some() || problem.pool.is_some() || parted;
     if m > MOST_ROWS || !plain || problem.groups() != 1 || !known || fused {
         return Vec::new();
     }

@@ -6,6 +6,8 @@ use crate::pool::cuda::Packed;
 use crate::quantized_conv::is_float_factor;
 use crate::{DType, View};
 
+pub(crate) use crate::matmul::moments::PART;
+
 /// Strides of an operand over the batch and row dimensions of a [`Problem`], and along its columns; in elements.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
@@ -101,6 +103,9 @@ pub(crate) struct Scale {
 pub(crate) struct Moments {
     /// Number of the operand with the sums of B's columns, f32 and side by side. Where there is none, means are taken as 0.
     pub sums: Option<usize>,
+    /// Number of the operand with the moments of A's rows, as [`Problem::leaves_moments`] has them stored. Where there is none, they are added
+    /// up beside the products.
+    pub given: Option<usize>,
     /// Added to variances.
     pub epsilon: f32,
 }
@@ -169,8 +174,12 @@ pub(crate) struct Problem {
     pub columns_of_group: u32,
     /// Factors of A; only `tensor_core_gemm` reads them.
     pub scale: Option<Scale>,
-    /// How rows of A are normalised; only `tensor_core_gemm` does, by warps and without parts of K.
+    /// How rows of A are normalised; only `tensor_core_gemm` and `gemv` add up moments, without parts of K, and only kernels on tensor cores
+    /// take given ones.
     pub moments: Option<Moments>,
+    /// Whether a second output has the moments of C's rows: for each [`PART`] columns, and each row, the sum and the sum of the squares,
+    /// before they are rounded. Only kernels on tensor cores leave them.
+    pub leaves_moments: bool,
     /// Columns that are stored twice; only `tensor_core_gemm` stores them.
     pub second: Option<Second>,
     /// What is pooled; only `tensor_core_gemm` and `warpgroup_gemm` pool, without parts of K.
@@ -253,7 +262,17 @@ impl Problem {
 
     /// Whether products may read A where copies put it, without a look at its elements.
     pub fn a_stays_in_memory(&self) -> bool {
-        self.scale.is_none() && self.moments.is_none()
+        self.scale.is_none() && !self.adds_moments()
+    }
+
+    /// Whether moments of A's rows are added up beside the products.
+    pub fn adds_moments(&self) -> bool {
+        self.moments.is_some_and(|moments| moments.given.is_none())
+    }
+
+    /// Whether moments of A's rows are an operand.
+    pub fn takes_moments(&self) -> bool {
+        self.moments.is_some_and(|moments| moments.given.is_some())
     }
 
     /// Extent of M.

@@ -1,6 +1,6 @@
 //! Printing: constants, index functions, operands and epilogue of a product as CUDA.
 
-use super::problem::{Map, Moments, Operand, Problem};
+use super::problem::{Map, Moments, Operand, PART, Problem};
 use crate::DType;
 use crate::codegen::{
     Argument, Arithmetic, FetchAhead, Launch, Source, Tables, Text, element_type, f32_literal, prelude_for,
@@ -317,7 +317,7 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
     }
     line(
         "    Output* output;\n    Sum* partials;\n    u32* counters;\n    const AElement* scale;\n    u8* second;\n    \
-         const f32* sums;\n};"
+         const f32* sums;\n    const Sum2* given;\n    Sum2* left;\n};"
             .into(),
     );
 
@@ -401,6 +401,10 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
     }
     line("    return x;\n}".into());
     line(include_str!("parts_of_vectors.cu").into());
+    line(match problem.leaves_moments {
+        true => concat!(include_str!("moments.cu"), include_str!("left_moments.cu")).into(),
+        false => include_str!("nothing_left.cu").into(),
+    });
 
     let innermost = problem.batch.last().copied().unwrap_or(1);
     let bias_of_batch = format!("(int)((u32)batch % {innermost}u) * {}", problem.bias_batch);
@@ -450,7 +454,7 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
         ));
     }
     line(format!(
-        "DEVICE void finish_vector(const Operands& o, const Vectored (&sum)[VECTOR_COLUMNS], const Bias (&bias)[VECTOR_COLUMNS], const Extras& x, int row, int column, int batch) {{\n\
+        "DEVICE Left finish_vector(const Operands& o, const Vectored (&sum)[VECTOR_COLUMNS], const Bias (&bias)[VECTOR_COLUMNS], const Extras& x, int row, int column, int batch) {{\n\
          {results}    Output* to = o.output + (row_of_output(row, batch) + column * OUT_COLUMN);"
     ));
     line(match (problem.output.dtype, packed) {
@@ -476,7 +480,7 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
             made(columns / 4, &|word| format!("second_word(z + {})", word * 4)),
         ));
     }
-    line("}".into());
+    line(format!("    return {};\n}}", if problem.leaves_moments { "moments_of(y)" } else { "Left{}" }));
 
     let single_arguments =
         arguments(&|i, map, _| format!("to_f32(o.extra_{i}[row_of_extra_{i}(row, batch) + column * {}])", map.column));
@@ -751,6 +755,8 @@ fn operands(problem: &Problem, scratch: bool) -> Vec<Pointer> {
         pointer("const AElement*", "scale", problem.scale.as_ref().map(|scale| Argument::Input(scale.input))),
         pointer("u8*", "second", problem.second.as_ref().map(|_| Argument::Output(1))),
         pointer("const f32*", "sums", sums.map(Argument::Input)),
+        pointer("const Sum2*", "given", problem.moments.and_then(|moments| moments.given).map(Argument::Input)),
+        pointer("Sum2*", "left", problem.leaves_moments.then_some(Argument::Output(1))),
     ]);
     all
 }
@@ -765,10 +771,13 @@ fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geome
         .int("K", problem.k())
         .int("OUT_COLUMN", problem.output.column)
         .int("THREADS", *threads);
+    let parted = problem.leaves_moments || problem.takes_moments();
+    let constants = if parted { constants.int("PART", PART) } else { constants };
     let constants = match problem.moments {
-        Some(Moments { sums, epsilon }) => {
+        Some(Moments { sums, epsilon, .. }) => {
             constants.flag("CENTER", sums.is_some()).text(&format!("#define EPSILON {}", f32_literal(epsilon)))
         }
+        None if problem.leaves_moments => constants.flag("CENTER", true),
         None => constants,
     };
     let there = operands.iter().filter(|operand| operand.argument.is_some());

@@ -1,7 +1,7 @@
 //! Tensor-core configurations (f16, bf16, floats and integers of 8 bits): by warps on sm_80 and later, by warpgroups on sm_90 (not
 //! for 8 bits).
 
-use super::problem::{Operand, Problem, Windows};
+use super::problem::{Operand, PART, Problem, Windows};
 use super::source::{Constants, Geometry, launch};
 use super::tile::{DEPTHS, FRAGMENT, Tile, Unit, depth_of_pixel, has_many_sums, multiplies_by_warpgroups};
 use super::tile_cost::cost;
@@ -182,9 +182,11 @@ fn has_patches(problem: &Problem) -> bool {
 
 /// Columns side by side that the lanes of a warp get if B's columns are in another order in shared memory. Two are too few: each store then
 /// is of a single word.
-fn vector_of_lane(warp_columns: u32, turned: bool) -> Option<u32> {
+fn vector_of_lane(problem: &Problem, warp_columns: u32, turned: bool) -> Option<u32> {
     let lanes = if turned { 8 } else { 4 };
-    [8, 4].into_iter().find(|vector| warp_columns.is_multiple_of(lanes * vector))
+    let vector = [8, 4].into_iter().find(|vector| warp_columns.is_multiple_of(lanes * vector))?;
+    // Lanes of a row join a whole part of its moments.
+    Some(vector).filter(|vector| !problem.leaves_moments || (lanes * vector).is_multiple_of(PART))
 }
 
 /// Configurations that gather A, each row for itself.
@@ -207,9 +209,10 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
         let oversize = |tile: u32, extent: u32, least: u32| tile > least && tile >= 2 * extent;
         // Sums of the largest warp tiles leave no registers for what is converted, or for moments that a warp adds up alone: 16 bytes
         // spilled on sm_87.
-        let takes_registers = problem.float8() || (problem.moments.is_some() && (!turned || wn == 1));
+        let takes_registers = problem.float8() || (problem.adds_moments() && (!turned || wn == 1));
         let crowded = takes_registers && has_many_sums(rows / wm, columns / wn);
-        let whole = rows.is_multiple_of(problem.pooled());
+        let parted = !problem.leaves_moments || columns.is_multiple_of(PART);
+        let whole = rows.is_multiple_of(problem.pooled()) && parted;
         !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32) && !crowded && whole
     });
     sized.flat_map(move |(unit, turned, (rows, columns, wm, wn, wk))| {
@@ -233,7 +236,7 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
             let grids = problem.m().div_ceil(rows) * problem.columns.div_ceil(columns) * problem.batches();
             let splits = SPLITS.into_iter().filter(move |&split| {
                 let parts = turns / split >= 2 && grids * split <= 2 * target.multiprocessors.max(8);
-                split == 1 || (parts && problem.moments.is_none() && problem.pool.is_none())
+                split == 1 || (parts && !problem.adds_moments() && problem.pool.is_none())
             });
             splits.flat_map(move |split| {
                 let cluster = [false, true].into_iter().filter(move |&cluster| {
@@ -253,7 +256,7 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
                         let units = [wm, wn, wk];
                         let patch = None;
                         let finishes = unit == Unit::Warp && wk == 1 && !cluster && lanes_finish;
-                        let vector = vector_of_lane(columns / wn, turned).filter(|_| finishes);
+                        let vector = vector_of_lane(problem, columns / wn, turned).filter(|_| finishes);
                         let stages = most;
                         let mut tile =
                             Tile { unit, rows, columns, depth, units, stages, split, cluster, patch, turned, vector };
@@ -304,7 +307,9 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .define("SCALED", u32::from(problem.scale.is_some()))
         .int("SCALE_OFFSET", problem.scale.as_ref().map_or(0, |scale| scale.offset))
         .int("SCALES_AT", layout.scales)
-        .define("MOMENTS", u32::from(problem.moments.is_some()))
+        .define("MOMENTS", u32::from(problem.adds_moments()))
+        .define("NORMALIZED", u32::from(problem.moments.is_some()))
+        .define("GIVEN_MOMENTS", u32::from(problem.takes_moments()))
         .define("EVEN_ROWS", u32::from(even_rows.is_some()))
         .int("A_ROW", even_rows.unwrap_or(0))
         .flag("ROW_TABLE", tile.has_row_table(problem))
@@ -324,7 +329,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     };
     let constants = with_patch(constants, problem, tile);
     let constants = match problem.moments {
-        Some(_) => constants.int("MOMENTS_AT", layout.moments).int("MOMENT_PARTS", tile.moment_parts()),
+        Some(_) => constants.int("MOMENTS_AT", layout.moments).int("MOMENT_PARTS", tile.moment_parts(problem)),
         None => constants,
     };
     let mut parts: Vec<Cow<'static, str>> = vec![include_str!("intrinsics.cu").into()];
@@ -335,7 +340,12 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         parts.push(super::FLOAT8_PRODUCTS.into());
     }
     parts.extend(problem.scale.as_ref().map(|scale| scale.function.clone().into()));
-    parts.extend(problem.moments.map(|_| include_str!("moments.cu").into()));
+    if problem.moments.is_some() {
+        parts.push(include_str!("normalized_rows.cu").into());
+    }
+    if problem.adds_moments() {
+        parts.extend([include_str!("moments.cu").into(), include_str!("added_moments.cu").into()]);
+    }
     if cluster {
         parts.push(include_str!("cluster.cu").into());
     }
@@ -352,6 +362,9 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     parts.push(if tile.vector.is_some() { include_str!("finish_lanes.cu") } else { include_str!("finish.cu") }.into());
     if let Some(windows) = &problem.pool {
         parts.extend([windows.packed.largest().into(), include_str!("finish_pooled.cu").into()]);
+    }
+    if problem.takes_moments() {
+        parts.push(include_str!("given_moments.cu").into());
     }
     parts.extend([include_str!("copies.cu").into(), multiply.into(), text.into()]);
     let scratch = split > 1 && !cluster;

@@ -193,10 +193,14 @@ impl Tile {
         (parts, bytes(parts))
     }
 
-    /// Parts of a row's moments: of warps that share K, and of those that take turns with the row's steps.
-    pub fn moment_parts(&self) -> u32 {
+    /// Parts of a row's moments: of warps that share K, and of those that take turns with the row's steps. Given ones are one.
+    pub fn moment_parts(&self, problem: &Problem) -> u32 {
         let [_, wn, wk] = self.units;
-        if self.turned { wk } else { wk * wn }
+        match problem.adds_moments() {
+            true if self.turned => wk,
+            true => wk * wn,
+            false => 1,
+        }
     }
 
     /// Whether it finds room in shared memory beside the epilogue's tables.
@@ -213,7 +217,7 @@ impl Tile {
         let factors = if problem.scale.is_some() { problem.k().next_multiple_of(self.depth) } else { 0 };
         // Floats of bytes.
         let of_factors = factors * if problem.is_of_bytes() { 4 } else { problem.a.dtype.size() as u32 };
-        let of_moments = if problem.moments.is_some() { self.moment_parts() * self.rows * 8 } else { 0 };
+        let of_moments = if problem.moments.is_some() { self.moment_parts(problem) * self.rows * 8 } else { 0 };
         let (staged, of_staged) = self.staged(ring, of_table + of_cluster + of_factors + of_moments);
         let table = ring.max(of_staged);
         let received = table + of_table;

@@ -62,6 +62,7 @@ pub(super) fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
         second: None,
         pool: None,
         moments: None,
+        leaves_moments: false,
         integers: None,
     })
 }

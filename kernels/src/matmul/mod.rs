@@ -5,9 +5,11 @@ pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+pub mod moments;
 pub mod normalized;
 #[cfg(test)]
 mod tests;
+mod widened;
 
 use crate::quantized_conv::is_float_factor;
 use crate::view::Strides;

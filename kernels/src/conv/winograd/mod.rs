@@ -175,6 +175,7 @@ impl<'a> Tiling<'a> {
             second: None,
             pool: None,
             moments: None,
+            leaves_moments: false,
             integers: None,
         })
     }

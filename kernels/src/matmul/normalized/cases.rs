@@ -6,6 +6,9 @@ use crate::matmul::MatMul;
 use crate::pointwise::Epilogue;
 use crate::{DType, Kernel, View};
 
+/// Given moments are any numbers in tests: with such an epsilon deviations of rows that have next to none stay numbers of the usual size.
+const EPSILON_OF_GIVEN: f32 = 0.5;
+
 fn contiguous(dtype: DType, shape: &[u32]) -> View {
     View::contiguous(dtype, shape).expect("a small shape")
 }
@@ -24,11 +27,11 @@ fn normalized(
     let output = contiguous(dtype, &[batch, &[m, n]].concat());
     let epilogue = finish(&output);
     let a = contiguous(dtype, &[batch, &[m, k]].concat());
-    NormalizedMatMul { product: MatMul { a, b, output, epilogue }, center, epsilon: 1e-5 }
+    NormalizedMatMul { product: MatMul { a, b, output, epilogue }, center, epsilon: 1e-5, given: false }
 }
 
 /// The cases: products of networks, odd extents, batches, few rows, results in f32, columns of a wider output, weights
-/// along K.
+/// along K, given moments.
 pub fn cases() -> Vec<Kernel> {
     let none = |_: &View| epilogue(false, &[], &[]);
     let bias = |_: &View| epilogue(true, &[], &[]);
@@ -71,6 +74,26 @@ pub fn cases() -> Vec<Kernel> {
         let mut packed = normalized(DType::F16, &[], extents, center, finish);
         packed.product.b = packed.product.packed_b().expect("a matrix");
         cases.push(packed);
+    }
+    for (extents, center, along_k, finish) in [
+        ([49, 96, 192], true, true, &bias as &dyn Fn(&View) -> Epilogue),
+        ([197, 192, 144], true, true, &silu),
+        ([70, 384, 96], false, false, &relu),
+        ([208, 512, 192], true, true, &residual),
+        ([33, 1056, 47], true, true, &none),
+        ([3, 128, 40], true, true, &bias),
+    ] {
+        let mut given = normalized(DType::F16, &[], extents, center, finish);
+        (given.given, given.epsilon) = (true, EPSILON_OF_GIVEN);
+        if along_k {
+            given.product.b = given.product.packed_b().expect("a matrix");
+        }
+        cases.push(given);
+    }
+    for dtype in [DType::F16, DType::F32] {
+        let mut batches = normalized(dtype, &[2, 3], [20, 64, 72], true, bias);
+        (batches.given, batches.epsilon) = (true, EPSILON_OF_GIVEN);
+        cases.push(batches);
     }
     cases.into_iter().map(Kernel::NormalizedMatMul).collect()
 }

@@ -1,5 +1,5 @@
-//! CUDA candidates: those of the product on tensor cores by warps (sm_80 and later), and those for few rows. Both add up the moments
-//! of the rows that they multiply, of f16.
+//! CUDA candidates, of f16: those of the product on tensor cores (sm_80 and later) and those for few rows. Both add up the moments of the
+//! rows that they multiply, warps on tensor cores alone. Given moments are read on tensor cores.
 
 use super::NormalizedMatMul;
 use crate::DType;
@@ -13,10 +13,11 @@ impl Generate for NormalizedMatMul {
             return Err(Unsupported("a product of normalised rows of other than f16".into()));
         }
         let mut problem = cuda::problem(&self.product)?;
-        problem.moments = Some(Moments { sums: self.sums_input(), epsilon: self.epsilon });
+        problem.moments = Some(Moments { sums: self.sums_input(), given: self.moments_input(), epsilon: self.epsilon });
         let mut all = gemm::fused_candidates(&problem, target)?;
         for candidate in all.iter_mut().filter(|candidate| !candidate.packing.is_empty()) {
-            candidate.packing.resize(self.sums_input().map_or(candidate.packing.len(), |sums| sums + 1), Packing::Keep);
+            let last = self.moments_input().or(self.sums_input());
+            candidate.packing.resize(last.map_or(candidate.packing.len(), |last| last + 1), Packing::Keep);
         }
         Ok(all)
     }

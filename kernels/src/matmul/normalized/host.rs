@@ -3,42 +3,22 @@
 //! The mean is one more step of the sum over k: `−mean / deviation` in a, the sums in b.
 
 use super::NormalizedMatMul;
-use crate::host::{cast, cast_mut, check_operands, epilogue::is_f32_class, stages};
-use crate::matmul::MatMul;
-use crate::pointwise::{Class, Instruction, Pointwise, Program};
+use crate::host::{cast, cast_mut, check_operands, epilogue::is_f32_class};
+use crate::matmul::{MatMul, moments::PART, widened::Widened};
 use crate::strided::Real;
-use crate::{DType, Family, KernelError, MAX_INPUTS, View};
-
-/// A factor in the workspace, as f32 and with room for one more step, and how it comes there.
-struct Widened {
-    view: View,
-    copy: Pointwise,
-}
-
-impl Widened {
-    /// Of a matrix or a batch of them, with `more` further steps along dimension `along`.
-    fn new(factor: &View, along: usize, more: u32) -> Result<Self, KernelError> {
-        let mut shape = factor.shape.clone();
-        let extent = shape.get_mut(along).ok_or(KernelError::Shape("rank"))?;
-        *extent = extent.checked_add(more).ok_or(KernelError::Shape("size"))?;
-        let view = View::contiguous(DType::F32, &shape)?;
-        let program =
-            Program { class: Class::F32, inputs: 1, instructions: [Instruction::Input(0)].into_iter().collect() };
-        let output = View { shape: factor.shape.clone(), ..view.clone() };
-        Ok(Self { view, copy: Pointwise { output, inputs: [factor.clone()].into_iter().collect(), program } })
-    }
-
-    /// Bytes in the workspace.
-    fn bytes(&self) -> u64 {
-        stages::padded(self.view.bytes().unwrap_or(u64::MAX))
-    }
-}
+use crate::{Family, KernelError, MAX_INPUTS, View};
 
 impl NormalizedMatMul {
     /// Number of the sums among the inputs.
     pub(crate) fn sums_input(&self) -> Option<usize> {
         let epilogue = &self.product.epilogue;
         self.center.then(|| 2 + usize::from(epilogue.bias) + epilogue.extras.len())
+    }
+
+    /// Number of the given moments among the inputs.
+    pub(crate) fn moments_input(&self) -> Option<usize> {
+        let epilogue = &self.product.epilogue;
+        self.given.then(|| 2 + usize::from(epilogue.bias) + epilogue.extras.len() + usize::from(self.center))
     }
 
     /// Both factors as f32, and the product of them.
@@ -70,6 +50,9 @@ impl Family for NormalizedMatMul {
         if !b.shape.iter().zip(&b.strides).take(batches).all(shared) || a.shape.last() == Some(&0) {
             return Err(KernelError::Shape("one matrix for all batches"));
         }
+        if self.given && !a.shape.last().is_some_and(|columns| columns.is_multiple_of(PART)) {
+            return Err(KernelError::Shape("columns with moments"));
+        }
         let (a, b, product) = self.widened()?;
         a.copy.check()?;
         b.copy.check()?;
@@ -85,10 +68,15 @@ impl Family for NormalizedMatMul {
     }
 
     fn input_bytes(&self, index: usize) -> Result<Option<u64>, KernelError> {
-        if self.sums_input() != Some(index) {
-            return self.product.input_bytes(index);
+        let MatMul { a, output, .. } = &self.product;
+        let size = size_of::<f32>() as u64;
+        if self.sums_input() == Some(index) {
+            return Ok(output.shape.last().map(|&columns| u64::from(columns) * size));
         }
-        Ok(self.product.output.shape.last().map(|&columns| u64::from(columns) * size_of::<f32>() as u64))
+        if self.moments_input() == Some(index) {
+            return Ok(Some(a.elements() / u64::from(PART) * 2 * size));
+        }
+        self.product.input_bytes(index)
     }
 
     fn host_workspace(&self) -> u64 {
@@ -112,8 +100,15 @@ impl Family for NormalizedMatMul {
         a.copy.run(&[from_a], &mut [&mut *left], rest)?;
         let width = a.view.shape.last().map_or(1, |&extent| extent as usize).max(1);
         let rows = usize::try_from(a.view.elements()).unwrap_or(usize::MAX) / width;
-        for row in cast_mut::<f32>(left, 0)?.chunks_exact_mut(width).take(rows) {
-            self.normalize(row);
+        let (others, given) = match others {
+            [others @ .., given] if self.given => (others, cast::<f32>(given, inputs.len() - 1)?),
+            others => (others, &[][..]),
+        };
+        for (number, row) in cast_mut::<f32>(left, 0)?.chunks_exact_mut(width).take(rows).enumerate() {
+            let values = row.get(..width - usize::from(self.center)).unwrap_or(&[]);
+            let moments =
+                if self.given { self.joined(given, number, rows, values.len()) } else { self.moments(values) };
+            self.normalize(row, moments);
         }
         b.copy.run(&[from_b], &mut [&mut *right], rest)?;
         let mut operands = heapless::Vec::<&[u8], MAX_INPUTS>::from_slice(&[left, &[]]).unwrap_or_default();
@@ -137,12 +132,27 @@ impl Family for NormalizedMatMul {
 }
 
 impl NormalizedMatMul {
+    /// Mean and variance of a row.
+    fn moments(&self, row: &[f32]) -> [f32; 2] {
+        let count = row.len() as f32;
+        let mean = if self.center { row.iter().sum::<f32>() / count } else { 0.0 };
+        [mean, row.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / count]
+    }
+
+    /// The same from the parts of row `number` of `rows`, which has `width` elements.
+    fn joined(&self, given: &[f32], number: usize, rows: usize, width: usize) -> [f32; 2] {
+        let parts = given.chunks_exact(2).skip(number).step_by(rows.max(1));
+        let [sum, squares] = parts.fold([0.0; 2], |[sum, squares], part| match part {
+            [of_sum, of_squares] => [sum + of_sum, squares + of_squares],
+            _ => [sum, squares],
+        });
+        let mean = if self.center { sum / width as f32 } else { 0.0 };
+        [mean, (squares / width as f32 - mean * mean).max(0.0)]
+    }
+
     /// Divides a row by its deviation; behind it comes the negated mean, divided as well, where there is a centre.
-    fn normalize(&self, row: &mut [f32]) {
+    fn normalize(&self, row: &mut [f32], [mean, variance]: [f32; 2]) {
         let (values, mean_at) = row.split_at_mut(row.len() - usize::from(self.center));
-        let count = values.len() as f32;
-        let mean = if self.center { values.iter().sum::<f32>() / count } else { 0.0 };
-        let variance = values.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / count;
         let inverse = 1.0 / Real::sqrt(variance + self.epsilon);
         values.iter_mut().for_each(|x| *x *= inverse);
         mean_at.iter_mut().for_each(|to| *to = -mean * inverse);

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 ///
 /// Where `sums[j]` is `Σₖ b[k, j]`, this is the product of normalised rows of a. The mean leaves the sum over k, so that the rows'
 /// moments can be added up beside their products, each element read once. Without a centre the mean is 0, and the variance the mean
-/// square.
+/// square. A variance of given moments that is negative is 0.
 ///
-/// Operands: those of the product, then the sums (f32, one for each column) where there is a centre; one output.
+/// Operands: those of the product, then the sums (f32, one for each column) where there is a centre, then given moments; one output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NormalizedMatMul {
     /// Of floats of up to 32 bits; all batches have one matrix b.
@@ -26,4 +26,6 @@ pub struct NormalizedMatMul {
     pub center: bool,
     /// Added to the variance.
     pub epsilon: f32,
+    /// Whether moments of a's rows are an operand, as [`MomentsMatMul`](super::moments::MomentsMatMul) stores them; else they are those of a.
+    pub given: bool,
 }

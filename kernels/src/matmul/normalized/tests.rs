@@ -16,6 +16,16 @@ fn row(product: &NormalizedMatMul, index: &[i64]) -> impl Iterator<Item = Vec<i6
     })
 }
 
+/// Given sums of the elements and of the squares of row `index` of a.
+fn joined(family: &NormalizedMatMul, given: &[f32], index: &[i64]) -> [f64; 2] {
+    let shape = &family.product.a.shape;
+    let last = shape.len() - 1;
+    let row = index[..last].iter().zip(shape).fold(0, |row, (&at, &extent)| row * extent as usize + at as usize);
+    let rows = shape[..last].iter().product::<u32>() as usize;
+    let parts = shape[last] as usize / 32;
+    [0, 1].map(|which| (0..parts).map(|part| f64::from(given[(part * rows + row) * 2 + which])).sum())
+}
+
 #[test]
 fn cases_agree_with_the_definition() {
     for kernel in cases() {
@@ -25,8 +35,12 @@ fn cases_agree_with_the_definition() {
             let last = index.len() - 1;
             let x: Vec<f64> = row(family, index).map(|at| element(&product.a, &operands[0], &at)).collect();
             let count = x.len() as f64;
-            let mean = if family.center { x.iter().sum::<f64>() / count } else { 0.0 };
-            let variance = x.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / count;
+            let mut moments = [x.iter().sum::<f64>() / count, x.iter().map(|x| x * x).sum::<f64>() / count];
+            if let Some(given) = family.moments_input() {
+                moments = joined(family, bytemuck::cast_slice(&operands[given]), index).map(|sum| sum / count);
+            }
+            let mean = if family.center { moments[0] } else { 0.0 };
+            let variance = (moments[1] - mean * mean).max(0.0);
             let mut at = index.to_vec();
             let mut sum = 0.0;
             for (k, x) in (0..).zip(&x) {
@@ -48,7 +62,7 @@ fn with_the_sums_of_columns_it_is_a_normalisation_and_a_product() {
     for kernel in cases() {
         let Kernel::NormalizedMatMul(family) = &kernel else { panic!("another family") };
         let product = &family.product;
-        if product.a.dtype != DType::F32 || product.a.offset != 0 {
+        if product.a.dtype != DType::F32 || product.a.offset != 0 || family.given {
             continue;
         }
         let mut operands = testing::inputs(&kernel, 5);
@@ -103,6 +117,14 @@ fn other_factors_are_refused() {
         };
         assert_eq!(refused(&f64s), Err(KernelError::Type("normalised factors")));
         assert!(refused(&|bad| bad.product.a.shape[0] += 1).is_err());
+        if good.given {
+            let narrow = |bad: &mut NormalizedMatMul| {
+                let steps = bad.product.a.rank() - 1;
+                bad.product.a.shape[steps] -= 1;
+                bad.product.b.shape[steps - 1] -= 1;
+            };
+            assert_eq!(refused(&narrow), Err(KernelError::Shape("columns with moments")));
+        }
         let batches = good.product.b.rank() - 2;
         if batches > 0 && good.product.b.shape[0] > 1 {
             let one = Err(KernelError::Shape("one matrix for all batches"));

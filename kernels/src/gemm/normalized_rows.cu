@@ -1,0 +1,24 @@
+// Products of normalised rows: the way out subtracts means and divides by deviations, of a row's moments in shared memory.
+DEVICE Sum2* moments_of_row(int row, int part) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    return (Sum2*)(shared + MOMENTS_AT) + part * BM + row;
+}
+
+// What is added to a row's sums for each of a column's, and what they are multiplied by then.
+DEVICE Sum2 normaliser(f32 sum, f32 squares) {
+    const f32 mean = sum * (1.0f / K);
+    return Sum2{-mean, inverse_deviation(mean, squares * (1.0f / K))};
+}
+
+// From the sums of a row's products to those of the normalised row's.
+DEVICE void normalize(Sum (&sums)[VECTOR_COLUMNS], const Bias (&bias)[VECTOR_COLUMNS], int row) {
+    Sum2 of_row = *moments_of_row(row, 0);
+#pragma unroll
+    for (int part = 1; part < MOMENT_PARTS; part++) {
+        const Sum2 of_part = *moments_of_row(row, part);
+        of_row.x += of_part.x, of_row.y += of_part.y;
+    }
+    if (MOMENT_PARTS > 1) of_row = normaliser(of_row.x, of_row.y);
+#pragma unroll
+    for (int j = 0; j < VECTOR_COLUMNS; j++) sums[j] = fmaf(of_row.x, sum_of_column(bias[j]), sums[j]) * of_row.y;
+}
