@@ -47,7 +47,7 @@ impl Bottleneck {
         inputs.extend(members.iter().flat_map(|&member| &graph.nodes[member].inputs[1..]));
         let results = [self.depthwise].into_iter().chain(self.gate);
         let outputs = results.map(|member| graph.nodes[member].outputs[0]).collect();
-        Offer { members, place: Place::Last, kernel, inputs, outputs, constants: Vec::new() }
+        Offer { members, place: Place::Last, kernel, inputs, outputs, constants: Vec::new(), producer: None }
     }
 }
 

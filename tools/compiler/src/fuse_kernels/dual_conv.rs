@@ -39,5 +39,6 @@ fn offer(graph: &KernelGraph, first: usize, reader: usize) -> Option<Offer> {
         inputs: node.inputs.clone(),
         outputs: vec![result, *to],
         constants: Vec::new(),
+        producer: None,
     })
 }

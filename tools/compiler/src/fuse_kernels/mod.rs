@@ -7,6 +7,7 @@
 mod bottleneck;
 mod dual_conv;
 mod edges;
+mod given_moments;
 mod mbconv;
 mod normalized_matmul;
 mod pooled_conv;
@@ -44,6 +45,16 @@ struct Constant {
     bytes: Vec<u8>,
 }
 
+/// The first member where it stays: it has one more output, which the fused kernel reads as its last input.
+struct Producer {
+    /// What it becomes.
+    kernel: Kernel,
+    /// Name of the result.
+    name: String,
+    /// Bytes of the result.
+    bytes: u64,
+}
+
 /// One kernel in place of several.
 struct Offer {
     /// Numbers of the nodes that it replaces, ascending.
@@ -54,6 +65,8 @@ struct Offer {
     inputs: Vec<BufferRange>,
     outputs: Vec<BufferRange>,
     constants: Vec<Constant>,
+    /// `None` where all members go.
+    producer: Option<Producer>,
 }
 
 /// Whether a convolution has one filter for each of several channels.
@@ -62,14 +75,21 @@ fn is_depthwise(conv: &Geometry) -> bool {
 }
 
 impl Offer {
-    /// The fused kernel as a node; its new constants become buffers of the graph.
-    fn node(&mut self, graph: &mut KernelGraph) -> KernelNode {
+    /// The fused kernel as a node, behind the producer if there is one; new constants and the producer's result become buffers of the graph.
+    fn nodes(&mut self, graph: &mut KernelGraph) -> Vec<KernelNode> {
+        let mut nodes = Vec::new();
+        if let Some(Producer { kernel, name, bytes }) = self.producer.take() {
+            let result = BufferRange { buffer: graph.add_buffer(&name, bytes, Storage::Arena), offset: 0, bytes };
+            self.inputs.push(result);
+            let first = &graph.nodes[self.members[0]];
+            nodes.push(KernelNode { kernel, outputs: [&first.outputs[..], &[result]].concat(), ..first.clone() });
+        }
         for Constant { input, name, bytes } in std::mem::take(&mut self.constants) {
             let size = bytes.len() as u64;
             let buffer = graph.add_buffer(&name, size, Storage::Constant(bytes.into()));
             self.inputs[input] = BufferRange { buffer, offset: 0, bytes: size };
         }
-        let members = || self.members.iter().map(|&member| &graph.nodes[member]);
+        let members = || self.members[nodes.len()..].iter().map(|&member| &graph.nodes[member]);
         let mut sources = Vec::new();
         for source in members().flat_map(|member| &member.sources) {
             if !sources.contains(source) {
@@ -77,7 +97,7 @@ impl Offer {
             }
         }
         let placed = if self.place == Place::First { members().next() } else { members().next_back() };
-        KernelNode {
+        let fused = KernelNode {
             name: members().next().map_or_else(String::new, |first| first.name.clone()),
             sources,
             reasons: placed.map_or_else(Vec::new, |placed| placed.reasons.clone()),
@@ -86,7 +106,9 @@ impl Offer {
             code: None,
             inputs: self.inputs.clone(),
             outputs: self.outputs.clone(),
-        }
+        };
+        nodes.push(fused);
+        nodes
     }
 }
 
@@ -94,7 +116,7 @@ impl Offer {
 type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
 
 /// In this order: later ones build on what earlier ones made.
-const PASSES: [Pass; 10] = [
+const PASSES: [Pass; 11] = [
     squeeze_excite::offers,
     mbconv::offers,
     quantized_average::offers,
@@ -105,6 +127,7 @@ const PASSES: [Pass; 10] = [
     pooled_conv::offers,
     recurrent_stack::offers,
     normalized_matmul::offers,
+    given_moments::offers,
 ];
 
 /// Replaces chains of kernels by fused ones. `forms` knows what other shapes have fused.
@@ -120,7 +143,7 @@ pub fn run(mut graph: KernelGraph, selection: &mut Selection<'_>, mut forms: Opt
                     break;
                 }
                 let buffers = graph.buffers.len();
-                let fused = offer.node(&mut graph);
+                let fused = offer.nodes(&mut graph);
                 let taken = accept(&graph, &offer.members, &fused, selection, forms.as_deref_mut());
                 if taken && accepted.is_none() {
                     accepted = Some((offer.members, offer.place, fused));
@@ -140,36 +163,47 @@ pub fn run(mut graph: KernelGraph, selection: &mut Selection<'_>, mut forms: Opt
     graph
 }
 
-/// Whether a fused kernel takes the place of its members.
+/// Whether fused nodes take the place of their members.
 fn accept(
     graph: &KernelGraph,
     members: &[usize],
-    fused: &KernelNode,
+    fused: &[KernelNode],
     selection: &mut Selection<'_>,
     forms: Option<&mut Forms>,
 ) -> bool {
-    let Some(together) = selection.expected(graph, fused) else { return false };
-    if selection.forced(fused).is_some() {
+    let together: Vec<Option<Expected>> = fused.iter().map(|node| selection.expected(graph, node)).collect();
+    if together.iter().any(Option::is_none) {
+        return false;
+    }
+    if fused.iter().any(|node| selection.forced(node).is_some()) {
         return true;
     }
     let members = || members.iter().map(|&member| &graph.nodes[member]);
     let apart: Vec<Option<Expected>> = members().map(|member| selection.expected(graph, member)).collect();
-    let measured = apart.iter().map(|member| member.and_then(|member| member.measured)).sum::<Option<f64>>();
-    let (together, apart) = match (together.measured, measured) {
+    let measured = |nodes: &[Option<Expected>]| nodes.iter().map(|node| node.and_then(|node| node.measured)).sum();
+    // A member without a candidate cannot run by itself.
+    let cost = |nodes: &[Option<Expected>]| nodes.iter().map(|node| node.map_or(f64::INFINITY, |node| node.cost)).sum();
+    let (together, apart) = match (measured(&together), measured(&apart)) {
         (Some(together), Some(apart)) => (together, apart),
-        // A member without a candidate cannot run by itself.
-        _ => (together.cost, apart.iter().map(|member| member.map_or(f64::INFINITY, |member| member.cost)).sum()),
+        _ => (cost(&together), cost(&apart)),
     };
     let nodes = || members().map(|member| member.name.clone()).collect();
-    forms.map_or(together < apart, |forms| forms.fuses(fused.kernel.family().name(), nodes(), together, apart))
+    let family = fused.last().map_or("", |node| node.kernel.family().name());
+    forms.map_or(together < apart, |forms| forms.fuses(family, nodes(), together, apart))
 }
 
-/// Puts a fused kernel in the place of one of its members.
-fn replace(graph: &mut KernelGraph, members: &[usize], place: Place, fused: KernelNode) {
-    let at = if place == Place::First { members.first() } else { members.last() };
-    let Some(&at) = at else { return };
-    graph.nodes[at] = fused;
-    for &member in members.iter().rev().filter(|&&member| member != at) {
+/// Puts a fused kernel in the place of one of its members, and a producer in that of the first.
+fn replace(graph: &mut KernelGraph, members: &[usize], place: Place, mut fused: Vec<KernelNode>) {
+    let (Some(&first), Some(&last)) = (members.first(), members.last()) else { return };
+    let at = if place == Place::First { first } else { last };
+    let Some(node) = fused.pop() else { return };
+    graph.nodes[at] = node;
+    let producer = fused.pop();
+    let gone = members.iter().rev().filter(|&&member| member != at && !(member == first && producer.is_some()));
+    for &member in gone {
         graph.nodes.remove(member);
+    }
+    if let Some(node) = producer {
+        graph.nodes[first] = node;
     }
 }

@@ -36,7 +36,8 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
     let matrix = constant(graph, after.inputs[1])?;
     let scaled = Scaled::new(matrix, &product.b, scale.as_deref(), shift.as_deref())?;
 
-    let mut fused = NormalizedMatMul { product: product.clone(), center: normalize.center, epsilon: normalize.epsilon };
+    let Normalize { center, epsilon, .. } = *normalize;
+    let mut fused = NormalizedMatMul { product: product.clone(), center, epsilon, given: false };
     fused.product.epilogue.bias |= shift.is_some();
     fused.check().ok()?;
     let mut inputs = [&before.inputs[..1], &after.inputs[1..]].concat();
@@ -62,6 +63,7 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
         inputs,
         outputs: after.outputs.clone(),
         constants,
+        producer: None,
     })
 }
 

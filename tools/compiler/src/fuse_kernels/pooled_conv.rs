@@ -29,5 +29,6 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
         inputs: conv.inputs.clone(),
         outputs: graph.nodes[second].outputs.clone(),
         constants: Vec::new(),
+        producer: None,
     })
 }

@@ -36,6 +36,7 @@ impl Found {
             inputs,
             outputs,
             constants: Vec::new(),
+            producer: None,
         })
     }
 }

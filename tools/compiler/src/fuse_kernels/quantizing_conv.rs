@@ -30,5 +30,6 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
         inputs: [&[image], &layer.inputs[1..]].concat(),
         outputs: layer.outputs.clone(),
         constants: Vec::new(),
+        producer: None,
     })
 }

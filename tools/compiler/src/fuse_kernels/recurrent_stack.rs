@@ -30,6 +30,7 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
         inputs: [&below.inputs[..], &projection.inputs[1..], &above.inputs[1..]].concat(),
         outputs: above.outputs.clone(),
         constants: Vec::new(),
+        producer: None,
     })
 }
 

@@ -55,6 +55,7 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
         inputs,
         outputs: projection.outputs.clone(),
         constants: Vec::new(),
+        producer: None,
     })
 }
 

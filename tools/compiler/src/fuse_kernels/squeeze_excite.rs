@@ -26,5 +26,6 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
         inputs: [&average.inputs[..], &squeeze.inputs[1..], &excite.inputs[1..]].concat(),
         outputs: excite.outputs.clone(),
         constants: Vec::new(),
+        producer: None,
     })
 }
