@@ -58,6 +58,7 @@ mod tests {
     use crate::{
         evaluate::run_kernels,
         kernel_graph::KernelGraph,
+        legality,
         lower::lower,
         passes::{self, tests::Network},
         selection::Selection,
@@ -123,6 +124,8 @@ mod tests {
             let together = super::super::run(apart, &mut Selection::new(target, &HashMap::new(), None, None), None);
             let has_moments = families(&together).contains(&"moments_matmul");
             assert_eq!(has_moments, given, "{:?}", families(&together));
+            legality::kernels::check(&together, "test").expect("legal");
+            legality::kernels::check_reasons(&together, true, "test").expect("moments need no reason");
             for (got, wanted) in outputs(&together, columns).iter().zip(&wanted) {
                 assert!(wanted.iter().any(|y| y.abs() > 1.0), "results that say something");
                 for (x, y) in got.iter().zip(wanted) {
