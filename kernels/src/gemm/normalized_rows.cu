@@ -20,5 +20,9 @@ DEVICE void normalize(Sum (&sums)[VECTOR_COLUMNS], const Bias (&bias)[VECTOR_COL
     }
     if (MOMENT_PARTS > 1) of_row = normaliser(of_row.x, of_row.y);
 #pragma unroll
-    for (int j = 0; j < VECTOR_COLUMNS; j++) sums[j] = fmaf(of_row.x, sum_of_column(bias[j]), sums[j]) * of_row.y;
+    for (int j = 0; j < VECTOR_COLUMNS; j++) {
+        const f32 centred = fmaf(of_row.x, sum_of_column(bias[j]), sums[j]);
+        // The last columns of no whole vector add the bias behind a branch, which only some compilers make one instruction with the product.
+        sums[j] = N % VECTOR_COLUMNS == 0 ? centred * of_row.y : __fmul_rn(centred, of_row.y);
+    }
 }
