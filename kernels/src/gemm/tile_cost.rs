@@ -169,9 +169,13 @@ pub(super) fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target)
     let passes = f64::from((tile.rows * tile.columns / 8).div_ceil(threads));
     let blocks = f64::from(tile.tiles_of_rows(problem) * problem.columns.div_ceil(tile.columns) * problem.batches())
         * f64::from(tile.split);
-    // Blocks of a multiprocessor read them at a time.
-    let resident = (blocks / f64::from(target.multiprocessors)).ceil().min(f64::from(occupancy));
-    let given = f64::from(problem.k() / PART * tile.rows * 8) * resident / WARPS.l2_bytes + GIVEN_MOMENTS;
+    let given = if problem.takes_moments() {
+        // Blocks of a multiprocessor read them at a time.
+        let resident = (blocks / f64::from(target.multiprocessors)).ceil().min(f64::from(occupancy));
+        f64::from(problem.k() / PART * tile.rows * 8) * resident / WARPS.l2_bytes + GIVEN_MOMENTS
+    } else {
+        0.0
+    };
     let base = Tiled {
         pace: WARPGROUPS,
         blocks,
@@ -184,7 +188,7 @@ pub(super) fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target)
         copied: of_a + columns * bytes,
         chain: 0.0,
         issue: 0.0,
-        waits: if problem.takes_moments() { given } else { 0.0 },
+        waits: given,
         passes: if problem.leaves_moments { passes * LEFT_MOMENTS } else { 0.0 },
         tile: rows * columns * 4.0,
         staged: rows

@@ -39,6 +39,21 @@ fn product(
     MatMul { a: matrix(m, k, transposed.0), b: matrix(k, n, transposed.1), output, epilogue }
 }
 
+/// `batch × [m, k]` by one `[k, n]`.
+pub(super) fn by_one_matrix(
+    dtype: DType,
+    batch: &[u32],
+    [m, k, n]: [u32; 3],
+    finish: impl FnOnce(&View) -> Epilogue,
+) -> MatMul {
+    let mut b = contiguous(dtype, &[&vec![1; batch.len()], &[k, n][..]].concat());
+    b.shape.iter_mut().zip(batch).for_each(|(extent, &all)| *extent = all);
+    b.strides.iter_mut().take(batch.len()).for_each(|stride| *stride = 0);
+    let output = contiguous(dtype, &[batch, &[m, n]].concat());
+    let epilogue = finish(&output);
+    MatMul { a: contiguous(dtype, &[batch, &[m, k]].concat()), b, output, epilogue }
+}
+
 /// The cases: f16 and f32 with every transposition and epilogue, then the plain types.
 pub fn cases() -> Vec<Kernel> {
     let none = |_: &View| epilogue(false, &[], &[]);

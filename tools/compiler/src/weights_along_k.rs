@@ -78,13 +78,7 @@ pub fn run(mut graph: KernelGraph) -> KernelGraph {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        evaluate::run_kernels,
-        lower::lower,
-        passes::{self, tests::Network},
-        store_options::StoreOptions,
-        stored::StoredGraph,
-    };
+    use crate::{evaluate::run_kernels, passes::tests::Network};
     use floe_models::{Op, Tensor, op::Binary};
 
     const ROWS: usize = 5;
@@ -102,9 +96,7 @@ mod tests {
             let sum = net.binary(Binary::Add, y, weights);
             net.output(sum);
         }
-        let fused = passes::fuse(passes::tests::simplify(net.graph).expect("legal")).expect("fusible");
-        let options = StoreOptions { host: false, half: true, keep_f32: &[], budget_f32: &[], states: &[] };
-        lower(&StoredGraph::of(&fused, options)).expect("lowered")
+        net.kernels_of_f16()
     }
 
     fn strides_of_b(graph: &KernelGraph) -> Vec<i32> {

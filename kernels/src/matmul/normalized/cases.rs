@@ -2,32 +2,23 @@
 
 use super::NormalizedMatMul;
 use crate::conv::cases::{ADD_RELU, RELU, SILU, epilogue};
-use crate::matmul::MatMul;
+use crate::matmul::cases::by_one_matrix;
 use crate::pointwise::Epilogue;
 use crate::{DType, Kernel, View};
 
 /// Given moments are any numbers in tests: with such an epsilon deviations of rows that have next to none stay numbers of the usual size.
 const EPSILON_OF_GIVEN: f32 = 0.5;
 
-fn contiguous(dtype: DType, shape: &[u32]) -> View {
-    View::contiguous(dtype, shape).expect("a small shape")
-}
-
 /// `batch × [m, k]` normalised, by one `[k, n]`.
 fn normalized(
     dtype: DType,
     batch: &[u32],
-    [m, k, n]: [u32; 3],
+    extents: [u32; 3],
     center: bool,
     finish: impl FnOnce(&View) -> Epilogue,
 ) -> NormalizedMatMul {
-    let mut b = contiguous(dtype, &[&vec![1; batch.len()], &[k, n][..]].concat());
-    b.shape.iter_mut().zip(batch).for_each(|(extent, &all)| *extent = all);
-    b.strides.iter_mut().take(batch.len()).for_each(|stride| *stride = 0);
-    let output = contiguous(dtype, &[batch, &[m, n]].concat());
-    let epilogue = finish(&output);
-    let a = contiguous(dtype, &[batch, &[m, k]].concat());
-    NormalizedMatMul { product: MatMul { a, b, output, epilogue }, center, epsilon: 1e-5, given: false }
+    let product = by_one_matrix(dtype, batch, extents, finish);
+    NormalizedMatMul { product, center, epsilon: 1e-5, given: false }
 }
 
 /// The cases: products of networks, odd extents, batches, few rows, results in f32, columns of a wider output, weights

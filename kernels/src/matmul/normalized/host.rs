@@ -11,14 +11,18 @@ use crate::{Family, KernelError, MAX_INPUTS, View};
 impl NormalizedMatMul {
     /// Number of the sums among the inputs.
     pub(crate) fn sums_input(&self) -> Option<usize> {
-        let epilogue = &self.product.epilogue;
-        self.center.then(|| 2 + usize::from(epilogue.bias) + epilogue.extras.len())
+        self.center.then(|| self.product_inputs())
     }
 
     /// Number of the given moments among the inputs.
     pub(crate) fn moments_input(&self) -> Option<usize> {
+        self.given.then(|| self.product_inputs() + usize::from(self.center))
+    }
+
+    /// How many inputs the product has by itself.
+    fn product_inputs(&self) -> usize {
         let epilogue = &self.product.epilogue;
-        self.given.then(|| 2 + usize::from(epilogue.bias) + epilogue.extras.len() + usize::from(self.center))
+        2 + usize::from(epilogue.bias) + epilogue.extras.len()
     }
 
     /// Both factors as f32, and the product of them.

@@ -46,9 +46,8 @@ fn offer(graph: &KernelGraph, edges: &Edges, first: usize, producer: &MomentsMat
 /// Whether the rows that are normalised are those of `results`, one behind the other.
 fn has_rows_of(normalized: &NormalizedMatMul, results: &View) -> bool {
     let a = &normalized.product.a;
-    let plain = |view: &View| view.is_contiguous() && view.offset == 0 && view.padded_channels == 0;
     !normalized.given
-        && [a, results].into_iter().all(|view| plain(view) && view.dtype == DType::F16)
+        && [a, results].into_iter().all(|view| view.is_contiguous() && view.dtype == DType::F16)
         && a.shape.last() == results.shape.last()
         && a.elements() == results.elements()
 }
@@ -57,17 +56,12 @@ fn has_rows_of(normalized: &NormalizedMatMul, results: &View) -> bool {
 mod tests {
     use crate::{
         evaluate::run_kernels,
+        fuse_kernels::tests::{families, fused},
         kernel_graph::KernelGraph,
         legality,
-        lower::lower,
-        passes::{self, tests::Network},
-        selection::Selection,
-        store_options::StoreOptions,
-        stored::StoredGraph,
-        targets,
+        passes::tests::Network,
     };
     use floe_models::{Op, Tensor, op::Binary};
-    use std::collections::HashMap;
 
     const ROWS: usize = 197;
     const WIDTH: usize = 384;
@@ -77,15 +71,11 @@ mod tests {
     fn network(columns: usize, center: bool) -> KernelGraph {
         let mut net = Network::new();
         let (x, residual) = (net.input(&[1, ROWS, WIDTH]), net.input(&[1, ROWS, columns]));
-        let constant = |net: &mut Network, name: &str, shape: &[usize], of: &dyn Fn(usize) -> f32| {
-            let values: Vec<f32> = (0..shape.iter().product()).map(of).collect();
-            net.graph.add_constant(name, Tensor::f32(shape, &values))
-        };
         let noise = |i: usize| (i * 7919 % 1021) as f32 / 1021.0 - 0.5;
-        let first = constant(&mut net, "first", &[WIDTH, columns], &|i| noise(i) / 8.0);
-        let bias = constant(&mut net, "bias", &[columns], &|i| noise(i + 512) + 1.0);
-        let scales = constant(&mut net, "scale", &[columns], &|i| 1.0 + noise(i));
-        let second = constant(&mut net, "second", &[columns, WIDTH], &|i| noise(i + 128) / 8.0);
+        let first = net.filled(&[WIDTH, columns], |i| noise(i) / 8.0);
+        let bias = net.filled(&[columns], |i| noise(i + 512) + 1.0);
+        let scales = net.filled(&[columns], |i| 1.0 + noise(i));
+        let second = net.filled(&[columns, WIDTH], |i| noise(i + 128) / 8.0);
         let y = net.node(Op::MatMul, &[x, first]);
         let y = net.binary(Binary::Add, y, bias);
         let y = net.binary(Binary::Add, y, residual);
@@ -94,14 +84,7 @@ mod tests {
         net.output(z);
         let later = net.binary(Binary::Add, y, residual);
         net.output(later);
-        let fused = passes::fuse(passes::tests::simplify(net.graph).expect("legal")).expect("fusible");
-        let options = StoreOptions { host: false, half: true, keep_f32: &[], budget_f32: &[], states: &[] };
-        lower(&StoredGraph::of(&fused, options)).expect("lowered")
-    }
-
-    fn families(graph: &KernelGraph) -> Vec<&str> {
-        let names = graph.nodes.iter().map(|node| node.kernel.family().name());
-        names.filter(|name| *name != "copy" && *name != "pointwise").collect()
+        net.kernels_of_f16()
     }
 
     fn outputs(graph: &KernelGraph, columns: usize) -> Vec<Vec<f32>> {
@@ -120,8 +103,7 @@ mod tests {
             let apart = network(columns, center);
             assert_eq!(families(&apart), ["matmul", "normalize", "matmul"]);
             let wanted = outputs(&apart, columns);
-            let target = targets::find("jetson-agx-orin").expect("known");
-            let together = super::super::run(apart, &mut Selection::new(target, &HashMap::new(), None, None), None);
+            let together = fused(apart);
             let has_moments = families(&together).contains(&"moments_matmul");
             assert_eq!(has_moments, given, "{:?}", families(&together));
             legality::kernels::check(&together, "test").expect("legal");

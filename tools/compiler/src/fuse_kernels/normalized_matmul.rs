@@ -73,9 +73,8 @@ fn is_of_rows(normalize: &Normalize, product: &MatMul) -> bool {
     let steps = a.shape.last().map_or(0, |&extent| u64::from(extent));
     let own = !(normalize.scale || normalize.shift)
         || (u64::from(normalize.parameters) == steps && normalize.per_parameter == 1);
-    let plain = |view: &View| view.is_contiguous() && view.offset == 0 && view.padded_channels == 0;
     from == to
-        && [to, a].into_iter().all(plain)
+        && [to, a].into_iter().all(View::is_contiguous)
         && to.dtype == a.dtype
         && to.elements() == a.elements()
         && u64::from(normalize.sets) * steps == a.elements()
@@ -115,11 +114,12 @@ impl Scaled {
         }
         let (mut sums, mut shifts) = (vec![0.0; columns as usize], vec![0.0; columns as usize]);
         let (mut squares, mut lost) = (0.0, 0.0);
-        for k in 0..steps as usize {
-            let by =
-                |values: Option<&[f32]>, otherwise| values.map_or(Some(otherwise), |values| values.get(k).copied());
-            let (scale, shift) = (by(scale, 1.0)?, by(shift, 0.0)?);
-            for j in 0..columns as usize {
+        // Weights lie along K: in this order neighbours come one after the other.
+        for j in 0..columns as usize {
+            for k in 0..steps as usize {
+                let by =
+                    |values: Option<&[f32]>, otherwise| values.map_or(Some(otherwise), |values| values.get(k).copied());
+                let (scale, shift) = (by(scale, 1.0)?, by(shift, 0.0)?);
                 let at = i64::from(view.offset) + k as i64 * i64::from(step) + j as i64 * i64::from(column);
                 let at = usize::try_from(at).ok()? * size_of::<f16>();
                 let place: &mut [u8; 2] = matrix.get_mut(at..at + 2)?.try_into().ok()?;
@@ -144,30 +144,21 @@ mod tests {
     use super::*;
     use crate::{
         evaluate::run_kernels,
-        lower::lower,
-        passes::{self, tests::Network},
-        selection::Selection,
-        store_options::StoreOptions,
-        stored::StoredGraph,
-        targets,
+        fuse_kernels::tests::{families, fused},
+        passes::tests::Network,
     };
     use floe_models::{Op, Tensor, op::Binary};
-    use std::collections::HashMap;
 
     /// A normalisation of rows of 64, a product with 48 columns behind it, and a bias; whether somebody else reads the
     /// normalised rows. What a GPU of f16 runs before kernels are fused.
     fn network(rows: usize, center: bool, scale: f32, read_twice: bool) -> KernelGraph {
         let mut net = Network::new();
         let x = net.input(&[1, rows, 64]);
-        let constant = |net: &mut Network, name: &str, shape: &[usize], of: &dyn Fn(usize) -> f32| {
-            let values: Vec<f32> = (0..shape.iter().product()).map(of).collect();
-            net.graph.add_constant(name, Tensor::f32(shape, &values))
-        };
         let noise = |i: usize| (i * 7919 % 1021) as f32 / 1021.0 - 0.5;
-        let scales = constant(&mut net, "scale", &[64], &|i| scale * (1.0 + noise(i)));
-        let shifts = constant(&mut net, "shift", &[64], &|i| noise(i + 64));
-        let weights = constant(&mut net, "weights", &[64, 48], &|i| noise(i + 128));
-        let bias = constant(&mut net, "bias", &[48], &|i| noise(i + 512));
+        let scales = net.filled(&[64], |i| scale * (1.0 + noise(i)));
+        let shifts = net.filled(&[64], |i| noise(i + 64));
+        let weights = net.filled(&[64, 48], |i| noise(i + 128));
+        let bias = net.filled(&[48], |i| noise(i + 512));
         let op = Op::LayerNormalization { axis: 2, epsilon: 1e-5, center };
         let inputs = if center { vec![x, scales, shifts] } else { vec![x, scales] };
         let normal = net.node(op, &inputs);
@@ -177,19 +168,7 @@ mod tests {
         if read_twice {
             net.output(normal);
         }
-        let fused = passes::fuse(passes::tests::simplify(net.graph).expect("legal")).expect("fusible");
-        let options = StoreOptions { host: false, half: true, keep_f32: &[], budget_f32: &[], states: &[] };
-        lower(&StoredGraph::of(&fused, options)).expect("lowered")
-    }
-
-    fn fused(graph: KernelGraph) -> KernelGraph {
-        let target = targets::find("jetson-agx-orin").expect("known");
-        super::super::run(graph, &mut Selection::new(target, &HashMap::new(), None, None), None)
-    }
-
-    fn families(graph: &KernelGraph) -> Vec<&str> {
-        let names = graph.nodes.iter().map(|node| node.kernel.family().name());
-        names.filter(|name| *name != "copy" && *name != "pointwise").collect()
+        net.kernels_of_f16()
     }
 
     /// The output, by reference kernels, for rows that are far from zero.

@@ -2,13 +2,15 @@
 
 use crate::{
     fused::FusedGraph,
+    kernel_graph::KernelGraph,
     passes::{
         self,
         tests::{Network, window},
     },
     pipeline::{self, CompileOptions},
     schedule::Schedule,
-    selection, targets,
+    selection::{self, Selection},
+    targets,
 };
 use floe_kernels::{Kernel, codegen::Target};
 use floe_models::{
@@ -16,6 +18,19 @@ use floe_models::{
     op::{Binary, Op, Pooling, Unary, Window},
 };
 use floe_timings::{Device, Timing, Timings};
+use std::collections::HashMap;
+
+/// Kernels as an Orin has them fused.
+pub(super) fn fused(graph: KernelGraph) -> KernelGraph {
+    let target = targets::find("jetson-agx-orin").expect("known");
+    super::run(graph, &mut Selection::new(target, &HashMap::new(), None, None), None)
+}
+
+/// Families of kernels, without what brings inputs and outputs into form.
+pub(super) fn families(graph: &KernelGraph) -> Vec<&str> {
+    let names = graph.nodes.iter().map(|node| node.kernel.family().name());
+    names.filter(|name| *name != "copy" && *name != "pointwise").collect()
+}
 
 fn target() -> &'static Target {
     targets::find("jetson-orin-nano").expect("known")
@@ -101,7 +116,7 @@ fn convolution(net: &mut Network, x: TensorId, weights: [usize; 4], groups: usiz
 }
 
 /// Families of a network's steps, without what brings inputs and outputs into form.
-fn families(net: Network) -> Vec<String> {
+fn families_of_steps(net: Network) -> Vec<String> {
     steps(net).into_iter().filter(|family| !["pointwise", "copy"].contains(&family.as_str())).collect()
 }
 
@@ -129,7 +144,7 @@ fn a_gated_block_of_8_bits_is_two_kernels() {
     let scaled = net.dequantise(scaled, 0.5, 0);
     let [y, _] = convolution(&mut net, scaled, [24, 64, 1, 1], 1, 1.0);
     net.output(y);
-    assert_eq!(families(net), ["quantized_mbconv", "scaled_quantized_conv"]);
+    assert_eq!(families_of_steps(net), ["quantized_mbconv", "scaled_quantized_conv"]);
 }
 
 /// Two layers whose results are concatenated at a scale that the first does not have; the first is also read by `readers` − 1 others.
@@ -145,7 +160,7 @@ fn concatenated(readers: usize, scale: f32) -> Vec<String> {
     let both = net.dequantise(both, 0.5, 3);
     let [y, _] = convolution(&mut net, both, [32, 128, 1, 1], 1, 1.0);
     net.output(y);
-    families(net)
+    families_of_steps(net)
 }
 
 #[test]
@@ -196,7 +211,7 @@ fn a_convolution_stores_the_largest_of_windows_side_by_side() {
             let y = net.conv(y, 64, 1, 1);
             net.output(y);
         }
-        families(net)
+        families_of_steps(net)
     };
     assert_eq!(of_floats(2, false), ["pooled_conv", "conv"]);
     assert_eq!(of_floats(1, false), ["conv", "pool", "conv"]);
@@ -210,5 +225,5 @@ fn a_convolution_stores_the_largest_of_windows_side_by_side() {
     let y = net.dequantise(y, 0.25, 3);
     let [y, _] = convolution(&mut net, y, [64, 64, 3, 3], 1, 0.5);
     net.output(y);
-    assert_eq!(families(net), ["pooled_quantized_conv", "quantized_conv"]);
+    assert_eq!(families_of_steps(net), ["pooled_quantized_conv", "quantized_conv"]);
 }

@@ -4,6 +4,10 @@ use super::*;
 use crate::{
     evaluate::{HostEvaluator, run_fused},
     fused::{FusedNode, FusedOp},
+    kernel_graph::KernelGraph,
+    lower::lower,
+    store_options::StoreOptions,
+    stored::StoredGraph,
 };
 use floe_models::{
     DType, Evaluate, Fact, Node, Op, Tensor, TensorId,
@@ -65,6 +69,12 @@ impl Network {
         self.graph.add_constant("positive", Tensor::f32(shape, &values))
     }
 
+    /// A constant whose element `i` is `of(i)`.
+    pub(crate) fn filled(&mut self, shape: &[usize], of: impl Fn(usize) -> f32) -> TensorId {
+        let values: Vec<f32> = (0..shape.iter().product()).map(of).collect();
+        self.graph.add_constant("filled", Tensor::f32(shape, &values))
+    }
+
     pub(crate) fn scalar(&mut self, value: f32) -> TensorId {
         self.graph.add_constant("scalar", Tensor::f32(&[], &[value]))
     }
@@ -111,6 +121,13 @@ impl Network {
     }
 
     /// Simplifies and fuses, checks that the result is legal and that it computes what the unfused nodes do.
+    /// What a GPU of f16 runs before kernels are fused.
+    pub(crate) fn kernels_of_f16(self) -> KernelGraph {
+        let fused = fuse(simplify(self.graph).expect("legal")).expect("fusible");
+        let options = StoreOptions { host: false, half: true, keep_f32: &[], budget_f32: &[], states: &[] };
+        lower(&StoredGraph::of(&fused, options)).expect("lowered")
+    }
+
     pub(crate) fn finish(mut self) -> FusedGraph {
         let shapes: Vec<Vec<usize>> =
             self.graph.inputs.iter().map(|&input| self.graph.fact(input).shape.clone()).collect();
