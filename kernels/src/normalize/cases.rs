@@ -53,7 +53,18 @@ pub fn cases() -> Vec<Kernel> {
     // From row-major to channels-last.
     let mut moved = group(F32, &[2, 5, 4, 6], 5, false);
     moved.output = View::channels_last(F32, &[2, 5, 4, 6]).unwrap();
+    // Results of another type, by each kernel: rows, with and without whole vectors, sets of one group, channels side by side.
+    let stored = |dtype: DType, mut normalize: Normalize| {
+        normalize.output.dtype = dtype;
+        normalize
+    };
     let cases = vec![
+        stored(F32, layer(F16, &[128, 384])),
+        stored(F32, layer(F16, &[3, 1001])),
+        stored(Bf16, layer(F32, &[5, 200])),
+        stored(F32, layer(F16, &[1, 3, 50_000])),
+        stored(F32, group(F16, &[2, 5, 13, 9], 5, false)),
+        stored(F32, group(F16, &[2, 21, 13, 9], 21, true)),
         layer(F32, &[197, 192]),
         layer(F16, &[128, 768]),
         layer(F16, &[3, 1001]),

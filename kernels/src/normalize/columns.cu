@@ -21,7 +21,7 @@ DEVICE void total(W (&sum)[WIDTH], W (&partial)[ROW_THREADS][WIDTH][COLUMN_THREA
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    normalize_columns(const T* __restrict__ input, SCALE_PARAMETER SHIFT_PARAMETER T* __restrict__ output) {
+    normalize_columns(const T* __restrict__ input, SCALE_PARAMETER SHIFT_PARAMETER U* __restrict__ output) {
     wait_for_inputs();
     __shared__ W partial[ROW_THREADS][WIDTH][COLUMN_THREADS];
     zero_lanes(output, blockIdx.x * THREADS + threadIdx.x, gridDim.x * THREADS);
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u32 vector = blockIdx.x % COLUMN_BLOCKS * COLUMN_THREADS + tx, batch = blockIdx.x / COLUMN_BLOCKS;
     const u32 rows = vector < VECTORS ? COUNT : 0, column = vector * WIDTH;
     const T* from = input + INPUT_OFFSET + (offset_t)batch * INPUT_BATCH + column;
-    T* to = output + OUTPUT_OFFSET + (offset_t)batch * OUTPUT_BATCH + column;
+    U* to = output + OUTPUT_OFFSET + (offset_t)batch * OUTPUT_BATCH + column;
     W mean[WIDTH] = {}, sum[WIDTH] = {}, gain[WIDTH], bias[WIDTH];
 #if CENTER
 #pragma unroll 4
@@ -65,11 +65,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll 4
     for (u32 row = ty; row < rows; row += ROW_THREADS) {
         const Vector<T, WIDTH> x = *(const Vector<T, WIDTH>*)(from + positions_0(row));
-        Vector<T, WIDTH> y;
+        Vector<U, WIDTH> y;
 #pragma unroll
         for (u32 v = 0; v < WIDTH; ++v) {
-            y.v[v] = column + v < CHANNELS ? store_as<T>((widen(x.v[v]) - mean[v]) * gain[v] + bias[v]) : T{};
+            y.v[v] = column + v < CHANNELS ? store_as<U>((widen(x.v[v]) - mean[v]) * gain[v] + bias[v]) : U{};
         }
-        *(Vector<T, WIDTH>*)(to + positions_1(row)) = y;
+        *(Vector<U, WIDTH>*)(to + positions_1(row)) = y;
     }
 }

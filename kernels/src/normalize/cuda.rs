@@ -3,8 +3,8 @@
 
 use super::Normalize;
 use crate::DType;
-use crate::codegen::{Candidate, Generate, Target, Unsupported, f32_literal};
-use crate::strided::source::{GROUP, Source, cost, traffic, vector_width};
+use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type, f32_literal};
+use crate::strided::source::{GROUP, Source, cost, traffic, vector_width, wider};
 use crate::strided::{Axis, Nest};
 
 /// Threads of a block.
@@ -101,7 +101,7 @@ impl Normalize {
         let starts = split.sets.axes.iter().flat_map(|axis| [axis.strides[0], axis.strides[1]]);
         let offsets = [self.input.offset.into(), self.output.offset.into(), count as i64];
         let needed = count.div_ceil(32).next_power_of_two() as u32;
-        let widest = vector_width(self.input.dtype, starts.chain(offsets)).min(needed);
+        let widest = vector_width(wider(self.input.dtype, self.output.dtype), starts.chain(offsets)).min(needed);
         // Where a set takes several steps, a width that leaves no lane without elements in the last one.
         let even = |&width: &u32| count <= u64::from(32 * widest) || count.is_multiple_of(u64::from(32 * width));
         let width = [widest, widest / 2].into_iter().filter(|&width| width > 0).find(even).unwrap_or(widest);
@@ -136,7 +136,7 @@ impl Normalize {
                     let starts = outer.flat_map(|axis| [axis.strides[0], axis.strides[1]]);
                     let offsets = [self.input.offset.into(), self.output.offset.into(), run.extent as i64];
                     let needed = count.div_ceil(group.into()).next_power_of_two() as u32;
-                    vector_width(self.input.dtype, starts.chain(offsets)).min(needed)
+                    vector_width(wider(self.input.dtype, self.output.dtype), starts.chain(offsets)).min(needed)
                 }
                 _ => 1,
             },
@@ -182,7 +182,7 @@ impl Normalize {
         let strides = positions.axes.iter().flat_map(|axis| axis.strides);
         let steps = [input.strides[0], output.strides[0]].map(i64::from);
         let offsets = [input.offset, output.offset, input.padded_channels].map(i64::from);
-        let width = vector_width(input.dtype, strides.chain(steps).chain(offsets));
+        let width = vector_width(wider(input.dtype, output.dtype), strides.chain(steps).chain(offsets));
         let threads = BLOCK / row_threads;
         let vectors = input.padded_channels / width;
         let column_blocks = vectors.div_ceil(threads);
@@ -197,7 +197,7 @@ impl Normalize {
         source.define("OUTPUT_BATCH", output.strides[0]);
         source.define("LOGICAL(s, i)", "((s) * COUNT + (i))");
         source.nest("positions", &positions);
-        source.line("DEVICE void zero_lanes(T*, u32, u32) {}  // Written with the columns.");
+        source.line("DEVICE void zero_lanes(U*, u32, u32) {}  // Written with the columns.");
         let blocks = u64::from(column_blocks) * u64::from(input.shape[0]);
         let launch = source.launch(include_str!("columns.cu"), "normalize_columns", blocks, BLOCK, self.operands());
         let serial = self.set_elements().div_ceil(row_threads.into()) as f64 * 0.03;
@@ -217,6 +217,7 @@ impl Normalize {
 
     fn source(&self) -> Source {
         let mut source = Source::new(&self.input, &self.output);
+        source.line(&format!("typedef {} U;", element_type(self.output.dtype)));
         source.define("SETS", format!("{}u", self.sets));
         source.define("COUNT", format!("{}u", self.set_elements()));
         source.define("CENTER", u8::from(self.center));

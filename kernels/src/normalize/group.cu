@@ -11,7 +11,7 @@ DEVICE W normalized(W x, W mean, W inverse, u32 set, u32 i, SCALE_PARAMETER SHIF
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
-    normalize_group(const T* __restrict__ input, SCALE_PARAMETER SHIFT_PARAMETER T* __restrict__ output) {
+    normalize_group(const T* __restrict__ input, SCALE_PARAMETER SHIFT_PARAMETER U* __restrict__ output) {
     wait_for_inputs();
     __shared__ W partial[BLOCK / 32];
     const Moments moments{partial};
@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
     // Threads without a set repeat the last one, since all of a warp take part in the exchange.
     const u32 set = mine < SETS ? mine : SETS - 1;
     const T* from = input + INPUT_OFFSET;
-    T* to = output + OUTPUT_OFFSET;
+    U* to = output + OUTPUT_OFFSET;
     W mean = 0, sum = 0;
 #if STEPS > 0
     W x[STEPS][WIDTH];
@@ -49,12 +49,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
     for (u32 s = 0; s < STEPS; ++s) {
         const u32 i = (s * GROUP + lane) * WIDTH;
         if (i < COUNT && mine < SETS) {
-            Vector<T, WIDTH> out;
+            Vector<U, WIDTH> out;
 #pragma unroll
             for (u32 v = 0; v < WIDTH; ++v) {
-                out.v[v] = store_as<T>(normalized(x[s][v], mean, inverse, set, i + v, SCALE_GIVEN SHIFT_GIVEN 0));
+                out.v[v] = store_as<U>(normalized(x[s][v], mean, inverse, set, i + v, SCALE_GIVEN SHIFT_GIVEN 0));
             }
-            *(Vector<T, WIDTH>*)(to + OUTPUT_AT(set, i)) = out;
+            *(Vector<U, WIDTH>*)(to + OUTPUT_AT(set, i)) = out;
         }
     }
 #else
@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
     if (mine < SETS) {
         for (u32 i = lane; i < COUNT; i += GROUP) {
             const W x = widen(from[INPUT_AT(set, i)]);
-            to[OUTPUT_AT(set, i)] = store_as<T>(normalized(x, mean, inverse, set, i, SCALE_GIVEN SHIFT_GIVEN 0));
+            to[OUTPUT_AT(set, i)] = store_as<U>(normalized(x, mean, inverse, set, i, SCALE_GIVEN SHIFT_GIVEN 0));
         }
     }
 #endif

@@ -2,7 +2,7 @@
 
 use super::Normalize;
 use crate::host::{cast, cast_mut, check_operands, clear_padding};
-use crate::strided::{Nest, Number, Real, Widen, check_alike, check_float, fold_run, offset, sum, with_float};
+use crate::strided::{Nest, Number, Real, Widen, check_floats, check_same_shape, fold_run, offset, sum, with_floats};
 use crate::{Family, KernelError, View};
 
 /// Bytes of a scale or shift value.
@@ -22,7 +22,7 @@ impl Normalize {
 
 impl Family for Normalize {
     fn check(&self) -> Result<(), KernelError> {
-        check_alike(&self.input, &self.output)?;
+        check_same_shape(&self.input, &self.output)?;
         let elements = self.input.elements();
         if elements != 0 && !elements.is_multiple_of(self.sets.into()) {
             return Err(KernelError::Parameter("sets do not divide the elements"));
@@ -30,7 +30,7 @@ impl Family for Normalize {
         if (self.scale || self.shift) && (self.parameters == 0 || self.per_parameter == 0) {
             return Err(KernelError::Parameter("scale and shift need parameters"));
         }
-        check_float(self.input.dtype, "input")
+        check_floats(&self.input, &self.output)
     }
 
     fn input(&self, index: usize) -> Option<&View> {
@@ -65,8 +65,8 @@ impl Family for Normalize {
         let scale = if self.scale { next(true)? } else { None };
         let shift = if self.shift { next(true)? } else { None };
         let output_operand = inputs.len();
-        with_float!(self.input.dtype, "input", T => {
-            self.sets_of::<T>(cast(input, 0)?, scale, shift, cast_mut(output, output_operand)?)
+        with_floats!(self.input.dtype, self.output.dtype, T, U => {
+            self.sets_of::<T, U>(cast(input, 0)?, scale, shift, cast_mut(output, output_operand)?)
         })?;
         clear_padding(&self.output, output);
         Ok(())
@@ -82,13 +82,17 @@ struct Run {
 }
 
 impl Normalize {
-    fn sets_of<T: Widen<Wide: Real>>(
+    fn sets_of<T, U>(
         &self,
         input: &[T],
         scale: Option<&[f32]>,
         shift: Option<&[f32]>,
-        output: &mut [T],
-    ) -> Result<(), KernelError> {
+        output: &mut [U],
+    ) -> Result<(), KernelError>
+    where
+        T: Widen<Wide: Real>,
+        U: Widen<Wide = T::Wide>,
+    {
         let count = self.set_elements();
         if count == 0 {
             return Ok(());
@@ -121,7 +125,7 @@ impl Normalize {
                     let bias = value(shift, T::Wide::ZERO);
                     for i in done..done + part {
                         let x = input[offset(run.from, read, i)].widen();
-                        output[offset(run.to, write, i)] = T::narrow((x - mean) * gain + bias);
+                        output[offset(run.to, write, i)] = U::narrow((x - mean) * gain + bias);
                     }
                     done += part;
                 }

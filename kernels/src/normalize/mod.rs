@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub struct Normalize {
     /// Input.
     pub input: View,
-    /// Output, same extents.
+    /// Output, same extents; a float of another type where neither is f64.
     pub output: View,
     /// Number of independent sets.
     pub sets: u32,

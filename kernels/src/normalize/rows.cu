@@ -21,7 +21,7 @@ DEVICE f32 mean_of(f32 sum) {
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
-    normalize_rows(const T* __restrict__ input, SCALE_PARAMETER SHIFT_PARAMETER T* __restrict__ output) {
+    normalize_rows(const T* __restrict__ input, SCALE_PARAMETER SHIFT_PARAMETER U* __restrict__ output) {
     if (!EARLY) wait_for_inputs();
     const u32 set = blockIdx.x * (BLOCK / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     f32 scales[STEPS][WIDTH], shifts[STEPS][WIDTH], x[STEPS][WIDTH], mean = 0, sum = 0;
@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
     if (EARLY) wait_for_inputs();
     if (set >= SETS) return;
     const T* const from = input + INPUT_OFFSET + sets_0(set);
-    T* const to = output + OUTPUT_OFFSET + sets_1(set);
+    U* const to = output + OUTPUT_OFFSET + sets_1(set);
 #pragma unroll
     for (u32 s = 0; s < STEPS; ++s) {
         const u32 i = (s * 32 + lane) * WIDTH;
@@ -53,10 +53,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 #pragma unroll
     for (u32 s = 0; s < STEPS; ++s) {
         const u32 i = (s * 32 + lane) * WIDTH;
-        Vector<T, WIDTH> out;
+        Vector<U, WIDTH> out;
 #pragma unroll
         for (u32 v = 0; v < WIDTH; ++v)
-            out.v[v] = store_as<T>((x[s][v] - mean) * (scales[s][v] * inverse) + shifts[s][v]);
-        if (i < COUNT) *(Vector<T, WIDTH>*)(to + i) = out;
+            out.v[v] = store_as<U>((x[s][v] - mean) * (scales[s][v] * inverse) + shifts[s][v]);
+        if (i < COUNT) *(Vector<U, WIDTH>*)(to + i) = out;
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Softmax;
 use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
-use crate::strided::source::{GROUP, Source, cost, lowest, traffic, vector_width, wide_type};
+use crate::strided::source::{GROUP, Source, cost, lowest, traffic, vector_width, wide_type, wider};
 use crate::{DType, View};
 
 /// Threads of a block.
@@ -47,7 +47,6 @@ impl Softmax {
             let starts = rows.axes.iter().flat_map(|axis| axis.strides);
             let offsets = [self.input.offset.into(), self.output.offset.into(), self.count().into()];
             // A warp's threads should all have something to load.
-            let wider = |a: DType, b: DType| if a.size() > b.size() { a } else { b };
             vector_width(wider(self.input.dtype, self.output.dtype), starts.chain(offsets))
                 .min(self.count().div_ceil(group).next_power_of_two())
         } else {

@@ -1,27 +1,11 @@
 //! Reference kernel: shifted by the maximum, summed in f32 (f64 for f64).
 
 use super::Softmax;
-use crate::host::{cast, cast_mut, check_operands, clear_padding, match_type};
-use crate::strided::{Nest, Number, Real, Widen, check_float, check_view, fold_run, largest, offset, sum};
-use crate::{DType, Family, KernelError, View};
-
-/// Evaluates an expression with `$t` and `$u` standing for the types of input and output.
-macro_rules! with_types {
-    ($softmax:expr, $t:ident, $u:ident => $body:expr) => {
-        match $softmax.input.dtype {
-            DType::F64 => {
-                type $t = f64;
-                type $u = f64;
-                $body
-            }
-            input => match_type!(input, $t => match_type!($softmax.output.dtype, $u => $body, {
-                F32: f32, F16: half::f16, Bf16: half::bf16
-            } else Err(KernelError::Type("output"))), {
-                F32: f32, F16: half::f16, Bf16: half::bf16
-            } else Err(KernelError::Type("input"))),
-        }
-    };
-}
+use crate::host::{cast, cast_mut, check_operands, clear_padding};
+use crate::strided::{
+    Nest, Number, Real, Widen, check_floats, check_same_shape, fold_run, largest, offset, sum, with_floats,
+};
+use crate::{Family, KernelError, View};
 
 impl Softmax {
     /// Loops over the rows (operands: input, output).
@@ -32,20 +16,11 @@ impl Softmax {
 
 impl Family for Softmax {
     fn check(&self) -> Result<(), KernelError> {
-        check_view(&self.input)?;
-        check_view(&self.output)?;
-        if self.input.shape != self.output.shape {
-            return Err(KernelError::Shape("input and output differ"));
-        }
+        check_same_shape(&self.input, &self.output)?;
         if usize::from(self.axis) >= self.input.rank() {
             return Err(KernelError::Parameter("axis"));
         }
-        check_float(self.input.dtype, "input")?;
-        check_float(self.output.dtype, "output")?;
-        if (self.input.dtype == DType::F64) != (self.output.dtype == DType::F64) {
-            return Err(KernelError::Type("output differs from input"));
-        }
-        Ok(())
+        check_floats(&self.input, &self.output)
     }
 
     fn input(&self, index: usize) -> Option<&View> {
@@ -63,7 +38,7 @@ impl Family for Softmax {
     fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], workspace: &mut [u8]) -> Result<(), KernelError> {
         check_operands(self, inputs, outputs, workspace)?;
         let ([input], [output]) = (inputs, outputs) else { return Err(KernelError::OperandCount) };
-        with_types!(self, T, U => self.rows_of::<T, U>(cast(input, 0)?, cast_mut(output, 1)?))?;
+        with_floats!(self.input.dtype, self.output.dtype, T, U => self.rows_of::<T, U>(cast(input, 0)?, cast_mut(output, 1)?))?;
         clear_padding(&self.output, output);
         Ok(())
     }

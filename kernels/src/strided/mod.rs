@@ -192,6 +192,25 @@ macro_rules! with_float {
 }
 pub(crate) use with_float;
 
+/// Evaluates an expression with `$t` and `$u` standing for the Rust types of two types of float, which are f64 together or not at all.
+macro_rules! with_floats {
+    ($input:expr, $output:expr, $t:ident, $u:ident => $body:expr) => {
+        match $input {
+            $crate::DType::F64 => {
+                type $t = f64;
+                type $u = f64;
+                $body
+            }
+            input => $crate::host::match_type!(input, $t => $crate::host::match_type!($output, $u => $body, {
+                F32: f32, F16: half::f16, Bf16: half::bf16
+            } else Err($crate::KernelError::Type("output"))), {
+                F32: f32, F16: half::f16, Bf16: half::bf16
+            } else Err($crate::KernelError::Type("input"))),
+        }
+    };
+}
+pub(crate) use with_floats;
+
 /// Evaluates an expression with `$t` standing for the Rust type of any [`DType`] but `Bool`.
 macro_rules! with_number {
     ($dtype:expr, $what:literal, $t:ident => $body:expr) => {
@@ -208,13 +227,29 @@ pub(crate) fn check_float(dtype: DType, what: &'static str) -> Result<(), Kernel
     if dtype.is_float() { Ok(()) } else { Err(KernelError::Type(what)) }
 }
 
-/// Checks that input and output are sound views of one shape and one type.
-pub(crate) fn check_alike(input: &View, output: &View) -> Result<(), KernelError> {
+/// Checks that both types are floats, and that both are f64 or none.
+pub(crate) fn check_floats(input: &View, output: &View) -> Result<(), KernelError> {
+    check_float(input.dtype, "input")?;
+    check_float(output.dtype, "output")?;
+    if (input.dtype == DType::F64) != (output.dtype == DType::F64) {
+        return Err(KernelError::Type("output differs from input"));
+    }
+    Ok(())
+}
+
+/// Checks that input and output are sound views of one shape.
+pub(crate) fn check_same_shape(input: &View, output: &View) -> Result<(), KernelError> {
     check_view(input)?;
     check_view(output)?;
     if input.shape != output.shape {
         return Err(KernelError::Shape("input and output differ"));
     }
+    Ok(())
+}
+
+/// Checks that input and output are sound views of one shape and one type.
+pub(crate) fn check_alike(input: &View, output: &View) -> Result<(), KernelError> {
+    check_same_shape(input, output)?;
     if input.dtype != output.dtype {
         return Err(KernelError::Type("output differs from input"));
     }

@@ -149,6 +149,11 @@ pub(crate) fn vector_width(dtype: DType, numbers: impl IntoIterator<Item = i64>)
     width as u32
 }
 
+/// The type of the larger elements, whose vectors have fewer.
+pub(crate) fn wider(a: DType, b: DType) -> DType {
+    if a.size() > b.size() { a } else { b }
+}
+
 /// Dimensions of a view, the one with the largest stride first.
 pub(crate) fn memory_order(view: &View) -> Vec<usize> {
     let mut order: Vec<usize> = (0..view.rank()).collect();

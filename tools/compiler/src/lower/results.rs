@@ -104,7 +104,16 @@ impl Search<'_> {
 fn stores_any_float(node: &FusedNode) -> bool {
     match &node.op {
         FusedOp::Pointwise(_) | FusedOp::Anchored { .. } => true,
-        FusedOp::Operator(op) => is_anchor(op) || matches!(op, Op::Softmax { .. }),
+        FusedOp::Operator(op) => {
+            is_anchor(op)
+                || matches!(
+                    op,
+                    Op::Softmax { .. }
+                        | Op::LayerNormalization { .. }
+                        | Op::InstanceNormalization { .. }
+                        | Op::GroupNormalization { .. }
+                )
+        }
     }
 }
 
@@ -141,6 +150,15 @@ mod tests {
     fn a_product_stores_the_output_itself() {
         let made = kernels(|net| vec![product(net)]);
         assert_eq!(made.last(), Some(&("matmul", DType::F32)));
+    }
+
+    #[test]
+    fn a_normalisation_stores_the_output_itself() {
+        let made = kernels(|net| {
+            let (x, scales) = (net.input(&[4, 8]), net.input(&[8]));
+            vec![net.node(Op::LayerNormalization { axis: 1, epsilon: 1e-5, center: true }, &[x, scales])]
+        });
+        assert_eq!(made.last(), Some(&("normalize", DType::F32)));
     }
 
     #[test]
