@@ -157,6 +157,7 @@ pub(super) fn problem(
         pool: None,
         moments: None,
         leaves_moments: false,
+        normalized_extra: None,
         integers: None,
     }
 }

@@ -165,6 +165,9 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
 #if NORMALIZED
             normalize(sums[i], bias, row);
 #endif
+#if NORMALIZED_EXTRA
+            extras[i].of_row = *moments_of_row(row, 0);
+#endif
             if (!PARTS) left[i] = finish_vector(o, sums[i], bias, extras[i], row_of(t, row), column, t.batch);
         }
 #pragma unroll

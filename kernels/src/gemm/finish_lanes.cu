@@ -131,6 +131,9 @@ DEVICE void finish_lanes(const Operands& o, const Tile& t, Sums& sums, const Bia
 #if NORMALIZED
                 normalize(vector, bias[group], in_tile);
 #endif
+#if NORMALIZED_EXTRA
+                extras[i][group].of_row = *moments_of_row(in_tile, 0);
+#endif
                 left[group] = finish_vector(o, vector, bias[group], extras[i][group], row, column, t.batch);
             }
 #pragma unroll

@@ -20,7 +20,8 @@ mod tile_cost;
 
 pub(crate) use cost::by_cost;
 pub(crate) use problem::{
-    Crop, Depth, Integers, Map, Moments, Operand, Problem, Scale, Second, Window, Windows, map_of_view, spatial,
+    Crop, Depth, Integers, Map, Moments, NormalizedExtra, Operand, Problem, Scale, Second, Window, Windows,
+    map_of_view, spatial,
 };
 pub(crate) use source::{Constants, Geometry, launch};
 pub(crate) use tensor_core::{integer_names, word};

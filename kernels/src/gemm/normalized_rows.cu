@@ -1,14 +1,4 @@
-// Products of normalised rows: the way out subtracts means and divides by deviations, of a row's moments in shared memory.
-DEVICE Sum2* moments_of_row(int row, int part) {
-    extern __shared__ __align__(128) unsigned char shared[];
-    return (Sum2*)(shared + MOMENTS_AT) + part * BM + row;
-}
-
-// What is added to a row's sums for each of a column's, and what they are multiplied by then.
-DEVICE Sum2 normaliser(f32 sum, f32 squares) {
-    const f32 mean = sum * (1.0f / K);
-    return Sum2{-mean, inverse_deviation(mean, squares * (1.0f / K))};
-}
+// Products of normalised rows: the way out subtracts means and divides by deviations.
 
 // From the sums of a row's products to those of the normalised row's.
 DEVICE void normalize(Sum (&sums)[VECTOR_COLUMNS], const Bias (&bias)[VECTOR_COLUMNS], int row) {

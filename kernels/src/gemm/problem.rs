@@ -110,6 +110,36 @@ pub(crate) struct Moments {
     pub epsilon: f32,
 }
 
+/// An extra whose rows are normalised before the program sees them: `(x − mean) / deviation · scale + shift`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NormalizedExtra {
+    /// Its number among the extras.
+    pub extra: usize,
+    /// Number of the operand with the moments of its rows, which are those of C, as [`Problem::leaves_moments`] has them stored.
+    pub given: usize,
+    /// Numbers of the operands with scales and with shifts, where there are any: f32 and side by side, one for each column.
+    pub scale: Option<usize>,
+    /// See `scale`.
+    pub shift: Option<usize>,
+    /// Whether means are subtracted; else they are taken as 0.
+    pub center: bool,
+    /// Added to variances.
+    pub epsilon: f32,
+}
+
+/// What rows are normalised by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Normalization {
+    /// Elements of a row.
+    pub columns: u32,
+    /// Number of the operand with the moments of rows; none where they are added up.
+    pub given: Option<usize>,
+    /// Whether means are subtracted; else they are taken as 0.
+    pub center: bool,
+    /// Added to variances.
+    pub epsilon: f32,
+}
+
 /// Where some columns of C are stored once more, as a function of what was stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Second {
@@ -180,6 +210,8 @@ pub(crate) struct Problem {
     /// Whether a second output has the moments of C's rows: for each [`PART`] columns, and each row, the sum and the sum of the squares,
     /// before they are rounded. Only kernels on tensor cores leave them.
     pub leaves_moments: bool,
+    /// The extra that is normalised; only kernels on tensor cores do, and none where rows of A are normalised.
+    pub normalized_extra: Option<NormalizedExtra>,
     /// Columns that are stored twice; only `tensor_core_gemm` stores them.
     pub second: Option<Second>,
     /// What is pooled; only `tensor_core_gemm` and `warpgroup_gemm` pool, without parts of K.
@@ -270,9 +302,22 @@ impl Problem {
         self.moments.is_some_and(|moments| moments.given.is_none())
     }
 
-    /// Whether moments of A's rows are an operand.
+    /// How rows are normalised, those of A or of an extra.
+    pub fn normalization(&self) -> Option<Normalization> {
+        let of_extra = |of: NormalizedExtra| {
+            let NormalizedExtra { given, center, epsilon, .. } = of;
+            Normalization { columns: self.columns, given: Some(given), center, epsilon }
+        };
+        let of_a = |of: Moments| {
+            let Moments { sums, given, epsilon } = of;
+            Normalization { columns: self.k(), given, center: sums.is_some(), epsilon }
+        };
+        self.moments.map(of_a).or_else(|| self.normalized_extra.map(of_extra))
+    }
+
+    /// Whether moments of rows are an operand.
     pub fn takes_moments(&self) -> bool {
-        self.moments.is_some_and(|moments| moments.given.is_some())
+        self.normalization().is_some_and(|normalization| normalization.given.is_some())
     }
 
     /// Extent of M.

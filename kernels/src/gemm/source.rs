@@ -1,6 +1,6 @@
 //! Printing: constants, index functions, operands and epilogue of a product as CUDA.
 
-use super::problem::{Map, Moments, Operand, PART, Problem};
+use super::problem::{Map, Normalization, NormalizedExtra, Operand, PART, Problem};
 use crate::DType;
 use crate::codegen::{
     Argument, Arithmetic, FetchAhead, Launch, Source, Tables, Text, element_type, f32_literal, prelude_for,
@@ -273,6 +273,53 @@ fn factor(problem: &Problem) -> Option<usize> {
     problem.extras.iter().position(spread).filter(|&i| i < used_extras(problem))
 }
 
+/// Numbers that each column has beside its bias, f32 and loaded with it, once a thread.
+struct OfColumn {
+    /// Field of `Bias`.
+    field: &'static str,
+    /// Number of the operand.
+    input: usize,
+    /// Where that of column 0 lies.
+    from: String,
+    /// Whether it lies at a multiple of 16 bytes.
+    aligned: bool,
+}
+
+impl OfColumn {
+    /// Those of a problem.
+    fn all(problem: &Problem) -> Vec<Self> {
+        if let Some(factor) = factor(problem) {
+            let map = &problem.extras[factor];
+            return vec![Self {
+                field: "factor",
+                input: 2 + usize::from(problem.bias) + factor,
+                from: format!("o.extra_{factor} + row_of_extra_{factor}(0, batch)"),
+                aligned: map.offset % 4 == 0 && map.batch.iter().all(|stride| stride % 4 == 0),
+            }];
+        }
+        let operands = [
+            ("factor", "o.sums", problem.moments.and_then(|moments| moments.sums)),
+            ("scale", "o.extra_scale", problem.normalized_extra.and_then(|extra| extra.scale)),
+            ("shift", "o.extra_shift", problem.normalized_extra.and_then(|extra| extra.shift)),
+        ];
+        let present = operands.into_iter().filter_map(|(field, from, input)| Some((field, from, input?)));
+        present.map(|(field, from, input)| Self { field, input, from: from.into(), aligned: true }).collect()
+    }
+}
+
+/// `normalized`: an element of the extra that is normalised, as the program sees it. No compiler makes one instruction of its products and the
+/// program's sums.
+fn normalized_element(extra: &NormalizedExtra) -> String {
+    let x = if extra.center { "fmaf(x, of_row.y, of_row.x * of_row.y)" } else { "__fmul_rn(x, of_row.y)" };
+    let value = match (extra.scale, extra.shift) {
+        (Some(_), Some(_)) => format!("fmaf({x}, bias.scale, bias.shift)"),
+        (Some(_), None) => format!("__fmul_rn({x}, bias.scale)"),
+        (None, Some(_)) => format!("{x} + bias.shift"),
+        (None, None) => x.into(),
+    };
+    format!("DEVICE f32 normalized(f32 x, Sum2 of_row, const Bias& bias) {{ return {value}; }}")
+}
+
 /// Extras that the program reads.
 fn used_extras(problem: &Problem) -> usize {
     problem.program.as_ref().map_or(0, |p| usize::from(p.inputs).saturating_sub(1)).min(problem.extras.len())
@@ -304,11 +351,8 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
     line(sums(problem));
     let factor = factor(problem);
     let sums = problem.moments.and_then(|moments| moments.sums);
-    let bias_element = match (factor, sums) {
-        (Some(_), _) => "u32",
-        (_, Some(_)) => "f32",
-        _ => "Bias",
-    };
+    let of_column = OfColumn::all(problem);
+    let bias_element = bias_element(problem);
     line(format!(
         "struct Operands {{\n    const AElement* a;\n    const BElement* b;\n    const {bias_element}* bias;"
     ));
@@ -317,7 +361,7 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
     }
     line(
         "    Output* output;\n    Sum* partials;\n    u32* counters;\n    const AElement* scale;\n    u8* second;\n    \
-         const f32* sums;\n    const Sum2* given;\n    Sum2* left;\n};"
+         const f32* sums;\n    const f32* extra_scale;\n    const f32* extra_shift;\n    const Sum2* given;\n    Sum2* left;\n};"
             .into(),
     );
 
@@ -328,8 +372,11 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
     if problem.moments.is_some() {
         let of_column = if sums.is_some() { "bias.factor" } else { "0" };
         line(format!("DEVICE f32 sum_of_column(const Bias& bias) {{ return {of_column}; }}"));
+    }
+    if problem.normalization().is_some() {
         line(include_str!("deviation.cu").into());
     }
+    problem.normalized_extra.iter().for_each(|extra| line(normalized_element(extra)));
     if let Some(second) = &problem.second {
         line(row_function("row_of_second", &second.map, problem, &problem.rows));
         line(second.function.clone());
@@ -379,6 +426,9 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
             Access::Loaded => continue,
         });
     }
+    if problem.normalized_extra.is_some() {
+        line("    Sum2 of_row;  // What the normalised one is normalised by; set when it is used.".into());
+    }
     line(
         "};\nDEVICE Extras load_extras(const Operands& o, int row, int column, int batch) {\n    Extras x = {};\n    \
          if (ALL_PADDING && column >= N) return x;"
@@ -409,19 +459,16 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
     let innermost = problem.batch.last().copied().unwrap_or(1);
     let bias_of_batch = format!("(int)((u32)batch % {innermost}u) * {}", problem.bias_batch);
     line("DEVICE void load_bias(const Operands& o, Bias (&bias)[VECTOR_COLUMNS], int column, int batch) {".into());
-    if let Some(factor) = factor {
-        line(load_bias_and_factor(problem, factor, &bias_of_batch, columns));
-    } else if let Some(sums) = sums {
-        line(load_bias_and(problem, ("float", sums), "o.sums", true, &bias_of_batch, columns));
-    } else {
-        line(load_bias(problem, &bias_of_batch, columns));
-    }
+    line(match of_column.is_empty() {
+        true => load_bias(problem, &bias_of_batch, columns),
+        false => load_bias_and(problem, &of_column, &bias_of_batch, columns),
+    });
     line("}".into());
 
     let arguments = |of: &dyn Fn(usize, &Map, &Access) -> String| {
         extras.iter().map(|(i, map, access)| format!(", {}", of(*i, map, access))).collect::<String>()
     };
-    let vector_arguments = arguments(&|i, map, access| match access {
+    let vector_argument = |i: usize, map: &Map, access: &Access| match access {
         Access::Half => format!("to_f32({}{{half_of(x.x{i}, j)}})", element_type(map.dtype)),
         Access::Byte if whole.is_some() => {
             format!("element_of_{}(word_of(x.x{i}, j / 4), j % 4)", element_type(map.dtype))
@@ -431,13 +478,19 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
         Access::Repeated => format!("x.x{i}"),
         Access::Float | Access::Single => format!("x.x{i}[j]"),
         Access::Loaded => "bias[j].factor".into(),
+    };
+    let vector_arguments = arguments(&|i, map, access| match problem.normalized_extra {
+        Some(NormalizedExtra { extra, .. }) if extra == i => {
+            format!("normalized({}, x.of_row, bias[j])", vector_argument(i, map, access))
+        }
+        _ => vector_argument(i, map, access),
     });
     let bytes = whole.is_some() && problem.stores_vectors() && problem.output.dtype.is_byte();
     let (value, epilogue, zero) =
         if bytes { ("u32", "epilogue_part", "epilogue_ZERO") } else { ("Value", "epilogue", "(Value)0") };
     let whole = match factor {
         Some(_) => "(Value)(i32)(sum[j] + bias[j].sum)",
-        None if sums.is_some() => "sum[j] + bias[j].sum",
+        None if !of_column.is_empty() => "sum[j] + bias[j].sum",
         None if problem.integers.is_some() => "(Value)(i32)(sum[j] + bias[j])",
         None => "sum[j] + bias[j]",
     };
@@ -553,41 +606,35 @@ fn load_bias(problem: &Problem, bias_of_batch: &str, columns: u32) -> String {
     s
 }
 
-/// The statements of `load_bias` where each column has a factor as well.
-fn load_bias_and_factor(problem: &Problem, factor: usize, bias_of_batch: &str, vector: u32) -> String {
-    let map = &problem.extras[factor];
-    let input = 2 + usize::from(problem.bias) + factor;
-    let aligned = map.offset % 4 == 0 && map.batch.iter().all(|stride| stride % 4 == 0);
-    let factors = format!("o.extra_{factor} + row_of_extra_{factor}(0, batch)");
-    load_bias_and(problem, ("uint", input), &factors, aligned, bias_of_batch, vector)
+/// The type of the elements of the operand of biases.
+fn bias_element(problem: &Problem) -> &'static str {
+    match OfColumn::all(problem).is_empty() {
+        true => "Bias",
+        false if problem.integers.is_some() => "u32",
+        false => "f32",
+    }
 }
 
-/// The same with numbers of input `input`, one for each column from `factors` on; aligned ones lie at multiples of 16 bytes. `kind` is what
-/// vectors of biases are called after.
-fn load_bias_and(
-    problem: &Problem,
-    (kind, input): (&str, usize),
-    factors: &str,
-    aligned: bool,
-    bias_of_batch: &str,
-    vector: u32,
-) -> String {
-    let bias = if kind == "uint" { "u32" } else { "f32" };
+/// The statements of `load_bias` where each column has further numbers.
+fn load_bias_and(problem: &Problem, numbers: &[OfColumn], bias_of_batch: &str, vector: u32) -> String {
+    let (bias, kind) = if problem.integers.is_some() { ("u32", "uint") } else { ("f32", "float") };
+    let inputs = numbers.iter().fold(0u32, |inputs, number| inputs | 1 << number.input);
     let mut s = format!(
         "    // What a step writes is there only after the wait, which constant weights need not have seen.\n    \
-         if (!(CONSTANT_INPUTS >> {input} & 1)) wait_for_inputs();\n\
-         #pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++) bias[j] = Bias{{0, 0.0f}};\n    \
-         const f32* factors = {factors} + column;\n"
+         if (~CONSTANT_INPUTS & {inputs}u) wait_for_inputs();\n\
+         #pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++) bias[j] = Bias{{}};\n"
     );
+    for OfColumn { field, from, .. } in numbers {
+        s += &format!("    const f32* {field}s = {from} + column;\n");
+    }
     if problem.bias {
         s += &format!("    const {bias}* from = o.bias + {bias_of_batch} + column;\n");
     }
     let columns = problem.columns.is_multiple_of(8);
-    let load = |name: &str, kind: &str, field: &str, vectors: bool| match vectors && columns {
+    let load = |name: &str, [kind, element]: [&str; 2], field: &str, vectors: bool| match vectors && columns {
         true => format!(
-            "    if (column < N) {{\n        {} loaded[VECTOR_COLUMNS];\n{}\n#pragma unroll\n        \
+            "    if (column < N) {{\n        {element} loaded[VECTOR_COLUMNS];\n{}\n#pragma unroll\n        \
              for (int j = 0; j < VECTOR_COLUMNS; j++) bias[j].{field} = loaded[j];\n    }}\n",
-            if kind == "uint" { "u32" } else { "f32" },
             copied(kind, vector, "loaded", name)
         ),
         false => format!(
@@ -595,9 +642,13 @@ fn load_bias_and(
         ),
     };
     if problem.bias {
-        s += &load("from", kind, "sum", problem.bias_batch.is_multiple_of(4));
+        s += &load("from", [kind, bias], "sum", problem.bias_batch.is_multiple_of(4));
     }
-    s + load("factors", "float", "factor", aligned).trim_end()
+    for OfColumn { field, aligned, .. } in numbers {
+        s += &load(&format!("{field}s"), ["float", "f32"], field, *aligned);
+    }
+    s.truncate(s.trim_end().len());
+    s
 }
 
 /// `Sum`, what products are added up in; `Bias`; `Vectored`, what sums are when eight of them are finished at once;
@@ -613,12 +664,13 @@ fn sums(problem: &Problem) -> String {
     let (value, stored) =
         if problem.integers.is_some() && problem.program.is_none() { ("i32", "i64") } else { ("f32", "f32") };
     let mut s = format!("typedef {value} Value;\ntypedef {stored} Stored;\n");
-    let has_sums = problem.moments.is_some_and(|moments| moments.sums.is_some());
+    let of_column = OfColumn::all(problem);
     for (name, kind) in types {
         match name {
-            // With a factor of the result, or of the mean of normalised rows.
-            "Bias" if factor(problem).is_some() || has_sums => {
-                writeln!(s, "struct Bias {{ {kind} sum; f32 factor; }};").expect("writing to a string");
+            // With a factor of the result, or of the mean of normalised rows, or with what a normalised extra is scaled and shifted by.
+            "Bias" if !of_column.is_empty() => {
+                let fields = of_column.iter().map(|of_column| of_column.field).collect::<Vec<_>>().join(", ");
+                writeln!(s, "struct Bias {{ {kind} sum; f32 {fields}; }};").expect("writing to a string");
             }
             _ => writeln!(s, "typedef {kind} {name};").expect("writing to a string"),
         }
@@ -732,11 +784,7 @@ fn operands(problem: &Problem, scratch: bool) -> Vec<Pointer> {
     let pointer =
         |kind: &'static str, name: &'static str, argument| Pointer { kind: kind.into(), name: name.into(), argument };
     let sums = problem.moments.and_then(|moments| moments.sums);
-    let bias = match (factor(problem), sums) {
-        (Some(_), _) => "const u32*",
-        (_, Some(_)) => "const f32*",
-        _ => "const Bias*",
-    };
+    let of_extra = |number: fn(NormalizedExtra) -> Option<usize>| problem.normalized_extra.and_then(number);
     let extra = |(i, extra): (usize, &Map)| Pointer {
         kind: format!("const {}*", element_type(extra.dtype)).into(),
         name: format!("extra_{i}").into(),
@@ -745,7 +793,10 @@ fn operands(problem: &Problem, scratch: bool) -> Vec<Pointer> {
     let mut all = vec![
         pointer("const AElement*", "a", Some(Argument::Input(0))),
         pointer("const BElement*", "b", Some(Argument::Input(1))),
-        pointer(bias, "bias", problem.bias.then_some(Argument::Input(2))),
+        Pointer {
+            kind: format!("const {}*", bias_element(problem)).into(),
+            ..pointer("", "bias", problem.bias.then_some(Argument::Input(2)))
+        },
     ];
     all.extend(problem.extras.iter().enumerate().map(extra));
     all.extend([
@@ -755,7 +806,9 @@ fn operands(problem: &Problem, scratch: bool) -> Vec<Pointer> {
         pointer("const AElement*", "scale", problem.scale.as_ref().map(|scale| Argument::Input(scale.input))),
         pointer("u8*", "second", problem.second.as_ref().map(|_| Argument::Output(1))),
         pointer("const f32*", "sums", sums.map(Argument::Input)),
-        pointer("const Sum2*", "given", problem.moments.and_then(|moments| moments.given).map(Argument::Input)),
+        pointer("const f32*", "extra_scale", of_extra(|extra| extra.scale).map(Argument::Input)),
+        pointer("const f32*", "extra_shift", of_extra(|extra| extra.shift).map(Argument::Input)),
+        pointer("const Sum2*", "given", problem.normalization().and_then(|of| of.given).map(Argument::Input)),
         pointer("Sum2*", "left", problem.leaves_moments.then_some(Argument::Output(1))),
     ]);
     all
@@ -773,11 +826,17 @@ fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geome
         .int("THREADS", *threads);
     let parted = problem.leaves_moments || problem.takes_moments();
     let constants = if parted { constants.int("PART", PART) } else { constants };
+    // Whoever takes moments that are left may want the means.
     let constants = match problem.moments {
-        Some(Moments { sums, epsilon, .. }) => {
-            constants.flag("CENTER", sums.is_some()).text(&format!("#define EPSILON {}", f32_literal(epsilon)))
-        }
+        Some(moments) => constants.flag("CENTER", moments.sums.is_some()),
         None if problem.leaves_moments => constants.flag("CENTER", true),
+        None => constants,
+    };
+    let constants = match problem.normalization() {
+        Some(Normalization { columns, center, epsilon, .. }) => constants
+            .int("NORMALIZED_COLUMNS", columns)
+            .flag("SUBTRACTS_MEAN", center)
+            .text(&format!("#define EPSILON {}", f32_literal(epsilon))),
         None => constants,
     };
     let there = operands.iter().filter(|operand| operand.argument.is_some());

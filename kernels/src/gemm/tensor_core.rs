@@ -310,6 +310,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .define("MOMENTS", u32::from(problem.adds_moments()))
         .define("NORMALIZED", u32::from(problem.moments.is_some()))
         .define("GIVEN_MOMENTS", u32::from(problem.takes_moments()))
+        .define("NORMALIZED_EXTRA", u32::from(problem.normalized_extra.is_some()))
         .define("EVEN_ROWS", u32::from(even_rows.is_some()))
         .int("A_ROW", even_rows.unwrap_or(0))
         .flag("ROW_TABLE", tile.has_row_table(problem))
@@ -328,7 +329,7 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         None => constants,
     };
     let constants = with_patch(constants, problem, tile);
-    let constants = match problem.moments {
+    let constants = match problem.normalization() {
         Some(_) => constants.int("MOMENTS_AT", layout.moments).int("MOMENT_PARTS", tile.moment_parts(problem)),
         None => constants,
     };
@@ -340,6 +341,9 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         parts.push(super::FLOAT8_PRODUCTS.into());
     }
     parts.extend(problem.scale.as_ref().map(|scale| scale.function.clone().into()));
+    if problem.normalization().is_some() {
+        parts.push(include_str!("moments_of_rows.cu").into());
+    }
     if problem.moments.is_some() {
         parts.push(include_str!("normalized_rows.cu").into());
     }

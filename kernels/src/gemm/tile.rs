@@ -74,7 +74,7 @@ pub(super) struct Layout {
     pub received: u32,
     /// Factors of A.
     pub scales: u32,
-    /// Moments of the rows of A.
+    /// Moments of rows.
     pub moments: u32,
     /// Bytes in all.
     pub bytes: u32,
@@ -217,7 +217,8 @@ impl Tile {
         let factors = if problem.scale.is_some() { problem.k().next_multiple_of(self.depth) } else { 0 };
         // Floats of bytes.
         let of_factors = factors * if problem.is_of_bytes() { 4 } else { problem.a.dtype.size() as u32 };
-        let of_moments = if problem.moments.is_some() { self.moment_parts(problem) * self.rows * 8 } else { 0 };
+        let parts = problem.normalization().map_or(0, |_| self.moment_parts(problem));
+        let of_moments = parts * self.rows * 8;
         let (staged, of_staged) = self.staged(ring, of_table + of_cluster + of_factors + of_moments);
         let table = ring.max(of_staged);
         let received = table + of_table;

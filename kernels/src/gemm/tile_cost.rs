@@ -104,6 +104,8 @@ const FACTORS: f64 = 8.0;
 /// Set by hand (section 63).
 const GIVEN_MOMENTS: f64 = 400.0;
 const LEFT_MOMENTS: f64 = 100.0;
+/// Cycles of a thread's pass over eight results that a normalised residual adds: 18 instructions and a read of shared memory. By hand.
+const NORMALIZED_RESIDUAL: f64 = 40.0;
 
 /// Expected time of a problem by a tile, in microseconds.
 pub(super) fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
@@ -169,13 +171,15 @@ pub(super) fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target)
     let passes = f64::from((tile.rows * tile.columns / 8).div_ceil(threads));
     let blocks = f64::from(tile.tiles_of_rows(problem) * problem.columns.div_ceil(tile.columns) * problem.batches())
         * f64::from(tile.split);
-    let given = if problem.takes_moments() {
+    let given = if let Some(normalization) = problem.normalization().filter(|of| of.given.is_some()) {
         // Blocks of a multiprocessor read them at a time.
         let resident = (blocks / f64::from(target.multiprocessors)).ceil().min(f64::from(occupancy));
-        f64::from(problem.k() / PART * tile.rows * 8) * resident / WARPS.l2_bytes + GIVEN_MOMENTS
+        f64::from(normalization.columns / PART * tile.rows * 8) * resident / WARPS.l2_bytes + GIVEN_MOMENTS
     } else {
         0.0
     };
+    let of_pass = [(problem.leaves_moments, LEFT_MOMENTS), (problem.normalized_extra.is_some(), NORMALIZED_RESIDUAL)];
+    let of_pass: f64 = of_pass.into_iter().filter(|(is_there, _)| *is_there).map(|(_, cycles)| cycles).sum();
     let base = Tiled {
         pace: WARPGROUPS,
         blocks,
@@ -189,7 +193,7 @@ pub(super) fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target)
         chain: 0.0,
         issue: 0.0,
         waits: given,
-        passes: if problem.leaves_moments { passes * LEFT_MOMENTS } else { 0.0 },
+        passes: passes * of_pass,
         tile: rows * columns * 4.0,
         staged: rows
             * columns

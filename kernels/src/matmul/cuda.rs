@@ -63,6 +63,7 @@ pub(super) fn problem(product: &MatMul) -> Result<Problem, Unsupported> {
         pool: None,
         moments: None,
         leaves_moments: false,
+        normalized_extra: None,
         integers: None,
     })
 }

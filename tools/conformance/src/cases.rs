@@ -149,6 +149,7 @@ fn sums(kernel: &Kernel) -> bool {
         Kernel::Conv(_)
         | Kernel::ConvTranspose(_)
         | Kernel::MatMul(_)
+        | Kernel::MomentsMatMul(_)
         | Kernel::Reduce(_)
         | Kernel::Normalize(_)
         | Kernel::Pool(_)

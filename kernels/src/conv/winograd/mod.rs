@@ -176,6 +176,7 @@ impl<'a> Tiling<'a> {
             pool: None,
             moments: None,
             leaves_moments: false,
+            normalized_extra: None,
             integers: None,
         })
     }

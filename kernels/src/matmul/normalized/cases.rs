@@ -81,6 +81,11 @@ pub fn cases() -> Vec<Kernel> {
         }
         cases.push(given);
     }
+    // Means that count beside the epsilon, though they are not subtracted.
+    let mut around = normalized(DType::F16, &[], [65, 32, 64], false, bias);
+    (around.given, around.epsilon) = (true, 0.02);
+    around.product.b = around.product.packed_b().expect("a matrix");
+    cases.push(around);
     for dtype in [DType::F16, DType::F32] {
         let mut batches = normalized(dtype, &[2, 3], [20, 64, 72], true, bias);
         (batches.given, batches.epsilon) = (true, EPSILON_OF_GIVEN);

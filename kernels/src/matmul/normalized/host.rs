@@ -4,7 +4,11 @@
 
 use super::NormalizedMatMul;
 use crate::host::{cast, cast_mut, check_operands, epilogue::is_f32_class};
-use crate::matmul::{MatMul, moments::PART, widened::Widened};
+use crate::matmul::{
+    MatMul,
+    moments::{PART, joined},
+    widened::Widened,
+};
 use crate::strided::Real;
 use crate::{Family, KernelError, MAX_INPUTS, View};
 
@@ -110,8 +114,10 @@ impl Family for NormalizedMatMul {
         };
         for (number, row) in cast_mut::<f32>(left, 0)?.chunks_exact_mut(width).take(rows).enumerate() {
             let values = row.get(..width - usize::from(self.center)).unwrap_or(&[]);
-            let moments =
-                if self.given { self.joined(given, number, rows, values.len()) } else { self.moments(values) };
+            let moments = match self.given {
+                true => joined(given, number, rows, values.len(), self.center),
+                false => self.moments(values),
+            };
             self.normalize(row, moments);
         }
         b.copy.run(&[from_b], &mut [&mut *right], rest)?;
@@ -141,17 +147,6 @@ impl NormalizedMatMul {
         let count = row.len() as f32;
         let mean = if self.center { row.iter().sum::<f32>() / count } else { 0.0 };
         [mean, row.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>() / count]
-    }
-
-    /// The same from the parts of row `number` of `rows`, which has `width` elements.
-    fn joined(&self, given: &[f32], number: usize, rows: usize, width: usize) -> [f32; 2] {
-        let parts = given.chunks_exact(2).skip(number).step_by(rows.max(1));
-        let [sum, squares] = parts.fold([0.0; 2], |[sum, squares], part| match part {
-            [of_sum, of_squares] => [sum + of_sum, squares + of_squares],
-            _ => [sum, squares],
-        });
-        let mean = if self.center { sum / width as f32 } else { 0.0 };
-        [mean, (squares / width as f32 - mean * mean).max(0.0)]
     }
 
     /// Divides a row by its deviation; behind it comes the negated mean, divided as well, where there is a centre.

@@ -10,7 +10,7 @@ use floe_kernels::{DType, Kernel, View, moments_matmul::MomentsMatMul, normalize
 pub(super) fn offers(graph: &KernelGraph, edges: &Edges, first: usize) -> Vec<Offer> {
     let Kernel::MatMul(product) = &graph.nodes[first].kernel else { return Vec::new() };
     let readers = edges.readers_of(graph, graph.nodes[first].outputs[0]).unwrap_or_default();
-    let Ok(producer) = MomentsMatMul::new(product.clone()) else { return Vec::new() };
+    let Ok(producer) = MomentsMatMul::new(product.clone(), true, None) else { return Vec::new() };
     readers.iter().filter_map(|&reader| offer(graph, edges, first, &producer, reader)).collect()
 }
 
@@ -38,7 +38,7 @@ fn offer(graph: &KernelGraph, edges: &Edges, first: usize, producer: &MomentsMat
     offer.producer = Some(Producer {
         kernel: Kernel::MomentsMatMul(producer.clone()),
         name: format!("{}, moments", graph.nodes[first].name),
-        bytes: producer.moments.bytes().ok()?,
+        bytes: producer.moments.as_ref()?.bytes().ok()?,
     });
     Some(offer)
 }
