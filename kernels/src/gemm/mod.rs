@@ -73,8 +73,8 @@ pub(crate) fn candidates(problem: &Problem, target: &Target) -> Result<Vec<Candi
     Ok(by_cost(all, MOST_CANDIDATES, direct::candidate(problem, target)))
 }
 
-/// The candidates of a product with which something else is fused: that scale A, add up its moments, store C twice or pool it.
-/// Those on tensor cores do all of it, those for few rows add up moments.
+/// The candidates of a product with which something else is fused: that scale A, add up or take its moments, normalise an extra, leave moments
+/// of C, store C twice or pool it. Those on tensor cores do all of it, those for few rows add up moments.
 ///
 /// # Errors
 /// As [`candidates`], and where none of them can run it.

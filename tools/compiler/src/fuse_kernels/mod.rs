@@ -1,6 +1,7 @@
 //! Fusion of whole kernels where the target gains by it.
 //!
-//! Each pass looks for a chain of kernels whose intermediate results nobody else reads and offers one kernel for them.
+//! Each pass looks for a chain of kernels whose intermediate results nobody else reads and offers one kernel for them, or several that are
+//! taken together.
 //! The offer is taken where it is faster than the chain: by a timing table that knows the fused kernel and every member, else by
 //! the cost model. Where the user forces one of its algorithms it is taken; forcing an algorithm of a member keeps the chain.
 
@@ -45,17 +46,21 @@ struct Constant {
     bytes: Vec<u8>,
 }
 
-/// The first member where it stays: it has one more output, which the fused kernel reads as its last input.
+/// A node that stays where it is with one more output, which fused kernels read as their last input.
 struct Producer {
+    /// Its number.
+    node: usize,
     /// What it becomes.
     kernel: Kernel,
     /// Name of the result.
     name: String,
     /// Bytes of the result.
     bytes: u64,
+    /// Further kernels that read the result, without producers; all are taken or none.
+    others: Vec<Offer>,
 }
 
-/// One kernel in place of several.
+/// One kernel in place of several; with a producer, further kernels in places of their own.
 struct Offer {
     /// Numbers of the nodes that it replaces, ascending.
     members: Vec<usize>,
@@ -65,9 +70,12 @@ struct Offer {
     inputs: Vec<BufferRange>,
     outputs: Vec<BufferRange>,
     constants: Vec<Constant>,
-    /// `None` where all members go.
+    /// Who makes its last input; `None` where the nodes before it stay as they are.
     producer: Option<Producer>,
 }
+
+/// A node in the place of the one of this number.
+type Placed = (usize, KernelNode);
 
 /// Whether a convolution has one filter for each of several channels.
 fn is_depthwise(conv: &Geometry) -> bool {
@@ -75,28 +83,45 @@ fn is_depthwise(conv: &Geometry) -> bool {
 }
 
 impl Offer {
-    /// The fused kernel as a node, behind the producer if there is one; new constants and the producer's result become buffers of the graph.
-    fn nodes(&mut self, graph: &mut KernelGraph) -> Vec<KernelNode> {
+    /// The nodes that it puts into the graph: the producer if there is one, the others that read its result, the fused kernel. New constants and
+    /// the producer's result become buffers of the graph.
+    fn nodes(&mut self, graph: &mut KernelGraph) -> Vec<Placed> {
         let mut nodes = Vec::new();
-        if let Some(Producer { kernel, name, bytes }) = self.producer.take() {
-            let result = BufferRange { buffer: graph.add_buffer(&name, bytes, Storage::Arena), offset: 0, bytes };
+        if let Some(Producer { node, kernel, name, bytes, others }) = &mut self.producer {
+            let result =
+                BufferRange { buffer: graph.add_buffer(name, *bytes, Storage::Arena), offset: 0, bytes: *bytes };
+            let before = &graph.nodes[*node];
+            let outputs = [&before.outputs[..], &[result]].concat();
+            nodes.push((*node, KernelNode { kernel: kernel.clone(), outputs, ..before.clone() }));
+            for other in others {
+                other.inputs.push(result);
+                nodes.push(other.fused(graph));
+            }
             self.inputs.push(result);
-            let first = &graph.nodes[self.members[0]];
-            nodes.push(KernelNode { kernel, outputs: [&first.outputs[..], &[result]].concat(), ..first.clone() });
         }
+        nodes.push(self.fused(graph));
+        nodes
+    }
+
+    /// The fused kernel as a node.
+    fn fused(&mut self, graph: &mut KernelGraph) -> Placed {
         for Constant { input, name, bytes } in std::mem::take(&mut self.constants) {
             let size = bytes.len() as u64;
             let buffer = graph.add_buffer(&name, size, Storage::Constant(bytes.into()));
             self.inputs[input] = BufferRange { buffer, offset: 0, bytes: size };
         }
-        let members = || self.members[nodes.len()..].iter().map(|&member| &graph.nodes[member]);
+        let members = || self.members.iter().map(|&member| &graph.nodes[member]);
         let mut sources = Vec::new();
         for source in members().flat_map(|member| &member.sources) {
             if !sources.contains(source) {
                 sources.push(source.clone());
             }
         }
-        let placed = if self.place == Place::First { members().next() } else { members().next_back() };
+        let at = match self.place {
+            Place::First => self.members.first(),
+            Place::Last => self.members.last(),
+        };
+        let placed = at.map(|&at| &graph.nodes[at]);
         let fused = KernelNode {
             name: members().next().map_or_else(String::new, |first| first.name.clone()),
             sources,
@@ -107,8 +132,20 @@ impl Offer {
             inputs: self.inputs.clone(),
             outputs: self.outputs.clone(),
         };
-        nodes.push(fused);
-        nodes
+        (at.copied().unwrap_or_default(), fused)
+    }
+
+    /// Numbers of all nodes that are replaced, ascending.
+    fn replaced(&self) -> Vec<usize> {
+        let of_producer = |producer: &Producer| {
+            let of_others = producer.others.iter().flat_map(|other| other.members.iter().copied());
+            of_others.chain([producer.node]).collect::<Vec<_>>()
+        };
+        let mut all = self.producer.as_ref().map_or_else(Vec::new, of_producer);
+        all.extend(&self.members);
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 }
 
@@ -144,16 +181,17 @@ pub fn run(mut graph: KernelGraph, selection: &mut Selection<'_>, mut forms: Opt
                 }
                 let buffers = graph.buffers.len();
                 let fused = offer.nodes(&mut graph);
-                let taken = accept(&graph, &offer.members, &fused, selection, forms.as_deref_mut());
+                let replaced = offer.replaced();
+                let taken = accept(&graph, &replaced, &fused, selection, forms.as_deref_mut());
                 if taken && accepted.is_none() {
-                    accepted = Some((offer.members, offer.place, fused));
+                    accepted = Some((replaced, fused));
                 } else {
                     graph.buffers.truncate(buffers);
                 }
             }
             match accepted {
-                Some((members, place, fused)) => {
-                    replace(&mut graph, &members, place, fused);
+                Some((replaced, fused)) => {
+                    replace(&mut graph, &replaced, fused);
                     edges = Edges::of(&graph);
                 }
                 None => number += 1,
@@ -167,15 +205,15 @@ pub fn run(mut graph: KernelGraph, selection: &mut Selection<'_>, mut forms: Opt
 fn accept(
     graph: &KernelGraph,
     members: &[usize],
-    fused: &[KernelNode],
+    fused: &[Placed],
     selection: &mut Selection<'_>,
     forms: Option<&mut Forms>,
 ) -> bool {
-    let together: Vec<Option<Expected>> = fused.iter().map(|node| selection.expected(graph, node)).collect();
+    let together: Vec<Option<Expected>> = fused.iter().map(|(_, node)| selection.expected(graph, node)).collect();
     if together.iter().any(Option::is_none) {
         return false;
     }
-    if fused.iter().any(|node| selection.forced(node).is_some()) {
+    if fused.iter().any(|(_, node)| selection.forced(node).is_some()) {
         return true;
     }
     let members = || members.iter().map(|&member| &graph.nodes[member]);
@@ -188,22 +226,17 @@ fn accept(
         _ => (cost(&together), cost(&apart)),
     };
     let nodes = || members().map(|member| member.name.clone()).collect();
-    let family = fused.last().map_or("", |node| node.kernel.family().name());
+    let family = fused.last().map_or("", |(_, node)| node.kernel.family().name());
     forms.map_or(together < apart, |forms| forms.fuses(family, nodes(), together, apart))
 }
 
-/// Puts a fused kernel in the place of one of its members, and a producer in that of the first.
-fn replace(graph: &mut KernelGraph, members: &[usize], place: Place, mut fused: Vec<KernelNode>) {
-    let (Some(&first), Some(&last)) = (members.first(), members.last()) else { return };
-    let at = if place == Place::First { first } else { last };
-    let Some(node) = fused.pop() else { return };
-    graph.nodes[at] = node;
-    let producer = fused.pop();
-    let gone = members.iter().rev().filter(|&&member| member != at && !(member == first && producer.is_some()));
-    for &member in gone {
-        graph.nodes.remove(member);
+/// Puts fused kernels in the places of some of the nodes that they replace; the others go.
+fn replace(graph: &mut KernelGraph, replaced: &[usize], fused: Vec<Placed>) {
+    let kept: Vec<usize> = fused.iter().map(|&(at, _)| at).collect();
+    for (at, node) in fused {
+        graph.nodes[at] = node;
     }
-    if let Some(node) = producer {
-        graph.nodes[first] = node;
+    for &gone in replaced.iter().rev().filter(|number| !kept.contains(number)) {
+        graph.nodes.remove(gone);
     }
 }

@@ -5,9 +5,7 @@
 
 use super::{Constant, Edges, Offer, Place};
 use crate::kernel_graph::{BufferRange, KernelGraph};
-use floe_kernels::{
-    DType, Family, Kernel, View, matmul::MatMul, normalize::Normalize, normalized_matmul::NormalizedMatMul,
-};
+use floe_kernels::{DType, Family, Kernel, View, normalize::Normalize, normalized_matmul::NormalizedMatMul};
 use half::f16;
 
 /// What rounding the scaled matrix may take of it, as the root of the mean square: what f16 takes of any normal number. Scales that
@@ -20,12 +18,15 @@ pub(super) fn offers(graph: &KernelGraph, edges: &Edges, first: usize) -> Vec<Of
 }
 
 fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
-    let before = &graph.nodes[first];
-    let Kernel::Normalize(normalize) = &before.kernel else { return None };
-    let second = edges.successor(graph, before.outputs[0])?;
-    let after = &graph.nodes[second];
-    let Kernel::MatMul(product) = &after.kernel else { return None };
-    if !is_of_rows(normalize, product) || product.b.dtype != DType::F16 {
+    let Kernel::Normalize(_) = &graph.nodes[first].kernel else { return None };
+    offer(graph, first, edges.successor(graph, graph.nodes[first].outputs[0])?)
+}
+
+/// The normalisation at node `first` and the product at node `second`, whose left factor alone is what the first makes.
+pub(super) fn offer(graph: &KernelGraph, first: usize, second: usize) -> Option<Offer> {
+    let (before, after) = (&graph.nodes[first], &graph.nodes[second]);
+    let (Kernel::Normalize(normalize), Kernel::MatMul(product)) = (&before.kernel, &after.kernel) else { return None };
+    if !is_of_rows(normalize, &product.a) || product.b.dtype != DType::F16 {
         return None;
     }
     let mut parameters = before.inputs[1..].iter().map(|&range| numbers(graph, range));
@@ -67,17 +68,17 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
     })
 }
 
-/// Whether each row of the left factor is a set with parameters of its own, and lies as it did before.
-fn is_of_rows(normalize: &Normalize, product: &MatMul) -> bool {
-    let (from, to, a) = (&normalize.input, &normalize.output, &product.a);
-    let steps = a.shape.last().map_or(0, |&extent| u64::from(extent));
+/// Whether each row of what a reader reads is a set with parameters of its own, and lies as it did before.
+pub(super) fn is_of_rows(normalize: &Normalize, read: &View) -> bool {
+    let (from, to) = (&normalize.input, &normalize.output);
+    let steps = read.shape.last().map_or(0, |&extent| u64::from(extent));
     let own = !(normalize.scale || normalize.shift)
         || (u64::from(normalize.parameters) == steps && normalize.per_parameter == 1);
     from == to
-        && [to, a].into_iter().all(View::is_contiguous)
-        && to.dtype == a.dtype
-        && to.elements() == a.elements()
-        && u64::from(normalize.sets) * steps == a.elements()
+        && [to, read].into_iter().all(View::is_contiguous)
+        && to.dtype == read.dtype
+        && to.elements() == read.elements()
+        && u64::from(normalize.sets) * steps == read.elements()
         && own
 }
 
