@@ -277,6 +277,11 @@ pub fn cases() -> Vec<Kernel> {
             cases.push(first);
         }
     }
+    // More tiles than blocks, each of which computes several.
+    let input = [1, 1, 397, 380];
+    let mut walked = conv(DType::F16, true, &size(&input, 16, &[2, 3], 1), relu);
+    walked.geometry.input = view(DType::F32, false, &input);
+    cases.push(walked);
     // Results of a network, in f32: windows, single pixels, groups, one filter for each channel.
     for (extent, channels, outputs, kernel, groups) in
         [(14, 64, 40, [3, 3], 1), (9, 24, 12, [1, 1], 1), (10, 32, 48, [3, 3], 2), (15, 40, 40, [5, 5], 40)]

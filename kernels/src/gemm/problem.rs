@@ -1,7 +1,7 @@
 //! Description of a product: extents, where operands lie, what happens before the store.
 
 use crate::codegen::{Packing, SHARED_TABLES, Unsupported};
-use crate::pointwise::Program;
+use crate::pointwise::{Instruction, Program};
 use crate::pool::cuda::Packed;
 use crate::quantized_conv::is_float_factor;
 use crate::{DType, View};
@@ -290,6 +290,15 @@ impl Problem {
     /// Whether the factors are floats of 8 bits.
     pub fn float8(&self) -> bool {
         is_float_factor(self.a.dtype)
+    }
+
+    /// Operations of the epilogue's program beside its first, which adds a residual or clips.
+    pub fn operations(&self) -> usize {
+        let is_operation = |instruction: &&Instruction| {
+            !matches!(instruction, Instruction::Input(_) | Instruction::Float(_) | Instruction::Integer(_))
+        };
+        let all = |program: &Program| program.instructions.iter().filter(is_operation).count();
+        self.program.as_ref().map_or(0, all).saturating_sub(1)
     }
 
     /// Whether products may read A where copies put it, without a look at its elements.

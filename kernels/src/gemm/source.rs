@@ -713,6 +713,8 @@ pub(crate) struct Geometry {
     pub blocks: u32,
     /// Threads of a block.
     pub threads: u32,
+    /// Blocks that a multiprocessor must have registers for.
+    pub resident: u32,
     /// Dynamic shared memory in bytes.
     pub shared: u32,
     /// See [`Launch::cluster`].
@@ -744,6 +746,7 @@ impl Geometry {
             parts,
             blocks,
             threads,
+            resident: 1,
             shared: 0,
             cluster: 1,
             architecture_specific: false,
@@ -816,7 +819,7 @@ fn operands(problem: &Problem, scratch: bool) -> Vec<Pointer> {
 
 /// The whole source of a kernel.
 fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geometry, operands: &[Pointer]) -> String {
-    let Geometry { entry, tile, parts, threads, cluster, check_w, vector, tables, .. } = geometry;
+    let Geometry { entry, tile, parts, threads, resident, cluster, check_w, vector, tables, .. } = geometry;
     let constants = constants
         .int("M", problem.m())
         .int("N", problem.columns)
@@ -848,7 +851,7 @@ fn source(problem: &Problem, b: &Operand, constants: Constants, geometry: &Geome
     let waits = parts.iter().any(|part| part.contains("wait_for_inputs();"));
     let wait = if waits { "" } else { "wait_for_inputs();\n    " };
     let entry_point = format!(
-        "\nextern \"C\" __global__ void {of_cluster}__launch_bounds__({threads}, 1) {entry}({} AHEAD_PARAMETERS) {{\n    \
+        "\nextern \"C\" __global__ void {of_cluster}__launch_bounds__({threads}, {resident}) {entry}({} AHEAD_PARAMETERS) {{\n    \
          fetch_ahead();\n    {wait}{tile}(Operands{{{}}});\n}}\n",
         parameters.join(", "),
         fields.join(", ")

@@ -4,7 +4,6 @@ use super::cost::{Tiled, WARPGROUPS, WARPS, WARPS_BESIDE_WARPGROUPS, WARPS_OF_IN
 use super::problem::{Operand, PART, Problem};
 use super::tile::{FRAGMENT, Tile, Unit, multiplies_by_warpgroups};
 use crate::codegen::{Rate, Target};
-use crate::pointwise::{Instruction, Program};
 
 /// Cycles that products of warps take.
 struct Warps {
@@ -277,17 +276,9 @@ impl Warps {
             Some(_) => pass + of_residual(self.integer_residual_pass),
             None => {
                 let normalised = if problem.moments.is_some() { self.normalised_pass[lanes] } else { 0.0 };
-                let operations = problem.program.as_ref().map_or(0, operations) as f64;
+                let operations = problem.operations() as f64;
                 pass + normalised + self.operation[lanes] * operations
             }
         }
     }
-}
-
-/// Operations of an epilogue beside its first, which adds a residual or clips.
-fn operations(program: &Program) -> usize {
-    let is_operation = |instruction: &&Instruction| {
-        !matches!(instruction, Instruction::Input(_) | Instruction::Float(_) | Instruction::Integer(_))
-    };
-    program.instructions.iter().filter(is_operation).count().saturating_sub(1)
 }

@@ -32,16 +32,16 @@ struct Pixels {
 };
 
 struct Weights {
-    // Of two columns, eight apart, the channels of one place each.
-    DEVICE static uint4 load(const Operands& o, int column, int step, int t) {
+    // Of two columns, the channels of one place each.
+    DEVICE static uint4 load(const Operands& o, const int (&columns)[2], int step, int t) {
         uint2 of[2];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             bool exists;
-            const u32* const from = weights_at(o, column + i * 8, step / PARTS, step % PARTS * 4 + t, exists);
+            const u32* const from = weights_at(o, columns[i], step / PARTS, step % PARTS * 4 + t, exists);
             of[i] = exists ? *(const uint2*)from : make_uint2(0, 0);
         }
-        return make_uint4(of[0].x, of[1].x, of[0].y, of[1].y);
+        return make_uint4(of[0].x, of[0].y, of[1].x, of[1].y);
     }
 };
 
@@ -49,9 +49,9 @@ struct Reader {
     u32 own;
     // Whether this lane has a tap in the last part of a row. Zero weights do not silence an infinity.
     bool has_last;
-    DEVICE Reader(u32 pixels) {
+    DEVICE explicit Reader(const unsigned char* pixels) {
         const int t = threadIdx.x % 4;
-        own = pixels + (own_pixel() + t * DILATION_W) * 8;
+        own = shared_address(pixels) + (own_pixel() + t * DILATION_W) * 8;
         has_last = t < TAPS_W - PLACES + 4;
     }
     DEVICE uint2 read(int step, int pixel) const {
@@ -67,22 +67,4 @@ struct Reader {
     }
 };
 
-DEVICE void first_layer(const Operands& o) {
-    extern __shared__ __align__(16) unsigned char shared[];
-    uint4* const weights = (uint4*)(shared + (PIXELS * 8 + 15) / 16 * 16);
-    const Tile t = this_tile();
-    if (!CONSTANT_WEIGHTS) wait_for_inputs();
-    const Fragments<Weights> fragments(o, t);
-    Bias bias[8];
-    load_bias(o, bias, t.column + threadIdx.x % VECTORS_OF_ROW * 8, 0);
-    if (CONSTANT_WEIGHTS) wait_for_inputs();
-    copy_pixels<Pixels>(o, t, shared, [&] { fragments.store(weights); });
-    __syncthreads();
-
-    Sum sums[OWN_COLUMNS][OWN_PIXELS][4] = {};
-    multiply_tile(Reader(shared_address(shared)), weights, sums, BElement());
-    __syncthreads();
-    stage(sums, (Sum*)shared);
-    __syncthreads();
-    finish_staged(o, t, bias, (const Sum*)shared);
-}
+DEVICE void first_layer(const Operands& o) { first_layer<Pixels, Weights, Reader>(o, BElement()); }

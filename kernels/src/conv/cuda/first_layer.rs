@@ -1,9 +1,11 @@
 //! Convolutions of one to four channels, read as they lie: the first layer of a network on its input, of floats, of bytes, or of
 //! elements that it quantises while it reads them.
 
+#[path = "first_layer_cost.rs"]
+mod cost;
+
 use super::packed;
-use crate::codegen::elementwise::transfer_time;
-use crate::codegen::{Candidate, Packing, Rate, Target};
+use crate::codegen::{Candidate, Packing, Target};
 use crate::conv::Geometry;
 use crate::gemm::{self, Constants, INTEGERS, Problem, WORDS, Window, integer_names, launch, word};
 use crate::quantized_conv::is_float_factor;
@@ -22,25 +24,35 @@ const MOST_PLACES: u32 = 96;
 const VECTOR: u32 = 4;
 /// Outputs of a tile along a row of the output.
 const TILE_WIDTH: u32 = 16;
-/// Bytes of a thread's registers that hold pixels until all of them are under way.
-const HELD: u32 = 256;
-/// Cycles until what a warp loads is there.
-const LATENCY: f64 = 600.0;
+/// Registers of a thread that hold the next tile's pixels.
+const HELD: u32 = 32;
 /// Most shared memory of a block, so that several fit a multiprocessor.
 const MOST_SHARED: u32 = 96 << 10;
+/// Shared memory that each block takes beside its own.
+const RESERVED: u32 = 1024;
 /// Shared memory of a block that every target has.
 const LEAST_SHARED: u32 = 48 << 10;
+/// Registers of a thread beside sums and pixels, and of a multiprocessor.
+const REGISTERS: u32 = 60;
+const REGISTERS_OF_MULTIPROCESSOR: u32 = 65536;
 /// Rows and columns of a tile, and the warps along each.
-const TILES: [(u32, u32, u32, u32); 10] = [
-    (8, 64, 4, 2),
+const TILES: [(u32, u32, u32, u32); 17] = [
     (8, 64, 2, 2),
-    (4, 64, 2, 4),
+    (8, 64, 4, 1),
+    (8, 64, 4, 2),
+    (8, 64, 8, 1),
+    (4, 64, 2, 1),
     (4, 64, 2, 2),
-    (8, 32, 4, 2),
+    (8, 32, 2, 1),
     (8, 32, 4, 1),
+    (8, 32, 8, 1),
+    (4, 32, 2, 1),
     (4, 32, 4, 1),
-    (8, 16, 8, 1),
+    (16, 16, 4, 1),
+    (8, 16, 2, 1),
     (8, 16, 4, 1),
+    (8, 16, 8, 1),
+    (4, 16, 2, 1),
     (4, 16, 4, 1),
 ];
 
@@ -58,8 +70,6 @@ pub(in crate::conv) struct Quantisation {
     pub size: u32,
     /// Bytes of the whole input.
     pub bytes: u64,
-    /// Instruction slots for an element.
-    pub slots: f64,
 }
 
 /// Whether a convolution without groups of this input and these weights into outputs of type `output` has a tensor-core
@@ -74,7 +84,9 @@ pub fn reads_any_layout(input: &View, weights: &View, output: DType, strides: [u
         && half(weights.dtype)
         && output == weights.dtype
         && (half(input.dtype) || input.dtype == DType::F32)
-        && TILES.iter().any(|&(rows, columns, ..)| shared(weights, strides, dilations, rows, columns) <= MOST_SHARED)
+        && TILES
+            .iter()
+            .any(|&(rows, columns, ..)| shared(weights, strides, dilations, [rows, columns], 1) <= MOST_SHARED)
 }
 
 /// The same of a convolution of bytes: of 8-bit integers on any GPU, of floats of 8 bits on those with tensor cores that copy
@@ -90,7 +102,7 @@ pub fn reads_bytes_of_any_layout(input: &View, weights: &View, strides: [u32; 3]
         && weights.rank() == 4
         && (1..=MOST_CHANNELS).contains(&weights.shape[1])
         && has_few_places(weights)
-        && TILES.iter().any(|&(rows, columns, ..)| shared(weights, strides, dilations, rows, columns) <= most)
+        && TILES.iter().any(|&(rows, columns, ..)| shared(weights, strides, dilations, [rows, columns], 1) <= most)
 }
 
 /// Whether the taps of a window are neither too few nor, with their rows filled up to whole parts, too many.
@@ -115,14 +127,12 @@ fn steps(weights: &View) -> u32 {
     if weights.dtype.is_byte() { parts.div_ceil(2) } else { parts }
 }
 
-/// Bytes of shared memory: input and weights, or the staged accumulators where they are larger.
-fn shared(weights: &View, strides: [u32; 3], dilations: [u32; 3], rows: u32, columns: u32) -> u32 {
-    let integers = weights.dtype.is_byte();
-    let pixel = if integers { 4 } else { 8 };
+/// Bytes of shared memory: weights, and the pixels of so many tiles.
+fn shared(weights: &View, strides: [u32; 3], dilations: [u32; 3], [rows, columns]: [u32; 2], tiles: u64) -> u32 {
+    let pixel = if weights.dtype.is_byte() { 4 } else { 8 };
     let [height, width] = halo(weights, strides, dilations, rows);
     let pixels = height.saturating_mul(width).saturating_mul(pixel).saturating_add(15) / 16 * 16;
-    let staged = u64::from(rows * TILE_WIDTH * (columns + 4) * 4);
-    let bytes = pixels.saturating_add(u64::from(columns * steps(weights) * 32)).max(staged);
+    let bytes = pixels.saturating_mul(tiles).saturating_add(u64::from(columns * steps(weights) * 32));
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
@@ -153,47 +163,103 @@ pub(in crate::conv) fn candidates(
     TILES
         .into_iter()
         .filter(|&(_, columns, ..)| columns <= narrowest.unwrap_or(u32::MAX))
-        .filter_map(|(rows, columns, wm, wn)| candidate(conv, whole, quantisation, [rows, columns, wm, wn], target))
+        .filter_map(|tile| candidate(conv, whole, quantisation, tile, target))
         .collect()
+}
+
+/// A tile, and how the blocks of its kernel walk over the output.
+struct Walk {
+    rows: u32,
+    columns: u32,
+    /// Warps along rows and along columns.
+    warps: [u32; 2],
+    /// Pixels that a thread loads at once, and vectors of them that it loads before it stores the first.
+    loaded: u32,
+    held: u32,
+    /// Tiles of an image, and of a tile's pixels along columns.
+    tiles: [u32; 2],
+    n_tiles: u32,
+    /// Tiles of all images, and blocks that share them.
+    all: u32,
+    walkers: u32,
+    /// Blocks of a multiprocessor.
+    resident: u32,
+    /// Bytes of shared memory.
+    shared: u32,
+}
+
+impl Walk {
+    /// `None` where shared memory is too small. `size` is that of an element of the input, in bytes.
+    fn new(conv: &Geometry, whole: &Problem, size: u32, tile: (u32, u32, u32, u32), target: &Target) -> Option<Self> {
+        let (rows, columns, wm, wn) = tile;
+        let (threads, weights) = (32 * wm * wn, &conv.weights);
+        let loaded = loaded(whole, whole.depth.window.as_ref()?);
+        let words = (weights.shape[1] * loaded * size).div_ceil(4);
+        let held = (HELD / words).max(1);
+        let tiles = [whole.rows[2].div_ceil(rows), whole.rows[3].div_ceil(TILE_WIDTH)];
+        let n_tiles = whole.stored_columns.div_ceil(columns);
+        let all =
+            u32::try_from(tiles.iter().fold(u64::from(whole.rows[0]), |all, &tiles| all * u64::from(tiles))).ok()?;
+
+        // Weights are on their way before there are sums.
+        let [height, width] = halo(weights, conv.strides, conv.dilations, rows);
+        let loads = (height * width).div_ceil(u64::from(loaded * threads)).min(u64::from(held)) as u32;
+        let fragments = (steps(weights) * (columns / 16)).div_ceil(wm * wn);
+        let registers =
+            (REGISTERS + loads * words).saturating_add((rows * TILE_WIDTH * columns / threads).max(fragments * 4));
+        let by_registers = REGISTERS_OF_MULTIPROCESSOR / (registers * threads);
+        let shared = |tiles: u64| shared(weights, conv.strides, conv.dilations, [rows, columns], tiles);
+        let resident = |tiles: u64| {
+            by_registers.min(target.shared_per_multiprocessor / shared(tiles).saturating_add(RESERVED)).max(1)
+        };
+        let fit = |tiles: u64| target.multiprocessors * resident(tiles);
+        // A tile each, or the blocks that fit at once, which load the pixels of one tile while they multiply another.
+        let walkers = if all <= fit(1) / n_tiles { all } else { fit(2).div_ceil(n_tiles).min(all) };
+        let buffers = if walkers < all { 2 } else { 1 };
+        let shared = shared(buffers);
+        if shared > target.shared_per_block.min(MOST_SHARED) {
+            return None;
+        }
+        let resident = resident(buffers).min((walkers * n_tiles).div_ceil(target.multiprocessors));
+        Some(Self { rows, columns, warps: [wm, wn], loaded, held, tiles, n_tiles, all, walkers, resident, shared })
+    }
+
+    fn blocks(&self) -> u32 {
+        self.walkers * self.n_tiles
+    }
+
+    fn threads(&self) -> u32 {
+        32 * self.warps[0] * self.warps[1]
+    }
 }
 
 fn candidate(
     conv: &Geometry,
     whole: &Problem,
     quantisation: Option<&Quantisation>,
-    tile: [u32; 4],
+    tile: (u32, u32, u32, u32),
     target: &Target,
 ) -> Option<Candidate> {
-    let [rows, columns, wm, wn] = tile;
-    let shared = shared(&conv.weights, conv.strides, conv.dilations, rows, columns);
     let window = whole.depth.window.as_ref()?;
     // Floats of 8 bits are exact in f16, in which tensor cores multiply them.
     let b = packed(conv, 4, if whole.float8() { DType::F16 } else { conv.weights.dtype }).ok()?;
-    if shared > target.shared_per_block.min(MOST_SHARED) {
-        return None;
-    }
-    let (tiles_h, tiles_w) = (whole.rows[2].div_ceil(rows), whole.rows[3].div_ceil(TILE_WIDTH));
-    let n_tiles = whole.stored_columns.div_ceil(columns);
-    let blocks = u64::from(whole.rows[0]) * u64::from(tiles_h) * u64::from(tiles_w) * u64::from(n_tiles);
-    let blocks = u32::try_from(blocks).ok()?;
-    let threads = 32 * wm * wn;
-    let loaded = loaded(whole, window);
-    let elements = conv.weights.shape[1] * loaded;
-    // Vectors of pixels that a thread loads before it stores the first.
     let size = quantisation.map_or(conv.input.dtype.size() as u32, |quantisation| quantisation.size);
-    let held = HELD / (elements * size);
+    let walk = Walk::new(conv, whole, size, tile, target)?;
+    let Walk { rows, columns, warps: [wm, wn], .. } = walk;
     let constants = Constants::default()
         .flag("HAS_BIAS", whole.bias)
-        .define("LOADED", loaded)
-        .int("HELD", held)
+        .define("LOADED", walk.loaded)
+        .int("HELD", walk.held)
         .int("PARTS_OF_STEP", if whole.integers.is_some() { 2 } else { 1 })
         .int("TILE_H", rows)
         .int("BN", columns)
         .int("WM", wm)
         .int("WN", wn)
-        .int("N_TILES", n_tiles)
-        .int("TILES_H", tiles_h)
-        .int("TILES_W", tiles_w)
+        .int("N_TILES", walk.n_tiles)
+        .int("TILES", walk.all)
+        .int("WALKERS", walk.walkers)
+        .int("TILES_H", walk.tiles[0])
+        .int("TILES_W", walk.tiles[1])
         .int("CHANNELS", conv.weights.shape[1])
         .int("TAPS", window.count())
         .int("TAPS_H", window.taps[1])
@@ -214,14 +280,13 @@ fn candidate(
         .int("A_H", window.strides[1])
         .int("A_W", window.strides[2])
         .int("B_N", b.column);
-    let names = integer_names(whole);
-    let tensor_cores = target.has_async_copy();
+    let (names, tensor_cores) = (integer_names(whole), target.has_async_copy());
     let constants = match (&names, whole.integers) {
         (Some(names), Some(integers)) => constants
             .text(names)
             .define("OUTSIDE_WORD", word(integers.padding_value))
             .define("TENSOR_CORES", u32::from(tensor_cores))
-            .define("TURNED", 1),
+            .define("TURNED", 0),
         _ => constants.define("TENSOR_CORES", 1),
     };
     let products = if tensor_cores { INTEGERS } else { WORDS };
@@ -244,44 +309,15 @@ fn candidate(
             [intrinsics, TILES_SOURCE, include_str!("first_layer.cu")].map(Into::into).into()
         }
     };
-    let geometry =
-        gemm::Geometry { shared, ..gemm::Geometry::new("first_layer", "first_layer", parts, blocks, threads) };
-    let launch = launch(whole, &b, constants, geometry);
-    let peak = if whole.integers.is_none() {
-        Rate::F16
-    } else if tensor_cores {
-        Rate::Int8
-    } else {
-        Rate::F32
+    // Lanes have four columns of each fragment.
+    let vector = if tensor_cores && (columns / 16 / wn) % 2 == 1 { 4 } else { 8 };
+    let geometry = gemm::Geometry {
+        shared: walk.shared,
+        resident: walk.resident,
+        vector,
+        ..gemm::Geometry::new("first_layer", "first_layer", parts, walk.blocks(), walk.threads())
     };
-    let rate = target.multiply_adds_per_cycle(peak);
-    let resident = (65536 / (112 * threads)).min(target.shared_per_multiprocessor / (shared + 1024)).max(1);
-    let of_one = f64::from(blocks.div_ceil(target.multiprocessors));
-    let overlap = of_one.min(f64::from(resident));
-    // Instructions of a warp: loads of pixels and weights, fragments and products of each step, the way out.
-    let warps = f64::from(wm * wn);
-    let [height, width] = halo(&conv.weights, conv.strides, conv.dilations, rows);
-    let vectors = (height * width / u64::from(loaded)).div_ceil(u64::from(threads)) as f64;
-    let places =
-        f64::from((columns * steps(&conv.weights) * if whole.integers.is_some() { 8 } else { 4 }).div_ceil(threads));
-    let (fragments_m, fragments_n) = (f64::from(rows / wm), f64::from(columns / 8 / wn));
-    let steps = f64::from(steps(&conv.weights));
-    let passes = f64::from((rows * TILE_WIDTH * columns / 8).div_ceil(threads));
-    let loads = vectors * if loaded == VECTOR { 45.0 } else { 35.0 } + places * 6.0;
-    let products = steps * (fragments_m * 3.0 + fragments_n + fragments_m * fragments_n);
-    let instructions = 40.0 + loads + products + fragments_m * fragments_n * 2.0 + passes * 75.0;
-    let tensor =
-        f64::from(rows * TILE_WIDTH * columns) * steps * if whole.integers.is_some() { 32.0 } else { 16.0 } / rate;
-    let waves = (of_one / overlap).ceil();
-    let cycles = waves * (1600.0 + overlap * (instructions * warps / 4.0 + 0.5 * tensor));
-    let quantised = quantisation.map_or(0.0, |quantisation| {
-        // Some blocks convert while others load; what a thread cannot hold at once waits for memory again.
-        let vectors_of_warps = (height * width / u64::from(loaded)).div_ceil(32) as f64;
-        let conversions = vectors_of_warps * f64::from(elements) * quantisation.slots / 4.0;
-        let waits = ((vectors / f64::from(held)).ceil() - 1.0) * LATENCY;
-        let cycles = waves * (waits + overlap * conversions);
-        transfer_time(target, quantisation.bytes).max(cycles / target.clock)
-    });
+    let launch = launch(whole, &b, constants, geometry);
     let mut packing = vec![Packing::Keep; 2 + usize::from(whole.bias) + whole.extras.len()];
     packing[1] = b.packing;
     Some(Candidate {
@@ -290,7 +326,7 @@ fn candidate(
             "first_layer",
             format!("{rows}x{TILE_WIDTH}x{columns} warps {wm}x{wn}"),
             vec![launch],
-            1.15 + cycles / target.clock + quantised,
+            walk.cost(conv, whole, size, quantisation, target),
         )
     })
 }

@@ -82,6 +82,8 @@ pub fn cases() -> Vec<Kernel> {
         of(interleaved(U8, &[2, 3, 24, 31]), true, &small(I8, &[2, 3, 24, 31], [16, 3, 2], -100, Requantise(I8))),
         of(behind, true, &small(I8, &[1, 3, 33, 36], [16, 3, 2], 0, Silu(I8))),
         of(reversed(F32, &[1, 3, 18, 20]), true, &small(I8, &[1, 3, 18, 20], [16, 3, 1], 7, PerChannel(I8))),
+        // More tiles than blocks, each of which computes several.
+        planar(F32, &small(U8, &[1, 3, 257, 252], [24, 3, 1], 114, PerChannel(I8))),
         planar(I32, &small(I8, &[1, 3, 12, 12], [16, 3, 1], 0, Requantise(I8))),
         planar(F32, &small(I8, &[1, 8, 12, 12], [16, 3, 1], 0, Requantise(I8))),
     ]

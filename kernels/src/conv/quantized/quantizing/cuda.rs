@@ -2,7 +2,7 @@
 
 use super::QuantizingConv;
 use crate::codegen::elementwise::{Elements, distinct_bytes};
-use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type, slots_to_byte};
+use crate::codegen::{Candidate, Generate, Target, Unsupported, element_type};
 use crate::conv::Parameters;
 use crate::conv::cuda::{self, Quantisation};
 use crate::gemm::{Map, Problem, map_of_view, spatial};
@@ -19,7 +19,6 @@ impl Generate for QuantizingConv {
             function: function(&program, image.dtype),
             size: image.dtype.size() as u32,
             bytes: distinct_bytes(image),
-            slots: slots_to_byte(&self.quantize.program),
         };
         let problem = reading(image, cuda::ungrouped(&self.conv.convolution())?);
         problem.check()?;
