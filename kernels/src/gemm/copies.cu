@@ -314,6 +314,10 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
         for (int i = threadIdx.x * 16; i < bytes; i += THREADS * 16)
             copy_async<false>(shared_address(to) + i, (const u8*)from + i, true);
     });
+#if GIVEN_MOMENTS
+    GivenMoments given;
+    given.begin(o, t);
+#endif
 #pragma unroll (COMPACT ? 1 : AHEAD)
     for (int s = 0; s < AHEAD; s++) {
 #if PATCH
@@ -324,7 +328,7 @@ DEVICE Copies start_copies(const Operands& o, const Tile& t, unsigned char* shar
         copy_async_commit();
     }
 #if GIVEN_MOMENTS
-    take_moments(o, t);
+    given.take(o, t);
 #endif
     return copies;
 }
