@@ -1,7 +1,7 @@
 // Convolution of one to four channels of 8-bit integers: the first layer of a quantised network, straight from its input.
 //
-// The input under a tile lies in shared memory as a word of four channels a pixel, what stands outside of it included. In a step of 32 bytes the lane t of four multiplies the words of place t of two parts. Without tensor cores a thread multiplies the
-// words of eight columns itself.
+// The input under a tile lies in shared memory as a word of four channels a pixel, what stands outside of it included. In a step of 32 bytes the
+// lane t of four multiplies the words of place t of two parts. Without tensor cores a thread multiplies the words of eight columns itself.
 
 #if TENSOR_CORES
 struct Weights {

@@ -1,7 +1,6 @@
 //! Convolutions of one to four channels, read as they lie: the first layer of a network on its input, of floats, of bytes, or of
 //! elements that it quantises while it reads them.
 
-#[path = "first_layer_cost.rs"]
 mod cost;
 
 use super::packed;
@@ -24,7 +23,7 @@ const MOST_PLACES: u32 = 96;
 const VECTOR: u32 = 4;
 /// Outputs of a tile along a row of the output.
 const TILE_WIDTH: u32 = 16;
-/// Registers of a thread that hold the next tile's pixels.
+/// Registers of a thread that hold pixels on their way, for the next tile too.
 const HELD: u32 = 32;
 /// Most shared memory of a block, so that several fit a multiprocessor.
 const MOST_SHARED: u32 = 96 << 10;
@@ -57,9 +56,9 @@ const TILES: [(u32, u32, u32, u32); 17] = [
 ];
 
 /// Tiles, the pixels under them, products and the way out.
-const TILES_SOURCE: &str = include_str!("first_layer_tiles.cu");
+const TILES_SOURCE: &str = include_str!("tiles.cu");
 /// Pixels of bytes.
-const BYTES_SOURCE: &str = include_str!("first_layer_bytes.cu");
+const BYTES_SOURCE: &str = include_str!("bytes.cu");
 
 /// What makes integers of 8 bits of an input's elements.
 pub(in crate::conv) struct Quantisation {
@@ -169,15 +168,17 @@ pub(in crate::conv) fn candidates(
 
 /// A tile, and how the blocks of its kernel walk over the output.
 struct Walk {
+    /// Rows of outputs, each of [`TILE_WIDTH`] pixels, and channels.
     rows: u32,
     columns: u32,
-    /// Warps along rows and along columns.
+    /// Warps along rows and along channels.
     warps: [u32; 2],
     /// Pixels that a thread loads at once, and vectors of them that it loads before it stores the first.
     loaded: u32,
     held: u32,
-    /// Tiles of an image, and of a tile's pixels along columns.
+    /// Tiles along the rows and along the columns of an image.
     tiles: [u32; 2],
+    /// Tiles side by side that the output's channels take.
     n_tiles: u32,
     /// Tiles of all images, and blocks that share them.
     all: u32,
@@ -189,7 +190,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// `None` where shared memory is too small. `size` is that of an element of the input, in bytes.
+    /// `None` where there are no outputs and where shared memory is too small. `size` is that of an element of the input, in bytes.
     fn new(conv: &Geometry, whole: &Problem, size: u32, tile: (u32, u32, u32, u32), target: &Target) -> Option<Self> {
         let (rows, columns, wm, wn) = tile;
         let (threads, weights) = (32 * wm * wn, &conv.weights);
@@ -200,6 +201,9 @@ impl Walk {
         let n_tiles = whole.stored_columns.div_ceil(columns);
         let all =
             u32::try_from(tiles.iter().fold(u64::from(whole.rows[0]), |all, &tiles| all * u64::from(tiles))).ok()?;
+        if all == 0 || n_tiles == 0 {
+            return None;
+        }
 
         // Weights are on their way before there are sums.
         let [height, width] = halo(weights, conv.strides, conv.dilations, rows);
@@ -290,14 +294,14 @@ fn candidate(
         _ => constants.define("TENSOR_CORES", 1),
     };
     let products = if tensor_cores { INTEGERS } else { WORDS };
-    let integers = include_str!("first_layer_integers.cu");
+    let integers = include_str!("integers.cu");
     let parts: Vec<Cow<'static, str>> = match (names, quantisation) {
         (Some(_), Some(quantisation)) => vec![
             products.into(),
             TILES_SOURCE.into(),
             BYTES_SOURCE.into(),
             quantisation.function.clone().into(),
-            include_str!("first_layer_quantizing.cu").into(),
+            include_str!("quantizing.cu").into(),
             integers.into(),
         ],
         (Some(_), None) => {
@@ -305,8 +309,8 @@ fn candidate(
             [products, TILES_SOURCE, BYTES_SOURCE, pixels, integers].map(Into::into).into()
         }
         (None, _) => {
-            let intrinsics = include_str!("../../gemm/intrinsics.cu");
-            [intrinsics, TILES_SOURCE, include_str!("first_layer.cu")].map(Into::into).into()
+            let intrinsics = include_str!("../../../gemm/intrinsics.cu");
+            [intrinsics, TILES_SOURCE, include_str!("floats.cu")].map(Into::into).into()
         }
     };
     // Lanes have four columns of each fragment.

@@ -1,5 +1,6 @@
-//! What a first layer takes: cycles of its parts, fitted to 459 measured candidates of 13 layers (3×3 to 7×7, of one and three channels into 16 to 64, of floats, of
-//! bytes and of what is quantised) on 8, 16 and 132 multiprocessors of an H200. Products by tensor cores add nothing beside the others.
+//! What a first layer takes: cycles of its parts, fitted to 459 measured candidates of 13 layers on 8, 16 and 132 multiprocessors of an H200 (3×3 to
+//! 7×7, of one and three channels into 16 to 64, of floats, of bytes, and quantised on load). Products by tensor cores add nothing beside
+//! the others.
 
 use super::{Quantisation, TILE_WIDTH, Walk, halo, steps};
 use crate::codegen::elementwise::transfer_time;
