@@ -195,7 +195,8 @@ impl Walk {
         let (rows, columns, wm, wn) = tile;
         let (threads, weights) = (32 * wm * wn, &conv.weights);
         let loaded = loaded(whole, whole.depth.window.as_ref()?);
-        let words = (weights.shape[1] * loaded * size).div_ceil(4);
+        // A single element of a channel takes a register, however small.
+        let words = weights.shape[1] * (loaded * size).div_ceil(4);
         let held = (HELD / words).max(1);
         let tiles = [whole.rows[2].div_ceil(rows), whole.rows[3].div_ceil(TILE_WIDTH)];
         let n_tiles = whole.stored_columns.div_ceil(columns);
