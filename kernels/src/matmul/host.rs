@@ -35,6 +35,11 @@ impl MatMul {
         Extents { m: last(&self.output, 2), n: last(&self.output, 1), k: last(&self.a, 1) }
     }
 
+    /// How many inputs there are.
+    pub(in crate::matmul) fn inputs(&self) -> usize {
+        2 + usize::from(self.epilogue.bias) + self.epilogue.extras.len()
+    }
+
     /// The product of one batch.
     fn product(&self) -> product::Extents {
         let Extents { m, n, k } = self.extents();

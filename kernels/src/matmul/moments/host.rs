@@ -52,16 +52,10 @@ impl MomentsMatMul {
         View::contiguous(DType::F32, &[columns / PART, rows, 2])
     }
 
-    /// How many inputs the product has by itself.
-    fn product_inputs(&self) -> usize {
-        let epilogue = &self.product.epilogue;
-        2 + usize::from(epilogue.bias) + epilogue.extras.len()
-    }
-
     /// Numbers of the residual's scale, shift and moments among the inputs.
     pub(crate) fn residual_inputs(&self) -> [Option<usize>; 3] {
         let Some(residual) = &self.residual else { return [None; 3] };
-        let mut number = self.product_inputs();
+        let mut number = self.product.inputs();
         [residual.scale, residual.shift, true].map(|is_there| {
             let input = is_there.then_some(number);
             number += usize::from(is_there);
@@ -88,7 +82,7 @@ impl MomentsMatMul {
 
     /// Normalises rows of f32 in place. `parameters` are the operands behind the product's.
     fn normalize(&self, residual: &NormalizedResidual, x: &mut [u8], parameters: &[&[u8]]) -> Result<(), KernelError> {
-        let first = self.product_inputs();
+        let first = self.product.inputs();
         let mut operands = parameters.iter().zip(first..).map(|(bytes, number)| cast::<f32>(bytes, number));
         let mut next = |is_there: bool| if is_there { operands.next().transpose() } else { Ok(None) };
         let (scale, shift) = (next(residual.scale)?, next(residual.shift)?);
@@ -173,7 +167,7 @@ impl Family for MomentsMatMul {
         let too_small = KernelError::OperandCount;
         let (values, rest) = workspace.split_at_mut_checked(room(&product.output)).ok_or(too_small)?;
         let (of_product, parameters) =
-            inputs.split_at_checked(self.product_inputs()).ok_or(KernelError::OperandCount)?;
+            inputs.split_at_checked(self.product.inputs()).ok_or(KernelError::OperandCount)?;
         let mut operands = heapless::Vec::<&[u8], MAX_INPUTS>::from_slice(of_product).unwrap_or_default();
         let (x, rest) = match &to_f32 {
             Some(to_f32) => rest.split_at_mut_checked(room(&to_f32.output)).ok_or(KernelError::OperandCount)?,

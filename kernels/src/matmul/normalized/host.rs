@@ -15,18 +15,12 @@ use crate::{Family, KernelError, MAX_INPUTS, View};
 impl NormalizedMatMul {
     /// Number of the sums among the inputs.
     pub(crate) fn sums_input(&self) -> Option<usize> {
-        self.center.then(|| self.product_inputs())
+        self.center.then(|| self.product.inputs())
     }
 
     /// Number of the given moments among the inputs.
     pub(crate) fn moments_input(&self) -> Option<usize> {
-        self.given.then(|| self.product_inputs() + usize::from(self.center))
-    }
-
-    /// How many inputs the product has by itself.
-    fn product_inputs(&self) -> usize {
-        let epilogue = &self.product.epilogue;
-        2 + usize::from(epilogue.bias) + epilogue.extras.len()
+        self.given.then(|| self.product.inputs() + usize::from(self.center))
     }
 
     /// Both factors as f32, and the product of them.
