@@ -249,6 +249,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tensor_c
         }
     }
 
+    launch_dependents();
     if (WK == 1) {  // A warp has whole rows, which its lanes store.
 #pragma unroll
         for (int i = 0; i < MQ * 2; ++i) {

@@ -32,8 +32,7 @@ template <int N, typename T> DEVICE Vector<T, N> load_vector(const T* from) {
 
 // First statement of every kernel. Where a graph's edge lets a kernel start while the one before it still runs
 // (programmatic dependent launch, sm_90 and later), this waits until all that it wrote is visible. Constants may be read
-// before it: bit i of CONSTANT_INPUTS says that no step of the plan writes input i. No kernel lets the next one start by
-// itself: the blocks that come early crowd on the multiprocessors that happen to be free (TUNING.md, section 5).
+// before it: bit i of CONSTANT_INPUTS says that no step of the plan writes input i.
 #ifndef CONSTANT_INPUTS
 #define CONSTANT_INPUTS 0
 #endif
@@ -42,8 +41,14 @@ template <int N, typename T> DEVICE Vector<T, N> load_vector(const T* from) {
 DEVICE void wait_for_inputs() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
+// Lets the next kernel start once all blocks have come here or have ended. It belongs right before a block's last stores: blocks
+// that start earlier crowd on the multiprocessors that happen to be free (TUNING.md, sections 5 and 65).
+DEVICE void launch_dependents() {
+    asm volatile("griddepcontrol.launch_dependents;");
+}
 #else
 DEVICE void wait_for_inputs() {}
+DEVICE void launch_dependents() {}
 #endif
 
 // f16 and bf16 as bits ----------------------------------------------------------------------------------------------

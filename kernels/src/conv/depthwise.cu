@@ -45,6 +45,7 @@ DEVICE void depthwise(const Operands& o) {
             }
         }
     }
+    launch_dependents();
     Bias bias[8];
     load_bias(o, bias, channel, 0);
 #pragma unroll

@@ -27,5 +27,6 @@ DEVICE void direct(const Operands& o) {
             for (int c = 0; c < CHANNELS; c++) sum += to_sum(a[c * A_CHANNEL]) * to_sum(b[k_of_b(k) + c * B_K]);
         }
     }
+    launch_dependents();
     finish_one(o, sum, m, n, batch);
 }

@@ -131,6 +131,7 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
     if (SPLIT > 1 && !last_to_arrive(o, t, stage)) return;
 #endif
     if (EXTRA_REGISTERS > 0 && !READS_AHEAD) read_extras(o, t, 0, next);
+    launch_dependents();
     const int column = t.column + column_in_tile();
     StagedVector staged = staged_vector(row_of_pass(t, 0), column_in_tile());
     // Kept in registers, not computed anew in each pass.

@@ -109,6 +109,7 @@ DEVICE void finish_lanes(const Operands& o, const Tile& t, Sums& sums, const Bia
     if (EXTRA_REGISTERS > 0 && SPLIT == 1) read_extras(o, t, lane, 0, next);
     if (SPLIT > 1 && !last_to_arrive(o, t, sums)) return;
     if (EXTRA_REGISTERS > 0 && SPLIT > 1) read_extras(o, t, lane, 0, next);
+    launch_dependents();
 #pragma unroll
     for (int first = 0; first < LANE_ROWS; first += BATCH) {
         Extras extras[BATCH][GROUPS];

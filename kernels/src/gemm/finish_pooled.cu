@@ -35,6 +35,7 @@ DEVICE int row_of_window(const Tile& t, int window) {
 DEVICE void finish_tile(const Operands& o, const Tile& t, const Sum* stage, const Bias (&bias)[8], const Extras (&)[BATCH]) {
     const int column = t.column + column_in_tile(), first = (int)threadIdx.x / VECTORS_OF_ROW;
     if (FINISHERS < THREADS && (int)threadIdx.x >= FINISHERS || column >= N_STORED) return;
+    launch_dependents();
 #pragma unroll (COMPACT ? 1 : WINDOW_PASSES)
     for (int pass = 0; pass < WINDOW_PASSES; pass++) {
         const int window = first + pass * ROWS_OF_PASS, row = row_of_window(t, window);

@@ -69,5 +69,6 @@ DEVICE void gemv(const Operands& o) {
     const f32 of_column = CENTER && own < N ? o.sums[own] : 0.0f;
     sum = __fmul_rn(fmaf(-mean, of_column, sum), inverse_deviation(mean, square));
 #endif
+    launch_dependents();
     if (warp_k == 0 && lane < PRODUCTS && own < N_STORED) finish_one(o, sum, lane % M, own, batch);
 }

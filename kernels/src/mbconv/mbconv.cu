@@ -268,6 +268,7 @@ DEVICE void mbconv(const Operands& o) {
             if (!ALL_KEPT) read_filters<1>(filter[0], of_vector, TAPS_W - 1, lane);
             add_columns<1>(sums, filter[ALL_KEPT ? TAPS_W / 2 : 0], columns_at(from, TAPS_W - 1, lane));
         }
+        if (!GATE && tile + WARPS / CHUNK_VECTORS * 16 >= items) launch_dependents();
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int done = tile + lane / 4 + half * 8;

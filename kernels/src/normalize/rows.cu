@@ -49,6 +49,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
         for (u32 v = 0; v < WIDTH; ++v)
             if ((s * 32 + lane) * WIDTH < COUNT) sum += (x[s][v] - mean) * (x[s][v] - mean);
     }
+    launch_dependents();
     const f32 inverse = 1 / sqrtf(mean_of(sum) + EPSILON);
 #pragma unroll
     for (u32 s = 0; s < STEPS; ++s) {

@@ -72,6 +72,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) pool(const T* __restrict__ i
     for (i32 k = 0; k < WINDOW_2; ++k) count_x += x0 + k * DILATION_2 >= FIRST_2 && x0 + k * DILATION_2 < LIMIT_2;
     count = count_z * count_y * count_x;
 #endif
+    launch_dependents();
     Channels out = results.of(count);
 #pragma unroll
     for (u32 v = 0; v < WIDTH; ++v)

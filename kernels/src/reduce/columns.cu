@@ -26,6 +26,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK)
 #pragma unroll
     for (u32 v = 0; v < WIDTH; ++v) partial[v][threadIdx.x] = state[v];
     __syncthreads();
+    launch_dependents();
 #pragma unroll
     for (u32 some = 0; some < COLUMNS_OF_BLOCK; some += BLOCK / LANES) {
         const u32 own = some + threadIdx.x / LANES, lane = threadIdx.x % LANES;

@@ -15,5 +15,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK) reduce_rows(const T* __restr
         for (u32 v = 0; v < WIDTH; ++v) add(state, widen(x.v[v]), i + v);
     }
     state = join_group<GROUP>(state, Join{}, partial);
+    launch_dependents();
     if (threadIdx.x % GROUP == 0 && mine < OUTPUTS) output[OUTPUT_OFFSET + outer_1(row)] = store_as<U>(finish(state));
 }

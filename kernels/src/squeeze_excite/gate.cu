@@ -123,6 +123,7 @@ DEVICE void finish_gate(const GateOperands& o, const GateAhead& ahead, const f32
         squeezed[s] = sum;
     }
     __syncthreads();
+    launch_dependents();
     auto add = [&](f32 sum, const Vector<GateWeight, 8>& w, int s) {
 #pragma unroll
         for (int e = 0; e < 8; e++) sum = fmaf(to_f32(w.v[e]), squeezed[s * 8 + e], sum);

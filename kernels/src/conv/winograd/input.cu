@@ -36,6 +36,7 @@ winograd_input(const Element* __restrict__ x, Element* __restrict__ v) {
             for (int row = 0; row < SIZE; row++) d[c][row][column] = product[row];
         }
     }
+    launch_dependents();
     Element* const to = v + tile * CHANNELS_STORED + channel;
 #pragma unroll
     for (int row = 0; row < SIZE; row++) {

@@ -39,6 +39,7 @@ DEVICE void winograd_output_tile(const Operands& o) {
                 if (output_element(x, column) != 0.0f)
                     sums[x][c] = fmaf(products[c], output_element(x, column), sums[x][c]);
     }
+    launch_dependents();
     f32 bias[8];
     load_bias(o, bias, channel, 0);
 #pragma unroll
