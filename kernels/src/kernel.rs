@@ -102,6 +102,7 @@ families! {
     PooledConv in pooled_conv,
     PooledQuantizedConv in pooled_quantized_conv,
     MomentsMatMul in moments_matmul,
+    SeparableConv in separable_conv,
 }
 
 /// A family's name, for reports: that of its module.

@@ -47,6 +47,7 @@ pub mod reduce;
 pub mod resize;
 pub mod roi_align;
 pub mod scatter;
+pub mod separable_conv;
 pub mod softmax;
 pub mod squeeze_excite;
 pub mod top_k;

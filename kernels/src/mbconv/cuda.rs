@@ -1,24 +1,15 @@
 //! CUDA candidates: a block computes a chunk of channels over a band of rows (sm_80 and later; f16 and bf16).
 
 use super::MbConv;
+use super::band::{self, Tile, instructions};
 use super::geometry::{Geometry, RESIDENT, waves};
-use crate::codegen::{
-    Argument, Arithmetic, Candidate, Generate, Launch, PRELUDE, Packing, Signature, Target, Unsupported, element_type,
-    program_function,
-};
+use crate::DType;
+use crate::codegen::{Argument, Candidate, Generate, Launch, Packing, Signature, Target, Unsupported};
 use crate::conv::Conv;
-use crate::gemm::INTRINSICS;
-use crate::pointwise::{Binary, Instruction, Program, Unary};
 use crate::squeeze_excite::cuda::{GATE, GATE_LATENCY};
-use crate::view::Strides;
-use crate::{DType, View};
 
 /// Vectors of eight channels of a block.
 const CHUNKS: [u32; 3] = [1, 2, 4];
-/// Neighbouring outputs of an item, one below the other.
-const RUNS: [u32; 4] = [1, 2, 4, 7];
-/// Threads of a block.
-const THREADS: [u32; 2] = [128, 256];
 /// Most vectors of weights and sums of the expansion that 128 registers hold.
 const MOST_BOUNDED: u32 = 16;
 /// Most registers for weights of the expansion: 16-byte vectors of a thread.
@@ -42,14 +33,6 @@ impl Generate for MbConv {
     }
 }
 
-/// A configuration.
-struct Tile {
-    chunk: u32,
-    rows: u32,
-    run: u32,
-    threads: u32,
-}
-
 /// The geometry, if these kernels take it.
 fn geometry(kernel: &MbConv, target: &Target) -> Result<Geometry, Unsupported> {
     let refuse = |what: &str| Unsupported(format!("a fused depthwise convolution {what}"));
@@ -69,91 +52,17 @@ fn groups(shape: &Geometry) -> u32 {
     shape.depth.div_ceil(32)
 }
 
-impl Tile {
-    /// Rows and columns of a band.
-    fn band(&self, shape: &Geometry) -> [u32; 2] {
-        let reach =
-            |d: usize, outputs: u32| (outputs - 1) * shape.steps[d] + (shape.taps[d] - 1) * shape.dilations[d] + 1;
-        [reach(0, self.rows.next_multiple_of(self.run)), reach(1, shape.output[1])]
-    }
-
-    /// Places of a line's columns with the same remainder of the step, and of a plane; each holds 16 bytes. Where lanes access
-    /// two parts of a line or two planes at once, these lie four banks of 16 bytes apart.
-    fn part_and_plane(&self, shape: &Geometry) -> [u32; 2] {
-        let apart = |places: u32| places + (12 - places % 8) % 8;
-        let [rows, columns] = self.band(shape);
-        let part = if shape.steps[1] == 1 { columns } else { apart(columns.div_ceil(shape.steps[1])) };
-        let plane = rows * shape.steps[1] * part;
-        [part, if self.chunk == 1 { plane } else { apart(plane) }]
-    }
-
-    /// Bytes of dynamic shared memory.
-    fn shared(&self, shape: &Geometry) -> u64 {
-        let [_, plane] = self.part_and_plane(shape).map(u64::from);
-        let filters = u64::from(shape.taps[0] * shape.taps[1] * self.chunk).next_multiple_of(8);
-        (filters + plane * u64::from(self.chunk)) * 16
-    }
-
-    /// Tiles of 16 items, of which a warp computes one at a time; an item is a run of outputs.
-    fn items_by_16(&self, shape: &Geometry) -> u32 {
-        (self.rows.div_ceil(self.run) * shape.output[1]).div_ceil(16)
-    }
-
-    /// How often a warp expands 16 pixels.
-    fn fill_turns(&self, shape: &Geometry) -> f64 {
-        let rows = self.band(shape)[0].min(shape.input[0]);
-        f64::from((rows * shape.input[1]).div_ceil(16).div_ceil(self.threads / 32))
-    }
-
-    /// Blocks of one image.
-    fn blocks(&self, shape: &Geometry) -> u32 {
-        (shape.padded_channels / 8).div_ceil(self.chunk) * shape.output[0].div_ceil(self.rows)
-    }
-}
-
 /// Configurations that fit.
 fn tiles(shape: &Geometry, target: &Target) -> Vec<Tile> {
-    let mut all = Vec::new();
-    for chunk in CHUNKS.into_iter().filter(|&chunk| chunk == 1 || chunk / 2 < shape.padded_channels / 8) {
-        if groups(shape) * chunk > MOST_WEIGHTS {
-            continue;
-        }
-        // Bands of equal height: an eighth of the rows, a seventh, …, all of them, and single ones.
-        let mut heights: Vec<u32> = (1..=16).map(|parts| shape.output[0].div_ceil(parts)).collect();
-        heights.extend([1, 2, 4]);
-        heights.retain(|&rows| rows <= shape.output[0]);
-        heights.sort_unstable();
-        heights.dedup();
-        for rows in heights {
-            // With longer steps, outputs below each other share few rows: long runs only take registers and wait.
-            let longest = if shape.steps[0] == 1 { u32::MAX } else { 2 };
-            for run in RUNS.into_iter().filter(|&run| run < 2 * rows && run <= longest) {
-                for threads in THREADS {
-                    let tile = Tile { chunk, rows, run, threads };
-                    // The gate's few kilobytes are static.
-                    let fits = tile.shared(shape) + (24 << 10) <= u64::from(target.shared_per_block);
-                    let idle = tile.items_by_16(shape) * chunk * 128 < threads;
-                    if fits && !idle {
-                        all.push(tile);
-                    }
-                }
-            }
-        }
-    }
-    all
-}
-
-/// Instructions of a program, roughly. One of the special-function units takes the slots of eight others; a sigmoid is one of them where
-/// it gates its operand, and is seldom met elsewhere.
-fn instructions(program: Option<&Program>) -> f64 {
-    let of_one = |instruction: &Instruction| match instruction {
-        Instruction::Input(_) | Instruction::Float(_) | Instruction::Integer(_) => 0.0,
-        Instruction::Unary(Unary::Relu | Unary::Abs | Unary::Neg, _) => 1.0,
-        Instruction::Unary(Unary::Sigmoid, _) => 8.0,
-        Instruction::Unary(..) | Instruction::Binary(Binary::Div | Binary::Pow, ..) => 18.0,
-        Instruction::Binary(..) | Instruction::Select(..) => 1.0,
+    let chunks = CHUNKS.into_iter().filter(|&chunk| chunk == 1 || chunk / 2 < shape.padded_channels / 8);
+    let held = chunks.filter(|chunk| groups(shape) * chunk <= MOST_WEIGHTS);
+    let fits = |tile: &Tile| {
+        // The gate's few kilobytes are static.
+        let fits = tile.shared(shape) + (24 << 10) <= u64::from(target.shared_per_block);
+        let idle = tile.items_by_16(shape) * tile.chunk * 128 < tile.threads;
+        fits && !idle
     };
-    program.map_or(0.0, |program| program.instructions.iter().map(of_one).sum())
+    held.flat_map(|chunk| band::tiles(shape, chunk)).filter(fits).collect()
 }
 
 impl MbConv {
@@ -268,47 +177,18 @@ impl MbConv {
 
     fn source(&self, shape: &Geometry, tile: &Tile, blocks: u32) -> String {
         let (depthwise, expand, image) = (&self.depthwise, self.expand.as_ref(), self.image());
-        let output = &depthwise.geometry.output;
-        let reach = |view: &View| view.bytes().unwrap_or(u64::MAX) / 2;
-        let wide = reach(image).max(reach(output)) > i32::MAX as u64;
-        let mut source = String::from(PRELUDE);
+        let places = [image, &depthwise.geometry.output];
+        // All inputs of the convolutions but the image.
+        let parameters = (1u32 << self.gate_input()) - 2;
+        let mut source = band::constants(shape, tile, depthwise, places, expand.is_some(), parameters);
         let mut line = |text: String| {
             source += &text;
             source.push('\n');
         };
-        line(INTRINSICS.into());
-        line(format!("typedef {} Element;", element_type(output.dtype)));
-        line(format!("typedef {} offset_t;", if wide { "i64" } else { "i32" }));
-        line(format!("#define EXPAND {}\n#define GATE {}", u8::from(expand.is_some()), u8::from(self.gate.is_some())));
-        // All inputs of the convolutions but the image.
-        line(format!("constexpr u32 PARAMETER_INPUTS = {}u;", (1u32 << self.gate_input()) - 2));
-        let [[band_rows, band_columns], [part, plane]] = [tile.band(shape), tile.part_and_plane(shape)];
-        let of_tile = [
-            ("ROWS", i64::from(tile.rows)),
-            ("RUN", tile.run.into()),
-            ("BAND_ROWS", band_rows.into()),
-            ("BAND_COLUMNS", band_columns.into()),
-            ("PART", part.into()),
-            ("PLANE", plane.into()),
-        ];
-        let others = [
-            ("EXPAND_BIAS", i64::from(expand.is_some_and(|conv| conv.epilogue.bias))),
-            ("FILTER_BIAS", depthwise.epilogue.bias.into()),
-            ("THREADS", tile.threads.into()),
-            ("CHANNELS", output.shape[1].into()),
-            ("LANES", shape.padded_channels.into()),
-            ("CHUNK_VECTORS", tile.chunk.into()),
-        ];
-        let columns = [("DILATION_W", i64::from(shape.dilations[1]))];
-        let places = shape.places(image, output);
-        for (name, value) in of_tile.into_iter().chain(shape.window()).chain(columns).chain(places).chain(others) {
-            line(format!("constexpr int {name} = {value};"));
-        }
-        for (name, conv) in [("expand_program", expand), ("depthwise_program", Some(depthwise))] {
-            line(match conv.and_then(|conv| conv.epilogue.program.as_ref()) {
-                Some(program) => program_function(name, program, Arithmetic::of(output.dtype)),
-                None => format!("DEVICE f32 {name}(f32 x) {{ return x; }}"),
-            });
+        line(format!("#define GATE {}", u8::from(self.gate.is_some())));
+        if let Some(expand) = expand {
+            line(format!("constexpr int EXPAND_BIAS = {};", u8::from(expand.epilogue.bias)));
+            line(band::program("expand_program", expand));
         }
         if let Some(gate) = &self.gate {
             line(gate.gate_source(blocks));
@@ -318,30 +198,21 @@ impl MbConv {
         line("    const f32* expand_bias;\n    const Element* filters;\n    const f32* filter_bias;".into());
         line("    Element* output;".into());
         line(if self.gate.is_some() { "    GateOperands gate;\n};" } else { "};" }.into());
-        source + include_str!("mbconv.cu")
+        source + include_str!("band.cu") + include_str!("mbconv.cu")
     }
 
     /// Packing of all operands: weights of the expansion `[lane][channel]`, filters `[tap][lane]`, rows of the gate's.
     fn packing(&self, shape: &Geometry) -> Vec<Packing> {
         let mut all = vec![Packing::Keep];
-        let mut push = |conv: &Conv, extents: [u32; 2], strides: [i64; 2], taps: i64| {
-            let mut view = View { padded_channels: 0, offset: 0, ..conv.geometry.weights.clone() };
-            (view.shape[0], view.shape[1]) = (extents[0], extents[1]);
-            let mut step = taps;
-            let mut of_taps = Vec::new();
-            for &extent in view.shape[2..].iter().rev() {
-                of_taps.push(step as i32);
-                step *= i64::from(extent);
-            }
-            view.strides = strides.iter().map(|&s| s as i32).chain(of_taps.into_iter().rev()).collect::<Strides>();
-            all.push(Packing::View(view));
+        let mut push = |conv: &Conv, weights: Packing| {
+            all.push(weights);
             all.extend(conv.epilogue.bias.then_some(Packing::Keep));
         };
         let depth = groups(shape) * 32;
         if let Some(expand) = &self.expand {
-            push(expand, [shape.padded_channels, depth], [depth.into(), 1], 1);
+            push(expand, band::packed_weights(expand, [shape.padded_channels, depth], [depth.into(), 1], 1));
         }
-        push(&self.depthwise, [shape.padded_channels, 1], [1, 1], shape.padded_channels.into());
+        push(&self.depthwise, band::packed_filters(shape, &self.depthwise));
         all.extend(self.gate.iter().flat_map(|gate| gate.gate_packing()));
         all
     }

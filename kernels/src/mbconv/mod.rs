@@ -1,6 +1,8 @@
 //! The front of a mobile inverted bottleneck (MBConv): expansion, depthwise convolution and the gate of
 //! squeeze-and-excitation in one kernel, so that the wide image in the middle never leaves the chip.
 
+#[cfg(feature = "codegen")]
+pub(crate) mod band;
 #[cfg(any(test, feature = "codegen"))]
 pub(crate) mod cases;
 #[cfg(feature = "codegen")]

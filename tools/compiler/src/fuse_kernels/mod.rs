@@ -17,6 +17,7 @@ mod quantized_mbconv;
 mod quantizing_conv;
 mod recurrent_stack;
 mod scaled_conv;
+mod separable_conv;
 mod squeeze_excite;
 #[cfg(test)]
 mod tests;
@@ -153,12 +154,13 @@ impl Offer {
 type Pass = fn(&KernelGraph, &Edges, usize) -> Vec<Offer>;
 
 /// In this order: later ones build on what earlier ones made.
-const PASSES: [Pass; 11] = [
+const PASSES: [Pass; 12] = [
     squeeze_excite::offers,
     mbconv::offers,
     quantized_average::offers,
     quantized_mbconv::offers,
     scaled_conv::offers,
+    separable_conv::offers,
     dual_conv::offers,
     quantizing_conv::offers,
     pooled_conv::offers,

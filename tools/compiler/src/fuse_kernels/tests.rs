@@ -227,3 +227,22 @@ fn a_convolution_stores_the_largest_of_windows_side_by_side() {
     net.output(y);
     assert_eq!(families_of_steps(net), ["pooled_quantized_conv", "quantized_conv"]);
 }
+
+#[test]
+fn a_pointwise_convolution_multiplies_what_a_depthwise_one_leaves_in_registers() {
+    let network = |others: bool| {
+        let mut net = Network::new();
+        let x = net.input(&[1, 32, 112, 112]);
+        let x = net.unary(Unary::Relu, x);
+        let depthwise = net.conv(x, 32, 3, 32);
+        let depthwise = net.unary(Unary::Relu, depthwise);
+        let y = net.conv(depthwise, 16, 1, 1);
+        net.output(y);
+        if others {
+            net.output(depthwise);
+        }
+        families_of_steps(net)
+    };
+    assert!(network(false).contains(&"separable_conv".into()));
+    assert!(!network(true).contains(&"separable_conv".into()), "the image between is an output");
+}
