@@ -102,6 +102,7 @@ families! {
     PooledConv in pooled_conv,
     PooledQuantizedConv in pooled_quantized_conv,
     MomentsMatMul in moments_matmul,
+    AveragedConv in averaged_conv,
     SeparableConv in separable_conv,
 }
 

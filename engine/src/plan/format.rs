@@ -10,7 +10,7 @@ pub const MAGIC: [u8; 8] = *b"FLOEPLAN";
 /// First bytes of a signature behind the plan, and of the message that it signs.
 pub const SIGNATURE_MAGIC: [u8; 8] = *b"FLOESIGN";
 /// Version of the format. Any change of a structure below, or of [`Kernel`], raises it.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 /// First architecture with programmatic dependent launch.
 pub const DEPENDENT_LAUNCH: u32 = 90;
 /// Alignment of blobs in the file and of the arena's base: 256 bytes.

@@ -14,6 +14,7 @@
 //! | [`DualQuantizedConv`](quantized::dual::DualQuantizedConv) | integers of 8 bits | i32 | | bias of i32, program; stored twice |
 //! | [`QuantizingConv`](quantized::quantizing::QuantizingConv) | integers of 8 bits | i32 | a program that makes them | bias of i32, program |
 //! | [`PooledConv`](pooled::PooledConv) | floats | f32 | | bias, program; pooled |
+//! | [`AveragedConv`](pooled::averaged::AveragedConv) | floats | f32 | | bias, program; averaged |
 //! | [`PooledQuantizedConv`](pooled::quantized::PooledQuantizedConv) | integers of 8 bits | i32 | | bias of i32, program; pooled |
 
 #[cfg(any(test, feature = "codegen"))]

@@ -119,6 +119,10 @@ DEVICE void send_partials(const Tile& t, const Sum* stage, u32 received) {
 }
 #endif
 
+#if AVERAGED
+DEVICE void store_means(const Operands& o, const Tile& t, Sum* stage, const Left& sums);
+#endif
+
 #if !POOLED
 // The stage is written and a block barrier has passed; `next` holds the residuals of the first passes if READS_AHEAD.
 DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias (&bias)[8], Extras (&next)[BATCH]) {
@@ -133,6 +137,9 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
     if (EXTRA_REGISTERS > 0 && !READS_AHEAD) read_extras(o, t, 0, next);
     launch_dependents();
     const int column = t.column + column_in_tile();
+#if AVERAGED
+    Left sums_of_results = {};
+#endif
     StagedVector staged = staged_vector(row_of_pass(t, 0), column_in_tile());
     // Kept in registers, not computed anew in each pass.
     asm volatile("" : "+r"(staged.low), "+r"(staged.high));
@@ -178,9 +185,16 @@ DEVICE void finish_tile(const Operands& o, const Tile& t, Sum* stage, const Bias
         }
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
+#if AVERAGED
+            sums_of_results.add(left[i]);
+#else
             const bool exists = first + i < PASSES && vector_exists(t, first + i);
             leave_moments(o, left[i], exists, row_of(t, row_of_pass(t, first + i)), column);
+#endif
         }
     }
+#if AVERAGED
+    store_means(o, t, stage, sums_of_results);
+#endif
 }
 #endif

@@ -20,7 +20,7 @@ mod tile_cost;
 
 pub(crate) use cost::by_cost;
 pub(crate) use problem::{
-    Crop, Depth, Integers, Map, Moments, NormalizedExtra, Operand, Problem, Scale, Second, Window, Windows,
+    Crop, Depth, Integers, Map, Moments, NormalizedExtra, Operand, Pool, Problem, Scale, Second, Window, Windows,
     map_of_view, spatial,
 };
 pub(crate) use source::{Constants, Geometry, launch};
@@ -74,7 +74,7 @@ pub(crate) fn candidates(problem: &Problem, target: &Target) -> Result<Vec<Candi
 }
 
 /// The candidates of a product with which something else is fused: that scale A, add up or take its moments, normalise an extra, leave moments
-/// of C, store C twice or pool it. Those on tensor cores do all of it, those for few rows add up moments.
+/// of C, store C twice, pool or average it. Those on tensor cores do all of it, those for few rows add up moments.
 ///
 /// # Errors
 /// As [`candidates`], and where none of them can run it.

@@ -153,6 +153,15 @@ pub(crate) struct Second {
     pub function: String,
 }
 
+/// What is stored of several rows of C instead of each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pool {
+    /// The largest result of each window.
+    Largest(Windows),
+    /// The mean of each column over all rows of a batch, of results as they would be stored. A tile has all of these rows.
+    Mean,
+}
+
 /// Windows of results of which the largest is stored: they lie side by side, and rows of the problem are those of whole ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
@@ -214,8 +223,8 @@ pub(crate) struct Problem {
     pub normalized_extra: Option<NormalizedExtra>,
     /// Columns that are stored twice; only `tensor_core_gemm` stores them.
     pub second: Option<Second>,
-    /// What is pooled; only `tensor_core_gemm` and `warpgroup_gemm` pool, without parts of K.
-    pub pool: Option<Windows>,
+    /// How rows are pooled; only `tensor_core_gemm` and `warpgroup_gemm` pool: windows without parts of K, means without clusters.
+    pub pool: Option<Pool>,
     /// Sums of integers instead of floats; only `direct` reads factors of 16 bits.
     pub integers: Option<Integers>,
 }
@@ -334,16 +343,37 @@ impl Problem {
         self.rows.iter().product()
     }
 
-    /// Rows that become one by pooling.
-    pub fn pooled(&self) -> u32 {
-        self.pool.map_or(1, |windows| windows.extents.iter().product())
+    /// The windows whose largest results are stored.
+    pub fn windows(&self) -> Option<Windows> {
+        match self.pool {
+            Some(Pool::Largest(windows)) => Some(windows),
+            Some(Pool::Mean) | None => None,
+        }
     }
 
-    /// Extents of C's row dimensions.
+    /// Whether means of columns are stored.
+    pub fn is_averaged(&self) -> bool {
+        matches!(self.pool, Some(Pool::Mean))
+    }
+
+    /// Rows that become one by pooling.
+    pub fn pooled(&self) -> u32 {
+        match self.pool {
+            Some(Pool::Largest(windows)) => windows.extents.iter().product(),
+            Some(Pool::Mean) => self.m(),
+            None => 1,
+        }
+    }
+
+    /// Extents of the stored rows' dimensions.
     pub fn output_rows(&self) -> Vec<u32> {
         let mut rows = self.rows.clone();
-        if let (Some(Windows { extents: [height, width], .. }), [_, _, h, w]) = (self.pool, &mut rows[..]) {
-            (*h, *w) = (*h / height, *w / width);
+        match (self.pool, &mut rows[..]) {
+            (Some(Pool::Largest(Windows { extents: [height, width], .. })), [_, _, h, w]) => {
+                (*h, *w) = (*h / height, *w / width);
+            }
+            (Some(Pool::Mean), rows) => rows.fill(1),
+            _ => {}
         }
         rows
     }
@@ -391,7 +421,7 @@ impl Problem {
 
     /// The distance between rows of A, where it is the same for all and each has one tap that lies inside of the input.
     pub fn even_rows(&self) -> Option<i64> {
-        if self.pool.is_some() {
+        if self.windows().is_some() {
             return None;
         }
         let mut strides = self.a.row.clone();

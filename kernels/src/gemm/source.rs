@@ -135,11 +135,11 @@ fn index_functions(problem: &Problem, b: &Operand, check_w: bool) -> String {
         map.offset -= window.strides[d] * window.pads[d];
     }
     s += &row_function("offset_of_a", &map, problem, &problem.rows);
-    if let Some(windows) = problem.pool {
+    if let Some(windows) = problem.windows() {
         s += &row_in_image(windows.extents, problem);
     }
     s += "DEVICE Row row_of_a(int row, int batch) {\n";
-    if problem.pool.is_some() {
+    if problem.windows().is_some() {
         s += "    row = row_in_image(row);\n";
     }
     s += "    Row r = {offset_of_a(row, batch), false, 0, 0, 0};\n";
@@ -451,9 +451,10 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
     }
     line("    return x;\n}".into());
     line(include_str!("parts_of_vectors.cu").into());
-    line(match problem.leaves_moments {
-        true => concat!(include_str!("moments.cu"), include_str!("left_moments.cu")).into(),
-        false => include_str!("nothing_left.cu").into(),
+    line(match (problem.leaves_moments, problem.is_averaged()) {
+        (true, _) => concat!(include_str!("moments.cu"), include_str!("left_moments.cu")).into(),
+        (_, true) => include_str!("left_results.cu").into(),
+        _ => include_str!("nothing_left.cu").into(),
     });
 
     let innermost = problem.batch.last().copied().unwrap_or(1);
@@ -499,7 +500,7 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
          y[j] = N % VECTOR_COLUMNS == 0 && !ALL_PADDING || column + j < N ? {epilogue}({whole}{vector_arguments}) : {zero};\n"
     );
     let packed = packed_results(problem, bytes, columns);
-    if let Some((kind, vector)) = packed.as_ref().filter(|_| problem.pool.is_some()) {
+    if let Some((kind, vector)) = packed.as_ref().filter(|_| problem.windows().is_some()) {
         line(format!(
             "typedef {kind} Packed;\n\
              DEVICE Packed finished_vector(const Vectored (&sum)[VECTOR_COLUMNS], const Bias (&bias)[VECTOR_COLUMNS], const Extras& x, int column) {{\n{results}    \
@@ -507,33 +508,39 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
         ));
     }
     line(format!(
-        "DEVICE Left finish_vector(const Operands& o, const Vectored (&sum)[VECTOR_COLUMNS], const Bias (&bias)[VECTOR_COLUMNS], const Extras& x, int row, int column, int batch) {{\n\
-         {results}    Output* to = o.output + (row_of_output(row, batch) + column * OUT_COLUMN);"
+        "DEVICE Left finish_vector(const Operands& o, const Vectored (&sum)[VECTOR_COLUMNS], const Bias (&bias)[VECTOR_COLUMNS], const Extras& x, int row, int column, int batch) {{\n{results}"
     ));
-    line(match (problem.output.dtype, packed) {
-        (_, Some((kind, vector))) => format!("    *({kind}*)to = {vector};"),
-        (DType::F32, _) if problem.stores_vectors() => copied("float", columns, "to", "y"),
-        (DType::I32, _) if problem.stores_vectors() && problem.program.is_none() => copied("int", columns, "to", "y"),
-        (DType::I32, _) if problem.stores_vectors() => "#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++) to[j] = store_as<Output>(y[j]);".into(),
-        _ => "#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++)\n        if (column + j < N_STORED) to[j * OUT_COLUMN] = store_as<Output>((Stored)y[j]);".into(),
-    });
-    if let Some(second) = &problem.second {
-        // As who reads what was stored would see it.
-        let stored = if bytes {
-            format!("element_of_{}(epilogue_word(y + j / 4 * 4), j % 4)", problem.output.dtype.name())
-        } else {
-            "to_f32(store_as<Output>(y[j]))".into()
-        };
+    // As who reads what was stored would see it.
+    let stored = if bytes {
+        format!("element_of_{}(epilogue_word(y + j / 4 * 4), j % 4)", problem.output.dtype.name())
+    } else {
+        "to_f32(store_as<Output>(y[j]))".into()
+    };
+    if problem.is_averaged() {
         line(format!(
-            "    if (column >= {0} && column < {1}) {{\n        u32 z[VECTOR_COLUMNS];\n#pragma unroll\n        \
-             for (int j = 0; j < VECTOR_COLUMNS; j++) z[j] = second_part({stored});\n        \
-             *({bytes_of_vector}*)(o.second + (row_of_second(row, batch) + column - {0})) = {2};\n    }}",
-            second.first,
-            second.first + second.count,
-            made(columns / 4, &|word| format!("second_word(z + {})", word * 4)),
+            "    Left left;\n#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++) left.of_column[j] = {stored};\n    return left;\n}}"
         ));
+    } else {
+        line("    Output* to = o.output + (row_of_output(row, batch) + column * OUT_COLUMN);".into());
+        line(match (problem.output.dtype, packed) {
+            (_, Some((kind, vector))) => format!("    *({kind}*)to = {vector};"),
+            (DType::F32, _) if problem.stores_vectors() => copied("float", columns, "to", "y"),
+            (DType::I32, _) if problem.stores_vectors() && problem.program.is_none() => copied("int", columns, "to", "y"),
+            (DType::I32, _) if problem.stores_vectors() => "#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++) to[j] = store_as<Output>(y[j]);".into(),
+            _ => "#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++)\n        if (column + j < N_STORED) to[j * OUT_COLUMN] = store_as<Output>((Stored)y[j]);".into(),
+        });
+        if let Some(second) = &problem.second {
+            line(format!(
+                "    if (column >= {0} && column < {1}) {{\n        u32 z[VECTOR_COLUMNS];\n#pragma unroll\n        \
+                 for (int j = 0; j < VECTOR_COLUMNS; j++) z[j] = second_part({stored});\n        \
+                 *({bytes_of_vector}*)(o.second + (row_of_second(row, batch) + column - {0})) = {2};\n    }}",
+                second.first,
+                second.first + second.count,
+                made(columns / 4, &|word| format!("second_word(z + {})", word * 4)),
+            ));
+        }
+        line(format!("    return {};\n}}", if problem.leaves_moments { "moments_of(y)" } else { "Left{}" }));
     }
-    line(format!("    return {};\n}}", if problem.leaves_moments { "moments_of(y)" } else { "Left{}" }));
 
     let single_arguments =
         arguments(&|i, map, _| format!("to_f32(o.extra_{i}[row_of_extra_{i}(row, batch) + column * {}])", map.column));

@@ -212,8 +212,9 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
         let takes_registers = problem.float8() || (problem.adds_moments() && (!turned || wn == 1));
         let crowded = takes_registers && has_many_sums(rows / wm, columns / wn);
         let parted = !problem.leaves_moments || columns.is_multiple_of(PART);
-        let whole = rows.is_multiple_of(problem.pooled()) && parted;
-        !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32) && !crowded && whole
+        // Of windows, or of what is averaged.
+        let whole = if problem.is_averaged() { rows >= problem.m() } else { rows.is_multiple_of(problem.pooled()) };
+        !oversize(rows, problem.m(), 16) && !oversize(columns, problem.columns, 32) && !crowded && whole && parted
     });
     sized.flat_map(move |(unit, turned, (rows, columns, wm, wn, wk))| {
         let of_pixel = depth_of_pixel(problem).filter(|_| shares);
@@ -236,11 +237,12 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
             let grids = problem.m().div_ceil(rows) * problem.columns.div_ceil(columns) * problem.batches();
             let splits = SPLITS.into_iter().filter(move |&split| {
                 let parts = turns / split >= 2 && grids * split <= 2 * target.multiprocessors.max(8);
-                split == 1 || (parts && !problem.adds_moments() && problem.pool.is_none())
+                split == 1 || (parts && !problem.adds_moments() && problem.windows().is_none())
             });
             splits.flat_map(move |split| {
                 let cluster = [false, true].into_iter().filter(move |&cluster| {
-                    !cluster || (!turned && matches!(split, 2 | 4 | 8) && (90..120).contains(&target.architecture))
+                    let meets = !turned && !problem.is_averaged() && (90..120).contains(&target.architecture);
+                    !cluster || (meets && matches!(split, 2 | 4 | 8))
                 });
                 cluster.flat_map(move |cluster| {
                     let whole = turns.div_ceil(split);
@@ -322,9 +324,10 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
         .flag("A_CACHED", problem.taps() > 1 && tile.unit == Unit::Warpgroup)
         .define("TURNED", u32::from(tile.turned))
         .define("LANES", u32::from(tile.vector.is_some()))
-        .define("POOLED", problem.pool.map_or(0, |_| problem.pooled()))
+        .define("POOLED", problem.windows().map_or(0, |_| problem.pooled()))
+        .define("AVERAGED", u32::from(problem.is_averaged()))
         .flag("UNIFORM_TAPS", tile.patch.is_some() || problem.depth.channels.is_multiple_of(depth));
-    let constants = match problem.pool {
+    let constants = match problem.windows() {
         Some(Windows { extents: [height, width], .. }) => constants.int("POOL_H", height).int("POOL_W", width),
         None => constants,
     };
@@ -364,8 +367,11 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     };
     parts.push(include_str!("tile.cu").into());
     parts.push(if tile.vector.is_some() { include_str!("finish_lanes.cu") } else { include_str!("finish.cu") }.into());
-    if let Some(windows) = &problem.pool {
+    if let Some(windows) = problem.windows() {
         parts.extend([windows.packed.largest().into(), include_str!("finish_pooled.cu").into()]);
+    }
+    if problem.is_averaged() {
+        parts.push(include_str!("finish_averaged.cu").into());
     }
     if problem.takes_moments() {
         parts.push(include_str!("given_moments.cu").into());

@@ -96,7 +96,7 @@ impl Tile {
             && self.rows >= 32;
         let [height, width] = [problem.rows[2], problem.rows[3]];
         // Whole windows of what is pooled.
-        let [window_h, window_w] = problem.pool.map_or([1; 2], |windows| windows.extents);
+        let [window_h, window_w] = problem.windows().map_or([1; 2], |windows| windows.extents);
         let widths = (1..=width.min(self.rows)).filter(|w| w.is_multiple_of(window_w));
         let shapes = widths.map(|w| [(self.rows / w).min(height) / window_h * window_h, w]).filter(|&[h, _]| h > 0);
         let effort = |&[h, w]: &[u32; 2]| {

@@ -106,6 +106,9 @@ const LEFT_MOMENTS: f64 = 100.0;
 /// Cycles of a thread's pass over eight results that a normalised residual adds: 18 instructions and a read of shared memory. By hand.
 const NORMALIZED_RESIDUAL: f64 = 40.0;
 
+/// Cycles in which sums of threads become means: a barrier, and a chain of up to 64 sums. By hand.
+const MEANS: f64 = 300.0;
+
 /// Expected time of a problem by a tile, in microseconds.
 pub(super) fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target) -> f64 {
     let [wm, wn, wk] = tile.units;
@@ -191,7 +194,7 @@ pub(super) fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target)
         copied: of_a + columns * bytes,
         chain: 0.0,
         issue: 0.0,
-        waits: given,
+        waits: given + if problem.is_averaged() { MEANS } else { 0.0 },
         passes: passes * of_pass,
         tile: rows * columns * 4.0,
         staged: rows

@@ -147,6 +147,7 @@ fn sums(kernel: &Kernel) -> bool {
     match kernel {
         Kernel::QuantizedConv(conv) => conv.is_float(),
         Kernel::Conv(_)
+        | Kernel::AveragedConv(_)
         | Kernel::ConvTranspose(_)
         | Kernel::MatMul(_)
         | Kernel::MomentsMatMul(_)

@@ -5,30 +5,50 @@ use crate::conv::Parameters;
 use crate::host::check_operands;
 use crate::host::stages::{self, Stage};
 use crate::kernel::Named;
-use crate::pool::Pooling;
+use crate::pool::{Pool, Pooling};
 use crate::{Family, KernelError, View};
 
-#[expect(private_bounds, reason = "the two families are all that there is")]
-impl<C: Parameters + Family> Pooled<C> {
-    fn stages(&self) -> [Stage<'_>; 2] {
-        let pool = Stage { family: &self.pool, parameters: 0, output: &self.pool.output };
-        [Stage::of_conv(&self.conv), pool]
+/// What pools a convolution's image.
+pub(super) trait Pools: Family {
+    /// What it reads and what it stores.
+    fn views(&self) -> [&View; 2];
+
+    /// Checks that it pools as a convolution can.
+    ///
+    /// # Errors
+    /// What it does instead.
+    fn check_kind(&self) -> Result<(), KernelError>;
+}
+
+impl Pools for Pool {
+    fn views(&self) -> [&View; 2] {
+        [&self.input, &self.output]
+    }
+
+    fn check_kind(&self) -> Result<(), KernelError> {
+        if self.kind == Pooling::Max { Ok(()) } else { Err(KernelError::Parameter("kind of pooling")) }
     }
 }
 
-impl<C: Parameters + Family> Family for Pooled<C>
+#[expect(private_bounds, reason = "the families are all that there is")]
+impl<C: Parameters + Family, P: Pools> Pooled<C, P> {
+    fn stages(&self) -> [Stage<'_>; 2] {
+        let [_, output] = self.pool.views();
+        [Stage::of_conv(&self.conv), Stage { family: &self.pool, parameters: 0, output }]
+    }
+}
+
+impl<C: Parameters + Family, P: Pools> Family for Pooled<C, P>
 where
     Self: Named,
 {
     fn check(&self) -> Result<(), KernelError> {
         stages::check(&self.stages())?;
-        if self.conv.convolution().geometry.output != self.pool.input {
+        let [image, _] = self.pool.views();
+        if self.conv.convolution().geometry.output != *image {
             return Err(KernelError::Shape("pooled image"));
         }
-        if self.pool.kind != Pooling::Max {
-            return Err(KernelError::Parameter("kind of pooling"));
-        }
-        Ok(())
+        self.pool.check_kind()
     }
 
     fn input(&self, index: usize) -> Option<&View> {

@@ -1,4 +1,4 @@
-//! A convolution, of floats or of integers, and the maxima of windows of its result: one kernel.
+//! A convolution, of floats or of integers, and the maxima of windows of its result, or of floats the averages of its channels: one kernel.
 
 use super::{Edges, Offer, Place};
 use crate::kernel_graph::KernelGraph;
@@ -13,14 +13,13 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
     let conv = &graph.nodes[first];
     let &[result] = &conv.outputs[..] else { return None };
     let second = edges.successor(graph, result)?;
-    let Kernel::Pool(pool) = &graph.nodes[second].kernel else { return None };
-    let pool = pool.clone();
-    let kernel = match &conv.kernel {
-        Kernel::Conv(conv) => Kernel::PooledConv(Pooled { conv: conv.clone(), pool }),
-        Kernel::QuantizedConv(conv) => Kernel::PooledQuantizedConv(Pooled { conv: conv.clone(), pool }),
+    let kernel = match (conv.kernel.clone(), graph.nodes[second].kernel.clone()) {
+        (Kernel::Conv(conv), Kernel::Pool(pool)) => Kernel::PooledConv(Pooled { conv, pool }),
+        (Kernel::QuantizedConv(conv), Kernel::Pool(pool)) => Kernel::PooledQuantizedConv(Pooled { conv, pool }),
+        (Kernel::Conv(conv), Kernel::Reduce(pool)) => Kernel::AveragedConv(Pooled { conv, pool }),
         _ => return None,
     };
-    // Maxima, of the image as the convolution leaves it.
+    // Maxima or whole averages, of the image as the convolution leaves it.
     kernel.family().check().ok()?;
     Some(Offer {
         members: vec![first, second],

@@ -246,3 +246,26 @@ fn a_pointwise_convolution_multiplies_what_a_depthwise_one_leaves_in_registers()
     assert!(network(false).contains(&"separable_conv".into()));
     assert!(!network(true).contains(&"separable_conv".into()), "the image between is an output");
 }
+
+#[test]
+fn a_convolution_stores_the_averages_of_its_channels() {
+    // Of an image of so many lines, read by others than the pooling or not.
+    let of_floats = |kind: Pooling, lines: usize, others: bool| {
+        let mut net = Network::new();
+        let x = net.input(&[1, 64, lines, lines]);
+        let y = net.conv(x, 128, 3, 1);
+        let y = net.unary(Unary::Relu, y);
+        let pooled = net.node(Op::GlobalPool { kind }, &[y]);
+        let pooled = net.conv(pooled, 40, 1, 1);
+        net.output(pooled);
+        if others {
+            let y = net.conv(y, 64, 1, 1);
+            net.output(y);
+        }
+        families_of_steps(net)
+    };
+    assert_eq!(of_floats(Pooling::AverageExcludingPads, 7, false), ["averaged_conv", "conv"]);
+    assert_eq!(of_floats(Pooling::Max, 7, false), ["conv", "reduce", "conv"]);
+    assert_eq!(of_floats(Pooling::AverageExcludingPads, 40, false), ["conv", "reduce", "conv"], "no tile is as large");
+    assert!(of_floats(Pooling::AverageExcludingPads, 7, true).contains(&"reduce".into()));
+}
