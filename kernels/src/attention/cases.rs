@@ -85,6 +85,9 @@ pub fn cases() -> Vec<Kernel> {
         masked(dense(F32, [1, 2, 12, 8], [2, 20, 8]), F32, [1, 1, 12, 20]),
         masked(dense(F16, [1, 4, 33, 64], [4, 130, 64]), F32, [1, 4, 33, 130]),
         masked(packed(F16, [1, 2, 65, 64]), F16, [1, 2, 65, 65]),
+        // Scores that exceed former maxima by far.
+        Attention { scale: 3.0, ..packed(F16, [1, 2, 197, 64]) },
+        Attention { scale: 3.0, ..packed(Bf16, [1, 1, 150, 32]) },
     ];
     for dtype in [F16, F32] {
         cases.push(Attention { causal: Some(0), ..dense(dtype, [1, 2, 77, 64], [2, 77, 64]) });

@@ -16,6 +16,8 @@ constexpr bool QUERY_IN_REGISTERS = SIZE_PADDED * MQ <= 128;
 constexpr bool PARTIAL = CAUSAL || KEYS % BN != 0;
 // Whether a warp has no more than one tile of keys, whose scores nothing rescales.
 constexpr bool ONCE = KEYS <= ROUND;
+// Sums stay in the scale of a former maximum until a score exceeds that by more than this, which is rare (as in FlashAttention-4).
+constexpr f32 RISE = 8.0f;
 
 // Copies COLUMNS elements of `rows` rows to shared memory; zeros up to PADDED elements, and up to a multiple of FILL rows, of MOST at most.
 // A thread copies the same chunk of rows that lie evenly where there are whole lines of chunks for all threads.
@@ -62,10 +64,9 @@ DEVICE u32 pack(f32 low, f32 high, bf16) {
     return packed;
 }
 
-DEVICE f32 sum_of_four(f32 sum) {
-    sum += __shfl_xor_sync(~0u, sum, 1);
-    return sum + __shfl_xor_sync(~0u, sum, 2);
-}
+// Pairs of ones.
+DEVICE u32 ones(f16) { return 0x3c003c00u; }
+DEVICE u32 ones(bf16) { return 0x3f803f80u; }
 
 // Stores a row's columns `first` to `first` + 15, of which a lane has two in `low` and two, eight columns on, in `high`. Lanes
 // exchange halves, so that a lane stores four neighbouring columns and four lanes a whole sector.
@@ -121,7 +122,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tensor_c
     const u32 k_rows = stages + (warp_k * BN + lane % 8 + lane / 16 * 8) * K_PITCH * 2 + lane / 8 % 2 * 16;
     const u32 v_rows = stages + K_BYTES + (warp_k * BN + lane % 16) * V_PITCH * 2 + lane / 16 * 16;
     const bool busy = tile.first + warp_q * ROWS < QUERIES;  // A warp without queries has nothing to do.
-    f32 top[MQ][2], total[MQ][2] = {}, sums[MQ][V_STEPS * 2][4] = {};
+    // Totals are sums of a column of ones, so that they are those of the rounded powers. All columns of a tile are the same.
+    f32 top[MQ][2], total[MQ][4] = {}, sums[MQ][V_STEPS * 2][4] = {};
     u32 fq[MQ][QUERY_IN_REGISTERS ? K_STEPS : 1][4];
 #pragma unroll
     for (int m = 0; m < MQ; ++m) {
@@ -146,10 +148,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tensor_c
         const int first_key = round * ROUND + warp_k * BN;
         const int left = tile.seen - first_key;  // Keys from here on that some query sees.
         const bool seen = left > 0 && busy, full = !PARTIAL || left >= BN;
-        f32 scores[MQ][BN / 8][4];
+        u32 weights[MQ][BN / 16][4];  // Fragments of A.
         const auto weigh = [&](bool whole) {
-#pragma unroll
-            for (int i = 0; i < MQ * BN / 2; ++i) scores[i / (BN / 2)][i / 4 % (BN / 8)][i % 4] = 0.0f;
+            f32 scores[MQ][BN / 8][4] = {};
 #pragma unroll
             for (int step = 0; step < K_STEPS; ++step) {
 #pragma unroll
@@ -183,29 +184,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tensor_c
                             x = LOWEST;
                         highest[e / 2] = fmaxf(highest[e / 2], x);
                     }
+                bool rises = false;
 #pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    f32& best = highest[half];
-                    best = fmaxf(best, __shfl_xor_sync(~0u, best, 1));
-                    best = fmaxf(best, __shfl_xor_sync(~0u, best, 2));
-                    best = fmaxf(best * UNIT, top[m][half]);
-                    // Where no key has been seen yet, every power is 0 whatever is subtracted.
-                    const f32 shift = best == LOWEST ? 0.0f : best;
-                    const f32 factor = ONCE ? 1.0f : exp2_16(top[m][half] - shift);
-                    top[m][half] = best;
-                    total[m][half] *= factor;
+                for (int half = 0; half < 2; ++half) rises |= highest[half] * UNIT > top[m][half] + RISE;
+                // Where no key has been seen yet, every power is 0 whatever is subtracted.
+                const auto shift = [&](int half) { return top[m][half] == LOWEST ? 0.0f : top[m][half]; };
+                if (ONCE || __any_sync(~0u, rises)) {
 #pragma unroll
-                    for (int j = 0; j < BN / 8; ++j)
+                    for (int half = 0; half < 2; ++half) {
+                        f32 best = highest[half];
+                        best = fmaxf(best, __shfl_xor_sync(~0u, best, 1));
+                        best = fmaxf(best, __shfl_xor_sync(~0u, best, 2));
+                        const f32 before = top[m][half];
+                        top[m][half] = fmaxf(before, best * UNIT);
+                        if (ONCE) continue;
+                        const f32 factor = exp2_16(before - shift(half));
+                        total[m][half * 2] *= factor;
 #pragma unroll
-                        for (int e = half * 2; e < half * 2 + 2; ++e) {
-                            scores[m][j][e] = exp2_16(fmaf(scores[m][j][e], UNIT, -shift));
-                            total[m][half] += scores[m][j][e];
-                        }
-#pragma unroll
-                    for (int j = 0; j < V_STEPS * 2; ++j) {
-                        sums[m][j][half * 2] *= factor;
-                        sums[m][j][half * 2 + 1] *= factor;
+                        for (int i = 0; i < V_STEPS * 4; ++i) sums[m][i / 2][half * 2 + i % 2] *= factor;
                     }
+                }
+#pragma unroll
+                for (int i = 0; i < BN / 4; ++i) {
+                    const int half = i % 2;
+                    const f32* const x = scores[m][i / 2] + half * 2;
+                    const f32 low = exp2_16(fmaf(x[0], UNIT, -shift(half))), high = exp2_16(fmaf(x[1], UNIT, -shift(half)));
+                    weights[m][i / 4][i % 4] = pack(low, high, T());
                 }
             }
         };
@@ -213,22 +217,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tensor_c
 #pragma unroll
             for (int step = 0; step < BN / 16; ++step) {
                 if (!whole && step * 16 >= left) break;
-                u32 a[MQ][4];
 #pragma unroll
-                for (int m = 0; m < MQ; ++m)
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        const f32* const x = scores[m][step * 2 + i / 2] + i % 2 * 2;
-                        a[m][i] = pack(x[0], x[1], T());
-                    }
+                for (int m = 0; m < MQ; ++m) multiply_add(total[m], weights[m][step], ones(T()), ones(T()), T());
 #pragma unroll
                 for (int j = 0; j < V_STEPS; ++j) {
                     u32 b[4];
                     load_matrices_transposed(b, v_rows + stage * STAGE_BYTES + step * 16 * V_PITCH * 2 + j * 32);
 #pragma unroll
                     for (int m = 0; m < MQ; ++m) {
-                        multiply_add(sums[m][j * 2], a[m], b[0], b[1], T());
-                        multiply_add(sums[m][j * 2 + 1], a[m], b[2], b[3], T());
+                        multiply_add(sums[m][j * 2], weights[m][step], b[0], b[1], T());
+                        multiply_add(sums[m][j * 2 + 1], weights[m][step], b[2], b[3], T());
                     }
                 }
             }
@@ -255,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tensor_c
         for (int i = 0; i < MQ * 2; ++i) {
             const int m = i / 2, half = i % 2, r = row + i * 8;
             T* const to = output + OUTPUT_AT(tile.batch, tile.head, r);
-            const f32 scale = reciprocal_16(sum_of_four(total[m][half]));
+            const f32 scale = reciprocal_16(total[m][half * 2]);
 #pragma unroll
             for (int j = 0; j < V_STEPS; ++j)
                 store_columns(to, j * 16, r < QUERIES, sums[m][j * 2] + half * 2, sums[m][j * 2 + 1] + half * 2, scale);
@@ -272,10 +270,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) attention_tensor_c
 #pragma unroll
     for (int i = 0; i < MQ * 2; ++i) {
         const int m = i / 2, half = i % 2, here = warp_k * BM + warp_q * ROWS + lane / 4 + i * 8;
-        const f32 sum = sum_of_four(total[m][half]);
         if (lane % 4 == 0) {
             tops[here] = top[m][half];
-            totals[here] = sum;
+            totals[here] = total[m][half * 2];
         }
 #pragma unroll
         for (int j = 0; j < V_STEPS * 2; ++j)
