@@ -15,7 +15,7 @@ fn cases_are_their_members_in_turn() {
         let (of_first, of_second) = inputs.split_at(first.inputs());
         let between = testing::run(&first, of_first);
         let wanted = testing::run(&Kernel::Conv(pointwise.clone()), &[&[between], of_second].concat());
-        assert!(testing::run(&kernel, &inputs) == wanted, "{kernel:?}");
+        assert!(*testing::run(&kernel, &inputs) == *wanted, "{kernel:?}");
     }
 }
 
