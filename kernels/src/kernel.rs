@@ -104,6 +104,7 @@ families! {
     MomentsMatMul in moments_matmul,
     AveragedConv in averaged_conv,
     SeparableConv in separable_conv,
+    AveragedQuantizedConv in averaged_quantized_conv,
 }
 
 /// A family's name, for reports: that of its module.

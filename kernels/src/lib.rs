@@ -58,6 +58,7 @@ pub mod codegen;
 
 // Families that are one convolution with other parameters, under their names.
 pub use conv::pooled::averaged as averaged_conv;
+pub use conv::pooled::averaged::quantized as averaged_quantized_conv;
 pub use conv::pooled::quantized as pooled_quantized_conv;
 pub use conv::quantized::{dual as dual_quantized_conv, quantizing as quantizing_conv};
 pub use conv::scaled::quantized as scaled_quantized_conv;

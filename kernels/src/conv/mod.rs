@@ -16,6 +16,7 @@
 //! | [`PooledConv`](pooled::PooledConv) | floats | f32 | | bias, program; pooled |
 //! | [`AveragedConv`](pooled::averaged::AveragedConv) | floats | f32 | | bias, program; averaged |
 //! | [`PooledQuantizedConv`](pooled::quantized::PooledQuantizedConv) | integers of 8 bits | i32 | | bias of i32, program; pooled |
+//! | [`AveragedQuantizedConv`](pooled::averaged::quantized::AveragedQuantizedConv) | integers of 8 bits | i32 | | bias of i32, program; averaged |
 
 #[cfg(any(test, feature = "codegen"))]
 pub(crate) mod cases;

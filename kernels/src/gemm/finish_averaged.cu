@@ -7,16 +7,17 @@ DEVICE void store_means(const Operands& o, const Tile& t, Sum* stage, const Left
     if ((int)threadIdx.x < ROWS * VECTORS_OF_ROW) {
         // In the place of the thread's first vector, which nobody else reads.
         const StagedVector to = staged_vector(row_of_pass(t, 0), column_in_tile());
-        const f32* const s = sums.of_column;
-        *(float4*)(stage + to.low) = make_float4(s[0], s[1], s[2], s[3]);
-        *(float4*)(stage + to.high) = make_float4(s[4], s[5], s[6], s[7]);
+        const Sum* const s = sums.of_column;
+        *(Sum4*)(stage + to.low) = Sum4{s[0], s[1], s[2], s[3]};
+        *(Sum4*)(stage + to.high) = Sum4{s[4], s[5], s[6], s[7]};
     }
     __syncthreads();
 #pragma unroll 1
     for (int column = threadIdx.x; column < BN && t.column + column < N_STORED; column += THREADS) {
-        f32 sum = 0;
+        Sum sum = 0;
 #pragma unroll
         for (int row = 0; row < ROWS; row++) sum += stage[row * STAGE_PITCH + staged_column(column)];
-        o.output[row_of_output(0, t.batch) + (t.column + column) * OUT_COLUMN] = store_as<Output>(sum / M);
+        const int c = t.column + column;
+        o.output[row_of_output(0, t.batch) + c * OUT_COLUMN] = c < N ? mean_of(sum) : Output{};
     }
 }

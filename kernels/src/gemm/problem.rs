@@ -154,12 +154,13 @@ pub(crate) struct Second {
 }
 
 /// What is stored of several rows of C instead of each.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Pool {
     /// The largest result of each window.
     Largest(Windows),
-    /// The mean of each column over all rows of a batch, of results as they would be stored. A tile has all of these rows.
-    Mean,
+    /// The mean of each column over all rows of a batch, of results as they would be stored. A tile has all of these rows. The text of
+    /// `mean_of`, from their `Sum` to an `Output`.
+    Mean(String),
 }
 
 /// Windows of results of which the largest is stored: they lie side by side, and rows of the problem are those of whole ones.
@@ -347,20 +348,20 @@ impl Problem {
     pub fn windows(&self) -> Option<Windows> {
         match self.pool {
             Some(Pool::Largest(windows)) => Some(windows),
-            Some(Pool::Mean) | None => None,
+            Some(Pool::Mean(_)) | None => None,
         }
     }
 
     /// Whether means of columns are stored.
     pub fn is_averaged(&self) -> bool {
-        matches!(self.pool, Some(Pool::Mean))
+        matches!(self.pool, Some(Pool::Mean(_)))
     }
 
     /// Rows that become one by pooling.
     pub fn pooled(&self) -> u32 {
-        match self.pool {
+        match &self.pool {
             Some(Pool::Largest(windows)) => windows.extents.iter().product(),
-            Some(Pool::Mean) => self.m(),
+            Some(Pool::Mean(_)) => self.m(),
             None => 1,
         }
     }
@@ -368,11 +369,11 @@ impl Problem {
     /// Extents of the stored rows' dimensions.
     pub fn output_rows(&self) -> Vec<u32> {
         let mut rows = self.rows.clone();
-        match (self.pool, &mut rows[..]) {
+        match (&self.pool, &mut rows[..]) {
             (Some(Pool::Largest(Windows { extents: [height, width], .. })), [_, _, h, w]) => {
                 (*h, *w) = (*h / height, *w / width);
             }
-            (Some(Pool::Mean), rows) => rows.fill(1),
+            (Some(Pool::Mean(_)), rows) => rows.fill(1),
             _ => {}
         }
         rows

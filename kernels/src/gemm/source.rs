@@ -510,15 +510,11 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
     line(format!(
         "DEVICE Left finish_vector(const Operands& o, const Vectored (&sum)[VECTOR_COLUMNS], const Bias (&bias)[VECTOR_COLUMNS], const Extras& x, int row, int column, int batch) {{\n{results}"
     ));
-    // As who reads what was stored would see it.
-    let stored = if bytes {
-        format!("element_of_{}(epilogue_word(y + j / 4 * 4), j % 4)", problem.output.dtype.name())
-    } else {
-        "to_f32(store_as<Output>(y[j]))".into()
-    };
     if problem.is_averaged() {
+        let element =
+            if bytes { "(Output)byte_of(epilogue_word(y + j / 4 * 4), j % 4)" } else { "store_as<Output>(y[j])" };
         line(format!(
-            "    Left left;\n#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++) left.of_column[j] = {stored};\n    return left;\n}}"
+            "    Left left;\n#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++) left.of_column[j] = to_sum({element});\n    return left;\n}}"
         ));
     } else {
         line("    Output* to = o.output + (row_of_output(row, batch) + column * OUT_COLUMN);".into());
@@ -530,6 +526,12 @@ fn epilogue(problem: &Problem, b: &Operand, tables: Tables, columns: u32) -> Str
             _ => "#pragma unroll\n    for (int j = 0; j < VECTOR_COLUMNS; j++)\n        if (column + j < N_STORED) to[j * OUT_COLUMN] = store_as<Output>((Stored)y[j]);".into(),
         });
         if let Some(second) = &problem.second {
+            // As who reads what was stored would see it.
+            let stored = if bytes {
+                format!("element_of_{}(epilogue_word(y + j / 4 * 4), j % 4)", problem.output.dtype.name())
+            } else {
+                "to_f32(store_as<Output>(y[j]))".into()
+            };
             line(format!(
                 "    if (column >= {0} && column < {1}) {{\n        u32 z[VECTOR_COLUMNS];\n#pragma unroll\n        \
                  for (int j = 0; j < VECTOR_COLUMNS; j++) z[j] = second_part({stored});\n        \

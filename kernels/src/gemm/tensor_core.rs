@@ -1,7 +1,7 @@
 //! Tensor-core configurations (f16, bf16, floats and integers of 8 bits): by warps on sm_80 and later, by warpgroups on sm_90 (not
 //! for 8 bits).
 
-use super::problem::{Operand, PART, Problem, Windows};
+use super::problem::{Operand, PART, Pool, Problem, Windows};
 use super::source::{Constants, Geometry, launch};
 use super::tile::{DEPTHS, FRAGMENT, Tile, Unit, depth_of_pixel, has_many_sums, multiplies_by_warpgroups};
 use super::tile_cost::cost;
@@ -367,11 +367,14 @@ fn candidate(problem: &Problem, b: &Operand, tile: &Tile, cost: f64) -> Candidat
     };
     parts.push(include_str!("tile.cu").into());
     parts.push(if tile.vector.is_some() { include_str!("finish_lanes.cu") } else { include_str!("finish.cu") }.into());
-    if let Some(windows) = problem.windows() {
-        parts.extend([windows.packed.largest().into(), include_str!("finish_pooled.cu").into()]);
-    }
-    if problem.is_averaged() {
-        parts.push(include_str!("finish_averaged.cu").into());
+    match &problem.pool {
+        Some(Pool::Largest(windows)) => {
+            parts.extend([windows.packed.largest().into(), include_str!("finish_pooled.cu").into()]);
+        }
+        Some(Pool::Mean(function)) => {
+            parts.extend([function.clone().into(), include_str!("finish_averaged.cu").into()])
+        }
+        None => {}
     }
     if problem.takes_moments() {
         parts.push(include_str!("given_moments.cu").into());

@@ -38,21 +38,22 @@ pub(crate) fn average_of(
     squeezed: u32,
     finishes: [Finish; 2],
 ) -> QuantizedAverage {
-    let [n, c, height, width] = *image.shape else { panic!("four dimensions") };
-    let one = [n, c, 1, 1];
+    let pixels = image.shape[2..].iter().product();
+    let mut one = image.shape.clone();
+    one[2..].fill(1);
     let requantise = Pointwise {
         output: view(of_average, true, &one),
         inputs: [view(I32, true, &one)].into_iter().collect(),
-        program: Program {
-            class: Class::F32,
-            inputs: 1,
-            instructions: requantise(height * width, zero).into_iter().collect(),
-        },
+        program: Program { class: Class::F32, inputs: 1, instructions: requantise(pixels, zero).into_iter().collect() },
     };
     let one_tap = |types, input: &[u32], maps, finish| layer(&Layer { input, maps, finish, ..Layer::new(types, true) });
-    let narrow = [n, squeezed, 1, 1];
+    let mut narrow = one.clone();
+    narrow[1] = squeezed;
     let layers = (squeezed != 0).then(|| {
-        [one_tap([of_average, I8], &one, squeezed, finishes[0]), one_tap([of_squeezed, I8], &narrow, c, finishes[1])]
+        [
+            one_tap([of_average, I8], &one, squeezed, finishes[0]),
+            one_tap([of_squeezed, I8], &narrow, one[1], finishes[1]),
+        ]
     });
     QuantizedAverage { image, requantise, layers }
 }

@@ -78,6 +78,11 @@ impl Generate for QuantizedAverage {
     }
 }
 
+/// Why a program has no form that rounds.
+fn not_of_f32() -> Unsupported {
+    Unsupported("a requantisation that is not of f32".into())
+}
+
 /// A channels-last image whose pixels lie at equal distances.
 struct Image {
     pixels: u32,
@@ -137,7 +142,7 @@ impl QuantizedAverage {
         if !few(&self.image) || !self.members().all(|conv| few(&conv.geometry.output)) {
             return refuse("of this extent");
         }
-        if self.requantisation().is_none()
+        if self.requantisation().is_err()
             || !self.members().all(|conv| functions("f", conv, Tables::InMemory).is_some())
         {
             return refuse("without requantisation");
@@ -145,8 +150,11 @@ impl QuantizedAverage {
         Ok(())
     }
 
-    /// `DEVICE u32 requantise_byte(f32 sum, f32)`.
-    fn requantisation(&self) -> Option<String> {
+    /// `DEVICE u32 requantise_byte(f32 sum, f32)`, whose last byte is what is stored.
+    ///
+    /// # Errors
+    /// Where the program has no form that rounds.
+    pub(crate) fn requantisation(&self) -> Result<String, Unsupported> {
         let output = self.requantise.output.dtype;
         let inner = whole_functions(
             "requantise_program",
@@ -154,8 +162,9 @@ impl QuantizedAverage {
             &[Source::Integer(DType::I32)],
             output,
             Tables::InMemory,
-        )?;
-        Some(format!("{inner}DEVICE u32 requantise_byte(f32 sum, f32) {{ return requantise_program_byte(sum); }}\n"))
+        )
+        .ok_or_else(not_of_f32)?;
+        Ok(format!("{inner}DEVICE u32 requantise_byte(f32 sum, f32) {{ return requantise_program_byte(sum); }}\n"))
     }
 
     fn squeezed(&self) -> u32 {
@@ -180,7 +189,6 @@ impl QuantizedAverage {
     pub(crate) fn finish_source(&self, offset: u32) -> Result<String, Unsupported> {
         let result = self.result();
         let letter = |dtype: DType| if dtype == DType::I8 { "s" } else { "u" };
-        let refused = || Unsupported("a requantisation that is not of f32".into());
         let mut source = String::new();
         let mut line = |text: String| {
             source += &text;
@@ -198,13 +206,13 @@ impl QuantizedAverage {
         ] {
             line(format!("constexpr int {name} = {value};"));
         }
-        line(self.requantisation().ok_or_else(refused)?);
+        line(self.requantisation()?);
         let mut fields = String::from("struct AverageOperands {\n");
         for (name, conv) in NAMES.into_iter().zip(self.members()) {
             line(format!("#define {}_LETTER \"{}\"", name.to_uppercase(), letter(conv.geometry.weights.dtype)));
             let of_input = if name == "squeeze" { "AVERAGE" } else { "SQUEEZED" };
             line(format!("#define {of_input}_LETTER \"{}\"", letter(conv.geometry.input.dtype)));
-            line(functions(name, conv, Tables::InMemory).ok_or_else(refused)?);
+            line(functions(name, conv, Tables::InMemory).ok_or_else(not_of_f32)?);
             let (bias, factor) = (conv.bias.is_some(), !conv.epilogue.extras.is_empty());
             line(format!("constexpr bool {}_BIAS = {bias}, {0}_FACTOR = {factor};", name.to_uppercase()));
             fields += &format!("    const i8* {name};\n    const u32* {name}_bias;\n    const f32* {name}_factor;\n");

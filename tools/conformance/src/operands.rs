@@ -166,6 +166,7 @@ impl Range {
             | Kernel::DualQuantizedConv(_)
             | Kernel::ScaledQuantizedConv(_)
             | Kernel::PooledQuantizedConv(_)
+            | Kernel::AveragedQuantizedConv(_)
             | Kernel::QuantizedMbConv(_)
             | Kernel::QuantizedAverage(_)
             | Kernel::QuantizingConv(_) => Self::Within(32.0),

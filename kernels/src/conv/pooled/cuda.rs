@@ -8,6 +8,7 @@ use crate::conv::{Parameters, cuda};
 use crate::gemm::{self, Pool as Rows, Problem, Windows, map_of_view, spatial};
 use crate::kernel::Named;
 use crate::pool::{Pool, cuda::Packed};
+use crate::quantized_average::QuantizedAverage;
 use crate::reduce::Reduce;
 
 /// Most results of a window: the rows of any tile are whole windows of so many.
@@ -61,15 +62,32 @@ impl PoolsRows for Pool {
     }
 }
 
+/// Lets a product store one row for each image: what `mean_of`, a function in CUDA, makes of each column's sum.
+fn average(problem: &mut Problem, result: &View, mean_of: String) {
+    store(problem, result);
+    // Each image is a batch, whose rows are in one tile.
+    problem.batch = vec![std::mem::replace(&mut problem.rows[0], 1)];
+    let images = [&mut problem.a, &mut problem.output].into_iter().chain(&mut problem.extras);
+    images.for_each(|map| map.batch = vec![map.row[0]]);
+    problem.b.iter_mut().for_each(|weights| weights.batch = vec![0]);
+    problem.pool = Some(Rows::Mean(mean_of));
+}
+
 impl PoolsRows for Reduce {
     fn pool_rows(&self, problem: &mut Problem) -> Result<(), Unsupported> {
-        store(problem, &self.output);
-        // Each image is a batch, whose rows are in one tile.
-        problem.batch = vec![std::mem::replace(&mut problem.rows[0], 1)];
-        let images = [&mut problem.a, &mut problem.output].into_iter().chain(&mut problem.extras);
-        images.for_each(|map| map.batch = vec![map.row[0]]);
-        problem.b.iter_mut().for_each(|weights| weights.batch = vec![0]);
-        problem.pool = Some(Rows::Mean);
+        let mean_of = "DEVICE Output mean_of(Sum sum) { return store_as<Output>(sum / M); }\n";
+        average(problem, &self.output, mean_of.into());
+        Ok(())
+    }
+}
+
+impl PoolsRows for QuantizedAverage {
+    fn pool_rows(&self, problem: &mut Problem) -> Result<(), Unsupported> {
+        let requantisation = self.requantisation()?;
+        let mean_of = "DEVICE Output mean_of(Sum sum) { return (Output)requantise_byte((f32)(i32)sum, 0.0f); }\n";
+        average(problem, self.result(), requantisation + mean_of);
+        // Results are rounded to the image's type before they are summed. What is stored is a byte too, so its sign is only a name.
+        problem.output.dtype = self.image.dtype;
         Ok(())
     }
 }

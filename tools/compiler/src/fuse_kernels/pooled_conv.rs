@@ -1,4 +1,4 @@
-//! A convolution, of floats or of integers, and the maxima of windows of its result, or of floats the averages of its channels: one kernel.
+//! A convolution, of floats or of integers, and the maxima of windows of its result or the averages of its channels: one kernel.
 
 use super::{Edges, Offer, Place};
 use crate::kernel_graph::KernelGraph;
@@ -17,6 +17,9 @@ fn find(graph: &KernelGraph, edges: &Edges, first: usize) -> Option<Offer> {
         (Kernel::Conv(conv), Kernel::Pool(pool)) => Kernel::PooledConv(Pooled { conv, pool }),
         (Kernel::QuantizedConv(conv), Kernel::Pool(pool)) => Kernel::PooledQuantizedConv(Pooled { conv, pool }),
         (Kernel::Conv(conv), Kernel::Reduce(pool)) => Kernel::AveragedConv(Pooled { conv, pool }),
+        (Kernel::QuantizedConv(conv), Kernel::QuantizedAverage(pool)) => {
+            Kernel::AveragedQuantizedConv(Pooled { conv, pool })
+        }
         _ => return None,
     };
     // Maxima or whole averages, of the image as the convolution leaves it.

@@ -268,4 +268,28 @@ fn a_convolution_stores_the_averages_of_its_channels() {
     assert_eq!(of_floats(Pooling::Max, 7, false), ["conv", "reduce", "conv"]);
     assert_eq!(of_floats(Pooling::AverageExcludingPads, 40, false), ["conv", "reduce", "conv"], "no tile is as large");
     assert!(of_floats(Pooling::AverageExcludingPads, 7, true).contains(&"reduce".into()));
+    // Of 8 bits, before the layers of a gate or without them.
+    let of_integers = |lines: usize, gated: bool| {
+        let mut net = Network::new();
+        let (_, x) = net.activation(&[1, 64, lines, lines]);
+        let [_, y] = convolution(&mut net, x, [128, 64, 3, 3], 1, 0.5);
+        let mean = net.node(Op::GlobalPool { kind: Pooling::AverageExcludingPads }, &[y]);
+        let mean = net.quantise(mean, 1.0 / 16.0, 9, DType::I8);
+        let mean = net.dequantise(mean, 1.0 / 16.0, 9);
+        let mut z = mean;
+        if gated {
+            z = convolution(&mut net, z, [40, 128, 1, 1], 1, 0.25)[1];
+            z = convolution(&mut net, z, [128, 40, 1, 1], 1, 0.25)[1];
+        }
+        let [_, z] = convolution(&mut net, z, [40, 128, 1, 1], 1, 0.25);
+        net.output(z);
+        families_of_steps(net)
+    };
+    assert_eq!(of_integers(7, false), ["averaged_quantized_conv", "quantized_conv"]);
+    assert_eq!(
+        of_integers(40, false),
+        ["quantized_conv", "quantized_average", "quantized_conv"],
+        "no tile is as large"
+    );
+    assert_eq!(of_integers(7, true), ["quantized_conv", "quantized_average", "quantized_conv"], "one with its layers");
 }

@@ -2,6 +2,7 @@
 
 #[cfg(any(test, feature = "codegen"))]
 pub(crate) mod cases;
+pub mod quantized;
 
 use super::Pooled;
 use super::host::Pools;
