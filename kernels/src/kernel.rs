@@ -105,6 +105,7 @@ families! {
     AveragedConv in averaged_conv,
     SeparableConv in separable_conv,
     AveragedQuantizedConv in averaged_quantized_conv,
+    QuantizedSeparableConv in quantized_separable_conv,
 }
 
 /// A family's name, for reports: that of its module.

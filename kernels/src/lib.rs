@@ -65,9 +65,10 @@ pub use conv::scaled::quantized as scaled_quantized_conv;
 pub use conv::{
     pooled as pooled_conv, quantized as quantized_conv, scaled as scaled_conv, transposed as conv_transpose,
 };
-// And products of normalised rows and with moments of rows, and recurrent layers above each other.
+// Separable ones of integers, products of normalised rows and with moments of rows, and recurrent layers above each other.
 pub use matmul::{moments as moments_matmul, normalized as normalized_matmul};
 pub use recurrent::stack as recurrent_stack;
+pub use separable_conv::quantized as quantized_separable_conv;
 
 pub use error::KernelError;
 pub use kernel::{FAMILIES, Family, Kernel, MAX_INPUTS, MAX_OUTPUTS, Named};

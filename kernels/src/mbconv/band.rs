@@ -28,16 +28,10 @@ pub(crate) struct Tile {
 
 /// Configurations of so many vectors of channels.
 pub(crate) fn tiles(shape: &Geometry, chunk: u32) -> Vec<Tile> {
-    // Bands of equal height: an eighth of the rows, a seventh, …, all of them, and single ones.
-    let mut heights: Vec<u32> = (1..=16).map(|parts| shape.output[0].div_ceil(parts)).collect();
-    heights.extend([1, 2, 4]);
-    heights.retain(|&rows| rows <= shape.output[0]);
-    heights.sort_unstable();
-    heights.dedup();
     // With longer steps, outputs below each other share few rows: long runs only take registers and wait.
     let longest = if shape.steps[0] == 1 { u32::MAX } else { 2 };
     let mut all = Vec::new();
-    for rows in heights {
+    for rows in shape.heights() {
         for run in RUNS.into_iter().filter(|&run| run < 2 * rows && run <= longest) {
             all.extend(THREADS.map(|threads| Tile { chunk, rows, run, threads }));
         }

@@ -78,6 +78,16 @@ impl Geometry {
         })
     }
 
+    /// Rows of outputs that bands may have: equal parts of all of them, and few.
+    pub(crate) fn heights(&self) -> Vec<u32> {
+        let mut heights: Vec<u32> = (1..=16).map(|parts| self.output[0].div_ceil(parts)).collect();
+        heights.extend([1, 2, 4]);
+        heights.retain(|&rows| rows <= self.output[0]);
+        heights.sort_unstable();
+        heights.dedup();
+        heights
+    }
+
     /// The mean over bands of so many rows of outputs, of which each reads `reach` rows, of what `of` makes of the rows that are in the
     /// image and of those of outputs: bands at the border have fewer.
     pub(crate) fn mean_of_bands(&self, rows: u32, reach: u32, of: impl Fn([u32; 2]) -> f64) -> f64 {

@@ -7,7 +7,7 @@ use crate::codegen::{
 };
 use crate::gemm::spatial;
 use crate::quantized_conv::QuantizedConv;
-use crate::quantized_mbconv::cuda::functions;
+use crate::quantized_mbconv::band::functions;
 use crate::view::Strides;
 use crate::{DType, View};
 
@@ -78,11 +78,6 @@ impl Generate for QuantizedAverage {
     }
 }
 
-/// Why a program has no form that rounds.
-fn not_of_f32() -> Unsupported {
-    Unsupported("a requantisation that is not of f32".into())
-}
-
 /// A channels-last image whose pixels lie at equal distances.
 struct Image {
     pixels: u32,
@@ -142,8 +137,7 @@ impl QuantizedAverage {
         if !few(&self.image) || !self.members().all(|conv| few(&conv.geometry.output)) {
             return refuse("of this extent");
         }
-        if self.requantisation().is_err()
-            || !self.members().all(|conv| functions("f", conv, Tables::InMemory).is_some())
+        if self.requantisation().is_err() || !self.members().all(|conv| functions("f", conv, Tables::InMemory).is_ok())
         {
             return refuse("without requantisation");
         }
@@ -163,7 +157,7 @@ impl QuantizedAverage {
             output,
             Tables::InMemory,
         )
-        .ok_or_else(not_of_f32)?;
+        .ok_or_else(|| Unsupported("a requantisation that is not of f32".into()))?;
         Ok(format!("{inner}DEVICE u32 requantise_byte(f32 sum, f32) {{ return requantise_program_byte(sum); }}\n"))
     }
 
@@ -212,7 +206,7 @@ impl QuantizedAverage {
             line(format!("#define {}_LETTER \"{}\"", name.to_uppercase(), letter(conv.geometry.weights.dtype)));
             let of_input = if name == "squeeze" { "AVERAGE" } else { "SQUEEZED" };
             line(format!("#define {of_input}_LETTER \"{}\"", letter(conv.geometry.input.dtype)));
-            line(functions(name, conv, Tables::InMemory).ok_or_else(not_of_f32)?);
+            line(functions(name, conv, Tables::InMemory)?);
             let (bias, factor) = (conv.bias.is_some(), !conv.epilogue.extras.is_empty());
             line(format!("constexpr bool {}_BIAS = {bias}, {0}_FACTOR = {factor};", name.to_uppercase()));
             fields += &format!("    const i8* {name};\n    const u32* {name}_bias;\n    const f32* {name}_factor;\n");

@@ -12,6 +12,20 @@ pub(crate) fn is_factor(extra: &View) -> bool {
     extra.dtype == DType::F32 && others.all(|(d, (&stride, &extent))| d == 1 || stride == 0 || extent == 1)
 }
 
+/// Checks that a convolution multiplies bytes, and that its extras are factors of channels.
+///
+/// # Errors
+/// `Type` or `Parameter` where they are something else.
+pub(crate) fn check_chained(conv: &QuantizedConv) -> Result<(), KernelError> {
+    if !conv.is_of_bytes() {
+        return Err(KernelError::Type("factors inside a chain"));
+    }
+    if !conv.epilogue.extras.iter().all(is_factor) {
+        return Err(KernelError::Parameter("extras inside a chain"));
+    }
+    Ok(())
+}
+
 impl QuantizedMbConv {
     /// The image that the kernel reads.
     pub(crate) fn image(&self) -> &View {
@@ -40,12 +54,7 @@ impl Family for QuantizedMbConv {
         if !self.depthwise.geometry.is_depthwise() {
             return Err(KernelError::Parameter("a depthwise convolution"));
         }
-        if !self.members().all(QuantizedConv::is_of_bytes) {
-            return Err(KernelError::Type("factors inside a chain"));
-        }
-        if !self.members().all(|conv| conv.epilogue.extras.iter().all(is_factor)) {
-            return Err(KernelError::Parameter("extras inside a chain"));
-        }
+        self.members().try_for_each(check_chained)?;
         if let Some(expand) = &self.expand {
             expand.geometry.check_fully_connected()?;
             if expand.geometry.output != self.depthwise.geometry.input {

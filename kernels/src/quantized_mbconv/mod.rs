@@ -1,15 +1,17 @@
 //! Expansion, depthwise convolution and gate of a mobile inverted bottleneck in 8-bit integers: one kernel, so that the wide image
 //! in the middle never leaves the chip.
 
+#[cfg(feature = "codegen")]
+pub(crate) mod band;
 #[cfg(any(test, feature = "codegen"))]
 pub(crate) mod cases;
 #[cfg(feature = "codegen")]
-pub(crate) mod cuda;
+mod cuda;
 mod host;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use host::is_factor;
+pub(crate) use host::{check_chained, is_factor};
 
 use crate::{quantized_average::QuantizedAverage, quantized_conv::QuantizedConv};
 use serde::{Deserialize, Serialize};

@@ -40,6 +40,55 @@ fn stored_channels(view: &View) -> u32 {
     view.padded_channels.max(view.shape[1])
 }
 
+/// Whether lanes, which have four neighbouring channels of the result, access a view of its extents by vectors of four.
+pub(super) fn is_of_fours(view: &View, output: &View) -> bool {
+    let whole = |d: usize| d == 1 || view.shape[d] == 1 || view.strides[d] % 4 == 0;
+    let enough = stored_channels(view).is_multiple_of(4) && stored_channels(view) >= stored_channels(output);
+    let aligned = view.strides[1] == 1 && view.offset.is_multiple_of(4) && (0..view.rank()).all(whole);
+    view.shape == output.shape && enough && aligned
+}
+
+/// Tiles of 16 channels of the result.
+pub(super) fn column_tiles(output: &View) -> u32 {
+    stored_channels(output).div_ceil(16)
+}
+
+/// What stands in front of `weights.cu`: channels of the result, and vectors of 16 bytes of each one's weights.
+pub(super) fn constants(output: &View, bias: bool, row_vectors: u32) -> String {
+    let all = [
+        ("BIAS", u32::from(bias)),
+        ("COLUMNS", output.shape[1]),
+        ("OUT_LANES", stored_channels(output)),
+        ("ROW_VECTORS", row_vectors),
+    ];
+    all.map(|(name, value)| format!("constexpr int {name} = {value};\n")).concat()
+}
+
+/// `Pixel`, `Extras` and `load_extras`, which loads `vector`s of four channels of images that are added to the result, `extra_0` and on of
+/// the operands.
+pub(super) fn load_extras<'a>(images: impl IntoIterator<Item = &'a View>, vector: &str) -> String {
+    let mut loads = String::new();
+    let mut count = 0;
+    for extra in images {
+        let (_, strides) = spatial(extra);
+        let [image, row, column] = [i64::from(extra.strides[0]), strides[1], strides[2]];
+        let _ = writeln!(
+            loads,
+            "    extras.of[{count}] = *(const {vector}*)(o.extra_{count} + {} + (offset_t)at.image * {image} + (offset_t)at.row * {row} + \
+             at.column * {column} + channel);",
+            extra.offset
+        );
+        count += 1;
+    }
+    format!(
+        "struct Pixel {{ int image, row, column; }};\n\
+         struct Extras {{ {vector} of[{}]; }};  // Of four channels.\n\
+         DEVICE Extras load_extras(const Operands& o, const Pixel& at, int channel) {{\n    Extras extras;\n{loads}    \
+         return extras;\n}}\n",
+        count.max(1)
+    )
+}
+
 impl SeparableConv {
     /// The geometry, if these kernels take it.
     fn shape(&self, target: &Target) -> Result<Geometry, Unsupported> {
@@ -51,13 +100,7 @@ impl SeparableConv {
         if !target.has_async_copy() || !matches!(output.dtype, DType::F16 | DType::Bf16) || !same {
             return Err(refuse("of other than f16 or bf16, or before sm_80"));
         }
-        // A lane has four neighbouring channels of the result.
-        let vectors = |view: &View| {
-            let whole = |d: usize| d == 1 || view.shape[d] == 1 || view.strides[d] % 4 == 0;
-            let enough = stored_channels(view).is_multiple_of(4) && stored_channels(view) >= stored_channels(output);
-            view.strides[1] == 1 && enough && view.offset.is_multiple_of(4) && (0..view.rank()).all(whole)
-        };
-        if !vectors(output) || !extras.iter().all(|extra| extra.shape == output.shape && vectors(extra)) {
+        if ![output].into_iter().chain(extras).all(|view| is_of_fours(view, output)) {
             return Err(refuse("whose result or what is added to it is not channels-last in multiples of four"));
         }
         Geometry::of(&depthwise.input, false, depthwise, 8).map_err(|what| refuse(&what))
@@ -65,7 +108,7 @@ impl SeparableConv {
 
     /// Tiles of 16 channels of the result.
     fn column_tiles(&self) -> u32 {
-        stored_channels(&self.pointwise.geometry.output).div_ceil(16)
+        column_tiles(&self.pointwise.geometry.output)
     }
 
     /// Bytes of dynamic shared memory: beside those of the band, weights and biases.
@@ -155,39 +198,20 @@ impl SeparableConv {
         let places = [&self.depthwise.geometry.input, output];
         let mut source = band::constants(shape, tile, &self.depthwise, places, false, parameters);
         source += &band::program("pointwise_program", &self.pointwise);
-        let constants = [
-            ("BIAS", u32::from(self.pointwise.epilogue.bias)),
-            ("COLUMNS", output.shape[1]),
-            ("OUT_LANES", stored_channels(output)),
-        ];
+        source += &constants(output, self.pointwise.epilogue.bias, tile.chunk);
         let mut fields = String::from("const Element* image; const Element* filters; const f32* filter_bias; ");
         fields += "const Element* weights; const f32* bias; ";
-        let (mut loads, mut values) = (String::new(), String::from("sum"));
-        for (number, extra) in extras.iter().enumerate() {
-            let (_, strides) = spatial(extra);
-            let [image, row, column] = [i64::from(extra.strides[0]), strides[1], strides[2]];
+        let mut values = String::from("sum");
+        for number in 0..extras.len() {
             let _ = write!(fields, "const Element* extra_{number}; ");
-            let _ = writeln!(
-                loads,
-                "    extras.of[{number}] = *(const Vector<Element, 4>*)(o.extra_{number} + {} + (offset_t)at.image * {image} + \
-                 (offset_t)at.row * {row} + at.column * {column} + channel);",
-                extra.offset
-            );
             let _ = write!(values, ", to_f32(extras.of[{number}].v[c])");
-        }
-        for (name, value) in constants {
-            let _ = writeln!(source, "constexpr int {name} = {value};");
         }
         let _ = write!(
             source,
-            "struct Operands {{ {fields}Element* output; }};\n\
-             struct Pixel {{ int image, row, column; }};\n\
-             struct Extras {{ Vector<Element, 4> of[{}]; }};  // Of four channels.\n\
-             DEVICE Extras load_extras(const Operands& o, const Pixel& at, int channel) {{\n    Extras extras;\n{loads}    \
-             return extras;\n}}\n\
+            "struct Operands {{ {fields}Element* output; }};\n{}\
              DEVICE f32 finished(f32 sum, const Extras& extras, int c) {{ return pointwise_program({values}); }}\n",
-            extras.len().max(1)
+            load_extras(extras, "Vector<Element, 4>")
         );
-        source + include_str!("../mbconv/band.cu") + include_str!("separable_conv.cu")
+        source + include_str!("../mbconv/band.cu") + include_str!("weights.cu") + include_str!("separable_conv.cu")
     }
 }

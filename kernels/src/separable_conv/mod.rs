@@ -6,6 +6,7 @@ pub(crate) mod cases;
 #[cfg(feature = "codegen")]
 mod cuda;
 mod host;
+pub mod quantized;
 #[cfg(test)]
 mod tests;
 
@@ -14,15 +15,17 @@ use serde::{Deserialize, Serialize};
 
 /// `y = pointwise(depthwise(x))` (Howard et al.: MobileNets, 2017).
 ///
-/// The depthwise convolution's output view is the pointwise one's input view. Its epilogue may have a bias and a program, but no
-/// extras; the pointwise one's may have extras.
+/// The depthwise convolution's output view is the pointwise one's input view. Its epilogue may have a bias and a program; of extras only
+/// factors of channels, where it is one of integers. The pointwise one's may have any extras.
 ///
-/// Operands: image; weights and bias of the depthwise convolution; weights, bias and extras of the pointwise one (what of these there
-/// is). One output.
+/// Operands: image; weights, bias and extras of the depthwise convolution, and of the pointwise one (what of these there is). One output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SeparableConv {
+pub struct Separable<C> {
     /// One filter a channel.
-    pub depthwise: Conv,
+    pub depthwise: C,
     /// One tap, stride 1, no padding, no groups.
-    pub pointwise: Conv,
+    pub pointwise: C,
 }
+
+/// Convolutions of floats.
+pub type SeparableConv = Separable<Conv>;

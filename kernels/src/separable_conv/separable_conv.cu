@@ -2,20 +2,6 @@
 //
 // The lanes of a warp have sums of two vectors of channels at 16 outputs as an instruction wants 16 rows of A with 16 of K, so that
 // what the depthwise convolution makes is multiplied where it lies (as in FlashAttention; Dao et al., 2022).
-static_assert(CHUNK_VECTORS % 2 == 0 && CHUNKS == 1, "a block has all channels");
-constexpr int K_STEPS = CHUNK_VECTORS / 2;
-constexpr int COLUMN_TILES = (OUT_LANES + 15) / 16;    // Of 16 channels, of which a lane has four neighbours.
-constexpr int WEIGHT_PITCH = CHUNK_VECTORS + 1;        // Vectors of a row of weights; eight rows meet in no bank.
-
-// Weights of the pointwise convolution, `[column tile][half][n][k]`: channel 4a + 2b + c of a tile is column 2a + c of its half b.
-DEVICE void copy_weights(const Element* from, Chunk* weights) {
-#pragma unroll 1
-    for (int i = threadIdx.x; i < COLUMN_TILES * 16 * CHUNK_VECTORS; i += THREADS) {
-        const int row = i / CHUNK_VECTORS, k = i % CHUNK_VECTORS;
-        const int place = row / 16 * 16 + row / 2 % 2 * 8 + row % 16 / 4 * 2 + row % 2;
-        copy_async<true>(shared_address(weights + place * WEIGHT_PITCH + k), from + i * 8, true);
-    }
-}
 
 // Rows `r` of A: 16 outputs of the depthwise convolution, of channels 2 * step and 2 * step + 1 in eights.
 struct Middle { u32 of[RUN][4]; };
@@ -49,8 +35,8 @@ DEVICE void depthwise_step(Middle& middle, const u16* filters, const f32* biases
 DEVICE void separable_conv(const Operands& o) {
     extern __shared__ __align__(128) unsigned char shared[];
     Chunk* const filters = (Chunk*)shared;  // [tap][vector]
-    Chunk* const weights = filters + FILTERS;
-    f32* const biases = (f32*)(weights + COLUMN_TILES * 16 * WEIGHT_PITCH);
+    uint4* const weights = (uint4*)(filters + FILTERS);
+    f32* const biases = (f32*)(weights + WEIGHTS);
     Chunk* const band = (Chunk*)(biases + CHUNK_VECTORS * 8);
     const Place p = this_place();
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -69,7 +55,7 @@ DEVICE void separable_conv(const Operands& o) {
     fill_band(o.image, nullptr, nullptr, p, band);
 
     const u32 of_lane = shared_address(band + lane / 16 * place_of(0, DILATION_W));
-    const u32 weights_of_lane = shared_address(weights + (lane / 16 * 8 + lane % 8) * WEIGHT_PITCH + lane / 8 % 2);
+    const u32 weights_at = weights_of_lane(weights, lane);
     // An item is RUN outputs, one below the other.
     const int outputs = LAST_ROWS == ROWS || p.band < BANDS - 1 ? ROWS : LAST_ROWS, items = (outputs + RUN - 1) / RUN * OUT_COLUMNS;
     int tile = warp * 16;
@@ -92,7 +78,7 @@ DEVICE void separable_conv(const Operands& o) {
 #pragma unroll
             for (int t = 0; t < COLUMN_TILES; t++) {
                 u32 b[4];
-                load_matrices(b, weights_of_lane + (t * 16 * WEIGHT_PITCH + step * 2) * 16);
+                load_weights(b, weights_at, t, step);
 #pragma unroll
                 for (int r = 0; r < RUN; r++)
 #pragma unroll

@@ -168,6 +168,7 @@ impl Range {
             | Kernel::PooledQuantizedConv(_)
             | Kernel::AveragedQuantizedConv(_)
             | Kernel::QuantizedMbConv(_)
+            | Kernel::QuantizedSeparableConv(_)
             | Kernel::QuantizedAverage(_)
             | Kernel::QuantizingConv(_) => Self::Within(32.0),
             Kernel::PackedMatMul(_) if index == 1 => Self::Within(32.0),

@@ -245,6 +245,20 @@ fn a_pointwise_convolution_multiplies_what_a_depthwise_one_leaves_in_registers()
     };
     assert!(network(false).contains(&"separable_conv".into()));
     assert!(!network(true).contains(&"separable_conv".into()), "the image between is an output");
+    // Of 8 bits.
+    let network = |others: bool| {
+        let mut net = Network::new();
+        let (_, x) = net.activation(&[1, 32, 112, 112]);
+        let [_, depthwise] = convolution(&mut net, x, [32, 1, 3, 3], 32, 0.25);
+        let [y, _] = convolution(&mut net, depthwise, [16, 32, 1, 1], 1, 0.5);
+        net.output(y);
+        if others {
+            net.output(depthwise);
+        }
+        families_of_steps(net)
+    };
+    assert!(network(false).contains(&"quantized_separable_conv".into()));
+    assert!(!network(true).contains(&"quantized_separable_conv".into()), "the image between is an output");
 }
 
 #[test]
