@@ -97,6 +97,8 @@ const TURNED_TILES: [(u32, u32, u32, u32, u32); 50] = [
     (224, 80, 4, 1, 1),
     (224, 144, 4, 3, 1),
 ];
+/// The same for patches of pixels of two bytes alone: gathered rows gain nothing by them (`TUNING.md`, section 65).
+const TURNED_PATCHES: [(u32, u32, u32, u32, u32); 2] = [(112, 128, 2, 2, 1), (224, 128, 4, 2, 1)];
 /// The same for warpgroups, each of which has 64 rows.
 const WARPGROUP_TILES: [(u32, u32, u32, u32, u32); 12] = [
     (64, 32, 1, 1, 1),
@@ -158,7 +160,8 @@ fn tiles<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl Iter
         let patched = shares.then(|| tile.with_patch(problem)).flatten();
         let patched = patched.filter(|tile| tile.fits(problem, tile.stages, target));
         let depth = tile.depth * problem.a.dtype.size() as u32;
-        let gathered = Some(tile).filter(|_| depth > FRAGMENT && DEPTHS.contains(&depth));
+        let of_patches = tile.turned && TURNED_PATCHES.contains(&tile.shape());
+        let gathered = Some(tile).filter(|_| depth > FRAGMENT && DEPTHS.contains(&depth) && !of_patches);
         [gathered, patched].into_iter().flatten()
     })
 }
@@ -202,7 +205,8 @@ fn gathered<'a>(problem: &'a Problem, b: &Operand, target: &'a Target) -> impl I
     let unrolls = !problem.float8() || problem.extras.is_empty();
     let lanes_finish = unrolls && problem.pool.is_none() && b.is_aligned_along_depth(problem, problem.chunk());
     let warps = WARP_TILES.map(|tile| (Unit::Warp, false, tile)).into_iter();
-    let turned = TURNED_TILES.into_iter().filter(move |_| turns_sides).map(|tile| (Unit::Warp, true, tile));
+    let turned = TURNED_TILES.into_iter().chain(TURNED_PATCHES.into_iter().filter(move |_| shares && size == 2));
+    let turned = turned.filter(move |_| turns_sides).map(|tile| (Unit::Warp, true, tile));
     let warpgroups = WARPGROUP_TILES.into_iter().filter(move |_| has_warpgroups);
     let all = warps.chain(turned).chain(warpgroups.map(|tile| (Unit::Warpgroup, false, tile)));
     let sized = all.filter(|&(_, turned, (rows, columns, wm, wn, _))| {

@@ -108,6 +108,12 @@ impl Tile {
         Some(Self { patch: Some(shape), ..*self })
     }
 
+    /// Rows, columns, and warps along rows, columns and K.
+    pub fn shape(&self) -> (u32, u32, u32, u32, u32) {
+        let [wm, wn, wk] = self.units;
+        (self.rows, self.columns, wm, wn, wk)
+    }
+
     /// Parts of a pixel's channels that are K tiles of a patch.
     fn pieces(&self, problem: &Problem) -> u32 {
         problem.depth.channels.div_ceil(self.depth)

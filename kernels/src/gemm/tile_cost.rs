@@ -24,8 +24,10 @@ struct Warps {
     /// A product of 16×16 results: for the warp, and of its scheduler. And with exchanged sides.
     product: [f64; 2],
     turned_product: [f64; 2],
-    /// The same of the scheduler alone where pixels are shared, with sides as they are and exchanged.
+    /// The same of the scheduler alone where pixels are shared, with sides as they are and exchanged; and exchanged where a warp
+    /// has all of K and 64 columns, so that eight products follow each load.
     patched_product: [f64; 2],
+    wide_patched_product: f64,
     /// A thread's pass over eight sums that come from shared memory; what residuals add there, where lanes finish their sums, and more
     /// beside integers.
     pass: f64,
@@ -44,7 +46,8 @@ struct Warps {
     turned_moments: [f64; 2],
 }
 
-/// Where there are no warpgroups, fitted to candidates (`TUNING.md`, section 57; blocks of eight warps: section 61; patches and lanes: section 62).
+/// Where there are no warpgroups, fitted to candidates (`TUNING.md`, section 57; blocks of eight warps: section 61; patches and lanes: section 62; patches of
+/// 64 columns a warp: section 65, by hand).
 const WITHOUT_WARPGROUPS: Warps = Warps {
     copy: [5.5, 11.0],
     table: 1.0,
@@ -57,6 +60,7 @@ const WITHOUT_WARPGROUPS: Warps = Warps {
     product: [2.9, 12.4],
     turned_product: [8.6, 15.9],
     patched_product: [10.0, 15.0],
+    wide_patched_product: 13.2,
     pass: 80.0,
     residual_pass: 57.0,
     residual_of_lane: [130.0, 30.0],
@@ -79,6 +83,7 @@ const BESIDE_WARPGROUPS: Warps = Warps {
     product: [0.0, 23.6],
     turned_product: [0.0, 24.5],
     patched_product: [23.6, 24.5],
+    wide_patched_product: 24.5,
     pass: 0.0,
     residual_pass: 7.0,
     residual_of_lane: [7.0, 7.0],
@@ -219,7 +224,11 @@ pub(super) fn cost(problem: &Problem, b: &Operand, tile: &Tile, target: &Target)
             let of_table = if tile.reads_row_table(problem) { warps.table } else { 1.0 };
             let copies = copies * warps.copy[usize::from(bytes < 128.0)] * of_table;
             let [chained, issued] = if tile.turned { warps.turned_product } else { warps.product };
-            let issued = if tile.patch.is_some() { warps.patched_product[usize::from(tile.turned)] } else { issued };
+            let issued = match tile.patch {
+                Some(_) if tile.turned && warp_columns == 64 && wk == 1 => warps.wide_patched_product,
+                Some(_) => warps.patched_product[usize::from(tile.turned)],
+                None => issued,
+            };
             let step = conversion + if tile.turned { 0.0 } else { warps.step };
             let chain = copies + steps * (chained * fragments + step);
             let turn = warps.turn[2 * usize::from(tile.patch.is_some()) + usize::from(tile.turned)]

@@ -50,6 +50,7 @@ pub fn cases() -> Vec<Kernel> {
     };
     of_halves(&size(&[1, 64, 28, 14], 128, &[3, 3], 1), [2, 2], relu);
     of_halves(&size(&[1, 16, 34, 30], 80, &[3, 3], 1), [2, 2], silu);
+    of_halves(&size(&[1, 64, 41, 38], 248, &[3, 3], 1), [2, 2], relu);
     of_halves(&size(&[1, 96, 15, 17], 40, &[1, 1], 1), [2, 2], none);
     of_halves(&size(&[1, 64, 8, 25], 72, &[3, 3], 1), [2, 1], relu);
     of_halves(&size(&[3, 32, 9, 12], 48, &[5, 5], 2), [1, 2], bias);
