@@ -41,10 +41,12 @@ template <int N, typename T> DEVICE Vector<T, N> load_vector(const T* from) {
 DEVICE void wait_for_inputs() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
-// Lets the next kernel start once all blocks have come here or have ended. It belongs right before a block's last stores: blocks
-// that start earlier crowd on the multiprocessors that happen to be free (TUNING.md, sections 5 and 65).
+// Lets the next kernel start once all blocks have come here or have ended; with STARTS_LATE, only once they have ended. It belongs right
+// before a block's last stores: blocks that start earlier crowd on the multiprocessors that happen to be free (TUNING.md, sections 5 and 65).
 DEVICE void launch_dependents() {
+#ifndef STARTS_LATE
     asm volatile("griddepcontrol.launch_dependents;");
+#endif
 }
 #else
 DEVICE void wait_for_inputs() {}

@@ -85,6 +85,12 @@ impl Target {
     pub fn has_async_copy(&self) -> bool {
         self.architecture >= 80
     }
+
+    /// Whether kernels that overlap start only when the blocks before them have ended, not already before their last stores: on 16
+    /// multiprocessors more networks lose by an early start than gain (`TUNING.md`, section 65).
+    pub fn starts_late(&self) -> bool {
+        self.architecture >= 90 && self.multiprocessors < 64
+    }
 }
 
 #[cfg(test)]
@@ -101,5 +107,13 @@ mod tests {
         // 8 operations and 100 kB: both take a microsecond.
         assert_eq!(floor(Rate::Int8), 1.0);
         assert_eq!(target.floor(8_000_000, 200_000, Rate::Int8), 2.0);
+    }
+
+    #[test]
+    fn kernels_start_late_on_few_multiprocessors() {
+        let [any, ..] = crate::gemm::tests::targets();
+        let late =
+            |architecture, multiprocessors| Target { architecture, multiprocessors, ..any.clone() }.starts_late();
+        assert_eq!([late(90, 16), late(110, 20), late(90, 132), late(87, 16)], [true, true, false, false]);
     }
 }

@@ -585,7 +585,8 @@ fn finished(
         let compiled = compiler.compile_all(&requests, &|done, total| progress(Progress::Kernels { done, total }))?;
         if options.candidates.is_some() {
             progress(Progress::Phase(&format!("{}: compile candidates", target.name)));
-            let requests = schedule.problems.requests(target.architecture, image_kind);
+            let requests = schedule.problems.requests(target.architecture, image_kind).into_iter();
+            let requests: Vec<Request> = requests.map(|request| request.for_target(target)).collect();
             let report = |done, total| progress(Progress::Kernels { done, total });
             let compiled = compiler.try_compile_all(&requests, &report);
             candidates = CandidateParts::new(&schedule.problems, &compiled, target.architecture, image_kind);
@@ -615,7 +616,7 @@ fn finished(
 /// One request for each launch, in order.
 fn requests(schedule: &Schedule, target: &Target, image: ImageKind) -> Vec<Request> {
     let launches = schedule.steps.iter().filter_map(|step| match &step.action {
-        StepAction::Launch(launch) => Some(Request::of(launch, target.architecture, image)),
+        StepAction::Launch(launch) => Some(Request::of(launch, target.architecture, image).for_target(target)),
         StepAction::Host(_) => None,
     });
     launches.collect()

@@ -45,6 +45,12 @@ impl Request {
             options: Vec::new(),
         }
     }
+
+    /// The same as plans for a target have it.
+    pub fn for_target(mut self, target: &Target) -> Self {
+        self.options.extend(target.starts_late().then(|| "-DSTARTS_LATE".to_owned()));
+        self
+    }
 }
 
 /// A compiled kernel.
@@ -303,6 +309,7 @@ mod tests {
     use super::*;
     use crate::targets;
     use floe_engine::cuda::check_image;
+    use floe_kernels::codegen::PRELUDE;
 
     /// A kernel whose code depends on `factor`.
     fn scale(factor: u32, image: ImageKind, architecture: u32) -> Request {
@@ -393,6 +400,20 @@ mod tests {
         assert!(text.contains(".target sm_87") && text.contains(".entry scale"));
         assert_eq!(check_image(ImageKind::Ptx, &kernel.bytes), Ok(()));
         assert_eq!(kernel.resources, None);
+    }
+
+    #[test]
+    fn kernels_for_few_multiprocessors_start_late() {
+        let Some(compiler) = compiler() else { return };
+        let starts_early = |target: &str| {
+            let target = targets::find(target).unwrap();
+            let source = format!("{PRELUDE}extern \"C\" __global__ void last() {{ launch_dependents(); }}\n");
+            let scale = scale(1, ImageKind::Ptx, target.architecture);
+            let request = Request { source, entry: "last".to_owned(), ..scale }.for_target(target);
+            let ptx = compiler.compile(&request).unwrap().bytes;
+            String::from_utf8_lossy(&ptx).contains("griddepcontrol.launch_dependents")
+        };
+        assert_eq!(["h200", "h200-16", "jetson-agx-orin"].map(starts_early), [true, false, false]);
     }
 
     #[test]
