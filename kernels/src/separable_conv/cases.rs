@@ -1,7 +1,7 @@
 //! Cases that the reference kernel and the GPU are verified on.
 
 use super::SeparableConv;
-use crate::conv::cases::{CLIP, RELU, SILU, epilogue, view};
+use crate::conv::cases::{CLIP, RELU, SIGMOID, SILU, epilogue, view};
 use crate::conv::{Conv, Geometry};
 use crate::mbconv::cases::{Size, mbconv};
 use crate::pointwise::{Binary, Instruction, Unary};
@@ -53,7 +53,7 @@ pub fn cases() -> Vec<Kernel> {
         case(size([1, 32, 56, 56], 3, 1), 16, CLIP, &[]);
         case(size([1, 64, 28, 28], 3, 2), 64, RELU, RELU);
         case(size([1, 24, 33, 29], 3, 1), 24, &[], RESIDUAL);
-        case(size([2, 20, 11, 9], 5, 2), 12, SILU, SILU);
+        case(size([2, 20, 11, 9], 5, 2), 12, SILU, SIGMOID);
         case(Size { taps: [3, 5], bias: false, ..size([1, 40, 10, 13], 3, 1) }, 56, SILU, &[]);
         case(Size { dilation: 2, ..size([3, 16, 17, 15], 5, 1) }, 33, RELU, RESIDUAL);
         case(size([1, 48, 7, 7], 7, 1), 128, &[], CLIP);
